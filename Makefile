@@ -1,0 +1,94 @@
+# Every target installs what it needs first, and is quick when nothing changed. ARGS goes to the program that the target runs.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+REPORTS := .reports
+WORKERS ?= 2
+
+# The first of these that starts and is new enough. Say PYTHON=… for another one.
+PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONUNBUFFERED := 1
+
+.PHONY: help install demo test django-6.0 django-6.1 lint style types layers sizes migrations bench clean
+
+help:
+	@echo "make demo        install, fill the queue of the demo project, run it, and serve its admin (ARGS=--once: end with the batch)"
+	@echo "make test        run the tests on PostgreSQL, then on SQLite"
+	@echo "make django-6.1  run the quick tests on Django 6.1 (PYTHON=python3.12 or newer); django-6.0: what the task backend promises"
+	@echo "make lint        check style, types, layers, sizes and migrations"
+	@echo "make bench       run the benchmarks (ARGS=--help tells more)"
+	@echo "make clean       remove the environments, caches and reports; the data in .data stays"
+
+install: $(STAMP)
+
+# Make an environment at the stamp's place (a broken one is made anew) and install the project, with $(1) beside it.
+define INSTALL
+@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer was found. Install one, or say PYTHON=/path/to/python." >&2; exit 1; }
+@echo "Installing into $(@D), which takes a minute the first time."
+@$(@D)/bin/python -c "" 2>/dev/null || $(PYTHON) -m venv --clear $(@D)
+@$(@D)/bin/python -m pip install -qq --upgrade "pip>=25.1"
+@$(@D)/bin/python -m pip install -qq --editable . --group dev $(1)
+@touch $@
+endef
+
+$(STAMP): pyproject.toml
+	$(call INSTALL)
+
+.venv-dj6%/.installed: pyproject.toml
+	$(call INSTALL,"Django~=6.$*.0")
+
+# `exec`: a Ctrl-C then reaches the demo once, and its exit code is the recipe's.
+demo: $(STAMP)
+	@exec $(PY) -m demo_project.demo $(ARGS)
+
+bench: $(STAMP)
+	@exec $(PY) -m bench $(ARGS)
+
+# Tests that harm processes or drive a browser get the machine for themselves; all others share it.
+# $(call PYTEST,environment,report)
+PYTEST = $(1)/bin/python -m pytest --junitxml=$(REPORTS)/$(2).xml
+TOGETHER := -n $(WORKERS) --dist worksteal -m "not faults and not browser"
+ALONE := -m "faults or browser"
+HAVE_ALONE := $(shell grep -rlE 'mark\.(faults|browser)' tests)
+
+test: $(STAMP)
+	$(call PYTEST,$(VENV),postgresql) $(TOGETHER) $(ARGS)
+	$(if $(HAVE_ALONE),$(call PYTEST,$(VENV),postgresql-alone) $(ALONE) $(ARGS))
+	TEST_DATABASE=sqlite $(call PYTEST,$(VENV),sqlite) $(TOGETHER) $(ARGS)
+	$(if $(HAVE_ALONE),TEST_DATABASE=sqlite $(call PYTEST,$(VENV),sqlite-alone) $(ALONE) $(ARGS))
+
+django-6.1: .venv-dj61/.installed
+	$(call PYTEST,.venv-dj61,$@) -n $(WORKERS) --dist worksteal -m "not faults and not browser and not slow" $(ARGS)
+
+CONFORMANCE := $(wildcard tests/test_conformance*.py tests/tasks)
+
+django-6.0: .venv-dj60/.installed
+	$(if $(CONFORMANCE),$(call PYTEST,.venv-dj60,$@) $(CONFORMANCE) $(ARGS))
+
+lint: style types layers sizes migrations
+
+style: $(STAMP)
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+
+# With SQLite, reading the settings starts no server.
+types: $(STAMP)
+	DATABASE_URL=sqlite:///.data/lint.sqlite3 $(PY) -m mypy
+
+layers: $(STAMP)
+	$(VENV)/bin/lint-imports
+
+sizes: $(STAMP)
+	$(PY) .ci/sizes.py
+
+migrations: $(STAMP)
+	DJANGO_SETTINGS_MODULE=tests.settings TEST_DATABASE=sqlite $(PY) -W error manage.py makemigrations --check --dry-run
+	DATABASE_URL=sqlite:///.data/lint.sqlite3 $(PY) -W error manage.py makemigrations --check --dry-run
+
+clean:
+	rm -rf .venv .venv-* build dist *.egg-info $(REPORTS) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path "./.data/*" -prune -exec rm -rf {} +

@@ -1,0 +1,140 @@
+"""Run the demo from the empty database to the summary."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
+
+from django.conf import settings
+from rich.console import Console
+
+from demo_project.launch import batch, prepare, watch
+from demo_project.launch.display import Display, banner, summary
+from demo_project.launch.enqueue import enqueue
+from demo_project.launch.site import Site
+from demo_project.launch.stop import Stop, Stopped
+from demo_project.launch.workers import Workers
+from demo_project.library import catalogue
+from jobqueue import request_job_cancel
+from jobqueue.models import Job
+
+LOOK_SECONDS = 0.5
+STALL_SECONDS = 120  # without any change, where nobody is there to press Ctrl-C
+CANCEL_AT = 15  # percent of export_archive
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asked for."""
+
+    once: bool
+    port: int
+    jobs: int | None
+    serve: bool
+
+
+class Stalled(Exception):
+    """Say that the batch does not move any more."""
+
+
+class Demo:
+    """One run of the demo; `end` leaves nothing behind, however far it came."""
+
+    def __init__(self, options: Options, stop: Stop, console: Console) -> None:
+        """Prepare nothing yet."""
+        self.options, self.stop, self.console = options, stop, console
+        self.stays = console.is_terminal and options.serve and not options.once
+        self._site: Site | None = None
+        self._workers: Workers | None = None
+
+    def run(self) -> int:
+        """Run the batch, show it, sum it up, and serve the site where there is a terminal; return the exit status."""
+        self._say("Preparing the database ...")
+        prepare.migrate()
+        password = prepare.admin_password(settings.DATA / "admin-password")
+        self.stop.check()
+        ids = self._enqueue()
+        self.stop.check()
+        log = settings.DATA / "workers.log"
+        self._site = Site(self.options.port) if self.options.serve else None
+        welcome = banner(self._site.url if self._site else None, prepare.USER, password, str(log))
+        self.console.print(welcome)
+        with self.stop.whole():
+            self._workers = Workers(log, self.stop)
+        self._watch(ids, self._workers)
+        status = self._sum_up(ids)
+        if self.stays:
+            self.console.print(welcome)
+            self._stay(self._workers)
+        return status
+
+    def end(self) -> None:
+        """Stop the workers and the site."""
+        self.stop.keep_whole()
+        if self._workers:
+            self._workers.end()
+        if self._site:
+            self._site.end()
+
+    def _enqueue(self) -> list[int]:
+        shelves = {name: [source.name for source in sources] for name, sources in catalogue.packages().items()}
+        groups = batch.compose(shelves, self.options.jobs or batch.full_size(shelves))
+        ids, left = enqueue(groups)
+        self._say(
+            f"Enqueued {len(ids) - left} jobs of {len(batch.kinds(groups))} kinds" + (f"; {left} of an earlier run go on." if left else ".")
+        )
+        return ids
+
+    def _watch(self, ids: list[int], workers: Workers) -> None:
+        """Show the batch until no job of it is open."""
+        moved, before = monotonic(), None
+        with Display(self.console) as display:
+            while True:
+                if notice := workers.check():
+                    self.console.print(notice, style="yellow")
+                snapshot = watch.look(ids)
+                display.update(snapshot)
+                if not snapshot.all.open:
+                    break
+                self._cancel_the_export(snapshot)
+                if snapshot.mark != before:
+                    moved, before = monotonic(), snapshot.mark
+                elif not self.stays and monotonic() - moved > STALL_SECONDS:
+                    raise Stalled(f"No job has moved for {STALL_SECONDS} s; the end of {workers.log}:\n{workers.tail()}")
+                self.stop.wait(LOOK_SECONDS)
+        self._say(f"The batch took {display.elapsed:.0f} s.")
+
+    def _cancel_the_export(self, snapshot: watch.Snapshot) -> None:
+        for job in snapshot.running:
+            if job.kind == "export_archive" and job.progress >= CANCEL_AT:
+                request_job_cancel(job.job_id, outcome=Job.Status.CANCELED)
+
+    def _sum_up(self, ids: list[int]) -> int:
+        """Print the summary and return 0, or 1 where something failed that was not meant to."""
+        jobs = watch.ended(ids)
+        self.console.print(summary(jobs))
+        for job in jobs:
+            if job.kind == "broken_parser" and job.status == Job.Status.ERROR:
+                self._say(
+                    f"One ERROR is on purpose: job {job.job_id} parses Python 2; its page in the admin shows the traceback{self._page(job.job_id)}"
+                )
+            if job.kind == "export_archive" and job.status == Job.Status.CANCELED:
+                self._say(f"One job was canceled by the demo while it ran: job {job.job_id}{self._page(job.job_id)}")
+        unexpected = [job for job in jobs if job.unexpected]
+        for job in unexpected:
+            self.console.print(f"Not meant to happen: job {job.job_id}, {job.kind}, ended as {job.status}.", style="bold red")
+        return 1 if unexpected else 0
+
+    def _page(self, job_id: int) -> str:
+        return f": {self._site.url}admin/jobqueue/job/{job_id}/change/" if self._site and self.stays else "."
+
+    def _stay(self, workers: Workers) -> None:
+        """Serve the site, with workers that run what is enqueued or resumed, until somebody stops it."""
+        self._say("The site and the workers go on until Ctrl-C.")
+        with suppress(Stopped):
+            while True:
+                self.stop.wait(1)
+                if notice := workers.check():
+                    self.console.print(notice, style="yellow")
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, highlight=False, soft_wrap=True)

@@ -1,0 +1,60 @@
+"""Keep one `manage.py runworkers` alive beside the demo."""
+
+import sys
+from pathlib import Path
+
+from demo_project import embedded
+from demo_project.launch.children import Child
+from demo_project.launch.stop import Stop
+
+RESTARTS = 5
+GRACE_SECONDS = 5
+
+
+class WorkersFailed(Exception):
+    """Say that the workers ended by themselves, or too often."""
+
+
+class Workers:
+    """The worker process; a new one is started when somebody kills it."""
+
+    def __init__(self, log: Path, stop: Stop) -> None:
+        """Start it."""
+        self.log = log
+        self._stop = stop
+        self._restarts = 0
+        self._child = self._start()
+
+    @property
+    def pid(self) -> int:
+        """The process id of the worker that runs now."""
+        return self._child.pid
+
+    def check(self) -> str | None:
+        """Start a new process where the old one was killed, and say so; raise `WorkersFailed` where it failed by itself."""
+        code = self._child.code
+        if code is None:
+            return None
+        if code > 0 or self._restarts == RESTARTS:
+            raise WorkersFailed(f"runworkers ended with status {code}; the end of {self.log}:\n{self.tail()}")
+        self._restarts += 1
+        old = self.pid
+        with self._stop.whole():
+            self._child = self._start()
+        return f"Worker process {old} is gone ({_reason(code)}); process {self.pid} takes over, and no job is lost."
+
+    def tail(self, lines: int = 15) -> str:
+        """Return the last lines of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def end(self) -> None:
+        """Let the worker hand back what it runs, and end."""
+        self._child.end(self._stop)
+
+    def _start(self) -> Child:
+        options = ["--min-workers", "2", "--max-workers", "8", "--shutdown-grace-period-seconds", str(GRACE_SECONDS)]
+        return Child([sys.executable, "manage.py", "runworkers", *options], self.log, embedded.CHECKOUT)
+
+
+def _reason(code: int) -> str:
+    return f"signal {-code}" if code < 0 else "it was asked to end"

@@ -1,0 +1,1 @@
+"""Index, search and picture the source of Python's standard library."""

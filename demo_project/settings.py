@@ -1,0 +1,105 @@
+"""Settings of the demo site. ``DATABASE_URL`` names the database; without it an embedded PostgreSQL is started."""
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import environ
+from django.core.management.utils import get_random_secret_key
+
+from demo_project import embedded
+
+env = environ.Env()
+BASE_DIR = embedded.CHECKOUT
+DATA = embedded.DATA  # everything that the demo writes; DEMO_DATA_DIR moves it
+DATA.mkdir(parents=True, exist_ok=True)
+
+
+def secret_key(path: Path) -> str:
+    """Return the key kept in `path`, made on first use: sessions survive a restart, and no key lies in the repository."""
+    if not path.exists():
+        with tempfile.NamedTemporaryFile("w", dir=path.parent) as file:  # readable by its owner alone
+            file.write(get_random_secret_key())
+            file.flush()
+            with suppress(FileExistsError):  # another process was first: its key counts
+                os.link(file.name, path)
+    return path.read_text()
+
+
+def database() -> dict[str, Any]:
+    """Return the ``DATABASES`` entry that ``DATABASE_URL`` asks for."""
+    if not env.str("DATABASE_URL", default=""):
+        config: dict[str, Any] = embedded.database("demo", DATA / "postgres")
+    else:
+        config = dict(env.db_url("DATABASE_URL"))
+    if config["ENGINE"].endswith("sqlite3"):
+        config["NAME"] = str(BASE_DIR / config["NAME"])
+        # IMMEDIATE and WAL let several writers queue up; the default fails a transaction that reads first and writes later.
+        config["OPTIONS"] = {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": "PRAGMA journal_mode=WAL"}
+    return {**config, "CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}
+
+
+SECRET_KEY = env.str("SECRET_KEY", default="") or secret_key(DATA / "secret-key")
+DEBUG = env.bool("DEBUG", default=False)
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
+DATABASES = {"default": database()}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "jobqueue",
+    "demo_project.library",
+]
+TASKS = {
+    "default": {
+        "BACKEND": "jobqueue.backends.DatabaseBackend",
+        "QUEUES": ["index", "covers", "reports", "mail"],
+    }
+}
+# A short lease: after `kill -9` of the worker its jobs come back in ten seconds instead of thirty.
+JOBQUEUE: dict[str, Any] = {"LEASE_SECONDS": 10}
+
+ROOT_URLCONF = "demo_project.urls"
+WSGI_APPLICATION = "demo_project.wsgi.application"
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+STATIC_URL = "static/"
+MEDIA_URL = "media/"
+MEDIA_ROOT = DATA / "media"
+EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+EMAIL_FILE_PATH = DATA / "mail"
+DEFAULT_FROM_EMAIL = "library@example.org"
+# Names of its own: other projects on localhost share the cookie jar.
+SESSION_COOKIE_NAME = "jobqueue_demo_session"
+CSRF_COOKIE_NAME = "jobqueue_demo_csrf"

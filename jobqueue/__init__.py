@@ -1,0 +1,91 @@
+"""Background jobs in the database that a Django project already has.
+
+Importing this package touches no model and no setting: the public names are loaded at the first look.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jobqueue.backoff import exponential, fixed, linear
+    from jobqueue.exceptions import (
+        Fatal,
+        Interrupted,
+        InvalidArguments,
+        InvalidOption,
+        JobDoesNotExist,
+        JobQueueError,
+        LeaseLost,
+        Retry,
+    )
+    from jobqueue.lifecycle.control import Answer, Verdict, cancel, pause, request_job_cancel, resume, run_now
+    from jobqueue.lifecycle.expire import expire_stale_running_jobs
+    from jobqueue.shortcuts import enqueue_job, enqueue_many
+    from jobqueue.tasks.context import TaskContext
+    from jobqueue.tasks.results import JobResult
+    from jobqueue.tasks.task import JobTask, task
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "jobqueue.backoff": ("exponential", "fixed", "linear"),
+    "jobqueue.exceptions": (
+        "Fatal",
+        "Interrupted",
+        "InvalidArguments",
+        "InvalidOption",
+        "JobDoesNotExist",
+        "JobQueueError",
+        "LeaseLost",
+        "Retry",
+    ),
+    "jobqueue.lifecycle.control": ("Answer", "Verdict", "cancel", "pause", "request_job_cancel", "resume", "run_now"),
+    "jobqueue.lifecycle.expire": ("expire_stale_running_jobs",),
+    "jobqueue.shortcuts": ("enqueue_job", "enqueue_many"),
+    "jobqueue.tasks.context": ("TaskContext",),
+    "jobqueue.tasks.results": ("JobResult",),
+    "jobqueue.tasks.task": ("JobTask", "task"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Answer",
+    "Fatal",
+    "Interrupted",
+    "InvalidArguments",
+    "InvalidOption",
+    "JobDoesNotExist",
+    "JobQueueError",
+    "JobResult",
+    "JobTask",
+    "LeaseLost",
+    "Retry",
+    "TaskContext",
+    "Verdict",
+    "cancel",
+    "enqueue_job",
+    "enqueue_many",
+    "expire_stale_running_jobs",
+    "exponential",
+    "fixed",
+    "linear",
+    "pause",
+    "request_job_cancel",
+    "resume",
+    "run_now",
+    "task",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its home."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'jobqueue' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return __all__

@@ -1,0 +1,125 @@
+"""The backend of django.tasks: tasks become jobs in the project's database.
+
+A backend lives once per thread, so nothing is kept on it. Every capability that django.tasks knows is supported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.core import checks
+
+from jobqueue import compat, conf, payload, signals
+from jobqueue.exceptions import InvalidOption
+from jobqueue.lifecycle.enqueue import Enqueued, JobSpec, enqueue, enqueue_many
+from jobqueue.models import Job
+from jobqueue.tasks import options, results
+from jobqueue.tasks.results import JobResult, Results
+from jobqueue.tasks.task import JobTask, detached
+
+BaseTaskBackend: Any = compat.module("backends.base").BaseTaskBackend
+
+
+class JobTaskMixin:
+    """Make a backend build and check our tasks; the test backends use it, too."""
+
+    task_class = JobTask
+
+    def validate_task(self, task: Any) -> None:
+        """Check a task, reading a timedelta in `run_after` as a time from the enqueue on."""
+        if isinstance(task.run_after, timedelta):
+            task = detached(task, run_after=None)
+        super().validate_task(task)  # type: ignore[misc]
+
+
+class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
+    """Keep tasks as jobs in the database; ``manage.py runworkers`` runs them."""
+
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+    keeps_deltas = True
+
+    def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JobResult:
+        """Make a job in the caller's transaction; with a unique key that a live job has, return that job's result.
+
+        Raises a `TypeError` or `ValueError` (both also `JobQueueError`) for arguments that JSON cannot keep.
+        """
+        self.validate_task(task)
+        made = enqueue(self._spec(task, args, kwargs))
+        result = self._result(made, task, args, kwargs)
+        if made.created and signals.heard(signals.task_enqueued):
+            signals.task_enqueued.send_robust(type(self), task_result=result)
+        return result
+
+    def enqueue_many(self, task: Any, calls: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]) -> Results:
+        """Make a job for each ``(args, kwargs)``, all or none; the results are built when they are looked at."""
+        self.validate_task(task)
+        pairs = [(tuple(args), kwargs) for args, kwargs in calls]
+        made = enqueue_many([self._spec(task, args, kwargs) for args, kwargs in pairs])
+        found = Results(
+            [
+                lambda one=one, args=args, kwargs=kwargs: self._result(one, task, args, kwargs)  # type: ignore[misc]
+                for one, (args, kwargs) in zip(made, pairs, strict=True)
+            ]
+        )
+        if signals.heard(signals.task_enqueued):
+            for result in found:
+                if result.created:
+                    signals.task_enqueued.send_robust(type(self), task_result=result)
+        return found
+
+    def get_result(self, result_id: str) -> JobResult:
+        """Return a job as a result; raise `TaskResultDoesNotExist` for an id that no job has."""
+        try:
+            job_id = int(result_id)
+        except (TypeError, ValueError):
+            raise compat.TaskResultDoesNotExist(result_id) from None
+        job = Job.objects.current.filter(pk=job_id).first() if 0 < job_id < 2**63 else None
+        if job is None:
+            raise compat.TaskResultDoesNotExist(result_id)
+        return results.of_job(job, self.alias)
+
+    def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
+        """Refuse OPTIONS, since per-task options belong on the task and all others into JOBQUEUE."""
+        yield from super().check(**kwargs)
+        for name in self.options:
+            yield checks.Error(
+                f"TASKS[{self.alias!r}]['OPTIONS'] has {name!r}, which {type(self).__name__} does not know.",
+                hint="Put options of a task on @task(...), settings of the worker into JOBQUEUE.",
+                id="jobqueue.E101",
+            )
+
+    def _spec(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JobSpec:
+        args_text, kwargs_text = payload.dumps_arguments(args, kwargs)
+        given = task if isinstance(task, JobTask) else None
+        recovery = given.recovery if given and given.recovery else conf.current().default_recovery
+        return JobSpec(
+            task=task.module_path,
+            args=args_text,
+            kwargs=kwargs_text,
+            queue=task.queue_name,
+            priority=task.priority,
+            run_after=task.run_after,
+            unique_key=options.resolved_key(given.unique_key, tuple(args), kwargs) if given else "",
+            max_attempts=given.max_attempts if given else 1,
+            recovery=recovery,
+            metadata=payload.dumps_metadata(given.metadata) if given and given.metadata else "{}",
+        )
+
+    def _result(self, made: Enqueued, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JobResult:
+        if made.created:
+            return results.fresh(task, made.job_id, made.created_at, args, kwargs, self.alias)
+        job = Job.objects.current.get(pk=made.job_id)
+        return results.of_job(job, self.alias, created=False)
+
+
+def backend_of(task: Any) -> DatabaseBackend:
+    """Return the database backend of a task; raise `InvalidOption` where it belongs to another kind of backend."""
+    backend = task.get_backend()
+    if not isinstance(backend, DatabaseBackend):
+        raise InvalidOption(f"Backend {task.backend!r} is a {type(backend).__name__}; this needs jobqueue.backends.DatabaseBackend.")
+    return backend

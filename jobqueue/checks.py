@@ -1,0 +1,122 @@
+"""Tell wrong settings and unsuitable databases before they tell themselves; Django's system checks ``jobqueue.E001`` and on."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.core.checks import CheckMessage, Error, Tags, Warning, register  # noqa: A004 - Django's name
+from django.core.exceptions import ImproperlyConfigured
+from django.db import router
+from django.utils.module_loading import import_string
+
+from jobqueue import conf, db
+
+DATABASE_BACKEND = "jobqueue.backends.DatabaseBackend"
+TESTING = "jobqueue.testing."
+# What psycopg_pool takes where the pool's size is not said.
+DEFAULT_POOL_SIZE = 4
+SQLITE_OPTIONS = '"OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": "PRAGMA journal_mode=WAL"}'
+
+_WAL = re.compile(r"journal_mode\s*[=(]\s*['\"]?wal\b", re.IGNORECASE)
+
+
+@register()
+def check_settings(**_: Any) -> list[CheckMessage]:
+    """Report every problem of the settings dict."""
+    return [Error(one.message, hint=one.hint, id=f"jobqueue.{one.id}") for one in conf.problems(conf.configured())]
+
+
+@register()
+def check_backend(**_: Any) -> list[CheckMessage]:
+    """Report that no task would ever come to us; the test backends count as a choice."""
+    from jobqueue.backends import DatabaseBackend
+
+    paths = [str(backend.get("BACKEND", "")) for backend in conf.task_backends().values()]
+    if any(path.startswith(TESTING) or _is_subclass(path, DatabaseBackend) for path in paths):
+        return []
+    hint = f'Set TASKS = {{"default": {{"BACKEND": "{DATABASE_BACKEND}"}}}}.'
+    return [Warning(f"No backend in TASKS is {DATABASE_BACKEND}, so no task is stored as a job.", hint=hint, id="jobqueue.W005")]
+
+
+@register()
+def check_database(**_: Any) -> list[CheckMessage]:
+    """Report options of the job database that make workers fail or wait."""
+    try:
+        database = _job_database()
+    except NotImplementedError as error:
+        return [Error(str(error), hint="Route jobqueue to a PostgreSQL or SQLite database (DATABASE_ROUTERS).", id="jobqueue.E006")]
+    options = conf.databases().get(database.alias, {}).get("OPTIONS") or {}
+    return sqlite_options(database.alias, options) if database.vendor == "sqlite" else pool_size(database.alias, options)
+
+
+@register(Tags.database)
+def check_journal_mode(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """Ask SQLite for its journal mode; an in-memory database has none."""
+    try:
+        database = _job_database()
+    except NotImplementedError:
+        return []
+    if database.vendor != "sqlite" or database.alias not in (databases or ()):
+        return []
+    mode = str(database.rows("PRAGMA journal_mode")[0][0]).lower()
+    if mode in ("wal", "memory"):
+        return []
+    message = f"The SQLite database {database.alias!r} is in journal mode {mode!r}, in which readers and the writer wait for each other."
+    return [Warning(message, hint=f"Add {SQLITE_OPTIONS}, or run PRAGMA journal_mode=WAL once.", id="jobqueue.W003")]
+
+
+def sqlite_options(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:
+    """Report missing options of an SQLite database."""
+    found: list[CheckMessage] = []
+    mode = options.get("transaction_mode")
+    if str(mode).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
+        message = (
+            f"The SQLite database {alias!r} has transaction_mode {mode!r}: a transaction that reads before it writes fails with "
+            '"database is locked" while a worker writes.'
+        )
+        found.append(Warning(message, hint=f"Add {SQLITE_OPTIONS}.", id="jobqueue.W001"))
+    if not _WAL.search(str(options.get("init_command", ""))):
+        message = (
+            f"The SQLite database {alias!r} is not put into WAL mode when it is opened, so readers and the writer may wait for each other."
+        )
+        found.append(Warning(message, hint=f"Add {SQLITE_OPTIONS}.", id="jobqueue.W002"))
+    return found
+
+
+def pool_size(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:
+    """Report a connection pool that cannot serve every slot of a worker; its services have connections outside the pool."""
+    try:
+        needed = conf.current().max_workers + 1
+    except ImproperlyConfigured:
+        return []
+    pool = options.get("pool")
+    if not pool:
+        return []
+    size = _size(pool) if isinstance(pool, Mapping) else DEFAULT_POOL_SIZE
+    if size >= needed:
+        return []
+    message = f"The pool of the database {alias!r} holds {size} connections; a worker with {needed - 1} slots needs {needed}."
+    hint = f'Set OPTIONS["pool"] = {{"max_size": {needed}}} or more, or lower MAX_WORKERS to {max(size - 1, 1)}.'
+    return [Warning(message, hint=hint, id="jobqueue.W004")]
+
+
+def _size(pool: Mapping[str, Any]) -> int:
+    """Return how many connections a pool may hold: without a maximum it stays at its minimum."""
+    least, most = pool.get("min_size", DEFAULT_POOL_SIZE), pool.get("max_size")
+    return int(least if most is None else most)
+
+
+def _job_database() -> db.Database:
+    """Return the database that jobs are written to."""
+    from jobqueue.models import Job
+
+    return db.for_alias(router.db_for_write(Job), Job._meta.db_table)
+
+
+def _is_subclass(path: str, base: type) -> bool:
+    """Return whether a dotted path names a subclass; what cannot be imported is reported by Django."""
+    try:
+        found = import_string(path)
+    except ImportError:
+        return False
+    return isinstance(found, type) and issubclass(found, base)

@@ -1,0 +1,199 @@
+"""Read the settings dict ``JOBQUEUE``, once, into one typed object.
+
+A setting that is absent or None has its default. Wrong settings are described by ``problems``, which the system checks and
+``runworkers`` show; reading them raises ImproperlyConfigured.
+"""
+
+import difflib
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+
+from jobqueue.exceptions import MAX_DELAY_SECONDS
+from jobqueue.texts import safe_repr
+
+NAME = "JOBQUEUE"
+RECOVERIES = ("requeue", "hold")
+
+
+class Problem(NamedTuple):
+    """Describe one wrong setting: the id of its system check, what is wrong, and how to put it right."""
+
+    id: str
+    message: str
+    hint: str
+
+
+class Rule(NamedTuple):
+    """Say in words what values a setting takes, and judge one."""
+
+    text: str
+    accepts: Callable[[Any], bool]
+
+
+def _number(text: str, accepts: Callable[[float], bool]) -> Rule:
+    """Return a rule for a finite number; a bool is none."""
+    return Rule(
+        text, lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and accepts(value)
+    )
+
+
+def _whole(text: str, accepts: Callable[[int], bool]) -> Rule:
+    """Return a rule for a whole number; a bool is none."""
+    return Rule(text, lambda value: isinstance(value, int) and not isinstance(value, bool) and accepts(value))
+
+
+def _texts(text: str) -> Rule:
+    """Return a rule for a list or tuple of texts that are not empty; one text alone is none."""
+    return Rule(text, lambda value: isinstance(value, list | tuple) and all(isinstance(item, str) and item.strip() for item in value))
+
+
+POSITIVE = _number("a number above 0, at most 31622400 (366 days)", lambda value: 0 < value <= MAX_DELAY_SECONDS)
+NOT_NEGATIVE = _number("a number from 0 to 31622400 (366 days)", lambda value: 0 <= value <= MAX_DELAY_SECONDS)
+COUNT = _whole("a whole number from 1 to 1000", lambda value: 1 <= value <= 1000)
+
+
+def _setting(default: Any, rule: Rule) -> Any:
+    """Return a field with its default and its rule."""
+    return field(default=default, metadata={"rule": rule})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Hold every setting; ``docs/settings.md`` says what each one means."""
+
+    min_workers: int = _setting(2, COUNT)
+    max_workers: int = _setting(8, COUNT)
+    poll_seconds: float = _setting(0.25, POSITIVE)
+    lease_seconds: float = _setting(30, POSITIVE)
+    heartbeat_seconds: float = _setting(2, POSITIVE)
+    scale_seconds: float = _setting(1, POSITIVE)
+    shutdown_grace_period_seconds: float = _setting(300, NOT_NEGATIVE)
+    interrupt_grace_seconds: float = _setting(2, NOT_NEGATIVE)
+    max_crashes: int = _setting(3, COUNT)
+    default_recovery: str = _setting("requeue", Rule('"requeue" or "hold"', lambda value: value in RECOVERIES))
+    unknown_task_grace_seconds: float = _setting(300, NOT_NEGATIVE)
+    queues: tuple[str, ...] = _setting((), _texts("a list of queue names"))
+    task_modules: tuple[str, ...] = _setting((), _texts("a list of dotted module paths"))
+    notify: bool = _setting(True, Rule("True or False", lambda value: isinstance(value, bool)))
+
+    def with_overrides(self, **values: Any) -> "Settings":
+        """Return the settings with some replaced, as by the command line; None replaces nothing. Raise ImproperlyConfigured."""
+        mine = {one.name.upper(): getattr(self, one.name) for one in fields(self)}
+        return read(mine | {name.upper(): value for name, value in values.items() if value is not None})
+
+
+FIELDS: dict[str, "Field[Any]"] = {one.name.upper(): one for one in fields(Settings)}
+
+
+def read(raw: Mapping[str, Any]) -> Settings:
+    """Return the settings of a dict as it stands in the settings module; raise ImproperlyConfigured with the first problem."""
+    for problem in problems(raw):
+        raise ImproperlyConfigured(f"{problem.message} {problem.hint}")
+    given: dict[str, Any] = {
+        FIELDS[name].name: tuple(value) if isinstance(value, list) else value for name, value in raw.items() if value is not None
+    }
+    return Settings(**given)
+
+
+@functools.cache
+def current() -> Settings:
+    """Return the project's settings; raise ImproperlyConfigured where they are wrong."""
+    return read(configured())
+
+
+def configured() -> Any:
+    """Return what the project's settings module says, unjudged."""
+    value = getattr(settings, NAME, None)
+    return {} if value is None else value
+
+
+def databases() -> Mapping[str, Mapping[str, Any]]:
+    """Return the project's ``DATABASES``."""
+    found: Mapping[str, Mapping[str, Any]] = settings.DATABASES
+    return found
+
+
+def task_backends() -> Mapping[str, Mapping[str, Any]]:
+    """Return the project's ``TASKS``."""
+    found: Mapping[str, Mapping[str, Any]] = getattr(settings, "TASKS", {})
+    return found
+
+
+def problems(raw: Any) -> list[Problem]:
+    """Return everything that is wrong with a settings dict; an empty list if nothing is."""
+    if not isinstance(raw, Mapping):
+        return [Problem("E005", f"{NAME} is a {type(raw).__name__}.", f'It must be a dict, for instance {NAME} = {{"MAX_WORKERS": 8}}.')]
+    given = {name: value for name, value in raw.items() if value is not None}
+    found = [_unknown(name) for name in raw if name not in FIELDS]
+    wrong = [name for name in given if name in FIELDS and not _accepts(FIELDS[name].metadata["rule"], given[name])]
+    found += [_wrong(name, given[name]) for name in wrong]
+    values = {name: one.default for name, one in FIELDS.items()} | given
+    return found + [problem for names, judge in TOGETHER if not names & {*wrong} for problem in judge(values)]
+
+
+def _workers(values: Mapping[str, Any]) -> Sequence[Problem]:
+    """Compare the bounds of the number of workers."""
+    least, most = values["MIN_WORKERS"], values["MAX_WORKERS"]
+    if least <= most:
+        return []
+    return [
+        Problem("E003", f"MIN_WORKERS is {least}, above MAX_WORKERS, {most}.", f"Set MAX_WORKERS to {least} or more, or lower MIN_WORKERS.")
+    ]
+
+
+def _heartbeat(values: Mapping[str, Any]) -> Sequence[Problem]:
+    """Compare the heartbeat with the lease that it must keep alive."""
+    beat, lease = values["HEARTBEAT_SECONDS"], values["LEASE_SECONDS"]
+    if beat <= lease / 2:
+        return []
+    hint = (
+        "It must be at most half of the lease, so that one lost heartbeat loses no job: "
+        f"set LEASE_SECONDS to {2 * beat} or more, or HEARTBEAT_SECONDS to {lease / 2} or less."
+    )
+    return [Problem("E004", f"HEARTBEAT_SECONDS is {beat} with LEASE_SECONDS {lease}.", hint)]
+
+
+TOGETHER: tuple[tuple[frozenset[str], Callable[[Mapping[str, Any]], Sequence[Problem]]], ...] = (
+    (frozenset({"MIN_WORKERS", "MAX_WORKERS"}), _workers),
+    (frozenset({"HEARTBEAT_SECONDS", "LEASE_SECONDS"}), _heartbeat),
+)
+
+
+def _accepts(rule: Rule, value: Any) -> bool:
+    """Return whether a rule accepts a value; one that cannot even be judged, like an int beyond all floats, is not accepted."""
+    try:
+        return rule.accepts(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _unknown(name: object) -> Problem:
+    """Describe a name that is no setting."""
+    near = difflib.get_close_matches(str(name).upper(), FIELDS, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"The settings are {', '.join(FIELDS)}."
+    return Problem("E001", f"Unknown setting {name!r} in {NAME}.", hint)
+
+
+def _wrong(name: str, value: object) -> Problem:
+    """Describe a value that its rule refuses."""
+    one = FIELDS[name]
+    hint = f"It must be {one.metadata['rule'].text}; the default is {one.default!r}."
+    if isinstance(value, str) and isinstance(one.default, tuple):
+        hint += f" One name alone is written [{safe_repr(value)}]."
+    return Problem("E002", f"{name} is {safe_repr(value)}.", hint)
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    """Read the settings anew after a test changed them."""
+    if setting == NAME:
+        current.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="jobqueue.conf")

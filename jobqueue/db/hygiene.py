@@ -1,0 +1,79 @@
+"""Keep the connections of worker threads clean, as Django does around a request, for every alias.
+
+A task may leave a transaction open, autocommit off, or a connection broken; none of it may reach the next task of the thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import DatabaseError, connections, reset_queries
+
+IDLE_STATUS = 0  # libpq's PQTRANS_IDLE
+
+
+def have_connections() -> bool:
+    """Return whether this thread has an open connection."""
+    return any(connection.connection is not None for connection in connections.all(initialized_only=True))
+
+
+def before_task(idle_seconds: float) -> None:
+    """Prepare this thread's connections for a task; after a longer rest, replace those that the server has closed meanwhile."""
+    for connection in connections.all(initialized_only=True):
+        connection.queries_log.clear()
+        if connection.connection is None:
+            continue
+        connection.close_if_unusable_or_obsolete()
+        if idle_seconds > 1.0 and connection.connection is not None and not _usable(connection):
+            _discard(connection)
+
+
+def after_task() -> None:
+    """Leave every connection of this thread outside of transactions and in autocommit; close what is broken or too old."""
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is None:
+            continue
+        if _in_transaction(connection):
+            _discard(connection)
+        else:
+            connection.close_if_unusable_or_obsolete()
+
+
+def close_all() -> None:
+    """Close this thread's connections."""
+    for connection in connections.all(initialized_only=True):
+        _discard(connection)
+    reset_queries()
+
+
+def close_broken(alias: str) -> None:
+    """Drop this thread's connection to one alias after an error of the connection; the next statement makes a new one."""
+    _discard(connections[alias])
+
+
+def _usable(connection: Any) -> bool:
+    try:
+        return bool(connection.is_usable())
+    except DatabaseError:
+        return False
+
+
+def _in_transaction(connection: Any) -> bool:
+    if connection.in_atomic_block or not connection.autocommit:
+        return True
+    raw = connection.connection
+    if connection.vendor == "sqlite":
+        return bool(raw.in_transaction)
+    info = getattr(raw, "info", None)
+    return info is not None and info.transaction_status != IDLE_STATUS
+
+
+def _discard(connection: Any) -> None:
+    """Close a connection in whatever state it is, and forget that state."""
+    try:
+        connection.close()
+    except Exception:  # noqa: BLE001, S110 - what is broken may fail to close, and it is dropped all the same
+        pass
+    connection.connection = None
+    connection.in_atomic_block = connection.closed_in_transaction = connection.needs_rollback = False
+    connection.savepoint_ids, connection.atomic_blocks, connection.run_on_commit = [], [], []

@@ -1,0 +1,109 @@
+"""SQLite's differences: one writer at a time, so a single UPDATE, or BEGIN IMMEDIATE, excludes everybody else.
+
+Times are text with milliseconds, as Django's ``Now()`` writes them; they compare in the order of time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+
+from jobqueue.db.base import Database, Lease, Mark, Renewed, Success
+
+FORMAT = "'%%Y-%%m-%%d %%H:%%M:%%f'"
+GUARD = "WHERE id = %s AND lease_token = %s AND lease_expires_at IS NOT NULL"
+AGO = f"strftime({FORMAT}, 'now', -(%s) || ' seconds')"
+
+
+class SQLite(Database):
+    """Run the hot statements on SQLite."""
+
+    vendor = "sqlite"
+    now = f"strftime({FORMAT}, 'now')"
+    ahead = f"strftime({FORMAT}, 'now', %s || ' seconds')"
+
+    @property
+    def file(self) -> Path | None:
+        """The database's file; None for one in memory."""
+        name = str(self.connection.settings_dict["NAME"])
+        return None if ":memory:" in name or "mode=memory" in name else Path(name)
+
+    @contextlib.contextmanager
+    def atomic(self) -> Iterator[None]:
+        """Open a short transaction that takes the write lock at once: one that upgrades later fails in spite of the time-out."""
+        connection: Any = self.connection
+        before = connection.transaction_mode
+        connection.transaction_mode = "IMMEDIATE"
+        try:
+            with transaction.atomic(using=self.alias):
+                connection.transaction_mode = before
+                yield
+        finally:
+            connection.transaction_mode = before
+
+    def renew(self, leases: Sequence[Lease], lease_seconds: float) -> list[Renewed]:
+        """Renew the leases; return what those rows say."""
+        sql = (
+            f"UPDATE {self.table} SET lease_expires_at = {self.ahead}, heartbeat_at = {self.now} {GUARD}"
+            " RETURNING id, lease_token, cancel_requested, cancel_outcome"
+        )
+        with self.atomic():
+            found = [row for lease in leases for row in self.rows(sql, [lease_seconds, *lease])]
+        return [Renewed(job_id, token, bool(flag), outcome) for job_id, token, flag, outcome in found]
+
+    def mark(self, marks: Sequence[Mark]) -> list[Lease]:
+        """Write when runs began and how far they are; return the rows written."""
+        sql = (
+            f"UPDATE {self.table} SET started_at = coalesce(started_at, {AGO}), first_started_at = coalesce(first_started_at, {AGO}),"
+            " progress = coalesce(%s, progress), message = coalesce(%s, message), metadata = coalesce(%s, metadata)"
+            f" {GUARD} RETURNING id, lease_token"
+        )
+        return self._each(
+            sql, [(m.began_ago, m.began_ago, m.progress, m.message, m.metadata, m.job_id, m.token) for m in marks]
+        )
+
+    def succeed(self, ends: Sequence[Success], note: str) -> list[Lease]:
+        """Move runs to SUCCESS; `note` is the message where a request to stop came too late. Return the rows written."""
+        sql = (
+            f"UPDATE {self.table} SET status = 'SUCCESS', started_at = coalesce(started_at, {AGO}),"
+            f" first_started_at = coalesce(first_started_at, {AGO}), finished_at = {AGO}, result = %s, progress = 100,"
+            " message = CASE WHEN cancel_requested THEN %s ELSE coalesce(%s, message) END, metadata = coalesce(%s, metadata),"
+            " worker_ids = json_insert(worker_ids, '$[#]', lease_owner), holds_target = FALSE, lease_owner = '',"
+            " lease_expires_at = NULL, heartbeat_at = NULL, cancel_requested = FALSE, cancel_outcome = ''"
+            f" {GUARD} RETURNING id, lease_token"
+        )
+        return self._each(
+            sql,
+            [(e.began_ago, e.began_ago, e.ended_ago, e.result, note, e.message, e.metadata, e.job_id, e.token) for e in ends],
+        )
+
+    def _each(self, sql: str, params: Iterable[Sequence[Any]]) -> list[Lease]:
+        with self.atomic():
+            return [Lease(*row) for values in params for row in self.rows(sql, values)]
+
+    def insert_many(self, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[tuple[int, Any]]:
+        """Insert many jobs in one transaction; return (id, created_at) of each, in order."""
+        with self.atomic():
+            made = [self.insert(dict(zip(names, row, strict=True)), ignore_conflicts=False) for row in rows]
+        return [(row[0], row[1]) for row in made if row is not None]
+
+    def placeholder(self, name: str) -> str:
+        """Return the placeholder of a column."""
+        return self.ahead if name == "run_in" else "%s"
+
+    def adapt(self, value: Any) -> Any:
+        """Return times as the text that Django stores, deltas as seconds."""
+        if isinstance(value, timedelta):
+            return value.total_seconds()
+        if isinstance(value, datetime):
+            return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if value.tzinfo else value.isoformat(" ")
+        return value
+
+    def moment(self, value: Any) -> Any:
+        """Return a stored time as an aware datetime."""
+        return datetime.fromisoformat(value).replace(tzinfo=UTC) if isinstance(value, str) else value

@@ -1,0 +1,95 @@
+"""Name everything that can go wrong, and the exceptions that steer a running task.
+
+``JobQueueError`` is the root of the errors. ``Retry`` and ``Fatal`` are raised by a task, ``Interrupted`` and ``LeaseLost`` reach a
+running task from outside; these four say what shall happen and are no errors of ours.
+"""
+
+# ruff: noqa: N818 - the names say what happened, as Django's own exceptions do
+
+import math
+from datetime import timedelta
+
+MAX_DELAY_SECONDS = 366 * 24 * 3600
+
+
+class JobQueueError(Exception):
+    """Be the root of every error that this package raises."""
+
+
+class InvalidOption(JobQueueError, ValueError):
+    """Refuse an option of a task, a job or a backoff that has a wrong value."""
+
+
+class InvalidArguments(JobQueueError):
+    """Refuse arguments or metadata that would not come back from the database as they went in."""
+
+
+class InvalidArgumentType(InvalidArguments, TypeError):
+    """Refuse an argument of a type that JSON does not have."""
+
+
+class InvalidArgumentValue(InvalidArguments, ValueError):
+    """Refuse an argument of a fitting type with a value that cannot be stored."""
+
+
+class ResultNotStorable(JobQueueError, ValueError):
+    """Say that a task returned something that cannot be stored as its result."""
+
+
+class InvalidBackoff(JobQueueError):
+    """Say that a backoff policy raised, or returned something that is no delay."""
+
+
+class JobDoesNotExist(JobQueueError):
+    """Say that no job has the given id."""
+
+
+class UnknownTask(JobQueueError):
+    """Say that no registered task has the path that a job names."""
+
+
+class JobCanceled(JobQueueError):
+    """Stand in the task result of a canceled job as its error."""
+
+
+class Interrupted(BaseException):
+    """Stop a running task, because somebody asked for a pause or a cancel, or the worker must end.
+
+    It is a BaseException, as KeyboardInterrupt and asyncio.CancelledError are, so that an ``except Exception`` in the task does not
+    swallow it. A task that catches it to clean up has to raise it again.
+    """
+
+
+class LeaseLost(Interrupted):
+    """Stop a run whose job belongs to another worker by now: whatever it still does may be done twice."""
+
+
+class Retry(Exception):
+    """Ask for another attempt; raised by a task.
+
+    ``delay`` is the time to wait in seconds or a timedelta, used as it is, without jitter; None leaves it to the backoff policy. More
+    than 366 days are cut to 366 days.
+    """
+
+    delay_seconds: float | None
+
+    def __init__(self, message: str = "", *, delay: float | timedelta | None = None) -> None:
+        """Keep the message and the delay, refusing one that is no time to wait."""
+        super().__init__(message)
+        self.delay_seconds = None if delay is None else delay_in_seconds(delay)
+
+
+class Fatal(Exception):
+    """End the job in ERROR with this message, whatever attempts are left; raised by a task."""
+
+
+def delay_in_seconds(delay: object, name: str = "delay") -> float:
+    """Return a number of seconds or a timedelta as seconds, at most 366 days; refuse everything else, naming it ``name``."""
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise InvalidOption(f"{name} is a {type(delay).__qualname__}; it must be a number of seconds or a timedelta.")
+    if not 0 <= seconds < math.inf:  # NaN compares false, too
+        # An int of thousands of digits cannot be printed.
+        shown = f"{seconds}" if isinstance(seconds, float) or seconds > -MAX_DELAY_SECONDS else "a huge negative number"
+        raise InvalidOption(f"{name} is {shown}; it must be a finite number of seconds, 0 or more.")
+    return float(min(seconds, MAX_DELAY_SECONDS))

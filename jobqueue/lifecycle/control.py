@@ -1,0 +1,146 @@
+"""Control: pause, cancel, resume and run now, from any process.
+
+Each verb is one transaction: lock the row, decide by the status of the **locked** row, move it by a guarded UPDATE. What is not
+running changes at once. A running job gets a flag, and its owner, told by notification or its next heartbeat, interrupts the run.
+CANCELED beats PAUSED: a later pause does not weaken it. Resume of a job that is still stopping withdraws the flag.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from django.db import IntegrityError
+from django.db.models.functions import Now
+
+from jobqueue import states
+from jobqueue.exceptions import InvalidOption, JobDoesNotExist
+from jobqueue.lifecycle import wakeup
+from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER
+from jobqueue.models import Job
+
+CANCELED_BY_USER = "Job was canceled by user"
+
+
+class Verdict(Enum):
+    """Say what came of a person's request."""
+
+    DONE = "done"
+    REQUESTED = "requested"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Tell what a request did: the job's status now, and the reason where it was refused."""
+
+    job_id: int
+    verdict: Verdict
+    status: str
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        """Be true unless the request was refused."""
+        return self.verdict is not Verdict.REFUSED
+
+
+def request_job_cancel(job_id: int, *, outcome: str = states.Status.PAUSED) -> Answer:
+    """Pause (resumable) or cancel (final) a job; a running one is interrupted by its owner.
+
+    Raises `JobDoesNotExist`, and `InvalidOption` where `outcome` is neither PAUSED nor CANCELED.
+    """
+    if outcome not in (states.Status.PAUSED, states.Status.CANCELED):
+        raise InvalidOption(f"outcome is {outcome!r}; it must be PAUSED or CANCELED.")
+    with Job.objects.database.atomic():
+        job = _locked(job_id)
+        if job.status == states.Status.RUNNING:
+            return _flag(job, str(outcome))
+        destination = states.place(outcome)
+        if not states.allows(job.place, destination):
+            return _refused(job, f"a job in state {job.status} cannot be {'paused' if destination == states.PAUSED else 'canceled'}")
+        message = INTERRUPTED_BY_USER if destination == states.PAUSED else CANCELED_BY_USER
+        return _moved(job, destination, message=message)
+
+
+def pause(job_id: int) -> Answer:
+    """Stop a job so that it can be resumed."""
+    return request_job_cancel(job_id, outcome=states.Status.PAUSED)
+
+
+def cancel(job_id: int) -> Answer:
+    """Stop a job for good."""
+    return request_job_cancel(job_id, outcome=states.Status.CANCELED)
+
+
+def resume(job_id: int) -> Answer:
+    """Let a PAUSED or ERROR job run again, failures and crashes counted anew; withdraw the request from one that is stopping."""
+    with Job.objects.database.atomic():
+        job = _locked(job_id)
+        if job.status == states.Status.RUNNING:
+            return _withdraw(job)
+        if job.status not in (states.Status.PAUSED, states.Status.ERROR):
+            return _refused(job, f"a job in state {job.status} cannot be resumed")
+        return _resume(job, job.now)  # type: ignore[attr-defined]
+
+
+def run_now(job_id: int) -> Answer:
+    """Let a job that waits for its time run at once."""
+    with Job.objects.database.atomic():
+        job = _locked(job_id)
+        if job.place != states.PENDING_TIME:
+            return _refused(job, f"a job in state {job.status} does not wait for a time")
+        answer = _moved(job, states.QUEUED, run_at=Now())
+        wakeup.work(job.queue)
+        return answer
+
+
+def _locked(job_id: int) -> Job:
+    job = Job.objects.current.locked().annotate(now=Now()).filter(pk=job_id).first()
+    if job is None:
+        raise JobDoesNotExist(f"There is no job {job_id}.")
+    return job
+
+
+def _moved(job: Job, destination: states.Place, **fields: Any) -> Answer:
+    # The row is locked, so the guard of the move cannot miss.
+    Job.objects.move(job, destination, **fields)
+    return Answer(job.pk, Verdict.DONE, destination[0])
+
+
+def _refused(job: Job, reason: str) -> Answer:
+    return Answer(job.pk, Verdict.REFUSED, job.status, reason)
+
+
+def _flag(job: Job, outcome: str) -> Answer:
+    if job.cancel_requested and job.cancel_outcome == states.Status.CANCELED:
+        outcome = states.Status.CANCELED.value
+    Job.objects.flag(job, outcome)
+    wakeup.owner(job.lease_owner)
+    return Answer(job.pk, Verdict.REQUESTED, job.status)
+
+
+def _withdraw(job: Job) -> Answer:
+    if not job.cancel_requested:
+        return _refused(job, "the job is running and nobody has asked it to stop")
+    Job.objects.flag(job, "")
+    wakeup.owner(job.lease_owner)
+    return Answer(job.pk, Verdict.DONE, job.status)
+
+
+def _resume(job: Job, now: datetime) -> Answer:
+    # Only a caller's own time is still ahead of a job that never ran; the time of a retry ends with the resume.
+    ahead = job.attempt == 0 and job.run_at is not None and job.run_at > now
+    destination = states.PENDING_TIME if ahead else states.QUEUED
+    options = {key: value for key, value in job.options.items() if key != "unknown_since"}
+    try:
+        with Job.objects.database.atomic():  # a savepoint: the key may be taken, and the transaction must stay usable
+            answer = _moved(job, destination, failures=0, crashes=0, message="", progress=0, options=options)
+    except IntegrityError:
+        rival = Job.objects.current.filter(tenant=job.tenant, unique_key=job.unique_key, status__in=states.LIVE).exclude(pk=job.pk)
+        taken = rival.values_list("pk", flat=True).first()
+        return _refused(job, f"unique key {job.unique_key!r} is taken by job {taken}" if taken else "its unique key is taken")
+    if destination == states.QUEUED:
+        wakeup.work(job.queue)
+    return answer

@@ -1,0 +1,99 @@
+"""Expire: recover running jobs whose lease has run out, judged on the job's row alone.
+
+A standing flag comes first: the job becomes PAUSED or CANCELED, before `recovery` and budgets. Else ``recovery="hold"`` gives
+ERROR at once; ``"requeue"`` gives QUEUED at the old place after the first crash, PENDING for 2, 4, 8 s after later ones, and
+ERROR once `MAX_CRASHES` are spent. Crashes never cost `max_attempts`. Rows that anybody has locked are passed over, so that any
+number of sweeps may run at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import DatabaseError
+from django.db.models.functions import Now
+
+from jobqueue import conf, db, states
+from jobqueue.lifecycle import history, wakeup
+from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER, Failure
+from jobqueue.managers.jobs import JobQuerySet
+from jobqueue.models import Job
+
+BATCH = 100
+WORKER_LOST = "jobqueue.exceptions.WorkerLost"
+
+logger = logging.getLogger("jobqueue")
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """Tell what became of one job whose worker was lost."""
+
+    job_id: int
+    task: str
+    owner: str
+    status: str
+
+
+def expire_stale_running_jobs(limit: int | None = None) -> list[Expired]:
+    """Recover every job whose lease has run out, at most `limit`; safe to call at any time from anywhere."""
+    return _sweep(Job.objects.current.expired(), limit)
+
+
+def expire_owner(owner: str) -> list[Expired]:
+    """Recover the jobs of one worker process that is known to be dead, without waiting for their leases."""
+    return _sweep(Job.objects.current.owned_by(owner), None)
+
+
+def _sweep(found: JobQuerySet, limit: int | None) -> list[Expired]:
+    done: list[Expired] = []
+    after = 0
+    while limit is None or len(done) < limit:
+        size = BATCH if limit is None else min(BATCH, limit - len(done))
+        with Job.objects.database.atomic():
+            jobs = list(found.filter(pk__gt=after).unlocked().order_by("pk").annotate(now=Now())[:size])
+            done += [expired for job in jobs if (expired := _expire_one(job)) is not None]
+        if len(jobs) < size:
+            break
+        after = jobs[-1].pk
+    return done
+
+
+def _expire_one(job: Job) -> Expired | None:
+    try:
+        with Job.objects.database.atomic():  # a savepoint: one bad row never stops the rest
+            destination, fields = decide(job, job.now)  # type: ignore[attr-defined]
+            if not Job.objects.move(job, destination, **fields):
+                return None
+    except DatabaseError as error:
+        if db.is_connection_error(error):
+            raise
+        logger.exception("Job %s could not be recovered from lost worker %s.", job.pk, job.lease_owner)
+        return None
+    if destination == states.QUEUED:
+        wakeup.work(job.queue)
+    return Expired(job.pk, job.task, job.lease_owner, destination[0])
+
+
+def decide(job: Job, now: datetime) -> tuple[states.Place, dict[str, Any]]:
+    """Return where the loss of its worker moves a job, and with which columns."""
+    crashes = job.crashes + 1
+    fields: dict[str, Any] = {"worker_ids": [*job.worker_ids, job.lease_owner], "crashes": crashes}
+    lost = f"worker lost {crashes} time{'s' if crashes > 1 else ''}"
+    if job.cancel_requested:
+        destination, message = states.place(job.cancel_outcome), INTERRUPTED_BY_USER
+    elif job.recovery == states.Recovery.HOLD:
+        destination, message = states.ERROR, "worker lost; held for a person to resume it"
+    elif crashes >= conf.current().max_crashes:
+        destination, message = states.ERROR, lost
+    elif crashes == 1:
+        destination, message = states.QUEUED, lost
+    else:
+        destination, message = states.PENDING_TIME, lost
+        fields["run_at"] = Now() + timedelta(seconds=2.0 ** min(crashes - 1, 16))
+    failure = Failure(WORKER_LOST, f"{lost}: {job.lease_owner}", "")
+    new = history.entry(attempt=job.attempt, worker=job.lease_owner, outcome="LOST", began=job.started_at, ended=now, failure=failure)
+    return destination, {**fields, "message": message, "history": history.extended(job.history, new)}

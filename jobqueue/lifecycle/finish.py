@@ -1,0 +1,178 @@
+"""Finish: write what came of runs, each guarded by id, `lease_token` and a live lease.
+
+The status is decided by the flag on the locked row, since the worker's view of it may be old. SUCCESS and ERROR stand. Everything
+that would let the job run again (retry, hand-back, interrupt, unknown task) becomes PAUSED or CANCELED where a flag stands; an
+interrupt whose flag was withdrawn becomes QUEUED, its attempt given back. An outcome that moves no row came too late: the lease
+was lost, and nothing of it counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import Error
+from django.db.models.functions import Now
+
+from jobqueue import conf, db, states
+from jobqueue.db import Lease, Success
+from jobqueue.lifecycle import history, wakeup
+from jobqueue.lifecycle.outcome import (
+    FINISHED_FIRST,
+    INTERRUPTED_BY_SHUTDOWN,
+    INTERRUPTED_BY_USER,
+    Failure,
+    Kind,
+    Outcome,
+    Settled,
+)
+from jobqueue.models import Job
+
+UNKNOWN_TASK_PAUSE_SECONDS = 5.0
+UNKNOWN_SINCE = "unknown_since"
+Decision = tuple[states.Place, dict[str, Any]]
+
+
+def finish(outcomes: Sequence[Outcome]) -> list[Settled]:
+    """Write the outcomes, successes in one statement and the others row by row; raise where the database is not there."""
+    successes = [outcome for outcome in outcomes if outcome.kind is Kind.SUCCESS]
+    others = [outcome for outcome in outcomes if outcome.kind is not Kind.SUCCESS]
+    return [*_one_by_one_if_refused(_succeed, successes), *_one_by_one_if_refused(_decide_all, others)]
+
+
+def written_before(outcomes: Iterable[Outcome]) -> dict[Lease, str]:
+    """Return the outcomes that the database has already: their commit was done, but its acknowledgement was lost."""
+    expected = {outcome.lease: outcome for outcome in outcomes}
+    rows = Job.objects.current.filter(pk__in=[lease.job_id for lease in expected]).exclude(status=states.Status.RUNNING)
+    ended = {Kind.SUCCESS: states.Status.SUCCESS, Kind.ERROR: states.Status.ERROR}
+    found = {}
+    for job_id, token, status in rows.values_list("pk", "lease_token", "status"):
+        outcome = expected.get(Lease(job_id, token))
+        if outcome is not None and ended.get(outcome.kind) == status:
+            found[outcome.lease] = status
+    return found
+
+
+def _one_by_one_if_refused(write: Callable[[Sequence[Outcome]], list[Settled]], outcomes: Sequence[Outcome]) -> list[Settled]:
+    if not outcomes:
+        return []
+    try:
+        return write(outcomes)
+    except (Error, ValueError, TypeError) as error:
+        if not db.is_refusal(error):
+            raise
+        if len(outcomes) > 1:  # one bad value must not take the others with it
+            return [settled for outcome in outcomes for settled in _one_by_one_if_refused(write, [outcome])]
+        if outcomes[0].message == _REFUSED:
+            raise
+        return _decide_all([_refused(outcomes[0], error)])
+
+
+_REFUSED = "outcome could not be stored"
+
+
+def _refused(outcome: Outcome, error: BaseException) -> Outcome:
+    failure = Failure(f"{type(error).__module__}.{type(error).__qualname__}", f"{_REFUSED}: {error}"[:500], "")
+    return Outcome(outcome.lease, Kind.ERROR, outcome.began, outcome.ended, failure=failure, message=_REFUSED)
+
+
+def _succeed(outcomes: Sequence[Outcome]) -> list[Settled]:
+    now = time.monotonic()
+    ends = [
+        Success(*o.lease, o.result, now - (o.began or now), now - (o.ended or now), o.message, o.metadata) for o in outcomes
+    ]
+    written = set(Job.objects.database.succeed(ends, FINISHED_FIRST))
+    return [Settled(o, states.Status.SUCCESS.value if o.lease in written else "") for o in outcomes]
+
+
+def _decide_all(outcomes: Sequence[Outcome]) -> list[Settled]:
+    now = time.monotonic()
+    with Job.objects.database.atomic():
+        # Locked in the order of their keys, as everybody does who locks several rows and waits.
+        rows = Job.objects.current.locked().filter(pk__in=[o.lease.job_id for o in outcomes]).order_by("pk").annotate(now=Now())
+        jobs = {Lease(job.pk, job.lease_token): job for job in rows if job.status == states.Status.RUNNING}
+        return [Settled(o, _write(jobs[o.lease], o, now) if o.lease in jobs else "") for o in outcomes]
+
+
+def _write(job: Job, outcome: Outcome, now: float) -> str:
+    destination, fields = decide(job, outcome, job.now, now)  # type: ignore[attr-defined]
+    if not Job.objects.move(job, destination, **fields):
+        return ""
+    if destination == states.QUEUED:
+        wakeup.work(job.queue)
+    return destination[0]
+
+
+def decide(job: Job, outcome: Outcome, db_now: datetime, now: float) -> Decision:
+    """Return where a run's end moves its (locked) job, and with which columns."""
+    flag = job.cancel_outcome if job.cancel_requested else ""
+    began = job.started_at or (db_now - timedelta(seconds=max(now - outcome.began, 0.0)) if outcome.began else None)
+    fields: dict[str, Any] = {"started_at": began, "first_started_at": job.first_started_at or began}
+    for name, value in (("metadata", outcome.metadata), ("progress", outcome.progress)):
+        if value is not None:
+            fields[name] = _loads(value) if name == "metadata" else value
+    if flag and outcome.kind is not Kind.ERROR:
+        destination, more = _stopped(states.place(flag), INTERRUPTED_BY_USER)
+    else:
+        destination, more = DECISIONS[outcome.kind](job, outcome, db_now)
+    fields.update(more)
+    if UNKNOWN_SINCE in job.options and outcome.kind is not Kind.UNKNOWN_TASK:
+        fields["options"] = {key: value for key, value in job.options.items() if key != UNKNOWN_SINCE}
+    if "attempt" not in fields:  # the run counts
+        fields["worker_ids"] = [*job.worker_ids, job.lease_owner]
+        label = outcome.kind.name if destination[0] == states.Status.PENDING else destination[0]
+        new = history.entry(
+            attempt=job.attempt, worker=job.lease_owner, outcome=label, began=began, ended=db_now, failure=outcome.failure
+        )
+        fields["history"] = history.extended(job.history, new)
+    return destination, fields
+
+
+def _stopped(destination: states.Place, message: str) -> Decision:
+    return destination, {"message": message}
+
+
+def _error(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
+    return states.ERROR, {"failures": job.failures + 1, "message": _text(outcome)}
+
+
+def _retry(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
+    # The delay counts from the statement that writes it, on the database's clock.
+    fields = {"failures": job.failures + 1, "message": _text(outcome), "run_at": Now() + timedelta(seconds=outcome.delay_seconds)}
+    return states.PENDING_TIME, fields
+
+
+def _hand_back(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
+    return states.QUEUED, {"attempt": max(job.attempt - 1, 0), "started_at": None, "message": outcome.message or ""}
+
+
+def _unknown_task(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
+    since = job.options.get(UNKNOWN_SINCE)
+    if since is not None and db_now - datetime.fromisoformat(since) >= timedelta(seconds=conf.current().unknown_task_grace_seconds):
+        return _error(job, outcome, db_now)
+    options = {**job.options, UNKNOWN_SINCE: since or db_now.isoformat()}
+    run_at = Now() + timedelta(seconds=UNKNOWN_TASK_PAUSE_SECONDS)
+    fields = {"attempt": max(job.attempt - 1, 0), "started_at": None, "options": options, "run_at": run_at, "message": _text(outcome)}
+    return states.PENDING_TIME, fields
+
+
+def _text(outcome: Outcome) -> str:
+    return outcome.message or (outcome.failure.summary if outcome.failure else "")
+
+
+def _loads(text: str) -> Any:
+    import json
+
+    return json.loads(text)
+
+
+DECISIONS: dict[Kind, Callable[[Job, Outcome, datetime], Decision]] = {
+    Kind.ERROR: _error,
+    Kind.RETRY: _retry,
+    Kind.HANDED_BACK: _hand_back,
+    Kind.UNKNOWN_TASK: _unknown_task,
+    Kind.INTERRUPTED: lambda job, outcome, db_now: _hand_back(job, outcome, db_now),
+    Kind.STOPPED: lambda job, outcome, db_now: _stopped(states.PAUSED, INTERRUPTED_BY_SHUTDOWN),
+}

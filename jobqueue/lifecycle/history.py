@@ -1,0 +1,30 @@
+"""One entry for each run that did not succeed, kept in the job's row."""
+
+from datetime import datetime
+from typing import Any
+
+from jobqueue.lifecycle.outcome import Failure
+
+LONGEST = 30
+
+
+def entry(
+    *, attempt: int, worker: str, outcome: str, began: datetime | None, ended: datetime, failure: Failure | None = None
+) -> dict[str, Any]:
+    """Return an entry as JSON values; times are ISO text."""
+    made: dict[str, Any] = {
+        "attempt": attempt,
+        "worker": worker,
+        "outcome": outcome,
+        "started_at": began.isoformat() if began else None,
+        "finished_at": ended.isoformat(),
+    }
+    if failure is not None:
+        made.update(exception=failure.path, message=failure.summary, traceback=failure.traceback)
+    return made
+
+
+def extended(history: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the history with one entry more; of a long one the first and the newest stay."""
+    longer = [*history, new]
+    return longer if len(longer) <= LONGEST else [longer[0], *longer[-(LONGEST - 1) :]]

@@ -1,0 +1,62 @@
+"""What came of one run, as data: the executor makes it, `finish` turns it into a move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from jobqueue.db import Lease
+
+INTERRUPTED_BY_USER = "Job was interrupted by user"
+INTERRUPTED_BY_SHUTDOWN = "Job was interrupted by shutdown of its worker"
+FINISHED_FIRST = "Job finished before the interrupt reached it"
+
+
+class Kind(Enum):
+    """Say how a run ended; the row's own flag decides what comes of it."""
+
+    SUCCESS = "success"
+    ERROR = "error"
+    RETRY = "retry"
+    INTERRUPTED = "interrupted"  # somebody's request to stop reached it
+    STOPPED = "stopped"  # the worker had to end, and the job is held for a person
+    HANDED_BACK = "handed back"  # given back in order, not having failed
+    UNKNOWN_TASK = "unknown task"
+
+
+@dataclass(slots=True)
+class Failure:
+    """Describe an exception: its dotted path, one line, and the traceback."""
+
+    path: str
+    summary: str
+    traceback: str
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Tell how one run ended. Times are of the monotonic clock; `result` and `metadata` are JSON text."""
+
+    lease: Lease
+    kind: Kind
+    began: float | None = None
+    ended: float | None = None
+    result: str = "null"
+    failure: Failure | None = None
+    delay_seconds: float = 0.0
+    message: str | None = None
+    metadata: str | None = None
+    progress: int | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Settled:
+    """Tell what the database made of an outcome; `status` is empty where the lease was lost."""
+
+    outcome: Outcome
+    status: str
+
+    @property
+    def written(self) -> bool:
+        """Whether the outcome counts."""
+        return bool(self.status)

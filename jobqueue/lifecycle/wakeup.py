@@ -1,0 +1,52 @@
+"""Tell idle workers of new work, sparingly.
+
+A notification is a statement of its own after the commit: inside one, it would serialize the commits of the whole database. At
+most one in `PAUSE_SECONDS` is sent per process and queue, the first never held back: a worker that was woken polls
+closely for a while. Correctness never depends on any of it.
+"""
+
+import logging
+import threading
+import time
+
+from django.db import router, transaction
+
+from jobqueue import conf
+from jobqueue.db import for_alias
+from jobqueue.models import Job
+
+CHANNEL = "jobqueue"
+PAUSE_SECONDS = 0.025
+
+logger = logging.getLogger("jobqueue")
+_last: dict[str, float] = {}
+_lock = threading.Lock()
+
+
+def work(queue: str) -> None:
+    """Wake the workers of a queue once the caller's transaction has committed."""
+    _after_commit(f"queue:{queue}")
+
+
+def owner(worker_id: str) -> None:
+    """Let a worker process look at its jobs' flags once the caller's transaction has committed; never held back."""
+    _after_commit(f"owner:{worker_id}", always=True)
+
+
+def _after_commit(payload: str, *, always: bool = False) -> None:
+    alias = router.db_for_write(Job)
+    database = for_alias(alias, Job._meta.db_table)
+    if database.can_notify and conf.current().notify:
+        # Robust: the job is committed, so a failure to wake somebody must not look like a failure to enqueue.
+        transaction.on_commit(lambda: _send(alias, payload, always=always), using=alias, robust=True)
+
+
+def _send(alias: str, payload: str, *, always: bool) -> None:
+    now = time.monotonic()
+    with _lock:  # two threads must not both believe to be the first
+        if not always and now - _last.get(payload, -1.0) < PAUSE_SECONDS:
+            return
+        if len(_last) > 1000:
+            _last.clear()
+        _last[payload] = now
+    for_alias(alias, Job._meta.db_table).notify(CHANNEL, payload)

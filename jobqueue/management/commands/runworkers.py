@@ -1,0 +1,118 @@
+"""``manage.py runworkers``: parse the options, say what is served, run a supervisor."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db.utils import Error
+
+from jobqueue import conf, db
+from jobqueue.exceptions import JobQueueError
+from jobqueue.models import Job
+from jobqueue.worker.supervisor import Supervisor
+
+OPTIONS = {
+    "min_workers": (int, "slots that are always there"),
+    "max_workers": (int, "slots at the most"),
+    "poll_seconds": (float, "rest between two looks for work where no notification comes"),
+    "lease_seconds": (float, "how long a job stays ours without a heartbeat"),
+    "heartbeat_seconds": (float, "rest between two renewals of the leases"),
+    "scale_seconds": (float, "rest between two decisions on the number of slots"),
+    "shutdown_grace_period_seconds": (float, "time for running jobs to finish after SIGTERM"),
+    "interrupt_grace_seconds": (float, "time for interrupted jobs to stop after that"),
+}
+
+
+class Command(BaseCommand):
+    """Run jobs until told to stop."""
+
+    help = "Run jobs. SIGTERM or Ctrl-C: finish what runs, then end; a second time: interrupt it and end."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add an option for each setting that may differ per process."""
+        parser.add_argument("--queues", help="names, separated by commas (default: all queues)")
+        parser.add_argument("--processes", type=int, default=1, help="worker processes; only 1 is supported")
+        parser.add_argument("--once", action="store_true", help="end when nothing is queued, runs, or waits for a retry")
+        parser.add_argument("--fail-on-error", action="store_true", help="with --once: end with 1 when a job ended in ERROR")
+        for name, (kind, text) in OPTIONS.items():
+            parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=text)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run one worker process and end with its status."""
+        if options["processes"] != 1:
+            raise CommandError(f"--processes is {options['processes']}; only 1 is supported. Start several runworkers instead.")
+        settings = _settings(options)
+        _set_up_log(options["verbosity"])
+        _check_tables()
+        supervisor = Supervisor(settings, once=options["once"])
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: supervisor.stop())
+        if options["verbosity"] > 0:
+            for line in _greeting(supervisor):
+                self.stdout.write(line)
+            self.stdout.flush()
+        clean = supervisor.run()
+        status = 1 if not clean or (options["fail_on_error"] and supervisor.errors) else 0
+        if not clean:
+            # A thread that does not stop would hold up the interpreter's own end.
+            logging.shutdown()
+            sys.stdout.flush()
+            os._exit(status)
+        if status:
+            sys.exit(status)
+
+
+def _settings(options: dict[str, Any]) -> conf.Settings:
+    given = {name: options[name] for name in OPTIONS if options[name] is not None}
+    if options["queues"] is not None:
+        given["queues"] = tuple(name.strip() for name in options["queues"].split(",") if name.strip())
+    if given.get("max_workers") is not None and "min_workers" not in given:
+        given["min_workers"] = min(conf.current().min_workers, given["max_workers"])
+    elif given.get("min_workers") is not None and "max_workers" not in given:
+        given["max_workers"] = max(conf.current().max_workers, given["min_workers"])
+    try:
+        return conf.current().with_overrides(**given)
+    except (ValueError, JobQueueError) as error:
+        raise CommandError(str(error)) from error
+
+
+def _check_tables() -> None:
+    try:
+        Job.objects.current.exists()
+    except Error as error:
+        if db.is_missing_table(error):
+            raise CommandError("The tables of jobqueue are not there or out of date: run 'manage.py migrate' first.") from error
+        if not db.is_connection_error(error):
+            raise
+        logging.getLogger("jobqueue").warning("The database cannot be reached yet: %s", str(error).strip())
+
+
+def _set_up_log(verbosity: int) -> None:
+    """Show one line per job, unless the project's own logging has other wishes or -v 0 asks for silence."""
+    logger = logging.getLogger("jobqueue")
+    if verbosity == 0:
+        logger.setLevel(logging.WARNING)
+    elif not logger.handlers and logger.level == logging.NOTSET and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG if verbosity > 1 else logging.INFO)
+
+
+def _greeting(supervisor: Supervisor) -> list[str]:
+    settings, identity = supervisor.settings, supervisor.identity
+    slots = str(settings.max_workers) if settings.min_workers == settings.max_workers else f"{settings.min_workers} to {settings.max_workers}"
+    return [
+        f"jobqueue worker {identity.worker_id} (pid {identity.pid} on {identity.host})",
+        f"  queues    {', '.join(settings.queues) or 'all'}",
+        f"  slots     {slots}",
+        f"  database  {Job.objects.database.description}",
+        f"  lease     {settings.lease_seconds:g} s, renewed every {settings.heartbeat_seconds:g} s",
+        f"  stop      Ctrl-C or SIGTERM: running jobs get {settings.shutdown_grace_period_seconds:g} s; again: interrupt them",
+    ]

@@ -1,0 +1,158 @@
+"""Every query on jobs, by name; the only writer of `status`.
+
+A move is one guarded UPDATE: it names the place the job is believed to be in and its `lease_token`, and tells how many rows it
+moved. 0 rows means that somebody else was first. The hot moves (claim, success) are statements of ``db``; all others
+go through `move`, which looks up the table of states first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db import models, router
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from jobqueue import states
+from jobqueue.db import Claimed, Database, Lease, Renewed, for_alias
+
+if TYPE_CHECKING:
+    from jobqueue.models import Job
+
+NO_LEASE: dict[str, Any] = {
+    "lease_owner": "",
+    "lease_expires_at": None,
+    "heartbeat_at": None,
+    "cancel_requested": False,
+    "cancel_outcome": "",
+}
+
+
+class JobQuerySet(models.QuerySet["Job"]):
+    """Name the sets of jobs that the product looks at."""
+
+    def in_queues(self, queues: Sequence[str]) -> JobQuerySet:
+        """Return the jobs of these queues; of all where none is named."""
+        return self.filter(queue__in=queues) if queues else self
+
+    def due(self) -> JobQuerySet:
+        """Return the jobs that wait for a time that has come."""
+        return self.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME, run_at__lte=Now())
+
+    def expired(self) -> JobQuerySet:
+        """Return the running jobs whose lease has run out."""
+        return self.filter(status=states.Status.RUNNING, lease_expires_at__lt=Now())
+
+    def owned_by(self, owner: str) -> JobQuerySet:
+        """Return the running jobs of one worker process."""
+        return self.filter(status=states.Status.RUNNING, lease_owner=owner)
+
+    def unfinished(self) -> JobQuerySet:
+        """Return what keeps ``runworkers --once`` alive: jobs that are queued, run, or wait for a retry."""
+        retry = Q(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME) & (Q(failures__gt=0) | Q(crashes__gt=0))
+        return self.filter(Q(status__in=[states.Status.QUEUED, states.Status.RUNNING]) | retry)
+
+    def locked(self) -> JobQuerySet:
+        """Lock the rows, waiting for them, so that foreign keys to them do not collide."""
+        return self.select_for_update(no_key=True)
+
+    def unlocked(self) -> JobQuerySet:
+        """Lock the rows that nobody else has locked, and pass over the others."""
+        return self.select_for_update(no_key=True, skip_locked=True)
+
+
+class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[misc]
+    """Run the queries on the database that jobs are written to, also for reading: a replica lags."""
+
+    use_in_migrations = False
+
+    def get_queryset(self) -> JobQuerySet:
+        """Return all jobs, for people and the admin: a router may send these reads to a replica."""
+        return JobQuerySet(self.model, using=self._db, hints=self._hints)
+
+    @property
+    def database(self) -> Database:
+        """The statements of the job database."""
+        return for_alias(router.db_for_write(self.model), self.model._meta.db_table)
+
+    @property
+    def current(self) -> JobQuerySet:
+        """All jobs, read where they are written."""
+        return JobQuerySet(self.model, using=router.db_for_write(self.model))
+
+    # Claim and lease
+
+    def claim(
+        self, owner: str, queues: Sequence[str], limit: int, lease_seconds: float, after: tuple[int, int] | None = None
+    ) -> list[Claimed]:
+        """Take up to `limit` jobs for `owner`, in claim order; `after` is the claim cursor."""
+        return self.database.claim(owner, queues, limit, lease_seconds, after)
+
+    def renew(self, leases: Sequence[Lease], lease_seconds: float) -> list[Renewed]:
+        """Renew leases in one statement; rows that somebody has locked are left out of the answer."""
+        return self.database.renew(leases, lease_seconds) if leases else []
+
+    def still_ours(self, leases: Iterable[Lease]) -> set[Lease]:
+        """Return which of the leases still stand, without locking anything."""
+        wanted = set(leases)
+        rows = self.current.filter(pk__in=[lease.job_id for lease in wanted], status=states.Status.RUNNING)
+        return {lease for lease in (Lease(*row) for row in rows.values_list("pk", "lease_token")) if lease in wanted}
+
+    # Moves
+
+    def move(self, job: Job, destination: states.Place, **fields: Any) -> int:
+        """Move a job that the caller has read (and locked, where more than this UPDATE depends on it); return the rows moved."""
+        states.check(job.place, destination)
+        status, waiting_for = destination
+        changes: dict[str, Any] = {"status": status, "waiting_for": waiting_for, **_consequences(status), **fields}
+        if job.status == states.Status.RUNNING:
+            changes = {**NO_LEASE, **changes}
+        guard = self.current.filter(pk=job.pk, status=job.status, waiting_for=job.waiting_for, lease_token=job.lease_token)
+        return guard.update(**changes)
+
+    def flag(self, job: Job, outcome: str, message: str = "") -> int:
+        """Put a request to stop on a running job, or take it back (`outcome` empty); return the rows changed."""
+        guard = self.current.filter(pk=job.pk, status=states.Status.RUNNING, lease_token=job.lease_token)
+        return guard.update(cancel_requested=bool(outcome), cancel_outcome=outcome)
+
+    def hand_back(self, job: Job, **fields: Any) -> int:
+        """Move a running job back to QUEUED, its attempt given back."""
+        return self.move(job, states.QUEUED, attempt=max(job.attempt - 1, 0), started_at=None, **fields)
+
+    def promote_due(self, limit: int) -> int:
+        """Move due jobs to QUEUED, at most `limit`, passing over locked rows; return how many."""
+        states.check(states.PENDING_TIME, states.QUEUED)
+        with self.database.atomic():
+            due = list(self.current.due().unlocked().order_by("run_at")[:limit].values_list("pk", flat=True))
+            if not due:
+                return 0
+            return self.current.filter(pk__in=due, status=states.Status.PENDING).update(
+                status=states.Status.QUEUED, waiting_for="", enqueued_at=Now()
+            )
+
+    def next_due_seconds(self) -> float | None:
+        """Return how many seconds lie before the next due time, on the database's clock; None where nothing waits."""
+        waiting = self.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME)
+        row = waiting.order_by("run_at").annotate(now=Now()).values_list("run_at", "now").first()
+        return None if row is None or row[0] is None else max((row[0] - row[1]) / timedelta(seconds=1), 0.0)
+
+    def depth(self, queues: Sequence[str], limit: int) -> int:
+        """Return how many jobs could be claimed now, counting no further than `limit`."""
+        queued = self.current.filter(status=states.Status.QUEUED).in_queues(queues)
+        return len(queued.order_by("claim_rank", "pk")[:limit].values_list("pk"))
+
+
+def _consequences(status: str) -> dict[str, Any]:
+    """Return the columns that follow from the new status alone."""
+    changes: dict[str, Any] = {}
+    if status in states.ENDED:
+        changes["finished_at"] = Now()
+    elif status != states.Status.PAUSED:
+        changes["finished_at"] = None
+    if status in states.FINAL:
+        changes["holds_target"] = False
+    if status == states.Status.QUEUED:
+        changes["enqueued_at"] = Now()
+    return changes

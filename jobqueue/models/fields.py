@@ -1,0 +1,31 @@
+"""Defaults that the database knows, too, so that a row inserted by COPY, raw SQL or an older release is whole."""
+
+from typing import Any
+
+from django.db import models
+from django.db.models import Value
+
+
+def text(max_length: int, **options: Any) -> "models.CharField[str, str]":
+    """Return a text column that is empty by default."""
+    return models.CharField(max_length=max_length, default="", db_default="", blank=True, **options)
+
+
+def number(default: int = 0, *, field: type["models.IntegerField[int, int]"] = models.IntegerField, **options: Any) -> "models.IntegerField[int, int]":
+    """Return a whole-number column with a default."""
+    return field(default=default, db_default=default, **options)
+
+
+def flag(**options: Any) -> "models.BooleanField[bool, bool]":
+    """Return a column that is false by default."""
+    return models.BooleanField(default=False, db_default=False, **options)
+
+
+def json(empty: type[list[Any]] | type[dict[str, Any]], **options: Any) -> "models.JSONField[Any, Any]":
+    """Return a JSON column that holds an empty list or object by default."""
+    return models.JSONField(default=empty, db_default=Value(empty(), output_field=models.JSONField()), blank=True, **options)
+
+
+def moment(**options: Any) -> "models.DateTimeField[Any, Any]":
+    """Return an optional point in time, on the database's clock."""
+    return models.DateTimeField(null=True, blank=True, **options)

@@ -1,0 +1,151 @@
+"""The jobs: all hot state in one row.
+
+`lease_expires_at` and `heartbeat_at` are in no index, so that a heartbeat stays a heap-only update. The hot indexes are
+partial, each in the order in which it is read: what has ended, waits or is parked costs the claim nothing.
+"""
+
+from typing import Any
+
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from jobqueue import states
+from jobqueue.managers.jobs import JobManager
+from jobqueue.models import fields
+
+TARGETED = ~Q(target="")
+HELD = Q(holds_target=True) | Q(status__in=[states.Status.PAUSED, states.Status.ERROR])
+
+
+class Job(models.Model):
+    """One unit of work: what to run, when, in which state it is, who runs it, and what came of it."""
+
+    Status = states.Status
+    WaitingFor = states.WaitingFor
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = fields.text(200)
+    queue = models.CharField(max_length=200, default="default", db_default="default")
+    task = models.CharField(max_length=500, help_text="Dotted path of the task.")
+    args = fields.json(list)
+    kwargs = fields.json(dict)
+    options = fields.json(dict)
+    metadata = fields.json(dict)
+    priority = fields.number(field=models.SmallIntegerField, help_text="-100 to 100; higher runs first.")
+    claim_rank = models.GeneratedField(
+        expression=F("priority") * -1, output_field=models.SmallIntegerField(), db_persist=True, help_text="Rising order of the claim."
+    )
+
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.QUEUED, db_default=Status.QUEUED)
+    waiting_for = models.CharField(max_length=16, choices=WaitingFor.choices, default="", db_default="", blank=True)
+    run_at = fields.moment(help_text="Not before this time.")
+    created_at = models.DateTimeField(db_default=Now())
+    enqueued_at = models.DateTimeField(db_default=Now(), help_text="When it last became free to be taken.")
+    first_started_at = fields.moment()
+    started_at = fields.moment(help_text="When the present or the last run began.")
+    finished_at = fields.moment()
+    stale_at = fields.moment()
+
+    target = fields.text(200)
+    holds_target = fields.flag()
+    unique_key = fields.text(200)
+
+    attempt = fields.number(help_text="Runs begun.")
+    max_attempts = fields.number(1)
+    failures = fields.number(help_text="Runs that failed, against max_attempts.")
+    crashes = fields.number(help_text="Runs whose worker was lost, against MAX_CRASHES.")
+    recovery = models.CharField(
+        max_length=16, choices=states.Recovery.choices, default=states.Recovery.REQUEUE, db_default=states.Recovery.REQUEUE
+    )
+
+    lease_owner = fields.text(64, help_text="The worker process that runs it.")
+    lease_token = models.BigIntegerField(default=0, db_default=0, help_text="Rises at every claim and never falls: the fence.")
+    lease_expires_at = fields.moment()
+    heartbeat_at = fields.moment()
+
+    cancel_requested = fields.flag()
+    cancel_outcome = fields.text(16)
+    message = models.TextField(default="", db_default="", blank=True)
+
+    progress = fields.number(field=models.SmallIntegerField)
+    phase = fields.text(200)
+    result = models.JSONField(null=True, blank=True)
+    history = fields.json(list, help_text="One entry for each run that did not succeed.")
+    worker_ids = fields.json(list, help_text="The worker of each run.")
+    webhook_url = models.TextField(default="", db_default="", blank=True)
+    webhook_sent = fields.flag()
+
+    objects = JobManager()
+
+    class Meta:
+        ordering = ("-id",)
+        permissions = (
+            ("cancel_job", "Can cancel jobs"),
+            ("pause_job", "Can pause jobs"),
+            ("resume_job", "Can resume jobs"),
+            ("run_now_job", "Can run scheduled jobs now"),
+        )
+        constraints = (
+            models.CheckConstraint(condition=Q(status__in=states.Status.values), name="jobqueue_job_status"),
+            models.CheckConstraint(
+                condition=(
+                    Q(status="PENDING", waiting_for__in=["time", "children", "target"]) | (~Q(status="PENDING") & Q(waiting_for=""))
+                ),
+                name="jobqueue_job_waiting_for",
+            ),
+            models.CheckConstraint(
+                condition=(
+                    Q(status="RUNNING", lease_expires_at__isnull=False, heartbeat_at__isnull=False) & ~Q(lease_owner="")
+                    | ~Q(status="RUNNING") & Q(lease_owner="", lease_expires_at__isnull=True, heartbeat_at__isnull=True)
+                ),
+                name="jobqueue_job_lease",
+            ),
+            models.CheckConstraint(condition=Q(progress__gte=0, progress__lte=100), name="jobqueue_job_progress"),
+            models.CheckConstraint(
+                condition=(
+                    (Q(holds_target=False) | TARGETED)
+                    & (Q(holds_target=False) | ~Q(status__in=list(states.FINAL)))
+                    & (Q(holds_target=True) | Q(target="") | ~Q(status="RUNNING"))
+                ),
+                name="jobqueue_job_holds_target",
+            ),
+            models.UniqueConstraint(fields=["tenant", "target"], condition=Q(holds_target=True), name="jobqueue_job_one_holder"),
+            models.UniqueConstraint(
+                fields=["tenant", "unique_key"],
+                condition=~Q(unique_key="") & Q(status__in=list(states.LIVE)),
+                name="jobqueue_job_unique_key",
+            ),
+        )
+        indexes = (
+            models.Index(fields=["claim_rank", "id"], condition=Q(status="QUEUED"), name="jobqueue_job_claim"),
+            models.Index(fields=["queue", "claim_rank", "id"], condition=Q(status="QUEUED"), name="jobqueue_job_claim_queue"),
+            models.Index(fields=["run_at"], condition=Q(status="PENDING", waiting_for="time"), name="jobqueue_job_due"),
+            models.Index(
+                fields=["tenant", "target", "claim_rank", "id"],
+                condition=TARGETED & Q(status__in=["QUEUED", "PENDING"]),
+                name="jobqueue_job_line",
+            ),
+            models.Index(fields=["tenant", "target"], condition=TARGETED & HELD, name="jobqueue_job_held"),
+            models.Index(fields=["lease_owner"], condition=Q(status="RUNNING"), name="jobqueue_job_running"),
+            models.Index(fields=["finished_at"], condition=Q(status__in=list(states.ENDED)), name="jobqueue_job_ended"),
+            models.Index(fields=["id"], condition=Q(status__in=["PAUSED", "ERROR", "CANCELED"]), name="jobqueue_job_attention"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.task} #{self.pk}"
+
+    @property
+    def place(self) -> states.Place:
+        """The job's place in the table of moves."""
+        return states.place(self.status, self.waiting_for)
+
+    @property
+    def assigned(self) -> bool:
+        """Whether a worker has claimed it and not yet begun to execute it."""
+        return self.status == states.Status.RUNNING and self.started_at is None
+
+    @property
+    def last_error(self) -> dict[str, Any] | None:
+        """The newest entry of the history, or None."""
+        return self.history[-1] if self.history else None

@@ -1,0 +1,34 @@
+"""The worker processes, for people to look at. Never consulted for correctness: leases decide, not this table."""
+
+from django.db import models
+from django.db.models.functions import Now
+
+from jobqueue.models import fields
+
+
+class Worker(models.Model):
+    """Show one worker process: where it runs, what it serves, when it was last heard."""
+
+    class State(models.TextChoices):
+        """Say what the process does."""
+
+        RUNNING = "RUNNING", "running"
+        DRAINING = "DRAINING", "draining"
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    host = fields.text(255)
+    pid = fields.number()
+    queues = fields.json(list, help_text="The queues it serves; empty: all.")
+    state = models.CharField(max_length=16, choices=State.choices, default=State.RUNNING, db_default=State.RUNNING)
+    slots = fields.number(help_text="Jobs that it can run at once now.")
+    running = fields.number(help_text="Jobs that it runs now.")
+    stuck = fields.number(help_text="Threads that did not react to an interrupt and were given up on.")
+    version = fields.text(32)
+    started_at = models.DateTimeField(db_default=Now())
+    heartbeat_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("-heartbeat_at",)
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.pid}"

@@ -1,0 +1,34 @@
+"""All log lines about jobs, in one place: they listen to signals. Lines carry job, queue and worker as fields, too."""
+
+import logging
+from typing import Any
+
+from jobqueue import signals
+
+logger = logging.getLogger("jobqueue")
+
+LEVELS = {"ERROR": logging.ERROR}
+
+
+def log_settled(sender: Any, *, job_id: int, task: str, queue: str, status: str, seconds: float, **more: Any) -> None:
+    """Log the end of one run in one line."""
+    level = LEVELS.get(status, logging.INFO)
+    if not logger.isEnabledFor(level):
+        return
+    text = f" ({more['message']})" if more.get("message") else ""
+    again = f", again in {more['delay_seconds']:.1f} s" if status == "PENDING" else ""
+    extra = {"job_id": job_id, "task": task, "queue": queue, "worker_id": more.get("worker_id"), "attempt": more.get("attempt")}
+    logger.log(level, "Job %s %s %s in %.3f s%s%s", job_id, task, status, seconds, again, text, extra=extra)
+
+
+def log_lost(sender: Any, *, job_id: int, task: str, status: str, worker_id: str, **more: Any) -> None:
+    """Log the recovery of a job whose worker was lost."""
+    extra = {"job_id": job_id, "task": task, "worker_id": worker_id}
+    logger.warning("Job %s %s: worker %s was lost; the job is %s now", job_id, task, worker_id, status, extra=extra)
+
+
+def connect() -> None:
+    """Connect the receivers; connecting twice does nothing."""
+    signals.job_settled.connect(log_settled, dispatch_uid="jobqueue.log_settled")
+    signals.job_lost.connect(log_lost, dispatch_uid="jobqueue.log_lost")
+    signals.only_logs(signals.job_settled, "jobqueue.log_settled", "jobqueue", logging.INFO)

@@ -1,0 +1,116 @@
+"""One start, stop and wait for every thread that runs in the background of a worker.
+
+A `Service` repeats `turn` until it is stopped. `turn` returns how many seconds to rest; `wake` cuts the rest short, and a
+wake during a turn is remembered, so that the next turn follows at once. Whatever a turn raises is reported and the turn is
+tried again after a growing, jittered pause: a service never dies of one bad turn.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+
+ErrorHandler = Callable[["Service", BaseException, int], None]
+
+
+class Service:
+    """Run `turn` again and again in a thread of its own."""
+
+    name = "service"
+    longest_backoff_seconds = 5.0
+
+    def __init__(self, on_error: ErrorHandler | None = None) -> None:
+        """Prepare the thread; `on_error` is told of each failed turn with the number of failures in a row."""
+        self._on_error = on_error
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.turn_began: float | None = None
+        self.last_good_turn = time.monotonic()
+        self.failures = 0
+
+    def set_up(self) -> None:
+        """Prepare what the thread needs (runs in the thread, before the first turn)."""
+
+    def turn(self) -> float | None:
+        """Do one round of work; return the seconds to rest, or None to rest until woken."""
+        raise NotImplementedError
+
+    def tear_down(self) -> None:
+        """Give back what the thread holds (runs in the thread, after the last turn)."""
+
+    def start(self) -> None:
+        """Start the thread; a second call does nothing."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._main, name=f"jobqueue-{self.name}", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the service to end after its present turn; returns at once."""
+        self._stopping.set()
+        self._wake.set()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the end; return whether the thread has ended."""
+        if self._thread is None:
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def wake(self) -> None:
+        """Let the next turn begin now, or right after the present one."""
+        if not self._wake.is_set():  # setting takes a lock, and this is called for every job
+            self._wake.set()
+
+    def wait(self, seconds: float | None) -> bool:
+        """Rest, at most so long; return whether the service is to stop. Use it in place of sleep."""
+        self._wake.wait(seconds)
+        return self._stopping.is_set()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the service was asked to stop."""
+        return self._stopping.is_set()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long the present turn has lasted; 0 between turns."""
+        began = self.turn_began
+        return 0.0 if began is None else time.monotonic() - began
+
+    def _main(self) -> None:
+        try:
+            self._attempt(self.set_up)
+            while not self._stopping.is_set():
+                self._wake.clear()  # before the turn: a wish that comes during it is kept
+                pause = self._attempt(self.turn)
+                if not self._stopping.is_set():
+                    self._wake.wait(pause)
+        finally:
+            self._attempt(self.tear_down)
+
+    def _attempt(self, step: Callable[[], float | None]) -> float | None:
+        self.turn_began = time.monotonic()
+        try:
+            pause = step()
+        except BaseException as error:  # noqa: BLE001 - SystemExit and the like must not end a background thread unseen
+            self.failures += 1
+            if self._on_error is not None:
+                self._on_error(self, error, self.failures)
+            return self.backoff_seconds()
+        else:
+            self.failures = 0
+            self.last_good_turn = time.monotonic()
+            return pause
+        finally:
+            self.turn_began = None
+
+    def backoff_seconds(self) -> float:
+        """Return the pause after the present number of failures in a row, jittered so that a fleet does not return in step."""
+        ceiling = min(0.1 * 2 ** min(self.failures, 10), self.longest_backoff_seconds)
+        return ceiling * random.uniform(0.5, 1.0)  # noqa: S311

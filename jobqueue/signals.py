@@ -1,0 +1,41 @@
+"""Our signals, and the question whether anybody listens: what nobody hears is not built.
+
+``job_settled`` tells that the end of a run was written: job_id, task, queue, status, attempt, seconds, worker_id, message.
+``job_lost`` tells that a job was recovered from a dead worker: job_id, task, status, worker_id.
+"""
+
+import logging
+
+from django.dispatch import Signal
+
+from jobqueue import compat
+
+job_settled = Signal()
+job_lost = Signal()
+
+_logs: dict[int, tuple[object, str, int]] = {}
+
+
+def only_logs(signal: Signal, key: object, logger: str, level: int) -> None:
+    """Declare a receiver, by its dispatch_uid or identity, that does nothing but log, at this level or above."""
+    _logs[id(signal)] = (key, logger, level)
+
+
+def heard(signal: Signal) -> bool:
+    """Return whether sending the signal could have an effect: a receiver that does more than log, or a log that is on."""
+    log = _logs.get(id(signal))
+    if log is None:
+        return bool(signal.receivers)
+    receiver, logger, level = log
+    if any(entry[0][0] != receiver for entry in signal.receivers):
+        return True
+    return bool(signal.receivers) and logging.getLogger(logger).isEnabledFor(level)
+
+
+tasks = compat.module("signals")
+task_enqueued: Signal = tasks.task_enqueued
+task_started: Signal = tasks.task_started
+task_finished: Signal = tasks.task_finished
+only_logs(task_enqueued, id(tasks.log_task_enqueued), compat.LOGGER_NAME, logging.DEBUG)
+only_logs(task_started, id(tasks.log_task_started), compat.LOGGER_NAME, logging.INFO)
+only_logs(task_finished, id(tasks.log_task_finished), compat.LOGGER_NAME, logging.INFO)

@@ -1,0 +1,91 @@
+"""The states of a job and the one table of allowed moves between them.
+
+A move is a pair of places. A place is a status, and for PENDING also what the job waits for. Every writer of
+`status` (all of them live in ``managers/jobs.py``) names its move; `check` refuses one that is not in the table.
+"""
+
+from typing import Final
+
+from django.db.models import TextChoices
+
+
+class Status(TextChoices):
+    """Say where a job is in its life; the stored value is the name."""
+
+    PENDING = "PENDING", "Pending"
+    QUEUED = "QUEUED", "Queued"
+    RUNNING = "RUNNING", "Running"
+    PAUSED = "PAUSED", "Paused"
+    ERROR = "ERROR", "Error"
+    SUCCESS = "SUCCESS", "Success"
+    CANCELED = "CANCELED", "Canceled"
+
+
+class WaitingFor(TextChoices):
+    """Say what a PENDING job waits for; empty in every other status."""
+
+    NOTHING = "", "nothing"
+    TIME = "time", "its time"
+    CHILDREN = "children", "its children"
+    TARGET = "target", "its target"
+
+
+class Recovery(TextChoices):
+    """Say what becomes of a job whose worker is lost."""
+
+    REQUEUE = "requeue", "run again"
+    HOLD = "hold", "hold for a person"
+
+
+LIVE: Final = (Status.PENDING, Status.QUEUED, Status.RUNNING, Status.PAUSED)
+"""A job in one of these states occupies its unique key."""
+
+ENDED: Final = (Status.SUCCESS, Status.ERROR, Status.CANCELED)
+"""A job in one of these states has a finish time."""
+
+FINAL: Final = (Status.SUCCESS, Status.CANCELED)
+"""Nothing moves a job out of these states."""
+
+Place = tuple[str, str]
+
+
+def place(status: str, waiting_for: str = "") -> Place:
+    """Return the place of a job for the table of moves."""
+    return (str(status), str(waiting_for))
+
+
+NEW: Final[Place] = ("", "")
+PENDING_TIME: Final[Place] = (Status.PENDING.value, WaitingFor.TIME.value)
+PENDING_CHILDREN: Final[Place] = (Status.PENDING.value, WaitingFor.CHILDREN.value)
+PENDING_TARGET: Final[Place] = (Status.PENDING.value, WaitingFor.TARGET.value)
+QUEUED: Final[Place] = (Status.QUEUED.value, "")
+RUNNING: Final[Place] = (Status.RUNNING.value, "")
+PAUSED: Final[Place] = (Status.PAUSED.value, "")
+ERROR: Final[Place] = (Status.ERROR.value, "")
+SUCCESS: Final[Place] = (Status.SUCCESS.value, "")
+CANCELED: Final[Place] = (Status.CANCELED.value, "")
+
+MOVES: Final[dict[Place, frozenset[Place]]] = {
+    NEW: frozenset({QUEUED, PENDING_TIME}),
+    PENDING_TIME: frozenset({QUEUED, PAUSED, CANCELED}),
+    PENDING_CHILDREN: frozenset({QUEUED, PAUSED, CANCELED}),
+    PENDING_TARGET: frozenset({QUEUED, RUNNING, PAUSED, CANCELED}),
+    QUEUED: frozenset({PENDING_TARGET, RUNNING, ERROR, PAUSED, CANCELED}),
+    RUNNING: frozenset({SUCCESS, ERROR, PAUSED, CANCELED, PENDING_TIME, PENDING_CHILDREN, QUEUED}),
+    PAUSED: frozenset({QUEUED, PENDING_TIME, PENDING_CHILDREN, CANCELED}),
+    ERROR: frozenset({QUEUED, PENDING_TIME, PENDING_CHILDREN, CANCELED}),
+    SUCCESS: frozenset(),
+    CANCELED: frozenset(),
+}
+"""From each place, the places a job may move to (design: "the protocol")."""
+
+
+def allows(origin: Place, destination: Place) -> bool:
+    """Return whether the table has the move."""
+    return destination in MOVES[origin]
+
+
+def check(origin: Place, destination: Place) -> None:
+    """Raise `ValueError` unless the table has the move: a bug of ours, never of a user."""
+    if not allows(origin, destination):
+        raise ValueError(f"A job cannot move from {origin} to {destination}; allowed: {sorted(MOVES[origin])}.")

@@ -1,0 +1,97 @@
+"""The options of a task: names, rules, and errors that name the value, the rule and the fix."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from jobqueue import payload, states
+from jobqueue.exceptions import InvalidOption
+
+LONGEST_KEY = 200
+MOST_ATTEMPTS = 1_000_000
+
+
+def check_names(given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse names that no option has, suggesting the nearest."""
+    names = sorted(known)
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"options are: {', '.join(names)}."
+            raise InvalidOption(f"Unknown option {name!r}: {hint}")
+
+
+def check_max_attempts(value: Any) -> None:
+    """Refuse anything but a whole number from 1 on."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_ATTEMPTS:
+        raise InvalidOption(f"max_attempts is {value!r}; it must be a whole number from 1 to {MOST_ATTEMPTS}, the first attempt included.")
+
+
+def check_retry_on(value: Any) -> None:
+    """Refuse anything but a tuple of exception classes."""
+    if not isinstance(value, tuple) or not all(isinstance(item, type) and issubclass(item, BaseException) for item in value):
+        raise InvalidOption(f"retry_on is {value!r}; it must be a tuple of exception classes, such as (OSError,).")
+
+
+def check_backoff(value: Any) -> None:
+    """Refuse anything that cannot be called."""
+    if not callable(value):
+        raise InvalidOption(f"backoff is {value!r}; it must be fixed(...), linear(...), exponential(...) or a callable of (exception, failures).")
+
+
+def check_recovery(value: Any) -> None:
+    """Refuse anything but the names of the table of recoveries; None means the setting's."""
+    if value is not None and value not in states.Recovery.values:
+        raise InvalidOption(f"recovery is {value!r}; it must be one of {', '.join(states.Recovery.values)}.")
+
+
+def check_unique_key(value: Any) -> None:
+    """Refuse a key that is too long, empty or not text; a callable is checked when it has answered."""
+    if value is None or callable(value):
+        return
+    if not isinstance(value, str) or not value or len(value) > LONGEST_KEY:
+        raise InvalidOption(f"unique_key is {_shown(value)}; it must be text of 1 to {LONGEST_KEY} characters, or a callable of the arguments.")
+    if "\0" in value or not _encodable(value):
+        raise InvalidOption("unique_key holds a NUL character or a lone surrogate, which the database cannot store.")
+
+
+def check_metadata(value: Any) -> None:
+    """Refuse anything but a mapping that survives a JSON round trip."""
+    if value is not None:
+        if not isinstance(value, Mapping):
+            raise InvalidOption(f"metadata is a {type(value).__qualname__}; it must be a mapping.")
+        payload.dumps_metadata(value)
+
+
+def check_queue(value: Any) -> None:
+    """Refuse a queue name that the table cannot hold."""
+    if not isinstance(value, str) or not value or len(value) > LONGEST_KEY or "\0" in value or not _encodable(value):
+        raise InvalidOption(f"queue_name is {_shown(value)}; it must be text of 1 to {LONGEST_KEY} characters without NUL.")
+
+
+def resolved_key(key: str | Callable[..., Any] | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Return the unique key for these arguments; "" means that there is none."""
+    if not callable(key):
+        return key or ""
+    made = key(*args, **kwargs)
+    if made is None:
+        return ""
+    if callable(made):
+        raise InvalidOption(f"unique_key returned {made!r}; it must return text or None.")
+    check_unique_key(made)
+    return str(made)
+
+
+def _encodable(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}… ({len(text)} characters)"

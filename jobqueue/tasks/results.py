@@ -1,0 +1,129 @@
+"""Jobs as results of django.tasks.
+
+PENDING, QUEUED and PAUSED are READY; RUNNING is RUNNING; SUCCESS is SUCCESSFUL; ERROR and CANCELED are FAILED, a canceled one with
+an error of our own class, so that whoever waits for it stops waiting. Results of jobs whose task or queue is gone can be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+from jobqueue import compat, states
+from jobqueue.models import Job
+from jobqueue.tasks import registry
+from jobqueue.tasks.task import detached, placeholder
+
+CANCELED = "jobqueue.exceptions.JobCanceled"
+NAMES = {
+    states.Status.RUNNING: "RUNNING",
+    states.Status.SUCCESS: "SUCCESSFUL",
+    states.Status.ERROR: "FAILED",
+    states.Status.CANCELED: "FAILED",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobResult(compat.TaskResult):  # type: ignore[misc]
+    """A task result that also tells our own status, and whether this enqueue made the job or found a live one."""
+
+    job_status: str = states.Status.QUEUED.value
+    created: bool = True
+
+    def __post_init__(self) -> None:
+        """Fill the slot of the parent's field, which a subclass without slots leaves empty."""
+        object.__setattr__(self, "_return_value", None)
+        super().__post_init__()
+
+    @property
+    def job_id(self) -> int:
+        """The job's id as a number."""
+        return int(self.id)
+
+
+def status_of(status: str) -> Any:
+    """Return the status that django.tasks has for one of ours."""
+    return compat.TaskResultStatus[NAMES.get(states.Status(status), "READY")]
+
+
+def fresh(task: Any, job_id: int, created_at: Any, args: Any, kwargs: Any, backend: str) -> JobResult:
+    """Return the result of a job that was made just now."""
+    return JobResult(
+        task=task,
+        id=str(job_id),
+        status=compat.TaskResultStatus.READY,
+        enqueued_at=created_at,
+        started_at=None,
+        finished_at=None,
+        last_attempted_at=None,
+        args=list(args),
+        kwargs=dict(kwargs),
+        backend=backend,
+        errors=[],
+        worker_ids=[],
+        job_status=(states.Status.PENDING if task.run_after else states.Status.QUEUED).value,
+    )
+
+
+def of_job(job: Job, backend: str, *, created: bool = True) -> JobResult:
+    """Return the result of a job as its row tells it."""
+    running = [job.lease_owner] if job.status == states.Status.RUNNING else []
+    result = JobResult(
+        task=task_of(job, backend),
+        id=str(job.pk),
+        status=status_of(job.status),
+        enqueued_at=job.created_at,
+        started_at=job.first_started_at,
+        finished_at=job.finished_at,
+        last_attempted_at=job.started_at,
+        args=job.args if isinstance(job.args, list) else [],
+        kwargs=job.kwargs if isinstance(job.kwargs, dict) else {},
+        backend=backend,
+        errors=errors_of(job),
+        worker_ids=[*job.worker_ids, *running],
+        job_status=job.status,
+        created=created,
+    )
+    object.__setattr__(result, "_return_value", job.result)
+    return result
+
+
+def errors_of(job: Job) -> list[Any]:
+    """Return the errors of the runs, oldest first, as django.tasks has them."""
+    pairs = [(entry["exception"], entry.get("traceback", "")) for entry in job.history if entry.get("exception")]
+    if job.status == states.Status.CANCELED:
+        pairs.append((CANCELED, job.message))
+    elif job.status == states.Status.ERROR and not pairs:
+        pairs.append(("jobqueue.exceptions.JobQueueError", job.message))
+    return [compat.TaskError(exception_class_path=path, traceback=text) for path, text in pairs]
+
+
+def task_of(job: Job, backend: str) -> Any:
+    """Return the job's task with the job's options, checked by nobody; a stand-in where it is not registered."""
+    values = {"priority": job.priority, "queue_name": job.queue, "run_after": job.run_at, "backend": backend}
+    entry = registry.find(job.task)
+    if entry is None:
+        registry.discover()
+        entry = registry.find(job.task)
+    return placeholder(job.task, **values) if entry is None else detached(entry.task, **values)
+
+
+class Results(Sequence[JobResult]):
+    """Make results when they are looked at: most callers of a bulk enqueue never do."""
+
+    def __init__(self, makers: Sequence[Callable[[], JobResult]]) -> None:
+        """Keep one maker per result."""
+        self._makers = makers
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._makers)
+
+    @overload
+    def __getitem__(self, index: int) -> JobResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> Results: ...
+    def __getitem__(self, index: int | slice) -> JobResult | Results:
+        """Return one result, or some."""
+        return Results(self._makers[index]) if isinstance(index, slice) else self._makers[index]()

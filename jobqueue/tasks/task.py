@@ -1,0 +1,113 @@
+"""`JobTask`, the task object that carries our options, and the decorator that makes it on every supported Django."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, overload
+
+from django.utils import timezone
+
+from jobqueue import backoff as backoffs
+from jobqueue import compat
+from jobqueue.exceptions import InvalidOption
+from jobqueue.tasks import options, registry
+
+PLAIN_OPTIONS = ("priority", "queue_name", "run_after", "backend")
+JOB_OPTIONS = ("max_attempts", "backoff", "retry_on", "recovery", "unique_key", "metadata")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobTask(compat.Task):  # type: ignore[misc]
+    """A task with our options; frozen, and without slots so that ``super()`` works in it.
+
+    ``max_attempts`` counts the first attempt. An exception of a class in ``retry_on`` is tried again after ``backoff``, a callable of
+    ``(exception, failures)`` that returns seconds. ``recovery`` says what becomes of the job when its worker is lost. While a job
+    with the same ``unique_key`` is live, enqueue returns that one. ``metadata`` goes along with the job for the task to read.
+    """
+
+    max_attempts: int = 1
+    backoff: backoffs.Backoff = backoffs.DEFAULT
+    retry_on: tuple[type[BaseException], ...] = (Exception,)
+    recovery: str | None = None
+    unique_key: str | Callable[..., str | None] | None = None
+    metadata: Mapping[str, Any] | None = field(default=None, hash=False)
+
+    def __post_init__(self) -> None:
+        """Check the options, let the backend check the rest, and register the task."""
+        if isinstance(self.retry_on, list):
+            object.__setattr__(self, "retry_on", tuple(self.retry_on))
+        for name in JOB_OPTIONS:
+            getattr(options, f"check_{name}")(getattr(self, name))
+        options.check_queue(self.queue_name)
+        super().__post_init__()
+        registry.register(self)
+
+    def using(self, **changes: Any) -> JobTask:
+        """Return a copy with other options; None means "as it was". `run_after` may be a timedelta, counted from the enqueue."""
+        options.check_names(changes, (*PLAIN_OPTIONS, *JOB_OPTIONS))
+        given = {name: value for name, value in changes.items() if value is not None}
+        run_after = given.get("run_after")
+        if isinstance(run_after, timedelta) and not self._keeps_deltas(given.get("backend", self.backend)):
+            given["run_after"] = timezone.now() + run_after
+        return dataclasses.replace(self, **given)
+
+    def _keeps_deltas(self, alias: str) -> bool:
+        return bool(getattr(compat.task_backends()[alias], "keeps_deltas", False))
+
+
+def detached(task: Any, **changes: Any) -> Any:
+    """Return a copy of a task that no backend has checked: for reading results whose queue or function may be gone."""
+    copy = object.__new__(type(task))
+    for item in dataclasses.fields(task):
+        object.__setattr__(copy, item.name, changes.get(item.name, getattr(task, item.name)))
+    return copy
+
+
+def placeholder(path: str, **values: Any) -> Any:
+    """Return a task that stands for one whose function is gone; calling it raises `UnknownTask`."""
+    module, _, name = path.rpartition(".")
+
+    def gone(*args: Any, **kwargs: Any) -> None:
+        from jobqueue.exceptions import UnknownTask
+
+        raise UnknownTask(f"No registered task has the path {path!r}.")
+
+    gone.placeholder = True  # type: ignore[attr-defined]
+    gone.__module__, gone.__qualname__, gone.__name__ = module or "unknown", name, name
+    made = object.__new__(JobTask)
+    for item in dataclasses.fields(JobTask):
+        default = None if item.default is dataclasses.MISSING else item.default
+        object.__setattr__(made, item.name, {"func": gone, "priority": 0, "backend": "default", **values}.get(item.name, default))
+    return made
+
+
+@overload
+def task(function: Callable[..., Any], /) -> JobTask: ...
+@overload
+def task(
+    *,
+    priority: int = 0,
+    queue_name: str = "default",
+    backend: str = "default",
+    takes_context: bool = False,
+    max_attempts: int = 1,
+    backoff: backoffs.Backoff = backoffs.DEFAULT,
+    retry_on: tuple[type[BaseException], ...] = (Exception,),
+    recovery: str | None = None,
+    unique_key: str | Callable[..., str | None] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Callable[[Callable[..., Any]], JobTask]: ...
+def task(function: Callable[..., Any] | None = None, /, **given: Any) -> JobTask | Callable[[Callable[..., Any]], JobTask]:
+    """Declare a module-level function, plain or ``async``, as a task: the decorator of django.tasks, with our options everywhere."""
+    if function is not None and not callable(function):
+        raise InvalidOption(f"@task got {function!r}; options are given by name, such as @task(priority=5).")
+    options.check_names(given, ("priority", "queue_name", "backend", "takes_context", *JOB_OPTIONS))
+
+    def declare(func: Callable[..., Any]) -> JobTask:
+        plain = {"priority": 0, "queue_name": "default", "backend": "default", "takes_context": False}
+        return JobTask(func=func, run_after=None, **{**plain, **given})
+
+    return declare(function) if function is not None else declare

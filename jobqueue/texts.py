@@ -1,0 +1,207 @@
+"""Make texts that any database stores and a person can read, whatever an exception does.
+
+All functions that take an exception are safe: its ``__str__``, ``__repr__`` or ``__notes__`` may raise anything, its chain may be
+endless, its traceback may have a million frames. The amount is limited before anything is rendered. No local variables are shown.
+"""
+
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from types import TracebackType
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+SUMMARY_CHARACTERS = 500
+LINE_CHARACTERS = 500
+FIRST_FRAMES = 10
+LAST_FRAMES = 20
+CHAIN_LENGTH = 8
+GROUP_WIDTH = 5
+GROUP_DEPTH = 3
+MAX_EXCEPTIONS = 20
+MAX_NOTES = 5
+CAUSE = "\nThe above exception was the direct cause of the following exception:\n"
+CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n"
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """Return the text with NUL characters and lone surrogates replaced, which PostgreSQL refuses in text and jsonb."""
+    return _UNSTORABLE.sub(REPLACEMENT, text)
+
+
+def shorten(text: str, limit_bytes: int) -> str:
+    """Return at most the first ``limit_bytes`` bytes of the text, as UTF-8, with a mark where it was cut."""
+    return _cut(text, limit_bytes, tail_share=0.0)
+
+
+def safe_repr(value: object, limit_bytes: int = 200) -> str:
+    """Return a short ``repr``, or a placeholder where that raises."""
+    return shorten(_safely(repr, value), limit_bytes)
+
+
+def exception_path(exception: BaseException) -> str:
+    """Return the dotted path of the exception's class, as in ``"builtins.ValueError"``."""
+    kind = type(exception)
+    return shorten(clean(f"{_class_attribute(kind, '__module__')}.{_class_attribute(kind, '__qualname__')}"), SUMMARY_CHARACTERS)
+
+
+def exception_summary(exception: BaseException) -> str:
+    """Return the exception's name and message as one line of at most 500 characters."""
+    line = " ".join(_headline(exception, 4 * SUMMARY_CHARACTERS).split())
+    return line if len(line) <= SUMMARY_CHARACTERS else line[: SUMMARY_CHARACTERS - 1] + "…"
+
+
+def error_text(exception: BaseException, limit_bytes: int = 64_000, *, skip_frames: int = 0) -> str:
+    """Return the traceback of an exception and its chain as text of at most ``limit_bytes`` bytes; never raise.
+
+    ``skip_frames`` leaves out that many of the outermost frames of the exception itself, which are the caller's; if it has no others,
+    they are shown.
+    """
+    try:
+        text = "\n".join(_Renderer(limit_bytes // 8).chain(exception, skip_frames, depth=0))
+    except BaseException:  # noqa: BLE001 - the text of an error must not become an error itself
+        text = f"{exception_summary(exception)}\n(The traceback could not be shown.)"
+    return _cut(clean(text), limit_bytes, tail_share=0.5)
+
+
+class _Renderer:
+    """Render exceptions into lines until their number is used up."""
+
+    def __init__(self, message_bytes: int) -> None:
+        """Keep how long a message may be."""
+        self.message_bytes = message_bytes
+        self.left = MAX_EXCEPTIONS
+
+    def chain(self, exception: BaseException, skip_frames: int, depth: int) -> Iterator[str]:
+        """Yield the lines of an exception, those of what caused it first."""
+        links = _chain(exception)
+        if len(links) > CHAIN_LENGTH:
+            half = CHAIN_LENGTH // 2
+            yield f"[{len(links) - CHAIN_LENGTH} exceptions between the first {half} and the last {half} of this chain are left out]"
+            links = links[:half] + links[-half:]
+        for link, joint in reversed(links):
+            yield from self.one(link, skip_frames if link is exception else 0, depth)
+            if joint:
+                yield joint
+
+    def one(self, exception: BaseException, skip_frames: int, depth: int) -> Iterator[str]:
+        """Yield the lines of an exception without its chain."""
+        if self.left <= 0:
+            yield "[more exceptions are left out]"
+            return
+        self.left -= 1
+        yield from _frames(exception.__traceback__, skip_frames)
+        yield _headline(exception, self.message_bytes)
+        yield from _notes(exception, self.message_bytes)
+        if isinstance(exception, BaseExceptionGroup):
+            yield from self.members(exception, depth + 1)
+
+    def members(self, group: BaseExceptionGroup[BaseException], depth: int) -> Iterator[str]:
+        """Yield the lines of what a group holds, indented."""
+        members = group.exceptions
+        shown = members[:GROUP_WIDTH] if depth <= GROUP_DEPTH else ()
+        for number, member in enumerate(shown, 1):
+            yield f"  --- {number} of {len(members)} in this group ---"
+            for line in self.chain(member, 0, depth):
+                yield "  " + line.replace("\n", "\n  ")
+        if len(members) > len(shown):
+            yield f"  [{len(members) - len(shown)} of {len(members)} in this group are left out]"
+
+
+def _chain(exception: BaseException) -> list[tuple[BaseException, str]]:
+    """Return the exception and what caused it, each with how it led to the one before it; a circle is followed once."""
+    links, seen = [(exception, "")], {id(exception)}
+    while True:
+        last = links[-1][0]
+        # Never by its truth value: an exception may have a length, or a __bool__ that raises.
+        cause = last.__cause__
+        joint = CAUSE
+        if cause is None and not last.__suppress_context__:
+            cause, joint = last.__context__, CONTEXT
+        if cause is None or id(cause) in seen:
+            return links
+        seen.add(id(cause))
+        links.append((cause, joint))
+
+
+def _frames(trace: TracebackType | None, skip: int) -> Iterator[str]:
+    """Yield the first and the last frames of a traceback."""
+    frames = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    frames = frames[skip:] or frames
+    if not frames:
+        return
+    yield "Traceback (most recent call last):"
+    left_out = len(frames) - FIRST_FRAMES - LAST_FRAMES
+    if left_out <= 0:
+        yield from _rendered(frames[0], len(frames))
+        return
+    yield from _rendered(frames[0], FIRST_FRAMES)
+    yield f"  [{left_out} frames are left out]"
+    yield from _rendered(frames[-LAST_FRAMES], LAST_FRAMES)
+
+
+def _rendered(trace: TracebackType, count: int) -> Iterator[str]:
+    """Yield that many frames as Python shows them, each line bounded."""
+    for entry in traceback.extract_tb(trace, limit=count).format():
+        for line in entry.splitlines():
+            yield line if len(line) <= LINE_CHARACTERS else line[:LINE_CHARACTERS] + "…"
+
+
+def _headline(exception: BaseException, limit_bytes: int) -> str:
+    """Return the exception's class and message as Python shows them."""
+    kind = type(exception)
+    module, name = _class_attribute(kind, "__module__"), _class_attribute(kind, "__qualname__")
+    name = name if module in ("builtins", "__main__") else f"{module}.{name}"
+    message = shorten(clean(_safely(str, exception)), limit_bytes)
+    return f"{name}: {message}" if message else name
+
+
+def _notes(exception: BaseException, limit_bytes: int) -> Iterator[str]:
+    """Yield the notes that were added to an exception."""
+    try:
+        notes = exception.__notes__
+    except BaseException:  # noqa: BLE001 - mostly AttributeError, but a property may raise anything
+        return
+    if isinstance(notes, list | tuple):
+        for note in notes[:MAX_NOTES]:
+            yield shorten(_safely(str, note), limit_bytes // MAX_NOTES)
+        if len(notes) > MAX_NOTES:
+            yield f"[{len(notes) - MAX_NOTES} notes are left out]"
+
+
+def _class_attribute(kind: type, name: str) -> str:
+    """Return the module or the name of a class, or a placeholder where it has none that is a text."""
+    try:
+        value = getattr(kind, name)
+        return str.__str__(value)
+    except BaseException:  # noqa: BLE001 - a metaclass may raise anything
+        return "unknown"
+
+
+def _safely(convert: Callable[[object], str], value: object) -> str:
+    """Return ``str(value)`` or ``repr(value)``, or a placeholder that names what it raised."""
+    try:
+        # A subclass of str may override every method that is called on the text later.
+        return str.__str__(convert(value))
+    except BaseException as error:  # noqa: BLE001 - also SystemExit from a __str__
+        kind, raised = _class_attribute(type(value), "__qualname__"), _class_attribute(type(error), "__qualname__")
+        return f"<{convert.__name__}() of this {kind} raised {raised}>"
+
+
+def _cut(text: str, limit_bytes: int, tail_share: float) -> str:
+    """Return the text with a mark in place of what exceeds the limit, keeping a share of the limit for the text's end."""
+    if len(text) * 4 <= limit_bytes:
+        return text
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= limit_bytes:
+        return text
+    mark = f"… [cut, {len(encoded)} bytes]".encode()
+    room = max(limit_bytes - len(mark) - 2, 0)
+    tail = int(room * tail_share)
+    if not tail:
+        return (encoded[:room] + mark)[:limit_bytes].decode("utf-8", "ignore")
+    return b"\n".join((encoded[: room - tail], mark, encoded[-tail:])).decode("utf-8", "ignore")

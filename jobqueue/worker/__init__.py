@@ -1,0 +1,1 @@
+"""The worker process: one part per role, wired by the supervisor."""

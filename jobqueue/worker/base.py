@@ -1,0 +1,36 @@
+"""What the database services of a worker share: a reserved connection, dropped after an error of the connection."""
+
+from __future__ import annotations
+
+from jobqueue import db
+from jobqueue.db import hygiene
+from jobqueue.models import Job
+from jobqueue.service import ErrorHandler, Service
+
+
+class DatabaseService(Service):
+    """Be a service with a connection of its own, so that tasks can never starve it of one."""
+
+    def __init__(self, on_error: ErrorHandler | None = None) -> None:
+        """Prepare the thread."""
+        super().__init__(self._after_error)
+        self._report = on_error
+
+    def set_up(self) -> None:
+        """Reserve the connection."""
+        Job.objects.database.reserve_connection(self.name)
+
+    def tear_down(self) -> None:
+        """Close the connection."""
+        hygiene.close_all()
+
+    def _after_error(self, service: Service, error: BaseException, failures: int) -> None:
+        # Whatever it was, a new connection cannot be worse than one in an unknown state.
+        hygiene.close_broken(Job.objects.database.alias)
+        if self._report is not None:
+            self._report(service, error, failures)
+
+
+def is_outage(error: BaseException) -> bool:
+    """Return whether an error means that the database cannot be reached just now."""
+    return db.is_connection_error(error)

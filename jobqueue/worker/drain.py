@@ -1,0 +1,96 @@
+"""The end of a worker process, in order.
+
+1. No new work: the dispatcher stops, claimed jobs that have not begun are handed back.
+2. Running jobs get the grace period; a second signal cuts it short.
+3. What still runs is interrupted (``recovery="hold"`` becomes PAUSED, others go back to QUEUED without losing an attempt).
+4. What does not react within the interrupt grace is given back all the same, last of all: nothing can stop its thread but the
+   end of the process, which follows at once.
+The heartbeat goes on until the last outcome is written.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from jobqueue.conf import Settings
+from jobqueue.worker.executor import interrupted
+from jobqueue.worker.run import Reason, Run
+
+if TYPE_CHECKING:
+    from jobqueue.worker.supervisor import Parts
+
+WRITE_SECONDS = 2.0
+STEP_SECONDS = 0.05
+
+logger = logging.getLogger("jobqueue")
+
+
+def drain(parts: Parts, settings: Settings, hurry: Callable[[], bool]) -> bool:
+    """End the process's work; return whether every thread stopped and every outcome was written."""
+    _stop_claiming(parts)
+    if len(parts.runs):
+        logger.info("Stopping: %d jobs get up to %g s to finish.", len(parts.runs), settings.shutdown_grace_period_seconds)
+    _until(lambda: not len(parts.runs) or hurry(), settings.shutdown_grace_period_seconds)
+    if len(parts.runs):
+        _interrupt(parts)
+        _until(lambda: not len(parts.runs), settings.interrupt_grace_seconds)
+    stuck = _give_up(parts)
+    return _stop_services(parts) and not stuck
+
+
+def _stop_claiming(parts: Parts) -> None:
+    for service in (parts.dispatcher, parts.scaler, parts.listener):
+        if service is not None:
+            service.stop()
+    parts.dispatcher.join(5.0)
+    parts.dispatcher.give_back(parts.pool.take_waiting(time.monotonic() + 1))
+
+
+def _interrupt(parts: Parts) -> None:
+    running = [run for run in parts.runs if run.ended is None]
+    if running:
+        logger.info("Interrupting %d jobs that have not finished.", len(running))
+    for run in running:
+        parts.interrupter.interrupt(run, Reason.SHUTDOWN)
+        # A thread in a sleep reacts at its end or never: no second of patience is left now.
+        run.throw()
+
+
+def _give_up(parts: Parts) -> list[Run]:
+    stuck = [run for run in parts.runs if run.ended is None]
+    for run in stuck:
+        logger.error("Job %s (%s) does not stop; it is given back, and the process ends.", run.job.id, run.job.task)
+        run.reason = run.reason or Reason.SHUTDOWN
+        run.abandoned = True
+        parts.finisher.put(run, interrupted(run))
+    _until(lambda: not len(parts.runs), WRITE_SECONDS)
+    return stuck
+
+
+def _stop_services(parts: Parts) -> bool:
+    clean = True
+    parts.pool.resize(0)
+    parts.loop.stop()
+    if parts.finisher.unwritten:
+        logger.error("%d outcomes could not be written; their leases will run out.", parts.finisher.unwritten)
+        clean = False
+    for service in reversed(parts.services):
+        service.stop()
+    deadline = time.monotonic() + WRITE_SECONDS
+    for service in reversed(parts.services):
+        if not service.join(max(deadline - time.monotonic(), 0.05)):
+            logger.error("The %s does not stop.", service.name)
+            clean = False
+    return parts.pool.join(time.monotonic() + 0.5) and parts.loop.join(0.5) and clean
+
+
+def _until(done: Callable[[], bool], seconds: float) -> None:
+    """Wait for a condition that other threads bring about, at most so long."""
+    import threading
+
+    deadline, pause = time.monotonic() + seconds, threading.Event()
+    while not done() and time.monotonic() < deadline:
+        pause.wait(STEP_SECONDS)

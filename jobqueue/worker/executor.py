@@ -1,0 +1,160 @@
+"""Execute one run: resolve the task, call it, and turn whatever comes out into an `Outcome`. It writes no queue row.
+
+Every `BaseException` of a task is an ending of its job, never of the thread: SystemExit, KeyboardInterrupt, GeneratorExit and
+CancelledError included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+from jobqueue import backoff, payload, signals, texts
+from jobqueue.db import hygiene
+from jobqueue.exceptions import Fatal, Interrupted, InvalidBackoff, ResultNotStorable, Retry
+from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
+from jobqueue.models import Job
+from jobqueue.tasks import registry, results
+from jobqueue.tasks.context import TaskContext
+from jobqueue.worker.run import Reason, Run
+
+
+def execute(run: Run, idle_seconds: float = 0.0) -> Outcome:
+    """Run a plain function in this thread and return what came of it; never raises."""
+    try:
+        hygiene.before_task(idle_seconds)
+        _call(run)
+    except BaseException as error:  # noqa: BLE001 - an interruption that arrives between two of our lines, or a fault of ours
+        if not run.returned and run.raised is None:
+            run.raised = error
+    run.close()
+    run.ended = time.monotonic()
+    outcome = conclude(run)
+    hygiene.after_task()
+    return outcome
+
+
+def _call(run: Run) -> None:
+    prepared = prepare(run)
+    if prepared is None:
+        return
+    func, args, kwargs = prepared
+    run.begin()
+    try:
+        run.value = func(*args, **kwargs)
+        run.returned = True
+    except BaseException as error:  # noqa: BLE001 - a task may raise anything, and its thread goes on
+        run.raised = error
+
+
+async def execute_async(run: Run) -> Outcome:
+    """Run a coroutine function in this event loop and return what came of it; never raises."""
+    try:
+        prepared = prepare(run)
+        if prepared is not None:
+            func, args, kwargs = prepared
+            run.began = time.monotonic()
+            run.value = await func(*args, **kwargs)
+            run.returned = True
+    except BaseException as error:  # noqa: BLE001 - a task may raise anything, and the loop goes on
+        if not run.returned:
+            run.raised = error
+    run.close()
+    run.ended = time.monotonic()
+    return conclude(run)
+
+
+def prepare(run: Run) -> tuple[Any, list[Any], dict[str, Any]] | None:
+    """Find the task and read its arguments; None where it is unknown. An exception here is the job's."""
+    job = run.job
+    entry = run.entry = run.entry or registry.find(job.task)
+    if entry is None:
+        return None
+    args, kwargs = json.loads(job.args), json.loads(job.kwargs)
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        raise TypeError(
+            f"The job's row holds args {texts.shorten(job.args, 80)} and kwargs {texts.shorten(job.kwargs, 80)};"
+            " they must be a JSON list and a JSON object."
+        )
+    if entry.takes_context:
+        args.insert(0, TaskContext(job, run))
+    if signals.heard(signals.task_started):
+        signals.task_started.send_robust(type(entry.task.get_backend()), task_result=read_result(run))
+    return entry.func, args, kwargs
+
+
+def read_result(run: Run) -> Any:
+    """Return the run's job as a task result, as the database has it."""
+    entry = run.entry or registry.find(run.job.task)
+    return results.of_job(Job.objects.current.get(pk=run.job.id), entry.task.backend if entry else "default")
+
+
+def conclude(run: Run) -> Outcome:
+    """Turn what the task returned or raised into an outcome, and let go of it."""
+    try:
+        return _conclude(run)
+    except BaseException as error:  # noqa: BLE001 - a fault in here must end as the job's error, not the thread
+        return _failed(run, Kind.ERROR, error)
+    finally:
+        run.value = run.raised = None  # a traceback keeps every local of the task alive
+
+
+def _conclude(run: Run) -> Outcome:
+    if run.returned:
+        try:
+            result = "null" if run.value is None else payload.dumps_result(run.value)
+        except ResultNotStorable as error:
+            return _failed(run, Kind.ERROR, error)
+        return Outcome(run.lease, Kind.SUCCESS, run.began, run.ended, result=result, message=run.message, metadata=run.metadata)
+    if run.raised is None:
+        return unknown_task(run)
+    return _raised(run, run.raised)
+
+
+def _raised(run: Run, error: BaseException) -> Outcome:
+    if run.reason is not None and isinstance(error, Interrupted | asyncio.CancelledError):
+        return interrupted(run)
+    entry = run.entry
+    wishes = isinstance(error, Retry) or (entry is not None and isinstance(error, entry.retry_on) and not isinstance(error, Fatal))
+    if entry is None or not wishes or run.job.failures + 1 >= run.job.max_attempts:
+        return _failed(run, Kind.ERROR, error)
+    try:
+        delay = error.delay_seconds if isinstance(error, Retry) else None
+        if delay is None:
+            delay = backoff.delay_seconds(entry.backoff, error, run.job.failures + 1)
+    except InvalidBackoff as wrong:
+        return _failed(run, Kind.ERROR, wrong)
+    outcome = _failed(run, Kind.RETRY, error)
+    outcome.delay_seconds = delay
+    return outcome
+
+
+def interrupted(run: Run) -> Outcome:
+    """Return the outcome of a run that was stopped, by the reason."""
+    if run.reason is Reason.SHUTDOWN:
+        kind = Kind.STOPPED if run.job.recovery == "hold" else Kind.HANDED_BACK
+    else:
+        kind = Kind.INTERRUPTED
+    return _outcome(run, kind)
+
+
+def handed_back(run: Run) -> Outcome:
+    """Return the outcome of a claimed job that is given back."""
+    return _outcome(run, Kind.HANDED_BACK)
+
+
+def unknown_task(run: Run) -> Outcome:
+    """Return the outcome of a job whose task is not registered here."""
+    text = f"No task is registered as {run.job.task!r}; a worker that knows it may take the job."
+    return _outcome(run, Kind.UNKNOWN_TASK, Failure("jobqueue.exceptions.UnknownTask", text, ""))
+
+
+def _failed(run: Run, kind: Kind, error: BaseException) -> Outcome:
+    failure = Failure(texts.exception_path(error), texts.exception_summary(error), texts.error_text(error, skip_frames=1))
+    return _outcome(run, kind, failure)
+
+
+def _outcome(run: Run, kind: Kind, failure: Failure | None = None) -> Outcome:
+    return Outcome(run.lease, kind, run.began, run.ended, failure=failure, metadata=run.metadata, progress=run.progress)

@@ -1,0 +1,137 @@
+"""The finisher writes outcomes to the database, in batches, at once when it is idle.
+
+An outcome that cannot be written is tried again with backoff while its lease is renewed, for at most three leases; then it is let
+go, the lease runs out, and the job is recovered like any other. A slot counts as busy until its outcome is acknowledged or refused.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from jobqueue import signals
+from jobqueue.lifecycle.finish import finish, written_before
+from jobqueue.lifecycle.outcome import Kind, Outcome, Settled
+from jobqueue.models import Job
+from jobqueue.service import ErrorHandler
+from jobqueue.states import ENDED
+from jobqueue.tasks import results
+from jobqueue.worker.base import DatabaseService, is_outage
+from jobqueue.worker.run import Run, Runs
+
+BATCH = 1000
+BUFFER = 5000
+LEASES = 3
+
+logger = logging.getLogger("jobqueue")
+Item = tuple[Run, Outcome]
+
+
+class Finisher(DatabaseService):
+    """Write what is `put`, and forget the runs that are settled; `settled` is told after each batch."""
+
+    name = "finisher"
+    longest_backoff_seconds = 2.0
+
+    def __init__(self, runs: Runs, worker_id: str, lease_seconds: float, settled: Callable[[], None], on_error: ErrorHandler) -> None:
+        """Prepare the thread."""
+        super().__init__(on_error)
+        self._runs, self._worker_id, self._lease_seconds, self._settled = runs, worker_id, lease_seconds, settled
+        self._buffer: collections.deque[Item] = collections.deque()
+        self._room = threading.Event()
+        self.errors = 0  # jobs that ended in ERROR
+        self.done = 0
+
+    def put(self, run: Run, outcome: Outcome) -> None:
+        """Take an outcome; wait while too many are unwritten."""
+        while len(self._buffer) >= BUFFER and not self.stopping:
+            self._room.clear()
+            self._room.wait(0.5)
+        self._buffer.append((run, outcome))
+        self.wake()
+
+    @property
+    def unwritten(self) -> int:
+        """How many outcomes wait to be written."""
+        return len(self._buffer)
+
+    def turn(self) -> float | None:
+        """Write one batch."""
+        batch = [self._buffer.popleft() for _ in range(min(len(self._buffer), BATCH))]
+        if not batch:
+            return None
+        try:
+            settled = finish([outcome for _, outcome in batch]) if self.failures == 0 else self._again(batch)
+        except BaseException as error:
+            self._keep(batch, error)
+            raise
+        self._acknowledge(batch, settled)
+        self._room.set()
+        return 0.0 if self._buffer else None
+
+    def _again(self, batch: Sequence[Item]) -> list[Settled]:
+        # The commit of the failed try may have been done, its acknowledgement lost.
+        before = written_before([outcome for _, outcome in batch])
+        rest = finish([outcome for _, outcome in batch if outcome.lease not in before])
+        return [*rest, *(Settled(outcome, before[outcome.lease]) for _, outcome in batch if outcome.lease in before)]
+
+    def _keep(self, batch: Sequence[Item], error: BaseException) -> None:
+        now = time.monotonic()
+        limit = self._lease_seconds * LEASES
+        for item in reversed(batch):
+            item[0].failed_since = item[0].failed_since or now
+            if now - item[0].failed_since <= limit:
+                self._buffer.appendleft(item)
+            else:
+                logger.error("The outcome of job %s could not be written for %d s and is let go: %s", item[0].job.id, limit, error)
+                self._runs.remove([item[0].lease])
+
+    def _acknowledge(self, batch: Sequence[Item], settled: Sequence[Settled]) -> None:
+        self._runs.remove([run.lease for run, _ in batch])
+        self.done += len(settled)
+        self.errors += sum(one.status == "ERROR" for one in settled)
+        self._settled()
+        runs = {run.lease: run for run, _ in batch}
+        try:
+            self._announce([(runs[one.outcome.lease], one) for one in settled])
+        except Exception as error:  # noqa: BLE001 - the outcomes are written; telling of them must not write them again
+            logger.warning("Signals of %d finished jobs were not sent: %s", len(settled), error)
+            if is_outage(error):
+                self._after_error(self, error, 1)
+
+    def _announce(self, settled: Sequence[tuple[Run, Settled]]) -> None:
+        for run, one in settled:
+            if not one.written and one.outcome.kind is not Kind.HANDED_BACK:
+                logger.warning("Job %s: the lease was lost, the outcome of this run does not count.", run.job.id)
+        if signals.heard(signals.job_settled):
+            for run, one in settled:
+                if one.written:
+                    self._tell(run, one)
+        if signals.heard(signals.task_finished):
+            ended = [(run, one) for run, one in settled if one.status in ENDED]
+            jobs = Job.objects.current.in_bulk([run.job.id for run, _ in ended])
+            for run, _ in ended:
+                if run.job.id in jobs and run.entry is not None:
+                    task = run.entry.task
+                    result = results.of_job(jobs[run.job.id], task.backend)
+                    signals.task_finished.send_robust(type(task.get_backend()), task_result=result)
+
+    def _tell(self, run: Run, one: Settled) -> None:
+        outcome = one.outcome
+        began, ended = outcome.began or run.claimed_at, outcome.ended or time.monotonic()
+        signals.job_settled.send_robust(
+            type(self),
+            job_id=run.job.id,
+            task=run.job.task,
+            queue=run.job.queue,
+            status=one.status,
+            kind=outcome.kind,
+            attempt=run.job.attempt,
+            seconds=ended - began,
+            delay_seconds=outcome.delay_seconds,
+            worker_id=self._worker_id,
+            message=outcome.failure.summary if outcome.failure else (outcome.message or ""),
+        )

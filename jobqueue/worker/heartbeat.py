@@ -1,0 +1,86 @@
+"""The heartbeat renews the leases of this process, all in one statement, and reads their flags.
+
+A row that did not come back is looked at once more without locking: ours and locked by somebody is fine; not ours any more means
+that the lease is lost. It goes on through a drain, until the last outcome is written.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from jobqueue.db import Lease, Renewed
+from jobqueue.models import Job
+from jobqueue.service import ErrorHandler
+from jobqueue.worker.base import DatabaseService
+from jobqueue.worker.interrupter import Interrupter
+from jobqueue.worker.run import Reason, Run, Runs
+
+BATCH = 1000
+
+logger = logging.getLogger("jobqueue")
+
+
+class Heartbeat(DatabaseService):
+    """Keep the leases of `runs`, and hand those that are to stop to the interrupter."""
+
+    name = "heartbeat"
+    longest_backoff_seconds = 1.0
+
+    def __init__(
+        self, runs: Runs, interrupter: Interrupter, lease_seconds: float, heartbeat_seconds: float, on_error: ErrorHandler
+    ) -> None:
+        """Prepare the thread."""
+        super().__init__(on_error)
+        self._runs, self._interrupter = runs, interrupter
+        self._lease_seconds, self._pause = lease_seconds, heartbeat_seconds
+        self._look_at_all = False
+        self._beaten_at = time.monotonic()
+
+    def look(self) -> None:
+        """Read the flags of all runs now: somebody has asked one of them to stop."""
+        self._look_at_all = True
+        self.wake()
+
+    def turn(self) -> float | None:
+        """Renew once."""
+        began = time.monotonic()
+        gap = began - self._beaten_at
+        if gap > self._lease_seconds and len(self._runs):
+            logger.warning("The heartbeat was %.1f s late; leases may be lost (a stopped process, or code that keeps the GIL).", gap)
+        everything, self._look_at_all = self._look_at_all, False
+        # Most runs are over before they need a renewal.
+        old = began - self._pause / 2
+        leases = [run.lease for run in self._runs if everything or run.claimed_at <= old]
+        for first in range(0, len(leases), BATCH):
+            self._renew(leases[first : first + BATCH])
+        self._beaten_at = time.monotonic()
+        return max(self._pause - (self._beaten_at - began), 0.05)
+
+    def _renew(self, leases: Sequence[Lease]) -> None:
+        found = Job.objects.renew(leases, self._lease_seconds)
+        for row in found:
+            run = self._runs.get(Lease(row.job_id, row.token))
+            if run is not None:
+                self._obey(run, row)
+        missing = set(leases) - {Lease(row.job_id, row.token) for row in found}
+        if missing:
+            for lease in missing - Job.objects.still_ours(missing):
+                self._lost(lease)
+
+    def _obey(self, run: Run, row: Renewed) -> None:
+        if row.cancel_requested:
+            self._interrupter.interrupt(run, Reason.USER)
+        elif run.reason is Reason.USER:
+            run.withdraw()
+
+    def _lost(self, lease: Lease) -> None:
+        run = self._runs.get(lease)
+        # An outcome that was written since the renewal has left the register.
+        if run is not None and run.ended is None:
+            logger.warning("Job %s: the lease was lost; the run is told to stop.", lease.job_id)
+            self._interrupter.interrupt(run, Reason.LOST)
+
+
+

@@ -1,0 +1,115 @@
+"""The event loop, in one thread, that runs ``async def`` tasks as real coroutines, many at a time.
+
+Each coroutine gets a thread of its own for the synchronous parts that Django's asynchronous ORM sends away, so that the
+transactions of two of them never mix; its connections are closed in that thread at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext
+
+from jobqueue.db import hygiene
+from jobqueue.lifecycle.outcome import Outcome
+from jobqueue.worker.executor import conclude, execute_async
+from jobqueue.worker.run import Run
+
+logger = logging.getLogger("jobqueue")
+
+
+class Loop:
+    """Run coroutine tasks; `put` gets each outcome."""
+
+    def __init__(self, put: Callable[[Run, Outcome], None]) -> None:
+        """Prepare; the thread starts with the first coroutine."""
+        self._put = put
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def submit(self, run: Run) -> None:
+        """Begin a coroutine task."""
+        loop = self._started()
+        loop.call_soon_threadsafe(self._begin, run)
+
+    def stop(self) -> None:
+        """End the loop once its tasks have ended or been given up on."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the thread; return whether it has ended."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+        return self._thread is None or not self._thread.is_alive()
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._main, args=(self._loop,), name="jobqueue-loop", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    def _main(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            while True:
+                try:
+                    loop.run_forever()
+                    return
+                except (SystemExit, KeyboardInterrupt):  # a task of a task may raise it through the loop: the loop goes on
+                    logger.exception("A coroutine raised through the event loop, which goes on.")
+        finally:
+            hygiene.close_all()
+
+    def _begin(self, run: Run) -> None:
+        loop = self._loop
+        assert loop is not None  # noqa: S101 - it runs this very call
+        task = loop.create_task(self._run(run))
+        self._tasks.add(task)  # the loop itself keeps only weak references
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, run: Run) -> None:
+        loop, inner = asyncio.get_running_loop(), asyncio.create_task(self._execute(run))
+        # Set before the coroutine begins, so that an interrupt that came meanwhile is not missed.
+        run.cancel_async = lambda: loop.call_soon_threadsafe(inner.cancel) and None
+        if run.reason is not None:
+            inner.cancel()
+        try:
+            outcome = await inner
+        except asyncio.CancelledError:  # canceled before its first line
+            run.raised = asyncio.CancelledError()
+            run.close()
+            outcome = conclude(run)
+        if not run.abandoned:
+            self._put(run, outcome)
+
+    async def _execute(self, run: Run) -> Outcome:
+        context = ThreadSensitiveContext()
+        async with _own_thread(context):
+            return await execute_async(run)
+
+
+class _own_thread:  # noqa: N801 - a context manager, used like a function
+    """Give a coroutine its own thread for synchronous code, and close that thread's connections without waiting for it."""
+
+    def __init__(self, context: ThreadSensitiveContext) -> None:
+        self._context = context
+        self._token: Any = None
+
+    async def __aenter__(self) -> None:
+        self._token = SyncToAsync.thread_sensitive_context.set(self._context)
+
+    async def __aexit__(self, *error: object) -> None:
+        executor = SyncToAsync.context_to_thread_executor.pop(self._context, None)
+        SyncToAsync.thread_sensitive_context.reset(self._token)
+        if executor is not None:
+            executor.submit(hygiene.close_all)
+            executor.shutdown(wait=False)

@@ -1,0 +1,82 @@
+"""The chores that every worker does for all, each second, in batches that skip locked rows: promote due jobs, recover lost ones.
+
+After an outage the sweep waits until the heartbeats had time to renew: the leases ran out while nobody could reach the database,
+and that is nobody's crash.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+from jobqueue import signals
+from jobqueue.lifecycle.expire import Expired, expire_owner, expire_stale_running_jobs
+from jobqueue.models import Job
+from jobqueue.service import ErrorHandler, Service
+from jobqueue.worker.base import DatabaseService, is_outage
+from jobqueue.worker.identity import Identity
+
+PAUSE_SECONDS = 1.0
+BATCH = 500
+WORKER_ROW_SECONDS = 10.0
+
+
+class Maintenance(DatabaseService):
+    """Promote, expire, and keep this process's row for people up to date."""
+
+    name = "maintenance"
+    longest_backoff_seconds = 2.0
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        heartbeat_seconds: float,
+        show: Callable[[], None],
+        promoted: Callable[[], None],
+        on_error: ErrorHandler,
+    ) -> None:
+        """Prepare the thread; `show` writes the process's row, `promoted` is told of new work."""
+        super().__init__(on_error)
+        self._identity, self._show, self._promoted = identity, show, promoted
+        self._heartbeat_seconds = heartbeat_seconds
+        self._no_sweep_before = 0.0
+        self._shown_at: float | None = None
+
+    def turn(self) -> float | None:
+        """Do each chore that is due; return the seconds to the next."""
+        now = time.monotonic()
+        if self._shown_at is None or now - self._shown_at >= WORKER_ROW_SECONDS:
+            self._show()
+            self._shown_at = now
+        due_in = Job.objects.next_due_seconds()
+        if due_in is not None and due_in <= 0:
+            moved = Job.objects.promote_due(BATCH)
+            if moved:
+                self._promoted()
+            if moved == BATCH:
+                return 0.0
+            due_in = None
+        if now >= self._no_sweep_before:
+            self._sweep()
+        pause = PAUSE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - workers must not sweep in step
+        return pause if due_in is None or due_in > pause else due_in
+
+    def _sweep(self) -> None:
+        lost: list[Expired] = []
+        if Job.objects.current.expired().exists():
+            lost += expire_stale_running_jobs()
+        for owner in self._identity.dead_neighbours():
+            lost += expire_owner(owner)
+        for one in lost:
+            signals.job_lost.send_robust(
+                type(self), job_id=one.job_id, task=one.task, status=one.status, worker_id=one.owner, found_by=self._identity.worker_id
+            )
+        if lost:
+            self._promoted()
+
+    def _after_error(self, service: Service, error: BaseException, failures: int) -> None:
+        if is_outage(error):
+            self._no_sweep_before = time.monotonic() + 2 * self._heartbeat_seconds
+        super()._after_error(service, error, failures)

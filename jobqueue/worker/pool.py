@@ -1,0 +1,119 @@
+"""The threads that run plain functions, between a least and a most number.
+
+Claimed runs wait in one queue. A thread that does not react to an interrupt is given up on: it stays stuck until its task
+returns, and a new thread takes its place, so that the capacity stays.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from jobqueue.db import hygiene
+from jobqueue.lifecycle.outcome import Outcome
+from jobqueue.worker.executor import execute
+from jobqueue.worker.run import Run
+
+TIDY_SECONDS = 5.0
+
+
+class Pool:
+    """Run submitted runs in threads; `put` gets each outcome."""
+
+    def __init__(self, put: Callable[[Run, Outcome], None]) -> None:
+        """Prepare; `resize` starts the threads."""
+        self._put = put
+        self._queue: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
+        self._threads: set[threading.Thread] = set()
+        self._lock = threading.Lock()
+        self._number = 0
+        self._completed = 0
+        self.size = 0
+        self.stuck = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many runs wait for a thread."""
+        return self._queue.qsize()
+
+    @property
+    def completed(self) -> int:
+        """How many runs have ended since the start."""
+        return self._completed
+
+    def resize(self, size: int) -> None:
+        """Start threads, or let idle ones end; a busy one is never cut off."""
+        with self._lock:  # the scaler, the interrupter and the supervisor change the number
+            for _ in range(size - self.size):
+                self._start()
+            for _ in range(self.size - size):
+                self._queue.put(None)
+            self.size = size
+
+    def submit(self, runs: list[Run]) -> None:
+        """Queue runs, in order."""
+        for run in runs:
+            self._queue.put(run)
+
+    def take_waiting(self, claimed_before: float) -> list[Run]:
+        """Take out the runs that were claimed before a time and have not begun."""
+        taken: list[Run] = []
+        kept: list[Run | None] = []
+        try:
+            while True:
+                run = self._queue.get_nowait()
+                if run is not None and run.claimed_at < claimed_before:
+                    taken.append(run)
+                else:
+                    kept.append(run)
+        except queue.Empty:
+            for left in kept:
+                self._queue.put(left)
+            return taken
+
+    def replace(self, run: Run) -> None:
+        """Count the thread of a run that was given up on as stuck, and start one in its place."""
+        with self._lock:
+            self.stuck += 1
+            self._start()
+
+    def join(self, deadline: float) -> bool:
+        """Wait for all threads until a monotonic time; return whether all have ended."""
+        for thread in list(self._threads):
+            thread.join(max(deadline - time.monotonic(), 0.0))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _start(self) -> None:
+        self._number += 1
+        # Daemons: one that never returns must not keep the process alive.
+        thread = threading.Thread(target=self._work, name=f"jobqueue-thread-{self._number}", daemon=True)
+        self._threads.add(thread)
+        thread.start()
+
+    def _work(self) -> None:
+        rested_at = time.monotonic()
+        try:
+            while (run := self._next()) is not None:
+                outcome = execute(run, time.monotonic() - rested_at)
+                rested_at = time.monotonic()
+                if run.abandoned:
+                    self._end_of_stuck()
+                    return
+                self._completed += 1
+                self._put(run, outcome)
+        finally:
+            hygiene.close_all()
+            self._threads.discard(threading.current_thread())
+
+    def _next(self) -> Run | None:
+        while True:
+            try:
+                return self._queue.get(timeout=TIDY_SECONDS if hygiene.have_connections() else None)
+            except queue.Empty:
+                hygiene.after_task()  # a connection may have become too old while resting
+
+    def _end_of_stuck(self) -> None:
+        with self._lock:
+            self.stuck -= 1

@@ -1,0 +1,212 @@
+"""One run of one job inside this process, and the register of all of them.
+
+A run can be interrupted from other threads until it is closed. The lock makes that exact: an exception is thrown into the
+thread only while the thread is inside the very task, and closing takes back one that was thrown but not yet raised.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any
+
+from jobqueue.db import Claimed, Lease
+from jobqueue.exceptions import Interrupted, LeaseLost
+from jobqueue.tasks.registry import Entry
+
+
+class Reason(Enum):
+    """Say why a run is to stop; a later one in this order beats an earlier one."""
+
+    USER = 1
+    SHUTDOWN = 2
+    LOST = 3
+
+
+MESSAGES = {
+    Reason.USER: "Job was interrupted by user",
+    Reason.SHUTDOWN: "Job was interrupted by shutdown of its worker",
+    Reason.LOST: "The lease was lost: another worker may run the job",
+}
+
+
+class Run:
+    """Hold the state of one run; it is what a task's context talks to."""
+
+    __slots__ = (
+        "_closed",
+        "_lock",
+        "_signal",
+        "abandoned",
+        "began",
+        "cancel_async",
+        "claimed_at",
+        "dirty_since",
+        "ended",
+        "entry",
+        "failed_since",
+        "flush",
+        "interrupted_at",
+        "job",
+        "lease",
+        "marked_at",
+        "message",
+        "metadata",
+        "progress",
+        "raised",
+        "read_result",
+        "reason",
+        "returned",
+        "saved",
+        "thread_id",
+        "thrown",
+        "value",
+    )
+
+    def __init__(self, job: Claimed, flush: Callable[[Run], None], read_result: Callable[[Run], Any]) -> None:
+        """Begin with a claimed job; `flush` asks for its marks to be written soon."""
+        self.job = job
+        self.lease = Lease(job.id, job.lease_token)
+        self.flush, self.read_result = flush, read_result
+        self.entry: Entry | None = None
+        self.claimed_at = time.monotonic()
+        self.began: float | None = None
+        self.ended: float | None = None
+        self.value: Any = None
+        self.raised: BaseException | None = None
+        self.returned = self.thrown = self.abandoned = self._closed = False
+        self.reason: Reason | None = None
+        self.interrupted_at = 0.0
+        self.thread_id: int | None = None
+        self.cancel_async: Callable[[], None] | None = None
+        self.marked_at: float | None = None
+        self.dirty_since: float | None = None
+        self.failed_since: float | None = None
+        self.progress: int | None = None
+        self.message: str | None = None
+        self.metadata: str | None = None
+        self.saved: threading.Event | None = None
+        self._lock = threading.Lock()
+        self._signal: threading.Event | None = None
+
+    def begin(self) -> None:
+        """Note that the calling thread enters the task now."""
+        self.thread_id = threading.get_ident()
+        self.began = time.monotonic()
+
+    def interrupt(self, reason: Reason) -> bool:
+        """Tell the run to stop: the flag at once, a real cancellation for a coroutine; return whether it was told anew."""
+        with self._lock:  # against the end of the run, and against a stronger reason at the same time
+            if self._closed or (self.reason is not None and self.reason.value >= reason.value):
+                return False
+            if self.reason is None:
+                self.interrupted_at = time.monotonic()
+            self.reason = reason
+            if self._signal is not None:
+                self._signal.set()
+            if self.cancel_async is not None:
+                self.cancel_async()
+            return True
+
+    def withdraw(self) -> None:
+        """Take back a person's request that has not reached the task yet."""
+        with self._lock:
+            if self.reason is Reason.USER and not self.thrown and self.cancel_async is None:
+                self.reason = None
+                if self._signal is not None:
+                    self._signal.clear()
+
+    def throw(self) -> None:
+        """Raise the interruption in the task's thread at its next bytecode, while it is inside this very task."""
+        with self._lock:  # the thread cannot leave the task meanwhile: closing takes this lock
+            if not self._closed and self.thread_id is not None and not self.thrown and self.reason is not None:
+                self.thrown = True
+                kind = LeaseLost if self.reason is Reason.LOST else Interrupted
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread_id), ctypes.py_object(kind))
+
+    def close(self) -> None:
+        """End the run for everybody who would interrupt it; called by the task's own thread."""
+        while True:
+            try:
+                with self._lock:
+                    self._closed = True
+                if self.thrown:  # perhaps not raised yet: it must not hit the next job
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), None)
+            except Interrupted:
+                continue  # it was raised here, late: absorbed
+            return
+
+    # What the context needs
+
+    def interruption(self) -> Interrupted | None:
+        """Return what the run is to be stopped with, or None."""
+        if self.reason is None:
+            return None
+        kind = LeaseLost if self.reason is Reason.LOST else Interrupted
+        return kind(MESSAGES[self.reason])
+
+    def wait(self, seconds: float) -> None:
+        """Rest so long, or until the run is to stop."""
+        with self._lock:  # an interrupt between the look and the wait must not be missed
+            if self.reason is not None:
+                return
+            if self._signal is None:
+                self._signal = threading.Event()
+        self._signal.wait(seconds)
+
+    def report(self, progress: int, message: str | None) -> None:
+        """Keep the newest progress, to be written soon."""
+        self.progress = progress
+        if message is not None:
+            self.message = message[:1000]
+        if self.dirty_since is None:
+            self.dirty_since = time.monotonic()
+            self.flush(self)
+
+    def save(self, metadata: str) -> None:
+        """Have the metadata written, and wait for it."""
+        self.saved = threading.Event()
+        self.metadata = metadata
+        self.dirty_since = time.monotonic()
+        self.flush(self)
+        while not self.saved.wait(0.5):
+            interruption = self.interruption()
+            if interruption is not None:
+                raise interruption
+        self.saved = None
+
+    def result(self) -> Any:
+        """Return the job's task result as the database has it."""
+        return self.read_result(self)
+
+
+class Runs:
+    """Register the runs of this process: claimed, and their outcome not yet acknowledged. These leases are renewed."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._runs: dict[Lease, Run] = {}
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[Run]:
+        """Walk over a copy: other threads add and remove."""
+        return iter(list(self._runs.values()))
+
+    def add(self, runs: list[Run]) -> None:
+        """Register claimed jobs."""
+        self._runs.update({run.lease: run for run in runs})
+
+    def get(self, lease: Lease) -> Run | None:
+        """Return the run of a lease."""
+        return self._runs.get(lease)
+
+    def remove(self, leases: list[Lease]) -> None:
+        """Forget runs whose outcome was acknowledged or refused."""
+        for lease in leases:
+            self._runs.pop(lease, None)

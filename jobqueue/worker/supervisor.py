@@ -1,0 +1,191 @@
+"""The supervisor wires the parts of one worker process, watches over them, and ends them in order.
+
+A service that hangs longer than a lease, or whose thread is gone, cannot be kept alive: the process then ends with a status that
+is not 0, and whoever runs it starts a new one. Signals only set flags here.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+
+from jobqueue import conf
+from jobqueue.conf import Settings
+from jobqueue.db import hygiene
+from jobqueue.models import Job, Worker
+from jobqueue.service import Service
+from jobqueue.tasks import registry
+from jobqueue.worker.base import is_outage
+from jobqueue.worker.dispatcher import Dispatcher
+from jobqueue.worker.drain import drain
+from jobqueue.worker.finisher import Finisher
+from jobqueue.worker.heartbeat import Heartbeat
+from jobqueue.worker.identity import Identity
+from jobqueue.worker.interrupter import Interrupter
+from jobqueue.worker.listener import Listener
+from jobqueue.worker.loop import Loop
+from jobqueue.worker.maintenance import Maintenance
+from jobqueue.worker.pool import Pool
+from jobqueue.worker.reporter import Reporter
+from jobqueue.worker.run import Runs
+from jobqueue.worker.scaler import Scaler
+from jobqueue.worker.show import forget, show
+
+WATCH_SECONDS = 0.5
+ONCE_SECONDS = 0.3
+
+logger = logging.getLogger("jobqueue")
+
+
+@dataclass
+class Parts:
+    """Hold the parts of one process, in the order in which they start."""
+
+    runs: Runs
+    pool: Pool
+    loop: Loop
+    finisher: Finisher
+    interrupter: Interrupter
+    heartbeat: Heartbeat
+    reporter: Reporter
+    dispatcher: Dispatcher
+    maintenance: Maintenance
+    scaler: Scaler
+    listener: Listener | None
+    services: list[Service] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """List the services; the dispatcher comes last, when everything it needs runs."""
+        chain = (self.finisher, self.interrupter, self.heartbeat, self.reporter, self.maintenance, self.scaler, self.listener, self.dispatcher)
+        self.services = [service for service in chain if service is not None]
+
+
+class Supervisor:
+    """Run one worker process until it is told to stop."""
+
+    def __init__(self, settings: Settings | None = None, *, once: bool = False) -> None:
+        """Prepare with settings that the command line may have changed; `once` ends when nothing is left to do."""
+        self.settings = settings or conf.current()
+        self.once = once
+        self.identity = Identity()
+        self.stops = 0
+        self.failed = False
+        self._stop = threading.Event()
+        self._errors: dict[str, float] = {}
+        self._quiet_since: float | None = None
+        self.parts = self._build()
+
+    @property
+    def errors(self) -> int:
+        """How many jobs ended in ERROR here."""
+        return self.parts.finisher.errors
+
+    def stop(self) -> None:
+        """Ask for the end; a second call skips the grace period. Safe in a signal handler."""
+        self.stops += 1
+        self._stop.set()
+
+    def run(self) -> bool:
+        """Work until told to stop; return whether everything stopped as it should."""
+        registry.discover()
+        self.identity.hold()
+        parts = self.parts
+        parts.pool.resize(self.settings.min_workers)
+        for service in parts.services:
+            service.start()
+        try:
+            while not self._stop.wait(WATCH_SECONDS if not self.once else ONCE_SECONDS):
+                self._watch()
+                if self.once and self._all_done():
+                    break
+        finally:
+            clean = drain(parts, self.settings, lambda: self.stops > 1)
+            self._say_goodbye()
+        return clean and not self.failed
+
+    def _build(self) -> Parts:
+        settings, worker_id, queues = self.settings, self.identity.worker_id, self.settings.queues
+        runs = Runs()
+        notified = settings.notify and Job.objects.database.can_notify
+        finisher = Finisher(runs, worker_id, settings.lease_seconds, lambda: self.parts.dispatcher.wake(), self._on_error)
+        pool, loop = Pool(finisher.put), Loop(finisher.put)
+        interrupter = Interrupter(finisher.put, pool.replace, self._on_error)
+        heartbeat = Heartbeat(runs, interrupter, settings.lease_seconds, settings.heartbeat_seconds, self._on_error)
+        reporter = Reporter(runs, self._on_error)
+        dispatcher = Dispatcher(
+            worker_id,
+            queues,
+            runs=runs,
+            pool=pool,
+            loop=loop,
+            finisher=finisher,
+            reporter=reporter,
+            lease_seconds=settings.lease_seconds,
+            poll_seconds=settings.poll_seconds,
+            is_notified=lambda: listener is not None and listener.healthy,
+            on_error=self._on_error,
+        )
+        listener = Listener(worker_id, queues, dispatcher.notified, heartbeat.look, self._on_error) if notified else None
+        maintenance = Maintenance(
+            self.identity,
+            heartbeat_seconds=settings.heartbeat_seconds,
+            show=self._show,
+            promoted=dispatcher.notified,
+            on_error=self._on_error,
+        )
+        scaler = Scaler(
+            pool,
+            runs,
+            queues,
+            least=settings.min_workers,
+            most=settings.max_workers,
+            scale_seconds=settings.scale_seconds,
+            is_saturated=lambda: dispatcher.saturated,
+            resized=dispatcher.wake,
+            on_error=self._on_error,
+        )
+        return Parts(runs, pool, loop, finisher, interrupter, heartbeat, reporter, dispatcher, maintenance, scaler, listener)
+
+    # Watch
+
+    def _watch(self) -> None:
+        for service in self.parts.services:
+            if not service.alive or service.busy_seconds > 2 * max(self.settings.lease_seconds, 10):
+                logger.critical("The %s is %s; the worker ends.", service.name, "hanging" if service.alive else "gone")
+                self.failed = True
+                self._stop.set()
+
+    def _all_done(self) -> bool:
+        """Whether ``--once`` may end: seen twice in a row, nothing runs here, and nothing is left in the queues."""
+        try:
+            done = not len(self.parts.runs) and not Job.objects.current.unfinished().in_queues(self.settings.queues).exists()
+        except Exception as error:  # noqa: BLE001 - the services report the outage
+            if not is_outage(error):
+                raise
+            hygiene.close_broken(Job.objects.database.alias)
+            done = False
+        twice, self._quiet_since = done and self._quiet_since is not None, time.monotonic() if done else None
+        return twice
+
+    def _on_error(self, service: Service, error: BaseException, failures: int) -> None:
+        """Log a failed turn: in full the first time, then at most every 10 s per service."""
+        now = time.monotonic()
+        if failures > 1 and now - self._errors.get(service.name, 0.0) < 10:
+            return
+        self._errors[service.name] = now
+        if is_outage(error):
+            logger.warning("The %s cannot reach the database (try %d): %s", service.name, failures, str(error).strip())
+        else:
+            logger.error("The %s failed (try %d) and goes on.", service.name, failures, exc_info=error)
+
+    # What people see
+
+    def _show(self, state: str = Worker.State.RUNNING) -> None:
+        show(self.identity, self.settings, self.parts.pool, len(self.parts.runs), Worker.State.DRAINING if self.stops else state)
+
+    def _say_goodbye(self) -> None:
+        forget(self.identity)
+        self.identity.release()
+        hygiene.close_all()

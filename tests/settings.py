@@ -1,0 +1,69 @@
+"""Settings of the test suite. ``TEST_DATABASE=sqlite`` runs it on SQLite, else on the embedded PostgreSQL."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from demo_project import embedded
+
+SECRET_KEY = "only for tests"  # noqa: S105
+USE_TZ = True
+TIME_ZONE = "UTC"
+DEBUG = False
+ALLOWED_HOSTS = ["*"]
+ROOT_URLCONF = "tests.urls"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+STATIC_URL = "static/"
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "jobqueue",
+    "tests",
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+TASKS = {
+    "default": {"BACKEND": "jobqueue.backends.DatabaseBackend", "QUEUES": []},
+    "immediate": {"BACKEND": "jobqueue.testing.ImmediateBackend", "QUEUES": []},
+    "dummy": {"BACKEND": "jobqueue.testing.DummyBackend", "QUEUES": []},
+}
+JOBQUEUE: dict[str, Any] = {}
+
+# A name of one's own lets several runs share the server.
+NAME = os.environ.get("TEST_DATABASE_NAME", "jobqueue")
+SQLITE = os.environ.get("TEST_DATABASE", "postgresql") == "sqlite"
+
+
+def sqlite(path: Path) -> dict[str, Any]:
+    """Return a ``DATABASES`` entry for one SQLite file in WAL mode."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": path,
+        "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": "PRAGMA journal_mode=WAL"},
+        "TEST": {"NAME": str(path.with_suffix(".test.sqlite3"))},
+    }
+
+
+DATABASES = {"default": sqlite(embedded.DATA / f"{NAME}.sqlite3") if SQLITE else {**embedded.database(NAME), "CONN_MAX_AGE": None}}
