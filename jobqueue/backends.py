@@ -13,7 +13,7 @@ from django.core import checks
 
 from jobqueue import compat, conf, payload, signals
 from jobqueue.exceptions import InvalidOption
-from jobqueue.lifecycle.enqueue import Enqueued, JobSpec, enqueue, enqueue_many
+from jobqueue.lifecycle.enqueue import Call, Enqueued, JobSpec, enqueue, enqueue_many
 from jobqueue.models import Job
 from jobqueue.tasks import options, results
 from jobqueue.tasks.results import JobResult, Results
@@ -49,7 +49,9 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         Raises a `TypeError` or `ValueError` (both also `JobQueueError`) for arguments that JSON cannot keep.
         """
         self.validate_task(task)
-        made = enqueue(self._spec(task, args, kwargs))
+        args_text, kwargs_text = payload.dumps_arguments(args, kwargs)
+        key = options.resolved_key(task.unique_key, tuple(args), kwargs) if isinstance(task, JobTask) else ""
+        made = enqueue(self._spec(task, args=args_text, kwargs=kwargs_text, unique_key=key))
         result = self._result(made, task, args, kwargs)
         if made.created and signals.heard(signals.task_enqueued):
             signals.task_enqueued.send_robust(type(self), task_result=result)
@@ -59,13 +61,12 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         """Make a job for each ``(args, kwargs)``, all or none; the results are built when they are looked at."""
         self.validate_task(task)
         pairs = [(tuple(args), kwargs) for args, kwargs in calls]
-        made = enqueue_many([self._spec(task, args, kwargs) for args, kwargs in pairs])
-        found = Results(
-            [
-                lambda one=one, args=args, kwargs=kwargs: self._result(one, task, args, kwargs)  # type: ignore[misc]
-                for one, (args, kwargs) in zip(made, pairs, strict=True)
-            ]
-        )
+        key = task.unique_key if isinstance(task, JobTask) else None
+        texts = [
+            Call(*payload.dumps_arguments(args, kwargs), options.resolved_key(key, args, kwargs) if key else "") for args, kwargs in pairs
+        ]
+        made = enqueue_many(self._spec(task), texts)
+        found = Results(len(made), lambda index: self._result(made[index], task, *pairs[index]))
         if signals.heard(signals.task_enqueued):
             for result in found:
                 if result.created:
@@ -93,21 +94,21 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
                 id="jobqueue.E101",
             )
 
-    def _spec(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JobSpec:
-        args_text, kwargs_text = payload.dumps_arguments(args, kwargs)
-        given = task if isinstance(task, JobTask) else None
-        recovery = given.recovery if given and given.recovery else conf.current().default_recovery
+    def _spec(self, task: Any, **texts: Any) -> JobSpec:
+        if not isinstance(task, JobTask):
+            recovery = conf.current().default_recovery
+            return JobSpec(
+                task.module_path, queue=task.queue_name, priority=task.priority, run_after=task.run_after, recovery=recovery, **texts
+            )
         return JobSpec(
-            task=task.module_path,
-            args=args_text,
-            kwargs=kwargs_text,
+            task.module_path,
             queue=task.queue_name,
             priority=task.priority,
             run_after=task.run_after,
-            unique_key=options.resolved_key(given.unique_key, tuple(args), kwargs) if given else "",
-            max_attempts=given.max_attempts if given else 1,
-            recovery=recovery,
-            metadata=payload.dumps_metadata(given.metadata) if given and given.metadata else "{}",
+            max_attempts=task.max_attempts,
+            recovery=task.recovery or conf.current().default_recovery,
+            metadata=payload.dumps_metadata(task.metadata) if task.metadata else "{}",
+            **texts,
         )
 
     def _result(self, made: Enqueued, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JobResult:
@@ -117,9 +118,9 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         return results.of_job(job, self.alias, created=False)
 
 
-def backend_of(task: Any) -> DatabaseBackend:
-    """Return the database backend of a task; raise `InvalidOption` where it belongs to another kind of backend."""
+def backend_of(task: Any) -> Any:
+    """Return the backend of a task, ours or one of `jobqueue.testing`; raise `InvalidOption` where it belongs to another kind."""
     backend = task.get_backend()
-    if not isinstance(backend, DatabaseBackend):
+    if not isinstance(backend, JobTaskMixin):
         raise InvalidOption(f"Backend {task.backend!r} is a {type(backend).__name__}; this needs jobqueue.backends.DatabaseBackend.")
     return backend

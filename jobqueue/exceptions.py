@@ -4,8 +4,6 @@
 running task from outside; these four say what shall happen and are no errors of ours.
 """
 
-# ruff: noqa: N818 - the names say what happened, as Django's own exceptions do
-
 import math
 from datetime import timedelta
 
@@ -46,6 +44,10 @@ class JobDoesNotExist(JobQueueError):
 
 class UnknownTask(JobQueueError):
     """Say that no registered task has the path that a job names."""
+
+
+class WorkerLost(JobQueueError):
+    """Stand in a job's history as the error of a run whose worker died or lost its lease."""
 
 
 class JobCanceled(JobQueueError):

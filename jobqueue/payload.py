@@ -22,7 +22,8 @@ from typing import Any, NoReturn
 
 from django.utils.functional import Promise
 
-from jobqueue.exceptions import InvalidArgumentType, InvalidArgumentValue, JobQueueError, ResultNotStorable
+from jobqueue.exceptions import Interrupted, InvalidArgumentType, InvalidArgumentValue, JobQueueError, ResultNotStorable
+from jobqueue.texts import exception_summary
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 100
@@ -82,7 +83,12 @@ def dumps_metadata(metadata: Mapping[str, object]) -> str:
 
 def dumps_result(value: object) -> str:
     """Return the result of a task as a JSON text; raise ResultNotStorable, naming the place."""
-    return "null" if value is None else _dumps(value, _RESULT)
+    try:
+        return "null" if value is None else _dumps(value, _RESULT)
+    except (ResultNotStorable, Interrupted):
+        raise
+    except BaseException as error:  # a task's own class may raise anything in its methods
+        raise ResultNotStorable(f"{_RESULT.sentence} to look at it raised {exception_summary(error)}.") from error
 
 
 def _dumps(value: object, subject: _Subject) -> str:

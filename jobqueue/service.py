@@ -112,5 +112,5 @@ class Service:
 
     def backoff_seconds(self) -> float:
         """Return the pause after the present number of failures in a row, jittered so that a fleet does not return in step."""
-        ceiling = min(0.1 * 2 ** min(self.failures, 10), self.longest_backoff_seconds)
+        ceiling: float = min(0.1 * 2.0 ** min(self.failures, 10), self.longest_backoff_seconds)
         return ceiling * random.uniform(0.5, 1.0)  # noqa: S311

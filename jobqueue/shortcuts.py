@@ -17,7 +17,8 @@ def enqueue_many(task: Any, calls: Iterable[tuple[Sequence[Any], Mapping[str, An
 
     The results are built when they are looked at. Options come with the task: ``enqueue_many(task.using(priority=5), calls)``.
     """
-    return backend_of(task).enqueue_many(task, calls)
+    results: Results = backend_of(task).enqueue_many(task, calls)
+    return results
 
 
 def enqueue_job(task_path: str, /, *args: Any, kwargs: Mapping[str, Any] | None = None, **options: Any) -> JobResult:
@@ -33,4 +34,5 @@ def enqueue_job(task_path: str, /, *args: Any, kwargs: Mapping[str, Any] | None 
     task = placeholder(task_path) if entry is None else entry.task
     if options:
         task = task.using(**options)
-    return backend_of(task).enqueue(task, args, dict(kwargs or {}))
+    result: JobResult = backend_of(task).enqueue(task, args, dict(kwargs or {}))
+    return result

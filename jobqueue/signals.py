@@ -13,23 +13,21 @@ from jobqueue import compat
 job_settled = Signal()
 job_lost = Signal()
 
-_logs: dict[int, tuple[object, str, int]] = {}
+_logs: dict[int, tuple[object, logging.Logger, int]] = {}
 
 
 def only_logs(signal: Signal, key: object, logger: str, level: int) -> None:
     """Declare a receiver, by its dispatch_uid or identity, that does nothing but log, at this level or above."""
-    _logs[id(signal)] = (key, logger, level)
+    _logs[id(signal)] = (key, logging.getLogger(logger), level)
 
 
 def heard(signal: Signal) -> bool:
     """Return whether sending the signal could have an effect: a receiver that does more than log, or a log that is on."""
-    log = _logs.get(id(signal))
-    if log is None:
-        return bool(signal.receivers)
-    receiver, logger, level = log
-    if any(entry[0][0] != receiver for entry in signal.receivers):
-        return True
-    return bool(signal.receivers) and logging.getLogger(logger).isEnabledFor(level)
+    receivers = signal.receivers
+    if not receivers:
+        return False
+    key, logger, level = _logs[id(signal)]
+    return len(receivers) > 1 or receivers[0][0][0] != key or logger.isEnabledFor(level)
 
 
 tasks = compat.module("signals")

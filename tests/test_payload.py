@@ -75,6 +75,13 @@ class Quiet(dict):
         return {}.items()
 
 
+class Raising(dict):
+    """Raise what is no error when it is looked at."""
+
+    def items(self):
+        raise SystemExit(3)
+
+
 Point = namedtuple("Point", "x y")  # noqa: PYI024
 
 
@@ -198,6 +205,11 @@ def test_a_wrong_type_is_named_with_its_place_and_the_fix(value: object, kind: s
     assert isinstance(caught.value, InvalidArgumentType)
     with pytest.raises(ResultNotStorable, match=rf"result is of type .*{kind}, .*{fix}"):
         dumps_result(value)
+
+
+def test_a_result_that_raises_when_it_is_looked_at_is_not_storable() -> None:
+    with pytest.raises(ResultNotStorable, match="its result cannot be stored: to look at it raised SystemExit: 3"):
+        dumps_result([Raising(a=1)])
 
 
 def test_a_model_instance_is_answered_with_its_primary_key() -> None:

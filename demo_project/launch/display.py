@@ -61,10 +61,10 @@ class Display:
         """Show a new look at the batch."""
         rate = self._rate(snapshot.all)
         if self._live:
-            self._live.update(self._picture(snapshot, rate), refresh=True)
+            self._live.update(self.picture(snapshot, rate), refresh=True)
         elif self.elapsed - self._last_line >= LINE_SECONDS or not self._last_line:
             self._last_line = self.elapsed
-            self.console.print(_line(snapshot.all, self.elapsed, rate), highlight=False)
+            self.console.print(_line(snapshot.all, self.elapsed, rate), highlight=False, soft_wrap=True)
 
     def _rate(self, total: Kind) -> float:
         """Return how many jobs ended per second lately."""
@@ -75,7 +75,8 @@ class Display:
         (first, before), (last, after) = self._looks[0], self._looks[-1]
         return (after - before) / (last - first) if last > first else 0.0
 
-    def _picture(self, snapshot: Snapshot, rate: float) -> RenderableType:
+    def picture(self, snapshot: Snapshot, rate: float) -> RenderableType:
+        """Return what the terminal shows of one look."""
         total = snapshot.all
         head = Table.grid(padding=(0, 2))
         bar = ProgressBar(total=max(total.total, 1), completed=total.total - total.open, width=40)

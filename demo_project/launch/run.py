@@ -20,6 +20,10 @@ from jobqueue.models import Job
 LOOK_SECONDS = 0.5
 STALL_SECONDS = 120  # without any change, where nobody is there to press Ctrl-C
 CANCEL_AT = 15  # percent of export_archive
+ON_PURPOSE: dict[tuple[str, str], str] = {
+    ("broken_parser", Job.Status.ERROR): "One ERROR is on purpose (the job parses Python 2); its page in the admin shows the traceback",
+    ("export_archive", Job.Status.CANCELED): "One job was canceled by the demo while it ran",
+}
 
 
 @dataclass(frozen=True)
@@ -113,19 +117,13 @@ class Demo:
         jobs = watch.ended(ids)
         self.console.print(summary(jobs))
         for job in jobs:
-            if job.kind == "broken_parser" and job.status == Job.Status.ERROR:
-                self._say(
-                    f"One ERROR is on purpose: job {job.job_id} parses Python 2; its page in the admin shows the traceback{self._page(job.job_id)}"
-                )
-            if job.kind == "export_archive" and job.status == Job.Status.CANCELED:
-                self._say(f"One job was canceled by the demo while it ran: job {job.job_id}{self._page(job.job_id)}")
+            if told := ON_PURPOSE.get((job.kind, job.status)):
+                page = f"{self._site.url}admin/jobqueue/job/{job.job_id}/change/" if self._site and self.stays else f"job {job.job_id}"
+                self._say(f"{told}: {page}")
         unexpected = [job for job in jobs if job.unexpected]
         for job in unexpected:
             self.console.print(f"Not meant to happen: job {job.job_id}, {job.kind}, ended as {job.status}.", style="bold red")
         return 1 if unexpected else 0
-
-    def _page(self, job_id: int) -> str:
-        return f": {self._site.url}admin/jobqueue/job/{job_id}/change/" if self._site and self.stays else "."
 
     def _stay(self, workers: Workers) -> None:
         """Serve the site, with workers that run what is enqueued or resumed, until somebody stops it."""

@@ -1,7 +1,9 @@
 """Find the source files of the running Python's standard library."""
 
+import os
 import sysconfig
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -27,8 +29,8 @@ class Source:
 def sources() -> tuple[Source, ...]:
     """Return every module of the standard library but its tests, by name."""
     root = Path(sysconfig.get_path("stdlib"))
-    found = (_source(root, path) for path in root.rglob("*.py"))
-    return tuple(sorted((source for source in found if source), key=lambda source: source.name))
+    found = [_source(root, folder / name) for folder, names in _folders(root) for name in names]
+    return tuple(sorted(found, key=lambda source: source.name))
 
 
 @lru_cache(maxsize=1)
@@ -53,10 +55,14 @@ def _by_name() -> dict[str, Source]:
     return {source.name: source for source in sources()}
 
 
-def _source(root: Path, path: Path) -> Source | None:
-    """Describe the file at `path`, or nothing when it is not a module that can be imported by its dotted name."""
+def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Walk the folders that are packages, with the names of their modules' files."""
+    for folder, below, names in os.walk(root):
+        below[:] = [name for name in below if name not in SKIPPED and name.isidentifier()]
+        yield Path(folder), [name for name in names if name.endswith(".py") and name[:-3].isidentifier()]
+
+
+def _source(root: Path, path: Path) -> Source:
     parts = path.relative_to(root).with_suffix("").parts
-    if SKIPPED.intersection(parts) or not all(part.isidentifier() for part in parts):
-        return None
     package = parts[0] if len(parts) > 1 else TOP
     return Source(".".join(parts[:-1] if parts[-1] == "__init__" else parts), package, path)

@@ -2,4 +2,15 @@
 
 from jobqueue.db.base import Claimed, Database, Lease, Mark, Renewed, Success, for_alias, is_connection_error, is_missing_table, is_refusal
 
-__all__ = ["Claimed", "Database", "Lease", "Mark", "Renewed", "Success", "for_alias", "is_connection_error", "is_missing_table", "is_refusal"]
+__all__ = [
+    "Claimed",
+    "Database",
+    "Lease",
+    "Mark",
+    "Renewed",
+    "Success",
+    "for_alias",
+    "is_connection_error",
+    "is_missing_table",
+    "is_refusal",
+]

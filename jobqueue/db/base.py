@@ -6,7 +6,7 @@ Times are the database's clock at the start of a statement. Ownership is judged 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -118,14 +118,18 @@ class Database:
         """Surround one hot statement: nothing, where the database's own default suits it."""
         yield
 
-    def rows(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement and return its rows."""
         with self.connection.cursor() as cursor:
             cursor.execute(sql, params)
             return list(cursor.fetchall()) if cursor.description else []
 
-    def reserve_connection(self, purpose: str) -> None:
+    def reserve_connection(self, purpose: str) -> BaseDatabaseWrapper:
         """Give this thread a connection of its own, outside any pool, with limits on how long the network may be silent."""
+        return self.connection
+
+    def break_connection(self, connection: Any) -> None:
+        """Cut the network of a connection whose thread hangs in a statement, from another thread, so that the statement fails."""
 
     # Claim
 
@@ -150,10 +154,12 @@ class Database:
 
     def candidates(self, queues: Sequence[str], limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
         """Return a select of the ids to claim, and its parameters."""
-        where, params = "status = 'QUEUED'", []
+        where = "status = 'QUEUED'"
+        params: list[Any] = []
         if after is not None:
             # A row comparison is one range of the index; two conditions joined by OR are not.
-            where, params = f"{where} AND (claim_rank, id) > (%s, %s)", [*after]
+            where = f"{where} AND (claim_rank, id) > (%s, %s)"
+            params += after
         if len(queues) > 1:
             return self.candidates_of_queues(queues, limit, where, params)
         if queues:
@@ -162,7 +168,8 @@ class Database:
 
     def candidates_of_queues(self, queues: Sequence[str], limit: int, where: str, params: list[Any]) -> tuple[str, list[Any]]:
         """Return a select over several queues: the best few of each by its own index, then the best of all."""
-        each = f"SELECT id, claim_rank FROM (SELECT id, claim_rank FROM {self.table} WHERE {where} AND queue = %s ORDER BY claim_rank, id LIMIT %s) AS q"
+        best_of_one = f"SELECT id, claim_rank FROM {self.table} WHERE {where} AND queue = %s ORDER BY claim_rank, id LIMIT %s"
+        each = f"SELECT id, claim_rank FROM ({best_of_one}) AS q"
         union = " UNION ALL ".join([each] * len(queues))
         values = [value for queue in queues for value in (*params, queue, limit)]
         best = f"SELECT id FROM ({union}) AS best ORDER BY claim_rank, id LIMIT %s"
@@ -197,8 +204,11 @@ class Database:
         )
         return (rows[0][0], self.moment(rows[0][1])) if rows else None
 
-    def insert_many(self, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[tuple[int, Any]]:
-        """Insert many jobs, none with a unique key; return (id, created_at) of each, in order."""
+    def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str]]) -> tuple[list[int], Any]:
+        """Insert one job for each call (args and kwargs as JSON text), all with the same other columns and without a unique key.
+
+        Return their ids, in order, and `created_at`.
+        """
         raise NotImplementedError
 
     def placeholder(self, name: str) -> str:

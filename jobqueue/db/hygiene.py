@@ -5,20 +5,40 @@ A task may leave a transaction open, autocommit off, or a connection broken; non
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from django.db import DatabaseError, connections, reset_queries
+from django.db.backends.signals import connection_created
 
 IDLE_STATUS = 0  # libpq's PQTRANS_IDLE
 
 
+class _Thread(threading.local):
+    """Remember whether this thread ever opened a connection: most jobs of no length never do, and cost nothing here."""
+
+    connected = False
+
+
+_thread = _Thread()
+
+
+def _note(**_: Any) -> None:
+    _thread.connected = True
+
+
+connection_created.connect(_note, dispatch_uid="jobqueue.hygiene")
+
+
 def have_connections() -> bool:
     """Return whether this thread has an open connection."""
-    return any(connection.connection is not None for connection in connections.all(initialized_only=True))
+    return _thread.connected and any(connection.connection is not None for connection in connections.all(initialized_only=True))
 
 
 def before_task(idle_seconds: float) -> None:
     """Prepare this thread's connections for a task; after a longer rest, replace those that the server has closed meanwhile."""
+    if not _thread.connected:
+        return
     for connection in connections.all(initialized_only=True):
         connection.queries_log.clear()
         if connection.connection is None:
@@ -30,6 +50,8 @@ def before_task(idle_seconds: float) -> None:
 
 def after_task() -> None:
     """Leave every connection of this thread outside of transactions and in autocommit; close what is broken or too old."""
+    if not _thread.connected:
+        return
     for connection in connections.all(initialized_only=True):
         if connection.connection is None:
             continue

@@ -9,16 +9,20 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobqueue.db.base import Database, Lease, Mark, Renewed, Success
 
 # The network may be silent for so long before a reserved connection counts as dead.
 SILENCE_SECONDS = 15
 RESERVED = {"connect_timeout": 10, "keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 3, "keepalives_count": 3}
+COPY_BLOCK = 1000
 ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
@@ -33,7 +37,7 @@ class PostgreSQL(Database):
     as_text = "{0}::text"
     can_notify: ClassVar[bool] = True
 
-    def reserve_connection(self, purpose: str) -> None:
+    def reserve_connection(self, purpose: str) -> BaseDatabaseWrapper:
         """Give this thread a connection of its own: no pool, READ COMMITTED, short patience with a silent network."""
         shared = connections[self.alias]
         settings = copy.deepcopy(shared.settings_dict)
@@ -44,12 +48,20 @@ class PostgreSQL(Database):
         options["application_name"] = f"jobqueue {purpose}"
         options["isolation_level"] = _read_committed()
         settings["CONN_MAX_AGE"], settings["CONN_HEALTH_CHECKS"] = None, False
-        connections[self.alias] = type(shared)(settings, alias=self.alias or DEFAULT_DB_ALIAS)
+        reserved = connections[self.alias] = type(shared)(settings, alias=self.alias)
+        return reserved
+
+    def break_connection(self, connection: Any) -> None:
+        """Cut the network of a connection whose thread hangs in a statement: a proxy that keeps silent answers no keep-alive's question."""
+        raw = connection.connection
+        if raw is not None and not raw.closed:
+            with socket.socket(fileno=os.dup(raw.fileno())) as network:
+                network.shutdown(socket.SHUT_RDWR)
 
     @functools.cached_property
     def read_committed(self) -> bool:
         """Whether a transaction is READ COMMITTED without being told so."""
-        return self.rows("SHOW default_transaction_isolation")[0][0] == "read committed"
+        return bool(self.rows("SHOW default_transaction_isolation")[0][0] == "read committed")
 
     @contextlib.contextmanager
     def hot(self) -> Iterator[None]:
@@ -73,34 +85,33 @@ class PostgreSQL(Database):
 
     def renew(self, leases: Sequence[Lease], lease_seconds: float) -> list[Renewed]:
         """Renew the leases that nobody has locked; return what those rows say."""
-        ids, tokens = _columns(leases, 2)
+        rows = Columns(leases, Lease)
         sql = (
-            f"UPDATE {self.table} SET lease_expires_at = {self.ahead}, heartbeat_at = {self.now}"
-            f" WHERE id = ANY(ARRAY({self._ours()})) RETURNING id, lease_token, cancel_requested, cancel_outcome"
+            f"UPDATE {self.table} SET lease_expires_at = {self.now} + make_interval(secs => %(seconds)s), heartbeat_at = {self.now}"
+            f" WHERE id = ANY(ARRAY({self._ours(rows)})) RETURNING id, lease_token, cancel_requested, cancel_outcome"
         )
         with self.hot():
-            return [Renewed(*row) for row in self.rows(sql, [lease_seconds, ids, ids, tokens])]
+            return [Renewed(*row) for row in self.rows(sql, {**rows.params, "seconds": lease_seconds})]
 
-    def _ours(self) -> str:
-        """Return a select that locks the rows of (ids, ids, tokens) which are still ours and free."""
+    def _ours(self, rows: Columns) -> str:
+        """Return a select that locks the rows that are still ours and free."""
         return (
-            f"SELECT id FROM {self.table} WHERE id = ANY(%s::bigint[]) AND (id, lease_token) IN"
-            " (SELECT * FROM unnest(%s::bigint[], %s::bigint[])) AND lease_expires_at IS NOT NULL"
-            f" ORDER BY id{self.skip_locked}"
+            f"SELECT j.id FROM {self.table} AS j, {rows.source}"
+            f" WHERE j.id = o.job_id AND j.id = ANY({rows.ids}) AND j.lease_token = o.token AND j.lease_expires_at IS NOT NULL"
+            f" ORDER BY j.id FOR NO KEY UPDATE OF j SKIP LOCKED"
         )
 
     def mark(self, marks: Sequence[Mark]) -> list[Lease]:
         """Write when runs began and how far they are; return the rows written."""
-        ids, tokens, began, progress, messages, metadata = _columns(marks, 6)
+        rows = Columns(marks, Mark)
         sql = (
-            f"UPDATE {self.table} AS j SET {self._began('o.began')},"
-            " progress = coalesce(o.progress, j.progress), message = coalesce(o.message, j.message),"
-            " metadata = coalesce(o.metadata::jsonb, j.metadata)"
-            " FROM unnest(%s::bigint[], %s::float8[], %s::int[], %s::text[], %s::text[]) AS o(id, began, progress, message, metadata)"
-            f" WHERE j.id = o.id AND j.id = ANY(ARRAY({self._ours()})) RETURNING j.id, j.lease_token"
+            f"UPDATE {self.table} AS j SET {self._began(rows.began_ago)},"
+            f" progress = coalesce({rows.progress}, j.progress), message = coalesce({rows.message}, j.message),"
+            f" metadata = coalesce({rows.metadata}::jsonb, j.metadata)"
+            f" FROM {rows.source} WHERE j.id = o.job_id AND j.id = ANY(ARRAY({self._ours(rows)})) RETURNING j.id, j.lease_token"
         )
         with self.hot():
-            return [Lease(*row) for row in self.rows(sql, [ids, began, progress, messages, metadata, ids, ids, tokens])]
+            return [Lease(*row) for row in self.rows(sql, rows.params)]
 
     def _began(self, ago: str) -> str:
         at = f"{self.now} - make_interval(secs => {ago})"
@@ -108,34 +119,36 @@ class PostgreSQL(Database):
 
     def succeed(self, ends: Sequence[Success], note: str) -> list[Lease]:
         """Move runs to SUCCESS; `note` is the message where a request to stop came too late. Return the rows written."""
-        ids, tokens, results, began, ended, messages, metadata = _columns(ends, 7)
+        rows = Columns(ends, Success)
         sql = (
-            f"UPDATE {self.table} AS j SET status = 'SUCCESS', {self._began('o.began')},"
-            f" finished_at = {self.now} - make_interval(secs => o.ended), result = o.result::jsonb, progress = 100,"
-            " message = CASE WHEN j.cancel_requested THEN %s ELSE coalesce(o.message, j.message) END,"
-            " metadata = coalesce(o.metadata::jsonb, j.metadata), worker_ids = j.worker_ids || to_jsonb(j.lease_owner),"
+            f"UPDATE {self.table} AS j SET status = 'SUCCESS', {self._began(rows.began_ago)},"
+            f" finished_at = {self.now} - make_interval(secs => {rows.ended_ago}), result = {rows.result}::jsonb, progress = 100,"
+            f" message = CASE WHEN j.cancel_requested THEN %(note)s ELSE coalesce({rows.message}, j.message) END,"
+            f" metadata = coalesce({rows.metadata}::jsonb, j.metadata), worker_ids = j.worker_ids || to_jsonb(j.lease_owner),"
             " holds_target = FALSE, lease_owner = '', lease_expires_at = NULL, heartbeat_at = NULL,"
             " cancel_requested = FALSE, cancel_outcome = ''"
-            " FROM unnest(%s::bigint[], %s::bigint[], %s::text[], %s::float8[], %s::float8[], %s::text[], %s::text[])"
-            " AS o(id, token, result, began, ended, message, metadata)"
-            " WHERE j.id = o.id AND j.id = ANY(%s::bigint[]) AND j.lease_token = o.token AND j.lease_expires_at IS NOT NULL"
+            f" FROM {rows.source}"
+            f" WHERE j.id = o.job_id AND j.id = ANY({rows.ids}) AND j.lease_token = o.token AND j.lease_expires_at IS NOT NULL"
             " RETURNING j.id, j.lease_token"
         )
         with self.hot():
-            return [Lease(*row) for row in self.rows(sql, [note, ids, tokens, results, began, ended, messages, metadata, ids])]
+            return [Lease(*row) for row in self.rows(sql, {**rows.params, "note": note})]
 
-    def insert_many(self, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[tuple[int, Any]]:
-        """Insert many jobs by COPY under ids taken from the sequence first; return (id, created_at) of each, in order."""
-        lines = list(rows)
-        if not lines:
-            return []
+    def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str]]) -> tuple[list[int], Any]:
+        """Insert one job for each call by COPY, under ids taken from the sequence first; return the ids, in order, and `created_at`."""
         sequence = f"pg_get_serial_sequence('{self.table}', 'id')"
-        taken = self.rows(f"SELECT nextval({sequence}), {self.now} FROM generate_series(1, %s)", [len(lines)])
+        ids = [row[0] for row in self.rows(f"SELECT nextval({sequence}) FROM generate_series(1, %s)", [len(calls)])]
+        same = {name: value for name, value in columns.items() if name not in ("args", "kwargs")}
+        ahead = same.pop("run_in", None)
+        created_at, run_at = self.rows(f"SELECT {self.now}, {self.now} + %s::interval", [ahead])[0]
+        same.update({"created_at": created_at, **({"run_at": run_at} if ahead is not None else {})})
+        tail = "".join(f"\t{_cell(value)}" for value in same.values()) + "\n"
         with self.connection.cursor() as cursor:
-            with cursor.copy(f"COPY {self.table} (id, created_at, {', '.join(names)}) FROM STDIN") as copy_in:
-                for block in _blocks(taken, lines):
-                    copy_in.write(block)
-        return taken
+            with cursor.copy(f"COPY {self.table} (id, args, kwargs, {', '.join(same)}) FROM STDIN") as copy_in:
+                for first in range(0, len(calls), COPY_BLOCK):
+                    pairs = zip(ids[first : first + COPY_BLOCK], calls[first : first + COPY_BLOCK], strict=True)
+                    copy_in.write("".join([f"{job_id}\t{_cell(args)}\t{_cell(kwargs)}{tail}" for job_id, (args, kwargs, _) in pairs]))
+        return ids, created_at
 
     def placeholder(self, name: str) -> str:
         """Return the placeholder of a column."""
@@ -161,20 +174,50 @@ def _read_committed() -> Any:
     return IsolationLevel.READ_COMMITTED
 
 
-def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(count)]
+class Columns:
+    """Pass a set of rows to a statement: one array per column, and one plain value where a column holds nothing else.
+
+    The attributes named like the columns are SQL expressions; `source` goes into FROM, where it is called ``o``.
+    """
+
+    types: ClassVar[dict[str, str]] = {
+        "job_id": "bigint",
+        "token": "bigint",
+        "result": "text",
+        "began_ago": "float8",
+        "ended_ago": "float8",
+        "progress": "int",
+        "message": "text",
+        "metadata": "text",
+    }
+
+    def __init__(self, rows: Sequence[Sequence[Any]], kind: Any) -> None:
+        """Turn rows of a named tuple into parameters."""
+        self.params: dict[str, Any] = {}
+        arrays = []
+        for name, values in zip(kind._fields, zip(*rows, strict=True), strict=True):
+            sql_type = self.types[name]
+            same = name != "job_id" and (values.count(values[0]) == len(values))
+            if same:
+                self.params[name] = values[0]
+            else:
+                # Numbers as one literal: the driver's own way takes far longer over thousands of them.
+                numbers = sql_type in ("bigint", "float8")
+                self.params[name] = f"{{{','.join(map(str, values))}}}" if numbers else list(values)
+                arrays.append(name)
+            setattr(self, name, f"%({name})s::{sql_type}" if same else f"o.{name}")
+        if "token" not in arrays:  # the statements compare it with a column
+            self.params["token"] = f"{{{','.join(str(row[1]) for row in rows)}}}"
+            arrays.insert(1, "token")
+        self.ids = "%(job_id)s::bigint[]"
+        self.source = f"unnest({', '.join(f'%({name})s::{self.types[name]}[]' for name in arrays)}) AS o({', '.join(arrays)})"
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> str: ...
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return "\\N"
-    if isinstance(value, str):
-        # Tabs and line ends end a cell, and a backslash begins an escape; most text has none of them.
-        return value.translate(ESCAPES) if "\\" in value or not value.isprintable() else value
-    return str(value)
-
-
-def _blocks(taken: list[tuple[Any, ...]], lines: list[Sequence[Any]], size: int = 1000) -> Iterator[str]:
-    for first in range(0, len(lines), size):
-        pairs = zip(taken[first : first + size], lines[first : first + size], strict=True)
-        yield "".join(f"{job_id}\t{created_at}\t" + "\t".join(map(_cell, line)) + "\n" for (job_id, created_at), line in pairs)
+    """Return a value as COPY's text format has it: tabs and line ends end a cell, a backslash begins an escape."""
+    text = str(value)
+    return text.translate(ESCAPES) if "\\" in text or not text.isprintable() else text

@@ -63,9 +63,7 @@ class SQLite(Database):
             " progress = coalesce(%s, progress), message = coalesce(%s, message), metadata = coalesce(%s, metadata)"
             f" {GUARD} RETURNING id, lease_token"
         )
-        return self._each(
-            sql, [(m.began_ago, m.began_ago, m.progress, m.message, m.metadata, m.job_id, m.token) for m in marks]
-        )
+        return self._each(sql, [(m.began_ago, m.began_ago, m.progress, m.message, m.metadata, m.job_id, m.token) for m in marks])
 
     def succeed(self, ends: Sequence[Success], note: str) -> list[Lease]:
         """Move runs to SUCCESS; `note` is the message where a request to stop came too late. Return the rows written."""
@@ -86,11 +84,12 @@ class SQLite(Database):
         with self.atomic():
             return [Lease(*row) for values in params for row in self.rows(sql, values)]
 
-    def insert_many(self, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[tuple[int, Any]]:
-        """Insert many jobs in one transaction; return (id, created_at) of each, in order."""
+    def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str]]) -> tuple[list[int], Any]:
+        """Insert one job for each call in one transaction; return the ids, in order, and `created_at`."""
         with self.atomic():
-            made = [self.insert(dict(zip(names, row, strict=True)), ignore_conflicts=False) for row in rows]
-        return [(row[0], row[1]) for row in made if row is not None]
+            made = [self.insert({**columns, "args": args, "kwargs": kwargs}, ignore_conflicts=False) for args, kwargs, _ in calls]
+        rows = [row for row in made if row is not None]
+        return [row[0] for row in rows], rows[0][1]
 
     def placeholder(self, name: str) -> str:
         """Return the placeholder of a column."""

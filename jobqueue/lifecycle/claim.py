@@ -22,9 +22,7 @@ from jobqueue.models import Job
 JSON_COLUMNS = ("args", "kwargs", "options", "metadata")
 
 
-def claim(
-    owner: str, queues: Sequence[str], limit: int, lease_seconds: float, after: tuple[int, int] | None = None
-) -> list[Claimed]:
+def claim(owner: str, queues: Sequence[str], limit: int, lease_seconds: float, after: tuple[int, int] | None = None) -> list[Claimed]:
     """Take up to `limit` jobs, best first; `after` is the cursor to start behind."""
     try:
         return Job.objects.claim(owner, queues, limit, lease_seconds, after)

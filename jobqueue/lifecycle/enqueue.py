@@ -7,7 +7,7 @@ claimed. So an open transaction that enqueues neither blocks a worker nor loses 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -42,13 +42,27 @@ class JobSpec:
 
     def columns(self) -> dict[str, Any]:
         """Return the columns that differ from the table's own defaults, and those that always go along."""
-        columns: dict[str, Any] = {"task": self.task, "queue": self.queue, "args": self.args, "kwargs": self.kwargs, "priority": self.priority}
+        columns: dict[str, Any] = {
+            "task": self.task,
+            "queue": self.queue,
+            "args": self.args,
+            "kwargs": self.kwargs,
+            "priority": self.priority,
+        }
         optional = {"unique_key": "", "max_attempts": 1, "recovery": "requeue", "metadata": "{}", "options": "{}"}
         columns.update({name: getattr(self, name) for name, default in optional.items() if getattr(self, name) != default})
         if not self.immediate:
             columns.update(status=states.Status.PENDING.value, waiting_for=states.WaitingFor.TIME.value)
             columns["run_in" if isinstance(self.run_after, timedelta) else "run_at"] = self.run_after
         return columns
+
+
+class Call(NamedTuple):
+    """Carry what differs between the jobs of one bulk enqueue: the arguments, as JSON text, and the unique key."""
+
+    args: str
+    kwargs: str
+    unique_key: str = ""
 
 
 class Enqueued(NamedTuple):
@@ -77,20 +91,15 @@ def enqueue(spec: JobSpec) -> Enqueued:
     raise JobQueueError(f"unique_key {spec.unique_key!r} was taken and freed {TRIES} times in a row; try again.")
 
 
-def enqueue_many(specs: Sequence[JobSpec]) -> list[Enqueued]:
-    """Make many jobs, all or none; in bulk, but for those with a unique key or a delay."""
+def enqueue_many(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:
+    """Make a job like `spec` for each call, all or none; in bulk, but for those with a unique key."""
     database = Job.objects.database
-    done: dict[int, Enqueued] = {}
-    bulk: dict[tuple[str, ...], list[int]] = {}
+    if not calls:
+        return []
     with database.atomic():
-        for index, spec in enumerate(specs):
-            if spec.unique_key or isinstance(spec.run_after, timedelta):
-                done[index] = enqueue(spec)
-            else:
-                bulk.setdefault(tuple(spec.columns()), []).append(index)
-        for names, places in bulk.items():
-            made = database.insert_many(names, [list(specs[index].columns().values()) for index in places])
-            done.update((index, Enqueued(*row, created=True)) for index, row in zip(places, made, strict=True))
-        for queue in {spec.queue for spec in specs if spec.immediate}:
-            wakeup.work(queue)
-    return [done[index] for index in range(len(specs))]
+        if any(call.unique_key for call in calls):
+            return [enqueue(replace(spec, args=call.args, kwargs=call.kwargs, unique_key=call.unique_key)) for call in calls]
+        ids, created_at = database.insert_many(spec.columns(), calls)
+        if spec.immediate:
+            wakeup.work(spec.queue)
+    return [Enqueued(job_id, created_at, created=True) for job_id in ids]

@@ -8,6 +8,7 @@ was lost, and nothing of it counts.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -80,9 +81,7 @@ def _refused(outcome: Outcome, error: BaseException) -> Outcome:
 
 def _succeed(outcomes: Sequence[Outcome]) -> list[Settled]:
     now = time.monotonic()
-    ends = [
-        Success(*o.lease, o.result, now - (o.began or now), now - (o.ended or now), o.message, o.metadata) for o in outcomes
-    ]
+    ends = [Success(*o.lease, o.result, now - (o.began or now), now - (o.ended or now), o.message, o.metadata) for o in outcomes]
     written = set(Job.objects.database.succeed(ends, FINISHED_FIRST))
     return [Settled(o, states.Status.SUCCESS.value if o.lease in written else "") for o in outcomes]
 
@@ -110,9 +109,10 @@ def decide(job: Job, outcome: Outcome, db_now: datetime, now: float) -> Decision
     flag = job.cancel_outcome if job.cancel_requested else ""
     began = job.started_at or (db_now - timedelta(seconds=max(now - outcome.began, 0.0)) if outcome.began else None)
     fields: dict[str, Any] = {"started_at": began, "first_started_at": job.first_started_at or began}
-    for name, value in (("metadata", outcome.metadata), ("progress", outcome.progress)):
-        if value is not None:
-            fields[name] = _loads(value) if name == "metadata" else value
+    if outcome.metadata is not None:
+        fields["metadata"] = json.loads(outcome.metadata)
+    if outcome.progress is not None:
+        fields["progress"] = outcome.progress
     if flag and outcome.kind is not Kind.ERROR:
         destination, more = _stopped(states.place(flag), INTERRUPTED_BY_USER)
     else:
@@ -123,9 +123,7 @@ def decide(job: Job, outcome: Outcome, db_now: datetime, now: float) -> Decision
     if "attempt" not in fields:  # the run counts
         fields["worker_ids"] = [*job.worker_ids, job.lease_owner]
         label = outcome.kind.name if destination[0] == states.Status.PENDING else destination[0]
-        new = history.entry(
-            attempt=job.attempt, worker=job.lease_owner, outcome=label, began=began, ended=db_now, failure=outcome.failure
-        )
+        new = history.entry(attempt=job.attempt, worker=job.lease_owner, outcome=label, began=began, ended=db_now, failure=outcome.failure)
         fields["history"] = history.extended(job.history, new)
     return destination, fields
 
@@ -160,12 +158,6 @@ def _unknown_task(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
 
 def _text(outcome: Outcome) -> str:
     return outcome.message or (outcome.failure.summary if outcome.failure else "")
-
-
-def _loads(text: str) -> Any:
-    import json
-
-    return json.loads(text)
 
 
 DECISIONS: dict[Kind, Callable[[Job, Outcome, datetime], Decision]] = {

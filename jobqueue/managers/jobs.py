@@ -121,16 +121,16 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
         """Move a running job back to QUEUED, its attempt given back."""
         return self.move(job, states.QUEUED, attempt=max(job.attempt - 1, 0), started_at=None, **fields)
 
-    def promote_due(self, limit: int) -> int:
-        """Move due jobs to QUEUED, at most `limit`, passing over locked rows; return how many."""
+    def promote_due(self, limit: int) -> list[str]:
+        """Move due jobs to QUEUED, at most `limit`, passing over locked rows; return the queue of each."""
         states.check(states.PENDING_TIME, states.QUEUED)
         with self.database.atomic():
-            due = list(self.current.due().unlocked().order_by("run_at")[:limit].values_list("pk", flat=True))
-            if not due:
-                return 0
-            return self.current.filter(pk__in=due, status=states.Status.PENDING).update(
-                status=states.Status.QUEUED, waiting_for="", enqueued_at=Now()
-            )
+            due = dict(self.current.due().unlocked().order_by("run_at")[:limit].values_list("pk", "queue"))
+            if due:
+                self.current.filter(pk__in=due, status=states.Status.PENDING).update(
+                    status=states.Status.QUEUED, waiting_for="", enqueued_at=Now()
+                )
+        return list(due.values())
 
     def next_due_seconds(self) -> float | None:
         """Return how many seconds lie before the next due time, on the database's clock; None where nothing waits."""
@@ -141,7 +141,7 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
     def depth(self, queues: Sequence[str], limit: int) -> int:
         """Return how many jobs could be claimed now, counting no further than `limit`."""
         queued = self.current.filter(status=states.Status.QUEUED).in_queues(queues)
-        return len(queued.order_by("claim_rank", "pk")[:limit].values_list("pk"))
+        return len(queued.order_by()[:limit].values_list("pk"))
 
 
 def _consequences(status: str) -> dict[str, Any]:

@@ -6,82 +6,255 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Worker',
+            name="Worker",
             fields=[
-                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
-                ('host', models.CharField(blank=True, db_default='', default='', max_length=255)),
-                ('pid', models.IntegerField(db_default=0, default=0)),
-                ('queues', models.JSONField(blank=True, db_default=models.Value([], output_field=models.JSONField()), default=list, help_text='The queues it serves; empty: all.')),
-                ('state', models.CharField(choices=[('RUNNING', 'running'), ('DRAINING', 'draining')], db_default='RUNNING', default='RUNNING', max_length=16)),
-                ('slots', models.IntegerField(db_default=0, default=0, help_text='Jobs that it can run at once now.')),
-                ('running', models.IntegerField(db_default=0, default=0, help_text='Jobs that it runs now.')),
-                ('stuck', models.IntegerField(db_default=0, default=0, help_text='Threads that did not react to an interrupt and were given up on.')),
-                ('version', models.CharField(blank=True, db_default='', default='', max_length=32)),
-                ('started_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('heartbeat_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("id", models.UUIDField(editable=False, primary_key=True, serialize=False)),
+                ("host", models.CharField(blank=True, db_default="", default="", max_length=255)),
+                ("pid", models.IntegerField(db_default=0, default=0)),
+                (
+                    "queues",
+                    models.JSONField(
+                        blank=True,
+                        db_default=models.Value([], output_field=models.JSONField()),
+                        default=list,
+                        help_text="The queues it serves; empty: all.",
+                    ),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[("RUNNING", "running"), ("DRAINING", "draining")], db_default="RUNNING", default="RUNNING", max_length=16
+                    ),
+                ),
+                ("slots", models.IntegerField(db_default=0, default=0, help_text="Jobs that it can run at once now.")),
+                ("running", models.IntegerField(db_default=0, default=0, help_text="Jobs that it runs now.")),
+                (
+                    "stuck",
+                    models.IntegerField(
+                        db_default=0, default=0, help_text="Threads that did not react to an interrupt and were given up on."
+                    ),
+                ),
+                ("version", models.CharField(blank=True, db_default="", default="", max_length=32)),
+                ("started_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("heartbeat_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
-                'ordering': ('-heartbeat_at',),
+                "ordering": ("-heartbeat_at",),
             },
         ),
         migrations.CreateModel(
-            name='Job',
+            name="Job",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('tenant', models.CharField(blank=True, db_default='', default='', max_length=200)),
-                ('queue', models.CharField(db_default='default', default='default', max_length=200)),
-                ('task', models.CharField(help_text='Dotted path of the task.', max_length=500)),
-                ('args', models.JSONField(blank=True, db_default=models.Value([], output_field=models.JSONField()), default=list)),
-                ('kwargs', models.JSONField(blank=True, db_default=models.Value({}, output_field=models.JSONField()), default=dict)),
-                ('options', models.JSONField(blank=True, db_default=models.Value({}, output_field=models.JSONField()), default=dict)),
-                ('metadata', models.JSONField(blank=True, db_default=models.Value({}, output_field=models.JSONField()), default=dict)),
-                ('priority', models.SmallIntegerField(db_default=0, default=0, help_text='-100 to 100; higher runs first.')),
-                ('claim_rank', models.GeneratedField(db_persist=True, expression=django.db.models.expressions.CombinedExpression(models.F('priority'), '*', models.Value(-1)), help_text='Rising order of the claim.', output_field=models.SmallIntegerField())),
-                ('status', models.CharField(choices=[('PENDING', 'Pending'), ('QUEUED', 'Queued'), ('RUNNING', 'Running'), ('PAUSED', 'Paused'), ('ERROR', 'Error'), ('SUCCESS', 'Success'), ('CANCELED', 'Canceled')], db_default='QUEUED', default='QUEUED', max_length=16)),
-                ('waiting_for', models.CharField(blank=True, choices=[('', 'nothing'), ('time', 'its time'), ('children', 'its children'), ('target', 'its target')], db_default='', default='', max_length=16)),
-                ('run_at', models.DateTimeField(blank=True, help_text='Not before this time.', null=True)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('enqueued_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), help_text='When it last became free to be taken.')),
-                ('first_started_at', models.DateTimeField(blank=True, null=True)),
-                ('started_at', models.DateTimeField(blank=True, help_text='When the present or the last run began.', null=True)),
-                ('finished_at', models.DateTimeField(blank=True, null=True)),
-                ('stale_at', models.DateTimeField(blank=True, null=True)),
-                ('target', models.CharField(blank=True, db_default='', default='', max_length=200)),
-                ('holds_target', models.BooleanField(db_default=False, default=False)),
-                ('unique_key', models.CharField(blank=True, db_default='', default='', max_length=200)),
-                ('attempt', models.IntegerField(db_default=0, default=0, help_text='Runs begun.')),
-                ('max_attempts', models.IntegerField(db_default=1, default=1)),
-                ('failures', models.IntegerField(db_default=0, default=0, help_text='Runs that failed, against max_attempts.')),
-                ('crashes', models.IntegerField(db_default=0, default=0, help_text='Runs whose worker was lost, against MAX_CRASHES.')),
-                ('recovery', models.CharField(choices=[('requeue', 'run again'), ('hold', 'hold for a person')], db_default='requeue', default='requeue', max_length=16)),
-                ('lease_owner', models.CharField(blank=True, db_default='', default='', help_text='The worker process that runs it.', max_length=64)),
-                ('lease_token', models.BigIntegerField(db_default=0, default=0, help_text='Rises at every claim and never falls: the fence.')),
-                ('lease_expires_at', models.DateTimeField(blank=True, null=True)),
-                ('heartbeat_at', models.DateTimeField(blank=True, null=True)),
-                ('cancel_requested', models.BooleanField(db_default=False, default=False)),
-                ('cancel_outcome', models.CharField(blank=True, db_default='', default='', max_length=16)),
-                ('message', models.TextField(blank=True, db_default='', default='')),
-                ('progress', models.SmallIntegerField(db_default=0, default=0)),
-                ('phase', models.CharField(blank=True, db_default='', default='', max_length=200)),
-                ('result', models.JSONField(blank=True, null=True)),
-                ('history', models.JSONField(blank=True, db_default=models.Value([], output_field=models.JSONField()), default=list, help_text='One entry for each run that did not succeed.')),
-                ('worker_ids', models.JSONField(blank=True, db_default=models.Value([], output_field=models.JSONField()), default=list, help_text='The worker of each run.')),
-                ('webhook_url', models.TextField(blank=True, db_default='', default='')),
-                ('webhook_sent', models.BooleanField(db_default=False, default=False)),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("tenant", models.CharField(blank=True, db_default="", default="", max_length=200)),
+                ("queue", models.CharField(db_default="default", default="default", max_length=200)),
+                ("task", models.CharField(help_text="Dotted path of the task.", max_length=500)),
+                ("args", models.JSONField(blank=True, db_default=models.Value([], output_field=models.JSONField()), default=list)),
+                ("kwargs", models.JSONField(blank=True, db_default=models.Value({}, output_field=models.JSONField()), default=dict)),
+                ("options", models.JSONField(blank=True, db_default=models.Value({}, output_field=models.JSONField()), default=dict)),
+                ("metadata", models.JSONField(blank=True, db_default=models.Value({}, output_field=models.JSONField()), default=dict)),
+                ("priority", models.SmallIntegerField(db_default=0, default=0, help_text="-100 to 100; higher runs first.")),
+                (
+                    "claim_rank",
+                    models.GeneratedField(
+                        db_persist=True,
+                        expression=django.db.models.expressions.CombinedExpression(models.F("priority"), "*", models.Value(-1)),
+                        help_text="Rising order of the claim.",
+                        output_field=models.SmallIntegerField(),
+                    ),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("PENDING", "Pending"),
+                            ("QUEUED", "Queued"),
+                            ("RUNNING", "Running"),
+                            ("PAUSED", "Paused"),
+                            ("ERROR", "Error"),
+                            ("SUCCESS", "Success"),
+                            ("CANCELED", "Canceled"),
+                        ],
+                        db_default="QUEUED",
+                        default="QUEUED",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "waiting_for",
+                    models.CharField(
+                        blank=True,
+                        choices=[("", "nothing"), ("time", "its time"), ("children", "its children"), ("target", "its target")],
+                        db_default="",
+                        default="",
+                        max_length=16,
+                    ),
+                ),
+                ("run_at", models.DateTimeField(blank=True, help_text="Not before this time.", null=True)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "enqueued_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), help_text="When it last became free to be taken."
+                    ),
+                ),
+                ("first_started_at", models.DateTimeField(blank=True, null=True)),
+                ("started_at", models.DateTimeField(blank=True, help_text="When the present or the last run began.", null=True)),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                ("stale_at", models.DateTimeField(blank=True, null=True)),
+                ("target", models.CharField(blank=True, db_default="", default="", max_length=200)),
+                ("holds_target", models.BooleanField(db_default=False, default=False)),
+                ("unique_key", models.CharField(blank=True, db_default="", default="", max_length=200)),
+                ("attempt", models.IntegerField(db_default=0, default=0, help_text="Runs begun.")),
+                ("max_attempts", models.IntegerField(db_default=1, default=1)),
+                ("failures", models.IntegerField(db_default=0, default=0, help_text="Runs that failed, against max_attempts.")),
+                ("crashes", models.IntegerField(db_default=0, default=0, help_text="Runs whose worker was lost, against MAX_CRASHES.")),
+                (
+                    "recovery",
+                    models.CharField(
+                        choices=[("requeue", "run again"), ("hold", "hold for a person")],
+                        db_default="requeue",
+                        default="requeue",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "lease_owner",
+                    models.CharField(blank=True, db_default="", default="", help_text="The worker process that runs it.", max_length=64),
+                ),
+                (
+                    "lease_token",
+                    models.BigIntegerField(db_default=0, default=0, help_text="Rises at every claim and never falls: the fence."),
+                ),
+                ("lease_expires_at", models.DateTimeField(blank=True, null=True)),
+                ("heartbeat_at", models.DateTimeField(blank=True, null=True)),
+                ("cancel_requested", models.BooleanField(db_default=False, default=False)),
+                ("cancel_outcome", models.CharField(blank=True, db_default="", default="", max_length=16)),
+                ("message", models.TextField(blank=True, db_default="", default="")),
+                ("progress", models.SmallIntegerField(db_default=0, default=0)),
+                ("phase", models.CharField(blank=True, db_default="", default="", max_length=200)),
+                ("result", models.JSONField(blank=True, null=True)),
+                (
+                    "history",
+                    models.JSONField(
+                        blank=True,
+                        db_default=models.Value([], output_field=models.JSONField()),
+                        default=list,
+                        help_text="One entry for each run that did not succeed.",
+                    ),
+                ),
+                (
+                    "worker_ids",
+                    models.JSONField(
+                        blank=True,
+                        db_default=models.Value([], output_field=models.JSONField()),
+                        default=list,
+                        help_text="The worker of each run.",
+                    ),
+                ),
+                ("webhook_url", models.TextField(blank=True, db_default="", default="")),
+                ("webhook_sent", models.BooleanField(db_default=False, default=False)),
             ],
             options={
-                'ordering': ('-id',),
-                'permissions': (('cancel_job', 'Can cancel jobs'), ('pause_job', 'Can pause jobs'), ('resume_job', 'Can resume jobs'), ('run_now_job', 'Can run scheduled jobs now')),
-                'indexes': [models.Index(condition=models.Q(('status', 'QUEUED')), fields=['claim_rank', 'id'], name='jobqueue_job_claim'), models.Index(condition=models.Q(('status', 'QUEUED')), fields=['queue', 'claim_rank', 'id'], name='jobqueue_job_claim_queue'), models.Index(condition=models.Q(('status', 'PENDING'), ('waiting_for', 'time')), fields=['run_at'], name='jobqueue_job_due'), models.Index(condition=models.Q(models.Q(('target', ''), _negated=True), ('status__in', ['QUEUED', 'PENDING'])), fields=['tenant', 'target', 'claim_rank', 'id'], name='jobqueue_job_line'), models.Index(condition=models.Q(models.Q(('target', ''), _negated=True), models.Q(('holds_target', True), ('status__in', ['PAUSED', 'ERROR']), _connector='OR')), fields=['tenant', 'target'], name='jobqueue_job_held'), models.Index(condition=models.Q(('status', 'RUNNING')), fields=['lease_owner'], name='jobqueue_job_running'), models.Index(condition=models.Q(('status__in', ['SUCCESS', 'ERROR', 'CANCELED'])), fields=['finished_at'], name='jobqueue_job_ended'), models.Index(condition=models.Q(('status__in', ['PAUSED', 'ERROR', 'CANCELED'])), fields=['id'], name='jobqueue_job_attention')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('status__in', ['PENDING', 'QUEUED', 'RUNNING', 'PAUSED', 'ERROR', 'SUCCESS', 'CANCELED'])), name='jobqueue_job_status'), models.CheckConstraint(condition=models.Q(models.Q(('status', 'PENDING'), ('waiting_for__in', ['time', 'children', 'target'])), models.Q(models.Q(('status', 'PENDING'), _negated=True), ('waiting_for', '')), _connector='OR'), name='jobqueue_job_waiting_for'), models.CheckConstraint(condition=models.Q(models.Q(('heartbeat_at__isnull', False), ('lease_expires_at__isnull', False), ('status', 'RUNNING'), models.Q(('lease_owner', ''), _negated=True)), models.Q(models.Q(('status', 'RUNNING'), _negated=True), ('heartbeat_at__isnull', True), ('lease_expires_at__isnull', True), ('lease_owner', '')), _connector='OR'), name='jobqueue_job_lease'), models.CheckConstraint(condition=models.Q(('progress__gte', 0), ('progress__lte', 100)), name='jobqueue_job_progress'), models.CheckConstraint(condition=models.Q(models.Q(('holds_target', False), models.Q(('target', ''), _negated=True), _connector='OR'), models.Q(('holds_target', False), models.Q(('status__in', ['SUCCESS', 'CANCELED']), _negated=True), _connector='OR'), models.Q(('holds_target', True), ('target', ''), models.Q(('status', 'RUNNING'), _negated=True), _connector='OR')), name='jobqueue_job_holds_target'), models.UniqueConstraint(condition=models.Q(('holds_target', True)), fields=('tenant', 'target'), name='jobqueue_job_one_holder'), models.UniqueConstraint(condition=models.Q(models.Q(('unique_key', ''), _negated=True), ('status__in', ['PENDING', 'QUEUED', 'RUNNING', 'PAUSED'])), fields=('tenant', 'unique_key'), name='jobqueue_job_unique_key')],
+                "ordering": ("-id",),
+                "permissions": (
+                    ("cancel_job", "Can cancel jobs"),
+                    ("pause_job", "Can pause jobs"),
+                    ("resume_job", "Can resume jobs"),
+                    ("run_now_job", "Can run scheduled jobs now"),
+                ),
+                "indexes": [
+                    models.Index(condition=models.Q(("status", "QUEUED")), fields=["claim_rank", "id"], name="jobqueue_job_claim"),
+                    models.Index(
+                        condition=models.Q(("status", "QUEUED")), fields=["queue", "claim_rank", "id"], name="jobqueue_job_claim_queue"
+                    ),
+                    models.Index(
+                        condition=models.Q(("status", "PENDING"), ("waiting_for", "time")), fields=["run_at"], name="jobqueue_job_due"
+                    ),
+                    models.Index(
+                        condition=models.Q(models.Q(("target", ""), _negated=True), ("status__in", ["QUEUED", "PENDING"])),
+                        fields=["tenant", "target", "claim_rank", "id"],
+                        name="jobqueue_job_line",
+                    ),
+                    models.Index(
+                        condition=models.Q(
+                            models.Q(("target", ""), _negated=True),
+                            models.Q(("holds_target", True), ("status__in", ["PAUSED", "ERROR"]), _connector="OR"),
+                        ),
+                        fields=["tenant", "target"],
+                        name="jobqueue_job_held",
+                    ),
+                    models.Index(condition=models.Q(("status", "RUNNING")), fields=["lease_owner"], name="jobqueue_job_running"),
+                    models.Index(
+                        condition=models.Q(("status__in", ["SUCCESS", "ERROR", "CANCELED"])),
+                        fields=["finished_at"],
+                        name="jobqueue_job_ended",
+                    ),
+                    models.Index(
+                        condition=models.Q(("status__in", ["PAUSED", "ERROR", "CANCELED"])), fields=["id"], name="jobqueue_job_attention"
+                    ),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("status__in", ["PENDING", "QUEUED", "RUNNING", "PAUSED", "ERROR", "SUCCESS", "CANCELED"])),
+                        name="jobqueue_job_status",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("status", "PENDING"), ("waiting_for__in", ["time", "children", "target"])),
+                            models.Q(models.Q(("status", "PENDING"), _negated=True), ("waiting_for", "")),
+                            _connector="OR",
+                        ),
+                        name="jobqueue_job_waiting_for",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(
+                                ("heartbeat_at__isnull", False),
+                                ("lease_expires_at__isnull", False),
+                                ("status", "RUNNING"),
+                                models.Q(("lease_owner", ""), _negated=True),
+                            ),
+                            models.Q(
+                                models.Q(("status", "RUNNING"), _negated=True),
+                                ("heartbeat_at__isnull", True),
+                                ("lease_expires_at__isnull", True),
+                                ("lease_owner", ""),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="jobqueue_job_lease",
+                    ),
+                    models.CheckConstraint(condition=models.Q(("progress__gte", 0), ("progress__lte", 100)), name="jobqueue_job_progress"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("holds_target", False), models.Q(("target", ""), _negated=True), _connector="OR"),
+                            models.Q(
+                                ("holds_target", False), models.Q(("status__in", ["SUCCESS", "CANCELED"]), _negated=True), _connector="OR"
+                            ),
+                            models.Q(
+                                ("holds_target", True), ("target", ""), models.Q(("status", "RUNNING"), _negated=True), _connector="OR"
+                            ),
+                        ),
+                        name="jobqueue_job_holds_target",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("holds_target", True)), fields=("tenant", "target"), name="jobqueue_job_one_holder"
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(
+                            models.Q(("unique_key", ""), _negated=True), ("status__in", ["PENDING", "QUEUED", "RUNNING", "PAUSED"])
+                        ),
+                        fields=("tenant", "unique_key"),
+                        name="jobqueue_job_unique_key",
+                    ),
+                ],
             },
         ),
     ]

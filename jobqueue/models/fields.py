@@ -11,7 +11,9 @@ def text(max_length: int, **options: Any) -> "models.CharField[str, str]":
     return models.CharField(max_length=max_length, default="", db_default="", blank=True, **options)
 
 
-def number(default: int = 0, *, field: type["models.IntegerField[int, int]"] = models.IntegerField, **options: Any) -> "models.IntegerField[int, int]":
+def number(
+    default: int = 0, *, field: type["models.IntegerField[int, int]"] = models.IntegerField, **options: Any
+) -> "models.IntegerField[int, int]":
     """Return a whole-number column with a default."""
     return field(default=default, db_default=default, **options)
 

@@ -4,7 +4,10 @@
 partial, each in the order in which it is read: what has ended, waits or is parked costs the claim nothing.
 """
 
-from typing import Any
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from django.db.models import F, Q
@@ -13,6 +16,9 @@ from django.db.models.functions import Now
 from jobqueue import states
 from jobqueue.managers.jobs import JobManager
 from jobqueue.models import fields
+
+if TYPE_CHECKING:
+    from jobqueue.lifecycle.control import Answer
 
 TARGETED = ~Q(target="")
 HELD = Q(holds_target=True) | Q(status__in=[states.Status.PAUSED, states.Status.ERROR])
@@ -145,7 +151,27 @@ class Job(models.Model):
         """Whether a worker has claimed it and not yet begun to execute it."""
         return self.status == states.Status.RUNNING and self.started_at is None
 
+    def pause(self) -> Answer:
+        """Stop the job so that it can be resumed; see `jobqueue.pause`."""
+        answer: Answer = _control().pause(self.pk)
+        return answer
+
+    def cancel(self) -> Answer:
+        """Stop the job for good; see `jobqueue.cancel`."""
+        answer: Answer = _control().cancel(self.pk)
+        return answer
+
+    def resume(self) -> Answer:
+        """Let the job run again; see `jobqueue.resume`."""
+        answer: Answer = _control().resume(self.pk)
+        return answer
+
     @property
     def last_error(self) -> dict[str, Any] | None:
         """The newest entry of the history, or None."""
         return self.history[-1] if self.history else None
+
+
+def _control() -> Any:
+    """Return the verbs that a person uses; they lie above the models, so they are looked up when they are called."""
+    return importlib.import_module("jobqueue.lifecycle.control")

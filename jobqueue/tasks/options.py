@@ -38,7 +38,9 @@ def check_retry_on(value: Any) -> None:
 def check_backoff(value: Any) -> None:
     """Refuse anything that cannot be called."""
     if not callable(value):
-        raise InvalidOption(f"backoff is {value!r}; it must be fixed(...), linear(...), exponential(...) or a callable of (exception, failures).")
+        raise InvalidOption(
+            f"backoff is {value!r}; it must be fixed(...), linear(...), exponential(...) or a callable of (exception, failures)."
+        )
 
 
 def check_recovery(value: Any) -> None:
@@ -52,7 +54,9 @@ def check_unique_key(value: Any) -> None:
     if value is None or callable(value):
         return
     if not isinstance(value, str) or not value or len(value) > LONGEST_KEY:
-        raise InvalidOption(f"unique_key is {_shown(value)}; it must be text of 1 to {LONGEST_KEY} characters, or a callable of the arguments.")
+        raise InvalidOption(
+            f"unique_key is {_shown(value)}; it must be text of 1 to {LONGEST_KEY} characters, or a callable of the arguments."
+        )
     if "\0" in value or not _encodable(value):
         raise InvalidOption("unique_key holds a NUL character or a lone surrogate, which the database cannot store.")
 

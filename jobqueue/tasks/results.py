@@ -112,18 +112,19 @@ def task_of(job: Job, backend: str) -> Any:
 class Results(Sequence[JobResult]):
     """Make results when they are looked at: most callers of a bulk enqueue never do."""
 
-    def __init__(self, makers: Sequence[Callable[[], JobResult]]) -> None:
-        """Keep one maker per result."""
-        self._makers = makers
+    def __init__(self, count: int, make: Callable[[int], JobResult]) -> None:
+        """Keep how many there are, and how to make one."""
+        self._count, self._make = count, make
 
     def __len__(self) -> int:
         """Return how many there are."""
-        return len(self._makers)
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> JobResult: ...
     @overload
-    def __getitem__(self, index: slice) -> Results: ...
-    def __getitem__(self, index: int | slice) -> JobResult | Results:
+    def __getitem__(self, index: slice) -> list[JobResult]: ...
+    def __getitem__(self, index: int | slice) -> JobResult | list[JobResult]:
         """Return one result, or some."""
-        return Results(self._makers[index]) if isinstance(index, slice) else self._makers[index]()
+        places = range(self._count)[index]
+        return self._make(places) if isinstance(places, int) else [self._make(place) for place in places]

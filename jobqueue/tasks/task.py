@@ -50,7 +50,7 @@ class JobTask(compat.Task):  # type: ignore[misc]
         options.check_names(changes, (*PLAIN_OPTIONS, *JOB_OPTIONS))
         given = {name: value for name, value in changes.items() if value is not None}
         run_after = given.get("run_after")
-        if isinstance(run_after, timedelta) and not self._keeps_deltas(given.get("backend", self.backend)):
+        if isinstance(run_after, timedelta) and not self._keeps_deltas(str(given.get("backend", self.backend))):
             given["run_after"] = timezone.now() + run_after
         return dataclasses.replace(self, **given)
 

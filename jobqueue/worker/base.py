@@ -15,10 +15,16 @@ class DatabaseService(Service):
         """Prepare the thread."""
         super().__init__(self._after_error)
         self._report = on_error
+        self._connection: object | None = None
 
     def set_up(self) -> None:
         """Reserve the connection."""
-        Job.objects.database.reserve_connection(self.name)
+        self._connection = Job.objects.database.reserve_connection(self.name)
+
+    def abort(self) -> None:
+        """Let the statement that the thread hangs in fail; called by another thread."""
+        if self._connection is not None:
+            Job.objects.database.break_connection(self._connection)
 
     def tear_down(self) -> None:
         """Close the connection."""

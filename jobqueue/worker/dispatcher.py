@@ -68,13 +68,17 @@ class Dispatcher(DatabaseService):
         self._seen = (0, time.monotonic())
         self._rate = 0.0
         self._last_claim = 0
+        self._checked_at = 0.0
         self.saturated = False
 
     def turn(self) -> float | None:
         """Claim once; return how long to rest."""
         if self.failures:
             self._give_back_unknown()
-        self._hand_back_waiting()
+        now = time.monotonic()
+        if now - self._checked_at >= HAND_BACK_SECONDS / 2:
+            self._checked_at = now
+            self._hand_back_waiting()
         wanted = self._wanted()
         if wanted <= 0:
             self.saturated = True

@@ -21,10 +21,14 @@ from jobqueue.tasks.context import TaskContext
 from jobqueue.worker.run import Reason, Run
 
 
-def execute(run: Run, idle_seconds: float = 0.0) -> Outcome:
-    """Run a plain function in this thread and return what came of it; never raises."""
+def execute(run: Run, idle_seconds: float = 0.0, *, hygienic: bool = True) -> Outcome:
+    """Run a plain function in this thread and return what came of it; never raises.
+
+    Not `hygienic`, it leaves the thread's connections alone: they are the caller's, who may be inside of a transaction.
+    """
     try:
-        hygiene.before_task(idle_seconds)
+        if hygienic:
+            hygiene.before_task(idle_seconds)
         _call(run)
     except BaseException as error:  # noqa: BLE001 - an interruption that arrives between two of our lines, or a fault of ours
         if not run.returned and run.raised is None:
@@ -32,7 +36,8 @@ def execute(run: Run, idle_seconds: float = 0.0) -> Outcome:
     run.close()
     run.ended = time.monotonic()
     outcome = conclude(run)
-    hygiene.after_task()
+    if hygienic:
+        hygiene.after_task()
     return outcome
 
 
@@ -68,11 +73,14 @@ async def execute_async(run: Run) -> Outcome:
 
 def prepare(run: Run) -> tuple[Any, list[Any], dict[str, Any]] | None:
     """Find the task and read its arguments; None where it is unknown. An exception here is the job's."""
+    interruption = run.interruption()
+    if interruption is not None:  # it was told to stop while it waited for a thread
+        raise interruption
     job = run.job
     entry = run.entry = run.entry or registry.find(job.task)
     if entry is None:
         return None
-    args, kwargs = json.loads(job.args), json.loads(job.kwargs)
+    args, kwargs = json.loads(job.args), {} if job.kwargs == "{}" else json.loads(job.kwargs)
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         raise TypeError(
             f"The job's row holds args {texts.shorten(job.args, 80)} and kwargs {texts.shorten(job.kwargs, 80)};"

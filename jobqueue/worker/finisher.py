@@ -36,8 +36,8 @@ class Finisher(DatabaseService):
     name = "finisher"
     longest_backoff_seconds = 2.0
 
-    def __init__(self, runs: Runs, worker_id: str, lease_seconds: float, settled: Callable[[], None], on_error: ErrorHandler) -> None:
-        """Prepare the thread."""
+    def __init__(self, runs: Runs, worker_id: str, lease_seconds: float, settled: Callable[[bool], None], on_error: ErrorHandler) -> None:
+        """Prepare the thread; `settled` is told whether a job waits for a retry now."""
         super().__init__(on_error)
         self._runs, self._worker_id, self._lease_seconds, self._settled = runs, worker_id, lease_seconds, settled
         self._buffer: collections.deque[Item] = collections.deque()
@@ -93,7 +93,7 @@ class Finisher(DatabaseService):
         self._runs.remove([run.lease for run, _ in batch])
         self.done += len(settled)
         self.errors += sum(one.status == "ERROR" for one in settled)
-        self._settled()
+        self._settled(any(one.status == "PENDING" for one in settled))
         runs = {run.lease: run for run, _ in batch}
         try:
             self._announce([(runs[one.outcome.lease], one) for one in settled])

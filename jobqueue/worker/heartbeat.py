@@ -81,6 +81,3 @@ class Heartbeat(DatabaseService):
         if run is not None and run.ended is None:
             logger.warning("Job %s: the lease was lost; the run is told to stop.", lease.job_id)
             self._interrupter.interrupt(run, Reason.LOST)
-
-
-

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
@@ -79,7 +80,7 @@ class Loop:
     async def _run(self, run: Run) -> None:
         loop, inner = asyncio.get_running_loop(), asyncio.create_task(self._execute(run))
         # Set before the coroutine begins, so that an interrupt that came meanwhile is not missed.
-        run.cancel_async = lambda: loop.call_soon_threadsafe(inner.cancel) and None
+        run.cancel_async = partial(loop.call_soon_threadsafe, inner.cancel)
         if run.reason is not None:
             inner.cancel()
         try:

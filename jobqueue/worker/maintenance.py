@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from jobqueue import signals
 from jobqueue.lifecycle.expire import Expired, expire_owner, expire_stale_running_jobs
+from jobqueue.lifecycle.promote import promote_due_jobs
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler, Service
 from jobqueue.worker.base import DatabaseService, is_outage
@@ -52,7 +53,7 @@ class Maintenance(DatabaseService):
             self._shown_at = now
         due_in = Job.objects.next_due_seconds()
         if due_in is not None and due_in <= 0:
-            moved = Job.objects.promote_due(BATCH)
+            moved = promote_due_jobs(BATCH)
             if moved:
                 self._promoted()
             if moved == BATCH:

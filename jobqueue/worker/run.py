@@ -36,61 +36,33 @@ MESSAGES = {
 class Run:
     """Hold the state of one run; it is what a task's context talks to."""
 
-    __slots__ = (
-        "_closed",
-        "_lock",
-        "_signal",
-        "abandoned",
-        "began",
-        "cancel_async",
-        "claimed_at",
-        "dirty_since",
-        "ended",
-        "entry",
-        "failed_since",
-        "flush",
-        "interrupted_at",
-        "job",
-        "lease",
-        "marked_at",
-        "message",
-        "metadata",
-        "progress",
-        "raised",
-        "read_result",
-        "reason",
-        "returned",
-        "saved",
-        "thread_id",
-        "thrown",
-        "value",
-    )
+    # Defaults on the class: most runs are over before they need any of them, and making a run must be cheap.
+    entry: Entry | None = None
+    began: float | None = None
+    ended: float | None = None
+    value: Any = None
+    raised: BaseException | None = None
+    returned = thrown = abandoned = _closed = False
+    reason: Reason | None = None
+    interrupted_at = 0.0
+    thread_id: int | None = None
+    cancel_async: Callable[[], object] | None = None
+    marked_at: float | None = None
+    dirty_since: float | None = None
+    failed_since: float | None = None
+    progress: int | None = None
+    message: str | None = None
+    metadata: str | None = None
+    saved: threading.Event | None = None
+    _signal: threading.Event | None = None
 
     def __init__(self, job: Claimed, flush: Callable[[Run], None], read_result: Callable[[Run], Any]) -> None:
         """Begin with a claimed job; `flush` asks for its marks to be written soon."""
         self.job = job
         self.lease = Lease(job.id, job.lease_token)
         self.flush, self.read_result = flush, read_result
-        self.entry: Entry | None = None
         self.claimed_at = time.monotonic()
-        self.began: float | None = None
-        self.ended: float | None = None
-        self.value: Any = None
-        self.raised: BaseException | None = None
-        self.returned = self.thrown = self.abandoned = self._closed = False
-        self.reason: Reason | None = None
-        self.interrupted_at = 0.0
-        self.thread_id: int | None = None
-        self.cancel_async: Callable[[], None] | None = None
-        self.marked_at: float | None = None
-        self.dirty_since: float | None = None
-        self.failed_since: float | None = None
-        self.progress: int | None = None
-        self.message: str | None = None
-        self.metadata: str | None = None
-        self.saved: threading.Event | None = None
         self._lock = threading.Lock()
-        self._signal: threading.Event | None = None
 
     def begin(self) -> None:
         """Note that the calling thread enters the task now."""

@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 
 import jobqueue
 from jobqueue.conf import Settings
+from jobqueue.db import hygiene
 from jobqueue.models import Job, Worker
 from jobqueue.worker.identity import Identity
 from jobqueue.worker.pool import Pool
@@ -32,5 +33,6 @@ def forget(identity: Identity) -> None:
     """Drop the row of a process that ends in order."""
     try:
         Worker.objects.using(Job.objects.database.alias).filter(pk=identity.uuid).delete()
+        hygiene.close_all()
     except Exception as error:  # noqa: BLE001 - the row is for people only, and the database may be gone
         logger.warning("The worker's row could not be removed: %s", str(error).strip())

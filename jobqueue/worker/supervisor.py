@@ -7,6 +7,8 @@ is not 0, and whoever runs it starts a new one. Signals only set flags here.
 from __future__ import annotations
 
 import logging
+import os
+import select
 import threading
 import time
 from dataclasses import dataclass, field
@@ -17,7 +19,7 @@ from jobqueue.db import hygiene
 from jobqueue.models import Job, Worker
 from jobqueue.service import Service
 from jobqueue.tasks import registry
-from jobqueue.worker.base import is_outage
+from jobqueue.worker.base import DatabaseService, is_outage
 from jobqueue.worker.dispatcher import Dispatcher
 from jobqueue.worker.drain import drain
 from jobqueue.worker.finisher import Finisher
@@ -35,6 +37,8 @@ from jobqueue.worker.show import forget, show
 
 WATCH_SECONDS = 0.5
 ONCE_SECONDS = 0.3
+HANG_SECONDS = 20.0
+GOODBYE_SECONDS = 2.0
 
 logger = logging.getLogger("jobqueue")
 
@@ -58,7 +62,16 @@ class Parts:
 
     def __post_init__(self) -> None:
         """List the services; the dispatcher comes last, when everything it needs runs."""
-        chain = (self.finisher, self.interrupter, self.heartbeat, self.reporter, self.maintenance, self.scaler, self.listener, self.dispatcher)
+        chain = (
+            self.finisher,
+            self.interrupter,
+            self.heartbeat,
+            self.reporter,
+            self.maintenance,
+            self.scaler,
+            self.listener,
+            self.dispatcher,
+        )
         self.services = [service for service in chain if service is not None]
 
 
@@ -72,7 +85,7 @@ class Supervisor:
         self.identity = Identity()
         self.stops = 0
         self.failed = False
-        self._stop = threading.Event()
+        self._pipe = os.pipe()
         self._errors: dict[str, float] = {}
         self._quiet_since: float | None = None
         self.parts = self._build()
@@ -85,7 +98,7 @@ class Supervisor:
     def stop(self) -> None:
         """Ask for the end; a second call skips the grace period. Safe in a signal handler."""
         self.stops += 1
-        self._stop.set()
+        os.write(self._pipe[1], b".")  # an Event's lock may be held by the very code that the signal interrupts
 
     def run(self) -> bool:
         """Work until told to stop; return whether everything stopped as it should."""
@@ -96,9 +109,8 @@ class Supervisor:
         for service in parts.services:
             service.start()
         try:
-            while not self._stop.wait(WATCH_SECONDS if not self.once else ONCE_SECONDS):
-                self._watch()
-                if self.once and self._all_done():
+            while not self._told_to_stop(ONCE_SECONDS if self.once else WATCH_SECONDS):
+                if not self._all_alive() or (self.once and self._all_done()):
                     break
         finally:
             clean = drain(parts, self.settings, lambda: self.stops > 1)
@@ -109,7 +121,7 @@ class Supervisor:
         settings, worker_id, queues = self.settings, self.identity.worker_id, self.settings.queues
         runs = Runs()
         notified = settings.notify and Job.objects.database.can_notify
-        finisher = Finisher(runs, worker_id, settings.lease_seconds, lambda: self.parts.dispatcher.wake(), self._on_error)
+        finisher = Finisher(runs, worker_id, settings.lease_seconds, self._settled, self._on_error)
         pool, loop = Pool(finisher.put), Loop(finisher.put)
         interrupter = Interrupter(finisher.put, pool.replace, self._on_error)
         heartbeat = Heartbeat(runs, interrupter, settings.lease_seconds, settings.heartbeat_seconds, self._on_error)
@@ -148,20 +160,32 @@ class Supervisor:
         )
         return Parts(runs, pool, loop, finisher, interrupter, heartbeat, reporter, dispatcher, maintenance, scaler, listener)
 
+    def _settled(self, retrying: bool) -> None:
+        self.parts.dispatcher.wake()
+        if retrying:  # its time may come before the next chores
+            self.parts.maintenance.wake()
+
     # Watch
 
-    def _watch(self) -> None:
+    def _told_to_stop(self, seconds: float) -> bool:
+        return self.stops > 0 or bool(select.select([self._pipe[0]], [], [], seconds)[0])
+
+    def _all_alive(self) -> bool:
         for service in self.parts.services:
-            if not service.alive or service.busy_seconds > 2 * max(self.settings.lease_seconds, 10):
+            hanging = service.busy_seconds
+            if not service.alive or hanging > 3 * HANG_SECONDS:
                 logger.critical("The %s is %s; the worker ends.", service.name, "hanging" if service.alive else "gone")
                 self.failed = True
-                self._stop.set()
+            elif hanging > HANG_SECONDS and isinstance(service, DatabaseService):
+                logger.error("The %s has waited %.0f s for the database; its connection is cut.", service.name, hanging)
+                service.abort()
+        return not self.failed
 
     def _all_done(self) -> bool:
         """Whether ``--once`` may end: seen twice in a row, nothing runs here, and nothing is left in the queues."""
         try:
             done = not len(self.parts.runs) and not Job.objects.current.unfinished().in_queues(self.settings.queues).exists()
-        except Exception as error:  # noqa: BLE001 - the services report the outage
+        except Exception as error:
             if not is_outage(error):
                 raise
             hygiene.close_broken(Job.objects.database.alias)
@@ -186,6 +210,11 @@ class Supervisor:
         show(self.identity, self.settings, self.parts.pool, len(self.parts.runs), Worker.State.DRAINING if self.stops else state)
 
     def _say_goodbye(self) -> None:
-        forget(self.identity)
+        # In a thread, since the database may never answer; a daemon, since the process ends whether it does or not.
+        farewell = threading.Thread(target=forget, args=(self.identity,), daemon=True)
+        farewell.start()
+        farewell.join(GOODBYE_SECONDS)
         self.identity.release()
         hygiene.close_all()
+        for end in self._pipe:
+            os.close(end)

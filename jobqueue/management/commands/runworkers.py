@@ -9,10 +9,12 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db.utils import Error
 
 from jobqueue import conf, db
+from jobqueue.db import hygiene
 from jobqueue.exceptions import JobQueueError
 from jobqueue.models import Job
 from jobqueue.worker.supervisor import Supervisor
@@ -72,13 +74,15 @@ def _settings(options: dict[str, Any]) -> conf.Settings:
     given = {name: options[name] for name in OPTIONS if options[name] is not None}
     if options["queues"] is not None:
         given["queues"] = tuple(name.strip() for name in options["queues"].split(",") if name.strip())
-    if given.get("max_workers") is not None and "min_workers" not in given:
-        given["min_workers"] = min(conf.current().min_workers, given["max_workers"])
-    elif given.get("min_workers") is not None and "max_workers" not in given:
-        given["max_workers"] = max(conf.current().max_workers, given["min_workers"])
     try:
-        return conf.current().with_overrides(**given)
-    except (ValueError, JobQueueError) as error:
+        current = conf.current()
+        # One of the two alone moves the other along, so that --max-workers 1 needs no second option.
+        if "max_workers" in given and "min_workers" not in given:
+            given["min_workers"] = min(current.min_workers, given["max_workers"])
+        elif "min_workers" in given and "max_workers" not in given:
+            given["max_workers"] = max(current.max_workers, given["min_workers"])
+        return current.with_overrides(**given)
+    except (ImproperlyConfigured, JobQueueError) as error:
         raise CommandError(str(error)) from error
 
 
@@ -91,6 +95,8 @@ def _check_tables() -> None:
         if not db.is_connection_error(error):
             raise
         logging.getLogger("jobqueue").warning("The database cannot be reached yet: %s", str(error).strip())
+    finally:
+        hygiene.close_all()
 
 
 def _set_up_log(verbosity: int) -> None:
@@ -107,7 +113,9 @@ def _set_up_log(verbosity: int) -> None:
 
 def _greeting(supervisor: Supervisor) -> list[str]:
     settings, identity = supervisor.settings, supervisor.identity
-    slots = str(settings.max_workers) if settings.min_workers == settings.max_workers else f"{settings.min_workers} to {settings.max_workers}"
+    slots = (
+        str(settings.max_workers) if settings.min_workers == settings.max_workers else f"{settings.min_workers} to {settings.max_workers}"
+    )
     return [
         f"jobqueue worker {identity.worker_id} (pid {identity.pid} on {identity.host})",
         f"  queues    {', '.join(settings.queues) or 'all'}",

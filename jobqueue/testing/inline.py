@@ -1,0 +1,172 @@
+"""Run a task in the calling thread, without a job in the database, and tell of it through its result."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from inspect import iscoroutinefunction
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.utils import timezone
+
+from jobqueue import backoff, compat, signals, states
+from jobqueue.db import Claimed
+from jobqueue.exceptions import Interrupted
+from jobqueue.lifecycle.outcome import Kind, Outcome
+from jobqueue.tasks.context import TaskContext
+from jobqueue.tasks.registry import Entry
+from jobqueue.tasks.results import JobResult
+from jobqueue.worker.executor import conclude
+from jobqueue.worker.run import Run
+
+REST_SECONDS = 0.01
+WORKER_ID = "inline"
+
+
+@dataclass(eq=False)
+class Kept:
+    """Keep one task that was enqueued (arguments and metadata as JSON text), and what its context told of it."""
+
+    result: JobResult
+    args: str
+    kwargs: str
+    metadata: str
+    unique_key: str = ""
+    progress: int = 0
+    message: str = ""
+
+    @property
+    def due(self) -> datetime:
+        """When it may run."""
+        run_after, enqueued_at = self.result.task.run_after, self.result.enqueued_at
+        due = enqueued_at + run_after if isinstance(run_after, timedelta) else run_after or enqueued_at
+        return due if isinstance(due, datetime) else timezone.now()
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has not run."""
+        return bool(self.result.status == compat.TaskResultStatus.READY)
+
+    def update(self, **values: Any) -> None:
+        """Change the frozen result in place, so that the caller's object shows how it goes on."""
+        for name, value in values.items():
+            object.__setattr__(self.result, name, value)
+
+
+class InlineControl:
+    """Be what a task's context talks to: nothing interrupts it, and what it tells is kept."""
+
+    def __init__(self, kept: Kept) -> None:
+        """Bind what was enqueued."""
+        self._kept = kept
+
+    def interruption(self) -> Interrupted | None:
+        """Return None: nobody asks it to stop."""
+        return None
+
+    def wait(self, seconds: float) -> None:
+        """Rest, but hardly: a test does not wait, and a task that looks for something again and again does not spin."""
+        threading.Event().wait(min(seconds, REST_SECONDS))
+
+    def report(self, progress: int, message: str | None) -> None:
+        """Keep the progress."""
+        self._kept.progress = progress
+        self._kept.message = self._kept.message if message is None else message
+
+    def save(self, metadata: str) -> None:
+        """Keep the metadata."""
+        self._kept.metadata = metadata
+
+    def result(self) -> JobResult:
+        """Return the result as it stands."""
+        return self._kept.result
+
+
+def run(kept: Kept, sender: type) -> None:
+    """Run a task until it ends, trying again at once what is to be tried again."""
+    for attempt in itertools.count(1):
+        outcome = _attempt(kept, sender, attempt)
+        _settle(kept, outcome)
+        if outcome.kind is not Kind.RETRY:
+            signals.task_finished.send_robust(sender, task_result=kept.result)
+            return
+
+
+def _attempt(kept: Kept, sender: type, attempt: int) -> Outcome:
+    result, now = kept.result, timezone.now()
+    kept.update(status=compat.TaskResultStatus.RUNNING, job_status=states.Status.RUNNING.value, last_attempted_at=now)
+    kept.update(started_at=result.started_at or now, worker_ids=[*result.worker_ids, WORKER_ID])
+    signals.task_started.send_robust(sender, task_result=result)
+    one = Run(_claimed(kept, attempt), lambda run: None, lambda run: result)
+    one.entry = _entry(result.task)
+    try:
+        one.value = _call(one, kept)
+        one.returned = True
+    except KeyboardInterrupt:  # somebody wants the test run to end
+        raise
+    except BaseException as error:  # noqa: BLE001 - a task may raise anything, and its caller goes on
+        one.raised = error
+    return conclude(one)
+
+
+def _call(one: Run, kept: Kept) -> Any:
+    args, kwargs = json.loads(kept.args), json.loads(kept.kwargs)
+    task = kept.result.task
+    if task.takes_context:
+        args.insert(0, TaskContext(one.job, InlineControl(kept)))
+    if iscoroutinefunction(task.func):
+        return async_to_sync(task.func)(*args, **kwargs)
+    return task.func(*args, **kwargs)
+
+
+def _settle(kept: Kept, outcome: Outcome) -> None:
+    errors = list(kept.result.errors)
+    if outcome.failure is not None:
+        errors.append(compat.TaskError(exception_class_path=outcome.failure.path, traceback=outcome.failure.traceback))
+    if outcome.kind is Kind.RETRY:
+        kept.update(errors=errors, status=compat.TaskResultStatus.READY, job_status=states.Status.PENDING.value)
+        return
+    good = outcome.kind is Kind.SUCCESS
+    kept.update(
+        errors=errors,
+        status=compat.TaskResultStatus.SUCCESSFUL if good else compat.TaskResultStatus.FAILED,
+        job_status=(states.Status.SUCCESS if good else states.Status.ERROR).value,
+        finished_at=timezone.now(),
+        _return_value=json.loads(outcome.result),
+    )
+
+
+def _claimed(kept: Kept, attempt: int) -> Claimed:
+    task = kept.result.task
+    return Claimed(
+        id=kept.result.job_id,
+        claim_rank=-task.priority,
+        lease_token=attempt,
+        attempt=attempt,
+        failures=attempt - 1,
+        max_attempts=getattr(task, "max_attempts", 1),
+        task=task.module_path,
+        queue=task.queue_name,
+        target="",
+        recovery=states.Recovery.REQUEUE.value,
+        args=kept.args,
+        kwargs=kept.kwargs,
+        options="{}",
+        metadata=kept.metadata,
+    )
+
+
+def _entry(task: Any) -> Entry:
+    return Entry(
+        path=task.module_path,
+        task=task,
+        func=task.func,
+        is_async=iscoroutinefunction(task.func),
+        takes_context=task.takes_context,
+        retry_on=getattr(task, "retry_on", ()),
+        backoff=getattr(task, "backoff", backoff.DEFAULT),
+    )

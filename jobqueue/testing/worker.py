@@ -1,0 +1,109 @@
+"""Run what is enqueued in the calling thread: no worker process, no thread, and so it works inside of a ``TestCase``."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+
+from asgiref.sync import async_to_sync
+from django.db import DatabaseError, transaction
+
+from jobqueue.db import Claimed
+from jobqueue.lifecycle.claim import claim
+from jobqueue.lifecycle.control import run_now
+from jobqueue.lifecycle.outcome import Outcome
+from jobqueue.models import Job
+from jobqueue.states import Status, WaitingFor
+from jobqueue.tasks import registry
+from jobqueue.worker.executor import execute, execute_async, read_result
+from jobqueue.worker.finisher import Finisher
+from jobqueue.worker.reporter import Reporter
+from jobqueue.worker.run import Reason, Run, Runs
+
+LEASE_SECONDS = 3600.0  # nobody renews it
+PROMOTED_MOST = 1000
+REST_SECONDS = 0.01
+
+
+def run_until_idle(queues: Sequence[str] = (), *, limit: int | None = None, scheduled: bool = False) -> int:
+    """Claim, execute and finish jobs one by one in the calling thread until none may run; return how many runs there were.
+
+    Jobs that wait for their time or for a retry stay, but with `scheduled` they run as if their time had come. At most `limit` runs;
+    set it where a task enqueues itself. ``context.wait`` rests for 0.01 s at most. The thread's connections are left as they are:
+    inside of a ``TestCase`` the task runs in the test's transaction.
+    """
+    registry.discover()
+    bench = Bench(queues)
+    while limit is None or bench.ran < limit:
+        _promote(queues, scheduled=scheduled)
+        jobs = claim(bench.owner, queues, 1, LEASE_SECONDS)
+        if not jobs:
+            break
+        bench.run(jobs[0])
+    return bench.ran
+
+
+def _promote(queues: Sequence[str], *, scheduled: bool) -> None:
+    Job.objects.promote_due(PROMOTED_MOST)
+    if scheduled:
+        waiting = Job.objects.current.filter(status=Status.PENDING, waiting_for=WaitingFor.TIME).in_queues(queues)
+        for job_id in waiting.order_by("run_at", "pk").values_list("pk", flat=True):
+            run_now(job_id)
+
+
+class ShortRun(Run):
+    """Be a run that hardly rests."""
+
+    __slots__ = ()
+
+    def wait(self, seconds: float) -> None:
+        """Rest for a moment."""
+        super().wait(min(seconds, REST_SECONDS))
+
+
+class Bench:
+    """Be the parts of a worker that one thread needs; none of them is started."""
+
+    def __init__(self, queues: Sequence[str]) -> None:
+        """Take an identity of its own, as every worker process does."""
+        self.owner = f"test-{uuid.uuid4()}"
+        self.ran = 0
+        self._runs = Runs()
+        self._finisher = Finisher(self._runs, self.owner, LEASE_SECONDS, lambda retrying: None, lambda service, error, failures: None)
+        self._reporter = Reporter(self._runs, lambda service, error, failures: None)
+
+    def run(self, job: Claimed) -> None:
+        """Run one claimed job and write what came of it."""
+        run = ShortRun(job, self._write_marks, read_result)
+        self._runs.add([run])
+        run.entry = registry.find(job.task)
+        outcome = _leaving_a_usable_transaction(lambda: self._execute(run))
+        self._finisher.put(run, outcome)
+        self._finisher.turn()
+        self.ran += 1
+
+    def _execute(self, run: Run) -> Outcome:
+        if run.entry is not None and run.entry.is_async:
+            return async_to_sync(execute_async)(run)
+        return execute(run, hygienic=False)
+
+    def _write_marks(self, run: Run) -> None:
+        self._reporter.turn()
+        if run.saved is not None and not run.saved.is_set():
+            run.interrupt(Reason.LOST)  # its row is gone, and nobody else would tell it
+
+
+def _leaving_a_usable_transaction(execute: Callable[[], Outcome]) -> Outcome:
+    """Undo what a task did in the caller's transaction where it left that unusable, so that its outcome can be written."""
+    alias = Job.objects.database.alias
+    connection = transaction.get_connection(alias)
+    if not connection.in_atomic_block:
+        return execute()
+    savepoint = transaction.savepoint(alias)
+    outcome = execute()
+    try:
+        transaction.savepoint_commit(savepoint, alias)
+    except DatabaseError:
+        transaction.savepoint_rollback(savepoint, alias)
+    connection.needs_rollback = False
+    return outcome

@@ -1,0 +1,35 @@
+"""Fixtures of all tests."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.rivals import Rival
+
+VENDORS = {"postgresql": "needs what only PostgreSQL has", "sqlite": "speaks of SQLite"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name our marks."""
+    for vendor, reason in VENDORS.items():
+        config.addinivalue_line("markers", f"{vendor}: {reason}; skipped on the other database")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that is meant for the other database."""
+    from django.db import connection
+
+    for vendor, reason in VENDORS.items():
+        if item.get_closest_marker(vendor) and connection.vendor != vendor:
+            pytest.skip(f"it {reason}")
+
+
+@pytest.fixture
+def rival(transactional_db: Any) -> Iterator[Rival]:
+    """Lend a second party with its own connection; the test's data must be committed for it to see."""
+    party = Rival()
+    try:
+        yield party
+    finally:
+        party.close()

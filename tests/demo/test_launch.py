@@ -1,0 +1,283 @@
+"""The parts that the demo's program is made of."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from rich.console import Console
+
+from demo_project.launch import prepare, watch
+from demo_project.launch.batch import Group
+from demo_project.launch.children import Child
+from demo_project.launch.display import Display, banner, kinds_table, running_table, summary
+from demo_project.launch.enqueue import enqueue
+from demo_project.launch.site import Site
+from demo_project.launch.stop import Stop, Stopped
+from demo_project.launch.watch import Ended, Kind, Running, Snapshot
+from jobqueue import request_job_cancel
+from jobqueue.models import Job
+
+# Two processes of one group that ignore SIGTERM; the second says when both are ready.
+STUBBORN = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    print("ready", os.getpid(), flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def stop() -> Iterator[Stop]:
+    """Take over the signals for the time of a test."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    stop = Stop()
+    stop.listen()
+    yield stop
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_next_wait(stop: Stop, number: signal.Signals) -> None:
+    stop.check()
+    os.kill(os.getpid(), number)
+    with pytest.raises(Stopped):
+        stop.wait()
+    assert not stop.urgent
+
+
+def test_a_second_signal_cuts_a_step_short_unless_that_would_leave_a_process_behind(stop: Stop) -> None:
+    with stop.whole():
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert stop.urgent
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+    stop.keep_whole()
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def child(code: str, tmp_path: Path) -> Child:
+    """Start a Python process that runs `code`."""
+    return Child([sys.executable, "-u", "-c", code], tmp_path / "log", tmp_path)
+
+
+def ready(log: Path) -> list[int]:
+    """Wait for the line that a child prints, and return the process ids in it."""
+    waiting = threading.Event()
+    for _ in range(200):
+        if log.exists() and "\n" in (text := log.read_text()):
+            return [int(word) for word in text.split() if word.isdigit()]
+        waiting.wait(0.05)
+    raise AssertionError("the child did not start")
+
+
+def gone(pid: int) -> bool:
+    """Return whether a process has ended, reaped or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_a_child_is_asked_to_end_before_it_is_killed(tmp_path: Path, stop: Stop) -> None:
+    polite = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); print('ready', flush=True); signal.pause()"
+    process = child(polite, tmp_path)
+    ready(process.log)
+    process.end(stop)
+    assert process.code == 7
+
+
+def test_a_child_that_does_not_end_is_killed_with_its_whole_group(tmp_path: Path, stop: Stop) -> None:
+    process = child(STUBBORN, tmp_path)
+    (grandchild,) = ready(process.log)
+    assert not gone(grandchild)
+    process.end(stop, grace=0.2)
+    assert process.code == -signal.SIGKILL
+    assert gone(grandchild)
+
+
+def test_somebody_who_insists_waits_no_longer(tmp_path: Path, stop: Stop) -> None:
+    process = child(STUBBORN, tmp_path)
+    ready(process.log)
+    with stop.whole():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        process.end(stop, grace=3600)
+    assert process.code == -signal.SIGKILL
+
+
+def test_a_child_is_out_of_reach_of_the_terminals_ctrl_c(tmp_path: Path, stop: Stop) -> None:
+    process = child("import signal; print('ready', flush=True); signal.pause()", tmp_path)
+    assert os.getpgid(process.pid) == process.pid != os.getpgid(0)
+    process.end(stop)
+
+
+def test_the_site_takes_the_next_free_port_and_gives_it_back(settings: Any) -> None:
+    settings.WSGI_APPLICATION = None
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        site = Site(port)
+        try:
+            assert port < int(site.url.rstrip("/").rpartition(":")[2]) <= port + 50
+            with urllib.request.urlopen(f"{site.url}admin/login/") as response:  # noqa: S310 - an address of our own
+                assert response.status == 200
+        finally:
+            site.end()
+    again = Site(port)
+    assert again.url == f"http://127.0.0.1:{port}/"
+    again.end()
+
+
+@pytest.mark.django_db
+def test_the_admins_password_is_made_once_and_kept_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "admin-password"
+    password = prepare.admin_password(path)
+    assert len(password) >= 16
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert prepare.admin_password(path) == password
+    user = get_user_model().objects.get()
+    assert user.is_superuser
+    assert user.check_password(password)
+
+
+@pytest.mark.django_db
+def test_an_admin_of_another_data_folder_gets_the_password_of_this_one(tmp_path: Path) -> None:
+    prepare.admin_password(tmp_path / "first")
+    password = prepare.admin_password(tmp_path / "second")
+    assert get_user_model().objects.get().check_password(password)
+
+
+GROUPS = [
+    Group("rebuild_search", (((), {"seconds": 1.0}),)),
+    Group("index_module", ((("json",), {"pause": 0.1}), (("html",), {"pause": 0.1}))),
+    Group("make_cover", ((("json",), {"pause": 0.1}),)),
+]
+
+
+@pytest.mark.django_db
+def test_a_batch_is_enqueued_in_order_and_found_again() -> None:
+    ids, left = enqueue(GROUPS)
+    assert (sorted(ids), left) == (ids, 0)
+    assert [watch.short(Job.objects.get(pk=pk).task) for pk in ids] == ["rebuild_search", "index_module", "index_module", "make_cover"]
+    assert enqueue(GROUPS) == (ids, 4)
+
+
+@pytest.mark.django_db
+def test_what_was_paused_is_resumed_with_the_next_batch() -> None:
+    ids, _ = enqueue(GROUPS)
+    request_job_cancel(ids[0])
+    request_job_cancel(ids[1], outcome=Job.Status.CANCELED)
+    again, left = enqueue(GROUPS)
+    assert (again[0], again[1] == ids[1], left) == (ids[0], False, 3)
+    assert Job.objects.get(pk=ids[0]).status == Job.Status.QUEUED
+
+
+@pytest.mark.django_db
+def test_a_look_counts_the_jobs_of_the_batch_alone() -> None:
+    ids, _ = enqueue(GROUPS)
+    enqueue([Group("make_cover", ((("html",), {}),))])
+    request_job_cancel(ids[1], outcome=Job.Status.CANCELED)
+    snapshot = watch.look(ids)
+    assert snapshot.kinds == {"index_module": Kind(waiting=1, canceled=1), "make_cover": Kind(waiting=1), "rebuild_search": Kind(waiting=1)}
+    assert (snapshot.all.total, snapshot.all.open, snapshot.running) == (4, 3, [])
+    assert [(job.kind, job.status) for job in watch.ended(ids)][1] == ("index_module", "CANCELED")
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "unexpected"),
+    [
+        ("broken_parser", "ERROR", False),
+        ("broken_parser", "SUCCESS", True),
+        ("export_archive", "CANCELED", False),
+        ("export_archive", "SUCCESS", True),
+        ("index_module", "SUCCESS", False),
+        ("index_module", "ERROR", True),
+        ("rebuild_search", "CANCELED", False),
+        ("rebuild_search", "PAUSED", False),
+    ],
+)
+def test_what_was_not_meant_to_happen_is_told_from_what_a_person_did(kind: str, status: str, unexpected: bool) -> None:
+    assert Ended(1, kind, status, 0, 1.0).unexpected is unexpected
+
+
+def shown(*parts: Any, width: int = 100) -> str:
+    """Return what a terminal of that width shows."""
+    console = Console(width=width, record=True, force_terminal=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    with console.file:
+        console.print(*parts)
+        return console.export_text()
+
+
+SNAPSHOT = Snapshot(
+    {"index_module": Kind(waiting=5, running=1, done=3, failed=1)}, [Running(9, "index_module", "[red]json", 40, "[b]reading", 2, 3.4)]
+)
+
+
+def test_the_tables_show_counts_and_what_runs_as_it_is() -> None:
+    rows = [line.split() for line in shown(kinds_table(SNAPSHOT)).splitlines()]
+    assert ["index_module", "5", "·", "1", "3", "1", "·", "·"] in rows
+    assert ["all", "5", "·", "1", "3", "1", "·", "·"] in rows
+    text = shown(running_table(SNAPSHOT.running))
+    assert "index_module (run 2)" in text
+    assert "[red]json" in text
+    assert "[b]reading" in text
+
+
+def test_the_summary_has_a_line_for_each_task_and_one_for_all() -> None:
+    jobs = [
+        Ended(1, "a", "SUCCESS", 1, 2.0),
+        Ended(2, "a", "SUCCESS", 0, 4.0),
+        Ended(3, "b", "ERROR", 1, None),
+        Ended(4, "b", "CANCELED", 0, 3.0),
+    ]
+    lines = [line.split() for line in shown(summary(jobs)).splitlines() if line.split() and line.split()[0] in ("a", "b", "all")]
+    assert lines == [
+        ["a", "2", "2", "1", "·", "·", "·", "3.00"],
+        ["b", "2", "·", "·", "1", "1", "·", "3.00"],
+        ["all", "4", "2", "1", "1", "1", "·", "3.00"],
+    ]
+
+
+def test_the_password_is_shown_as_it_is() -> None:
+    assert "[b]x[/b]" in shown(banner("http://127.0.0.1:8000/", "admin", "[b]x[/b]", "log"))
+    assert "http" not in shown(banner(None, "admin", "x", "log"))
+
+
+@pytest.mark.parametrize("width", [60, 100, 160])
+def test_the_live_display_fits_the_terminal(width: int) -> None:
+    console = Console(width=width, height=40, force_terminal=True, file=open(os.devnull, "w"), record=True)  # noqa: SIM115
+    with console.file:
+        console.print(Display(console).picture(SNAPSHOT, 1.5))
+        text = console.export_text()
+    assert "4 of 10 jobs" in text
+    assert max(len(line) for line in text.splitlines()) <= width
+
+
+def test_the_live_display_leaves_the_terminal_as_it_found_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with Display(Console(force_terminal=True, width=100, height=40)) as display:
+        display.update(SNAPSHOT)
+    written = capsys.readouterr().out
+    assert "index_module" in written
+    assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")
+
+
+def test_without_a_terminal_there_is_one_plain_line_at_first_and_not_one_for_every_look(capsys: pytest.CaptureFixture[str]) -> None:
+    with Display(Console(force_terminal=False)) as display:
+        for _ in range(5):
+            display.update(SNAPSHOT)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1
+    assert "4 of 10 ended" in lines[0]

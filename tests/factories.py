@@ -1,0 +1,71 @@
+"""Rows of the tests, made by factory-boy straight in the database, past every verb."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import factory
+from django.utils import timezone
+from factory.django import DjangoModelFactory
+
+from jobqueue.models import Job, Worker
+
+
+def ahead(**delta: float) -> Any:
+    """Declare a time so far ahead of now (behind it where negative)."""
+
+    def moment(_: Any) -> datetime:
+        return timezone.now() + timedelta(**delta)
+
+    return factory.LazyAttribute(moment)
+
+
+class JobFactory(DjangoModelFactory):
+    """Make a QUEUED job; a trait puts it into another state, whole as the product would leave it."""
+
+    class Meta:
+        model = Job
+
+    task = "tests.tasks.add"
+    args = factory.LazyFunction(lambda: [1])
+
+    class Params:
+        queued = factory.Trait(status="QUEUED")
+        scheduled = factory.Trait(status="PENDING", waiting_for="time", run_at=ahead(hours=1))
+        due = factory.Trait(status="PENDING", waiting_for="time", run_at=ahead(seconds=-1))
+        waiting_for_children = factory.Trait(status="PENDING", waiting_for="children", attempt=1, worker_ids=["worker-0"])
+        waiting_for_target = factory.Trait(status="PENDING", waiting_for="target", target="customer:7")
+        waiting_for_retry = factory.Trait(
+            status="PENDING", waiting_for="time", run_at=ahead(seconds=5), attempt=1, failures=1, lease_token=1, worker_ids=["worker-0"]
+        )
+        running = factory.Trait(
+            status="RUNNING",
+            attempt=1,
+            lease_owner="worker-1",
+            lease_token=1,
+            lease_expires_at=ahead(seconds=30),
+            heartbeat_at=ahead(),
+            holds_target=factory.LazyAttribute(lambda job: bool(job.target)),
+        )
+        expired = factory.Trait(running=True, lease_expires_at=ahead(seconds=-1), heartbeat_at=ahead(seconds=-31), started_at=ahead(seconds=-40))
+        pause_requested = factory.Trait(running=True, cancel_requested=True, cancel_outcome="PAUSED")
+        cancel_requested_ = factory.Trait(running=True, cancel_requested=True, cancel_outcome="CANCELED")
+        paused = factory.Trait(status="PAUSED", message="Job was interrupted by user")
+        error = factory.Trait(
+            status="ERROR", attempt=1, failures=1, lease_token=1, worker_ids=["worker-0"], finished_at=ahead(), message="ValueError: no"
+        )
+        success = factory.Trait(status="SUCCESS", attempt=1, lease_token=1, worker_ids=["worker-0"], finished_at=ahead(), progress=100)
+        canceled = factory.Trait(status="CANCELED", finished_at=ahead())
+
+
+class WorkerFactory(DjangoModelFactory):
+    """Make the row of a worker process that was heard a moment ago."""
+
+    class Meta:
+        model = Worker
+
+    id = factory.Faker("uuid4", cast_to=None)
+    host = "localhost"
+    pid = factory.Sequence(lambda number: 1000 + number)
+    slots = 8
+    version = "0.1.0"
+    heartbeat_at = ahead()

@@ -1,0 +1,1 @@
+"""Real worker processes, and what may happen to them."""

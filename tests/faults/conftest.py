@@ -1,0 +1,34 @@
+"""Fixtures of the fault tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.harness import Workers
+
+
+@pytest.fixture
+def workers(transactional_db: Any, tmp_path: Path) -> Iterator[Workers]:
+    """Start workers on the test's database; they end before the database is emptied."""
+    made = Workers(tmp_path)
+    try:
+        yield made
+    finally:
+        made.clean_up()
+
+
+@pytest.fixture(scope="module")
+def shared_workers(django_db_setup: Any, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    """Start workers for one scene that the tests of a module look at afterwards; the tables are emptied at the end."""
+    from jobqueue.models import Job, Worker
+
+    made = Workers(tmp_path_factory.mktemp("faults"))
+    with django_db_blocker.unblock():
+        try:
+            yield made
+        finally:
+            made.clean_up()
+            Job.objects.all().delete()
+            Worker.objects.all().delete()

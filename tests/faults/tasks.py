@@ -1,0 +1,335 @@
+"""Tasks of the fault tests: well-behaved ones that tell the witness, and every kind of ill-behaved one."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import sys
+import threading
+import time
+import warnings
+from typing import Any, NoReturn
+
+from django.db import IntegrityError, connection, transaction
+
+from jobqueue import Fatal, Retry, task
+from jobqueue.models import Worker
+from tests.faults import witness
+
+# Well-behaved
+
+
+@task(takes_context=True)
+def work(context: Any, seconds: float = 0.0) -> int:
+    """Block for so long, as a query or a request to elsewhere does."""
+    with witness.run_of(context):
+        time.sleep(seconds)
+    return int(context.job_id)
+
+
+@task(takes_context=True)
+async def awork(context: Any, seconds: float = 0.0) -> int:
+    with witness.run_of(context):
+        await asyncio.sleep(seconds)
+    return int(context.job_id)
+
+
+@task(takes_context=True)
+def wait(context: Any, seconds: float = 60.0) -> None:
+    with witness.run_of(context):
+        context.wait(seconds)
+
+
+@task(takes_context=True, recovery="hold")
+def held_wait(context: Any, seconds: float = 60.0) -> None:
+    with witness.run_of(context):
+        context.wait(seconds)
+
+
+@task(takes_context=True)
+def meet(context: Any, number: int) -> None:
+    """End once so many of these run at the same time: proof that so many threads live."""
+    witness.tell("start", context)
+    path = os.environ[witness.VARIABLE] + ".meeting"
+    with open(path, "a") as file:
+        file.write(".")
+    while os.path.getsize(path) < number:
+        context.wait(0.01)
+
+
+# Stubborn
+
+
+@task(takes_context=True)
+def spin(context: Any, seconds: float = 60.0) -> None:
+    """Keep the processor busy without ever looking at the context."""
+    with witness.run_of(context):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            pass
+
+
+@task(takes_context=True)
+def swallow(context: Any, seconds: float = 60.0) -> None:
+    """Catch everything, for ever."""
+    witness.tell("start", context)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            time.sleep(0.05)
+        except BaseException:  # noqa: BLE001, S110
+            pass
+
+
+@task(takes_context=True)
+async def block_the_loop(context: Any, seconds: float = 60.0) -> None:
+    """Block the thread that all coroutines share."""
+    witness.tell("start", context)
+    time.sleep(seconds)  # noqa: ASYNC251
+
+
+@task(takes_context=True)
+def keep_the_gil(context: Any, seconds: int) -> None:
+    """Stop every thread of the process, as a C extension may do."""
+    with witness.run_of(context):
+        ctypes.PyDLL(None).sleep(seconds)
+
+
+@task(takes_context=True)
+def die(context: Any) -> NoReturn:
+    """Take the whole process away."""
+    witness.tell("start", context)
+    os._exit(9)
+
+
+# Failing
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> NoReturn:
+        raise RuntimeError("no text for you")
+
+    __repr__ = __str__
+
+
+class Outside(BaseException):
+    pass
+
+
+RAISED: dict[str, BaseException | type[BaseException]] = {
+    "exit": SystemExit,
+    "exit with a text": SystemExit("text"),
+    "exit with 0": SystemExit(0),
+    "interrupt": KeyboardInterrupt,
+    "generator": GeneratorExit,
+    "cancelled": asyncio.CancelledError,
+    "outside": Outside,
+    "stop": StopIteration,
+    "memory": MemoryError,
+    "unspeakable": Unspeakable,
+    "nul": ValueError("a\0b"),
+    "surrogate": ValueError("a\ud800b"),
+    "huge": ValueError("x" * 30_000_000),
+}
+
+
+@task
+def throw(name: str) -> NoReturn:
+    raise RAISED[name]
+
+
+@task
+async def athrow(name: str) -> NoReturn:
+    raise RAISED[name]
+
+
+@task
+def recurse() -> None:
+    recurse.func()
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+RETURNED: dict[str, Any] = {
+    "nul": lambda: "a\0b",
+    "surrogate": lambda: ["a\ud800b"],
+    "object": object,
+    "nan": lambda: float("nan"),
+    "bytes": lambda: b"x",
+    "deep": lambda: nested(100_000),
+    "huge": lambda: "x" * 30_000_000,
+}
+
+
+@task
+def give(name: str) -> Any:
+    return RETURNED[name]()
+
+
+def raising(error: BaseException, failures: int) -> float:
+    raise LookupError("no idea")
+
+
+BACKOFFS: dict[str, Any] = {
+    "raises": raising,
+    "none": lambda error, failures: None,
+    "negative": lambda error, failures: -1.0,
+    "nan": lambda error, failures: float("nan"),
+    "exits": lambda error, failures: sys.exit(3),
+}
+
+
+def _fail() -> NoReturn:
+    raise ValueError("first")
+
+
+def _declare(name: str, policy: Any) -> Any:
+    def function() -> None:
+        _fail()
+
+    function.__name__ = function.__qualname__ = f"backoff_{name}"
+    return task(max_attempts=3, backoff=policy)(function)
+
+
+for _name, _policy in BACKOFFS.items():
+    globals()[f"backoff_{_name}"] = _declare(_name, _policy)
+
+
+@task(max_attempts=2, backoff=lambda error, failures: 0.3, takes_context=True)
+def fail_once(context: Any) -> str:
+    witness.tell("start", context)
+    if context.attempt == 1:
+        raise Retry("once more")
+    return "second"
+
+
+@task
+def fatal() -> NoReturn:
+    raise Fatal("token limit exceeded")
+
+
+@task
+def warn() -> str:
+    warnings.warn("x", UserWarning, stacklevel=1)
+    return "warned"
+
+
+@task
+def one_argument(a: int) -> int:
+    return a
+
+
+# Bad with the connection
+
+
+def _row(host: str) -> None:
+    """Write a row that shows whether the work of a task was committed."""
+    import uuid
+
+    Worker.objects.create(pk=uuid.uuid4(), host=host)
+
+
+@task
+def write(host: str) -> bool:
+    """Be harmless: write a row outside of any transaction, on a connection that must be sound."""
+    _row(host)
+    return bool(connection.get_autocommit()) and not connection.in_atomic_block
+
+
+@task
+def leave_atomic_open() -> str:
+    transaction.atomic().__enter__()
+    _row("left open")
+    return "left"
+
+
+@task
+def autocommit_off() -> str:
+    transaction.set_autocommit(False)
+    _row("autocommit off")
+    return "off"
+
+
+@task
+def raw_begin() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+    _row("raw begin")
+    return "begun"
+
+
+@task
+def swallow_integrity_error() -> str:
+    known = Worker.objects.values_list("pk", flat=True).first()
+    with transaction.atomic():
+        try:
+            Worker.objects.create(pk=known)
+        except IntegrityError:
+            pass
+        return str(Worker.objects.count())  # the transaction is broken: this raises
+    return ""
+
+
+@task
+def close_inside_atomic() -> None:
+    with transaction.atomic():
+        _row("closed inside")
+        connection.connection.close()
+
+
+@task
+def lose_connection() -> str:
+    """End one's own session on the server (on SQLite: close the connection under Django's feet)."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    connection.ensure_connection()
+    connection.connection.close()
+    return "unreachable on PostgreSQL"
+
+
+@task
+def lose_connection_quietly() -> str:
+    try:
+        lose_connection.func()
+    except Exception:  # noqa: BLE001
+        return "lost"
+    return "lost"
+
+
+# Coroutines
+
+
+@task(takes_context=True)
+async def leave_tasks_pending(context: Any) -> str:
+    left = asyncio.get_running_loop().create_task(asyncio.sleep(0.5))
+    left.add_done_callback(lambda _: None)
+    return "left"
+
+
+@task
+async def count_rows() -> int:
+    return int(await Worker.objects.acount())
+
+
+@task
+async def raise_through_the_loop() -> str:
+    """Start a task that raises SystemExit, which asyncio passes on through the loop."""
+
+    async def leave() -> None:
+        sys.exit(4)
+
+    asyncio.get_running_loop().create_task(leave())  # noqa: RUF006
+    await asyncio.sleep(0.1)
+    return "alive"
+
+
+@task(takes_context=True)
+def names_of_threads(context: Any) -> list[str]:
+    return sorted(thread.name for thread in threading.enumerate())

@@ -1,0 +1,126 @@
+"""Cancel, pause and resume of running jobs of every kind: one scene, looked at from many sides."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from jobqueue import cancel, pause, resume
+from jobqueue.models import Job, Worker
+from tests.faults import tasks
+from tests.faults.harness import Workers, job_id, row, state, wait_for, wait_until, wait_until_started
+from tests.faults.witness import Witness
+
+pytestmark = pytest.mark.faults
+
+REACT = {"wait": tasks.wait, "spin": tasks.spin, "coroutine": tasks.awork, "sleep": tasks.work}
+STUBBORN = {"swallow": tasks.swallow, "swallow, paused": tasks.swallow}
+
+
+@dataclass
+class Scene:
+    """What happened."""
+
+    witness: Witness
+    jobs: dict[str, Job] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    worker: dict[str, Any] = field(default_factory=dict)
+    said: str = ""
+    exit_code: int = -1
+
+
+@pytest.fixture(scope="module")
+def scene(shared_workers: Workers) -> Scene:
+    """Let one worker run all of them at once, ask each to stop, resume one, and look whether all slots still work."""
+    seen = Scene(shared_workers.witness)
+    jobs = {name: task.enqueue(3 if name == "sleep" else 60) for name, task in (REACT | STUBBORN).items()}
+    jobs["paused"] = tasks.wait.enqueue()
+    jobs["withdrawn"] = tasks.work.enqueue(4)
+    jobs["finishes first"] = tasks.work.enqueue(0.8)
+    worker = shared_workers.start(MIN_WORKERS=9, MAX_WORKERS=9).ready()
+    wait_until_started(seen.witness, *jobs.values())
+    asked = time.monotonic()
+    pause(job_id(jobs["paused"]))
+    seen.jobs["paused, at first"] = wait_for(jobs["paused"], "PAUSED")
+    seen.seconds["paused"] = time.monotonic() - asked
+    pause(job_id(jobs["withdrawn"]))
+    resume(job_id(jobs["withdrawn"]))
+    resume(job_id(jobs["paused"]))
+    wait_until(lambda: seen.witness.count("start", job_id(jobs["paused"])) == 2, "the resumed job runs again")
+    pause(job_id(jobs["finishes first"]))
+    pause(job_id(jobs["swallow, paused"]))
+    for name in (*REACT, "swallow", "paused"):
+        asked = time.monotonic()
+        cancel(job_id(jobs[name]))
+        if name in ("wait", "coroutine"):
+            wait_for(jobs[name], "CANCELED")
+            seen.seconds[name] = time.monotonic() - asked
+    assert {state(jobs[name]) for name in STUBBORN} == {"RUNNING"}
+    for name in jobs:
+        seen.jobs[name] = wait_for(jobs[name], *Job.Status.values[3:], seconds=20)
+    wait_until(lambda: Worker.objects.get().stuck == 2, "two threads are shown as stuck", 15)
+    seen.worker = Worker.objects.values().get()
+    meeting = [tasks.meet.enqueue(9) for _ in range(9)]
+    for job in meeting:
+        wait_for(job, "SUCCESS")
+    for name in jobs:
+        seen.jobs[name] = row(jobs[name])
+    seen.exit_code = worker.stop()
+    seen.said = worker.text
+    return seen
+
+
+def test_a_canceled_job_that_waits_on_its_context_stops_at_once(scene: Scene) -> None:
+    assert scene.jobs["wait"].status == "CANCELED"
+    assert scene.jobs["wait"].message == "Job was interrupted by user"
+
+
+def test_a_canceled_coroutine_is_really_canceled(scene: Scene) -> None:
+    job = scene.jobs["coroutine"]
+    assert job.status == "CANCELED"
+    assert scene.witness.count("end", job.pk) == 1, "its finally block ran"
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("name", ["wait", "coroutine", "paused"])
+def test_a_notified_request_to_stop_reaches_the_job_in_less_than_half_a_second(scene: Scene, name: str) -> None:
+    assert scene.seconds[name] < 0.5
+
+
+@pytest.mark.parametrize("name", ["spin", "sleep"])
+def test_a_thread_that_never_looks_is_stopped_by_an_exception(scene: Scene, name: str) -> None:
+    job = scene.jobs[name]
+    assert job.status == "CANCELED"
+    assert scene.witness.count("end", job.pk) == 1, "the exception passed through the task"
+
+
+def test_a_paused_job_says_who_interrupted_it_and_runs_again_after_resume(scene: Scene) -> None:
+    first, last = scene.jobs["paused, at first"], scene.jobs["paused"]
+    assert (first.status, first.message, first.failures) == ("PAUSED", "Job was interrupted by user", 0)
+    assert (last.status, last.attempt, len(last.worker_ids)) == ("CANCELED", 2, 2)
+
+
+@pytest.mark.parametrize(("name", "status"), [("swallow", "CANCELED"), ("swallow, paused", "PAUSED")])
+def test_a_task_that_swallows_exceptions_is_given_up_on_and_settled(scene: Scene, name: str, status: str) -> None:
+    job = scene.jobs[name]
+    assert (job.status, job.lease_owner) == (status, "")
+    assert f"Job {job.pk} (tests.faults.tasks.swallow) does not react to its interrupt; its thread is stuck." in scene.said
+
+
+def test_threads_that_were_given_up_on_are_shown_and_replaced(scene: Scene) -> None:
+    assert (scene.worker["stuck"], scene.worker["slots"]) == (2, 9)
+    assert scene.exit_code == 1, "a process with threads that never stop did not end in order"
+
+
+def test_a_job_that_finishes_before_the_interrupt_reaches_it_is_a_success_and_says_so(scene: Scene) -> None:
+    job = scene.jobs["finishes first"]
+    assert (job.status, job.message) == ("SUCCESS", "Job finished before the interrupt reached it")
+
+
+def test_a_withdrawn_request_stops_nothing(scene: Scene) -> None:
+    job = scene.jobs["withdrawn"]
+    assert (job.status, job.attempt, job.message) == ("SUCCESS", 1, "")
+    assert scene.witness.count("start", job.pk) == 1
