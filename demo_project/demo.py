@@ -43,6 +43,8 @@ def _run(options: argparse.Namespace, stop: Stop, console: Console) -> int:
     import django
 
     django.setup()
+    from django.db import OperationalError
+
     from demo_project.launch.batch import WrongSize
     from demo_project.launch.run import Demo, Options, Stalled
     from demo_project.launch.workers import WorkersFailed
@@ -50,7 +52,7 @@ def _run(options: argparse.Namespace, stop: Stop, console: Console) -> int:
     demo = Demo(Options(once=options.once, port=options.port, jobs=options.jobs, serve=options.serve), stop, console)
     try:
         return demo.run()
-    except (Stalled, WorkersFailed, WrongSize) as error:
+    except (OperationalError, Stalled, WorkersFailed, WrongSize) as error:
         console.print(str(error), style="bold red", markup=False, highlight=False)
         return 1
     finally:

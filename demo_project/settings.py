@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import environ
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.utils import get_random_secret_key
 
 from demo_project import embedded
@@ -35,6 +36,10 @@ def database() -> dict[str, Any]:
     else:
         config = dict(env.db_url("DATABASE_URL"))
     if config["ENGINE"].endswith("sqlite3"):
+        if config["NAME"] == ":memory:":
+            raise ImproperlyConfigured(
+                "DATABASE_URL names a database in memory, which no worker process can see: name a file, as in sqlite:///demo.sqlite3"
+            )
         config["NAME"] = str(BASE_DIR / config["NAME"])
         # IMMEDIATE and WAL let several writers queue up; the default fails a transaction that reads first and writes later.
         config["OPTIONS"] = {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": "PRAGMA journal_mode=WAL"}

@@ -1,5 +1,7 @@
 """The application's configuration."""
 
+import importlib
+
 from django.apps import AppConfig
 
 
@@ -12,9 +14,9 @@ class JobQueueConfig(AppConfig):
 
     def ready(self) -> None:
         """Import what registers itself; importing django.tasks' signals also brings its own check and log receivers."""
-        from jobqueue import checks as checks
         from jobqueue import compat, receivers
 
+        importlib.import_module("jobqueue.checks")
         compat.module("signals")
         compat.module("checks")
         receivers.connect()

@@ -5,6 +5,7 @@ A task may leave a transaction open, autocommit off, or a connection broken; non
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
@@ -92,10 +93,8 @@ def _in_transaction(connection: Any) -> bool:
 
 def _discard(connection: Any) -> None:
     """Close a connection in whatever state it is, and forget that state."""
-    try:
+    with contextlib.suppress(Exception):  # what is broken may fail to close, and it is dropped all the same
         connection.close()
-    except Exception:  # noqa: BLE001, S110 - what is broken may fail to close, and it is dropped all the same
-        pass
     connection.connection = None
     connection.in_atomic_block = connection.closed_in_transaction = connection.needs_rollback = False
     connection.savepoint_ids, connection.atomic_blocks, connection.run_on_commit = [], [], []

@@ -143,11 +143,11 @@ class PostgreSQL(Database):
         created_at, run_at = self.rows(f"SELECT {self.now}, {self.now} + %s::interval", [ahead])[0]
         same.update({"created_at": created_at, **({"run_at": run_at} if ahead is not None else {})})
         tail = "".join(f"\t{_cell(value)}" for value in same.values()) + "\n"
-        with self.connection.cursor() as cursor:
-            with cursor.copy(f"COPY {self.table} (id, args, kwargs, {', '.join(same)}) FROM STDIN") as copy_in:
-                for first in range(0, len(calls), COPY_BLOCK):
-                    pairs = zip(ids[first : first + COPY_BLOCK], calls[first : first + COPY_BLOCK], strict=True)
-                    copy_in.write("".join([f"{job_id}\t{_cell(args)}\t{_cell(kwargs)}{tail}" for job_id, (args, kwargs, _) in pairs]))
+        command = f"COPY {self.table} (id, args, kwargs, {', '.join(same)}) FROM STDIN"
+        with self.connection.cursor() as cursor, cursor.copy(command) as copy_in:
+            for first in range(0, len(calls), COPY_BLOCK):
+                pairs = zip(ids[first : first + COPY_BLOCK], calls[first : first + COPY_BLOCK], strict=True)
+                copy_in.write("".join([f"{job_id}\t{_cell(args)}\t{_cell(kwargs)}{tail}" for job_id, (args, kwargs, _) in pairs]))
         return ids, created_at
 
     def placeholder(self, name: str) -> str:

@@ -165,6 +165,6 @@ DECISIONS: dict[Kind, Callable[[Job, Outcome, datetime], Decision]] = {
     Kind.RETRY: _retry,
     Kind.HANDED_BACK: _hand_back,
     Kind.UNKNOWN_TASK: _unknown_task,
-    Kind.INTERRUPTED: lambda job, outcome, db_now: _hand_back(job, outcome, db_now),
+    Kind.INTERRUPTED: _hand_back,
     Kind.STOPPED: lambda job, outcome, db_now: _stopped(states.PAUSED, INTERRUPTED_BY_SHUTDOWN),
 }

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 from typing import Any
-from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -43,7 +42,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
         drop = psycopg.sql.SQL("DROP DATABASE {} WITH (FORCE)").format(psycopg.sql.Identifier(config["NAME"]))
         connection.execute(drop)  # left behind by a run that was killed
         embedded.database(config["NAME"])
-        yield {**base, "DATABASE_URL": f"postgres://postgres@{quote(config['HOST'], safe='')}/{config['NAME']}"}
+        yield {**base, "DATABASE_URL": f"postgres://postgres@/{config['HOST']}/{config['NAME']}"}
         connection.execute(drop)
 
 

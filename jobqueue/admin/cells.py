@@ -1,0 +1,105 @@
+"""The cells of the lists: what a job's columns look like. No queries, no styles or scripts in the markup."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from jobqueue import masking, states
+from jobqueue.admin.listing import owner_of
+from jobqueue.admin.wording import NOTHING, between
+from jobqueue.models import Job, Worker
+
+# A sign beside the colour, for those who see no difference between red and green.
+SIGNS: Final = {
+    "pending": "◔",
+    "queued": "•",
+    "assigned": "▷",
+    "running": "▶",
+    "stopping": "■",
+    "paused": "‖",
+    "error": "!",
+    "success": "✓",
+    "canceled": "×",
+    "draining": "■",
+    "silent": "!",
+}
+
+
+def badge(kind: str, label: str, note: str = "") -> SafeString:
+    """Return a coloured label with a sign, and a note behind it."""
+    shown = format_html('<span class="jq-badge jq-{}"><span aria-hidden="true">{}</span> {}</span>', kind, SIGNS.get(kind, "•"), label)
+    return format_html('{} <span class="jq-note">{}</span>', shown, note) if note else shown
+
+
+def status(job: Job) -> SafeString:
+    """Return a job's status as people say it: a claimed job that has not begun is assigned, one that was asked to stop is stopping."""
+    if job.status == states.Status.RUNNING:
+        if job.cancel_requested:
+            return badge("stopping", "Stopping", f"to be {job.cancel_outcome.lower()}")
+        return badge("assigned", "Assigned") if job.assigned else badge("running", "Running")
+    note = f"for {job.get_waiting_for_display()}" if job.waiting_for else ""
+    return badge(job.status.lower(), job.get_status_display(), note)
+
+
+def task(job: Job, brief: str = "") -> SafeString:
+    """Return the task's name, its module in small print, and the beginning of what the job says."""
+    module, _, name = job.task.rpartition(".")
+    said = masking.mask_text(brief)
+    note = format_html('<span class="jq-brief" title="{}">{}</span>', said, said.partition("\n")[0][:120]) if brief else ""
+    return format_html('<span class="jq-task" title="{}">{}</span><span class="jq-module">{}</span>{}', job.task, name, module, note)
+
+
+def progress(job: Job) -> SafeString | str:
+    """Return a bar, where there is anything to show."""
+    if job.progress <= 0 and job.status != states.Status.RUNNING:
+        return NOTHING
+    bar = '<progress class="jq-bar jq-bar-{}" max="100" value="{}" aria-label="progress"></progress> <span class="jq-number">{} %</span>'
+    return format_html(bar, job.status.lower(), job.progress, job.progress)
+
+
+def waited(job: Job, now: datetime | None = None) -> str:
+    """Return how long a job was free to be taken before it began, or when it is due."""
+    now = now or timezone.now()
+    if job.status == states.Status.PENDING:
+        if job.waiting_for != states.WaitingFor.TIME or job.run_at is None:
+            return NOTHING
+        return f"due in {between(now, job.run_at)}" if job.run_at > now else "due now"
+    if job.status == states.Status.QUEUED or job.assigned:
+        return between(job.enqueued_at, now)
+    if job.started_at is None or job.started_at < job.enqueued_at:
+        return NOTHING
+    return between(job.enqueued_at, job.started_at)
+
+
+def ran(job: Job, now: datetime | None = None) -> str:
+    """Return how long the present or the last run took."""
+    if job.started_at is None:
+        return NOTHING
+    if job.status == states.Status.RUNNING:
+        return between(job.started_at, now or timezone.now())
+    if job.finished_at is None or job.finished_at < job.started_at:
+        return NOTHING
+    return between(job.started_at, job.finished_at)
+
+
+def attempt(job: Job) -> SafeString | str:
+    """Return the number of runs begun, and of how many where the budget still bounds it."""
+    if not job.attempt:
+        return NOTHING
+    runs = f"{job.attempt} of {job.max_attempts}" if job.attempt <= job.max_attempts else str(job.attempt)
+    if not job.crashes:
+        return runs
+    return format_html('{} <span class="jq-note">{} lost</span>', runs, job.crashes)
+
+
+def worker(job: Job, found: Worker | None) -> SafeString | str:
+    """Return where the job runs or ran: host and process where they are known, else the worker's shortened identity."""
+    owner = owner_of(job)
+    if not owner:
+        return NOTHING
+    return format_html('<span class="jq-worker" title="{}">{}</span>', owner, str(found) if found else f"{owner[:8]}…")

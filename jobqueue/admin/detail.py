@@ -1,0 +1,183 @@
+"""What the page of one job shows. Every text here is plain (the template escapes it), masked, and of bounded length."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from jobqueue import masking
+from jobqueue.admin import cells, known
+from jobqueue.admin.listing import workers_of
+from jobqueue.admin.wording import NOTHING, as_json, between, masked_json, moment, parsed, prose
+from jobqueue.models import Job
+
+TRACEBACK_CHARACTERS = 16_000
+MOST_RUNS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a section; `block` values are shown as they are, in lines."""
+
+    name: str
+    value: str
+    block: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One entry of the history."""
+
+    title: str
+    outcome: str
+    rows: list[Row]
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Everything that the template shows of a job."""
+
+    job: Job
+    status: str
+    message: str
+    progress: str
+    arguments: list[Row]
+    result: str | None
+    options: str
+    metadata: str
+    sections: list[tuple[str, list[Row]]]
+    runs: list[Run]
+
+
+def page(job: Job) -> Page:
+    """Return what to show of a job that was read whole."""
+    now: datetime = getattr(job, "now", None) or timezone.now()
+    return Page(
+        job=job,
+        status=cells.status(job),
+        message=prose(job.message),
+        progress=cells.progress(job),
+        arguments=arguments(job),
+        result=masked_json(job.result) if job.status == Job.Status.SUCCESS or job.result is not None else None,
+        options=masked_json(job.options) if job.options else "",
+        metadata=masked_json(job.metadata) if job.metadata else "",
+        sections=[("What", _what(job)), ("When", _when(job, now)), ("Budget", _budget(job)), ("Lease", _lease(job, now))],
+        runs=list(_runs(job.history)),
+    )
+
+
+def arguments(job: Job) -> list[Row]:
+    """Return the arguments by name; positional ones of an unknown task by number, and a malformed column as it is."""
+    if not isinstance(job.args, list) or not isinstance(job.kwargs, dict):
+        return [_argument("args", masked_json(job.args)), _argument("kwargs", masked_json(job.kwargs))]
+    entry = known.entry(job.task)
+    func, takes_context = (entry.func, entry.takes_context) if entry is not None else (None, False)
+    args, kwargs = masking.mask_call(func, job.args, job.kwargs, takes_context=takes_context)
+    names = _names(func, len(args) + takes_context)[takes_context:]
+    rows = [_argument(name, as_json(value)) for name, value in zip(names, args, strict=True)]
+    return rows + [_argument(str(name), as_json(value)) for name, value in kwargs.items()]
+
+
+def _argument(name: str, text: str) -> Row:
+    return Row(name, text, block="\n" in text or len(text) > 80)
+
+
+def _names(func: Callable[..., Any] | None, count: int) -> list[str]:
+    """Return a name for each of `count` positional arguments."""
+    try:
+        parameters = [*inspect.signature(func).parameters.values()] if func is not None else []
+    except (TypeError, ValueError):
+        parameters = []
+    names = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    return [*names[:count], *(f"argument {number}" for number in range(len(names) + 1, count + 1))]
+
+
+def _rows(*pairs: tuple[str, Any]) -> list[Row]:
+    return [Row(name, value if isinstance(value, str) else str(value)) for name, value in pairs if value not in (None, "")]
+
+
+def _what(job: Job) -> list[Row]:
+    return _rows(
+        ("Task", job.task),
+        ("Registered here", "yes" if known.entry(job.task) else "no: this process knows no such task"),
+        ("Queue", job.queue),
+        ("Priority", job.priority),
+        ("Tenant", job.tenant),
+        ("Target", prose(job.target)),
+        ("Holds its target", "yes" if job.holds_target else ""),
+        ("Unique key", prose(job.unique_key)),
+        ("Phase", prose(job.phase)),
+        ("Webhook", prose(job.webhook_url)),
+    )
+
+
+def _when(job: Job, now: datetime) -> list[Row]:
+    times = (
+        ("Created", job.created_at),
+        ("Not before", job.run_at),
+        ("Free to be taken since", job.enqueued_at),
+        ("First began", job.first_started_at),
+        ("Last began", job.started_at if job.started_at != job.first_started_at else None),
+        ("Finished", job.finished_at),
+    )
+    known_times = [(name, moment(when, now)) for name, when in times if when is not None]
+    return _rows(*known_times, ("Waited", cells.waited(job, now)), ("Ran", cells.ran(job, now)))
+
+
+def _budget(job: Job) -> list[Row]:
+    return _rows(
+        ("Runs begun", job.attempt),
+        ("Failures", f"{job.failures} of {job.max_attempts}"),
+        ("Lost with a worker", job.crashes),
+        ("If its worker is lost", job.get_recovery_display()),
+    )
+
+
+def _lease(job: Job, now: datetime) -> list[Row]:
+    found = next(iter(workers_of([job]).values()), None)
+    stop = f"yes, to be {job.cancel_outcome.lower()}" if job.cancel_requested else ""
+    return _rows(
+        ("Runs on" if job.lease_owner else "Ran last on", str(found) if found else ""),
+        ("Worker", cells.owner_of(job) or NOTHING),
+        ("Lease token", job.lease_token),
+        ("Lease ends", moment(job.lease_expires_at, now) if job.lease_expires_at else ""),
+        ("Last heartbeat", moment(job.heartbeat_at, now) if job.heartbeat_at else ""),
+        ("Asked to stop", stop),
+    )
+
+
+def _runs(history: object) -> Iterator[Run]:
+    """Yield the runs that did not succeed, the newest first; an entry of another shape is shown as it is."""
+    entries = history if isinstance(history, list) else [history] if history else []
+    for number, entry in reversed([*enumerate(entries, 1)][-MOST_RUNS:]):
+        if isinstance(entry, dict):
+            yield _run(entry)
+        else:
+            yield Run(f"Entry {number}", "unreadable", [Row("Stored", masked_json(entry), block=True)], "")
+
+
+def _run(entry: dict[str, Any]) -> Run:
+    begin, end = parsed(entry.get("started_at")), parsed(entry.get("finished_at"))
+    took = between(begin, end) if begin and end and timezone.is_aware(begin) == timezone.is_aware(end) else ""
+    rows = _rows(
+        ("Exception", _text(entry, "exception")),
+        ("Message", _text(entry, "message")),
+        ("Began", moment(begin) if begin else _text(entry, "started_at")),
+        ("Ended", moment(end) if end else _text(entry, "finished_at")),
+        ("Took", took),
+        ("Worker", _text(entry, "worker")),
+    )
+    return Run(f"Run {_text(entry, 'attempt') or '?'}", _text(entry, "outcome"), rows, _text(entry, "traceback", TRACEBACK_CHARACTERS))
+
+
+def _text(entry: dict[str, Any], name: str, longest: int = 2000) -> str:
+    value = entry.get(name)
+    if value is None:
+        return ""
+    return prose(value, longest) if isinstance(value, str) else prose(masking.mask(value), longest)

@@ -1,0 +1,103 @@
+"""The filters of the list, none of which looks at the whole table to offer its choices.
+
+Queues come from the registered tasks, the live workers, and an index that holds queued jobs only; tasks from the registry. A value
+that is not among the choices still works in the address of the page.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.contrib.admin import SimpleListFilter
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from jobqueue import states
+from jobqueue.admin import known
+from jobqueue.models import Job, Worker
+
+if TYPE_CHECKING:
+    from django.contrib.admin import ModelAdmin
+
+MOST_CHOICES = 100
+
+
+class ColumnFilter(SimpleListFilter):
+    """Compare one column with one value."""
+
+    column: ClassVar[str]
+
+    def choices_offered(self) -> list[tuple[str, str]]:
+        """Return the values and their names."""
+        raise NotImplementedError
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+        """Return the choices, the chosen one always among them."""
+        offered = self.choices_offered()
+        chosen = self.value()
+        if chosen and "\0" not in chosen and chosen not in dict(offered):
+            offered.append((chosen, chosen))
+        return offered
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        """Return the jobs whose column has the value."""
+        value = self.value()
+        if not value:
+            return queryset
+        return queryset.none() if "\0" in value else self.narrow(queryset, value)
+
+    def narrow(self, queryset: QuerySet[Job], value: str) -> QuerySet[Job]:
+        """Return the jobs whose column has this value."""
+        return queryset.filter(**{self.column: value})
+
+
+class StatusFilter(ColumnFilter):
+    """Choose a status."""
+
+    title = "status"
+    parameter_name = column = "status"
+
+    def choices_offered(self) -> list[tuple[str, str]]:
+        """Return all of them."""
+        return [(str(value), str(label)) for value, label in states.Status.choices]
+
+
+class WaitingForFilter(ColumnFilter):
+    """Choose what a pending job waits for."""
+
+    title = "waiting for"
+    parameter_name = "waiting"
+    column = "waiting_for"
+
+    def choices_offered(self) -> list[tuple[str, str]]:
+        """Return what there is to wait for."""
+        return [(str(value), str(label)) for value, label in states.WaitingFor.choices if value]
+
+    def narrow(self, queryset: QuerySet[Job], value: str) -> QuerySet[Job]:
+        """Name the status, too, as the index does."""
+        return queryset.filter(status=states.Status.PENDING, waiting_for=value)
+
+
+class QueueFilter(ColumnFilter):
+    """Choose a queue."""
+
+    title = "queue"
+    parameter_name = column = "queue"
+
+    def choices_offered(self) -> list[tuple[str, str]]:
+        """Return the queues that somebody fills, serves, or has jobs in."""
+        found = known.queues() | {*Job.objects.database.queued_queues(MOST_CHOICES)}
+        for queues in Worker.objects.values_list("queues", flat=True)[:MOST_CHOICES]:
+            found |= {queue for queue in queues if isinstance(queue, str)} if isinstance(queues, list) else set()
+        return [(queue, queue) for queue in sorted(found)[:MOST_CHOICES]]
+
+
+class TaskFilter(ColumnFilter):
+    """Choose a task."""
+
+    title = "task"
+    parameter_name = column = "task"
+
+    def choices_offered(self) -> list[tuple[str, str]]:
+        """Return the registered tasks."""
+        return [(path, path) for path in known.paths()[:MOST_CHOICES]]

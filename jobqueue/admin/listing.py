@@ -1,0 +1,150 @@
+"""The list at any size of the table: newest first, no full count, no scan of more than a bounded part.
+
+What an index finds is looked for in the whole table: a number, and the statuses PAUSED, ERROR, CANCELED, RUNNING and QUEUED, and
+what waits for its time. Everything else (a task, a queue, SUCCESS) has no index, since each one would slow down every write of every
+worker; it is looked for among the newest `WINDOW` jobs, and the page says so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
+from django.core.paginator import Paginator
+from django.db.models import QuerySet
+from django.db.models.functions import Left
+from django.http import HttpRequest
+from django.utils.functional import cached_property
+
+from jobqueue import states
+from jobqueue.admin import known
+from jobqueue.models import Job, Worker
+
+MOST_COUNTED = 10_000
+WINDOW = 200_000
+LARGEST_ID = 2**63 - 1
+BIG_COLUMNS = ("args", "kwargs", "options", "metadata", "result", "history", "message", "webhook_url")
+FOUND_BY_INDEX = (states.Status.PAUSED, states.Status.ERROR, states.Status.CANCELED, states.Status.RUNNING, states.Status.QUEUED)
+
+if TYPE_CHECKING:
+    BaseChangeList = ChangeList
+    BasePaginator = Paginator[Job]
+else:
+    BaseChangeList, BasePaginator = ChangeList, Paginator
+
+
+def search(queryset: QuerySet[Job], text: str) -> QuerySet[Job]:
+    """Return the job with this number, else those whose task's path is this text, or a registered one that contains it."""
+    wanted = text.strip()
+    if not wanted:
+        return queryset
+    if (job_id := as_id(wanted)) is not None:
+        return queryset.filter(pk=job_id) if job_id <= LARGEST_ID else queryset.none()
+    # The database only ever compares whole paths; the registry is searched for parts of them in memory.
+    found = [path for path in known.paths() if wanted.lower() in path.lower()]
+    return queryset.filter(task__in=[*found, wanted])
+
+
+def as_id(text: str) -> int | None:
+    """Return the number that "12" or "#12" means, None for any other text; a number of absurd length is just too large."""
+    digits = text.strip().removeprefix("#")
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    return int(digits[:20]) if len(digits) <= 20 else LARGEST_ID + 1
+
+
+class CappedPaginator(BasePaginator):
+    """Count no further than `MOST_COUNTED`: a full count of a large table takes minutes when they are needed most."""
+
+    @cached_property
+    def counted(self) -> int:
+        """How many rows were seen, one more than `MOST_COUNTED` at the most."""
+        rows: Any = self.object_list
+        number: int = rows.order_by().values("pk")[: MOST_COUNTED + 1].count()
+        return number
+
+    @property
+    def count(self) -> int:  # type: ignore[override]
+        """How many rows the pages hold."""
+        return min(self.counted, MOST_COUNTED)
+
+    @property
+    def more(self) -> bool:
+        """Whether there are rows behind the last page."""
+        return self.counted > MOST_COUNTED
+
+
+class JobChangeList(BaseChangeList):
+    """Leave the big columns in the database, and bring each page's workers along in one query."""
+
+    newest_only = False
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Job]:
+        """Return what the page lists."""
+        queryset: QuerySet[Job] = super().get_queryset(request, exclude_parameters)
+        if self._needs_scan():
+            newest = self.root_queryset.order_by("-pk").values_list("pk", flat=True).first() or 0
+            self.newest_only = newest > WINDOW
+            if self.newest_only:
+                queryset = queryset.filter(pk__gt=newest - WINDOW)
+        return queryset.defer(*BIG_COLUMNS).annotate(brief=Left("message", 300))
+
+    def _needs_scan(self) -> bool:
+        asked = {name: self.params.get(name) for name in ("status", "waiting", "queue", "task")}
+        text = self.query.strip()
+        if (text and as_id(text) is not None) or asked["status"] in FOUND_BY_INDEX or asked["waiting"] == states.WaitingFor.TIME:
+            return False
+        return bool(text) or any(asked.values())
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Fetch the page, and the workers of its jobs."""
+        super().get_results(request)
+        jobs: list[Any] = list(self.result_list)
+        workers = workers_of(jobs)
+        for job in jobs:
+            job.worker = workers.get(owner_of(job))
+        self.result_list = jobs  # type: ignore[assignment]
+
+    @property
+    def summary(self) -> str:
+        """How many jobs there are, as exactly as it is cheap to know."""
+        paginator: Any = self.paginator
+        noun = "job" if paginator.count == 1 else "jobs"
+        if not paginator.more:
+            return f"{paginator.count:,} {noun}"
+        estimate = None if self.has_active_filters or self.query else Job.objects.database.estimated_rows()
+        if estimate is None or estimate <= MOST_COUNTED:
+            return f"more than {MOST_COUNTED:,} jobs; the first {MOST_COUNTED:,} are on these pages"
+        return f"about {estimate:,} jobs; the first {MOST_COUNTED:,} are on these pages"
+
+    @property
+    def window_note(self) -> str:
+        """What was not looked at; empty where everything was."""
+        return f"Only the newest {WINDOW:,} jobs were looked at. Choose a status such as Error to look at all." if self.newest_only else ""
+
+
+def has_nul(request: HttpRequest) -> bool:
+    """Return whether the search text holds a NUL, which no stored text can hold (and Django's form turns into no search at all)."""
+    return "\0" in request.GET.get(SEARCH_VAR, "")
+
+
+def owner_of(job: Job) -> str:
+    """Return the identity of the worker that runs the job, or ran it last; empty where none has."""
+    if job.lease_owner:
+        return job.lease_owner
+    last = job.worker_ids[-1] if isinstance(job.worker_ids, list) and job.worker_ids else ""
+    return last if isinstance(last, str) else ""
+
+
+def workers_of(jobs: list[Job]) -> dict[str, Worker]:
+    """Return the known workers of some jobs by their identity, with one query."""
+    wanted = {parsed for job in jobs if (parsed := _as_uuid(owner_of(job))) is not None}
+    return {str(worker.pk): worker for worker in Worker.objects.filter(pk__in=wanted)} if wanted else {}
+
+
+def _as_uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

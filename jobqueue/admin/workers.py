@@ -1,0 +1,74 @@
+"""The admin of `Worker`: who is there, and who was not heard for a while."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from jobqueue.admin import cells
+from jobqueue.admin.base import ReadOnlyAdmin
+from jobqueue.admin.wording import between, moment
+from jobqueue.models import Worker
+
+SILENT_SECONDS = 30
+
+
+class WorkerAdmin(ReadOnlyAdmin[Worker]):
+    """Show the worker processes."""
+
+    list_display = ("process", "shown_state", "served", "slots", "running", "stuck_threads", "version", "started", "heard")
+    sortable_by = ("process", "started", "heard")
+    list_per_page = 100
+    actions = None
+    fields = ("id", "process", "shown_state", "served", "slots", "running", "stuck_threads", "version", "started", "heard")
+    readonly_fields = fields
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
+        """Return the workers with the database's time, by which they are judged."""
+        return super().get_queryset(request).annotate(now=Now())
+
+    @admin.display(description="host : process", ordering="host")
+    def process(self, worker: Worker) -> str:
+        """Return where it runs."""
+        return str(worker)
+
+    @admin.display(description="state")
+    def shown_state(self, worker: Worker) -> SafeString:
+        """Return what it does; silent where it was not heard for too long."""
+        if (_now(worker) - worker.heartbeat_at).total_seconds() > SILENT_SECONDS:
+            return cells.badge("silent", "Silent")
+        return cells.badge(worker.state.lower(), worker.get_state_display().capitalize())
+
+    @admin.display(description="queues")
+    def served(self, worker: Worker) -> str:
+        """Return the queues that it serves."""
+        queues: Any = worker.queues
+        return ", ".join(map(str, queues)) if isinstance(queues, list) and queues else "all"
+
+    @admin.display(description="stuck threads")
+    def stuck_threads(self, worker: Worker) -> SafeString | str:
+        """Return the number of threads that were given up on, loudly where there are any."""
+        return format_html('<strong class="jq-alarm">{}</strong>', worker.stuck) if worker.stuck else "0"
+
+    @admin.display(description="started", ordering="started_at")
+    def started(self, worker: Worker) -> SafeString:
+        """Return when it started."""
+        return moment(worker.started_at, _now(worker))
+
+    @admin.display(description="last heard", ordering="heartbeat_at")
+    def heard(self, worker: Worker) -> str:
+        """Return how long ago it last wrote its row."""
+        return f"{between(worker.heartbeat_at, _now(worker))} ago"
+
+
+def _now(worker: Worker) -> datetime:
+    now: datetime = getattr(worker, "now", None) or timezone.now()
+    return now
