@@ -9,19 +9,23 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from demo_project.launch.stop import Stop, Stopped
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo and return the exit status."""
-    options = _parser().parse_args(arguments)
-    stop, console = Stop(), Console()
-    stop.listen()
+    stop = Stop()
+    stop.listen()  # before anything that takes time
+    from rich.console import Console
+
+    options, console = _parser().parse_args(arguments), Console()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "demo_project.settings")
     try:
         return _run(options, stop, console)
@@ -32,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stop.keep_whole()
 
 
-def _run(options: argparse.Namespace, stop: Stop, console: Console) -> int:
+def _run(options: argparse.Namespace, stop: Stop, console: "Console") -> int:
     if not os.environ.get("DATABASE_URL"):
         from demo_project import embedded
 

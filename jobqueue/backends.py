@@ -5,6 +5,7 @@ A backend lives once per thread, so nothing is kept on it. Every capability that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -18,6 +19,8 @@ from jobqueue.models import Job
 from jobqueue.tasks import options, results
 from jobqueue.tasks.results import JobResult, Results
 from jobqueue.tasks.task import JobTask, detached
+
+ID = re.compile("[1-9][0-9]{0,18}")
 
 BaseTaskBackend: Any = compat.module("backends.base").BaseTaskBackend
 
@@ -75,10 +78,8 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
 
     def get_result(self, result_id: str) -> JobResult:
         """Return a job as a result; raise `TaskResultDoesNotExist` for an id that no job has."""
-        try:
-            job_id = int(result_id)
-        except (TypeError, ValueError):
-            raise compat.TaskResultDoesNotExist(result_id) from None
+        # Only the very text that an id has: int() would read " 1", "+1" and "1_0", too.
+        job_id = int(result_id) if ID.fullmatch(str(result_id)) else 0
         job = Job.objects.current.filter(pk=job_id).first() if 0 < job_id < 2**63 else None
         if job is None:
             raise compat.TaskResultDoesNotExist(result_id)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from jobqueue import task
+from jobqueue import TaskContext, task
 
 
 @task
@@ -20,3 +20,11 @@ def fail(text: str = "no") -> None:
 async def aadd(a: int, b: int = 0) -> int:
     await asyncio.sleep(0)
     return a + b
+
+
+@task(takes_context=True)
+def count_slowly(context: TaskContext, seconds: float = 60.0) -> int:
+    for percent in range(100):
+        context.progress(percent, f"step {percent} of 100")
+        context.wait(seconds / 100)
+    return 100

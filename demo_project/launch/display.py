@@ -19,6 +19,8 @@ from demo_project.launch.watch import Ended, Kind, Running, Snapshot, Status
 
 LINE_SECONDS = 5  # between two lines where there is no terminal
 WINDOW_SECONDS = 5  # over which the rate is taken
+WIDE = 150  # columns from which on the two tables stand side by side
+FRAME_LINES = 5  # of a table: its head, its rules, what stands above it
 COLUMNS = (
     ("waiting", "waiting", "white"),
     ("retrying", "retry", "yellow"),
@@ -81,12 +83,14 @@ class Display:
         head = Table.grid(padding=(0, 2))
         bar = ProgressBar(total=max(total.total, 1), completed=total.total - total.open, width=40)
         head.add_row(bar, f"[bold]{total.total - total.open}[/] of {total.total} jobs", f"{rate:.1f} jobs/s", f"{self.elapsed:.0f} s")
-        parts: list[RenderableType] = [kinds_table(snapshot), running_table(snapshot.running)]
-        if self.console.width >= 130:
-            body = Table.grid(padding=(0, 4))
-            body.add_row(*parts)
-            return Group(head, "", body)
-        return Group(head, "", *parts)
+        kinds, wide = kinds_table(snapshot), self.console.width >= WIDE
+        room = self.console.height - FRAME_LINES - (0 if wide else kinds.row_count + FRAME_LINES)
+        running = running_table(snapshot.running[: max(room, 1)])
+        if not wide:
+            return Group(head, kinds, running)
+        body = Table.grid(padding=(0, 4))
+        body.add_row(kinds, running)
+        return Group(head, body)
 
 
 def kinds_table(snapshot: Snapshot) -> Table:

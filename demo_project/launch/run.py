@@ -94,7 +94,7 @@ class Demo:
         with Display(self.console) as display:
             while True:
                 if notice := workers.check():
-                    self.console.print(notice, style="yellow")
+                    self.console.print(notice, style="yellow", highlight=False)
                 snapshot = watch.look(ids)
                 display.update(snapshot)
                 if not snapshot.all.open:
@@ -132,7 +132,7 @@ class Demo:
             while True:
                 self.stop.wait(1)
                 if notice := workers.check():
-                    self.console.print(notice, style="yellow")
+                    self.console.print(notice, style="yellow", highlight=False)
 
     def _say(self, text: str) -> None:
         self.console.print(text, highlight=False, soft_wrap=True)

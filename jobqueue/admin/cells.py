@@ -5,15 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
+from django.contrib import admin
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from jobqueue import masking, states
-from jobqueue.admin.listing import owner_of
+from jobqueue import masking
 from jobqueue.admin.wording import NOTHING, between
-from jobqueue.models import Job, Worker
+from jobqueue.models import Job
+from jobqueue.states import Status, WaitingFor
 
+BRIEF_CHARACTERS = 120
 # A sign beside the colour, for those who see no difference between red and green.
 SIGNS: Final = {
     "pending": "◔",
@@ -24,7 +26,7 @@ SIGNS: Final = {
     "paused": "‖",
     "error": "!",
     "success": "✓",
-    "canceled": "×",
+    "canceled": "\N{MULTIPLICATION SIGN}",
     "draining": "■",
     "silent": "!",
 }
@@ -36,9 +38,30 @@ def badge(kind: str, label: str, note: str = "") -> SafeString:
     return format_html('{} <span class="jq-note">{}</span>', shown, note) if note else shown
 
 
+def now_of(job: Job) -> datetime:
+    """Return the database's time when the job was read."""
+    now: datetime = getattr(job, "now", None) or timezone.now()
+    return now
+
+
+def owner_of(job: Job) -> str:
+    """Return the identity of the worker that runs the job, or ran it last; empty where none has."""
+    if job.lease_owner:
+        return job.lease_owner
+    last = job.worker_ids[-1] if isinstance(job.worker_ids, list) and job.worker_ids else ""
+    return last if isinstance(last, str) else ""
+
+
+@admin.display(description="job", ordering="id")
+def number(job: Job) -> str:
+    """Return the job's number."""
+    return f"#{job.pk}"
+
+
+@admin.display(description="status")
 def status(job: Job) -> SafeString:
     """Return a job's status as people say it: a claimed job that has not begun is assigned, one that was asked to stop is stopping."""
-    if job.status == states.Status.RUNNING:
+    if job.status == Status.RUNNING:
         if job.cancel_requested:
             return badge("stopping", "Stopping", f"to be {job.cancel_outcome.lower()}")
         return badge("assigned", "Assigned") if job.assigned else badge("running", "Running")
@@ -46,47 +69,67 @@ def status(job: Job) -> SafeString:
     return badge(job.status.lower(), job.get_status_display(), note)
 
 
-def task(job: Job, brief: str = "") -> SafeString:
+@admin.display(description="queue")
+def queue(job: Job) -> str:
+    """Return the queue."""
+    return job.queue
+
+
+@admin.display(description="task")
+def task(job: Job) -> SafeString:
     """Return the task's name, its module in small print, and the beginning of what the job says."""
     module, _, name = job.task.rpartition(".")
-    said = masking.mask_text(brief)
-    note = format_html('<span class="jq-brief" title="{}">{}</span>', said, said.partition("\n")[0][:120]) if brief else ""
-    return format_html('<span class="jq-task" title="{}">{}</span><span class="jq-module">{}</span>{}', job.task, name, module, note)
+    shown = format_html('<span class="jq-task" title="{}">{}</span><span class="jq-module">{}</span>', job.task, name, module)
+    said = masking.mask_text(getattr(job, "brief", "")).strip().partition("\n")[0]
+    if not said:
+        return shown
+    short = said if len(said) <= BRIEF_CHARACTERS else f"{said[:BRIEF_CHARACTERS]}…"
+    return format_html('{}<span class="jq-brief jq-brief-{}">{}</span>', shown, job.status.lower(), short)
 
 
+@admin.display(description="priority")
+def priority(job: Job) -> str:
+    """Return the priority."""
+    return str(job.priority)
+
+
+@admin.display(description="progress")
 def progress(job: Job) -> SafeString | str:
     """Return a bar, where there is anything to show."""
-    if job.progress <= 0 and job.status != states.Status.RUNNING:
+    if job.progress <= 0 and job.status != Status.RUNNING:
         return NOTHING
-    bar = '<progress class="jq-bar jq-bar-{}" max="100" value="{}" aria-label="progress"></progress> <span class="jq-number">{} %</span>'
+    bar = '<progress class="jq-bar jq-bar-{}" max="100" value="{}" aria-label="progress"></progress> <span class="jq-percent">{} %</span>'
     return format_html(bar, job.status.lower(), job.progress, job.progress)
 
 
-def waited(job: Job, now: datetime | None = None) -> str:
+@admin.display(description="waited")
+def waited(job: Job) -> str:
     """Return how long a job was free to be taken before it began, or when it is due."""
-    now = now or timezone.now()
-    if job.status == states.Status.PENDING:
-        if job.waiting_for != states.WaitingFor.TIME or job.run_at is None:
+    now = now_of(job)
+    if job.status == Status.PENDING:
+        if job.waiting_for != WaitingFor.TIME or job.run_at is None:
             return NOTHING
         return f"due in {between(now, job.run_at)}" if job.run_at > now else "due now"
-    if job.status == states.Status.QUEUED or job.assigned:
+    if job.status == Status.QUEUED or job.assigned:
         return between(job.enqueued_at, now)
     if job.started_at is None or job.started_at < job.enqueued_at:
         return NOTHING
     return between(job.enqueued_at, job.started_at)
 
 
-def ran(job: Job, now: datetime | None = None) -> str:
+@admin.display(description="ran")
+def ran(job: Job) -> str:
     """Return how long the present or the last run took."""
     if job.started_at is None:
         return NOTHING
-    if job.status == states.Status.RUNNING:
-        return between(job.started_at, now or timezone.now())
+    if job.status == Status.RUNNING:
+        return between(job.started_at, now_of(job))
     if job.finished_at is None or job.finished_at < job.started_at:
         return NOTHING
     return between(job.started_at, job.finished_at)
 
 
+@admin.display(description="attempt")
 def attempt(job: Job) -> SafeString | str:
     """Return the number of runs begun, and of how many where the budget still bounds it."""
     if not job.attempt:
@@ -97,9 +140,11 @@ def attempt(job: Job) -> SafeString | str:
     return format_html('{} <span class="jq-note">{} lost</span>', runs, job.crashes)
 
 
-def worker(job: Job, found: Worker | None) -> SafeString | str:
+@admin.display(description="worker")
+def worker(job: Job) -> SafeString | str:
     """Return where the job runs or ran: host and process where they are known, else the worker's shortened identity."""
     owner = owner_of(job)
     if not owner:
         return NOTHING
+    found = getattr(job, "worker", None)
     return format_html('<span class="jq-worker" title="{}">{}</span>', owner, str(found) if found else f"{owner[:8]}…")

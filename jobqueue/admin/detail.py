@@ -57,7 +57,7 @@ class Page:
 
 def page(job: Job) -> Page:
     """Return what to show of a job that was read whole."""
-    now: datetime = getattr(job, "now", None) or timezone.now()
+    now = cells.now_of(job)
     return Page(
         job=job,
         status=cells.status(job),
@@ -79,7 +79,7 @@ def arguments(job: Job) -> list[Row]:
     entry = known.entry(job.task)
     func, takes_context = (entry.func, entry.takes_context) if entry is not None else (None, False)
     args, kwargs = masking.mask_call(func, job.args, job.kwargs, takes_context=takes_context)
-    names = _names(func, len(args) + takes_context)[takes_context:]
+    names = _names(func, len(args), takes_context)
     rows = [_argument(name, as_json(value)) for name, value in zip(names, args, strict=True)]
     return rows + [_argument(str(name), as_json(value)) for name, value in kwargs.items()]
 
@@ -88,13 +88,13 @@ def _argument(name: str, text: str) -> Row:
     return Row(name, text, block="\n" in text or len(text) > 80)
 
 
-def _names(func: Callable[..., Any] | None, count: int) -> list[str]:
-    """Return a name for each of `count` positional arguments."""
+def _names(func: Callable[..., Any] | None, count: int, takes_context: bool) -> list[str]:
+    """Return a name for each of `count` positional arguments; the context is none of them."""
     try:
         parameters = [*inspect.signature(func).parameters.values()] if func is not None else []
     except (TypeError, ValueError):
         parameters = []
-    names = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    names = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)][takes_context:]
     return [*names[:count], *(f"argument {number}" for number in range(len(names) + 1, count + 1))]
 
 
@@ -127,7 +127,7 @@ def _when(job: Job, now: datetime) -> list[Row]:
         ("Finished", job.finished_at),
     )
     known_times = [(name, moment(when, now)) for name, when in times if when is not None]
-    return _rows(*known_times, ("Waited", cells.waited(job, now)), ("Ran", cells.ran(job, now)))
+    return _rows(*known_times, ("Waited", cells.waited(job)), ("Ran", cells.ran(job)))
 
 
 def _budget(job: Job) -> list[Row]:

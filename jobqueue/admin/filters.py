@@ -1,7 +1,7 @@
 """The filters of the list, none of which looks at the whole table to offer its choices.
 
-Queues come from the registered tasks, the live workers, and an index that holds queued jobs only; tasks from the registry. A value
-that is not among the choices still works in the address of the page.
+Tasks come from the registry and the newest jobs; queues from there, from the workers, and from an index that holds queued jobs only. A
+value that is not among the choices still works in the address of the page.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin
 
 MOST_CHOICES = 100
+NEWEST = 1000
 
 
 class ColumnFilter(SimpleListFilter):
@@ -27,13 +28,13 @@ class ColumnFilter(SimpleListFilter):
 
     column: ClassVar[str]
 
-    def choices_offered(self) -> list[tuple[str, str]]:
-        """Return the values and their names."""
+    def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
+        """Return the values and their names; `visible` are the jobs that the user may see."""
         raise NotImplementedError
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
         """Return the choices, the chosen one always among them."""
-        offered = self.choices_offered()
+        offered = self.choices_offered(model_admin.get_queryset(request))
         chosen = self.value()
         if chosen and "\0" not in chosen and chosen not in dict(offered):
             offered.append((chosen, chosen))
@@ -57,7 +58,7 @@ class StatusFilter(ColumnFilter):
     title = "status"
     parameter_name = column = "status"
 
-    def choices_offered(self) -> list[tuple[str, str]]:
+    def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
         """Return all of them."""
         return [(str(value), str(label)) for value, label in states.Status.choices]
 
@@ -69,7 +70,7 @@ class WaitingForFilter(ColumnFilter):
     parameter_name = "waiting"
     column = "waiting_for"
 
-    def choices_offered(self) -> list[tuple[str, str]]:
+    def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
         """Return what there is to wait for."""
         return [(str(value), str(label)) for value, label in states.WaitingFor.choices if value]
 
@@ -84,9 +85,9 @@ class QueueFilter(ColumnFilter):
     title = "queue"
     parameter_name = column = "queue"
 
-    def choices_offered(self) -> list[tuple[str, str]]:
+    def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
         """Return the queues that somebody fills, serves, or has jobs in."""
-        found = known.queues() | {*Job.objects.database.queued_queues(MOST_CHOICES)}
+        found = known.queues() | newest(visible, "queue") | {*Job.objects.database.queued_queues(MOST_CHOICES)}
         for queues in Worker.objects.values_list("queues", flat=True)[:MOST_CHOICES]:
             found |= {queue for queue in queues if isinstance(queue, str)} if isinstance(queues, list) else set()
         return [(queue, queue) for queue in sorted(found)[:MOST_CHOICES]]
@@ -98,6 +99,12 @@ class TaskFilter(ColumnFilter):
     title = "task"
     parameter_name = column = "task"
 
-    def choices_offered(self) -> list[tuple[str, str]]:
-        """Return the registered tasks."""
-        return [(path, path) for path in known.paths()[:MOST_CHOICES]]
+    def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
+        """Return the tasks that are registered or were enqueued lately."""
+        paths = sorted({*known.paths()} | newest(visible, "task"))[:MOST_CHOICES]
+        return [(path, f"{path.rpartition('.')[2]} ({path.rpartition('.')[0]})") for path in paths]
+
+
+def newest(visible: QuerySet[Job], column: str) -> set[str]:
+    """Return the values that a column has in the newest jobs."""
+    return {*visible.order_by("-pk").values_list(column, flat=True)[:NEWEST]}

@@ -19,6 +19,7 @@ from django.utils.functional import cached_property
 
 from jobqueue import states
 from jobqueue.admin import known
+from jobqueue.admin.cells import owner_of
 from jobqueue.models import Job, Worker
 
 MOST_COUNTED = 10_000
@@ -65,7 +66,7 @@ class CappedPaginator(BasePaginator):
         return number
 
     @property
-    def count(self) -> int:  # type: ignore[override]
+    def count(self) -> int:
         """How many rows the pages hold."""
         return min(self.counted, MOST_COUNTED)
 
@@ -104,7 +105,7 @@ class JobChangeList(BaseChangeList):
         workers = workers_of(jobs)
         for job in jobs:
             job.worker = workers.get(owner_of(job))
-        self.result_list = jobs  # type: ignore[assignment]
+        self.result_list = jobs
 
     @property
     def summary(self) -> str:
@@ -127,14 +128,6 @@ class JobChangeList(BaseChangeList):
 def has_nul(request: HttpRequest) -> bool:
     """Return whether the search text holds a NUL, which no stored text can hold (and Django's form turns into no search at all)."""
     return "\0" in request.GET.get(SEARCH_VAR, "")
-
-
-def owner_of(job: Job) -> str:
-    """Return the identity of the worker that runs the job, or ran it last; empty where none has."""
-    if job.lease_owner:
-        return job.lease_owner
-    last = job.worker_ids[-1] if isinstance(job.worker_ids, list) and job.worker_ids else ""
-    return last if isinstance(last, str) else ""
 
 
 def workers_of(jobs: list[Job]) -> dict[str, Worker]:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest
 
 from jobqueue import states
 from jobqueue.lifecycle import control
 from jobqueue.models import Job
+from jobqueue.states import Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +22,18 @@ class Verb:
     label: str
     done: str
     requested: str
-    interrupts: str  # what happens to a running job, for the confirmation; empty: it is never interrupted
     act: Callable[[int], control.Answer]
     possible: Callable[[Job], bool]
-
-    @property
-    def permission(self) -> str:
-        """The permission that it takes."""
-        return f"jobqueue.{self.name}_job"
+    statuses: tuple[Status, ...]  # where it is possible, as far as the status alone tells
+    interrupts: str = ""  # what happens to a running job, for the confirmation; empty: it is never interrupted
 
     def allowed(self, request: HttpRequest) -> bool:
-        """Return whether the request's user has the permission."""
-        user: User | AnonymousUser = request.user
-        return user.has_perm(self.permission)
+        """Return whether the request's user has this verb's permission."""
+        return request.user.has_perm(f"jobqueue.{self.name}_job")
 
 
 def _can_cancel(job: Job) -> bool:
-    return states.allows(job.place, states.CANCELED) and not (job.cancel_requested and job.cancel_outcome == states.Status.CANCELED)
+    return states.allows(job.place, states.CANCELED) and not (job.cancel_requested and job.cancel_outcome == Status.CANCELED)
 
 
 def _can_pause(job: Job) -> bool:
@@ -46,7 +41,7 @@ def _can_pause(job: Job) -> bool:
 
 
 def _can_resume(job: Job) -> bool:
-    return job.status in (states.Status.PAUSED, states.Status.ERROR) or job.cancel_requested
+    return job.status in (Status.PAUSED, Status.ERROR) or job.cancel_requested
 
 
 def _can_run_now(job: Job) -> bool:
@@ -57,30 +52,38 @@ CANCEL: Final = Verb(
     name="cancel",
     label="Cancel",
     done="canceled",
-    requested="asked to stop and will be canceled",
-    interrupts="Canceling is final: the task is interrupted where it stands, and what it has done so far is not undone.",
+    requested="asked to stop, to be canceled",
     act=control.cancel,
     possible=_can_cancel,
+    statuses=(Status.PENDING, Status.QUEUED, Status.RUNNING, Status.PAUSED, Status.ERROR),
+    interrupts="Canceling is final. The task is interrupted where it stands, and what it has done so far is not undone.",
 )
 PAUSE: Final = Verb(
     name="pause",
     label="Pause",
     done="paused",
-    requested="asked to stop and will be paused",
-    interrupts="Pausing interrupts the task where it stands; when the job is resumed, the task starts from its beginning.",
+    requested="asked to stop, to be paused",
     act=control.pause,
     possible=_can_pause,
+    statuses=(Status.PENDING, Status.QUEUED, Status.RUNNING),
+    interrupts="The task is interrupted where it stands. When the job is resumed, the task starts from its beginning.",
 )
 RESUME: Final = Verb(
-    name="resume", label="Resume", done="resumed", requested="resumed", interrupts="", act=control.resume, possible=_can_resume
+    name="resume",
+    label="Resume",
+    done="resumed",
+    requested="resumed",
+    act=control.resume,
+    possible=_can_resume,
+    statuses=(Status.PAUSED, Status.ERROR),
 )
 RUN_NOW: Final = Verb(
     name="run_now",
     label="Run now",
     done="queued to run now",
     requested="queued to run now",
-    interrupts="",
     act=control.run_now,
     possible=_can_run_now,
+    statuses=(Status.PENDING,),
 )
 VERBS: Final = {verb.name: verb for verb in (CANCEL, PAUSE, RESUME, RUN_NOW)}

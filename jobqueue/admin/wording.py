@@ -11,8 +11,9 @@ from django.utils.safestring import SafeString
 
 from jobqueue import masking
 
-NOTHING = "–"
+NOTHING = format_html('<span class="jq-none">{}</span>', "\N{EN DASH}")
 LONGEST = 20_000
+MOST_MASKED = 500_000
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
@@ -64,8 +65,11 @@ def excerpt(text: str, longest: int = LONGEST) -> str:
 
 def prose(value: object, longest: int = LONGEST) -> str:
     """Return a text with its secrets hidden, shortened where it is too long."""
-    # Shortened first, so that the time for masking is bounded; the cut takes whole lines away, no half of a secret's name matters.
-    return masking.mask_text(excerpt(value if isinstance(value, str) else as_json(value), longest))
+    text = value if isinstance(value, str) else as_json(value)
+    # Masked before it is shortened, or half a secret would stand alone behind the cut. Of an absurd length only the beginning counts.
+    if len(text) > MOST_MASKED:
+        text = f"{text[:MOST_MASKED]}\n… [the rest of {len(text):,} characters left out]"
+    return excerpt(masking.mask_text(text), longest)
 
 
 def masked_json(value: object) -> str:

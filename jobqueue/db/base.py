@@ -6,6 +6,7 @@ Times are the database's clock at the start of a statement. Ownership is judged 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -149,34 +150,37 @@ class Database:
             f" WHERE id {self.picked.format(candidates)} RETURNING {returned}"
         )
         with self.hot():
-            rows = self.rows(sql, [owner, lease_seconds, *params])
+            rows = self.rows(f"{self.hint()}{sql}", [owner, lease_seconds, *params])
         return sorted(map(Claimed._make, rows), key=_claim_order)
+
+    def hint(self) -> str:
+        """Return what the planner is told in front of a claim, in the same message and for this transaction alone."""
+        return ""
 
     def candidates(self, queues: Sequence[str], limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
         """Return a select of the ids to claim, and its parameters."""
-        where = "status = 'QUEUED'"
-        params: list[Any] = []
+        if len(queues) < 2:
+            return self.best("id", queues[0] if queues else None, limit, after)
+        # The best few of each queue by its own index, locked there since a union cannot lock; then the best of all.
+        selects, values = zip(*[self.best("id, claim_rank", queue, limit, after) for queue in queues], strict=True)
+        union = " UNION ALL ".join(f"SELECT id, claim_rank FROM ({select}) AS q" for select in selects)
+        return f"SELECT id FROM ({union}) AS best ORDER BY claim_rank, id LIMIT %s", [*itertools.chain(*values), limit]
+
+    def best(self, columns: str, queue: str | None, limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
+        """Return a select of the best jobs of one queue (None: of all), and its parameters."""
+        where, order, params = self.range(queue, after)
+        sql = f"SELECT {columns} FROM {self.table} WHERE status = 'QUEUED'{where} ORDER BY {order} LIMIT %s{self.skip_locked}"
+        return sql, [*params, limit]
+
+    def range(self, queue: str | None, after: tuple[int, int] | None) -> tuple[str, str, list[Any]]:
+        """Return which part of a claim index to walk, in which order, and the parameters."""
+        where, params = "", list[Any]()
         if after is not None:
             # A row comparison is one range of the index; two conditions joined by OR are not.
-            where = f"{where} AND (claim_rank, id) > (%s, %s)"
-            params += after
-        if len(queues) > 1:
-            return self.candidates_of_queues(queues, limit, where, params)
-        if queues:
-            where, params = f"{where} AND queue = %s", [*params, queues[0]]
-        return f"SELECT id FROM {self.table} WHERE {where} ORDER BY claim_rank, id LIMIT %s{self.skip_locked}", [*params, limit]
-
-    def candidates_of_queues(self, queues: Sequence[str], limit: int, where: str, params: list[Any]) -> tuple[str, list[Any]]:
-        """Return a select over several queues: the best few of each by its own index, then the best of all."""
-        best_of_one = f"SELECT id, claim_rank FROM {self.table} WHERE {where} AND queue = %s ORDER BY claim_rank, id LIMIT %s"
-        each = f"SELECT id, claim_rank FROM ({best_of_one}) AS q"
-        union = " UNION ALL ".join([each] * len(queues))
-        values = [value for queue in queues for value in (*params, queue, limit)]
-        best = f"SELECT id FROM ({union}) AS best ORDER BY claim_rank, id LIMIT %s"
-        if not self.skip_locked:
-            return best, [*values, limit]
-        # Locked in a statement around it, since a union cannot lock; who is locked by another is taken in the next pass.
-        return f"SELECT id FROM {self.table} WHERE status = 'QUEUED' AND id = ANY(ARRAY({best})){self.skip_locked}", [*values, limit]
+            where, params = " AND (claim_rank, id) > (%s, %s)", [*after]
+        if queue is not None:
+            where, params = f"{where} AND queue = %s", [*params, queue]
+        return where, "claim_rank, id", params
 
     # Renew, mark, finish: each guarded by id and token
 
@@ -222,6 +226,22 @@ class Database:
     def moment(self, value: Any) -> Any:
         """Return a time that a statement returned as an aware datetime."""
         return value
+
+    # For people
+
+    def estimated_rows(self) -> int | None:
+        """Return about how many jobs there are, from the database's statistics; None where it keeps none."""
+        return None
+
+    def queued_queues(self, limit: int) -> list[str]:
+        """Return the queues that have QUEUED jobs, hopping from one to the next in the index: the cost grows with `limit` only."""
+        first = f"SELECT queue FROM {self.table} WHERE status = 'QUEUED'"
+        sql = (
+            f"WITH RECURSIVE hop(queue) AS (SELECT * FROM ({first} ORDER BY queue LIMIT 1) AS first UNION ALL"
+            f" SELECT ({first} AND queue > hop.queue ORDER BY queue LIMIT 1) FROM hop WHERE hop.queue IS NOT NULL)"
+            " SELECT queue FROM hop WHERE queue IS NOT NULL LIMIT %s"
+        )
+        return [row[0] for row in self.rows(sql, [limit])]
 
     # Notifications
 

@@ -77,11 +77,33 @@ class PostgreSQL(Database):
         """Open a short transaction at READ COMMITTED, whatever the project's default is, or a savepoint inside the caller's."""
         connection: Any = self.connection
         outermost = not connection.in_atomic_block
+        if outermost:
+            connection.ensure_connection()  # the level is known once there is a connection
         usual = self.read_committed and connection.isolation_level in (None, _read_committed())
         with transaction.atomic(using=self.alias):
             if outermost and not usual:
                 self.rows("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             yield
+
+    def rows(self, sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement, or several in one message, and return the rows of the last."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql, params)
+            while cursor.nextset():
+                pass
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def hint(self) -> str:
+        """Forbid the planner to sort: without statistics it takes all that is queued for a few rows, and reads and sorts all of it."""
+        prepares = self.connection.settings_dict["OPTIONS"].get("server_side_binding")
+        return "" if prepares else "SET LOCAL enable_sort = off; "  # a prepared statement is one alone
+
+    def range(self, queue: str | None, after: tuple[int, int] | None) -> tuple[str, str, list[Any]]:
+        """Name a queue by a range: with an equality, stale statistics let the planner walk the index of all queues."""
+        if queue is None:
+            return super().range(queue, after)
+        first = "queue >= %s" if after is None else "(queue, claim_rank, id) > (%s, %s, %s)"
+        return f" AND {first} AND queue <= %s", "queue, claim_rank, id", [queue, *(after or ()), queue]
 
     def renew(self, leases: Sequence[Lease], lease_seconds: float) -> list[Renewed]:
         """Renew the leases that nobody has locked; return what those rows say."""
@@ -127,9 +149,7 @@ class PostgreSQL(Database):
             f" metadata = coalesce({rows.metadata}::jsonb, j.metadata), worker_ids = j.worker_ids || to_jsonb(j.lease_owner),"
             " holds_target = FALSE, lease_owner = '', lease_expires_at = NULL, heartbeat_at = NULL,"
             " cancel_requested = FALSE, cancel_outcome = ''"
-            f" FROM {rows.source}"
-            f" WHERE j.id = o.job_id AND j.id = ANY({rows.ids}) AND j.lease_token = o.token AND j.lease_expires_at IS NOT NULL"
-            " RETURNING j.id, j.lease_token"
+            f" FROM {rows.source} WHERE j.id = o.job_id AND j.id = ANY(ARRAY({self._ours(rows)})) RETURNING j.id, j.lease_token"
         )
         with self.hot():
             return [Lease(*row) for row in self.rows(sql, {**rows.params, "note": note})]
@@ -153,6 +173,11 @@ class PostgreSQL(Database):
     def placeholder(self, name: str) -> str:
         """Return the placeholder of a column."""
         return "statement_timestamp() + %s" if name == "run_in" else "%s"
+
+    def estimated_rows(self) -> int | None:
+        """Return about how many jobs there were at the last vacuum or analyze; None before the first."""
+        rows = self.rows("SELECT reltuples::bigint FROM pg_class WHERE oid = %s::regclass", [self.table])
+        return rows[0][0] if rows and rows[0][0] >= 0 else None
 
     def listen(self, channel: str) -> None:
         """Let this thread's connection hear a channel."""

@@ -40,6 +40,8 @@ def _one_by_one(owner: str, queues: Sequence[str], limit: int, lease_seconds: fl
                 "lease_token": F("lease_token") + 1,
                 "lease_expires_at": Now() + timedelta(seconds=lease_seconds),
                 "heartbeat_at": Now(),
+                "cancel_requested": False,
+                "cancel_outcome": "",
             }
             try:
                 with Job.objects.database.atomic():  # the savepoint that a bad row is undone to

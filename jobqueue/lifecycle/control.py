@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 
 from jobqueue import states
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
-from jobqueue.lifecycle import wakeup
+from jobqueue.lifecycle import history, wakeup
 from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER
 from jobqueue.models import Job
 
@@ -133,7 +133,7 @@ def _resume(job: Job, now: datetime) -> Answer:
     # Only a caller's own time is still ahead of a job that never ran; the time of a retry ends with the resume.
     ahead = job.attempt == 0 and job.run_at is not None and job.run_at > now
     destination = states.PENDING_TIME if ahead else states.QUEUED
-    options = {key: value for key, value in job.options.items() if key != "unknown_since"}
+    options = {key: value for key, value in history.as_dict(job.options).items() if key != "unknown_since"}
     try:
         with Job.objects.database.atomic():  # a savepoint: the key may be taken, and the transaction must stay usable
             answer = _moved(job, destination, failures=0, crashes=0, message="", progress=0, options=options)

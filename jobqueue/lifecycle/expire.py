@@ -81,7 +81,7 @@ def _expire_one(job: Job) -> Expired | None:
 def decide(job: Job, now: datetime) -> tuple[states.Place, dict[str, Any]]:
     """Return where the loss of its worker moves a job, and with which columns."""
     crashes = job.crashes + 1
-    fields: dict[str, Any] = {"worker_ids": [*job.worker_ids, job.lease_owner], "crashes": crashes}
+    fields: dict[str, Any] = {"worker_ids": [*history.as_list(job.worker_ids), job.lease_owner], "crashes": crashes}
     lost = f"worker lost {crashes} time{'s' if crashes > 1 else ''}"
     if job.cancel_requested:
         destination, message = states.place(job.cancel_outcome), INTERRUPTED_BY_USER

@@ -3,7 +3,8 @@
 The status is decided by the flag on the locked row, since the worker's view of it may be old. SUCCESS and ERROR stand. Everything
 that would let the job run again (retry, hand-back, interrupt, unknown task) becomes PAUSED or CANCELED where a flag stands; an
 interrupt whose flag was withdrawn becomes QUEUED, its attempt given back. An outcome that moves no row came too late: the lease
-was lost, and nothing of it counts.
+was lost, and nothing of it counts. A row that somebody has locked is passed over and told as `later`: one locked row must not
+hold up the outcomes of all others.
 """
 
 from __future__ import annotations
@@ -83,16 +84,25 @@ def _succeed(outcomes: Sequence[Outcome]) -> list[Settled]:
     now = time.monotonic()
     ends = [Success(*o.lease, o.result, now - (o.began or now), now - (o.ended or now), o.message, o.metadata) for o in outcomes]
     written = set(Job.objects.database.succeed(ends, FINISHED_FIRST))
-    return [Settled(o, states.Status.SUCCESS.value if o.lease in written else "") for o in outcomes]
+    done = [Settled(o, states.Status.SUCCESS.value) for o in outcomes if o.lease in written]
+    return done + _missed([o for o in outcomes if o.lease not in written])
+
+
+def _missed(outcomes: Sequence[Outcome]) -> list[Settled]:
+    """Tell the outcomes that came too late from those whose row somebody has locked just now."""
+    if not outcomes:
+        return []
+    standing = Job.objects.still_ours(o.lease for o in outcomes)
+    return [Settled(o, "", later=o.lease in standing) for o in outcomes]
 
 
 def _decide_all(outcomes: Sequence[Outcome]) -> list[Settled]:
     now = time.monotonic()
     with Job.objects.database.atomic():
-        # Locked in the order of their keys, as everybody does who locks several rows and waits.
-        rows = Job.objects.current.locked().filter(pk__in=[o.lease.job_id for o in outcomes]).order_by("pk").annotate(now=Now())
+        rows = Job.objects.current.unlocked().filter(pk__in=[o.lease.job_id for o in outcomes]).order_by("pk").annotate(now=Now())
         jobs = {Lease(job.pk, job.lease_token): job for job in rows if job.status == states.Status.RUNNING}
-        return [Settled(o, _write(jobs[o.lease], o, now) if o.lease in jobs else "") for o in outcomes]
+        done = [Settled(o, _write(jobs[o.lease], o, now)) for o in outcomes if o.lease in jobs]
+    return done + _missed([o for o in outcomes if o.lease not in jobs])
 
 
 def _write(job: Job, outcome: Outcome, now: float) -> str:
@@ -118,10 +128,11 @@ def decide(job: Job, outcome: Outcome, db_now: datetime, now: float) -> Decision
     else:
         destination, more = DECISIONS[outcome.kind](job, outcome, db_now)
     fields.update(more)
-    if UNKNOWN_SINCE in job.options and outcome.kind is not Kind.UNKNOWN_TASK:
-        fields["options"] = {key: value for key, value in job.options.items() if key != UNKNOWN_SINCE}
+    options = history.as_dict(job.options)
+    if UNKNOWN_SINCE in options and outcome.kind is not Kind.UNKNOWN_TASK:
+        fields["options"] = {key: value for key, value in options.items() if key != UNKNOWN_SINCE}
     if "attempt" not in fields:  # the run counts
-        fields["worker_ids"] = [*job.worker_ids, job.lease_owner]
+        fields["worker_ids"] = [*history.as_list(job.worker_ids), job.lease_owner]
         label = outcome.kind.name if destination[0] == states.Status.PENDING else destination[0]
         new = history.entry(attempt=job.attempt, worker=job.lease_owner, outcome=label, began=began, ended=db_now, failure=outcome.failure)
         fields["history"] = history.extended(job.history, new)
@@ -147,10 +158,11 @@ def _hand_back(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
 
 
 def _unknown_task(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
-    since = job.options.get(UNKNOWN_SINCE)
+    known = history.as_dict(job.options)
+    since = known.get(UNKNOWN_SINCE)
     if since is not None and db_now - datetime.fromisoformat(since) >= timedelta(seconds=conf.current().unknown_task_grace_seconds):
         return _error(job, outcome, db_now)
-    options = {**job.options, UNKNOWN_SINCE: since or db_now.isoformat()}
+    options = {**known, UNKNOWN_SINCE: since or db_now.isoformat()}
     run_at = Now() + timedelta(seconds=UNKNOWN_TASK_PAUSE_SECONDS)
     fields = {"attempt": max(job.attempt - 1, 0), "started_at": None, "options": options, "run_at": run_at, "message": _text(outcome)}
     return states.PENDING_TIME, fields

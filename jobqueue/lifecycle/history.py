@@ -24,7 +24,17 @@ def entry(
     return made
 
 
+def as_list(value: Any) -> list[Any]:
+    """Return a JSON column that holds a list; an empty one where somebody has edited it to anything else."""
+    return value if isinstance(value, list) else []
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    """Return a JSON column that holds an object; an empty one where somebody has edited it to anything else."""
+    return value if isinstance(value, dict) else {}
+
+
 def extended(history: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the history with one entry more; of a long one the first and the newest stay."""
-    longer = [*history, new]
+    longer = [*as_list(history), new]
     return longer if len(longer) <= LONGEST else [longer[0], *longer[-(LONGEST - 1) :]]

@@ -51,10 +51,14 @@ class Outcome:
 
 @dataclass(slots=True, frozen=True)
 class Settled:
-    """Tell what the database made of an outcome; `status` is empty where the lease was lost."""
+    """Tell what the database made of an outcome; `status` is empty where the lease was lost.
+
+    `later` means that somebody holds the row's lock: nothing was written, and the lease still stands.
+    """
 
     outcome: Outcome
     status: str
+    later: bool = False
 
     @property
     def written(self) -> bool:

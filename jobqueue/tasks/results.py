@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, overload
 
 from jobqueue import compat, states
@@ -62,8 +63,13 @@ def fresh(task: Any, job_id: int, created_at: Any, args: Any, kwargs: Any, backe
         backend=backend,
         errors=[],
         worker_ids=[],
-        job_status=(states.Status.PENDING if task.run_after else states.Status.QUEUED).value,
+        job_status=(states.Status.PENDING if _is_ahead(task.run_after) else states.Status.QUEUED).value,
     )
+
+
+def _is_ahead(run_after: datetime | timedelta | None) -> bool:
+    """Return whether an enqueue lets the job wait; one whose time has passed is promoted a moment later."""
+    return run_after > timedelta() if isinstance(run_after, timedelta) else run_after is not None
 
 
 def of_job(job: Job, backend: str, *, created: bool = True) -> JobResult:

@@ -17,6 +17,7 @@ from jobqueue.tasks import options, registry
 
 PLAIN_OPTIONS = ("priority", "queue_name", "run_after", "backend")
 JOB_OPTIONS = ("max_attempts", "backoff", "retry_on", "recovery", "unique_key", "metadata")
+DECLARED_ONLY = ("backoff", "retry_on")  # read from the code whenever the task runs, so no job can have its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,9 @@ class JobTask(compat.Task):  # type: ignore[misc]
         """Return a copy with other options; None means "as it was". `run_after` may be a timedelta, counted from the enqueue."""
         options.check_names(changes, (*PLAIN_OPTIONS, *JOB_OPTIONS))
         given = {name: value for name, value in changes.items() if value is not None}
+        for name in DECLARED_ONLY:
+            if name in given:
+                raise InvalidOption(f"{name} is read from the task's declaration whenever it runs: put it on @task({name}=...).")
         run_after = given.get("run_after")
         if isinstance(run_after, timedelta) and not self._keeps_deltas(str(given.get("backend", self.backend))):
             given["run_after"] = timezone.now() + run_after

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from asgiref.sync import sync_to_async
 
 from jobqueue import backoff, payload, signals, texts
 from jobqueue.db import hygiene
@@ -19,6 +23,8 @@ from jobqueue.models import Job
 from jobqueue.tasks import registry, results
 from jobqueue.tasks.context import TaskContext
 from jobqueue.worker.run import Reason, Run
+
+logger = logging.getLogger("jobqueue")
 
 
 def execute(run: Run, idle_seconds: float = 0.0, *, hygienic: bool = True) -> Outcome:
@@ -30,10 +36,11 @@ def execute(run: Run, idle_seconds: float = 0.0, *, hygienic: bool = True) -> Ou
         if hygienic:
             hygiene.before_task(idle_seconds)
         _call(run)
+        run.close()
     except BaseException as error:  # noqa: BLE001 - an interruption that arrives between two of our lines, or a fault of ours
         if not run.returned and run.raised is None:
             run.raised = error
-    run.close()
+    run.close()  # again, since an interruption may have arrived on the way into the first; there is never a second one
     run.ended = time.monotonic()
     outcome = conclude(run)
     if hygienic:
@@ -57,7 +64,8 @@ def _call(run: Run) -> None:
 async def execute_async(run: Run) -> Outcome:
     """Run a coroutine function in this event loop and return what came of it; never raises."""
     try:
-        prepared = prepare(run)
+        # Telling of the start reads the job's row, which Django allows no coroutine.
+        prepared = await sync_to_async(prepare)(run) if signals.heard(signals.task_started) else prepare(run)
         if prepared is not None:
             func, args, kwargs = prepared
             run.began = time.monotonic()
@@ -89,14 +97,37 @@ def prepare(run: Run) -> tuple[Any, list[Any], dict[str, Any]] | None:
     if entry.takes_context:
         args.insert(0, TaskContext(job, run))
     if signals.heard(signals.task_started):
-        signals.task_started.send_robust(type(entry.task.get_backend()), task_result=read_result(run))
+        _tell_started(run, entry.task)
     return entry.func, args, kwargs
 
 
+def _tell_started(run: Run, task: Any) -> None:
+    try:
+        signals.task_started.send_robust(type(task.get_backend()), task_result=read_result(run))
+    except Exception:
+        logger.exception("Job %s: the signal of its start was not sent; it runs all the same.", run.job.id)
+
+
 def read_result(run: Run) -> Any:
-    """Return the run's job as a task result, as the database has it."""
+    """Return the run's job as a task result, as the database has it; for a coroutine it is read in another thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _read_result(run)
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(_read_result_and_close, run).result()
+
+
+def _read_result(run: Run) -> Any:
     entry = run.entry or registry.find(run.job.task)
     return results.of_job(Job.objects.current.get(pk=run.job.id), entry.task.backend if entry else "default")
+
+
+def _read_result_and_close(run: Run) -> Any:
+    try:
+        return _read_result(run)
+    finally:
+        hygiene.close_all()
 
 
 def conclude(run: Run) -> Outcome:
@@ -133,6 +164,7 @@ def _raised(run: Run, error: BaseException) -> Outcome:
         if delay is None:
             delay = backoff.delay_seconds(entry.backoff, error, run.job.failures + 1)
     except InvalidBackoff as wrong:
+        wrong.add_note(f"The task itself raised {texts.exception_summary(error)}")
         return _failed(run, Kind.ERROR, wrong)
     outcome = _failed(run, Kind.RETRY, error)
     outcome.delay_seconds = delay

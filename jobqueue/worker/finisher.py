@@ -25,6 +25,7 @@ from jobqueue.worker.run import Run, Runs
 BATCH = 1000
 BUFFER = 5000
 LEASES = 3
+LOCKED_SECONDS = 0.1
 
 logger = logging.getLogger("jobqueue")
 Item = tuple[Run, Outcome]
@@ -68,9 +69,13 @@ class Finisher(DatabaseService):
         except BaseException as error:
             self._keep(batch, error)
             raise
-        self._acknowledge(batch, settled)
+        later = {one.outcome.lease for one in settled if one.later}
+        self._acknowledge([item for item in batch if item[0].lease not in later], [one for one in settled if not one.later])
+        self._buffer.extend(item for item in batch if item[0].lease in later)
         self._room.set()
-        return 0.0 if self._buffer else None
+        if len(self._buffer) == len(later):
+            return LOCKED_SECONDS if later else None
+        return 0.0
 
     def _again(self, batch: Sequence[Item]) -> list[Settled]:
         # The commit of the failed try may have been done, its acknowledgement lost.

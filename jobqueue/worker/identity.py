@@ -36,8 +36,11 @@ class Identity:
         self._directory = path.with_name(f"{path.name}.workers")
         self._directory.mkdir(exist_ok=True)
         # Before the first claim: whoever owns jobs has a lock file.
-        self._held = (self._directory / self.worker_id).open("w")
+        # Named as a worker's only once it is locked: a neighbour that looks meanwhile would take it for a dead one's.
+        draft = self._directory / f".{self.worker_id}"
+        self._held = draft.open("w")
         fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        draft.rename(self._directory / self.worker_id)
 
     def release(self) -> None:
         """Give the file lock back."""
@@ -50,7 +53,7 @@ class Identity:
         """Return the identities on this database file whose processes are gone, and forget their files."""
         if self._directory is None:
             return []
-        return [path.name for path in self._directory.iterdir() if path.name != self.worker_id and _forget_if_free(path)]
+        return [path.name for path in self._directory.glob("[!.]*") if path.name != self.worker_id and _forget_if_free(path)]
 
 
 def _forget_if_free(path: Path) -> bool:

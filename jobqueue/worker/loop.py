@@ -41,8 +41,9 @@ class Loop:
 
     def stop(self) -> None:
         """End the loop once its tasks have ended or been given up on."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+        loop = self._loop
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
 
     def join(self, timeout: float) -> bool:
         """Wait for the thread; return whether it has ended."""
@@ -68,6 +69,8 @@ class Loop:
                 except (SystemExit, KeyboardInterrupt):  # a task of a task may raise it through the loop: the loop goes on
                     logger.exception("A coroutine raised through the event loop, which goes on.")
         finally:
+            self._loop = None
+            loop.close()
             hygiene.close_all()
 
     def _begin(self, run: Run) -> None:

@@ -44,10 +44,15 @@ class Maintenance(DatabaseService):
         self._heartbeat_seconds = heartbeat_seconds
         self._no_sweep_before = 0.0
         self._shown_at: float | None = None
+        self._turned_at = time.monotonic()
 
     def turn(self) -> float | None:
         """Do each chore that is due; return the seconds to the next."""
         now = time.monotonic()
+        if now - self._turned_at > PAUSE_SECONDS + self._heartbeat_seconds:
+            # The process stood still, and its heartbeat with it: leases that nobody has taken meanwhile can still be renewed.
+            self._no_sweep_before = now + 2 * self._heartbeat_seconds
+        self._turned_at = now
         if self._shown_at is None or now - self._shown_at >= WORKER_ROW_SECONDS:
             self._show()
             self._shown_at = now

@@ -266,6 +266,16 @@ def test_the_live_display_fits_the_terminal(width: int) -> None:
     assert max(len(line) for line in text.splitlines()) <= width
 
 
+def test_a_low_terminal_shows_fewer_of_the_jobs_that_run() -> None:
+    console = Console(width=80, height=24, force_terminal=True, file=open(os.devnull, "w"), record=True)  # noqa: SIM115
+    kinds = {f"kind_{number}": Kind(running=9) for number in range(9)}
+    with console.file:
+        console.print(Display(console).picture(Snapshot(kinds, SNAPSHOT.running * 81), 1.5))
+        lines = console.export_text().splitlines()
+    assert len(lines) <= 24
+    assert sum("reading" in line for line in lines) >= 3
+
+
 def test_the_live_display_leaves_the_terminal_as_it_found_it(capsys: pytest.CaptureFixture[str]) -> None:
     with Display(Console(force_terminal=True, width=100, height=40)) as display:
         display.update(SNAPSHOT)

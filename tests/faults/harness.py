@@ -127,6 +127,12 @@ class WorkerProcess:
         self.terminate()
         return self.wait(seconds)
 
+    def hurry(self) -> None:
+        """Tell it twice to end; one signal that comes on the heels of another is the same to the kernel."""
+        self.terminate()
+        wait_until(lambda: "Stopping: " in self.text or not self.alive, "the worker hears the first signal")
+        self.terminate()
+
     def clean_up(self) -> None:
         """End it whatever state it is in, and show what it said if the test fails."""
         if self.alive:

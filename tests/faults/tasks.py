@@ -97,9 +97,10 @@ def keep_the_gil(context: Any, seconds: int) -> None:
 
 
 @task(takes_context=True)
-def die(context: Any) -> NoReturn:
+def die(context: Any, seconds: float) -> NoReturn:
     """Take the whole process away."""
     witness.tell("start", context)
+    time.sleep(seconds)
     os._exit(9)
 
 
@@ -214,6 +215,13 @@ def fatal() -> NoReturn:
     raise Fatal("token limit exceeded")
 
 
+@task(takes_context=True)
+def late_failure(context: Any, seconds: float) -> NoReturn:
+    with witness.run_of(context):
+        time.sleep(seconds)
+    raise ValueError("late")
+
+
 @task
 def warn() -> str:
     warnings.warn("x", UserWarning, stacklevel=1)
@@ -303,6 +311,14 @@ def lose_connection_quietly() -> str:
     return "lost"
 
 
+@task
+def hold_connection(seconds: float) -> None:
+    """Keep a connection busy for so long."""
+    with transaction.atomic():
+        Worker.objects.count()
+        time.sleep(seconds)
+
+
 # Coroutines
 
 
@@ -311,6 +327,13 @@ async def leave_tasks_pending(context: Any) -> str:
     left = asyncio.get_running_loop().create_task(asyncio.sleep(0.5))
     left.add_done_callback(lambda _: None)
     return "left"
+
+
+@task(takes_context=True)
+async def wait_for_a_thread(context: Any, seconds: float) -> None:
+    """Wait for a thread that no interrupt reaches."""
+    with witness.run_of(context):
+        await asyncio.to_thread(time.sleep, seconds)
 
 
 @task

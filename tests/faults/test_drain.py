@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from jobqueue import cancel
 from tests.faults import tasks
 from tests.faults.harness import Workers, row, state, wait_for, wait_until, wait_until_started
 
@@ -46,9 +47,7 @@ def test_the_process_ends_and_gives_back_its_jobs_though_their_threads_never_sto
     wait_until_started(workers.witness, *stubborn, *hurried)
     began = time.monotonic()
     grace.terminate()
-    twice.terminate()
-    wait_until(lambda: "Stopping: 3 jobs" in twice.text, "the worker stops claiming")
-    twice.terminate()
+    twice.hurry()
     assert twice.wait(8) == 1, "a thread that does not stop is no clean end"
     assert grace.wait(8) == 1
     assert time.monotonic() - began < 8
@@ -64,6 +63,15 @@ def test_sigterm_during_the_start_up_ends_the_process(workers: Workers) -> None:
     assert early.wait() in (0, -signal.SIGTERM)
 
 
+def test_a_thread_that_a_coroutine_left_behind_does_not_hold_up_the_end(workers: Workers) -> None:
+    job = tasks.wait_for_a_thread.enqueue(60)
+    worker = workers.start().ready()
+    wait_until_started(workers.witness, job)
+    cancel(int(job.id))
+    wait_for(job, "CANCELED")
+    assert worker.stop(8) == 0
+
+
 def test_a_worker_frees_its_jobs_so_that_another_takes_them_at_once(workers: Workers) -> None:
     job = tasks.wait.enqueue()
     first = workers.start(SHUTDOWN_GRACE_PERIOD_SECONDS=0, LEASE_SECONDS=300).ready()
@@ -72,5 +80,5 @@ def test_a_worker_frees_its_jobs_so_that_another_takes_them_at_once(workers: Wor
     first.stop()
     wait_until(lambda: workers.witness.count("start", job.id and int(job.id)) == 2, "the second worker has begun it", 3)
     assert wait_for(job, "RUNNING").attempt == 1
-    second.terminate()
-    second.terminate()
+    second.hurry()
+    assert second.wait() == 0

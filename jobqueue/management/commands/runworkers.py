@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from argparse import ArgumentParser
 from typing import Any
 
@@ -29,6 +30,7 @@ OPTIONS = {
     "shutdown_grace_period_seconds": (float, "time for running jobs to finish after SIGTERM"),
     "interrupt_grace_seconds": (float, "time for interrupted jobs to stop after that"),
 }
+EXIT_SECONDS = 2.0
 
 
 class Command(BaseCommand):
@@ -66,6 +68,8 @@ class Command(BaseCommand):
             logging.shutdown()
             sys.stdout.flush()
             os._exit(status)
+        if self._called_from_command_line:
+            _exit_anyway(status)
         if status:
             sys.exit(status)
 
@@ -78,7 +82,7 @@ def _settings(options: dict[str, Any]) -> conf.Settings:
         current = conf.current()
         # One of the two alone moves the other along, so that --max-workers 1 needs no second option.
         if "max_workers" in given and "min_workers" not in given:
-            given["min_workers"] = min(current.min_workers, given["max_workers"])
+            given["min_workers"] = min(current.min_workers, max(given["max_workers"], 1))
         elif "min_workers" in given and "max_workers" not in given:
             given["max_workers"] = max(current.max_workers, given["min_workers"])
         return current.with_overrides(**given)
@@ -86,9 +90,16 @@ def _settings(options: dict[str, Any]) -> conf.Settings:
         raise CommandError(str(error)) from error
 
 
+def _exit_anyway(status: int) -> None:
+    """End the process soon though a thread of a task holds up the interpreter's own end (``asyncio.to_thread`` makes such threads)."""
+    timer = threading.Timer(EXIT_SECONDS, os._exit, [status])
+    timer.daemon = True
+    timer.start()
+
+
 def _check_tables() -> None:
     try:
-        Job.objects.current.exists()
+        Job.objects.current.order_by().first()  # reads every column
     except Error as error:
         if db.is_missing_table(error):
             raise CommandError("The tables of jobqueue are not there or out of date: run 'manage.py migrate' first.") from error

@@ -1,0 +1,1 @@
+"""Measure jobqueue beside the limit that raw SQL reaches on the same machine, in one run: ``python -m bench``."""

@@ -1,0 +1,60 @@
+"""The limit: a queue of raw SQL in one narrow table and one connection, which keeps a crash-safe promise and nothing else.
+
+It claims 100 jobs in one statement and finishes 100 in one statement, each with a commit of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import psycopg
+
+from bench import stamps
+
+BATCH = 100
+SCHEMA = (
+    "CREATE TABLE raw_job (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, number int NOT NULL, state smallint NOT NULL DEFAULT 0,"
+    " began timestamptz, ended timestamptz);"
+    " CREATE INDEX raw_job_free ON raw_job (id) WHERE state = 0"
+)
+FILL = "INSERT INTO raw_job (number) SELECT generate_series({first}, {last})"
+CLAIM = (
+    "UPDATE raw_job SET state = 1, began = statement_timestamp()"
+    f" FROM (SELECT id FROM raw_job WHERE state = 0 ORDER BY id LIMIT {BATCH} FOR UPDATE SKIP LOCKED) AS free"
+    " WHERE raw_job.id = free.id RETURNING raw_job.id, raw_job.number"
+)
+FINISH = "UPDATE raw_job SET state = 2, ended = statement_timestamp() WHERE id = ANY(%s)"
+SEND = "WITH made AS (INSERT INTO raw_job (number) VALUES (%s)) SELECT pg_notify('raw_job', '')"
+
+
+def work(stamping: bool) -> None:
+    """Run jobs for ever; a job that has nothing to do costs a call."""
+    handler = stamps.write if stamping else _nothing
+    with psycopg.connect(autocommit=True) as connection:
+        connection.execute("LISTEN raw_job")
+        while True:
+            jobs = connection.execute(CLAIM, prepare=True).fetchall()
+            for _, number in jobs:
+                handler(number)
+            if jobs:
+                connection.execute(FINISH, [[job_id for job_id, _ in jobs]], prepare=True)
+            else:
+                list(connection.notifies(timeout=1.0, stop_after=1))
+
+
+def paced(first: int, count: int, gap_seconds: float) -> dict[int, float]:
+    """Send jobs at an even pace; return when each was sent."""
+    with psycopg.connect(autocommit=True) as connection:
+        return stamps.pace(lambda number: connection.execute(SEND, [number], prepare=True), first, count, gap_seconds)
+
+
+def _nothing(number: int) -> None:
+    """Do nothing."""
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "paced":
+        print(json.dumps(paced(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))))
+    else:
+        work(stamping=sys.argv[1] == "stamp")

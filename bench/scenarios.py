@@ -1,0 +1,261 @@
+"""What is measured, each for ours and for the raw limit, one right after the other: neighbours in time meet the same machine."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from bench import stamps
+from bench.cluster import Cluster
+from bench.subjects import BOTH, OURS, Subject, run
+from bench.worker import Worker
+
+DRAIN_CAP_SECONDS = 120.0
+GAP_SECONDS = 0.05
+QUIET_SECONDS = 3.0
+WARM_UP = 3
+STATEMENTS = "SELECT query, calls FROM pg_stat_statements WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
+
+
+@dataclass(frozen=True)
+class Size:
+    """Say how much is measured."""
+
+    repeats: int = 3
+    drain: int = 20_000
+    single: int = 2_000
+    bulk: int = 20_000
+    latency: int = 200
+    idle_seconds: float = 20.0
+    memory: tuple[int, int] = (20_000, 200_000)
+    pinned: int = 50_000
+    pinned_part: int = 5_000
+
+
+QUICK = Size(1, 400, 40, 400, 10, 1.0, (200, 600), 600, 100)
+
+
+@dataclass
+class Row:
+    """Hold one line of the report; `target` judges ours, the ratio or both, in words and as a function."""
+
+    key: str
+    text: str
+    ours: float
+    raw: float | None = None
+    ratio: float | None = None
+    target: str = ""
+    met: bool | None = None
+    runs: dict[str, Any] = field(default_factory=dict)
+
+
+def paired(key: str, text: str, runs: dict[str, list[float]], least: float | None = None) -> Row:
+    """Return the row of rates that were taken in turns: medians, and the median of the ratios of neighbours."""
+    ratio = statistics.median(ours / raw for ours, raw in zip(runs["ours"], runs["raw"], strict=True))
+    return Row(
+        key,
+        text,
+        statistics.median(runs["ours"]),
+        statistics.median(runs["raw"]),
+        ratio,
+        "" if least is None else f"ratio at least {least}",
+        None if least is None else ratio >= least,
+        dict(runs),
+    )
+
+
+def fresh(cluster: Cluster, subject: Subject, jobs: int = 0, *, analyzed: bool = True) -> str:
+    """Make the subject's database anew, with so many jobs queued; return its name."""
+    database = f"{subject.name}_run"
+    cluster.create(database, subject.template)
+    if not analyzed:  # else the daemon's ANALYZE comes in the middle of some runs and not of others
+        cluster.execute(f"ALTER TABLE {subject.table} SET (autovacuum_enabled = false)", database)
+    if jobs:
+        subject.fill(cluster, database, jobs)
+    if analyzed:
+        cluster.execute("ANALYZE", database)
+    cluster.execute("CHECKPOINT")
+    return database
+
+
+def drain(cluster: Cluster, size: Size) -> Iterator[Row]:
+    """Empty a queue of jobs that do nothing, with statistics and, as after a burst into a new table, without."""
+    for key, text, analyzed in (("drain", "drain, jobs/s", True), ("drain_new", "drain without statistics, jobs/s", False)):
+        runs: dict[str, list[float]] = {"ours": [], "raw": []}
+        cpu: dict[str, list[float]] = {"ours": [], "raw": []}
+        for _ in range(size.repeats):
+            for subject in BOTH:
+                rate, micros = _drain(cluster, subject, size.drain, analyzed)
+                runs[subject.name].append(rate)
+                cpu[subject.name].append(micros)
+        row = paired(key, text, runs, 0.35 if analyzed else None)
+        row.runs["cpu_microseconds_per_job"] = cpu
+        yield row
+
+
+def _drain(cluster: Cluster, subject: Subject, jobs: int, analyzed: bool) -> tuple[float, float]:
+    database = fresh(cluster, subject, jobs, analyzed=analyzed)
+    with Worker(subject, cluster, database) as worker:
+        done, ended = worker.wait_until_done(jobs, DRAIN_CAP_SECONDS)
+        cpu = worker.cpu_seconds
+    began = cluster.execute(f"SELECT extract(epoch FROM min({subject.began}))::float8 FROM {subject.table}", database)[0][0]
+    return done / (ended - began), 1e6 * cpu / max(done, 1)
+
+
+def enqueue(cluster: Cluster, size: Size) -> Iterator[Row]:
+    """Enqueue one by one, each committed, against a bare cursor INSERT of the same row."""
+    runs: dict[str, list[float]] = {"ours": [], "raw": []}
+    for _ in range(size.repeats):
+        database = fresh(cluster, OURS)
+        for name, rate in run("-m", "bench.client", "single", str(size.single), environment=cluster.environment(database)).items():
+            runs[name].append(rate)
+    yield paired("enqueue", "enqueue one by one, jobs/s (raw: INSERT of the same row)", runs, 0.5)
+
+
+def bulk(cluster: Cluster, size: Size) -> Iterator[Row]:
+    """Enqueue many in one call, against COPY of the same columns."""
+    database = fresh(cluster, OURS)
+    command = ("-m", "bench.client", "bulk", str(size.bulk), str(size.repeats))
+    runs = run(*command, environment=cluster.environment(database))
+    yield paired("bulk", "enqueue_many, jobs/s (raw: COPY of the same columns)", runs, 0.25)
+
+
+def latency(cluster: Cluster, size: Size) -> Iterator[Row]:
+    """Time from before the enqueue call to the first line of the handler, for an idle worker and jobs 50 ms apart."""
+    found: dict[str, list[float]] = {subject.name: [] for subject in BOTH}
+    for _ in range(size.repeats):
+        for subject in BOTH:
+            found[subject.name] += _latency(cluster, subject, size.latency)
+    middle, late = ({name: _quantile(times, part) for name, times in found.items()} for part in (0.5, 0.99))
+    for key, text, value in (("latency_p50", "pick-up p50, ms", middle), ("latency_p99", "pick-up p99, ms", late)):
+        row = Row(key, text, value["ours"], value["raw"], value["ours"] / value["raw"])
+        if key == "latency_p99":
+            row.target, row.met = "at most 4 x p50", late["ours"] <= 4 * middle["ours"]
+            row.runs = found
+        yield row
+
+
+def _latency(cluster: Cluster, subject: Subject, jobs: int) -> list[float]:
+    database = fresh(cluster, subject)
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "stamps"
+        with Worker(subject, cluster, database, stamps=str(file)) as worker:
+            environment = cluster.environment(database)
+            run(*subject.paced, "0", str(WARM_UP), str(GAP_SECONDS), environment=environment)
+            worker.wait_until_served()
+            time.sleep(QUIET_SECONDS)
+            sent = run(*subject.paced, str(WARM_UP), str(jobs), str(GAP_SECONDS), environment=environment)
+            worker.wait_until_served()
+        began = stamps.read(file)
+    return [1000 * (began[int(number)] - moment) for number, moment in sent.items()]
+
+
+def _quantile(values: list[float], part: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(int(len(ordered) * part), len(ordered) - 1)]
+
+
+def idle(cluster: Cluster, size: Size) -> Iterator[Row]:
+    """Watch one idle worker: statements by pg_stat_statements, and processor time."""
+    found = {subject.name: _idle(cluster, subject, size.idle_seconds) for subject in BOTH}
+    rates = {name: sum(seen["statements"].values()) for name, seen in found.items()}
+    yield Row(
+        "idle_statements",
+        "idle worker, statements/s",
+        rates["ours"],
+        rates["raw"],
+        target="at most 5",
+        met=rates["ours"] <= 5,
+        runs={name: seen["statements"] for name, seen in found.items()},
+    )
+    cpu = {name: seen["cpu_percent"] for name, seen in found.items()}
+    yield Row("idle_cpu", "idle worker, CPU %", cpu["ours"], cpu["raw"], target="below 1", met=cpu["ours"] < 1)
+
+
+def _idle(cluster: Cluster, subject: Subject, seconds: float) -> dict[str, Any]:
+    database = fresh(cluster, subject, jobs=1)
+    with Worker(subject, cluster, database) as worker, cluster.connect(database) as connection:
+        worker.wait_until_served()
+        time.sleep(min(seconds, 5.0))  # it looks closely for a while after work
+        before, cpu, began = _calls(connection), worker.cpu_seconds, time.monotonic()
+        time.sleep(seconds)
+        after, spent, span = _calls(connection), worker.cpu_seconds - cpu, time.monotonic() - began
+    rates = {text: round((calls - before.get(text, 0)) / span, 3) for text, calls in after.items() if calls > before.get(text, 0)}
+    return {"statements": dict(sorted(rates.items(), key=lambda item: -item[1])), "cpu_percent": 100 * spent / span}
+
+
+def _calls(connection: psycopg.Connection[Any]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for text, calls in connection.execute(STATEMENTS).fetchall():
+        if "pg_stat_statements" not in text:  # our own look
+            found[text] = found.get(text, 0) + calls
+    return found
+
+
+def memory(cluster: Cluster, size: Size) -> Iterator[Row]:
+    """Read what the worker process holds after many jobs, and after ten times as many."""
+    few, many = size.memory
+    found = {subject.name: _memory(cluster, subject, few, many) for subject in BOTH}
+    ours, raw = found["ours"], found["raw"]
+    yield Row("memory", f"worker after {few:,} jobs, MB", ours[0], raw[0], target="at most 90", met=ours[0] <= 90)
+    yield Row("memory_many", f"worker after {many:,} jobs, MB", ours[1], raw[1], target="flat (5 %)", met=ours[1] <= 1.05 * ours[0])
+
+
+def _memory(cluster: Cluster, subject: Subject, few: int, many: int) -> tuple[float, float]:
+    database = fresh(cluster, subject, few)
+    with Worker(subject, cluster, database) as worker:
+        worker.wait_until_served(DRAIN_CAP_SECONDS)
+        first = worker.rss_megabytes
+        left = many - few
+        while left > 0:  # in portions of the first size: the queue's length is not what is asked
+            subject.fill(cluster, database, min(few, left))
+            worker.wait_until_served(DRAIN_CAP_SECONDS)
+            left -= few
+        return first, worker.rss_megabytes
+
+
+def pinned(cluster: Cluster, size: Size) -> Iterator[Row]:
+    """Drain beside an open snapshot, which keeps every dead row version alive: the first jobs against the last."""
+    runs: dict[str, list[tuple[float, float]]] = {"ours": [], "raw": []}
+    for _ in range(size.repeats):
+        for subject in BOTH:
+            runs[subject.name].append(_pinned(cluster, subject, size.pinned, size.pinned_part))
+    for place, key, text in ((0, "pinned_first", "first"), (1, "pinned_last", "last")):
+        rates = {name: [pair[place] for pair in pairs] for name, pairs in runs.items()}
+        yield paired(key, f"drain beside a pinned snapshot, {text} {size.pinned_part:,} of {size.pinned:,}, jobs/s", rates)
+
+
+def _pinned(cluster: Cluster, subject: Subject, jobs: int, part: int) -> tuple[float, float]:
+    database = fresh(cluster, subject)
+    with cluster.connect(database) as pin:
+        pin.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        pin.execute("SELECT count(*) FROM pg_class")
+        subject.fill(cluster, database, jobs)
+        cluster.execute("ANALYZE", database)
+        with Worker(subject, cluster, database) as worker:
+            worker.wait_until_served(DRAIN_CAP_SECONDS)
+        pin.execute("ROLLBACK")
+    moments = [row[0] for row in cluster.execute(_moments(subject), database)]
+    return part / max(moments[part - 1] - moments[0], 1e-3), part / max(moments[-1] - moments[-part], 1e-3)
+
+
+def _moments(subject: Subject) -> str:
+    return f"SELECT extract(epoch FROM {subject.ended})::float8 AS moment FROM {subject.table} WHERE {subject.done} ORDER BY moment"
+
+
+SCENARIOS: dict[str, Callable[[Cluster, Size], Iterator[Row]]] = {
+    "drain": drain,
+    "enqueue": enqueue,
+    "bulk": bulk,
+    "latency": latency,
+    "idle": idle,
+    "memory": memory,
+    "pinned": pinned,
+}

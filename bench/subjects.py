@@ -1,0 +1,96 @@
+"""The two that are measured, ours and the raw limit: how each is set up, filled and started, and how its table tells the time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import raw
+from bench.cluster import Cluster
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+THREADS = "8"
+CLIENT_SECONDS = 900
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Name what differs between the two: SQL, and arguments for the interpreter."""
+
+    name: str
+    table: str
+    done: str
+    began: str
+    ended: str
+    worker: tuple[str, ...]
+    stamping_worker: tuple[str, ...]
+    paced: tuple[str, ...]
+
+    @property
+    def template(self) -> str:
+        """The database that every measurement's own is copied from."""
+        return f"{self.name}_template"
+
+    def prepare(self, cluster: Cluster) -> None:
+        """Make the template with empty tables."""
+        cluster.create(self.template)
+        if self is RAW:
+            cluster.execute(raw.SCHEMA, self.template)
+        else:
+            run("-m", "django", "migrate", "--verbosity", "0", environment=cluster.environment(self.template))
+
+    def fill(self, cluster: Cluster, database: str, jobs: int) -> None:
+        """Queue jobs; nothing is measured."""
+        if self is RAW:
+            cluster.execute(raw.FILL.format(first=1, last=jobs), database)
+        else:
+            run("-m", "bench.client", "fill", str(jobs), environment=cluster.environment(database))
+
+
+OURS = Subject(
+    name="ours",
+    table="jobqueue_job",
+    done="status = 'SUCCESS'",
+    began="started_at",
+    ended="finished_at",
+    worker=("-m", "django", "runworkers", "--min-workers", THREADS, "--max-workers", THREADS),
+    stamping_worker=("-m", "django", "runworkers", "--min-workers", THREADS, "--max-workers", THREADS),
+    paced=("-m", "bench.client", "paced"),
+)
+RAW = Subject(
+    name="raw",
+    table="raw_job",
+    done="state = 2",
+    began="began",
+    ended="ended",
+    worker=("-m", "bench.raw", "work"),
+    stamping_worker=("-m", "bench.raw", "stamp"),
+    paced=("-m", "bench.raw", "paced"),
+)
+BOTH = (OURS, RAW)
+
+
+def variables(environment: dict[str, str]) -> dict[str, str]:
+    """Return the environment of a child process."""
+    return {**os.environ, "DJANGO_SETTINGS_MODULE": "bench.settings", "PYTHONUNBUFFERED": "1", **environment}
+
+
+def run(*arguments: str, environment: dict[str, str]) -> Any:
+    """Run the interpreter to its end in the checkout; return what its last line of JSON says, if there is one."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=CHECKOUT,
+        env=variables(environment),
+        capture_output=True,
+        text=True,
+        timeout=CLIENT_SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(arguments)} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else None

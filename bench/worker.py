@@ -1,0 +1,101 @@
+"""A real worker process, and the wait for what it does."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from types import TracebackType
+from typing import IO, Self
+
+import psutil
+
+from bench.cluster import Cluster
+from bench.subjects import CHECKOUT, Subject, variables
+
+LOOK_SECONDS = 0.005
+STOP_SECONDS = 15
+MEGABYTE = 2**20
+
+
+class Worker:
+    """Run one worker process of a subject on a database for as long as the context lasts."""
+
+    def __init__(self, subject: Subject, cluster: Cluster, database: str, *, stamps: str = "") -> None:
+        """Prepare; with `stamps`, its jobs write down when they begin."""
+        self._subject, self._cluster, self._database = subject, cluster, database
+        self._arguments = subject.stamping_worker if stamps else subject.worker
+        self._environment = {**cluster.environment(database), **({"BENCH_STAMPS": stamps} if stamps else {})}
+        self._log: IO[bytes]
+        self._process: psutil.Popen
+
+    def __enter__(self) -> Self:
+        """Start the process."""
+        self._log = tempfile.TemporaryFile()
+        self._process = psutil.Popen(
+            [sys.executable, *self._arguments],
+            cwd=CHECKOUT,
+            env=variables(self._environment),
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Stop the process: in order, else by force."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_SECONDS)
+        except psutil.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+    @property
+    def rss_megabytes(self) -> float:
+        """The memory that the process holds now."""
+        return float(self._process.memory_info().rss) / MEGABYTE
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The processor time that it has used."""
+        times = self._process.cpu_times()
+        return float(times.user + times.system)
+
+    def wait_until_done(self, jobs: int, cap_seconds: float) -> tuple[int, float]:
+        """Wait until the database has recorded so many jobs as done, or the time is up; return how many, and when that was seen.
+
+        The newest job is looked at by its key, and all are counted only when it is done: looking must not cost what is measured.
+        """
+        look = f"SELECT count(*) FROM {self._subject.table} WHERE {self._subject.done}"
+        newest = f"{look} AND id = (SELECT max(id) FROM {self._subject.table})"
+        until = time.monotonic() + cap_seconds
+        with self._cluster.connect(self._database) as connection:
+            while time.monotonic() < until:
+                row = connection.execute(newest, prepare=True).fetchone()
+                if row and row[0]:
+                    found = connection.execute(look, prepare=True).fetchone()
+                    if found and found[0] >= jobs:
+                        return found[0], time.time()
+                if self._process.poll() is not None:
+                    raise RuntimeError(f"The worker of {self._subject.name} ended by itself: {self._tail()}")
+                time.sleep(LOOK_SECONDS)
+            return connection.execute(look).fetchone()[0], time.time()  # type: ignore[index]
+
+    def wait_until_served(self, cap_seconds: float = 60.0) -> None:
+        """Wait until every job in the table is done, whatever their number; raise where that takes too long."""
+        count = f"SELECT count(*) FROM {self._subject.table}"
+        with self._cluster.connect(self._database) as connection:
+            row = connection.execute(count).fetchone()
+        jobs = row[0] if row else 0
+        done, _ = self.wait_until_done(jobs, cap_seconds)
+        if done < jobs:
+            raise RuntimeError(f"The worker of {self._subject.name} did {done} of {jobs} jobs in {cap_seconds} s: {self._tail()}")
+
+    def _tail(self) -> str:
+        self._log.seek(0)
+        return self._log.read().decode(errors="replace")[-2000:]

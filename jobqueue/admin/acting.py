@@ -1,0 +1,123 @@
+"""The verbs on the list and on the page of one job.
+
+A verb is checked where it acts: the permission, `get_queryset` (a project may narrow what a user sees), and the state of the locked
+row. Jobs that run are interrupted only after a page has named them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.decorators import method_decorator
+
+from jobqueue.admin import confirm, listing
+from jobqueue.admin.base import ReadOnlyAdmin
+from jobqueue.admin.tally import GONE, perform
+from jobqueue.admin.verbs import VERBS, Verb
+from jobqueue.models import Job
+
+MOST_AT_ONCE = 500  # each job is a transaction, and a field of the confirmation's form, of which Django takes 1000
+UNSELECTED = ("", "0", "false", "False")
+
+Action = Callable[["ActingAdmin", HttpRequest, QuerySet[Job]], HttpResponse | None]
+
+
+def action_of(verb: Verb) -> Action:
+    """Return the bulk action that does a verb."""
+
+    def act(modeladmin: ActingAdmin, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse | None:
+        return modeladmin.act_on_selected(request, queryset, verb)
+
+    act.__name__ = verb.name
+    act.short_description = verb.label  # type: ignore[attr-defined]
+    return act
+
+
+# Each job is changed in a transaction of its own: one around all of them (ATOMIC_REQUESTS) would hold the locks of all.
+@method_decorator(transaction.non_atomic_requests, name="changelist_view")
+@method_decorator(transaction.non_atomic_requests, name="verb_view")
+class ActingAdmin(ReadOnlyAdmin[Job]):
+    """Do the verbs."""
+
+    actions = tuple(action_of(verb) for verb in VERBS.values())
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """Offer what the user may do."""
+        found: dict[str, Any] = super().get_actions(request)
+        return {name: action for name, action in found.items() if name not in VERBS or VERBS[name].allowed(request)}
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the address to which the buttons of a job's page are sent."""
+        view = self.admin_site.admin_view(self.verb_view)
+        return [path("<int:object_id>/act/<slug:name>/", view, name="jobqueue_job_act"), *super().get_urls()]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list or do a bulk action; a selection that is no number is a bad request."""
+        for value in request.POST.getlist(ACTION_CHECKBOX_NAME):
+            job_id = listing.as_id(value)
+            if job_id is None or job_id > listing.LARGEST_ID:
+                raise BadRequest("A selected job is not a number.")
+        # The list is wide: the sidebar's room is worth more to it.
+        return super().changelist_view(request, {"title": "Jobs", "is_nav_sidebar_enabled": False, **(extra_context or {})})
+
+    def act_on_selected(self, request: HttpRequest, queryset: QuerySet[Job], verb: Verb) -> HttpResponse | None:
+        """Do a verb to what is selected on the list."""
+        if not verb.allowed(request):
+            raise PermissionDenied
+        if request.POST.get("select_across", "") in UNSELECTED:
+            # Not by the list's filters: a job that has left them since is told about, not dropped in silence.
+            selected = {int(value) for value in request.POST.getlist(ACTION_CHECKBOX_NAME)}
+            jobs = list(self.get_queryset(request).defer(*listing.BIG_COLUMNS).filter(pk__in=selected))
+            return self._act(request, verb, jobs, missing=selected - {job.pk for job in jobs})
+        jobs = list(queryset[: MOST_AT_ONCE + 1])
+        if len(jobs) > MOST_AT_ONCE:
+            jobs = list(queryset.filter(status__in=verb.statuses)[:MOST_AT_ONCE])
+            left = f"More than {MOST_AT_ONCE} jobs were selected. Only the newest {MOST_AT_ONCE} that can be {verb.done} are taken"
+            self.message_user(request, f"{left}; repeat it for the rest.", messages.INFO)
+        return self._act(request, verb, jobs)
+
+    def verb_view(self, request: HttpRequest, object_id: int, name: str) -> HttpResponse:
+        """Do a verb to one job, by POST; a GET (as after a login) only leads to the job's page."""
+        verb = VERBS.get(name)
+        if verb is None:
+            raise Http404(f"Jobs have no action {name!r}.")
+        job = self.get_object(request, str(object_id))
+        if not self.has_view_permission(request, job) or not verb.allowed(request):
+            raise PermissionDenied
+        if job is None:
+            return self.gone(request, object_id)
+        page = HttpResponseRedirect(reverse("admin:jobqueue_job_change", args=[job.pk], current_app=self.admin_site.name))
+        if request.method != "POST":
+            return page
+        return self._act(request, verb, [job], on_list=False) or page
+
+    def gone(self, request: HttpRequest, object_id: object) -> HttpResponse:
+        """Say that there is no such job, and lead to the list."""
+        self.message_user(request, f"There is no job {str(object_id)[:40]} (any more).", messages.WARNING)
+        return HttpResponseRedirect(reverse("admin:jobqueue_job_changelist", current_app=self.admin_site.name))
+
+    def _act(
+        self, request: HttpRequest, verb: Verb, jobs: list[Job], *, missing: set[int] | None = None, on_list: bool = True
+    ) -> HttpResponse | None:
+        if {job.pk for job in confirm.running(verb, jobs)} - confirm.confirmed(request):
+            return self._ask(request, confirm.context(verb, jobs, on_list=on_list))
+        tally = perform(verb, sorted(jobs, key=lambda job: job.pk), lambda job, text: self.log_change(request, job, text))
+        if missing:
+            tally.refused[GONE].extend(missing)
+        for level, text in tally.messages():
+            self.message_user(request, text, level)
+        return None
+
+    def _ask(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+        request.current_app = self.admin_site.name
+        shared = {**self.admin_site.each_context(request), "opts": self.opts, "media": self.media, "back": request.get_full_path()}
+        return TemplateResponse(request, "jobqueue/admin/confirm.html", {**shared, **context})

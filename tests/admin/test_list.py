@@ -1,0 +1,224 @@
+"""The list of jobs: what it shows, what it finds, and what it costs."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from jobqueue.admin import JobAdmin, filters, listing
+from jobqueue.models import Job
+from tests.admin.conftest import LIST
+from tests.factories import JobFactory, WorkerFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def listed(client: Client, query: str = "") -> list[int]:
+    response = client.get(f"{LIST}{query}")
+    assert response.status_code == 200, response
+    return [job.pk for job in response.context["cl"].result_list]
+
+
+def statements(client: Client, query: str = "") -> list[str]:
+    with CaptureQueriesContext(
+        connection,
+    ) as captured:
+        assert client.get(f"{LIST}{query}").status_code == 200
+    return [each["sql"] for each in captured]
+
+
+def test_the_newest_job_comes_first(viewer: Client) -> None:
+    first, second = JobFactory(), JobFactory()
+    assert listed(viewer) == [second.pk, first.pk]
+    assert listed(viewer, "?o=0") == [first.pk, second.pk]
+
+
+def test_a_row_shows_status_queue_task_priority_progress_times_attempt_and_worker(viewer: Client) -> None:
+    known, now = WorkerFactory(host="web-1", pid=4121), timezone.now()
+    JobFactory(
+        running=True,
+        queue="reports",
+        task="shop.tasks.build_report",
+        priority=7,
+        progress=64,
+        attempt=2,
+        max_attempts=5,
+        lease_owner=str(known.pk),
+        enqueued_at=now - timedelta(seconds=75),
+        started_at=now - timedelta(seconds=62),
+        message="page 128 of 200",
+    )
+    page = viewer.get(LIST).content.decode()
+    assert all(
+        text in page for text in ("jq-running", "reports", "build_report", ">7<", 'value="64"', "13 s", "1 min 0", "2 of 5", "web-1:4121")
+    )
+    assert "page 128 of 200" in page
+
+
+def test_every_state_has_its_badge(viewer: Client) -> None:
+    for trait in ("scheduled", "queued", "running", "pause_requested", "paused", "error", "success", "canceled"):
+        JobFactory(**{trait: True})
+    JobFactory(running=True, started_at=timezone.now())
+    page = viewer.get(LIST).content.decode()
+    kinds = ("pending", "queued", "assigned", "running", "stopping", "paused", "error", "success", "canceled")
+    assert [kind for kind in kinds if f"jq-badge jq-{kind}" not in page] == []
+
+
+def test_an_unknown_worker_is_shown_by_its_shortened_identity(viewer: Client) -> None:
+    owner = str(uuid4())
+    JobFactory(running=True, lease_owner=owner)
+    JobFactory(success=True, worker_ids=["a", "not-a-uuid-at-all"])
+    page = viewer.get(LIST).content.decode()
+    assert f"{owner[:8]}…" in page
+    assert "not-a-uu…" in page
+
+
+def test_the_number_of_queries_does_not_depend_on_the_number_of_rows(viewer: Client) -> None:
+    def one() -> None:
+        JobFactory(running=True, lease_owner=str(WorkerFactory().pk))
+
+    one()
+    viewer.get(LIST)  # the first request fills caches
+    few = len(statements(viewer))
+    for _ in range(99):
+        one()
+    assert len(statements(viewer)) == few
+    assert few <= 14
+
+
+def test_nothing_is_counted_without_a_limit_and_no_big_column_is_read(viewer: Client) -> None:
+    JobFactory.create_batch(3)
+    mine = [sql for sql in statements(viewer, "?status=QUEUED&queue=default&q=add") if "jobqueue_job" in sql]
+    assert [sql for sql in mine if "COUNT(" in sql and "LIMIT" not in sql] == []
+    big = [f'"jobqueue_job"."{name}"' for name in ("args", "kwargs", "options", "metadata", "result", "history")]
+    assert [sql for sql in mine if any(name in sql for name in big)] == []
+
+
+def test_pages_end_where_counting_ends(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MOST_COUNTED", 4)
+    monkeypatch.setattr(JobAdmin, "list_per_page", 2)
+    jobs = JobFactory.create_batch(7)
+    assert listed(viewer) == [jobs[6].pk, jobs[5].pk]
+    assert listed(viewer, "?p=2") == [jobs[4].pk, jobs[3].pk]
+    assert viewer.get(f"{LIST}?p=3").status_code == 302
+    page = viewer.get(LIST).content.decode()
+    assert "; the first 4 are on these pages" in page
+    assert "?p=3" not in page
+
+
+@pytest.mark.postgresql
+def test_a_large_table_is_estimated(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MOST_COUNTED", 4)
+    JobFactory.create_batch(9)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE jobqueue_job")
+    assert "about 9 jobs; the first 4" in viewer.get(LIST).content.decode()
+    assert "more than 4 jobs; the first 4" in viewer.get(f"{LIST}?queue=default").content.decode()
+
+
+def test_search_finds_a_job_by_its_number_and_by_a_part_of_its_task(viewer: Client) -> None:
+    one, other = JobFactory(), JobFactory(task="gone.tasks.old")
+    assert listed(viewer, f"?q={one.pk}") == [one.pk]
+    assert listed(viewer, f"?q=%23{one.pk}") == [one.pk]
+    assert listed(viewer, "?q=TASKS.add") == [one.pk]
+    assert listed(viewer, "?q=gone.tasks.old") == [other.pk]
+    assert listed(viewer, "?q=old") == []
+
+
+@pytest.mark.parametrize("name", ["q", "status", "queue", "task", "waiting"])
+@pytest.mark.parametrize("value", ["%00", "a%00b", "9" * 30, "9" * 5000, "%F0%9F%92%A9", "'%22%3C", "%ED%A0%80", "-1", "²"])
+def test_odd_values_in_the_address_give_an_empty_page(viewer: Client, name: str, value: str) -> None:
+    JobFactory()
+    assert listed(viewer, f"?{name}={value}") == []
+
+
+@pytest.mark.parametrize("query", ["?p=99999999999999999999", "?o=99.x.-5", "?all=1", "?e=1", "?_facets=1"])
+def test_odd_pages_and_orders_do_no_harm(viewer: Client, query: str) -> None:
+    JobFactory()
+    assert viewer.get(f"{LIST}{query}").status_code in (200, 302)
+
+
+@pytest.mark.parametrize(
+    "lookup", ["kwargs__password__startswith=a", "args__0=1", "id__gt=1", "message__contains=x", "status__exact=ERROR"]
+)
+def test_no_column_can_be_probed_through_the_address(viewer: Client, lookup: str) -> None:
+    assert viewer.get(f"{LIST}?{lookup}").status_code == 400
+
+
+def test_filters_narrow_the_list(viewer: Client) -> None:
+    error, due = JobFactory(error=True, queue="mail"), JobFactory(scheduled=True, task="tests.tasks.fail")
+    queued = JobFactory()
+    assert listed(viewer, "?status=ERROR") == [error.pk]
+    assert listed(viewer, "?status=PENDING&waiting=time") == [due.pk]
+    assert listed(viewer, "?waiting=time") == [due.pk]
+    assert listed(viewer, "?queue=mail") == [error.pk]
+    assert listed(viewer, "?task=tests.tasks.fail") == [due.pk]
+    assert listed(viewer, "?queue=default") == [queued.pk, due.pk]
+
+
+def test_filters_offer_what_is_known_without_looking_at_the_whole_table(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filters, "NEWEST", 2)
+    JobFactory(queue="old", success=True)
+    JobFactory(queue="waits")
+    WorkerFactory(queues=["served", 7])
+    WorkerFactory(queues={"not": "a list"})
+    JobFactory(queue="recent", task="gone.tasks.recent", success=True)
+    JobFactory(queue="mail", success=True)
+    specs = {spec.title: dict(spec.lookup_choices) for spec in viewer.get(f"{LIST}?queue=mine").context["cl"].filter_specs}
+    assert {"default", "waits", "served", "recent", "mail", "mine"} == {*specs["queue"]}
+    assert {"tests.tasks.add", "gone.tasks.recent"} <= {*specs["task"]}
+
+
+def test_queues_with_queued_jobs_are_found_by_hopping(db: None) -> None:
+    for queue in ("b", "a", "c", "a"):
+        JobFactory(queue=queue)
+    JobFactory(queue="d", success=True)
+    assert Job.objects.database.queued_queues(10) == ["a", "b", "c"]
+    assert Job.objects.database.queued_queues(2) == ["a", "b"]
+
+
+def test_what_has_no_index_is_looked_for_among_the_newest_jobs_only(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "WINDOW", 3)
+    old_error, old = JobFactory(error=True), JobFactory(queue="mail")
+    due = JobFactory(scheduled=True)
+    new = JobFactory.create_batch(3)[::-1]
+    assert listed(viewer, "?queue=mail") == []
+    assert listed(viewer, "?q=tests.tasks.add") == [job.pk for job in new]
+    assert listed(viewer, "?status=ERROR&task=tests.tasks.add") == [old_error.pk]
+    assert listed(viewer, "?status=QUEUED&queue=mail") == [old.pk]
+    assert listed(viewer, "?waiting=time") == [due.pk]
+    assert listed(viewer, f"?q={old.pk}") == [old.pk]
+    assert "Only the newest 3 jobs were looked at" in viewer.get(f"{LIST}?queue=mail").content.decode()
+    assert "Only the newest" not in viewer.get(LIST).content.decode()
+
+
+def test_secrets_and_markup_in_a_message_do_not_reach_the_list(viewer: Client) -> None:
+    JobFactory(error=True, message="failed: password=hunter2 <script>alert(1)</script>", queue="<b>q</b>", task="x.<i>y</i>")
+    page = viewer.get(LIST).content.decode()
+    assert "hunter2" not in page
+    assert "<script>alert" not in page
+    assert "<b>q" not in page
+    assert "<i>y" not in page
+
+
+def test_the_list_loads_nothing_from_elsewhere_and_runs_no_script_of_its_own(viewer: Client) -> None:
+    JobFactory(running=True, progress=30)
+    page: Any = viewer.get(LIST).content.decode()
+    assert "style=" not in page
+    assert "<style" not in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+    assert "onclick" not in page
+
+
+def test_a_project_may_narrow_what_a_user_sees(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, other = JobFactory(tenant="mine", queue="seen"), JobFactory(tenant="other")
+    everything = JobAdmin.get_queryset
+    monkeypatch.setattr(JobAdmin, "get_queryset", lambda self, request: everything(self, request).filter(tenant="mine"))
+    assert listed(viewer) == [mine.pk]
+    assert listed(viewer, f"?q={other.pk}") == []

@@ -1,0 +1,44 @@
+"""The list of workers."""
+
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from jobqueue.models import Worker
+from tests.factories import WorkerFactory
+
+pytestmark = pytest.mark.django_db
+WORKERS = "/admin/jobqueue/worker/"
+
+
+def test_a_worker_is_shown_with_host_pid_queues_slots_and_version(viewer: Client) -> None:
+    WorkerFactory(host="web-1", pid=4121, queues=["mail", "images"], slots=16, running=5, version="7.8.9")
+    page = viewer.get(WORKERS).content.decode()
+    assert all(text in page for text in ("web-1:4121", "mail, images", ">16<", ">5<", "7.8.9", "jq-running"))
+
+
+def test_a_worker_that_was_not_heard_for_half_a_minute_is_silent(viewer: Client) -> None:
+    WorkerFactory(heartbeat_at=timezone.now() - timedelta(seconds=25))
+    assert "jq-silent" not in viewer.get(WORKERS).content.decode()
+    WorkerFactory(heartbeat_at=timezone.now() - timedelta(seconds=35))
+    assert "jq-silent" in viewer.get(WORKERS).content.decode()
+
+
+def test_draining_and_stuck_threads_catch_the_eye(viewer: Client) -> None:
+    WorkerFactory(state=Worker.State.DRAINING, stuck=2)
+    page = viewer.get(WORKERS).content.decode()
+    assert "jq-draining" in page
+    assert 'class="jq-alarm">2<' in page
+
+
+def test_a_worker_cannot_be_changed(admin_client: Client) -> None:
+    worker = WorkerFactory(queues={"odd": 1}, host="<script>alert(1)</script>")
+    url = f"{WORKERS}{worker.pk}/change/"
+    assert admin_client.get(url).status_code == 200
+    assert "<script>alert" not in admin_client.get(url).content.decode() + admin_client.get(WORKERS).content.decode()
+    assert admin_client.post(url, {"host": "other"}).status_code == 403
+    assert admin_client.post(f"{WORKERS}{worker.pk}/delete/", {"post": "yes"}).status_code == 403
+    assert admin_client.get(f"{WORKERS}add/").status_code == 403
+    assert Worker.objects.get().host == worker.host

@@ -1,0 +1,133 @@
+"""The admin as a person meets it: in a browser, with real workers behind it."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobqueue.admin import known
+from jobqueue.models import Job
+from tests import tasks
+from tests.browser import showcase
+from tests.browser.conftest import Open
+from tests.faults.harness import Workers, wait_until
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+LIST = "/admin/jobqueue/job/"
+PICTURE = Path(__file__).resolve().parent.parent.parent / "docs" / "images" / "admin.png"
+# The least contrast between the colours of an element's text and of its own background, by WCAG's formula.
+CONTRAST = """element => {
+  const light = text => {
+    const [r, g, b] = text.match(/[0-9.]+/g).slice(0, 3).map(value => value / 255)
+      .map(value => value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const style = getComputedStyle(element);
+  const [one, other] = [light(style.color), light(style.backgroundColor)].sort((a, b) => b - a);
+  return (one + 0.05) / (other + 0.05);
+}"""
+
+
+def reload_until(page: Any, selector: str, count: int = 1) -> None:
+    def there() -> bool:
+        page.reload()
+        return bool(page.locator(selector).count() >= count)
+
+    wait_until(there, f"the page shows {count} of {selector}")
+
+
+def badge(kind: str) -> str:
+    return f".jq-badge.jq-{kind}"
+
+
+def page_of(job: Any) -> str:
+    return f"{LIST}{job.id}/change/"
+
+
+def test_jobs_are_watched_paused_resumed_and_canceled(open_page: Open, workers: Workers) -> None:
+    for number in range(3):
+        tasks.add.enqueue(number, 1)
+    failing, long = tasks.fail.enqueue("no paper"), tasks.count_slowly.enqueue()
+    page = open_page()
+    page.goto(LIST)
+    assert page.locator(badge("queued")).count() == 5
+
+    worker = workers.start().ready()
+    reload_until(page, badge("success"), 3)
+    reload_until(page, badge("running"))
+    reload_until(page, badge("error"))
+    assert "ValueError: no paper" in page.text_content("#result_list")
+    page.goto("/admin/jobqueue/worker/")
+    assert f":{worker.pid}" in page.text_content("#result_list")
+    page.goto(page_of(failing))
+    assert "raise ValueError(text)" in page.text_content(".jq-traceback")
+
+    # Pause it from the list.
+    page.goto(LIST)
+    page.check(f"input.action-select[value='{long.id}']")
+    page.select_option("select[name=action]", "pause")
+    page.click("button[name=index]")
+    assert "count_slowly" in page.text_content(".jq-table")
+    page.click(f"text=Pause job {long.id}")
+    assert f"Running job {long.id} was asked to stop, to be paused." in page.text_content(".messagelist")
+    reload_until(page, badge("paused"))
+
+    # Resume it, and cancel it on its own page, at the second thought.
+    page.goto(page_of(long))
+    page.click("text=Resume")
+    assert f"Job {long.id} was resumed." in page.text_content(".messagelist")
+    reload_until(page, badge("running"))
+    page.click(".jq-verb-cancel")
+    page.click("text=Leave as it is")
+    assert page.locator(badge("running")).count() == 1
+    page.click(".jq-verb-cancel")
+    page.click(f"text=Cancel job {long.id}")
+    reload_until(page, badge("canceled"))
+    assert page.locator(".jq-verb").count() == 0
+    assert Job.objects.get(pk=long.id).status == "CANCELED"
+    page.click("text=Who did what")
+    assert "asked to stop, to be canceled" in page.text_content("#content")
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Job]:
+    """Make the rows of a shop, whose tasks are the only ones that are known of."""
+    monkeypatch.setattr(known, "paths", list)
+    return showcase.fill
+
+
+def test_the_list_fits_on_a_laptop_and_is_the_picture_in_the_readme(open_page: Open, shop: Callable[[], Job], tmp_path: Path) -> None:
+    page = open_page(1440, 1000)
+    shop()
+    page.goto(LIST)
+    assert page.evaluate("document.querySelector('.results').scrollWidth <= document.querySelector('.results').clientWidth")
+    target = PICTURE if os.environ.get("UPDATE_SCREENSHOTS") == "1" else tmp_path / "admin.png"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=target)
+    assert target.read_bytes().startswith(b"\x89PNG")
+
+
+def test_nothing_runs_out_of_sight_on_a_telephone(open_page: Open, shop: Callable[[], Job]) -> None:
+    page = open_page(390, 800)
+    error = shop()
+    for address in (LIST, f"{LIST}{error.pk}/change/"):
+        page.goto(address)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.goto(LIST)
+    cells = page.locator("#result_list tbody td, #result_list tbody th").all()
+    boxes = [box for cell in cells if (box := cell.bounding_box()) is not None]
+    assert len(boxes) > 50
+    assert [box for box in boxes if box["x"] < 0 or box["x"] + box["width"] > 390] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_badge_can_be_read_by_day_and_by_night(open_page: Open, shop: Callable[[], Job], scheme: str) -> None:
+    page = open_page(scheme=scheme)
+    shop()
+    page.goto(LIST)
+    contrasts = {each.inner_text(): each.evaluate(CONTRAST) for each in page.locator(".jq-badge").all()}
+    assert len(contrasts) == 9
+    assert {text: contrast for text, contrast in contrasts.items() if contrast < 4.5} == {}

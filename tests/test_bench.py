@@ -1,0 +1,75 @@
+"""The benchmark runs: small, on its own server, with real workers. How fast it was is nobody's business here."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import report, scenarios
+from bench.scenarios import Row
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+KEYS = {
+    "drain",
+    "drain_new",
+    "enqueue",
+    "bulk",
+    "latency_p50",
+    "latency_p99",
+    "idle_statements",
+    "idle_cpu",
+    "memory",
+    "memory_many",
+    "pinned_first",
+    "pinned_last",
+}
+TARGETS = {"drain", "enqueue", "bulk", "latency_p99", "idle_statements", "idle_cpu", "memory", "memory_many"}
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bench", *arguments], cwd=CHECKOUT, capture_output=True, text=True, timeout=280, check=False
+    )
+
+
+@pytest.mark.faults
+@pytest.mark.slow
+def test_a_quick_run_measures_every_scenario_for_both_subjects(tmp_path: Path) -> None:
+    out = tmp_path / "bench.json"
+
+    done = bench("--quick", "--out", str(out))
+
+    assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text())
+    rows = {row["key"]: row for row in found["rows"]}
+    assert rows.keys() == KEYS
+    assert all(row["raw"] is not None for row in rows.values())
+    assert all(row["ours"] > 0 for key, row in rows.items() if key != "idle_cpu")
+    assert {key for key, row in rows.items() if row["target"] and row["met"] is not None} == TARGETS
+    assert all(row["text"] in done.stdout for row in rows.values())
+    assert found["versions"]["postgresql"]
+
+
+def test_an_unknown_scenario_is_refused_with_the_names_that_there_are() -> None:
+    done = bench("--scenario", "drain,speed")
+
+    assert done.returncode == 2
+    assert "'speed' is no scenario" in done.stderr
+    assert all(name in done.stderr for name in scenarios.SCENARIOS)
+
+
+def test_a_ratio_is_the_median_of_neighbours_not_of_the_whole() -> None:
+    # The machine was five times slower in the second pair, for both.
+    row = scenarios.paired("drain", "drain", {"ours": [50.0, 10.0, 40.0], "raw": [100.0, 20.0, 100.0]}, 0.5)
+
+    assert (row.ours, row.raw, row.ratio, row.met) == (40.0, 100.0, 0.5, True)
+
+
+def test_the_table_tells_which_targets_were_missed() -> None:
+    text = report.table([Row("drain", "drain", 1234.0, 9000.0, 0.137, "ratio at least 0.35", met=False), Row("cpu", "idle", 0.25)])
+
+    _, _, drain, cpu = ([cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines())
+    assert drain == ["drain", "1,234", "9,000", "0.137", "ratio at least 0.35", "missed"]
+    assert cpu == ["idle", "0.25", "", "", "", ""]
