@@ -64,7 +64,7 @@ test: $(STAMP)
 django-6.1: .venv-dj61/.installed
 	$(call PYTEST,.venv-dj61,$@) -n $(WORKERS) --dist worksteal -m "not faults and not browser and not slow" $(ARGS)
 
-CONFORMANCE := $(wildcard tests/test_conformance*.py tests/tasks)
+CONFORMANCE := $(wildcard tests/test_conformance*.py tests/tasks_layer)
 
 django-6.0: .venv-dj60/.installed
 	$(if $(CONFORMANCE),$(call PYTEST,.venv-dj60,$@) $(CONFORMANCE) $(ARGS))

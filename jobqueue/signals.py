@@ -21,13 +21,18 @@ def only_logs(signal: Signal, key: object, logger: str, level: int) -> None:
     _logs[id(signal)] = (key, logging.getLogger(logger), level)
 
 
+def listened_to(signal: Signal) -> bool:
+    """Return whether a receiver does more than log."""
+    receivers = signal.receivers
+    return len(receivers) > 1 or (len(receivers) == 1 and receivers[0][0][0] != _logs[id(signal)][0])
+
+
 def heard(signal: Signal) -> bool:
     """Return whether sending the signal could have an effect: a receiver that does more than log, or a log that is on."""
-    receivers = signal.receivers
-    if not receivers:
+    if not signal.receivers:
         return False
-    key, logger, level = _logs[id(signal)]
-    return len(receivers) > 1 or receivers[0][0][0] != key or logger.isEnabledFor(level)
+    _, logger, level = _logs[id(signal)]
+    return listened_to(signal) or logger.isEnabledFor(level)
 
 
 tasks = compat.module("signals")

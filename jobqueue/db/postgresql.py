@@ -130,7 +130,8 @@ class PostgreSQL(Database):
             f"UPDATE {self.table} AS j SET {self._began(rows.began_ago)},"
             f" progress = coalesce({rows.progress}, j.progress), message = coalesce({rows.message}, j.message),"
             f" metadata = coalesce({rows.metadata}::jsonb, j.metadata)"
-            f" FROM {rows.source} WHERE j.id = o.job_id AND j.id = ANY(ARRAY({self._ours(rows)})) RETURNING j.id, j.lease_token"
+            f" FROM {rows.source} WHERE j.id = o.job_id AND j.lease_token = o.token AND j.id = ANY(ARRAY({self._ours(rows)}))"
+            " RETURNING j.id, j.lease_token"
         )
         with self.hot():
             return [Lease(*row) for row in self.rows(sql, rows.params)]
@@ -149,7 +150,8 @@ class PostgreSQL(Database):
             f" metadata = coalesce({rows.metadata}::jsonb, j.metadata), worker_ids = j.worker_ids || to_jsonb(j.lease_owner),"
             " holds_target = FALSE, lease_owner = '', lease_expires_at = NULL, heartbeat_at = NULL,"
             " cancel_requested = FALSE, cancel_outcome = ''"
-            f" FROM {rows.source} WHERE j.id = o.job_id AND j.id = ANY(ARRAY({self._ours(rows)})) RETURNING j.id, j.lease_token"
+            f" FROM {rows.source} WHERE j.id = o.job_id AND j.lease_token = o.token AND j.id = ANY(ARRAY({self._ours(rows)}))"
+            " RETURNING j.id, j.lease_token"
         )
         with self.hot():
             return [Lease(*row) for row in self.rows(sql, {**rows.params, "note": note})]
@@ -186,7 +188,8 @@ class PostgreSQL(Database):
     def heard(self, seconds: float) -> list[str]:
         """Wait for notifications, at most so long; return their payloads."""
         connection: Any = self.connection.connection
-        return [note.payload for note in connection.notifies(timeout=seconds, stop_after=1)]
+        with self.connection.wrap_database_errors:  # the driver is asked directly, and its errors are to be Django's all the same
+            return [note.payload for note in connection.notifies(timeout=seconds, stop_after=1)]
 
     def notify(self, channel: str, payload: str) -> None:
         """Tell listeners, in a transaction of its own whose commit waits for no disk."""

@@ -37,6 +37,7 @@ class SQLite(Database):
     def atomic(self) -> Iterator[None]:
         """Open a short transaction that takes the write lock at once: one that upgrades later fails in spite of the time-out."""
         connection: Any = self.connection
+        connection.ensure_connection()  # connecting is what reads the mode from the settings
         before = connection.transaction_mode
         connection.transaction_mode = "IMMEDIATE"
         try:
@@ -105,4 +106,7 @@ class SQLite(Database):
 
     def moment(self, value: Any) -> Any:
         """Return a stored time as an aware datetime."""
-        return datetime.fromisoformat(value).replace(tzinfo=UTC) if isinstance(value, str) else value
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        # The driver may have converted it already, and knows no zones.
+        return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, overload
 
 from jobqueue import compat, states
+from jobqueue.db import Claimed
 from jobqueue.models import Job
 from jobqueue.tasks import registry
 from jobqueue.tasks.task import detached, placeholder
@@ -70,6 +71,14 @@ def fresh(task: Any, job_id: int, created_at: Any, args: Any, kwargs: Any, backe
 def _is_ahead(run_after: datetime | timedelta | None) -> bool:
     """Return whether an enqueue lets the job wait; one whose time has passed is promoted a moment later."""
     return run_after > timedelta() if isinstance(run_after, timedelta) else run_after is not None
+
+
+def of_claim(job: Claimed, task: Any, status: str) -> JobResult:
+    """Return a result from what a claim tells, for log lines: its times and errors are not known."""
+    result = fresh(detached(task, run_after=None), job.id, None, [], {}, task.backend)
+    object.__setattr__(result, "status", status_of(status))
+    object.__setattr__(result, "job_status", status)
+    return result
 
 
 def of_job(job: Job, backend: str, *, created: bool = True) -> JobResult:

@@ -18,6 +18,8 @@ from jobqueue.tasks import options, registry
 PLAIN_OPTIONS = ("priority", "queue_name", "run_after", "backend")
 JOB_OPTIONS = ("max_attempts", "backoff", "retry_on", "recovery", "unique_key", "metadata")
 DECLARED_ONLY = ("backoff", "retry_on")  # read from the code whenever the task runs, so no job can have its own
+# Django 6.0 has no defaults for these fields.
+DEFAULTS: dict[str, Any] = {"priority": 0, "queue_name": "default", "backend": "default", "takes_context": False}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +86,7 @@ def placeholder(path: str, **values: Any) -> Any:
     made = object.__new__(JobTask)
     for item in dataclasses.fields(JobTask):
         default = None if item.default is dataclasses.MISSING else item.default
-        object.__setattr__(made, item.name, {"func": gone, "priority": 0, "backend": "default", **values}.get(item.name, default))
+        object.__setattr__(made, item.name, {"func": gone, **DEFAULTS, **values}.get(item.name, default))
     return made
 
 
@@ -111,7 +113,6 @@ def task(function: Callable[..., Any] | None = None, /, **given: Any) -> JobTask
     options.check_names(given, ("priority", "queue_name", "backend", "takes_context", *JOB_OPTIONS))
 
     def declare(func: Callable[..., Any]) -> JobTask:
-        plain = {"priority": 0, "queue_name": "default", "backend": "default", "takes_context": False}
-        return JobTask(func=func, run_after=None, **{**plain, **given})
+        return JobTask(func=func, run_after=None, **{**DEFAULTS, **given})
 
     return declare(function) if function is not None else declare

@@ -60,11 +60,9 @@ def _interrupt(parts: Parts) -> None:
 
 
 def _give_up(parts: Parts) -> list[Run]:
-    stuck = [run for run in parts.runs if run.ended is None]
-    for run in stuck:
+    for run in (stuck := [run for run in parts.runs if run.ended is None and run.abandon()]):
         logger.error("Job %s (%s) does not stop; it is given back, and the process ends.", run.job.id, run.job.task)
         run.reason = run.reason or Reason.SHUTDOWN
-        run.abandoned = True
         parts.finisher.put(run, interrupted(run))
     _until(lambda: not len(parts.runs), WRITE_SECONDS)
     return stuck

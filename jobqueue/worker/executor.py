@@ -65,7 +65,7 @@ async def execute_async(run: Run) -> Outcome:
     """Run a coroutine function in this event loop and return what came of it; never raises."""
     try:
         # Telling of the start reads the job's row, which Django allows no coroutine.
-        prepared = await sync_to_async(prepare)(run) if signals.heard(signals.task_started) else prepare(run)
+        prepared = await sync_to_async(prepare)(run) if signals.listened_to(signals.task_started) else prepare(run)
         if prepared is not None:
             func, args, kwargs = prepared
             run.began = time.monotonic()
@@ -103,7 +103,9 @@ def prepare(run: Run) -> tuple[Any, list[Any], dict[str, Any]] | None:
 
 def _tell_started(run: Run, task: Any) -> None:
     try:
-        signals.task_started.send_robust(type(task.get_backend()), task_result=read_result(run))
+        full = signals.listened_to(signals.task_started)  # a log line needs no look at the database
+        result = read_result(run) if full else results.of_claim(run.job, task, "RUNNING")
+        signals.task_started.send_robust(type(task.get_backend()), task_result=result)
     except Exception:
         logger.exception("Job %s: the signal of its start was not sent; it runs all the same.", run.job.id)
 

@@ -116,13 +116,17 @@ class Finisher(DatabaseService):
                 if one.written:
                     self._tell(run, one)
         if signals.heard(signals.task_finished):
-            ended = [(run, one) for run, one in settled if one.status in ENDED]
-            jobs = Job.objects.current.in_bulk([run.job.id for run, _ in ended])
-            for run, _ in ended:
-                if run.job.id in jobs and run.entry is not None:
-                    task = run.entry.task
-                    result = results.of_job(jobs[run.job.id], task.backend)
-                    signals.task_finished.send_robust(type(task.get_backend()), task_result=result)
+            self._tell_finished([(run, one.status) for run, one in settled if one.status in ENDED and run.entry is not None])
+
+    def _tell_finished(self, ended: Sequence[tuple[Run, str]]) -> None:
+        full = signals.listened_to(signals.task_finished)  # a log line needs no look at the database
+        jobs = Job.objects.current.in_bulk([run.job.id for run, _ in ended]) if full else {}
+        for run, status in ended:
+            task = run.entry.task if run.entry else None
+            job = jobs.get(run.job.id)
+            if task is not None and (job is not None or not full):
+                result = results.of_job(job, task.backend) if job else results.of_claim(run.job, task, status)
+                signals.task_finished.send_robust(type(task.get_backend()), task_result=result)
 
     def _tell(self, run: Run, one: Settled) -> None:
         outcome = one.outcome

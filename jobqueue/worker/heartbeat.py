@@ -18,6 +18,7 @@ from jobqueue.worker.interrupter import Interrupter
 from jobqueue.worker.run import Reason, Run, Runs
 
 BATCH = 1000
+LOCKED_SECONDS = 0.1
 
 logger = logging.getLogger("jobqueue")
 
@@ -43,31 +44,39 @@ class Heartbeat(DatabaseService):
         self._look_at_all = True
         self.wake()
 
+    def keep(self) -> None:
+        """Renew every lease on the calling thread's connection: whoever is about to look for expired ones must not find ours."""
+        Job.objects.renew([run.lease for run in self._runs], self._lease_seconds)
+
     def turn(self) -> float | None:
         """Renew once."""
         began = time.monotonic()
         gap = began - self._beaten_at
-        if gap > self._lease_seconds and len(self._runs):
+        if gap > self._lease_seconds and len(self._runs) and not self.failures:  # an outage is told of elsewhere
             logger.warning("The heartbeat was %.1f s late; leases may be lost (a stopped process, or code that keeps the GIL).", gap)
         everything, self._look_at_all = self._look_at_all, False
         # Most runs are over before they need a renewal.
         old = began - self._pause / 2
         leases = [run.lease for run in self._runs if everything or run.claimed_at <= old]
+        locked = 0
         for first in range(0, len(leases), BATCH):
-            self._renew(leases[first : first + BATCH])
+            locked += self._renew(leases[first : first + BATCH])
         self._beaten_at = time.monotonic()
-        return max(self._pause - (self._beaten_at - began), 0.05)
+        # A lease behind somebody's lock may have run out: it is renewed as soon as the lock is gone, before a sweep finds it.
+        pause = min(self._pause, LOCKED_SECONDS) if locked else self._pause
+        return max(pause - (self._beaten_at - began), 0.05)
 
-    def _renew(self, leases: Sequence[Lease]) -> None:
+    def _renew(self, leases: Sequence[Lease]) -> int:
         found = Job.objects.renew(leases, self._lease_seconds)
         for row in found:
             run = self._runs.get(Lease(row.job_id, row.token))
             if run is not None:
                 self._obey(run, row)
         missing = set(leases) - {Lease(row.job_id, row.token) for row in found}
-        if missing:
-            for lease in missing - Job.objects.still_ours(missing):
-                self._lost(lease)
+        locked = Job.objects.still_ours(missing) if missing else set()
+        for lease in missing - locked:
+            self._lost(lease)
+        return len(locked)
 
     def _obey(self, run: Run, row: Renewed) -> None:
         if row.cancel_requested:

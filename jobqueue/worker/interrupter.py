@@ -23,7 +23,7 @@ logger = logging.getLogger("jobqueue")
 
 
 class Interrupter(Service):
-    """Stop runs that are to stop; `put` gets the outcome of one that is given up on, `replace` its thread's number."""
+    """Stop runs that are to stop; `put` gets the outcome of one that is given up on, `replace` sees to it that others go on."""
 
     name = "interrupter"
 
@@ -61,7 +61,6 @@ class Interrupter(Service):
         logger.warning("Job %s (%s) does not react to its interrupt; its thread is stuck.", run.job.id, run.job.task)
         if run.job.target and run.reason is not Reason.LOST:
             return
-        run.abandoned = True
-        if run.thread_id is not None:
+        if run.abandon():
             self._replace(run)
-        self._put(run, interrupted(run))
+            self._put(run, interrupted(run))

@@ -7,6 +7,7 @@ transactions of two of them never mix; its connections are closed in that thread
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -19,6 +20,9 @@ from jobqueue.db import hygiene
 from jobqueue.lifecycle.outcome import Outcome
 from jobqueue.worker.executor import conclude, execute_async
 from jobqueue.worker.run import Run
+
+ANSWER_SECONDS = 0.5
+LEFT_SECONDS = 0.2
 
 logger = logging.getLogger("jobqueue")
 
@@ -33,11 +37,25 @@ class Loop:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: set[Run] = set()
 
     def submit(self, run: Run) -> None:
         """Begin a coroutine task."""
-        loop = self._started()
-        loop.call_soon_threadsafe(self._begin, run)
+        self._waiting.add(run)
+        self._started().call_soon_threadsafe(self._begin, run)
+
+    def replace_if_blocked(self) -> None:
+        """Leave a loop that a coroutine blocks to itself; those that have not begun get a new one, in a new thread."""
+        loop, answer = self._loop, threading.Event()
+        if loop is None:
+            return
+        loop.call_soon_threadsafe(answer.set)
+        if not answer.wait(ANSWER_SECONDS):
+            logger.error("A coroutine blocks the event loop; those that have not begun run in a new one.")
+            with self._lock:
+                self._loop = self._thread = None
+            for run in list(self._waiting):
+                self._started().call_soon_threadsafe(self._begin, run)
 
     def stop(self) -> None:
         """End the loop once its tasks have ended or been given up on."""
@@ -69,14 +87,18 @@ class Loop:
                 except (SystemExit, KeyboardInterrupt):  # a task of a task may raise it through the loop: the loop goes on
                     logger.exception("A coroutine raised through the event loop, which goes on.")
         finally:
-            self._loop = None
+            if self._loop is loop:  # not one that was left to itself
+                self._loop = None
+            _cancel_what_is_left(loop)
             loop.close()
             hygiene.close_all()
 
     def _begin(self, run: Run) -> None:
-        loop = self._loop
-        assert loop is not None  # noqa: S101 - it runs this very call
-        task = loop.create_task(self._run(run))
+        try:
+            self._waiting.remove(run)
+        except KeyError:  # begun meanwhile, in the loop that replaced this one
+            return
+        task = asyncio.get_running_loop().create_task(self._run(run))
         self._tasks.add(task)  # the loop itself keeps only weak references
         task.add_done_callback(self._tasks.discard)
 
@@ -99,6 +121,16 @@ class Loop:
         context = ThreadSensitiveContext()
         async with _own_thread(context):
             return await execute_async(run)
+
+
+def _cancel_what_is_left(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what coroutines have left behind, and give it a moment to end."""
+    if not (left := asyncio.all_tasks(loop)):
+        return
+    for task in left:
+        task.cancel()
+    with contextlib.suppress(SystemExit, KeyboardInterrupt):
+        loop.run_until_complete(asyncio.wait(left, timeout=LEFT_SECONDS))
 
 
 class _own_thread:  # noqa: N801 - a context manager, used like a function

@@ -34,13 +34,14 @@ class Maintenance(DatabaseService):
         identity: Identity,
         *,
         heartbeat_seconds: float,
+        keep: Callable[[], None],
         show: Callable[[], None],
         promoted: Callable[[], None],
         on_error: ErrorHandler,
     ) -> None:
-        """Prepare the thread; `show` writes the process's row, `promoted` is told of new work."""
+        """Prepare the thread; `keep` renews our own leases, `show` writes the process's row, `promoted` is told of new work."""
         super().__init__(on_error)
-        self._identity, self._show, self._promoted = identity, show, promoted
+        self._identity, self._keep, self._show, self._promoted = identity, keep, show, promoted
         self._heartbeat_seconds = heartbeat_seconds
         self._no_sweep_before = 0.0
         self._shown_at: float | None = None
@@ -72,6 +73,7 @@ class Maintenance(DatabaseService):
     def _sweep(self) -> None:
         lost: list[Expired] = []
         if Job.objects.current.expired().exists():
+            self._keep()
             lost += expire_stale_running_jobs()
         for owner in self._identity.dead_neighbours():
             lost += expire_owner(owner)

@@ -99,6 +99,12 @@ class Run:
                 kind = LeaseLost if self.reason is Reason.LOST else Interrupted
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread_id), ctypes.py_object(kind))
 
+    def abandon(self) -> bool:
+        """Give up on the run, whose end then counts for nothing; return False where it ends by itself at this moment."""
+        with self._lock:
+            self.abandoned = not self._closed
+            return self.abandoned
+
     def close(self) -> None:
         """End the run for everybody who would interrupt it; called by the task's own thread."""
         while True:

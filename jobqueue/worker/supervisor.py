@@ -123,7 +123,7 @@ class Supervisor:
         notified = settings.notify and Job.objects.database.can_notify
         finisher = Finisher(runs, worker_id, settings.lease_seconds, self._settled, self._on_error)
         pool, loop = Pool(finisher.put), Loop(finisher.put)
-        interrupter = Interrupter(finisher.put, pool.replace, self._on_error)
+        interrupter = Interrupter(finisher.put, lambda run: pool.replace(run) if run.thread_id else loop.replace_if_blocked(), self._on_error)
         heartbeat = Heartbeat(runs, interrupter, settings.lease_seconds, settings.heartbeat_seconds, self._on_error)
         reporter = Reporter(runs, self._on_error)
         dispatcher = Dispatcher(
@@ -143,6 +143,7 @@ class Supervisor:
         maintenance = Maintenance(
             self.identity,
             heartbeat_seconds=settings.heartbeat_seconds,
+            keep=heartbeat.keep,
             show=self._show,
             promoted=dispatcher.notified,
             on_error=self._on_error,

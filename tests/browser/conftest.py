@@ -1,12 +1,15 @@
 """A real browser, with a strict content security policy on every page, and real workers behind it."""
 
+import re
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 
-from tests.faults.harness import Workers
+from tests.faults.harness import Workers, wait_until
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = (
@@ -18,6 +21,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+PAGES = re.compile(r"^http://[^/]+/admin/(?!jsi18n)")
 POLICY = "default-src 'self'; frame-ancestors 'none'"
 
 Open = Callable[..., Any]
@@ -34,8 +38,15 @@ def workers(transactional_db: Any, tmp_path: Path) -> Iterator[Workers]:
 
 
 @pytest.fixture
-def browser(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Start Chromium."""
+def server(live_server: Any) -> Iterator[Any]:
+    """Serve the site; at the end, wait for the threads of the last requests, which hold connections to the database."""
+    yield live_server
+    wait_until(lambda: not any("process_request" in thread.name for thread in threading.enumerate()), "all requests have ended")
+
+
+@pytest.fixture
+def browser(server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Start Chromium; it is closed before the server looks for its last requests."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if not CHROMIUM.exists():
         pytest.skip(f"there is no {CHROMIUM}")
@@ -47,24 +58,27 @@ def browser(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             yield started
         finally:
             started.close()
+            connection.close()  # the one of this thread inside that loop, which nobody else would find
 
 
 @pytest.fixture
-def open_page(browser: Any, live_server: Any, admin_user: Any) -> Iterator[Open]:
+def open_page(browser: Any, server: Any, admin_user: Any) -> Iterator[Open]:
     """Return a function that opens a page on which somebody is logged in; at the end, no page may have complained."""
     complaints: list[str] = []
+    pages: list[Any] = []
 
     def strict(route: Any) -> None:
         response = route.fetch(max_redirects=0)
         route.fulfill(response=response, headers={**response.headers, "content-security-policy": POLICY})
 
     def make(width: int = 1440, height: int = 900, scheme: str = "light") -> Any:
-        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, base_url=live_server.url)
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, base_url=server.url)
         page = context.new_page()
+        pages.append(page)
         page.set_default_timeout(10_000)
         page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.route("**/admin/**", strict)
+        page.route(PAGES, strict)
         page.route("**/favicon.ico", lambda route: route.fulfill(status=204))
         page.goto("/admin/login/?next=/admin/jobqueue/job/")
         page.fill("#id_username", "admin")
@@ -73,4 +87,6 @@ def open_page(browser: Any, live_server: Any, admin_user: Any) -> Iterator[Open]
         return page
 
     yield make
+    for page in pages:
+        page.unroute_all(behavior="ignoreErrors")
     assert complaints == []

@@ -55,6 +55,19 @@ def fill() -> Job:
     ended(
         "shop.catalogue.tasks.resize_images", "images", 12.4, 180, args=[311], result={"sizes": ["thumb", "card", "full"], "bytes": 183_201}
     )
+    ended(
+        "shop.reports.tasks.export_ledger",
+        "reports",
+        44.0,
+        80,
+        status="CANCELED",
+        progress=38,
+        message="Job was canceled by user",
+        worker_ids=[batch],
+    )
+    JobFactory(
+        task="shop.search.tasks.rebuild_index", queue="reports", paused=True, attempt=1, progress=61, worker_ids=[batch], priority=-10
+    )
     error = ended(
         "shop.payments.tasks.capture_payment",
         "default",
@@ -75,19 +88,6 @@ def fill() -> Job:
         message="GatewayError: card declined, Authorization: Bearer sk_live_4eC39HqLyjWDarjtT1zdp7dc",
         history=[_failed(attempt, web, ago(seconds=95 + 60 * (3 - attempt))) for attempt in (1, 2, 3)],
     )
-    ended(
-        "shop.reports.tasks.export_ledger",
-        "reports",
-        44.0,
-        80,
-        status="CANCELED",
-        progress=38,
-        message="Job was canceled by user",
-        worker_ids=[batch],
-    )
-    JobFactory(
-        task="shop.search.tasks.rebuild_index", queue="reports", paused=True, attempt=1, progress=61, worker_ids=[batch], priority=-10
-    )
     JobFactory(
         task="shop.stock.tasks.sync_warehouse",
         queue="sync",
@@ -105,7 +105,7 @@ def fill() -> Job:
     running("shop.search.tasks.reindex_products", "sync", 31, web, progress=80, cancel_requested=True, cancel_outcome="PAUSED")
     running("shop.mail.tasks.send_newsletter", "mail", 5, web, progress=7, message="3,412 of 48,000 readers", priority=-5)
     JobFactory(task="shop.mail.tasks.send_receipt", queue="mail", running=True, lease_owner=web, args=["customer9@example.org"])
-    for number in range(6):
+    for number in range(2):
         JobFactory(task="shop.catalogue.tasks.resize_images", queue="images", args=[number], enqueued_at=ago(seconds=9 - number))
     JobFactory(task="shop.payments.tasks.capture_payment", priority=20, args=[88130], max_attempts=3, enqueued_at=ago(seconds=0.4))
     return error

@@ -39,6 +39,11 @@ def reload_until(page: Any, selector: str, count: int = 1) -> None:
     wait_until(there, f"the page shows {count} of {selector}")
 
 
+def says(page: Any, text: str, where: str = ".messagelist") -> None:
+    """Wait until the page that a click led to says this."""
+    page.locator(where, has_text=text).first.wait_for()
+
+
 def badge(kind: str) -> str:
     return f".jq-badge.jq-{kind}"
 
@@ -59,37 +64,37 @@ def test_jobs_are_watched_paused_resumed_and_canceled(open_page: Open, workers: 
     reload_until(page, badge("success"), 3)
     reload_until(page, badge("running"))
     reload_until(page, badge("error"))
-    assert "ValueError: no paper" in page.text_content("#result_list")
+    says(page, "ValueError: no paper", "#result_list")
     page.goto("/admin/jobqueue/worker/")
-    assert f":{worker.pid}" in page.text_content("#result_list")
+    says(page, f":{worker.pid}", "#result_list")
     page.goto(page_of(failing))
-    assert "raise ValueError(text)" in page.text_content(".jq-traceback")
+    says(page, "raise ValueError(text)", ".jq-traceback")
 
     # Pause it from the list.
     page.goto(LIST)
     page.check(f"input.action-select[value='{long.id}']")
     page.select_option("select[name=action]", "pause")
     page.click("button[name=index]")
-    assert "count_slowly" in page.text_content(".jq-table")
+    says(page, "count_slowly", ".jq-table")
     page.click(f"text=Pause job {long.id}")
-    assert f"Running job {long.id} was asked to stop, to be paused." in page.text_content(".messagelist")
+    says(page, f"Running job {long.id} was asked to stop, to be paused.")
     reload_until(page, badge("paused"))
 
     # Resume it, and cancel it on its own page, at the second thought.
     page.goto(page_of(long))
     page.click("text=Resume")
-    assert f"Job {long.id} was resumed." in page.text_content(".messagelist")
+    says(page, f"Job {long.id} was resumed.")
     reload_until(page, badge("running"))
     page.click(".jq-verb-cancel")
     page.click("text=Leave as it is")
-    assert page.locator(badge("running")).count() == 1
+    page.wait_for_selector(badge("running"))
     page.click(".jq-verb-cancel")
     page.click(f"text=Cancel job {long.id}")
     reload_until(page, badge("canceled"))
     assert page.locator(".jq-verb").count() == 0
     assert Job.objects.get(pk=long.id).status == "CANCELED"
     page.click("text=Who did what")
-    assert "asked to stop, to be canceled" in page.text_content("#content")
+    says(page, "asked to stop, to be canceled", "#content")
 
 
 @pytest.fixture
@@ -100,7 +105,7 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Job]:
 
 
 def test_the_list_fits_on_a_laptop_and_is_the_picture_in_the_readme(open_page: Open, shop: Callable[[], Job], tmp_path: Path) -> None:
-    page = open_page(1440, 1000)
+    page = open_page(1440, 1300)
     shop()
     page.goto(LIST)
     assert page.evaluate("document.querySelector('.results').scrollWidth <= document.querySelector('.results').clientWidth")

@@ -14,9 +14,11 @@ from tests.faults import tasks
 from tests.faults.harness import Workers, job_id, row, state, wait_for, wait_until, wait_until_started
 from tests.faults.witness import Witness
 
-pytestmark = pytest.mark.faults
+# The tests read what the scene has kept; the mark sees to it that there is a database for the scene.
+pytestmark = [pytest.mark.faults, pytest.mark.django_db]
 
 REACT = {"wait": tasks.wait, "spin": tasks.spin, "coroutine": tasks.awork, "sleep": tasks.work}
+SLOTS = 11
 STUBBORN = {"swallow": tasks.swallow, "swallow, paused": tasks.swallow}
 
 
@@ -40,7 +42,7 @@ def scene(shared_workers: Workers) -> Scene:
     jobs["paused"] = tasks.wait.enqueue()
     jobs["withdrawn"] = tasks.work.enqueue(4)
     jobs["finishes first"] = tasks.work.enqueue(0.8)
-    worker = shared_workers.start(MIN_WORKERS=9, MAX_WORKERS=9).ready()
+    worker = shared_workers.start(MIN_WORKERS=SLOTS, MAX_WORKERS=SLOTS).ready()
     wait_until_started(seen.witness, *jobs.values())
     asked = time.monotonic()
     pause(job_id(jobs["paused"]))
@@ -59,11 +61,17 @@ def scene(shared_workers: Workers) -> Scene:
             wait_for(jobs[name], "CANCELED")
             seen.seconds[name] = time.monotonic() - asked
     assert {state(jobs[name]) for name in STUBBORN} == {"RUNNING"}
+    jobs["blocks the loop"] = tasks.block_the_loop.enqueue(60)
+    wait_until_started(seen.witness, jobs["blocks the loop"])
+    cancel(job_id(jobs["blocks the loop"]))
+    jobs["coroutine afterwards"] = tasks.awork.enqueue(0)
+    wait_until(lambda: state(jobs["blocks the loop"]) == "CANCELED", "the coroutine is given up on", 15)
+    jobs["coroutine after that"] = tasks.awork.enqueue(0)
     for name in jobs:
         seen.jobs[name] = wait_for(jobs[name], *Job.Status.values[3:], seconds=20)
     wait_until(lambda: Worker.objects.get().stuck == 2, "two threads are shown as stuck", 15)
     seen.worker = Worker.objects.values().get()
-    meeting = [tasks.meet.enqueue(9) for _ in range(9)]
+    meeting = [tasks.meet.enqueue(SLOTS) for _ in range(SLOTS)]
     for job in meeting:
         wait_for(job, "SUCCESS")
     for name in jobs:
@@ -111,8 +119,14 @@ def test_a_task_that_swallows_exceptions_is_given_up_on_and_settled(scene: Scene
 
 
 def test_threads_that_were_given_up_on_are_shown_and_replaced(scene: Scene) -> None:
-    assert (scene.worker["stuck"], scene.worker["slots"]) == (2, 9)
+    assert (scene.worker["stuck"], scene.worker["slots"]) == (2, SLOTS)
     assert scene.exit_code == 1, "a process with threads that never stop did not end in order"
+
+
+def test_a_coroutine_that_blocks_all_others_is_given_up_on_and_they_run(scene: Scene) -> None:
+    assert scene.jobs["blocks the loop"].status == "CANCELED"
+    assert [scene.jobs[f"coroutine {when}"].status for when in ("afterwards", "after that")] == ["SUCCESS"] * 2
+    assert "A coroutine blocks the event loop" in scene.said
 
 
 def test_a_job_that_finishes_before_the_interrupt_reaches_it_is_a_success_and_says_so(scene: Scene) -> None:

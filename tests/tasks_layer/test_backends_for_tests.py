@@ -177,3 +177,8 @@ def test_every_thread_has_its_own(dummy: DummyBackend) -> None:
 def test_a_declared_task_can_live_on_a_backend_for_tests(immediate: ImmediateBackend) -> None:
     declared = task(backend="immediate", max_attempts=2, backoff=fixed(1))(samples.undeclared)
     assert declared.enqueue().return_value == "undeclared"
+
+
+def test_a_task_that_is_no_attribute_of_its_module_can_be_kept(dummy: DummyBackend) -> None:
+    result = task(backend="dummy")(samples.undeclared).enqueue()
+    assert result.task.func is samples.undeclared

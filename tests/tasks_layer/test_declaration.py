@@ -62,11 +62,10 @@ def test_a_task_is_no_function_and_its_function_can_be_called() -> None:
     assert samples.plain.module_path == "tests.tasks_layer.samples.plain"
 
 
-def test_a_task_declared_for_other_backends_is_ours_too() -> None:
+def test_our_decorator_makes_our_task_whatever_the_backend_is() -> None:
     with override_settings(TASKS={"default": {"BACKEND": f"{compat.PACKAGE}.backends.dummy.DummyBackend"}}):
-        declared = task(max_attempts=3)(samples.undeclared)
-        assert declared.enqueue().status == "READY"
-    assert isinstance(declared, JobTask)
+        assert isinstance(task(max_attempts=3)(samples.undeclared), JobTask)
+        assert samples.full.using(queue_name="default").enqueue().status == "READY"
 
 
 @pytest.mark.django_db

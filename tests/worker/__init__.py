@@ -1,0 +1,1 @@
+"""The parts of the worker process, each in this process."""

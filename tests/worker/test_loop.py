@@ -1,0 +1,133 @@
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from jobqueue.lifecycle.outcome import Kind
+from jobqueue.worker.loop import Loop
+from jobqueue.worker.run import Reason
+from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
+
+
+@pytest.fixture
+def outcomes() -> Collector:
+    return Collector()
+
+
+@pytest.fixture
+def loop(outcomes: Collector) -> Iterator[Loop]:
+    made = Loop(outcomes.put)
+    yield made
+    made.stop()
+    assert made.join(PATIENCE_SECONDS)
+
+
+def test_coroutines_run_side_by_side(loop: Loop, outcomes: Collector) -> None:
+    met = asyncio.Event()
+    present: list[int] = []
+
+    async def meet() -> None:
+        present.append(1)
+        if len(present) == 20:
+            met.set()
+        await met.wait()
+
+    for number in range(20):
+        loop.submit(run_of(meet, is_async=True, number=number))
+    assert outcomes.wait(20) == [Kind.SUCCESS] * 20
+
+
+@pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, ValueError])
+def test_whatever_a_coroutine_raises_the_loop_goes_on(loop: Loop, outcomes: Collector, raised: type[BaseException]) -> None:
+    async def task() -> None:
+        raise raised
+
+    async def fine() -> None:
+        await asyncio.sleep(0)
+
+    loop.submit(run_of(task, is_async=True, number=1))
+    loop.submit(run_of(fine, is_async=True, number=2))
+    assert set(outcomes.wait(2)) == {Kind.ERROR, Kind.SUCCESS}
+
+
+def test_an_interrupt_cancels_the_coroutine_and_its_cleanup_runs(loop: Loop, outcomes: Collector) -> None:
+    begun, cleaned = threading.Event(), threading.Event()
+
+    async def task() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cleaned.set()
+
+    run = run_of(task, is_async=True)
+    loop.submit(run)
+    begun.wait(PATIENCE_SECONDS)
+    run.interrupt(Reason.USER)
+    assert outcomes.wait(1) == [Kind.INTERRUPTED]
+    assert cleaned.is_set()
+
+
+def test_one_that_was_told_to_stop_before_it_began_never_begins(loop: Loop, outcomes: Collector) -> None:
+    begun: list[int] = []
+
+    async def task() -> None:
+        begun.append(1)
+
+    run = run_of(task, is_async=True)
+    run.interrupt(Reason.USER)
+    loop.submit(run)
+    assert outcomes.wait(1) == [Kind.INTERRUPTED]
+    assert begun == []
+
+
+def test_a_blocked_loop_is_replaced_and_those_that_wait_in_it_run_once(
+    loop: Loop, outcomes: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobqueue.worker.loop.ANSWER_SECONDS", 0.05)
+    blocked, end = threading.Event(), threading.Event()
+    ran: list[int] = []
+
+    async def block() -> None:
+        blocked.set()
+        end.wait(PATIENCE_SECONDS)
+
+    async def wait_in_it() -> None:
+        ran.append(1)
+
+    loop.submit(run_of(block, is_async=True, number=1))
+    blocked.wait(PATIENCE_SECONDS)
+    old = loop._loop
+    loop.submit(run_of(wait_in_it, is_async=True, number=2))
+    loop.replace_if_blocked()
+    outcomes.wait(1)
+    assert [run.job.id for run, _ in outcomes.outcomes] == [2]
+    loop.replace_if_blocked()
+    assert loop._loop is not old, "the new one answers, and stays"
+    end.set()
+    outcomes.wait(2)
+    assert ran == [1]
+    assert old is not None
+    old.call_soon_threadsafe(old.stop)
+
+
+def test_what_a_coroutine_leaves_behind_is_canceled_at_the_end(outcomes: Collector) -> None:
+    loop = Loop(outcomes.put)
+    canceled = threading.Event()
+
+    async def left() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            canceled.set()
+
+    async def task() -> None:
+        asyncio.get_running_loop().create_task(left())  # noqa: RUF006
+        await asyncio.sleep(0)
+
+    loop.submit(run_of(task, is_async=True))
+    outcomes.wait(1)
+    loop.stop()
+    assert loop.join(PATIENCE_SECONDS)
+    assert canceled.is_set()

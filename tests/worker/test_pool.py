@@ -1,0 +1,140 @@
+import sys
+import threading
+import time
+from typing import Any, NoReturn
+
+import pytest
+
+from jobqueue.lifecycle.outcome import Kind
+from jobqueue.worker.interrupter import Interrupter
+from jobqueue.worker.pool import Pool
+from jobqueue.worker.run import Reason
+from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("jobqueue-thread")}
+
+
+@pytest.fixture
+def outcomes() -> Collector:
+    return Collector()
+
+
+@pytest.fixture
+def pool(outcomes: Collector) -> Any:
+    made = Pool(outcomes.put)
+    yield made
+    made.resize(0)
+    assert made.join(time.monotonic() + PATIENCE_SECONDS)
+
+
+def test_runs_begin_in_the_order_in_which_they_were_submitted(pool: Pool, outcomes: Collector) -> None:
+    order: list[int] = []
+    pool.submit([run_of(lambda number=number: order.append(number), number=number) for number in range(20)])
+    pool.resize(1)
+    outcomes.wait(20)
+    assert order == list(range(20))
+    assert pool.completed == 20
+
+
+def test_whatever_a_task_raises_its_thread_goes_on(pool: Pool, outcomes: Collector) -> None:
+    def leave() -> NoReturn:
+        sys.exit()
+
+    pool.resize(2)
+    before = threads()
+    pool.submit([run_of(leave, number=number) for number in range(10)])
+    assert outcomes.wait(10) == [Kind.ERROR] * 10
+    assert threads() == before
+
+
+def test_a_shrinking_pool_cuts_nobody_off(pool: Pool, outcomes: Collector) -> None:
+    begun, go_on = threading.Barrier(3), threading.Event()
+
+    def task() -> str:
+        begun.wait(PATIENCE_SECONDS)
+        go_on.wait(PATIENCE_SECONDS)
+        return "whole"
+
+    pool.resize(2)
+    pool.submit([run_of(task, number=number) for number in (1, 2)])
+    begun.wait(PATIENCE_SECONDS)
+    pool.resize(0)
+    assert len(threads()) == 2
+    go_on.set()
+    outcomes.wait(2)
+    assert {outcome.result for _, outcome in outcomes.outcomes} == {'"whole"'}
+
+
+def test_only_runs_that_have_waited_long_enough_are_taken_out_and_the_order_stays(pool: Pool, outcomes: Collector) -> None:
+    old, new = [run_of(lambda: None, number=number) for number in (1, 2)], [run_of(lambda: None, number=number) for number in (3, 4)]
+    for run in old:
+        run.claimed_at -= 5
+    pool.submit([old[0], new[0], old[1], new[1]])
+    assert pool.take_waiting(time.monotonic() - 1) == old
+    pool.resize(1)
+    outcomes.wait(2)
+    assert [run.job.id for run, _ in outcomes.outcomes] == [3, 4]
+
+
+def test_a_thread_that_was_given_up_on_is_replaced_and_ends_with_its_task(pool: Pool, outcomes: Collector) -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def stubborn() -> None:
+        begun.set()
+        end.wait(PATIENCE_SECONDS)
+
+    pool.resize(1)
+    stuck = run_of(stubborn)
+    pool.submit([stuck])
+    begun.wait(PATIENCE_SECONDS)
+    assert stuck.abandon()
+    pool.replace(stuck)
+    pool.submit([run_of(lambda: None, number=2)])
+    outcomes.wait(1)
+    assert (pool.stuck, len(threads())) == (1, 2)
+    end.set()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while pool.stuck or len(threads()) > 1:
+        assert time.monotonic() < deadline
+    assert [run.job.id for run, _ in outcomes.outcomes] == [2], "the late outcome counts for nothing"
+
+
+def test_the_interrupter_goes_from_the_flag_to_the_exception_to_giving_up(
+    pool: Pool, outcomes: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobqueue.worker.interrupter.THROW_SECONDS", 0.1)
+    monkeypatch.setattr("jobqueue.worker.interrupter.GIVE_UP_SECONDS", 0.4)
+    begun, end = threading.Barrier(3), threading.Event()
+
+    def busy() -> None:
+        begun.wait(PATIENCE_SECONDS)
+        while not end.is_set():
+            pass
+
+    def stubborn() -> None:
+        begun.wait(PATIENCE_SECONDS)
+        while not end.is_set():
+            try:
+                end.wait(0.01)
+            except BaseException:  # noqa: BLE001, S112
+                continue
+
+    interrupter = Interrupter(outcomes.put, pool.replace, lambda service, error, failures: None)
+    interrupter.start()
+    runs = [run_of(busy, number=1), run_of(stubborn, number=2)]
+    targeted = run_of(stubborn, number=3, target="t")
+    begun = threading.Barrier(4)
+    pool.resize(3)
+    pool.submit([*runs, targeted])
+    begun.wait(PATIENCE_SECONDS)
+    for run in (*runs, targeted):
+        interrupter.interrupt(run, Reason.USER)
+    assert outcomes.wait(2) == [Kind.INTERRUPTED, Kind.INTERRUPTED]
+    assert [run.job.id for run, _ in outcomes.outcomes] == [1, 2]
+    assert [run.abandoned for run in (*runs, targeted)] == [False, True, False], "nothing else of its target may run beside it"
+    end.set()
+    assert outcomes.wait(3)[2] is Kind.SUCCESS
+    interrupter.stop()
+    assert interrupter.join(PATIENCE_SECONDS)
