@@ -52,6 +52,19 @@ class Rival:
         self._thread.shutdown()
 
 
+def wait_until_somebody_waits_for_a_lock() -> None:
+    """Return as soon as another session of this PostgreSQL database waits for a row or a transaction."""
+    sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    pause = threading.Event()
+    for _ in range(int(PATIENCE_SECONDS / 0.01)):
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+            if cursor.fetchone()[0]:
+                return
+        pause.wait(0.01)
+    raise AssertionError("Nobody waits for a lock.")
+
+
 def together(*calls: Callable[[], Any]) -> list[Any]:
     """Run calls at the same moment, each in a thread and on a connection of its own; return what they returned, in order."""
     barrier = threading.Barrier(len(calls))

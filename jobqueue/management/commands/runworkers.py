@@ -68,7 +68,7 @@ class Command(BaseCommand):
             logging.shutdown()
             sys.stdout.flush()
             os._exit(status)
-        if self._called_from_command_line:
+        if getattr(self, "_called_from_command_line", False):
             _exit_anyway(status)
         if status:
             sys.exit(status)
