@@ -32,20 +32,25 @@ def store_module(source: catalogue.Source) -> int:
     # The row lock of the update makes a second run of the same job wait until the first has replaced the definitions.
     module, _ = Module.objects.update_or_create(name=source.name, defaults=values)
     module.definitions.all().delete()
+    if source.name == source.package:
+        Package.objects.filter(name=source.package).update(summary=_first_line(found))
     Definition.objects.bulk_create(_definition(module, definition) for definition in found.definitions)
     return len(found.definitions)
 
 
 def package(name: str) -> Package:
     """Return the row of the package called `name`, made if need be."""
-    return Package.objects.get_or_create(name=name)[0]
+    summary = "Modules that stand alone" if name == catalogue.TOP else ""
+    return Package.objects.get_or_create(name=name, defaults={"summary": summary})[0]
 
 
 def refresh_summary(name: str) -> str:
     """Write the first line of the package's docstring to its row, and return it."""
-    summary = "Modules that stand alone" if name == catalogue.TOP else _first_line(catalogue.find(name).read())
-    Package.objects.update_or_create(name=name, defaults={"summary": summary[:300]})
-    return summary
+    shelved = package(name)
+    if name != catalogue.TOP:
+        shelved.summary = _first_line(extract.extract(catalogue.find(name).read(), name))
+        shelved.save(update_fields=["summary"])
+    return shelved.summary
 
 
 def draw_cover(name: str) -> str:
@@ -106,5 +111,5 @@ def _definition(module: Module, found: extract.Found) -> Definition:
     )
 
 
-def _first_line(code: bytes) -> str:
-    return extract.extract(code).docstring.strip().partition("\n")[0]
+def _first_line(found: extract.Extract) -> str:
+    return found.docstring.strip().partition("\n")[0][:300]

@@ -41,7 +41,7 @@ def search(queryset: QuerySet[Job], text: str) -> QuerySet[Job]:
     if not wanted:
         return queryset
     if (job_id := as_id(wanted)) is not None:
-        return queryset.filter(pk=job_id) if job_id <= LARGEST_ID else queryset.none()
+        return queryset.filter(pk=job_id)  # one that no column can hold is found nowhere; Django sees to that
     # The database only ever compares whole paths; the registry is searched for parts of them in memory.
     found = [path for path in known.paths() if wanted.lower() in path.lower()]
     return queryset.filter(task__in=[*found, wanted])
@@ -62,7 +62,8 @@ class CappedPaginator(BasePaginator):
     def counted(self) -> int:
         """How many rows were seen, one more than `MOST_COUNTED` at the most."""
         rows: Any = self.object_list
-        number: int = rows.order_by().values("pk")[: MOST_COUNTED + 1].count()
+        # In the list's own order: PostgreSQL then walks the primary key's index from its newest end, and no further than the window.
+        number: int = rows.values("pk")[: MOST_COUNTED + 1].count()
         return number
 
     @property

@@ -44,8 +44,8 @@ def before_task(idle_seconds: float) -> None:
         connection.queries_log.clear()
         if connection.connection is None:
             continue
-        connection.close_if_unusable_or_obsolete()
-        if idle_seconds > 1.0 and connection.connection is not None and not _usable(connection):
+        good = _tidied(connection)
+        if not good or (idle_seconds > 1.0 and connection.connection is not None and not _usable(connection)):
             _discard(connection)
 
 
@@ -56,10 +56,19 @@ def after_task() -> None:
     for connection in connections.all(initialized_only=True):
         if connection.connection is None:
             continue
-        if _in_transaction(connection):
+        if not _tidied(connection):
             _discard(connection)
-        else:
-            connection.close_if_unusable_or_obsolete()
+
+
+def _tidied(connection: Any) -> bool:
+    """Close a connection that is too old; return False for one that is no good: in a transaction, or closed under Django's feet."""
+    try:
+        if _in_transaction(connection):
+            return False
+        connection.close_if_unusable_or_obsolete()
+    except Exception:  # noqa: BLE001 - a driver may refuse even to answer
+        return False
+    return True
 
 
 def close_all() -> None:

@@ -117,10 +117,6 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
         guard = self.current.filter(pk=job.pk, status=states.Status.RUNNING, lease_token=job.lease_token)
         return guard.update(cancel_requested=bool(outcome), cancel_outcome=outcome)
 
-    def hand_back(self, job: Job, **fields: Any) -> int:
-        """Move a running job back to QUEUED, its attempt given back."""
-        return self.move(job, states.QUEUED, attempt=max(job.attempt - 1, 0), started_at=None, **fields)
-
     def promote_due(self, limit: int) -> list[str]:
         """Move due jobs to QUEUED, at most `limit`, passing over locked rows; return the queue of each."""
         states.check(states.PENDING_TIME, states.QUEUED)

@@ -14,13 +14,15 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
-from jobqueue.db import Claimed
+from jobqueue.db import Claimed, Lease
 from jobqueue.lifecycle.claim import claim
+from jobqueue.lifecycle.finish import finish
+from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler
 from jobqueue.tasks import registry
 from jobqueue.worker.base import DatabaseService
-from jobqueue.worker.executor import handed_back
+from jobqueue.worker.executor import handed_back, read_result
 from jobqueue.worker.finisher import Finisher
 from jobqueue.worker.loop import Loop
 from jobqueue.worker.pool import Pool
@@ -127,7 +129,7 @@ class Dispatcher(DatabaseService):
         return jobs
 
     def _hand_over(self, jobs: list[Claimed]) -> None:
-        runs = [Run(job, self._reporter.flush, self._read_result) for job in jobs]
+        runs = [Run(job, self._reporter.flush, read_result) for job in jobs]
         self._runs.add(runs)
         plain = []
         for run in runs:
@@ -138,11 +140,6 @@ class Dispatcher(DatabaseService):
                 plain.append(run)
         self._pool.submit(plain)
         self._reporter.wake()
-
-    def _read_result(self, run: Run) -> object:
-        from jobqueue.worker.executor import read_result
-
-        return read_result(run)
 
     # Give back
 
@@ -158,9 +155,9 @@ class Dispatcher(DatabaseService):
 
     def _give_back_unknown(self) -> None:
         """Find jobs that we own and do not know: a claim was committed and its answer lost with the connection."""
-        known = {run.lease.job_id for run in self._runs}
-        for job in Job.objects.current.owned_by(self._worker_id).exclude(pk__in=known):
-            Job.objects.hand_back(job)
+        known = {run.lease for run in self._runs}
+        ours = [Lease(*row) for row in Job.objects.current.owned_by(self._worker_id).values_list("pk", "lease_token")]
+        finish([Outcome(lease, Kind.HANDED_BACK) for lease in ours if lease not in known])
 
     # Rest
 

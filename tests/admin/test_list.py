@@ -197,6 +197,20 @@ def test_what_has_no_index_is_looked_for_among_the_newest_jobs_only(viewer: Clie
     assert "Only the newest" not in viewer.get(LIST).content.decode()
 
 
+@pytest.mark.postgresql
+def test_the_window_is_walked_in_the_index_of_the_primary_key(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "WINDOW", 1000)
+    Job.objects.bulk_create([Job(task="tests.tasks.add", status="SUCCESS") for _ in range(20_000)], batch_size=2000)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE jobqueue_job")
+        for sql in statements(viewer, "?task=gone.tasks.old"):
+            if "gone.tasks.old" in sql:
+                cursor.execute(f"EXPLAIN {sql}")
+                plan = "\n".join(row[0] for row in cursor.fetchall())
+                assert "jobqueue_job_pkey" in plan
+                assert "Seq Scan" not in plan
+
+
 def test_secrets_and_markup_in_a_message_do_not_reach_the_list(viewer: Client) -> None:
     JobFactory(error=True, message="failed: password=hunter2 <script>alert(1)</script>", queue="<b>q</b>", task="x.<i>y</i>")
     page = viewer.get(LIST).content.decode()

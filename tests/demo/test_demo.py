@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -210,10 +211,17 @@ sys.stdin.read()
 """
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Give a folder that the server's own user may enter; pytest closes its folders to others whenever a session starts."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
 @pytest.mark.skipif(suite.SQLITE, reason="is about the embedded PostgreSQL")
-def test_the_embedded_server_stops_with_its_last_user_also_when_another_was_killed(tmp_path: Path) -> None:
+def test_the_embedded_server_stops_with_its_last_user_also_when_another_was_killed(open_folder: Path) -> None:
     def holder() -> "subprocess.Popen[str]":
-        command = [sys.executable, "-c", HOLDER, str(tmp_path / "postgres")]
+        command = [sys.executable, "-c", HOLDER, str(open_folder / "postgres")]
         return subprocess.Popen(command, cwd=embedded.CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     users = [holder() for _ in range(3)]

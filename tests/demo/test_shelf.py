@@ -46,10 +46,28 @@ def test_source_that_is_no_python_leaves_the_old_rows(tmp_path: Path) -> None:
     assert [row[1] for row in rows()] == ["kept"]
 
 
+def test_a_run_that_breaks_off_half_way_leaves_the_old_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "news.py"
+    path.write_text("def kept(): ...\n")
+    source = catalogue.Source("news", catalogue.TOP, path)
+    shelf.store_module(source)
+    monkeypatch.setattr(shelf, "SEARCHED", "no number")
+    with pytest.raises(TypeError):
+        shelf.store_module(source)
+    assert [row[1] for row in rows()] == ["kept"]
+
+
 def test_a_summary_is_the_first_line_of_the_package() -> None:
     assert shelf.refresh_summary("json") == Package.objects.get(name="json").summary
     assert shelf.refresh_summary("json").startswith("JSON (JavaScript Object Notation)")
-    assert shelf.refresh_summary(catalogue.TOP) == "Modules that stand alone"
+    assert shelf.refresh_summary(catalogue.TOP) == Package.objects.get(name=catalogue.TOP).summary == "Modules that stand alone"
+
+
+def test_indexing_the_module_that_is_the_package_gives_the_package_its_summary() -> None:
+    shelf.store_module(catalogue.find("html.parser"))
+    assert Package.objects.get().summary == ""
+    shelf.store_module(catalogue.find("html"))
+    assert Package.objects.get().summary == "General functions for HTML manipulation."
 
 
 def test_drawing_a_cover_twice_leaves_one_file(media: Path) -> None:

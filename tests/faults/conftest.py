@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from tests.faults.harness import Workers
+from tests.faults.together import outcomes
+
+__all__ = ["outcomes"]
 
 
 @pytest.fixture

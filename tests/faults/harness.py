@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from django.db import connection
 
 from jobqueue.models import Job
+from jobqueue.models import Worker as WorkerRow
 from tests.faults.witness import VARIABLE, Witness
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -144,18 +145,34 @@ class WorkerProcess:
 class Workers:
     """Start workers for a test, and end them all with it."""
 
-    def __init__(self, directory: Path) -> None:
-        """Keep logs and the witness's file in a directory."""
-        self.directory = directory
+    def __init__(self, directory: Path, queue: str = "") -> None:
+        """Keep logs and the witness's file in a directory; with a queue, serve that one alone."""
+        self.directory, self.queue = directory, queue
         self.witness = Witness(directory / "witness.jsonl")
         self._started: list[WorkerProcess] = []
 
     def start(self, *args: str, **options: Any) -> WorkerProcess:
         """Start a worker; see `WorkerProcess`."""
         log = self.directory / f"worker-{len(self._started) + 1}.log"
+        if self.queue:
+            args = ("--queues", self.queue, *args)
         worker = WorkerProcess(log, self.witness, *args, **options)
         self._started.append(worker)
         return worker
+
+    def enqueue(self, task: Any, *args: Any, **options: Any) -> Any:
+        """Enqueue a job for these workers."""
+        return task.using(queue_name=self.queue or "default", **options).enqueue(*args)
+
+    @property
+    def jobs(self) -> Any:
+        """The jobs of these workers."""
+        return Job.objects.current.in_queues([self.queue] if self.queue else [])
+
+    @property
+    def shown(self) -> int:
+        """How many of these workers show themselves."""
+        return len([row for row in WorkerRow.objects.all() if not self.queue or row.queues == [self.queue]])
 
     def clean_up(self) -> None:
         """End them all."""

@@ -73,14 +73,22 @@ class Server:
     def run(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement past every proxy and every pool."""
         with psycopg.connect(host="127.0.0.1", port=self.port, user="postgres", dbname="postgres", autocommit=True) as connection:
-            cursor = connection.execute(sql, params)  # type: ignore[call-overload]
+            cursor = connection.execute(sql, params or None)  # type: ignore[call-overload]
             return cursor.fetchall() if cursor.description else []
 
     def migrate(self) -> None:
         """Make the tables."""
-        environment = {"DJANGO_SETTINGS_MODULE": "tests.faults.settings", "FAULTS_DATABASE": json.dumps(self.entry()), "FAULTS_JOBQUEUE": "{}"}
+        environment = {
+            "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
+            "FAULTS_DATABASE": json.dumps(self.entry()),
+            "FAULTS_JOBQUEUE": "{}",
+        }
         command = [sys.executable, "-m", "django", "migrate", "-v", "0"]
         subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=True, timeout=60)
+
+    def end_sessions(self) -> None:
+        """End every session but this one, as an administrator or a failover does."""
+        self.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
 
     def enqueue(self, task: str, *args: Any, **columns: Any) -> int:
         """Insert a job as another program would."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import sys
@@ -76,10 +77,8 @@ def swallow(context: Any, seconds: float = 60.0) -> None:
     witness.tell("start", context)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        try:
+        with contextlib.suppress(BaseException):
             time.sleep(0.05)
-        except BaseException:  # noqa: BLE001, S110
-            pass
 
 
 @task(takes_context=True)
@@ -276,10 +275,8 @@ def raw_begin() -> str:
 def swallow_integrity_error() -> str:
     known = Worker.objects.values_list("pk", flat=True).first()
     with transaction.atomic():
-        try:
+        with contextlib.suppress(IntegrityError):
             Worker.objects.create(pk=known)
-        except IntegrityError:
-            pass
         return str(Worker.objects.count())  # the transaction is broken: this raises
     return ""
 
@@ -348,7 +345,7 @@ async def raise_through_the_loop() -> str:
     async def leave() -> None:
         sys.exit(4)
 
-    asyncio.get_running_loop().create_task(leave())  # noqa: RUF006
+    asyncio.get_running_loop().create_task(leave())
     await asyncio.sleep(0.1)
     return "alive"
 

@@ -14,17 +14,24 @@ from jobqueue import pause
 from jobqueue.models import Job
 from tests.faults import tasks
 from tests.faults.harness import Workers, database_entry, job_id, row, state, wait_until
+from tests.faults.together import at_once
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.django_db]
 
 
+@at_once
 def test_once_ends_with_0_when_only_jobs_are_left_that_nobody_waits_for(workers: Workers) -> None:
-    ended = [tasks.work.enqueue(0.1), tasks.awork.enqueue(0.1), tasks.fail_once.enqueue(), tasks.fatal.enqueue()]
+    ended = [
+        workers.enqueue(tasks.work, 0.1),
+        workers.enqueue(tasks.awork, 0.1),
+        workers.enqueue(tasks.fail_once),
+        workers.enqueue(tasks.fatal),
+    ]
     other_queue = tasks.work.using(queue_name="other").enqueue()
-    later = tasks.work.using(run_after=timedelta(hours=1)).enqueue()
-    paused = tasks.work.enqueue()
+    later = workers.enqueue(tasks.work, run_after=timedelta(hours=1))
+    paused = workers.enqueue(tasks.work)
     pause(job_id(paused))
-    plain = workers.start("--once", "--queues", "default, second")
+    plain = workers.start("--once")
     assert plain.wait() == 0
     assert [state(job) for job in ended] == ["SUCCESS", "SUCCESS", "SUCCESS", "ERROR"]
     assert row(ended[2]).attempt == 2, "a retry is waited for"
@@ -33,6 +40,7 @@ def test_once_ends_with_0_when_only_jobs_are_left_that_nobody_waits_for(workers:
     assert "Job 4" not in plain.text or "ERROR Job" in plain.text
 
 
+@at_once
 def test_fail_on_error_ends_with_1_only_when_a_job_of_this_run_ended_in_error(workers: Workers) -> None:
     tasks.fatal.using(queue_name="bad").enqueue()
     tasks.work.using(queue_name="good").enqueue()
@@ -43,9 +51,12 @@ def test_fail_on_error_ends_with_1_only_when_a_job_of_this_run_ended_in_error(wo
     assert (bad.wait(), good.wait(), unknown.wait()) == (1, 0, 0)
 
 
+@at_once
 def test_the_start_up_lines_tell_a_person_all_there_is_to_know(workers: Workers) -> None:
     wide = workers.start("--queues", "mail,reports", "--min-workers", "1", "--max-workers", "3", "--lease-seconds", "20").ready()
-    narrow = workers.start("--max-workers", "1", "--heartbeat-seconds", "0.5", "--shutdown-grace-period-seconds", "7").ready()
+    narrow = workers.start(
+        "--queues", "", "--max-workers", "1", "--heartbeat-seconds", "0.5", "--shutdown-grace-period-seconds", "7"
+    ).ready()
     text = wide.text
     assert re.search(rf"jobqueue worker [0-9a-f-]{{36}} \(pid {wide.pid} on \S+\)", text)
     assert re.search(r"queues +mail, reports\n", text)
@@ -58,6 +69,7 @@ def test_the_start_up_lines_tell_a_person_all_there_is_to_know(workers: Workers)
     assert (wide.stop(), narrow.stop()) == (0, 0)
 
 
+@at_once
 def test_verbosity_0_is_silent_but_for_what_is_wrong(workers: Workers) -> None:
     good = tasks.work.using(queue_name="good").enqueue()
     tasks.fatal.using(queue_name="bad").enqueue()
@@ -79,6 +91,7 @@ WRONG = {
 }
 
 
+@at_once
 def test_wrong_options_end_the_command_with_one_clear_line(workers: Workers) -> None:
     started = {options: workers.start(*options.split()) for options in WRONG}
     for options, worker in started.items():
@@ -104,7 +117,7 @@ def test_before_the_first_migrate_one_line_says_what_to_do(workers: Workers, tmp
         assert worker.text.strip().splitlines() == [
             "CommandError: The tables of jobqueue are not there or out of date: run 'manage.py migrate' first."
         ]
-        checks = [workers.start(database=entry, command=command, *more) for command, more in (("check", ()), ("makemigrations", ("--check",)))]
+        checks = [workers.start(database=entry, command="check"), workers.start("--check", database=entry, command="makemigrations")]
         assert [check.wait() for check in checks] == [0, 0]
     finally:
         if connection.vendor == "postgresql":
@@ -127,6 +140,7 @@ def test_a_column_that_is_missing_is_told_like_a_missing_table(workers: Workers)
 
 def test_nothing_but_runworkers_starts_threads_or_workers(workers: Workers) -> None:
     from jobqueue.models import Worker
+
     code = "import threading, jobqueue, jobqueue.models, jobqueue.backends; print(threading.active_count())"
     shell = workers.start("-c", code, command="shell")
     assert shell.wait() == 0
@@ -134,17 +148,24 @@ def test_nothing_but_runworkers_starts_threads_or_workers(workers: Workers) -> N
     assert not Worker.objects.exists()
 
 
+@at_once
 def test_all_kinds_of_work_raise_no_warning_in_the_strictest_mode(workers: Workers) -> None:
-    jobs = [tasks.work.enqueue(0.3), tasks.awork.enqueue(0.3), tasks.fail_once.enqueue(), tasks.count_rows.enqueue(), tasks.write.enqueue("w")]
-    jobs += [tasks.throw.enqueue("exit"), tasks.fatal.enqueue(), tasks.leave_tasks_pending.enqueue()]
-    warned = tasks.warn.enqueue()
-    canceled = tasks.wait.enqueue(60)
+    jobs = [
+        workers.enqueue(tasks.work, 0.3),
+        workers.enqueue(tasks.awork, 0.3),
+        workers.enqueue(tasks.fail_once),
+        workers.enqueue(tasks.count_rows),
+        workers.enqueue(tasks.write, "w"),
+    ]
+    jobs += [workers.enqueue(tasks.throw, "exit"), workers.enqueue(tasks.fatal), workers.enqueue(tasks.leave_tasks_pending)]
+    warned = workers.enqueue(tasks.warn)
+    canceled = workers.enqueue(tasks.wait, 60)
     worker = workers.start(
         python=("-W", "error", "-X", "dev"), environment={"PYTHONASYNCIODEBUG": "1"}, MIN_WORKERS=1, MAX_WORKERS=4, SCALE_SECONDS=0.2
     ).ready()
     wait_until(lambda: workers.witness.count("start", job_id(canceled)) == 1, "the job to cancel runs")
     pause(job_id(canceled))
-    wait_until(lambda: not Job.objects.filter(status__in=["QUEUED", "PENDING", "RUNNING"]).exists(), "all are settled")
+    wait_until(lambda: not workers.jobs.filter(status__in=["QUEUED", "PENDING", "RUNNING"]).exists(), "all are settled")
     assert worker.stop() == 0
     assert state(warned) == "ERROR"
     assert "UserWarning: x" in row(warned).message

@@ -8,21 +8,23 @@ import time
 import pytest
 
 from jobqueue import pause
-from jobqueue.models import Job, Worker
+from jobqueue.models import Worker
 from tests.faults import tasks
 from tests.faults.harness import LEASE_SECONDS, Workers, job_id, row, state, wait_for, wait_until, wait_until_started
+from tests.faults.together import at_once
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.django_db]
 
 
+@at_once
 def test_jobs_of_a_killed_worker_run_again_within_its_lease_and_one_sweep(workers: Workers) -> None:
-    jobs = [tasks.wait.enqueue(60) for _ in range(2)]
-    held = tasks.held_wait.enqueue(60)
-    asked = tasks.wait.enqueue(60)
+    jobs = [workers.enqueue(tasks.wait, 60) for _ in range(2)]
+    held = workers.enqueue(tasks.held_wait, 60)
+    asked = workers.enqueue(tasks.wait, 60)
     first = workers.start(MIN_WORKERS=4, MAX_WORKERS=4).ready()
     wait_until_started(workers.witness, *jobs, held, asked)
     second = workers.start(MIN_WORKERS=4, MAX_WORKERS=4).ready()
-    wait_until(lambda: Worker.objects.count() == 2, "both workers show themselves")
+    wait_until(lambda: workers.shown == 2, "both workers show themselves")
     first.kill()
     killed = time.monotonic()
     pause(job_id(asked))
@@ -36,9 +38,10 @@ def test_jobs_of_a_killed_worker_run_again_within_its_lease_and_one_sweep(worker
     assert second.wait() == 0
 
 
+@at_once
 @pytest.mark.sqlite
 def test_a_new_worker_recovers_the_jobs_of_its_dead_predecessor_at_once(workers: Workers) -> None:
-    job, held = tasks.wait.enqueue(60), tasks.held_wait.enqueue(60)
+    job, held = workers.enqueue(tasks.wait, 60), workers.enqueue(tasks.held_wait, 60)
     first = workers.start(LEASE_SECONDS=300).ready()
     wait_until_started(workers.witness, job, held)
     first.kill()
@@ -51,11 +54,12 @@ def test_a_new_worker_recovers_the_jobs_of_its_dead_predecessor_at_once(workers:
     assert row(job).status == "QUEUED"
 
 
+@at_once
 def test_two_workers_with_the_same_host_name_and_pid_are_two_workers(workers: Workers) -> None:
     twins = [workers.start(environment={"FAULTS_TWIN": "1"}).ready() for _ in range(2)]
     wait_until(lambda: Worker.objects.filter(host="twin", pid=7).count() == 2, "both show themselves under one name")
-    jobs = [tasks.work.enqueue(0.1) for _ in range(30)]
-    survivor = tasks.wait.enqueue(60)
+    jobs = [workers.enqueue(tasks.work, 0.1) for _ in range(30)]
+    survivor = workers.enqueue(tasks.wait, 60)
     wait_until_started(workers.witness, *jobs, survivor)
     owner = next(event.pid for event in workers.witness.events if event.job == job_id(survivor) and event.what == "start")
     assert owner == 7
@@ -68,9 +72,10 @@ def test_two_workers_with_the_same_host_name_and_pid_are_two_workers(workers: Wo
     wait_until(lambda: workers.witness.count("start", job_id(survivor)) == 2, "the twin recovers the job", LEASE_SECONDS + 3)
 
 
+@at_once
 def test_a_job_that_kills_its_worker_ends_as_an_error_and_the_innocent_succeed(workers: Workers) -> None:
-    poison = tasks.die.enqueue(1)
-    innocent = [tasks.work.enqueue(0.3) for _ in range(6)]
+    poison = workers.enqueue(tasks.die, 1)
+    innocent = [workers.enqueue(tasks.work, 0.3) for _ in range(6)]
     deaths = 0
     worker = workers.start(MIN_WORKERS=4, MAX_WORKERS=4, LEASE_SECONDS=2, HEARTBEAT_SECONDS=0.5)
 
@@ -80,7 +85,7 @@ def test_a_job_that_kills_its_worker_ends_as_an_error_and_the_innocent_succeed(w
             assert worker.process.returncode == 9
             deaths += 1
             worker = workers.start(MIN_WORKERS=4, MAX_WORKERS=4, LEASE_SECONDS=2, HEARTBEAT_SECONDS=0.5)
-        return not Job.objects.exclude(status__in=["SUCCESS", "ERROR"]).exists()
+        return not workers.jobs.exclude(status__in=["SUCCESS", "ERROR"]).exists()
 
     wait_until(all_is_settled, "every job is settled", 40)
     assert deaths == 3
@@ -90,11 +95,12 @@ def test_a_job_that_kills_its_worker_ends_as_an_error_and_the_innocent_succeed(w
     rows = [row(one) for one in innocent]
     assert {one.status for one in rows} == {"SUCCESS"}
     assert all(one.crashes == workers.witness.count("start", one.pk) - 1 or one.crashes <= 1 for one in rows)
-    assert worker.stop() == 0
+    assert worker.ready().stop() == 0
 
 
+@at_once
 def test_a_worker_that_slept_through_its_lease_changes_nothing_when_it_wakes(workers: Workers) -> None:
-    job = tasks.spin.enqueue(8)
+    job = workers.enqueue(tasks.spin, 8)
     sleeper = workers.start().ready()
     wait_until_started(workers.witness, job)
     other = workers.start().ready()
@@ -108,7 +114,7 @@ def test_a_worker_that_slept_through_its_lease_changes_nothing_when_it_wakes(wor
     assert (now.status, now.lease_owner, now.lease_token, now.attempt) == ("RUNNING", taken.lease_owner, taken.lease_token, 2)
     done = wait_for(job, "SUCCESS")
     assert (done.attempt, done.crashes, len(done.worker_ids)) == (2, 1, 2)
-    barrier = [tasks.meet.enqueue(4) for _ in range(4)]
+    barrier = [workers.enqueue(tasks.meet, 4) for _ in range(4)]
     for one in barrier:
         wait_for(one, "SUCCESS")
     assert (sleeper.stop(), other.stop()) == (0, 0)
@@ -117,16 +123,16 @@ def test_a_worker_that_slept_through_its_lease_changes_nothing_when_it_wakes(wor
 @pytest.mark.parametrize("how", ["stopped", "gil"])
 def test_a_lone_worker_that_stood_still_keeps_its_jobs(workers: Workers, how: str) -> None:
     """Nobody took its jobs meanwhile, so its own sweep must not take them from itself before the heartbeat has renewed them."""
-    jobs = [tasks.wait.enqueue(LEASE_SECONDS + 6) for _ in range(3)]
-    worker = workers.start(MIN_WORKERS=4, MAX_WORKERS=4).ready()
+    jobs = [workers.enqueue(tasks.wait, 6) for _ in range(3)]
+    worker = workers.start(MIN_WORKERS=4, MAX_WORKERS=4, LEASE_SECONDS=1.5, HEARTBEAT_SECONDS=0.5).ready()
     wait_until_started(workers.witness, *jobs)
     if how == "stopped":
         worker.send(signal.SIGSTOP)
-        wait_until(lambda: Job.objects.current.expired().count() == 3, "the leases run out")
+        wait_until(lambda: workers.jobs.expired().count() == 3, "the leases run out")
         worker.send(signal.SIGCONT)
     else:
-        keeper = tasks.keep_the_gil.enqueue(LEASE_SECONDS + 2)
-        wait_until(lambda: Job.objects.current.expired().count() >= 3, "the leases run out")
+        keeper = workers.enqueue(tasks.keep_the_gil, 3)
+        wait_until(lambda: workers.jobs.expired().count() >= 3, "the leases run out")
         wait_for(keeper, "SUCCESS")
     wait_until(lambda: "s late; leases may be lost" in worker.text, "the worker says that it was late")
     for job in jobs:

@@ -8,13 +8,15 @@ import pytest
 from jobqueue import cancel
 from tests.faults import tasks
 from tests.faults.harness import Workers, row, state, wait_for, wait_until, wait_until_started
+from tests.faults.together import at_once
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.django_db]
 
 
+@at_once
 def test_sigterm_and_sigint_let_running_jobs_finish_and_claim_no_more(workers: Workers) -> None:
-    first = tasks.work.using(queue_name="term").enqueue(1.5)
-    other = tasks.awork.using(queue_name="int").enqueue(1.5)
+    first = tasks.work.using(queue_name="term").enqueue(4)
+    other = tasks.awork.using(queue_name="int").enqueue(4)
     by_term = workers.start("--queues", "term", MIN_WORKERS=1, MAX_WORKERS=1).ready()
     by_int = workers.start("--queues", "int", MIN_WORKERS=1, MAX_WORKERS=1).ready()
     wait_until_started(workers.witness, first, other)
@@ -28,8 +30,9 @@ def test_sigterm_and_sigint_let_running_jobs_finish_and_claim_no_more(workers: W
     assert "Stopping: 1 jobs get up to 300 s to finish." in by_term.text
 
 
+@at_once
 def test_after_the_grace_period_jobs_are_given_back_or_held_and_cost_no_attempt(workers: Workers) -> None:
-    requeue, hold = tasks.wait.enqueue(), tasks.held_wait.enqueue()
+    requeue, hold = workers.enqueue(tasks.wait), workers.enqueue(tasks.held_wait)
     worker = workers.start(SHUTDOWN_GRACE_PERIOD_SECONDS=0.5).ready()
     wait_until_started(workers.witness, requeue, hold)
     assert worker.stop(10) == 0
@@ -39,6 +42,7 @@ def test_after_the_grace_period_jobs_are_given_back_or_held_and_cost_no_attempt(
     assert len(workers.witness.events) == 4
 
 
+@at_once
 def test_the_process_ends_and_gives_back_its_jobs_though_their_threads_never_stop(workers: Workers) -> None:
     stubborn = [task.using(queue_name="grace").enqueue(60) for task in (tasks.work, tasks.swallow, tasks.spin, tasks.block_the_loop)]
     hurried = [task.using(queue_name="twice").enqueue(60) for task in (tasks.work, tasks.swallow, tasks.wait)]
@@ -55,6 +59,7 @@ def test_the_process_ends_and_gives_back_its_jobs_though_their_threads_never_sto
     assert [(job.status, job.attempt) for job in rows] == [("QUEUED", 0)] * len(rows)
 
 
+@at_once
 def test_sigterm_during_the_start_up_ends_the_process(workers: Workers) -> None:
     early = workers.start()
     early.terminate()
@@ -63,8 +68,9 @@ def test_sigterm_during_the_start_up_ends_the_process(workers: Workers) -> None:
     assert early.wait() in (0, -signal.SIGTERM)
 
 
+@at_once
 def test_a_thread_that_a_coroutine_left_behind_does_not_hold_up_the_end(workers: Workers) -> None:
-    job = tasks.wait_for_a_thread.enqueue(60)
+    job = workers.enqueue(tasks.wait_for_a_thread, 60)
     worker = workers.start().ready()
     wait_until_started(workers.witness, job)
     cancel(int(job.id))
@@ -72,8 +78,9 @@ def test_a_thread_that_a_coroutine_left_behind_does_not_hold_up_the_end(workers:
     assert worker.stop(8) == 0
 
 
+@at_once
 def test_a_worker_frees_its_jobs_so_that_another_takes_them_at_once(workers: Workers) -> None:
-    job = tasks.wait.enqueue()
+    job = workers.enqueue(tasks.wait)
     first = workers.start(SHUTDOWN_GRACE_PERIOD_SECONDS=0, LEASE_SECONDS=300).ready()
     wait_until_started(workers.witness, job)
     second = workers.start(LEASE_SECONDS=300).ready()

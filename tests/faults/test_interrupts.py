@@ -38,10 +38,9 @@ class Scene:
 def scene(shared_workers: Workers) -> Scene:
     """Let one worker run all of them at once, ask each to stop, resume one, and look whether all slots still work."""
     seen = Scene(shared_workers.witness)
-    jobs = {name: task.enqueue(3 if name == "sleep" else 60) for name, task in (REACT | STUBBORN).items()}
+    jobs = {name: task.enqueue(7 if name == "sleep" else 60) for name, task in (REACT | STUBBORN).items()}
     jobs["paused"] = tasks.wait.enqueue()
-    jobs["withdrawn"] = tasks.work.enqueue(4)
-    jobs["finishes first"] = tasks.work.enqueue(0.8)
+    jobs["withdrawn"] = tasks.work.enqueue(5)
     worker = shared_workers.start(MIN_WORKERS=SLOTS, MAX_WORKERS=SLOTS).ready()
     wait_until_started(seen.witness, *jobs.values())
     asked = time.monotonic()
@@ -52,6 +51,8 @@ def scene(shared_workers: Workers) -> Scene:
     resume(job_id(jobs["withdrawn"]))
     resume(job_id(jobs["paused"]))
     wait_until(lambda: seen.witness.count("start", job_id(jobs["paused"])) == 2, "the resumed job runs again")
+    jobs["finishes first"] = tasks.work.enqueue(0.7)
+    wait_until_started(seen.witness, jobs["finishes first"])
     pause(job_id(jobs["finishes first"]))
     pause(job_id(jobs["swallow, paused"]))
     for name in (*REACT, "swallow", "paused"):
@@ -67,15 +68,14 @@ def scene(shared_workers: Workers) -> Scene:
     jobs["coroutine afterwards"] = tasks.awork.enqueue(0)
     wait_until(lambda: state(jobs["blocks the loop"]) == "CANCELED", "the coroutine is given up on", 15)
     jobs["coroutine after that"] = tasks.awork.enqueue(0)
-    for name in jobs:
-        seen.jobs[name] = wait_for(jobs[name], *Job.Status.values[3:], seconds=20)
+    for name, job in jobs.items():
+        seen.jobs[name] = wait_for(job, *Job.Status.values[3:], seconds=20)
     wait_until(lambda: Worker.objects.get().stuck == 2, "two threads are shown as stuck", 15)
     seen.worker = Worker.objects.values().get()
     meeting = [tasks.meet.enqueue(SLOTS) for _ in range(SLOTS)]
     for job in meeting:
         wait_for(job, "SUCCESS")
-    for name in jobs:
-        seen.jobs[name] = row(jobs[name])
+    seen.jobs |= {name: row(job) for name, job in jobs.items()}
     seen.exit_code = worker.stop()
     seen.said = worker.text
     return seen

@@ -8,20 +8,21 @@ from datetime import timedelta
 import pytest
 
 from jobqueue import cancel, enqueue_job, enqueue_many, pause
-from jobqueue.models import Job
 from tests.faults import tasks
 from tests.faults.harness import LEASE_SECONDS, Workers, job_id, row, state, wait_for, wait_until, wait_until_started
+from tests.faults.together import at_once
 from tests.rivals import Rival
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.django_db]
 
 
+@at_once
 def test_no_job_is_run_twice_by_four_workers(workers: Workers) -> None:
     number = 600
-    enqueue_many(tasks.work, [((0,), {}) for _ in range(number)])
-    later = tasks.work.using(run_after=timedelta(seconds=2)).enqueue(0)
+    enqueue_many(tasks.work.using(queue_name=workers.queue), [((0,), {}) for _ in range(number)])
+    later = workers.enqueue(tasks.work, 0, run_after=timedelta(seconds=2))
     started = [workers.start(MIN_WORKERS=4, MAX_WORKERS=4) for _ in range(4)]
-    wait_until(lambda: Job.objects.filter(status="SUCCESS").count() == number + 1, "every job has succeeded", 60)
+    wait_until(lambda: workers.jobs.filter(status="SUCCESS").count() == number + 1, "every job has succeeded", 60)
     starts = workers.witness.starts()
     assert len(starts) == number + 1
     assert set(starts.values()) == {1}
@@ -29,15 +30,16 @@ def test_no_job_is_run_twice_by_four_workers(workers: Workers) -> None:
     assert [worker.stop() for worker in started] == [0] * 4
 
 
+@at_once
 def test_a_race_of_requests_and_ends_has_one_winner_that_the_row_tells(workers: Workers) -> None:
-    jobs = [(tasks.work if number % 2 else tasks.fail_once).enqueue(*([number % 20 / 1000] if number % 2 else [])) for number in range(80)]
+    jobs = [workers.enqueue(tasks.work, number % 20 / 1000) if number % 2 else workers.enqueue(tasks.fail_once) for number in range(80)]
     worker = workers.start(MIN_WORKERS=4, MAX_WORKERS=4)
     wait_until(lambda: workers.witness.events, "the first has begun", 30)
     answers = {job_id(job): (cancel if index % 3 else pause)(job_id(job)) for index, job in enumerate(jobs)}
-    wait_until(lambda: not Job.objects.filter(status__in=["QUEUED", "PENDING", "RUNNING"]).exists(), "all are settled", 30)
+    wait_until(lambda: not workers.jobs.filter(status__in=["QUEUED", "PENDING", "RUNNING"]).exists(), "all are settled", 30)
     at_once = {job for job, answer in answers.items() if answer.status in ("CANCELED", "PAUSED")}
     runs_before = workers.witness.starts()
-    for job in Job.objects.all():
+    for job in workers.jobs.all():
         answer = answers[job.pk]
         if job.pk in at_once:
             assert job.status == answer.status
@@ -51,16 +53,16 @@ def test_a_race_of_requests_and_ends_has_one_winner_that_the_row_tells(workers: 
 
 @pytest.mark.postgresql
 def test_a_row_that_somebody_has_locked_delays_no_other_job(workers: Workers, rival: Rival) -> None:
-    others = [tasks.wait.enqueue(LEASE_SECONDS + 4) for _ in range(2)]
-    locked = tasks.work.enqueue(1)
-    running = tasks.work.enqueue(LEASE_SECONDS + 6)
+    others = [workers.enqueue(tasks.wait, LEASE_SECONDS + 4) for _ in range(2)]
+    locked = workers.enqueue(tasks.work, 1)
+    running = workers.enqueue(tasks.work, LEASE_SECONDS + 6)
     worker = workers.start(MIN_WORKERS=6, MAX_WORKERS=6).ready()
     wait_until_started(workers.witness, *others, locked, running)
     began = time.monotonic()
     with rival.locking(row(locked), row(running)):
         wait_until(lambda: workers.witness.count("end", job_id(locked)) == 1, "the locked job's task has ended")
         while time.monotonic() - began < LEASE_SECONDS + 2:
-            quick = tasks.work.enqueue(0)
+            quick = workers.enqueue(tasks.work, 0)
             wait_for(quick, "SUCCESS", seconds=2)
         assert [state(job) for job in (locked, running)] == ["RUNNING", "RUNNING"]
     assert wait_for(locked, "SUCCESS", seconds=2).attempt == 1
@@ -77,11 +79,11 @@ def test_a_writer_that_keeps_the_file_locked_for_longer_than_the_time_out_costs_
 
     entry = database_entry()
     entry["OPTIONS"] = {**entry["OPTIONS"], "timeout": 1}
-    jobs = [tasks.work.enqueue(0.5) for _ in range(6)]
+    jobs = [workers.enqueue(tasks.work, 0.5) for _ in range(6)]
     worker = workers.start(database=entry, LEASE_SECONDS=20, MIN_WORKERS=3, MAX_WORKERS=3).ready()
     wait_until_started(workers.witness, *jobs[:3])
     with rival.transaction():
-        rival.do(Job.objects.filter(pk=0).update, message="x")
+        rival.do(workers.jobs.filter(pk=0).update, message="x")
         began = time.monotonic()
         wait_until(lambda: time.monotonic() - began > 4, "the lock has outlasted the time-out several times", 5)
     for job in jobs:
@@ -91,8 +93,9 @@ def test_a_writer_that_keeps_the_file_locked_for_longer_than_the_time_out_costs_
     assert "Traceback" not in worker.text
 
 
+@at_once
 def test_a_job_that_this_worker_does_not_know_is_run_once_by_one_that_does(workers: Workers) -> None:
-    job = enqueue_job("tests.faults.newer.added_since")
+    job = enqueue_job("tests.faults.newer.added_since", queue_name=workers.queue)
     old = workers.start().ready()
     put_off = wait_for(job, "PENDING")
     assert (put_off.attempt, put_off.failures) == (0, 0)
@@ -105,20 +108,19 @@ def test_a_job_that_this_worker_does_not_know_is_run_once_by_one_that_does(worke
     assert new.stop() == 0
 
 
+@at_once
 def test_slots_grow_with_the_work_and_shrink_only_when_idle(workers: Workers) -> None:
-    from jobqueue.models import Worker
-
-    long = tasks.work.enqueue(3)
+    long = workers.enqueue(tasks.work, 3)
     worker = workers.start("-v", "2", MIN_WORKERS=1, MAX_WORKERS=5, SCALE_SECONDS=0.2).ready()
     wait_until_started(workers.witness, long)
-    burst = [tasks.meet.enqueue(4) for _ in range(4)]
+    burst = [workers.enqueue(tasks.meet, 4) for _ in range(4)]
     for job in burst:
         wait_for(job, "SUCCESS")
     wait_until(lambda: " to 1 (running 1" in worker.text, "idle slots end", 5)
     assert state(long) == "RUNNING"
     assert wait_for(long, "SUCCESS").attempt == 1
-    listed = wait_for(tasks.names_of_threads.enqueue(), "SUCCESS").result
+    listed = wait_for(workers.enqueue(tasks.names_of_threads), "SUCCESS").result
     assert sum(name.startswith("jobqueue-thread") for name in listed) == 1
-    assert Worker.objects.count() == 1
+    assert workers.shown == 1
     assert worker.stop() == 0
-    assert Worker.objects.count() == 0
+    assert workers.shown == 0

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.harness import Workers, wait_until
 from tests.faults.server import Proxy, Server
+from tests.faults.witness import Witness
 
-pytestmark = [pytest.mark.faults, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.faults, pytest.mark.postgresql, pytest.mark.django_db]
 
 OUTAGE_SECONDS = 20
 THREADS = 4
@@ -48,34 +51,94 @@ def meet(server: Server, workers: Workers, number: int) -> None:
     (workers.directory / "witness.jsonl.meeting").unlink()
 
 
-def test_an_outage_of_20_s_loses_no_job_and_no_thread(empty: Server, workers: Workers) -> None:
-    server, witness = empty, workers.witness
-    worker = workers.start(database=server.entry(), LEASE_SECONDS=10, HEARTBEAT_SECONDS=1, MIN_WORKERS=THREADS, MAX_WORKERS=THREADS).ready()
-    running = [server.enqueue("work", OUTAGE_SECONDS + 6), server.enqueue("awork", OUTAGE_SECONDS + 6)]
-    during = [server.enqueue("work", 4), server.enqueue("awork", 4), server.enqueue("late_failure", 4)]
-    wait_until(lambda: set(running + during[:2]) <= set(witness.starts()), "the jobs run")
-    waiting = [server.enqueue("work", 0.05) for _ in range(20)]
-    threads = thread_names(worker.pid)
+@dataclass
+class Scene:
+    """What became of three workers and of their jobs."""
+
+    witness: Witness
+    rows: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    groups: dict[str, list[int]] = field(default_factory=dict)
+    threads: list[int] = field(default_factory=list)
+    exit_codes: dict[str, int] = field(default_factory=dict)
+    said: str = ""
+    ended_in_seconds: float = 0.0
+    interrupted: tuple[Any, ...] = ()
+
+
+@pytest.fixture(scope="module")
+def scene(server: Server, shared_workers: Workers) -> Scene:
+    """Take the database away from a worker that is busy, from one that is told to end, and from one that has not started yet."""
+    seen, workers = Scene(shared_workers.witness), shared_workers
+    lasting = workers.start(
+        "--queues", "default", database=server.entry(), LEASE_SECONDS=10, HEARTBEAT_SECONDS=1, MIN_WORKERS=THREADS, MAX_WORKERS=THREADS
+    )
+    ending = workers.start("--queues", "ending", database=server.entry(), SHUTDOWN_GRACE_PERIOD_SECONDS=1).ready()
+    seen.groups["through"] = [server.enqueue("work", OUTAGE_SECONDS + 6), server.enqueue("awork", OUTAGE_SECONDS + 6)]
+    seen.groups["end in it"] = [server.enqueue("work", 4), server.enqueue("awork", 4)]
+    seen.groups["fail in it"] = [server.enqueue("late_failure", 4)]
+    interrupted = server.enqueue("wait", 60, queue="ending")
+    begun = {interrupted, *seen.groups["through"], *seen.groups["end in it"]}
+    wait_until(lambda: begun <= set(seen.witness.starts()), "the jobs run", 30)
+    seen.groups["wait"] = [server.enqueue("work", 0.05) for _ in range(20)]
+    seen.groups["start"] = [server.enqueue("work", 0.05, queue="starting")]
+    seen.threads.append(thread_count(lasting.pid))
     server.stop()
     down = time.monotonic()
+    starting = workers.start("--queues", "starting", database=server.entry())
+    seen.exit_codes["ending"] = ending.stop(15)
+    seen.ended_in_seconds = time.monotonic() - down
+    wait_until(lambda: "cannot reach the database" in starting.text, "the worker says what is wrong")
     wait_until(lambda: time.monotonic() - down > OUTAGE_SECONDS, "the outage has lasted long enough", OUTAGE_SECONDS + 1)
-    assert worker.alive, worker.text
-    assert witness.count("end", during[0]) == 1, "a job ended while there was no database"
+    assert seen.witness.count("end", seen.groups["end in it"][0]) == 1, "a job ended while there was no database"
     server.start()
-    after = server.enqueue("work", 0.05)
-    wait_until(lambda: server.jobs()[after] == ("SUCCESS",), "a job enqueued afterwards runs", 10)
+    seen.interrupted = server.jobs("status, lease_owner <> ''")[interrupted]
+    seen.groups["afterwards"] = [server.enqueue("work", 0.05)]
+    wait_until(lambda: server.jobs()[seen.groups["afterwards"][0]] == ("SUCCESS",), "a job enqueued afterwards runs", 10)
+    heir = workers.start("--queues", "ending", database=server.entry(), SHUTDOWN_GRACE_PERIOD_SECONDS=0)
+    wait_until(lambda: seen.witness.count("start", interrupted) == 2, "another worker recovers the job of the one that ended", 15)
+    heir.stop()
+    server.run("DELETE FROM jobqueue_job WHERE queue = 'ending'")
     wait_until(lambda: ended(server), "every job is settled", 25)
-    rows = server.jobs("status, attempt, crashes, message")
-    assert [rows[job][0] for job in (*running, *during[:2], *waiting, after)] == ["SUCCESS"] * (5 + len(waiting))
-    assert rows[during[2]][0] == "ERROR"
-    for job, times in witness.starts().items():
-        assert times == 1 + rows[job][2], f"job {job} ran {times} times with {rows[job][2]} counted recoveries"
-    assert all(rows[job][2] == 0 for job in (*waiting, after))
+    seen.rows = server.jobs("status, attempt, crashes, message")
     meet(server, workers, THREADS)
-    assert thread_names(worker.pid) == threads
-    assert worker.stop() == 0
-    assert len([line for line in worker.text.splitlines() if "Job " not in line]) < 40, "the log of an outage is bounded"
-    assert "Traceback" not in worker.text
+    seen.threads.append(thread_count(lasting.pid))
+    seen.exit_codes |= {"lasting": lasting.stop(), "starting": starting.stop()}
+    seen.said = lasting.text
+    return seen
+
+
+def test_an_outage_of_20_s_loses_no_job(scene: Scene) -> None:
+    assert [scene.rows[job][0] for job in scene.groups["fail in it"]] == ["ERROR"]
+    for name in ("through", "end in it", "wait", "start", "afterwards"):
+        assert {scene.rows[job][0] for job in scene.groups[name]} == {"SUCCESS"}, name
+
+
+def test_nothing_ran_twice_in_the_outage_but_for_counted_recoveries(scene: Scene) -> None:
+    starts = scene.witness.starts()
+    for job, (_, _, crashes, _) in scene.rows.items():
+        assert starts[job] == 1 + crashes, f"job {job} ran {starts[job]} times with {crashes} counted recoveries"
+    for name in ("wait", "start", "afterwards"):
+        assert {scene.rows[job][2] for job in scene.groups[name]} == {0}, name
+
+
+def test_the_worker_lives_through_the_outage_with_all_of_its_threads(scene: Scene) -> None:
+    assert scene.threads[0] == scene.threads[1]
+    assert scene.exit_codes["lasting"] == 0
+
+
+def test_the_log_of_an_outage_is_bounded(scene: Scene) -> None:
+    assert len([line for line in scene.said.splitlines() if "Job " not in line]) < 40
+    assert "Traceback" not in scene.said
+
+
+def test_sigterm_during_an_outage_ends_the_process_within_its_grace(scene: Scene) -> None:
+    assert scene.exit_codes["ending"] == 1, "an outcome that could not be written is no clean end"
+    assert scene.ended_in_seconds < 12
+    assert scene.interrupted == ("RUNNING", True), "its lease runs out, and it is recovered like any other"
+
+
+def test_a_worker_starts_while_the_database_is_away_and_works_when_it_comes(scene: Scene) -> None:
+    assert scene.exit_codes["starting"] == 0
 
 
 def test_sessions_ended_by_the_server_cost_nobody_anything(empty: Server, workers: Workers) -> None:
@@ -85,7 +148,9 @@ def test_sessions_ended_by_the_server_cost_nobody_anything(empty: Server, worker
     wait_until(lambda: long in witness.starts(), "the job runs")
     jobs = [server.enqueue("write", f"row {number}") for number in range(10)]
     for number in range(6):
-        server.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
+        server.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        )
         jobs.append(server.enqueue("work", 0.01))
         wait_until(lambda job=jobs[-1]: server.jobs()[job] == ("SUCCESS",), f"the job after cut {number + 1} runs", 8)  # type: ignore[misc]
     wait_until(lambda: server.jobs()[long] == ("SUCCESS",), "the long job ends")
@@ -94,37 +159,6 @@ def test_sessions_ended_by_the_server_cost_nobody_anything(empty: Server, worker
     last = server.enqueue("work", 0.01)
     wait_until(lambda: server.jobs()[last] == ("SUCCESS",), "the job after the restart runs", 8)
     meet(server, workers, THREADS)
-    assert worker.stop() == 0
-
-
-def test_sigterm_during_an_outage_ends_the_process_within_its_grace(empty: Server, workers: Workers) -> None:
-    server = empty
-    worker = workers.start(database=server.entry(), SHUTDOWN_GRACE_PERIOD_SECONDS=1).ready()
-    job = server.enqueue("wait", 60)
-    wait_until(lambda: job in workers.witness.starts(), "the job runs")
-    server.stop()
-    try:
-        began = time.monotonic()
-        assert worker.stop(15) == 1, "an outcome that could not be written is no clean end"
-        assert time.monotonic() - began < 12
-    finally:
-        server.start()
-    assert server.jobs()[job] == ("RUNNING",)
-    second = workers.start(database=server.entry(), SHUTDOWN_GRACE_PERIOD_SECONDS=0).ready()
-    wait_until(lambda: workers.witness.count("start", job) == 2, "another worker recovers it", 8)
-    second.stop()
-
-
-def test_a_worker_starts_while_the_database_is_away_and_works_when_it_comes(empty: Server, workers: Workers) -> None:
-    server = empty
-    job = server.enqueue("work", 0.01)
-    server.stop()
-    try:
-        worker = workers.start(database=server.entry()).ready()
-        wait_until(lambda: "cannot reach the database" in worker.text, "the worker says what is wrong")
-    finally:
-        server.start()
-    wait_until(lambda: server.jobs()[job] == ("SUCCESS",), "the job runs", 15)
     assert worker.stop() == 0
 
 
@@ -161,6 +195,9 @@ def test_a_silent_network_neither_hangs_the_end_nor_outlasts_its_return(empty: S
 
 def test_strict_limits_on_sessions_and_a_small_pool_lose_nothing(empty: Server, workers: Workers) -> None:
     """Nothing of ours keeps a transaction open, and our own connections do not come from the project's pool."""
+    oldest_sql = (
+        "SELECT max(extract(epoch FROM clock_timestamp() - xact_start)) FROM pg_stat_activity WHERE application_name LIKE 'jobqueue%'"
+    )
     server = empty
     limits = "-c idle_in_transaction_session_timeout=1000 -c statement_timeout=1500 -c lock_timeout=500"
     pooled = {"pool": {"min_size": 1, "max_size": 2, "timeout": 1}}
@@ -169,7 +206,9 @@ def test_strict_limits_on_sessions_and_a_small_pool_lose_nothing(empty: Server, 
     jobs = [server.enqueue("work", 4, queue="strict"), *(server.enqueue("hold_connection", 1.5, queue="small") for _ in range(8))]
     oldest = 0.0
     while not ended(server):
-        sql = "SELECT max(extract(epoch FROM clock_timestamp() - xact_start)) FROM pg_stat_activity WHERE application_name LIKE 'jobqueue%%'"
+        sql = (
+            "SELECT max(extract(epoch FROM clock_timestamp() - xact_start)) FROM pg_stat_activity WHERE application_name LIKE 'jobqueue%%'"
+        )
         oldest = max(oldest, float(server.run(sql)[0][0] or 0))
     rows = server.jobs("status, attempt, message")
     assert rows[jobs[0]] == ("SUCCESS", 1, "")
@@ -177,12 +216,12 @@ def test_strict_limits_on_sessions_and_a_small_pool_lose_nothing(empty: Server, 
     assert oldest < 1
     for job in jobs[1:]:
         status, _, message = rows[job]
-        assert status == "SUCCESS" or re.search("pool|timeout|connection", message, re.IGNORECASE), "only the task itself may miss a connection"
+        assert status == "SUCCESS" or re.search("pool|timeout|connection", message, re.IGNORECASE), (
+            "only the task itself may miss a connection"
+        )
     assert (strict.stop(), small.stop()) == (0, 0)
 
 
-def thread_names(pid: int) -> list[str]:
-    """Return how many threads a process has, as text for a readable failure."""
-    from pathlib import Path
-
-    return [f"{len(list(Path(f'/proc/{pid}/task').iterdir()))} threads"]
+def thread_count(pid: int) -> int:
+    """Return how many threads a process has."""
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))

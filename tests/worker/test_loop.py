@@ -123,7 +123,7 @@ def test_what_a_coroutine_leaves_behind_is_canceled_at_the_end(outcomes: Collect
             canceled.set()
 
     async def task() -> None:
-        asyncio.get_running_loop().create_task(left())  # noqa: RUF006
+        asyncio.get_running_loop().create_task(left())
         await asyncio.sleep(0)
 
     loop.submit(run_of(task, is_async=True))

@@ -1,0 +1,70 @@
+"""Run the tests of a module at the same time, each in a thread, on a queue and with workers of its own: most of their time is waiting."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+
+from tests.faults.harness import Workers
+
+AT_ONCE = 4
+
+_bodies: dict[str, dict[str, Callable[[Workers], None]]] = {}
+
+
+def at_once(body: Callable[[Workers], None]) -> Callable[[Any], None]:
+    """Make a test whose body has run beside the others of its module when it is its turn to tell what came of it."""
+    _bodies.setdefault(body.__module__, {})[body.__name__] = body
+
+    def test(outcomes: dict[str, Future[None]]) -> None:
+        outcomes[body.__name__].result()
+
+    test.__name__ = test.__qualname__ = body.__name__
+    test.__doc__, test.__module__ = body.__doc__, body.__module__
+    # The marks of the body are the test's.
+    test.pytestmark = list(getattr(body, "pytestmark", []))  # type: ignore[attr-defined]
+    return test
+
+
+def _is_for_this_database(body: Callable[[Workers], None]) -> bool:
+    names = {mark.name for mark in getattr(body, "pytestmark", [])}
+    return connection.vendor in names or not names & {"postgresql", "sqlite"}
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    request: pytest.FixtureRequest, django_db_setup: Any, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[None]]]:
+    """Run the bodies of the module's selected tests; the tables are emptied at the end."""
+    from jobqueue.models import Job, Worker
+
+    selected = {item.name for item in request.session.items if item.fspath == request.path}
+    found = {name: body for name, body in _bodies[request.module.__name__].items() if name in selected and _is_for_this_database(body)}
+    lock = threading.Lock()
+
+    def run(name: str, body: Callable[[Workers], None]) -> None:
+        with lock:
+            directory = tmp_path_factory.mktemp("together")
+        workers = Workers(Path(directory), queue=name[:60])
+        try:
+            body(workers)
+        finally:
+            workers.clean_up()
+            connections.close_all()
+
+    with django_db_blocker.unblock():
+        try:
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                futures = {name: pool.submit(run, name, body) for name, body in found.items()}
+            yield futures
+        finally:
+            sys.stdout.flush()
+            Job.objects.all().delete()
+            Worker.objects.all().delete()

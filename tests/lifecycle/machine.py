@@ -1,0 +1,427 @@
+"""A state machine that drives the real verbs on the real database, and says after each of them what may have changed.
+
+Two connections take turns at the verbs. On PostgreSQL a third party beside them keeps a row locked, or an enqueue uncommitted, while
+the others go on. The database's clock cannot be moved, so time passes by moving the times in the rows back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterator
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from django.db import connection, connections, transaction
+from django.db.models import F
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from jobqueue import Verdict, states
+from jobqueue.db import Lease
+from jobqueue.lifecycle import control
+from jobqueue.lifecycle.claim import claim
+from jobqueue.lifecycle.enqueue import JobSpec, enqueue
+from jobqueue.lifecycle.expire import Expired, expire_owner, expire_stale_running_jobs
+from jobqueue.lifecycle.finish import finish
+from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
+from jobqueue.models import Job
+
+WORKERS = ("worker-1", "worker-2", "worker-3")
+QUEUES = ("a", "b")
+MOST_JOBS = 6
+MAX_CRASHES = 3
+LEASE_SECONDS = 30.0
+COLUMNS = (
+    "id, status, waiting_for, lease_token, lease_owner, attempt, failures, crashes, cancel_requested, cancel_outcome, queue, claim_rank,"
+    " unique_key, recovery, worker_ids, run_at, lease_expires_at, heartbeat_at, started_at, finished_at, message, history, result, progress"
+)
+BACK = {
+    Kind.SUCCESS: states.SUCCESS,
+    Kind.ERROR: states.ERROR,
+    Kind.RETRY: states.PENDING_TIME,
+    Kind.INTERRUPTED: states.QUEUED,
+    Kind.STOPPED: states.PAUSED,
+    Kind.HANDED_BACK: states.QUEUED,
+    Kind.UNKNOWN_TASK: states.PENDING_TIME,
+}
+GIVEN_BACK = (Kind.INTERRUPTED, Kind.HANDED_BACK, Kind.UNKNOWN_TASK)
+
+
+class Row(NamedTuple):
+    """One job as the database has it."""
+
+    id: int
+    status: str
+    waiting_for: str
+    token: int
+    owner: str
+    attempt: int
+    failures: int
+    crashes: int
+    flagged: bool
+    flag: str
+    queue: str
+    rank: int
+    key: str
+    recovery: str
+    worker_ids: str
+    run_at: Any
+    lease_expires_at: Any
+    rest: tuple[Any, ...]
+
+    @property
+    def place(self) -> states.Place:
+        return (self.status, self.waiting_for)
+
+    @property
+    def lease(self) -> Lease | None:
+        return Lease(self.id, self.token) if self.status == "RUNNING" else None
+
+
+Rows = dict[int, Row]
+PICK = st.integers(0, 11)
+SIDE = st.integers(0, 1)
+
+
+class Lifecycle(RuleBasedStateMachine):
+    """Enqueue, claim, renew, finish, pause, cancel, resume, run now, expire, promote, and time."""
+
+    parties: list[Any] = []  # set by the test: the connections
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: dict[Lease, str] = {}  # every lease that was ever given, with its owner
+        self.endings: dict[int, int] = {}
+        self.locked: set[int] = set()
+        self.unseen: int | None = None  # enqueued, not committed
+        self.open = contextlib.ExitStack()
+        connections["default"] = self.parties[0]
+        with connection.cursor() as cursor:
+            cursor.execute("DELETE FROM jobqueue_job")
+        self.rows: Rows = {}
+
+    def teardown(self) -> None:
+        """Let everything that is not over end: whatever happened, no job is lost."""
+        try:
+            self.close_open_transaction()
+            self.drain()
+        finally:
+            connections["default"] = self.parties[0]
+
+    # Looking
+
+    def look(self) -> Rows:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT {COLUMNS} FROM jobqueue_job ORDER BY id")
+            return {row[0]: Row(*row[:8], bool(row[8]), *row[9:17], row[17:]) for row in cursor.fetchall()}
+
+    @contextlib.contextmanager
+    def via(self, side: int) -> Iterator[None]:
+        """Let the verbs inside use one of the two connections."""
+        connections["default"] = self.parties[side]
+        try:
+            yield
+        finally:
+            connections["default"] = self.parties[0]
+
+    def moved(self, *, changing: Collection[int], moves: Collection[tuple[states.Place, states.Place]]) -> Rows:
+        """Look again, and hold every rule that holds for each verb; return the rows that changed, as they were before."""
+        before, after = self.rows, self.look()
+        assert before.keys() <= after.keys(), "a job is lost"
+        for job_id, row in after.items():
+            old = before.get(job_id)
+            if old == row:
+                continue
+            assert job_id in changing, f"{old} changed to {row}"
+            origin = states.NEW if old is None else old.place
+            if origin != row.place or old is None:
+                assert states.allows(origin, row.place), f"{origin} -> {row.place} is not in the table"
+                assert (origin, row.place) in moves, f"{origin} -> {row.place} is no move of this verb"
+            if old is not None:
+                assert old.status not in states.FINAL, "what has ended changes no more"
+                claimed = row.status == "RUNNING" and old.status != "RUNNING"
+                assert row.token == old.token + claimed, "the token rises at a claim, and only then"
+        self.rows = after
+        return {job_id: row for job_id, row in before.items() if after[job_id] != row}
+
+    def picked(self, pick: int) -> Row | None:
+        """Return one of the jobs that nobody has locked."""
+        free = [row for row in self.rows.values() if row.id not in self.locked]
+        return free[pick % len(free)] if free else None
+
+    def same_budgets(self, old: Row, **changed: int) -> None:
+        """Hold that nothing was spent or given back but what is named."""
+        new = self.rows[old.id]
+        expected = {"attempt": old.attempt, "failures": old.failures, "crashes": old.crashes, **changed}
+        assert {name: getattr(new, name) for name in expected} == expected
+
+    # Verbs
+
+    @precondition(lambda self: len(self.rows) < MOST_JOBS)
+    @rule(
+        side=SIDE, queue=st.sampled_from(QUEUES), priority=st.integers(-1, 1), seconds=st.sampled_from([0, 0, 0, 5]),
+        key=st.sampled_from(["", "", "k"]), recovery=st.sampled_from(["requeue", "requeue", "hold"]),
+    )  # fmt: skip
+    def enqueue(self, side: int, queue: str, priority: int, seconds: int, key: str, recovery: str) -> None:
+        spec = JobSpec("tests.tasks.add", queue=queue, priority=priority, run_after=timedelta(seconds=seconds), unique_key=key, recovery=recovery)
+        live = [row.id for row in self.rows.values() if key and row.key == key and row.status in states.LIVE]
+        with self.via(side):
+            made = enqueue(spec)
+        self.moved(changing=[made.job_id] if made.created else [], moves=[(states.NEW, states.PENDING_TIME if seconds else states.QUEUED)])
+        assert (made.created, [made.job_id]) == (not live, live or [made.job_id])
+
+    @rule(
+        side=SIDE, owner=st.sampled_from(WORKERS), queues=st.sampled_from([(), (), ("a",), ("b", "a"), ("b", "c")]),
+        limit=st.integers(1, 3), behind=st.integers(0, 7),
+    )  # fmt: skip
+    def claim(self, side: int, owner: str, queues: tuple[str, ...], limit: int, behind: int) -> None:
+        line = sorted((row.rank, row.id) for row in self.rows.values())
+        after = line[behind % len(line)] if behind > 4 and line else None
+        free = [row for row in self.rows.values() if row.status == "QUEUED" and row.id not in self.locked and row.queue in (queues or QUEUES)]
+        best = sorted((row.rank, row.id) for row in free if after is None or (row.rank, row.id) > after)[:limit]
+        with self.via(side):
+            claimed = claim(owner, queues, limit, LEASE_SECONDS, after)
+        assert [(job.claim_rank, job.id) for job in claimed] == best
+        for old in self.moved(changing=[job.id for job in claimed], moves=[(states.QUEUED, states.RUNNING)]).values():
+            self.same_budgets(old, attempt=old.attempt + 1)
+            assert (self.rows[old.id].flagged, self.rows[old.id].owner) == (False, owner)
+        for job in claimed:
+            lease = Lease(job.id, job.lease_token)
+            assert lease not in self.given, "no lease is given twice"
+            assert lease == self.rows[job.id].lease
+            self.given[lease] = owner
+
+    def standing(self, leases: Collection[Lease]) -> list[Row]:
+        """Return the rows of the leases that still stand."""
+        return [self.rows[lease.job_id] for lease in leases if self.rows[lease.job_id].lease == lease]
+
+    @rule(side=SIDE, owner=st.sampled_from(WORKERS))
+    def renew(self, side: int, owner: str) -> None:
+        mine = [lease for lease, given_to in self.given.items() if given_to == owner]
+        ours = [row for row in self.standing(mine) if row.id not in self.locked]
+        with self.via(side):
+            found = Job.objects.renew(mine, LEASE_SECONDS)
+        assert sorted(found) == sorted((row.id, row.token, row.flagged, row.flag) for row in ours)
+        self.moved(changing=[row.id for row in ours], moves=[])
+
+    @precondition(lambda self: self.given)
+    @rule(side=SIDE, picks=st.lists(PICK, min_size=1, max_size=3), kinds=st.lists(st.sampled_from(Kind), min_size=3, max_size=3))
+    def finish(self, side: int, picks: list[int], kinds: list[Kind]) -> None:
+        newest_first = [*self.given][::-1]
+        leases = dict.fromkeys(newest_first[pick % len(newest_first)] for pick in picks)
+        self.write({lease: kind for lease, kind in zip(leases, kinds, strict=False)}, side)
+
+    def write(self, ends: dict[Lease, Kind], side: int = 0) -> None:
+        """Finish runs, some of them lost long ago."""
+        now = time.monotonic()
+        failure = Failure("builtins.ValueError", "ValueError: no", "")
+        outcomes = [Outcome(lease, kind, now - 1, now, failure=failure, delay_seconds=3.0) for lease, kind in ends.items()]
+        with self.via(side):
+            settled = {one.outcome.lease: one for one in finish(outcomes)}
+        assert settled.keys() == ends.keys()
+        standing = {row.lease: row for row in self.standing(ends)}
+        writable = {lease: row for lease, row in standing.items() if row.id not in self.locked}
+        expected = {
+            lease: states.place(row.flag) if row.flagged and ends[lease] not in (Kind.SUCCESS, Kind.ERROR) else BACK[ends[lease]]
+            for lease, row in writable.items()
+            if lease is not None
+        }
+        self.moved(changing=[row.id for row in writable.values()], moves=[(states.RUNNING, place) for place in expected.values()])
+        for lease, kind in ends.items():
+            one = settled[lease]
+            if lease not in expected:
+                assert (one.status, one.later) == ("", lease in standing)
+                continue
+            old, new = writable[lease], self.rows[lease.job_id]
+            assert (one.status, new.place) == (expected[lease][0], expected[lease])
+            back = kind in GIVEN_BACK and not old.flagged
+            failed = kind is Kind.ERROR or (kind is Kind.RETRY and not old.flagged)
+            self.same_budgets(old, attempt=old.attempt - back, failures=old.failures + failed)
+            assert not new.flagged
+            if new.status in states.FINAL:
+                self.endings[new.id] = self.endings.get(new.id, 0) + 1
+
+    def asked(self, verb: Callable[[int], control.Answer], row: Row, side: int, destination: states.Place) -> control.Answer:
+        with self.via(side):
+            answer = verb(row.id)
+        self.moved(changing=[row.id] if answer else [], moves=[(row.place, destination)] if answer.verdict is Verdict.DONE else [])
+        assert answer.status == self.rows[row.id].status
+        return answer
+
+    @rule(side=SIDE, pick=PICK, outcome=st.sampled_from(["PAUSED", "CANCELED"]))
+    def stop(self, side: int, pick: int, outcome: str) -> None:
+        row = self.picked(pick)
+        if row is None:
+            return
+        answer = self.asked(lambda job_id: control.request_job_cancel(job_id, outcome=outcome), row, side, states.place(outcome))
+        new = self.rows[row.id]
+        self.same_budgets(row)
+        if row.status == "RUNNING":
+            assert (answer.verdict, new.place) == (Verdict.REQUESTED, states.RUNNING)
+            assert (new.flagged, new.flag) == (True, "CANCELED" if "CANCELED" in (outcome, row.flag) else "PAUSED")
+        else:
+            assert bool(answer) == states.allows(row.place, states.place(outcome))
+            assert new.status == (outcome if answer else row.status)
+            if answer and outcome == "CANCELED":
+                self.endings[row.id] = self.endings.get(row.id, 0) + 1
+
+    @rule(side=SIDE, pick=PICK)
+    def resume(self, side: int, pick: int) -> None:
+        row = self.picked(pick)
+        if row is None:
+            return
+        taken = [other for other in self.rows.values() if row.key and other.key == row.key and other.status in states.LIVE and other.id != row.id]
+        with self.via(side):
+            answer = control.resume(row.id)
+        self.moved(changing=[row.id] if answer else [], moves=[(row.place, states.QUEUED), (row.place, states.PENDING_TIME)])
+        new = self.rows[row.id]
+        if row.status == "RUNNING":
+            assert (bool(answer), new.flagged, new.place) == (row.flagged, False, states.RUNNING)
+            self.same_budgets(row)
+        elif row.status == "PAUSED" or (row.status == "ERROR" and not taken):
+            assert answer
+            self.same_budgets(row, failures=0, crashes=0)
+            assert new.status == "QUEUED" or (row.attempt == 0 and new.place == states.PENDING_TIME)
+        else:
+            assert answer.verdict is Verdict.REFUSED
+            assert row.status != "ERROR" or f"taken by job {taken[0].id}" in answer.reason
+
+    @rule(side=SIDE, pick=PICK)
+    def run_now(self, side: int, pick: int) -> None:
+        row = self.picked(pick)
+        if row is not None:
+            answer = self.asked(control.run_now, row, side, states.QUEUED)
+            assert bool(answer) == (row.place == states.PENDING_TIME)
+            self.same_budgets(row)
+
+    @rule(side=SIDE)
+    def expire(self, side: int) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT id FROM jobqueue_job WHERE status = 'RUNNING' AND lease_expires_at < {Job.objects.database.now}".replace("%%", "%"))
+            lost = {job_id for (job_id,) in cursor.fetchall()}
+        with self.via(side):
+            found = expire_stale_running_jobs()
+        self.recovered(found, lost - self.locked)
+
+    @rule(side=SIDE, owner=st.sampled_from(WORKERS))
+    def die(self, side: int, owner: str) -> None:
+        """Let a worker process die in sight of somebody."""
+        lost = {row.id for row in self.rows.values() if row.owner == owner}
+        with self.via(side):
+            found = expire_owner(owner)
+        self.recovered(found, lost - self.locked)
+
+    def recovered(self, found: list[Expired], lost: Collection[int]) -> None:
+        assert {one.job_id for one in found} == lost
+        places = {states.QUEUED, states.PENDING_TIME, states.ERROR, states.PAUSED, states.CANCELED}
+        for old in self.moved(changing=lost, moves=[(states.RUNNING, place) for place in places]).values():
+            self.same_budgets(old, crashes=old.crashes + 1)
+            new = self.rows[old.id]
+            if old.flagged:
+                assert new.status == old.flag
+            elif old.recovery == "hold" or new.crashes >= MAX_CRASHES:
+                assert new.status == "ERROR"
+            else:
+                assert new.place == (states.QUEUED if new.crashes == 1 else states.PENDING_TIME)
+            if new.status in states.FINAL:
+                self.endings[new.id] = self.endings.get(new.id, 0) + 1
+
+    @rule(side=SIDE, limit=st.integers(1, 5))
+    def promote(self, side: int, limit: int) -> None:
+        waiting = [row.id for row in self.rows.values() if row.place == states.PENDING_TIME and row.id not in self.locked]
+        with self.via(side):
+            promoted = Job.objects.promote_due(limit)
+        changed = self.moved(changing=waiting, moves=[(states.PENDING_TIME, states.QUEUED)])
+        assert len(changed) == len(promoted) <= limit
+        for old in changed.values():
+            self.same_budgets(old)
+
+    # Time, and others
+
+    @precondition(lambda self: not self.locked)
+    @rule(seconds=st.sampled_from([3, 6, 20, 40]))
+    def time_passes(self, seconds: int) -> None:
+        past = timedelta(seconds=seconds)
+        columns = ("run_at", "lease_expires_at", "heartbeat_at")
+        Job.objects.update(**{name: F(name) - past for name in columns})
+        self.moved(changing=self.rows.keys(), moves=[])
+
+    @precondition(lambda self: len(self.parties) > 2 and not self.locked and self.unseen is None and self.rows)
+    @rule(pick=PICK)
+    def somebody_locks_a_row(self, pick: int) -> None:
+        job_id = [*self.rows][pick % len(self.rows)]
+        with self.via(2):
+            self.open.enter_context(transaction.atomic())
+            list(Job.objects.select_for_update().filter(pk=job_id).values_list("pk"))
+        self.locked = {job_id}
+
+    @precondition(lambda self: len(self.parties) > 2 and not self.locked and self.unseen is None and len(self.rows) < MOST_JOBS)
+    @rule(queue=st.sampled_from(QUEUES))
+    def somebody_enqueues_without_committing(self, queue: str) -> None:
+        with self.via(2):
+            self.open.enter_context(transaction.atomic())
+            self.unseen = enqueue(JobSpec("tests.tasks.add", queue=queue)).job_id
+        self.moved(changing=[], moves=[])
+
+    @precondition(lambda self: self.locked or self.unseen is not None)
+    @rule(commit=st.booleans())
+    def somebody_ends_the_transaction(self, commit: bool) -> None:
+        self.close_open_transaction(commit=commit)
+
+    def close_open_transaction(self, *, commit: bool = True) -> None:
+        made = [] if self.unseen is None or not commit else [self.unseen]
+        with self.via(2 if len(self.parties) > 2 else 0):
+            if not commit:
+                transaction.set_rollback(True)
+            self.open.close()
+        self.locked, self.unseen = set(), None
+        self.moved(changing=made, moves=[(states.NEW, states.QUEUED)])
+        assert all(job_id in self.rows for job_id in made)
+
+    # What holds always
+
+    @invariant()
+    def every_lease_belongs_to_the_one_it_was_given_to(self) -> None:
+        for row in self.rows.values():
+            if row.lease is not None:
+                assert self.given[row.lease] == row.owner
+            assert row.token == max([lease.token for lease in self.given if lease.job_id == row.id], default=0)
+
+    @invariant()
+    def every_run_is_counted_once(self) -> None:
+        for row in self.rows.values():
+            ids = row.worker_ids if isinstance(row.worker_ids, list) else __import__("json").loads(row.worker_ids)
+            assert row.attempt == len(ids) + (row.status == "RUNNING")
+
+    @invariant()
+    def nothing_runs_on_a_spent_budget(self) -> None:
+        for row in self.rows.values():
+            assert row.crashes < MAX_CRASHES or row.status in ("ERROR", "PAUSED", "CANCELED")
+
+    @invariant()
+    def each_job_ends_once_at_most(self) -> None:
+        for row in self.rows.values():
+            assert self.endings.get(row.id, 0) == (row.status in states.FINAL)
+
+    @invariant()
+    def one_live_job_has_a_key(self) -> None:
+        keys = [row.key for row in self.rows.values() if row.key and row.status in states.LIVE]
+        assert len(keys) == len(set(keys))
+
+    def drain(self) -> None:
+        """Bring every job to its end; ten rounds are enough for any state."""
+        for _ in range(10):
+            waiting = [row for row in self.rows.values() if row.status not in states.FINAL]
+            if not waiting:
+                return
+            for row in waiting:
+                if row.status in ("PAUSED", "ERROR") and not control.resume(row.id):
+                    control.cancel(row.id)
+            self.rows = self.look()
+            self.time_passes(40)
+            self.expire(0)
+            self.promote(0, MOST_JOBS + 1)
+            self.claim(0, WORKERS[0], (), MOST_JOBS + 1, 0)
+            self.write({row.lease: Kind.SUCCESS for row in self.rows.values() if row.lease is not None})
+        raise AssertionError(f"Not at an end: {[row for row in self.rows.values() if row.status not in states.FINAL]}")

@@ -1,0 +1,55 @@
+"""Whatever order the verbs come in, on whatever connection: the table of states holds, and no job is lost or ends twice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connections
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.lifecycle.machine import Lifecycle
+
+EXAMPLES = int(os.environ.get("STATE_MACHINE_EXAMPLES", "500"))
+STEPS = 50
+FAST = {"postgresql": "SET synchronous_commit = off", "sqlite": "PRAGMA synchronous = OFF"}
+
+
+@pytest.fixture
+def parties(transactional_db: Any) -> Iterator[list[Any]]:
+    """Open the connections: two for the verbs and, where rows are locked one by one, one for somebody else."""
+    first = connections["default"]
+    number = 3 if first.vendor == "postgresql" else 2
+    opened = [first, *(type(first)(first.settings_dict, alias="default") for _ in range(number - 1))]
+    for one in opened:
+        with one.cursor() as cursor:
+            cursor.execute(FAST[one.vendor])
+    Lifecycle.parties = opened
+    yield opened
+    connections["default"] = first
+    for one in opened[1:]:
+        one.close()
+    first.close()  # and with it the setting
+
+
+@pytest.mark.slow
+def test_the_protocol_holds_whatever_order_its_verbs_come_in(parties: list[Any], settings: Any) -> None:
+    settings.JOBQUEUE = {"NOTIFY": False}
+    run_state_machine_as_test(Lifecycle, settings=PROFILE)
+
+
+# The same examples in CI each time; elsewhere others each time, and a failure prints how to have it again. To make a failing example
+# short takes minutes on a real database, so it is done only where it is asked for.
+PROFILE = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=STEPS,
+    derandomize="CI" in os.environ,
+    print_blob=True,
+    phases=[Phase.generate, *([Phase.shrink] if "STATE_MACHINE_SHRINK" in os.environ else [])],
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
