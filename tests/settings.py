@@ -22,6 +22,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "jobqueue",
+    "demo_project.library",
     "tests",
 ]
 MIDDLEWARE = [

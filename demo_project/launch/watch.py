@@ -95,11 +95,17 @@ def look(ids: Iterable[int]) -> Snapshot:
     """Return where the jobs are."""
     jobs = Job.objects.filter(pk__in=list(ids)).order_by()
     kinds: dict[str, Kind] = defaultdict(Kind)
-    for task, status, failures, count in jobs.values_list("task", "status", "failures").annotate(count=Count("pk")):
-        kind, place = kinds[short(task)], _place(status, failures)
-        setattr(kind, place, getattr(kind, place) + count)
+    counts = jobs.values_list("task", "status", "failures").annotate(count=Count("pk"), begun=Count("started_at"))
+    for task, status, failures, count, begun in counts:
+        kind = kinds[short(task)]
+        if status == Status.RUNNING:  # what a worker has claimed and not begun yet waits, for a person who looks on
+            kind.running, kind.waiting = kind.running + begun, kind.waiting + count - begun
+        else:
+            place = _place(status, failures)
+            setattr(kind, place, getattr(kind, place) + count)
     columns = ("pk", "task", "args", "progress", "message", "attempt", "started_at")
-    running = [_running(*row) for row in jobs.filter(status=Status.RUNNING).order_by("pk").values_list(*columns)]
+    begun_jobs = jobs.filter(status=Status.RUNNING, started_at__isnull=False).order_by("pk")
+    running = [_running(*row) for row in begun_jobs.values_list(*columns)]
     return Snapshot(dict(sorted(kinds.items())), running)
 
 
@@ -122,7 +128,6 @@ def _place(status: str, failures: int) -> str:
     if status == Status.PENDING and failures:
         return "retrying"
     return {
-        Status.RUNNING: "running",
         Status.SUCCESS: "done",
         Status.ERROR: "failed",
         Status.CANCELED: "canceled",
@@ -130,7 +135,7 @@ def _place(status: str, failures: int) -> str:
     }.get(Status(status), "waiting")
 
 
-def _running(pk: int, task: str, args: Any, progress: int, message: str, attempt: int, started: datetime | None) -> Running:
+def _running(pk: int, task: str, args: Any, progress: int, message: str, attempt: int, started: datetime) -> Running:
     about = str(args[0]) if isinstance(args, list) and args else ""
-    seconds = max(0.0, (timezone.now() - started).total_seconds()) if started else 0.0
+    seconds = max(0.0, (timezone.now() - started).total_seconds())
     return Running(pk, short(task), about, progress, message, attempt, seconds)

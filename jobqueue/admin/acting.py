@@ -39,6 +39,7 @@ def action_of(verb: Verb) -> Action:
 
     act.__name__ = verb.name
     act.short_description = verb.label  # type: ignore[attr-defined]
+    act.allowed_permissions = (verb.name,)  # type: ignore[attr-defined]
     return act
 
 
@@ -50,10 +51,23 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
 
     actions = tuple(action_of(verb) for verb in VERBS.values())
 
-    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """Offer what the user may do."""
-        found: dict[str, Any] = super().get_actions(request)
-        return {name: action for name, action in found.items() if name not in VERBS or VERBS[name].allowed(request)}
+    # Django asks these before it offers an action.
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may cancel."""
+        return VERBS["cancel"].allowed(request)
+
+    def has_pause_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may pause."""
+        return VERBS["pause"].allowed(request)
+
+    def has_resume_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may resume."""
+        return VERBS["resume"].allowed(request)
+
+    def has_run_now_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may let scheduled jobs run now."""
+        return VERBS["run_now"].allowed(request)
 
     def get_urls(self) -> list[URLPattern]:
         """Add the address to which the buttons of a job's page are sent."""

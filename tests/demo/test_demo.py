@@ -218,7 +218,6 @@ def open_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.skipif(suite.SQLITE, reason="is about the embedded PostgreSQL")
 def test_the_embedded_server_stops_with_its_last_user_also_when_another_was_killed(open_folder: Path) -> None:
     def holder() -> "subprocess.Popen[str]":
         command = [sys.executable, "-c", HOLDER, str(open_folder / "postgres")]

@@ -7,21 +7,21 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
-from rich.console import Console
+from django.utils import timezone
 
 from demo_project.launch import prepare, watch
 from demo_project.launch.batch import Group
 from demo_project.launch.children import Child
-from demo_project.launch.display import Display, banner, kinds_table, running_table, summary
 from demo_project.launch.enqueue import enqueue
 from demo_project.launch.site import Site
 from demo_project.launch.stop import Stop, Stopped
-from demo_project.launch.watch import Ended, Kind, Running, Snapshot
+from demo_project.launch.watch import Ended, Kind
 from jobqueue import request_job_cancel
 from jobqueue.models import Job
 
@@ -196,6 +196,23 @@ def test_a_look_counts_the_jobs_of_the_batch_alone() -> None:
     assert [(job.kind, job.status) for job in watch.ended(ids)][1] == ("index_module", "CANCELED")
 
 
+@pytest.mark.django_db
+def test_a_look_tells_what_runs_from_what_is_only_claimed() -> None:
+    ids, _ = enqueue(GROUPS)
+    now = timezone.now()
+    lease = {"status": Job.Status.RUNNING, "lease_owner": "w", "lease_expires_at": now, "heartbeat_at": now}
+    Job.objects.filter(pk__in=ids[:3]).update(**lease)
+    Job.objects.filter(pk=ids[1]).update(started_at=now - timedelta(seconds=5), progress=40, message="reading", attempt=2)
+    Job.objects.filter(pk=ids[3]).update(status=Job.Status.PENDING, waiting_for="time", failures=1)
+    snapshot = watch.look(ids)
+    assert snapshot.kinds["index_module"] == Kind(waiting=1, running=1)
+    assert snapshot.kinds["rebuild_search"] == Kind(waiting=1)
+    assert snapshot.kinds["make_cover"] == Kind(retrying=1)
+    (running,) = snapshot.running
+    assert (running.job_id, running.kind, running.about, running.progress, running.attempt) == (ids[1], "index_module", "json", 40, 2)
+    assert 5 <= running.seconds < 60
+
+
 @pytest.mark.parametrize(
     ("kind", "status", "unexpected"),
     [
@@ -211,83 +228,3 @@ def test_a_look_counts_the_jobs_of_the_batch_alone() -> None:
 )
 def test_what_was_not_meant_to_happen_is_told_from_what_a_person_did(kind: str, status: str, unexpected: bool) -> None:
     assert Ended(1, kind, status, 0, 1.0).unexpected is unexpected
-
-
-def shown(*parts: Any, width: int = 100) -> str:
-    """Return what a terminal of that width shows."""
-    console = Console(width=width, record=True, force_terminal=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    with console.file:
-        console.print(*parts)
-        return console.export_text()
-
-
-SNAPSHOT = Snapshot(
-    {"index_module": Kind(waiting=5, running=1, done=3, failed=1)}, [Running(9, "index_module", "[red]json", 40, "[b]reading", 2, 3.4)]
-)
-
-
-def test_the_tables_show_counts_and_what_runs_as_it_is() -> None:
-    rows = [line.split() for line in shown(kinds_table(SNAPSHOT)).splitlines()]
-    assert ["index_module", "5", "·", "1", "3", "1", "·", "·"] in rows
-    assert ["all", "5", "·", "1", "3", "1", "·", "·"] in rows
-    text = shown(running_table(SNAPSHOT.running))
-    assert "index_module (run 2)" in text
-    assert "[red]json" in text
-    assert "[b]reading" in text
-
-
-def test_the_summary_has_a_line_for_each_task_and_one_for_all() -> None:
-    jobs = [
-        Ended(1, "a", "SUCCESS", 1, 2.0),
-        Ended(2, "a", "SUCCESS", 0, 4.0),
-        Ended(3, "b", "ERROR", 1, None),
-        Ended(4, "b", "CANCELED", 0, 3.0),
-    ]
-    lines = [line.split() for line in shown(summary(jobs)).splitlines() if line.split() and line.split()[0] in ("a", "b", "all")]
-    assert lines == [
-        ["a", "2", "2", "1", "·", "·", "·", "3.00"],
-        ["b", "2", "·", "·", "1", "1", "·", "3.00"],
-        ["all", "4", "2", "1", "1", "1", "·", "3.00"],
-    ]
-
-
-def test_the_password_is_shown_as_it_is() -> None:
-    assert "[b]x[/b]" in shown(banner("http://127.0.0.1:8000/", "admin", "[b]x[/b]", "log"))
-    assert "http" not in shown(banner(None, "admin", "x", "log"))
-
-
-@pytest.mark.parametrize("width", [60, 100, 160])
-def test_the_live_display_fits_the_terminal(width: int) -> None:
-    console = Console(width=width, height=40, force_terminal=True, file=open(os.devnull, "w"), record=True)  # noqa: SIM115
-    with console.file:
-        console.print(Display(console).picture(SNAPSHOT, 1.5))
-        text = console.export_text()
-    assert "4 of 10 jobs" in text
-    assert max(len(line) for line in text.splitlines()) <= width
-
-
-def test_a_low_terminal_shows_fewer_of_the_jobs_that_run() -> None:
-    console = Console(width=80, height=24, force_terminal=True, file=open(os.devnull, "w"), record=True)  # noqa: SIM115
-    kinds = {f"kind_{number}": Kind(running=9) for number in range(9)}
-    with console.file:
-        console.print(Display(console).picture(Snapshot(kinds, SNAPSHOT.running * 81), 1.5))
-        lines = console.export_text().splitlines()
-    assert len(lines) <= 24
-    assert sum("reading" in line for line in lines) >= 3
-
-
-def test_the_live_display_leaves_the_terminal_as_it_found_it(capsys: pytest.CaptureFixture[str]) -> None:
-    with Display(Console(force_terminal=True, width=100, height=40)) as display:
-        display.update(SNAPSHOT)
-    written = capsys.readouterr().out
-    assert "index_module" in written
-    assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")
-
-
-def test_without_a_terminal_there_is_one_plain_line_at_first_and_not_one_for_every_look(capsys: pytest.CaptureFixture[str]) -> None:
-    with Display(Console(force_terminal=False)) as display:
-        for _ in range(5):
-            display.update(SNAPSHOT)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1
-    assert "4 of 10 ended" in lines[0]

@@ -90,6 +90,12 @@ class Server:
         """End every session but this one, as an administrator or a failover does."""
         self.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
 
+    def oldest_transaction_seconds(self) -> float:
+        """Return the age of the oldest transaction on a connection of the product's own."""
+        age = "extract(epoch FROM clock_timestamp() - xact_start)"
+        rows = self.run(f"SELECT coalesce(max({age}), 0) FROM pg_stat_activity WHERE application_name LIKE 'jobqueue%'")
+        return float(rows[0][0])
+
     def enqueue(self, task: str, *args: Any, **columns: Any) -> int:
         """Insert a job as another program would."""
         values = {"task": f"tests.faults.tasks.{task}", "args": json.dumps(args), **columns}

@@ -195,25 +195,23 @@ def test_a_silent_network_neither_hangs_the_end_nor_outlasts_its_return(empty: S
 
 def test_strict_limits_on_sessions_and_a_small_pool_lose_nothing(empty: Server, workers: Workers) -> None:
     """Nothing of ours keeps a transaction open, and our own connections do not come from the project's pool."""
-    oldest_sql = (
-        "SELECT max(extract(epoch FROM clock_timestamp() - xact_start)) FROM pg_stat_activity WHERE application_name LIKE 'jobqueue%'"
-    )
     server = empty
     limits = "-c idle_in_transaction_session_timeout=1000 -c statement_timeout=1500 -c lock_timeout=500"
     pooled = {"pool": {"min_size": 1, "max_size": 2, "timeout": 1}}
     strict = workers.start("--queues", "strict", database=server.entry(OPTIONS={"options": limits})).ready()
     small = workers.start("--queues", "small", database=server.entry(OPTIONS=pooled), MIN_WORKERS=4, MAX_WORKERS=4).ready()
     jobs = [server.enqueue("work", 4, queue="strict"), *(server.enqueue("hold_connection", 1.5, queue="small") for _ in range(8))]
-    oldest = 0.0
-    while not ended(server):
-        sql = (
-            "SELECT max(extract(epoch FROM clock_timestamp() - xact_start)) FROM pg_stat_activity WHERE application_name LIKE 'jobqueue%%'"
-        )
-        oldest = max(oldest, float(server.run(sql)[0][0] or 0))
+    ages: list[float] = []
+
+    def all_ended() -> bool:
+        ages.append(server.oldest_transaction_seconds())
+        return ended(server)
+
+    wait_until(all_ended, "every job is settled", 30)
     rows = server.jobs("status, attempt, message")
     assert rows[jobs[0]] == ("SUCCESS", 1, "")
     assert {attempt for _, attempt, _ in rows.values()} == {1}
-    assert oldest < 1
+    assert max(ages) < 1
     for job in jobs[1:]:
         status, _, message = rows[job]
         assert status == "SUCCESS" or re.search("pool|timeout|connection", message, re.IGNORECASE), (
