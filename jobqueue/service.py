@@ -5,11 +5,13 @@ wake during a turn is remembered, so that the next turn follows at once. Whateve
 tried again after a growing, jittered pause: a service never dies of one bad turn.
 """
 
+import logging
 import random
 import threading
 import time
 from collections.abc import Callable
 
+logger = logging.getLogger("jobqueue")
 ErrorHandler = Callable[["Service", BaseException, int], None]
 
 
@@ -24,6 +26,7 @@ class Service:
         self._on_error = on_error
         self._wake = threading.Event()
         self._stopping = threading.Event()
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self.turn_began: float | None = None
         self.last_good_turn = time.monotonic()
@@ -41,9 +44,11 @@ class Service:
 
     def start(self) -> None:
         """Start the thread; a second call does nothing."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._main, name=f"jobqueue-{self.name}", daemon=True)
-            self._thread.start()
+        with self._starting:
+            if self._thread is None:
+                thread = threading.Thread(target=self._main, name=f"jobqueue-{self.name}", daemon=True)
+                thread.start()
+                self._thread = thread  # only now, since a thread that has not started cannot be joined
 
     def stop(self) -> None:
         """Ask the service to end after its present turn; returns at once."""
@@ -100,8 +105,7 @@ class Service:
             pause = step()
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like must not end a background thread unseen
             self.failures += 1
-            if self._on_error is not None:
-                self._on_error(self, error, self.failures)
+            self._report_error(error)
             return self.backoff_seconds()
         else:
             self.failures = 0
@@ -109,6 +113,14 @@ class Service:
             return pause
         finally:
             self.turn_began = None
+
+    def _report_error(self, error: BaseException) -> None:
+        if self._on_error is None:
+            return
+        try:
+            self._on_error(self, error, self.failures)
+        except Exception:
+            logger.exception("The failure of the %s could not be reported: %s", self.name, error)
 
     def backoff_seconds(self) -> float:
         """Return the pause after the present number of failures in a row, jittered so that a fleet does not return in step."""

@@ -46,7 +46,9 @@ class JobFactory(DjangoModelFactory):
             heartbeat_at=ahead(),
             holds_target=factory.LazyAttribute(lambda job: bool(job.target)),
         )
-        expired = factory.Trait(running=True, lease_expires_at=ahead(seconds=-1), heartbeat_at=ahead(seconds=-31), started_at=ahead(seconds=-40))
+        expired = factory.Trait(
+            running=True, lease_expires_at=ahead(seconds=-1), heartbeat_at=ahead(seconds=-31), started_at=ahead(seconds=-40)
+        )
         pause_requested = factory.Trait(running=True, cancel_requested=True, cancel_outcome="PAUSED")
         cancel_requested_ = factory.Trait(running=True, cancel_requested=True, cancel_outcome="CANCELED")
         paused = factory.Trait(status="PAUSED", message="Job was interrupted by user")

@@ -123,7 +123,9 @@ class Supervisor:
         notified = settings.notify and Job.objects.database.can_notify
         finisher = Finisher(runs, worker_id, settings.lease_seconds, self._settled, self._on_error)
         pool, loop = Pool(finisher.put), Loop(finisher.put)
-        interrupter = Interrupter(finisher.put, lambda run: pool.replace(run) if run.thread_id else loop.replace_if_blocked(), self._on_error)
+        # A thread is lost with its run; a coroutine's thread only where the coroutine blocks it.
+        go_on = lambda run: pool.replace(run) if run.thread_id else loop.replace_if_blocked()  # noqa: E731
+        interrupter = Interrupter(finisher.put, go_on, self._on_error)
         heartbeat = Heartbeat(runs, interrupter, settings.lease_seconds, settings.heartbeat_seconds, self._on_error)
         reporter = Reporter(runs, self._on_error)
         dispatcher = Dispatcher(

@@ -134,7 +134,12 @@ def test_a_claim_reads_no_more_than_it_takes_in_the_order_of_its_index(table: Ta
     nodes = nodes_of(lambda: table.database.claim("worker-2", queues, limit, 30, after))
     assert indexes(nodes) == {index, BY_KEY}
     scans = [node for node in nodes if "Scan" in node["Node Type"]]
-    assert {node["Node Type"] for node in scans if node.get("Index Name") != BY_KEY} <= {"Index Scan", "Index Only Scan", "Subquery Scan", *BITMAP}
+    assert {node["Node Type"] for node in scans if node.get("Index Name") != BY_KEY} <= {
+        "Index Scan",
+        "Index Only Scan",
+        "Subquery Scan",
+        *BITMAP,
+    }
     assert all(node["Index Name"] == BY_KEY for node in nodes if node["Node Type"] == "Bitmap Index Scan")
     # Several queues may sort the few best of each; nothing sorts what it reads from the table.
     assert not [node for node in nodes if "Sort" in node["Node Type"] and "Scan" in node["Plans"][0]["Node Type"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from tests.faults.harness import Workers, wait_until
 from tests.faults.server import Proxy, Server
+from tests.faults.together import at_once, play
 from tests.faults.witness import Witness
 
 pytestmark = [pytest.mark.faults, pytest.mark.postgresql, pytest.mark.django_db]
@@ -24,6 +26,13 @@ THREADS = 4
 @pytest.fixture(scope="module")
 def server(django_db_setup: Any) -> Iterator[Server]:
     """Lend the server of this module; starting it costs seconds."""
+    with own_server() as made:
+        yield made
+
+
+@contextmanager
+def own_server() -> Iterator[Server]:
+    """Run a server with the tables."""
     made = Server()
     try:
         made.migrate()
@@ -65,10 +74,22 @@ class Scene:
     interrupted: tuple[Any, ...] = ()
 
 
-@pytest.fixture(scope="module")
-def scene(server: Server, shared_workers: Workers) -> Scene:
+@play
+@pytest.mark.postgresql
+def outage(workers: Workers) -> Scene:
     """Take the database away from a worker that is busy, from one that is told to end, and from one that has not started yet."""
-    seen, workers = Scene(shared_workers.witness), shared_workers
+    with own_server() as server:
+        return away(server, workers)
+
+
+@pytest.fixture
+def scene(outcomes: dict[str, Any]) -> Scene:
+    """Return what became of them."""
+    return outcomes["outage"].result()
+
+
+def away(server: Server, workers: Workers) -> Scene:
+    seen = Scene(workers.witness)
     lasting = workers.start(
         "--queues", "default", database=server.entry(), LEASE_SECONDS=10, HEARTBEAT_SECONDS=1, MIN_WORKERS=THREADS, MAX_WORKERS=THREADS
     )
@@ -162,8 +183,14 @@ def test_sessions_ended_by_the_server_cost_nobody_anything(empty: Server, worker
     assert worker.stop() == 0
 
 
-def test_a_silent_network_neither_hangs_the_end_nor_outlasts_its_return(empty: Server, workers: Workers) -> None:
-    server = empty
+@at_once
+@pytest.mark.postgresql
+def test_a_silent_network_neither_hangs_the_end_nor_outlasts_its_return(workers: Workers) -> None:
+    with own_server() as server:
+        silence(server, workers)
+
+
+def silence(server: Server, workers: Workers) -> None:
     proxies = [Proxy(server.port), Proxy(server.port)]
     try:
         ending, lasting = (

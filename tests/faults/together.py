@@ -16,14 +16,14 @@ from tests.faults.harness import Workers
 
 AT_ONCE = 4
 
-_bodies: dict[str, dict[str, Callable[[Workers], None]]] = {}
+_bodies: dict[str, dict[str, Callable[[Workers], Any]]] = {}
 
 
-def at_once(body: Callable[[Workers], None]) -> Callable[[Any], None]:
+def at_once(body: Callable[[Workers], Any]) -> Callable[[Any], None]:
     """Make a test whose body has run beside the others of its module when it is its turn to tell what came of it."""
     _bodies.setdefault(body.__module__, {})[body.__name__] = body
 
-    def test(outcomes: dict[str, Future[None]]) -> None:
+    def test(outcomes: dict[str, Future[Any]]) -> None:
         outcomes[body.__name__].result()
 
     test.__name__ = test.__qualname__ = body.__name__
@@ -33,7 +33,13 @@ def at_once(body: Callable[[Workers], None]) -> Callable[[Any], None]:
     return test
 
 
-def _is_for_this_database(body: Callable[[Workers], None]) -> bool:
+def play(body: Callable[[Workers], Any]) -> Callable[[Workers], Any]:
+    """Play a scene beside the tests of its module; a fixture asks `outcomes` for what it returned."""
+    _bodies.setdefault(body.__module__, {})[body.__name__] = body
+    return body
+
+
+def _is_for_this_database(body: Callable[[Workers], Any]) -> bool:
     names = {mark.name for mark in getattr(body, "pytestmark", [])}
     return connection.vendor in names or not names & {"postgresql", "sqlite"}
 
@@ -41,20 +47,24 @@ def _is_for_this_database(body: Callable[[Workers], None]) -> bool:
 @pytest.fixture(scope="module")
 def outcomes(
     request: pytest.FixtureRequest, django_db_setup: Any, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Future[None]]]:
-    """Run the bodies of the module's selected tests; the tables are emptied at the end."""
+) -> Iterator[dict[str, Future[Any]]]:
+    """Run the scenes of the module and the bodies of its selected tests; the tables are emptied at the end."""
     from jobqueue.models import Job, Worker
 
     selected = {item.name for item in request.session.items if item.fspath == request.path}
-    found = {name: body for name, body in _bodies[request.module.__name__].items() if name in selected and _is_for_this_database(body)}
+    found = {
+        name: body
+        for name, body in _bodies[request.module.__name__].items()
+        if (name in selected or not name.startswith("test_")) and _is_for_this_database(body)
+    }
     lock = threading.Lock()
 
-    def run(name: str, body: Callable[[Workers], None]) -> None:
+    def run(name: str, body: Callable[[Workers], Any]) -> Any:
         with lock:
             directory = tmp_path_factory.mktemp("together")
         workers = Workers(Path(directory), queue=name[:60])
         try:
-            body(workers)
+            return body(workers)
         finally:
             workers.clean_up()
             connections.close_all()

@@ -170,7 +170,9 @@ class Lifecycle(RuleBasedStateMachine):
         key=st.sampled_from(["", "", "k"]), recovery=st.sampled_from(["requeue", "requeue", "hold"]),
     )  # fmt: skip
     def enqueue(self, side: int, queue: str, priority: int, seconds: int, key: str, recovery: str) -> None:
-        spec = JobSpec("tests.tasks.add", queue=queue, priority=priority, run_after=timedelta(seconds=seconds), unique_key=key, recovery=recovery)
+        spec = JobSpec(
+            "tests.tasks.add", queue=queue, priority=priority, run_after=timedelta(seconds=seconds), unique_key=key, recovery=recovery
+        )
         live = [row.id for row in self.rows.values() if key and row.key == key and row.status in states.LIVE]
         with self.via(side):
             made = enqueue(spec)
@@ -184,7 +186,9 @@ class Lifecycle(RuleBasedStateMachine):
     def claim(self, side: int, owner: str, queues: tuple[str, ...], limit: int, behind: int) -> None:
         line = sorted((row.rank, row.id) for row in self.rows.values())
         after = line[behind % len(line)] if behind > 4 and line else None
-        free = [row for row in self.rows.values() if row.status == "QUEUED" and row.id not in self.locked and row.queue in (queues or QUEUES)]
+        free = [
+            row for row in self.rows.values() if row.status == "QUEUED" and row.id not in self.locked and row.queue in (queues or QUEUES)
+        ]
         best = sorted((row.rank, row.id) for row in free if after is None or (row.rank, row.id) > after)[:limit]
         with self.via(side):
             claimed = claim(owner, queues, limit, LEASE_SECONDS, after)
@@ -216,7 +220,7 @@ class Lifecycle(RuleBasedStateMachine):
     def finish(self, side: int, picks: list[int], kinds: list[Kind]) -> None:
         newest_first = [*self.given][::-1]
         leases = dict.fromkeys(newest_first[pick % len(newest_first)] for pick in picks)
-        self.write({lease: kind for lease, kind in zip(leases, kinds, strict=False)}, side)
+        self.write(dict(zip(leases, kinds, strict=False)), side)
 
     def write(self, ends: dict[Lease, Kind], side: int = 0) -> None:
         """Finish runs, some of them lost long ago."""
@@ -277,7 +281,9 @@ class Lifecycle(RuleBasedStateMachine):
         row = self.picked(pick)
         if row is None:
             return
-        taken = [other for other in self.rows.values() if row.key and other.key == row.key and other.status in states.LIVE and other.id != row.id]
+        taken = [
+            other for other in self.rows.values() if row.key and other.key == row.key and other.status in states.LIVE and other.id != row.id
+        ]
         with self.via(side):
             answer = control.resume(row.id)
         self.moved(changing=[row.id] if answer else [], moves=[(row.place, states.QUEUED), (row.place, states.PENDING_TIME)])
@@ -304,7 +310,9 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(side=SIDE)
     def expire(self, side: int) -> None:
         with connection.cursor() as cursor:
-            cursor.execute(f"SELECT id FROM jobqueue_job WHERE status = 'RUNNING' AND lease_expires_at < {Job.objects.database.now}".replace("%%", "%"))
+            cursor.execute(
+                f"SELECT id FROM jobqueue_job WHERE status = 'RUNNING' AND lease_expires_at < {Job.objects.database.now}".replace("%%", "%")
+            )
             lost = {job_id for (job_id,) in cursor.fetchall()}
         with self.via(side):
             found = expire_stale_running_jobs()

@@ -59,7 +59,14 @@ def test_the_order_is_priority_and_then_creation(queues: tuple[str, ...]) -> Non
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("queues", "expected"),
-    [((), [3, 0, 1, 2]), (("mail",), [3, 1]), (("mail", "reports"), [3, 1, 2]), (("default", "reports"), [0, 2]), (("nobody",), []), (("m",), [])],
+    [
+        ((), [3, 0, 1, 2]),
+        (("mail",), [3, 1]),
+        (("mail", "reports"), [3, 1, 2]),
+        (("default", "reports"), [0, 2]),
+        (("nobody",), []),
+        (("m",), []),
+    ],
 )
 def test_only_the_jobs_of_the_named_queues_are_taken(queues: tuple[str, ...], expected: list[int]) -> None:
     jobs = [JobFactory(queue="default"), JobFactory(queue="mail"), JobFactory(queue="reports"), JobFactory(queue="mail", priority=1)]
@@ -85,7 +92,8 @@ def test_the_cursor_starts_behind_the_named_place(queues: tuple[str, ...]) -> No
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    "trait", ["scheduled", "due", "waiting_for_children", "waiting_for_target", "running", "expired", "paused", "error", "success", "canceled"]
+    "trait",
+    ["scheduled", "due", "waiting_for_children", "waiting_for_target", "running", "expired", "paused", "error", "success", "canceled"],
 )
 @pytest.mark.parametrize("queues", [(), ("default",), ("default", "mail")])
 def test_nothing_but_queued_is_taken(trait: str, queues: tuple[str, ...]) -> None:
@@ -172,10 +180,16 @@ def test_a_row_that_the_database_refuses_is_set_aside_with_the_reason_and_blocks
 def test_what_is_claimed_one_by_one_carries_the_same_as_otherwise() -> None:
     JobFactory(target="customer:7", holds_target=True, paused=True)
     JobFactory(target="customer:7")
-    job = JobFactory(args=[{"a": 1}], kwargs={"b": "c"}, priority=4, attempt=1, lease_token=3, failures=1, cancel_requested=True, cancel_outcome="PAUSED")
+    job = JobFactory(
+        args=[{"a": 1}], kwargs={"b": "c"}, priority=4, attempt=1, lease_token=3, failures=1, cancel_requested=True, cancel_outcome="PAUSED"
+    )
     [claimed] = claim("worker-1", (), 10, 30)
     job.refresh_from_db()
-    assert (claimed.id, claimed.claim_rank, claimed.lease_token, claimed.attempt) == (job.pk, -4, 4, 2) == (job.pk, -4, job.lease_token, job.attempt)
+    assert (
+        (claimed.id, claimed.claim_rank, claimed.lease_token, claimed.attempt)
+        == (job.pk, -4, 4, 2)
+        == (job.pk, -4, job.lease_token, job.attempt)
+    )
     assert (json.loads(claimed.args), json.loads(claimed.kwargs)) == ([{"a": 1}], {"b": "c"})
     assert (job.status, job.lease_owner, job.cancel_requested, job.cancel_outcome) == ("RUNNING", "worker-1", False, "")
 

@@ -20,9 +20,7 @@ SPEC = JobSpec(task="tests.tasks.add", args="[1]")
 
 @pytest.mark.django_db
 def test_a_job_is_queued_with_what_it_was_given() -> None:
-    spec = JobSpec(
-        "a.b", '[1, "é"]', '{"c": null}', "mail", 7, None, "key", 3, "hold", metadata='{"m": 1}', options='{"o": 2}'
-    )
+    spec = JobSpec("a.b", '[1, "é"]', '{"c": null}', "mail", 7, None, "key", 3, "hold", metadata='{"m": 1}', options='{"o": 2}')
     made = enqueue(spec)
     job = Job.objects.get(pk=made.job_id)
     assert made.created

@@ -30,7 +30,13 @@ def sweep(job: Job) -> Job:
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("crashes", "place", "wait"),
-    [(0, states.QUEUED, None), (1, states.PENDING_TIME, 2), (2, states.PENDING_TIME, 4), (3, states.PENDING_TIME, 8), (4, states.ERROR, None)],
+    [
+        (0, states.QUEUED, None),
+        (1, states.PENDING_TIME, 2),
+        (2, states.PENDING_TIME, 4),
+        (3, states.PENDING_TIME, 8),
+        (4, states.ERROR, None),
+    ],
 )
 def test_the_first_crash_is_free_later_ones_wait_longer_and_the_last_ends_in_error(
     settings: Any, crashes: int, place: states.Place, wait: int | None
@@ -186,7 +192,12 @@ def test_a_renewal_and_a_sweep_at_the_same_moment_have_one_winner() -> None:
 @pytest.mark.django_db
 def test_jobs_whose_time_has_come_are_queued_and_no_others() -> None:
     due = [JobFactory(due=True, queue="mail"), JobFactory(waiting_for_retry=True, run_at=timezone.now() - timedelta(seconds=1))]
-    waiting = [JobFactory(scheduled=True), JobFactory(waiting_for_children=True), JobFactory(waiting_for_target=True), JobFactory(paused=True)]
+    waiting = [
+        JobFactory(scheduled=True),
+        JobFactory(waiting_for_children=True),
+        JobFactory(waiting_for_target=True),
+        JobFactory(paused=True),
+    ]
     before = [row(job) for job in waiting]
     assert sorted(Job.objects.promote_due(10)) == ["default", "mail"]
     assert [(row(job)["status"], row(job)["waiting_for"]) for job in due] == [("QUEUED", "")] * 2

@@ -150,7 +150,13 @@ def test_an_unknown_task_is_put_off_and_ends_in_error_after_its_grace(settings: 
     assert (job.attempt, job.failures, job.history) == (0, 0, [])
     assert timedelta(seconds=2) < job.run_at - timezone.now() < timedelta(seconds=6)
     since = job.options["unknown_since"]
-    again = {"status": "RUNNING", "waiting_for": "", "lease_owner": "worker-1", "lease_expires_at": timezone.now(), "heartbeat_at": timezone.now()}
+    again = {
+        "status": "RUNNING",
+        "waiting_for": "",
+        "lease_owner": "worker-1",
+        "lease_expires_at": timezone.now(),
+        "heartbeat_at": timezone.now(),
+    }
     Job.objects.filter(pk=job.pk).update(**again, attempt=1)
     assert end(job, Kind.UNKNOWN_TASK) == "PENDING"
     assert job.options == {"timeout": 5, "unknown_since": since}, "the grace counts from the first time"
@@ -235,7 +241,9 @@ def test_the_same_end_written_twice_counts_once(kind: Kind) -> None:
 def test_each_of_a_batch_is_settled_by_its_own_lease() -> None:
     won, lost, failed = JobFactory(running=True), JobFactory(running=True, lease_token=2), JobFactory(running=True)
     gone = Job(pk=10**9, lease_token=1)
-    settled = finish([outcome(won, Kind.SUCCESS), outcome(lost, Kind.SUCCESS, token=1), outcome(failed, Kind.ERROR), outcome(gone, Kind.RETRY)])
+    settled = finish(
+        [outcome(won, Kind.SUCCESS), outcome(lost, Kind.SUCCESS, token=1), outcome(failed, Kind.ERROR), outcome(gone, Kind.RETRY)]
+    )
     assert {one.outcome.lease.job_id: (one.status, one.written) for one in settled} == {
         won.pk: ("SUCCESS", True),
         lost.pk: ("", False),
@@ -273,7 +281,12 @@ def test_a_value_that_the_database_refuses_ends_in_error_and_takes_no_other_with
     before, bad, behind = JobFactory.create_batch(3, running=True)
     failed = JobFactory(running=True)
     settled = finish(
-        [outcome(before, Kind.SUCCESS), outcome(bad, kind, **fields), outcome(behind, Kind.SUCCESS), outcome(failed, Kind.RETRY, delay_seconds=9.0)]
+        [
+            outcome(before, Kind.SUCCESS),
+            outcome(bad, kind, **fields),
+            outcome(behind, Kind.SUCCESS),
+            outcome(failed, Kind.RETRY, delay_seconds=9.0),
+        ]
     )
     assert {one.outcome.lease.job_id: one.status for one in settled} == {
         before.pk: "SUCCESS",

@@ -35,7 +35,11 @@ def test_a_renewal_returns_the_requests_to_stop() -> None:
     plain, pausing = JobFactory(running=True), JobFactory(pause_requested=True)
     canceling = JobFactory(cancel_requested_=True)
     found = Job.objects.renew([Lease(job.pk, 1) for job in (plain, pausing, canceling)], 30)
-    assert sorted(found) == [Renewed(plain.pk, 1, False, ""), Renewed(pausing.pk, 1, True, "PAUSED"), Renewed(canceling.pk, 1, True, "CANCELED")]
+    assert sorted(found) == [
+        Renewed(plain.pk, 1, False, ""),
+        Renewed(pausing.pk, 1, True, "PAUSED"),
+        Renewed(canceling.pk, 1, True, "CANCELED"),
+    ]
 
 
 @pytest.mark.django_db

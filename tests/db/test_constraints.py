@@ -1,0 +1,131 @@
+"""The database itself refuses what no state of a job can be, whoever writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from jobqueue import states
+from jobqueue.models import Job
+from tests.factories import JobFactory
+
+LEASE = "lease_owner = 'w', lease_expires_at = CURRENT_TIMESTAMP, heartbeat_at = CURRENT_TIMESTAMP"
+
+REFUSED = {
+    "a status that does not exist": ("jobqueue_job_status", {}, "status = 'DONE'"),
+    "a status in lower case": ("jobqueue_job_status", {}, "status = 'queued'"),
+    "PENDING for nothing": ("jobqueue_job_waiting_for", {"scheduled": True}, "waiting_for = ''"),
+    "PENDING for something unknown": ("jobqueue_job_waiting_for", {"scheduled": True}, "waiting_for = 'rain'"),
+    "QUEUED that waits": ("jobqueue_job_waiting_for", {}, "waiting_for = 'time'"),
+    "SUCCESS that waits": ("jobqueue_job_waiting_for", {"success": True}, "waiting_for = 'target'"),
+    "RUNNING without an owner": ("jobqueue_job_lease", {"running": True}, "lease_owner = ''"),
+    "RUNNING without an end of its lease": ("jobqueue_job_lease", {"running": True}, "lease_expires_at = NULL"),
+    "RUNNING without a heartbeat": ("jobqueue_job_lease", {"running": True}, "heartbeat_at = NULL"),
+    "RUNNING by status alone": ("jobqueue_job_lease", {}, "status = 'RUNNING'"),
+    "QUEUED with an owner": ("jobqueue_job_lease", {}, "lease_owner = 'w'"),
+    "QUEUED with a lease": ("jobqueue_job_lease", {}, LEASE),
+    "SUCCESS with an end of a lease": ("jobqueue_job_lease", {"success": True}, "lease_expires_at = CURRENT_TIMESTAMP"),
+    "PAUSED with a heartbeat": ("jobqueue_job_lease", {"paused": True}, "heartbeat_at = CURRENT_TIMESTAMP"),
+    "progress below 0": ("jobqueue_job_progress", {}, "progress = -1"),
+    "progress above 100": ("jobqueue_job_progress", {}, "progress = 101"),
+    "a target held without a target": ("jobqueue_job_holds_target", {}, "holds_target = TRUE"),
+    "SUCCESS that holds its target": ("jobqueue_job_holds_target", {"success": True, "target": "t"}, "holds_target = TRUE"),
+    "CANCELED that holds its target": ("jobqueue_job_holds_target", {"canceled": True, "target": "t"}, "holds_target = TRUE"),
+    "RUNNING that does not hold its target": ("jobqueue_job_holds_target", {"running": True, "target": "t"}, "holds_target = FALSE"),
+}
+
+
+def refuse(sql: str, name: str) -> None:
+    """Hold that a statement is refused by the constraint of that name."""
+    with pytest.raises(IntegrityError) as caught, transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(sql)
+    # SQLite names the columns of a unique index in place of its name.
+    columns = {"jobqueue_job_one_holder": "jobqueue_job.target", "jobqueue_job_unique_key": "jobqueue_job.unique_key"}
+    assert name in str(caught.value) or columns.get(name, "?") in str(caught.value)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("what", REFUSED)
+def test_the_database_refuses(what: str) -> None:
+    name, traits, change = REFUSED[what]
+    job = JobFactory(**traits)
+    refuse(f"UPDATE jobqueue_job SET {change} WHERE id = {job.pk}", name)
+
+
+def test_every_constraint_of_the_table_is_tried() -> None:
+    tried = {name for name, _, _ in REFUSED.values()}
+    assert tried | {"jobqueue_job_one_holder", "jobqueue_job_unique_key"} == {one.name for one in Job._meta.constraints}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "change",
+    ["holds_target = TRUE", f"status = 'RUNNING', holds_target = TRUE, {LEASE}"],
+)
+def test_the_database_refuses_a_second_holder_of_a_target(change: str) -> None:
+    JobFactory(running=True, target="customer:7")
+    second = JobFactory(target="customer:7")
+    refuse(f"UPDATE jobqueue_job SET {change} WHERE id = {second.pk}", "jobqueue_job_one_holder")
+
+
+@pytest.mark.django_db
+def test_holders_of_other_targets_and_other_tenants_are_welcome() -> None:
+    JobFactory(running=True, target="customer:7")
+    JobFactory(running=True, target="customer:8")
+    JobFactory(running=True, target="customer:7", tenant="acme")
+    JobFactory(running=True)
+    JobFactory(running=True)
+
+
+KEYED: dict[str, dict[str, Any]] = {
+    "PENDING": {"scheduled": True},
+    "QUEUED": {},
+    "RUNNING": {"running": True},
+    "PAUSED": {"paused": True},
+    "ERROR": {"error": True},
+    "SUCCESS": {"success": True},
+    "CANCELED": {"canceled": True},
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("status", KEYED)
+def test_the_database_refuses_a_second_live_job_of_a_unique_key(status: str) -> None:
+    JobFactory(**KEYED[status], unique_key="report:7")
+    insert = "INSERT INTO jobqueue_job (task, unique_key) VALUES ('a.b', 'report:7')"
+    if status in states.LIVE:
+        refuse(insert, "jobqueue_job_unique_key")
+    else:
+        with connection.cursor() as cursor:
+            cursor.execute(insert)
+        assert Job.objects.filter(unique_key="report:7").count() == 2
+
+
+@pytest.mark.django_db
+def test_a_unique_key_is_unique_per_tenant_and_none_is_no_key() -> None:
+    JobFactory(unique_key="report:7")
+    JobFactory(unique_key="report:7", tenant="acme")
+    JobFactory.create_batch(2, unique_key="")
+    assert Job.objects.count() == 4
+
+
+@pytest.mark.django_db
+def test_a_row_of_raw_sql_that_names_only_its_task_is_a_whole_job() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO jobqueue_job (task) VALUES ('tests.tasks.add')")
+    job = Job.objects.get()
+    assert (job.status, job.queue, job.args, job.kwargs, job.options, job.history) == ("QUEUED", "default", [], {}, {}, [])
+    assert (job.max_attempts, job.recovery, job.claim_rank, job.lease_token) == (1, "requeue", 0, 0)
+    assert job.created_at is not None
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("priority", [-100, 0, 100])
+def test_the_rank_follows_the_priority_whoever_writes_it(priority: int) -> None:
+    job = JobFactory()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE jobqueue_job SET priority = %s", [priority])
+    job.refresh_from_db()
+    assert job.claim_rank == -priority
