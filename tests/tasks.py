@@ -1,7 +1,6 @@
 """The tasks of the test suite."""
 
 import asyncio
-import time
 
 from jobqueue import TaskContext, task
 

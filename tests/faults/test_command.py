@@ -68,12 +68,13 @@ def test_the_start_up_lines_tell_a_person_all_there_is_to_know(workers: Workers)
 
 @at_once
 def test_verbosity_0_is_silent_but_for_what_is_wrong(workers: Workers) -> None:
-    good = tasks.work.using(queue_name="good").enqueue()
-    tasks.fatal.using(queue_name="bad").enqueue()
-    quiet = workers.start("--once", "-v", "0", "--queues", "good")
-    loud = workers.start("--once", "-v", "0", "--queues", "bad")
+    good = tasks.work.using(queue_name="quiet").enqueue()
+    tasks.fatal.using(queue_name="loud").enqueue()
+    quiet = workers.start("--once", "-v", "0", "--queues", "quiet")
+    loud = workers.start("--once", "-v", "0", "--queues", "loud")
     assert (quiet.wait(), loud.wait()) == (0, 0)
     assert quiet.text == ""
+    assert "token limit exceeded" in loud.text
     assert state(good) == "SUCCESS"
 
 
