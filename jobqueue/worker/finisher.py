@@ -111,10 +111,10 @@ class Finisher(DatabaseService):
         for run, one in settled:
             if not one.written and one.outcome.kind is not Kind.HANDED_BACK:
                 logger.warning("Job %s: the lease was lost, the outcome of this run does not count.", run.job.id)
-        if signals.heard(signals.job_settled):
-            for run, one in settled:
-                if one.written:
-                    self._tell(run, one)
+        all_are_heard = signals.heard(signals.job_settled)
+        for run, one in settled:
+            if one.written and (all_are_heard or one.status == "ERROR"):  # an error is logged louder than the rest
+                self._tell(run, one)
         if signals.heard(signals.task_finished):
             self._tell_finished([(run, one.status) for run, one in settled if one.status in ENDED and run.entry is not None])
 

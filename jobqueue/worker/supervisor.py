@@ -6,6 +6,7 @@ is not 0, and whoever runs it starts a new one. Signals only set flags here.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import select
@@ -39,6 +40,7 @@ WATCH_SECONDS = 0.5
 ONCE_SECONDS = 0.3
 HANG_SECONDS = 20.0
 GOODBYE_SECONDS = 2.0
+GC_THRESHOLD = (10_000, 20, 20)
 
 logger = logging.getLogger("jobqueue")
 
@@ -105,6 +107,10 @@ class Supervisor:
         registry.discover()
         self.identity.hold()
         parts = self.parts
+        # Everything that was loaded stays; the collector need not walk over it again and again, nor after every 700 objects.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLD)
         parts.pool.resize(self.settings.min_workers)
         for service in parts.services:
             service.start()
@@ -164,7 +170,8 @@ class Supervisor:
         return Parts(runs, pool, loop, finisher, interrupter, heartbeat, reporter, dispatcher, maintenance, scaler, listener)
 
     def _settled(self, retrying: bool) -> None:
-        self.parts.dispatcher.wake()
+        if self.parts.dispatcher.saturated:  # else its last look found too little already
+            self.parts.dispatcher.wake()
         if retrying:  # its time may come before the next chores
             self.parts.maintenance.wake()
 

@@ -100,7 +100,7 @@ def test_a_job_that_kills_its_worker_ends_as_an_error_and_the_innocent_succeed(w
 
 @at_once
 def test_a_worker_that_slept_through_its_lease_changes_nothing_when_it_wakes(workers: Workers) -> None:
-    job = workers.enqueue(tasks.spin, 8)
+    job = workers.enqueue(tasks.spin, 11)
     sleeper = workers.start().ready()
     wait_until_started(workers.witness, job)
     other = workers.start().ready()
@@ -108,8 +108,8 @@ def test_a_worker_that_slept_through_its_lease_changes_nothing_when_it_wakes(wor
     wait_until(lambda: workers.witness.count("start", job_id(job)) == 2, "the other worker takes the job over", LEASE_SECONDS + 3)
     taken = row(job)
     sleeper.send(signal.SIGCONT)
-    wait_until(lambda: f"Job {job.id}: the lease was lost" in sleeper.text, "the sleeper hears of its loss")
-    wait_until(lambda: workers.witness.count("end", job_id(job)) == 1, "the sleeper's run is stopped", 5)
+    wait_until(lambda: f"Job {job.id}: the lease was lost; the run is told to stop" in sleeper.text, "the sleeper hears of its loss")
+    wait_until(lambda: workers.witness.count("end", job_id(job)) == 1, "the sleeper's run is stopped", 3)
     now = row(job)
     assert (now.status, now.lease_owner, now.lease_token, now.attempt) == ("RUNNING", taken.lease_owner, taken.lease_token, 2)
     done = wait_for(job, "SUCCESS")
