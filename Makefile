@@ -13,11 +13,12 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help install demo test django-6.0 django-6.1 lint style types layers sizes migrations bench clean
+.PHONY: help install demo test test-slow django-6.0 django-6.1 lint style types layers sizes migrations bench clean
 
 help:
 	@echo "make demo        install, fill the queue of the demo project, run it, and serve its admin (ARGS=--once: end with the batch)"
 	@echo "make test        run the tests on PostgreSQL, then on SQLite"
+	@echo "make test-slow   run the long tests: state machines, the whole demo, real processes on SQLite"
 	@echo "make django-6.1  run the quick tests on Django 6.1 (PYTHON=python3.12 or newer); django-6.0: what the task backend promises"
 	@echo "make lint        check style, types, layers, sizes and migrations"
 	@echo "make bench       run the benchmarks (ARGS=--help tells more)"
@@ -48,21 +49,26 @@ demo: $(STAMP)
 bench: $(STAMP)
 	@exec $(PY) -m bench $(ARGS)
 
-# Tests that harm processes or drive a browser get the machine for themselves; all others share it.
+# Tests that harm processes or drive a browser keep the tests of a file together: most of their time is waiting.
 # $(call PYTEST,environment,report)
-PYTEST = $(1)/bin/python -m pytest --junitxml=$(REPORTS)/$(2).xml
-TOGETHER := -n $(WORKERS) --dist worksteal -m "not faults and not browser"
-ALONE := -m "faults or browser"
-HAVE_ALONE := $(shell grep -rlE 'mark\.(faults|browser)' tests)
+PYTEST = $(1)/bin/python -m pytest --junitxml=$(REPORTS)/$(2).xml -n $(WORKERS)
+TOGETHER := --dist worksteal -m "not faults and not browser and not slow"
+ALONE := --dist loadfile -m "(faults or browser) and not slow"
+SLOW := --dist worksteal -m slow
 
 test: $(STAMP)
 	$(call PYTEST,$(VENV),postgresql) $(TOGETHER) $(ARGS)
-	$(if $(HAVE_ALONE),$(call PYTEST,$(VENV),postgresql-alone) $(ALONE) $(ARGS))
+	$(call PYTEST,$(VENV),postgresql-alone) $(ALONE) $(ARGS)
 	TEST_DATABASE=sqlite $(call PYTEST,$(VENV),sqlite) $(TOGETHER) $(ARGS)
-	$(if $(HAVE_ALONE),TEST_DATABASE=sqlite $(call PYTEST,$(VENV),sqlite-alone) $(ALONE) $(ARGS))
+
+# What takes longer: long state machines, the whole demo, a short run of the benchmarks, and real processes on SQLite.
+test-slow: $(STAMP)
+	$(call PYTEST,$(VENV),postgresql-slow) $(SLOW) $(ARGS)
+	TEST_DATABASE=sqlite $(call PYTEST,$(VENV),sqlite-alone) $(ALONE) $(ARGS)
+	TEST_DATABASE=sqlite $(call PYTEST,$(VENV),sqlite-slow) $(SLOW) tests/lifecycle $(ARGS)
 
 django-6.1: .venv-dj61/.installed
-	$(call PYTEST,.venv-dj61,$@) -n $(WORKERS) --dist worksteal -m "not faults and not browser and not slow" $(ARGS)
+	$(call PYTEST,.venv-dj61,$@) $(TOGETHER) $(ARGS)
 
 CONFORMANCE := $(wildcard tests/test_conformance*.py tests/tasks_layer)
 
