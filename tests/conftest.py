@@ -27,9 +27,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def rival(transactional_db: Any) -> Iterator[Rival]:
-    """Lend a second party with its own connection; the test's data must be committed for it to see."""
+    """Lend a second party with its own connection; the test's data must be committed for it to see.
+
+    The test itself waits for the other's locks no longer than five seconds: what ought to pass over a locked row then fails, not hangs.
+    """
+    from django.db import connection
+
+    postgresql = connection.vendor == "postgresql"
+    if postgresql:
+        connection.cursor().execute("SET lock_timeout = '5s'")
     party = Rival()
     try:
         yield party
     finally:
         party.close()
+        if postgresql:
+            connection.close()  # and with it the setting

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable
 
-from jobqueue import signals
+from jobqueue import signals, states
 from jobqueue.lifecycle.expire import Expired, expire_owner, expire_stale_running_jobs
 from jobqueue.lifecycle.promote import promote_due_jobs
 from jobqueue.models import Job
@@ -45,6 +45,7 @@ class Maintenance(DatabaseService):
         self._heartbeat_seconds = heartbeat_seconds
         self._no_sweep_before = 0.0
         self._shown_at: float | None = None
+        self.errors = 0  # jobs that the sweep ended in ERROR
         self._turned_at = time.monotonic()
 
     def turn(self) -> float | None:
@@ -81,6 +82,7 @@ class Maintenance(DatabaseService):
             signals.job_lost.send_robust(
                 type(self), job_id=one.job_id, task=one.task, status=one.status, worker_id=one.owner, found_by=self._identity.worker_id
             )
+        self.errors += sum(one.status == states.Status.ERROR for one in lost)
         if lost:
             self._promoted()
 

@@ -6,6 +6,7 @@ is not 0, and whoever runs it starts a new one. Signals only set flags here.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
@@ -32,7 +33,7 @@ from jobqueue.worker.loop import Loop
 from jobqueue.worker.maintenance import Maintenance
 from jobqueue.worker.pool import Pool
 from jobqueue.worker.reporter import Reporter
-from jobqueue.worker.run import Runs
+from jobqueue.worker.run import Run, Runs
 from jobqueue.worker.scaler import Scaler
 from jobqueue.worker.show import forget, show
 
@@ -94,13 +95,14 @@ class Supervisor:
 
     @property
     def errors(self) -> int:
-        """How many jobs ended in ERROR here."""
-        return self.parts.finisher.errors
+        """How many jobs ended in ERROR here, those that this process found lost included."""
+        return self.parts.finisher.errors + self.parts.maintenance.errors
 
     def stop(self) -> None:
         """Ask for the end; a second call skips the grace period. Safe in a signal handler."""
         self.stops += 1
-        os.write(self._pipe[1], b".")  # an Event's lock may be held by the very code that the signal interrupts
+        with contextlib.suppress(OSError):  # after the end there is nobody to tell
+            os.write(self._pipe[1], b".")  # an Event's lock may be held by the very code that the signal interrupts
 
     def run(self) -> bool:
         """Work until told to stop; return whether everything stopped as it should."""
@@ -129,9 +131,7 @@ class Supervisor:
         notified = settings.notify and Job.objects.database.can_notify
         finisher = Finisher(runs, worker_id, settings.lease_seconds, self._settled, self._on_error)
         pool, loop = Pool(finisher.put), Loop(finisher.put)
-        # A thread is lost with its run; a coroutine's thread only where the coroutine blocks it.
-        go_on = lambda run: pool.replace(run) if run.thread_id else loop.replace_if_blocked()  # noqa: E731
-        interrupter = Interrupter(finisher.put, go_on, self._on_error)
+        interrupter = Interrupter(finisher.put, self._go_on_without, self._on_error)
         heartbeat = Heartbeat(runs, interrupter, settings.lease_seconds, settings.heartbeat_seconds, self._on_error)
         reporter = Reporter(runs, self._on_error)
         dispatcher = Dispatcher(
@@ -168,6 +168,13 @@ class Supervisor:
             on_error=self._on_error,
         )
         return Parts(runs, pool, loop, finisher, interrupter, heartbeat, reporter, dispatcher, maintenance, scaler, listener)
+
+    def _go_on_without(self, run: Run) -> None:
+        """Keep the capacity: a thread is lost with its run, a coroutine's thread only where the coroutine blocks it."""
+        if run.thread_id:
+            self.parts.pool.replace(run)
+        else:
+            self.parts.loop.replace_if_blocked()
 
     def _settled(self, retrying: bool) -> None:
         if self.parts.dispatcher.saturated:  # else its last look found too little already

@@ -32,8 +32,13 @@ CONTRAST = """element => {
 
 
 def reload_until(page: Any, selector: str, count: int = 1) -> None:
+    from playwright.sync_api import Error
+
     def there() -> bool:
-        page.reload()
+        try:
+            page.reload()
+        except Error:  # a page that is still on its way to another cannot be loaded again; the next look can
+            return False
         return bool(page.locator(selector).count() >= count)
 
     wait_until(there, f"the page shows {count} of {selector}")

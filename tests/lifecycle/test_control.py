@@ -180,6 +180,7 @@ def test_a_resumed_job_starts_clean_and_keeps_what_it_has_stored() -> None:
     [claimed] = claim("worker-1", (), 1, 30)
     job.refresh_from_db()
     assert (claimed.lease_token, claimed.failures, claimed.attempt) == (8, 0, 6)
+    assert (job.failures, job.crashes) == (0, 0)
     assert (job.metadata, job.options, job.cancel_requested) == ({"cursor": 7}, {"timeout": 5}, False)
 
 

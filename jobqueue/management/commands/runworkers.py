@@ -78,6 +78,8 @@ def _settings(options: dict[str, Any]) -> conf.Settings:
     given = {name: options[name] for name in OPTIONS if options[name] is not None}
     if options["queues"] is not None:
         given["queues"] = tuple(name.strip() for name in options["queues"].split(",") if name.strip())
+        if options["queues"] and not given["queues"]:
+            raise CommandError(f"--queues is {options['queues']!r}; it must name queues, separated by commas. Leave it out to serve all.")
     try:
         current = conf.current()
         # One of the two alone moves the other along, so that --max-workers 1 needs no second option.
