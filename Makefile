@@ -54,7 +54,7 @@ bench: $(STAMP)
 PYTEST = $(1)/bin/python -m pytest --junitxml=$(REPORTS)/$(2).xml -n $(WORKERS)
 TOGETHER := --dist worksteal -m "not faults and not browser and not slow"
 ALONE := --dist loadfile -m "(faults or browser) and not slow"
-SLOW := --dist worksteal -m slow
+SLOW := --dist loadfile -m slow
 
 test: $(STAMP)
 	$(call PYTEST,$(VENV),postgresql) $(TOGETHER) $(ARGS)
