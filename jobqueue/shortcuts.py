@@ -7,11 +7,10 @@ from typing import Any
 
 from jobqueue.backends import backend_of
 from jobqueue.exceptions import InvalidOption
+from jobqueue.tasks import options as options_module
 from jobqueue.tasks import registry
 from jobqueue.tasks.results import JobResult, Results
 from jobqueue.tasks.task import placeholder
-
-LONGEST_PATH = 500
 
 
 def enqueue_many(task: Any, calls: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]) -> Results:
@@ -31,8 +30,7 @@ def enqueue_job(task_path: str, /, *args: Any, kwargs: Mapping[str, Any] | None 
     """
     if not isinstance(task_path, str) or "." not in task_path or not all(part.isidentifier() for part in task_path.split(".")):
         raise InvalidOption(f"task_path is {task_path!r}; it must be a dotted path such as 'shop.tasks.send_invoice'.")
-    if len(task_path) > LONGEST_PATH:
-        raise InvalidOption(f"task_path has {len(task_path)} characters; it must be a dotted path of at most {LONGEST_PATH}.")
+    options_module.check_path(task_path)
     registry.discover()
     entry = registry.find(task_path)
     task = placeholder(task_path) if entry is None else entry.task

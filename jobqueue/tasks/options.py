@@ -10,6 +10,7 @@ from jobqueue import payload, states
 from jobqueue.exceptions import InvalidOption
 
 LONGEST_KEY = 200
+LONGEST_PATH = 500
 MOST_ATTEMPTS = 1_000_000
 
 
@@ -67,6 +68,14 @@ def check_metadata(value: Any) -> None:
         if not isinstance(value, Mapping):
             raise InvalidOption(f"metadata is a {type(value).__qualname__}; it must be a mapping.")
         payload.dumps_metadata(value)
+
+
+def check_path(value: str) -> None:
+    """Refuse a task whose path the table cannot hold."""
+    if len(value) > LONGEST_PATH:
+        raise InvalidOption(
+            f"The path of the task is {_shown(value)}; it must have at most {LONGEST_PATH} characters. Give it a shorter name."
+        )
 
 
 def check_queue(value: Any) -> None:

@@ -45,6 +45,7 @@ class JobTask(compat.Task):  # type: ignore[misc]
         for name in JOB_OPTIONS:
             getattr(options, f"check_{name}")(getattr(self, name))
         options.check_queue(self.queue_name)
+        options.check_path(self.module_path)
         super().__post_init__()
         registry.register(self)
 

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 from django.db import connection, connections, transaction
 from django.db.models import F
+from django.db.models.functions import Now
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from jobqueue import Verdict, states
 from jobqueue.db import Lease
@@ -28,14 +29,14 @@ from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
 from jobqueue.models import Job
 
-WORKERS = ("worker-1", "worker-2", "worker-3")
+WORKERS = ("worker-1", "worker-2")
 QUEUES = ("a", "b")
-MOST_JOBS = 6
+MOST_JOBS = 4
 MAX_CRASHES = 3
 LEASE_SECONDS = 30.0
 COLUMNS = (
     "id, status, waiting_for, lease_token, lease_owner, attempt, failures, crashes, cancel_requested, cancel_outcome, queue, claim_rank,"
-    " unique_key, recovery, worker_ids, run_at, lease_expires_at, heartbeat_at, started_at, finished_at, message, history, result, progress"
+    " unique_key, recovery, worker_ids, run_at, lease_expires_at, result, heartbeat_at, started_at, finished_at, message, history, progress"
 )
 BACK = {
     Kind.SUCCESS: states.SUCCESS,
@@ -69,6 +70,7 @@ class Row(NamedTuple):
     worker_ids: Any
     run_at: Any
     lease_expires_at: Any
+    result: Any
     rest: tuple[Any, ...]
 
     @property
@@ -88,6 +90,7 @@ class Row(NamedTuple):
 Rows = dict[int, Row]
 PICK = st.integers(0, 11)
 SIDE = st.integers(0, 1)
+LIKELY = 9  # a pick below it is used on what the verb is meant for
 
 
 class Lifecycle(RuleBasedStateMachine):
@@ -120,7 +123,7 @@ class Lifecycle(RuleBasedStateMachine):
     def look(self) -> Rows:
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT {COLUMNS} FROM jobqueue_job ORDER BY id")
-            return {row[0]: Row(*row[:8], bool(row[8]), *row[9:17], row[17:]) for row in cursor.fetchall()}
+            return {row[0]: Row(*row[:8], bool(row[8]), *row[9:18], row[18:]) for row in cursor.fetchall()}
 
     @contextlib.contextmanager
     def via(self, side: int) -> Iterator[None]:
@@ -151,10 +154,16 @@ class Lifecycle(RuleBasedStateMachine):
         self.rows = after
         return {job_id: row for job_id, row in before.items() if after[job_id] != row}
 
-    def picked(self, pick: int) -> Row | None:
-        """Return one of the jobs that nobody has locked."""
+    def picked(self, pick: int, likely: Callable[[Row], bool]) -> Row | None:
+        """Return one of the jobs that nobody has locked, mostly one for which the verb is meant."""
         free = [row for row in self.rows.values() if row.id not in self.locked]
-        return free[pick % len(free)] if free else None
+        wanted = [row for row in free if likely(row)]
+        choice = wanted if wanted and pick < LIKELY else free
+        return choice[pick % len(choice)] if choice else None
+
+    def some(self, *statuses: str) -> bool:
+        """Tell whether a job is in one of these states."""
+        return any(row.status in statuses for row in self.rows.values())
 
     def same_budgets(self, old: Row, **changed: int) -> None:
         """Hold that nothing was spent or given back but what is named."""
@@ -163,6 +172,11 @@ class Lifecycle(RuleBasedStateMachine):
         assert {name: getattr(new, name) for name in expected} == expected
 
     # Verbs
+
+    @initialize(priorities=st.lists(st.integers(-1, 1), min_size=1, max_size=3))
+    def begin_with_some_jobs(self, priorities: list[int]) -> None:
+        for priority in priorities:
+            self.enqueue(0, QUEUES[priority % 2], priority, 0, "", "requeue")
 
     @precondition(lambda self: len(self.rows) < MOST_JOBS)
     @rule(
@@ -202,6 +216,11 @@ class Lifecycle(RuleBasedStateMachine):
             assert lease == self.rows[job.id].lease
             self.given[lease] = owner
 
+    @precondition(lambda self: self.some("QUEUED"))
+    @rule(side=SIDE, owner=st.sampled_from(WORKERS))
+    def claim_what_is_free(self, side: int, owner: str) -> None:
+        self.claim(side, owner, (), MOST_JOBS, 0)
+
     def standing(self, leases: Collection[Lease]) -> list[Row]:
         """Return the rows of the leases that still stand."""
         return [self.rows[lease.job_id] for lease in leases if self.rows[lease.job_id].lease == lease]
@@ -219,14 +238,15 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(side=SIDE, picks=st.lists(PICK, min_size=1, max_size=3), kinds=st.lists(st.sampled_from(Kind), min_size=3, max_size=3))
     def finish(self, side: int, picks: list[int], kinds: list[Kind]) -> None:
         newest_first = [*self.given][::-1]
-        leases = dict.fromkeys(newest_first[pick % len(newest_first)] for pick in picks)
+        standing = [row.lease for row in self.standing(newest_first) if row.lease is not None] or newest_first
+        leases = dict.fromkeys([(standing if pick < LIKELY - 3 else newest_first)[pick % len(standing)] for pick in picks])
         self.write(dict(zip(leases, kinds, strict=False)), side)
 
     def write(self, ends: dict[Lease, Kind], side: int = 0) -> None:
         """Finish runs, some of them lost long ago."""
         now = time.monotonic()
         failure = Failure("builtins.ValueError", "ValueError: no", "")
-        outcomes = [Outcome(lease, kind, now - 1, now, failure=failure, delay_seconds=3.0) for lease, kind in ends.items()]
+        outcomes = [Outcome(lease, kind, now - 1, now, str(lease.token), failure, delay_seconds=3.0) for lease, kind in ends.items()]
         with self.via(side):
             settled = {one.outcome.lease: one for one in finish(outcomes)}
         assert settled.keys() == ends.keys()
@@ -249,6 +269,7 @@ class Lifecycle(RuleBasedStateMachine):
             failed = kind is Kind.ERROR or (kind is Kind.RETRY and not old.flagged)
             self.same_budgets(old, attempt=old.attempt - back, failures=old.failures + failed)
             assert not new.flagged
+            assert kind is not Kind.SUCCESS or str(new.result) == str(lease.token), "the result is that of another run"
             if new.status in states.FINAL:
                 self.endings[new.id] = self.endings.get(new.id, 0) + 1
 
@@ -261,7 +282,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(side=SIDE, pick=PICK, outcome=st.sampled_from(["PAUSED", "CANCELED"]))
     def stop(self, side: int, pick: int, outcome: str) -> None:
-        row = self.picked(pick)
+        row = self.picked(pick, lambda row: row.status == "RUNNING")
         if row is None:
             return
         answer = self.asked(lambda job_id: control.request_job_cancel(job_id, outcome=outcome), row, side, states.place(outcome))
@@ -278,7 +299,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(side=SIDE, pick=PICK)
     def resume(self, side: int, pick: int) -> None:
-        row = self.picked(pick)
+        row = self.picked(pick, lambda row: row.flagged or row.status in ("PAUSED", "ERROR"))
         if row is None:
             return
         taken = [
@@ -294,14 +315,19 @@ class Lifecycle(RuleBasedStateMachine):
         elif row.status == "PAUSED" or (row.status == "ERROR" and not taken):
             assert answer
             self.same_budgets(row, failures=0, crashes=0)
-            assert new.status == "QUEUED" or (row.attempt == 0 and new.place == states.PENDING_TIME)
+            ahead = row.attempt == 0 and row.run_at is not None and self.still_ahead(row.id)
+            assert new.place == (states.PENDING_TIME if ahead else states.QUEUED)
         else:
             assert answer.verdict is Verdict.REFUSED
             assert row.status != "ERROR" or f"taken by job {taken[0].id}" in answer.reason
 
+    def still_ahead(self, job_id: int) -> bool:
+        """Ask the database's clock, as the verb did a moment ago: times here are whole seconds apart."""
+        return Job.objects.filter(pk=job_id, run_at__gt=Now()).exists()
+
     @rule(side=SIDE, pick=PICK)
     def run_now(self, side: int, pick: int) -> None:
-        row = self.picked(pick)
+        row = self.picked(pick, lambda row: row.status == "PENDING")
         if row is not None:
             answer = self.asked(control.run_now, row, side, states.QUEUED)
             assert bool(answer) == (row.place == states.PENDING_TIME)
@@ -360,6 +386,18 @@ class Lifecycle(RuleBasedStateMachine):
         columns = ("run_at", "lease_expires_at", "heartbeat_at")
         Job.objects.exclude(status__in=states.FINAL).update(**{name: F(name) - past for name in columns})
         self.moved(changing=self.rows.keys(), moves=[])
+
+    @precondition(lambda self: not self.locked and self.some("RUNNING"))
+    @rule(side=SIDE)
+    def all_workers_stall_and_somebody_sweeps(self, side: int) -> None:
+        self.time_passes(40)
+        self.expire(side)
+
+    @precondition(lambda self: not self.locked and self.some("PENDING"))
+    @rule(side=SIDE)
+    def what_waits_becomes_due(self, side: int) -> None:
+        self.time_passes(20)
+        self.promote(side, MOST_JOBS)
 
     @precondition(lambda self: len(self.parties) > 2 and not self.locked and self.unseen is None and self.rows)
     @rule(pick=PICK)

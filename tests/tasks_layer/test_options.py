@@ -128,3 +128,11 @@ def test_a_task_with_every_option_can_be_hashed_and_compared() -> None:
 def test_a_task_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         samples.full.max_attempts = 5  # type: ignore[misc]
+
+
+def test_a_path_that_the_table_cannot_hold_is_refused_at_the_declaration() -> None:
+    def long() -> None: ...
+
+    long.__qualname__ = "x" * 500
+    with pytest.raises(InvalidOption, match="it must have at most 500 characters"):
+        task(long)
