@@ -73,9 +73,8 @@ def check_metadata(value: Any) -> None:
 def check_path(value: str) -> None:
     """Refuse a task whose path the table cannot hold."""
     if len(value) > LONGEST_PATH:
-        raise InvalidOption(
-            f"The path of the task is {_shown(value)}; it must have at most {LONGEST_PATH} characters. Give it a shorter name."
-        )
+        rule = f"it must have at most {LONGEST_PATH} characters"
+        raise InvalidOption(f"The path of the task is {_shown(value)}; {rule}. Give it a shorter name.")
 
 
 def check_queue(value: Any) -> None:
