@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import demo_project.library.tasks  # noqa: F401 - declared under the suite's settings, not under those that a test puts in their place
 from tests.rivals import Rival
 
 VENDORS = {"postgresql": "needs what only PostgreSQL has", "sqlite": "speaks of SQLite"}

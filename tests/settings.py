@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import django
+
 from demo_project import embedded
 
 SECRET_KEY = "only for tests"  # noqa: S105
@@ -50,6 +52,8 @@ TASKS = {
     "dummy": {"BACKEND": "jobqueue.testing.DummyBackend", "QUEUES": []},
 }
 JOBQUEUE: dict[str, Any] = {}
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 
 # A name of one's own lets several runs share the server.
 NAME = os.environ.get("TEST_DATABASE_NAME", "jobqueue")

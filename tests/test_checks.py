@@ -37,7 +37,10 @@ def job_database(settings: Any, django_db_blocker: Any) -> Iterator[Any]:
     with django_db_blocker.unblock():
         yield add
         for alias in added:
+            raw = connections[alias].connection
             connections[alias].close()
+            if raw is not None:
+                raw.close()  # Django leaves a database in memory open
             del connections[alias]
             del connections.settings[alias]
 

@@ -6,6 +6,7 @@ an error of our own class, so that whoever waits for it stops waiting. Results o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -119,7 +120,8 @@ def task_of(job: Job, backend: str) -> Any:
     values = {"priority": job.priority, "queue_name": job.queue, "run_after": job.run_at, "backend": backend}
     entry = registry.find(job.task)
     if entry is None:
-        registry.discover()
+        with contextlib.suppress(Exception):  # a module that cannot be imported here must not make results unreadable
+            registry.discover()
         entry = registry.find(job.task)
     return placeholder(job.task, **values) if entry is None else detached(entry.task, **values)
 

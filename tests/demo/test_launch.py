@@ -24,6 +24,7 @@ from demo_project.launch.stop import Stop, Stopped
 from demo_project.launch.watch import Ended, Kind
 from jobqueue import request_job_cancel
 from jobqueue.models import Job
+from tests.faults.harness import wait_until
 
 # Two processes of one group that ignore SIGTERM; the second says when both are ready.
 STUBBORN = """
@@ -104,7 +105,7 @@ def test_a_child_that_does_not_end_is_killed_with_its_whole_group(tmp_path: Path
     assert not gone(grandchild)
     process.end(stop, grace=0.2)
     assert process.code == -signal.SIGKILL
-    assert gone(grandchild)
+    wait_until(lambda: gone(grandchild), "the kernel has taken the second process away, too")
 
 
 def test_somebody_who_insists_waits_no_longer(tmp_path: Path, stop: Stop) -> None:
