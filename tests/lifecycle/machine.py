@@ -176,7 +176,7 @@ class Lifecycle(RuleBasedStateMachine):
     @initialize(priorities=st.lists(st.integers(-1, 1), min_size=1, max_size=3))
     def begin_with_some_jobs(self, priorities: list[int]) -> None:
         for priority in priorities:
-            self.enqueue(0, QUEUES[priority % 2], priority, 0, "", "requeue")
+            self.enqueue(0, QUEUES[priority % 2], priority, 0, "", "hold" if priority > 0 else "requeue")
 
     @precondition(lambda self: len(self.rows) < MOST_JOBS)
     @rule(
@@ -193,6 +193,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.moved(changing=[made.job_id] if made.created else [], moves=[(states.NEW, states.PENDING_TIME if seconds else states.QUEUED)])
         assert (made.created, [made.job_id]) == (not live, live or [made.job_id])
 
+    @precondition(lambda self: self.some("QUEUED", "PENDING"))
     @rule(
         side=SIDE, owner=st.sampled_from(WORKERS), queues=st.sampled_from([(), (), ("a",), ("b", "a"), ("b", "c")]),
         limit=st.integers(1, 3), behind=st.integers(0, 7),
@@ -225,6 +226,7 @@ class Lifecycle(RuleBasedStateMachine):
         """Return the rows of the leases that still stand."""
         return [self.rows[lease.job_id] for lease in leases if self.rows[lease.job_id].lease == lease]
 
+    @precondition(lambda self: self.some("RUNNING"))
     @rule(side=SIDE, owner=st.sampled_from(WORKERS))
     def renew(self, side: int, owner: str) -> None:
         mine = [lease for lease, given_to in self.given.items() if given_to == owner]
@@ -234,13 +236,28 @@ class Lifecycle(RuleBasedStateMachine):
         assert sorted(found) == sorted((row.id, row.token, row.flagged, row.flag) for row in ours)
         self.moved(changing=[row.id for row in ours], moves=[])
 
-    @precondition(lambda self: self.given)
+    @precondition(lambda self: self.given and self.some("RUNNING"))
     @rule(side=SIDE, picks=st.lists(PICK, min_size=1, max_size=3), kinds=st.lists(st.sampled_from(Kind), min_size=3, max_size=3))
     def finish(self, side: int, picks: list[int], kinds: list[Kind]) -> None:
         newest_first = [*self.given][::-1]
         standing = [row.lease for row in self.standing(newest_first) if row.lease is not None] or newest_first
         leases = dict.fromkeys([(standing if pick < LIKELY - 3 else newest_first)[pick % len(standing)] for pick in picks])
         self.write(dict(zip(leases, kinds, strict=False)), side)
+
+    @precondition(lambda self: self.some("RUNNING"))
+    @rule(side=SIDE, pick=PICK, kind=st.sampled_from(Kind), asked=st.sampled_from(["", "", "PAUSED", "CANCELED"]), late=st.booleans())
+    def one_run_ends(self, side: int, pick: int, kind: Kind, asked: str, late: bool) -> None:
+        """End a run that stands, with a request before it or not; and, late, the lost runs of the job with it and the same end again."""
+        running = [row for row in self.rows.values() if row.status == "RUNNING"]
+        lease = running[pick % len(running)].lease
+        if lease is None:
+            return
+        if asked and lease.job_id not in self.locked:
+            self.ask(self.rows[lease.job_id], asked, side)
+        older = [one for one in self.given if late and one.job_id == lease.job_id and one.token < lease.token]
+        self.write({lease: kind, **dict.fromkeys(older, kind)}, side)
+        if late:
+            self.write({lease: kind}, 1 - side)
 
     def write(self, ends: dict[Lease, Kind], side: int = 0) -> None:
         """Finish runs, some of them lost long ago."""
@@ -280,11 +297,14 @@ class Lifecycle(RuleBasedStateMachine):
         assert answer.status == self.rows[row.id].status
         return answer
 
+    @precondition(lambda self: self.some("PENDING", "QUEUED", "RUNNING", "PAUSED", "ERROR"))
     @rule(side=SIDE, pick=PICK, outcome=st.sampled_from(["PAUSED", "CANCELED"]))
     def stop(self, side: int, pick: int, outcome: str) -> None:
         row = self.picked(pick, lambda row: row.status == "RUNNING")
-        if row is None:
-            return
+        if row is not None:
+            self.ask(row, outcome, side)
+
+    def ask(self, row: Row, outcome: str, side: int) -> None:
         answer = self.asked(lambda job_id: control.request_job_cancel(job_id, outcome=outcome), row, side, states.place(outcome))
         new = self.rows[row.id]
         self.same_budgets(row)
@@ -297,6 +317,7 @@ class Lifecycle(RuleBasedStateMachine):
             if answer and outcome == "CANCELED":
                 self.endings[row.id] = self.endings.get(row.id, 0) + 1
 
+    @precondition(lambda self: self.some("PAUSED", "ERROR", "RUNNING"))
     @rule(side=SIDE, pick=PICK)
     def resume(self, side: int, pick: int) -> None:
         row = self.picked(pick, lambda row: row.flagged or row.status in ("PAUSED", "ERROR"))
@@ -325,6 +346,7 @@ class Lifecycle(RuleBasedStateMachine):
         """Ask the database's clock, as the verb did a moment ago: times here are whole seconds apart."""
         return Job.objects.filter(pk=job_id, run_at__gt=Now()).exists()
 
+    @precondition(lambda self: self.some("PENDING"))
     @rule(side=SIDE, pick=PICK)
     def run_now(self, side: int, pick: int) -> None:
         row = self.picked(pick, lambda row: row.status == "PENDING")
@@ -333,6 +355,7 @@ class Lifecycle(RuleBasedStateMachine):
             assert bool(answer) == (row.place == states.PENDING_TIME)
             self.same_budgets(row)
 
+    @precondition(lambda self: self.some("RUNNING"))
     @rule(side=SIDE)
     def expire(self, side: int) -> None:
         with connection.cursor() as cursor:
@@ -344,6 +367,7 @@ class Lifecycle(RuleBasedStateMachine):
             found = expire_stale_running_jobs()
         self.recovered(found, lost - self.locked)
 
+    @precondition(lambda self: self.some("RUNNING"))
     @rule(side=SIDE, owner=st.sampled_from(WORKERS))
     def die(self, side: int, owner: str) -> None:
         """Let a worker process die in sight of somebody."""
@@ -367,6 +391,7 @@ class Lifecycle(RuleBasedStateMachine):
             if new.status in states.FINAL:
                 self.endings[new.id] = self.endings.get(new.id, 0) + 1
 
+    @precondition(lambda self: self.some("PENDING"))
     @rule(side=SIDE, limit=st.integers(1, 5))
     def promote(self, side: int, limit: int) -> None:
         waiting = [row.id for row in self.rows.values() if row.place == states.PENDING_TIME and row.id not in self.locked]
