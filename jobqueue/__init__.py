@@ -14,12 +14,14 @@ if TYPE_CHECKING:
         InvalidArguments,
         InvalidOption,
         JobDoesNotExist,
+        JobIsRunning,
         JobQueueError,
         LeaseLost,
         Retry,
     )
-    from jobqueue.lifecycle.control import Answer, Verdict, cancel, pause, request_job_cancel, resume, run_now
+    from jobqueue.lifecycle.control import Answer, Verdict, cancel, clear_target, pause, request_job_cancel, resume, run_now
     from jobqueue.lifecycle.expire import expire_stale_running_jobs
+    from jobqueue.lifecycle.release import release_parked_targets
     from jobqueue.shortcuts import enqueue_job, enqueue_many
     from jobqueue.tasks.context import TaskContext
     from jobqueue.tasks.results import JobResult
@@ -35,12 +37,14 @@ _HOMES = {
         "InvalidArguments",
         "InvalidOption",
         "JobDoesNotExist",
+        "JobIsRunning",
         "JobQueueError",
         "LeaseLost",
         "Retry",
     ),
-    "jobqueue.lifecycle.control": ("Answer", "Verdict", "cancel", "pause", "request_job_cancel", "resume", "run_now"),
+    "jobqueue.lifecycle.control": ("Answer", "Verdict", "cancel", "clear_target", "pause", "request_job_cancel", "resume", "run_now"),
     "jobqueue.lifecycle.expire": ("expire_stale_running_jobs",),
+    "jobqueue.lifecycle.release": ("release_parked_targets",),
     "jobqueue.shortcuts": ("enqueue_job", "enqueue_many"),
     "jobqueue.tasks.context": ("TaskContext",),
     "jobqueue.tasks.results": ("JobResult",),
@@ -55,6 +59,7 @@ __all__ = [
     "InvalidArguments",
     "InvalidOption",
     "JobDoesNotExist",
+    "JobIsRunning",
     "JobQueueError",
     "JobResult",
     "JobTask",
@@ -63,6 +68,7 @@ __all__ = [
     "TaskContext",
     "Verdict",
     "cancel",
+    "clear_target",
     "enqueue_job",
     "enqueue_many",
     "expire_stale_running_jobs",
@@ -70,6 +76,7 @@ __all__ = [
     "fixed",
     "linear",
     "pause",
+    "release_parked_targets",
     "request_job_cancel",
     "resume",
     "run_now",

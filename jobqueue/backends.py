@@ -53,8 +53,8 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         """
         self.validate_task(task)
         args_text, kwargs_text = payload.dumps_arguments(args, kwargs)
-        key = options.resolved_key(task.unique_key, tuple(args), kwargs) if isinstance(task, JobTask) else ""
-        made = enqueue(self._spec(task, args=args_text, kwargs=kwargs_text, unique_key=key))
+        own = _own(task, args, kwargs) if isinstance(task, JobTask) else {}
+        made = enqueue(self._spec(task, args=args_text, kwargs=kwargs_text, **own))
         result = self._result(made, task, args, kwargs)
         if made.created and signals.heard(signals.task_enqueued):
             signals.task_enqueued.send_robust(type(self), task_result=result)
@@ -64,10 +64,8 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         """Make a job for each ``(args, kwargs)``, all or none; the results are built when they are looked at."""
         self.validate_task(task)
         pairs = [(tuple(args), kwargs) for args, kwargs in calls]
-        key = task.unique_key if isinstance(task, JobTask) else None
-        texts = [
-            Call(*payload.dumps_arguments(args, kwargs), options.resolved_key(key, args, kwargs) if key else "") for args, kwargs in pairs
-        ]
+        has_own = isinstance(task, JobTask) and (task.unique_key or task.target)
+        texts = [Call(*payload.dumps_arguments(args, kwargs), **(_own(task, args, kwargs) if has_own else {})) for args, kwargs in pairs]
         made = enqueue_many(self._spec(task), texts)
         found = Results(len(made), lambda index: self._result(made[index], task, *pairs[index]))
         if signals.heard(signals.task_enqueued):
@@ -108,6 +106,7 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
             run_after=task.run_after,
             max_attempts=task.max_attempts,
             recovery=task.recovery or conf.current().default_recovery,
+            tenant=task.tenant or "",
             metadata=payload.dumps_metadata(task.metadata) if task.metadata else "{}",
             **texts,
         )
@@ -117,6 +116,12 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
             return results.fresh(task, made.job_id, made.created_at, args, kwargs, self.alias)
         job = Job.objects.current.get(pk=made.job_id)
         return results.of_job(job, self.alias, created=False)
+
+
+def _own(task: JobTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, str]:
+    """Return what depends on the arguments, resolved once and for all."""
+    given = {"unique_key": task.unique_key, "target": task.target}
+    return {name: options.resolved(name, value, tuple(args), kwargs) for name, value in given.items() if value}
 
 
 def backend_of(task: Any) -> Any:

@@ -10,6 +10,7 @@ from django.db import router
 from django.utils.module_loading import import_string
 
 from jobqueue import conf, db
+from jobqueue.texts import safe_repr
 
 DATABASE_BACKEND = "jobqueue.backends.DatabaseBackend"
 TESTING = "jobqueue.testing."
@@ -24,6 +25,22 @@ _WAL = re.compile(r"journal_mode\s*[=(]\s*['\"]?wal\b", re.IGNORECASE)
 def check_settings(**_: Any) -> list[CheckMessage]:
     """Report every problem of the settings dict."""
     return [Error(one.message, hint=one.hint, id=f"jobqueue.{one.id}") for one in conf.problems(conf.configured())]
+
+
+@register()
+def check_authenticator(**_: Any) -> list[CheckMessage]:
+    """Report an authenticator of the REST API that is not there: every request would fail."""
+    try:
+        found = conf.api_authenticator()
+    except ImproperlyConfigured:
+        return []  # check_settings has told it
+    except ImportError as error:
+        message = f"API_AUTHENTICATOR cannot be imported: {error}"
+    else:
+        if found is None or callable(found):
+            return []
+        message = f"API_AUTHENTICATOR names {safe_repr(found)}, which cannot be called."
+    return [Error(message, hint="It must name a callable of the request that returns a user or None.", id="jobqueue.E007")]
 
 
 @register()

@@ -4,6 +4,7 @@ A setting that is absent or None has its default. Wrong settings are described b
 ``runworkers`` show; reading them raises ImproperlyConfigured.
 """
 
+import contextlib
 import difflib
 import functools
 import math
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
 
 from jobqueue.exceptions import MAX_DELAY_SECONDS
 from jobqueue.texts import safe_repr
@@ -59,6 +61,21 @@ NOT_NEGATIVE = _number("a number from 0 to 31622400 (366 days)", lambda value: 0
 COUNT = _whole("a whole number from 1 to 1000", lambda value: 1 <= value <= 1000)
 
 
+def _is_callable_or_path(value: Any) -> bool:
+    return callable(value) or (isinstance(value, str) and all(part.isidentifier() for part in value.split(".")) and "." in value)
+
+
+def _is_slots(value: Any) -> bool:
+    """Return whether a value gives tenants their slots."""
+    return isinstance(value, Mapping) and all(isinstance(name, str) and name and COUNT.accepts(number) for name, number in value.items())
+
+
+TENANTS = Rule(
+    "a mapping of tenants to their slots (1 to 1000), or a callable that returns one, or its dotted path",
+    lambda value: _is_slots(value) or _is_callable_or_path(value),
+)
+
+
 def _setting(default: Any, rule: Rule) -> Any:
     """Return a field with its default and its rule."""
     return field(default=default, metadata={"rule": rule})
@@ -81,7 +98,15 @@ class Settings:
     unknown_task_grace_seconds: float = _setting(300, NOT_NEGATIVE)
     queues: tuple[str, ...] = _setting((), _texts("a list of queue names"))
     task_modules: tuple[str, ...] = _setting((), _texts("a list of dotted module paths"))
+    max_running: int | None = _setting(None, _whole("a whole number from 0 on, or None for no limit", lambda value: 0 <= value < 2**31))
+    tenants: Any = _setting(None, TENANTS)
+    tenant_context: Any = _setting(
+        None, Rule("a callable of the tenant that returns a context manager, or its dotted path", _is_callable_or_path)
+    )
     notify: bool = _setting(True, Rule("True or False", lambda value: isinstance(value, bool)))
+    api_authenticator: Any = _setting(
+        None, Rule("a callable of the request that returns a user or None, or its dotted path", _is_callable_or_path)
+    )
 
     def with_overrides(self, **values: Any) -> "Settings":
         """Return the settings with some replaced, as by the command line; None replaces nothing. Raise ImproperlyConfigured."""
@@ -108,6 +133,33 @@ def current() -> Settings:
     return read(configured())
 
 
+def tenant_slots() -> dict[str, int]:
+    """Return the slots of each tenant that has a number of its own, as they are now; raise ImproperlyConfigured for anything else."""
+    value = _called(current().tenants)
+    if value is None:
+        return {}
+    value = value() if callable(value) else value
+    if not _is_slots(value):
+        raise ImproperlyConfigured(f"TENANTS gave {safe_repr(value)}. It must be {TENANTS.text}.")
+    return dict(value)
+
+
+def tenant_context(tenant: str) -> contextlib.AbstractContextManager[Any]:
+    """Return the project's context manager for a tenant; one that does nothing where none is configured, or there is no tenant."""
+    made = _called(current().tenant_context) if tenant else None
+    return contextlib.nullcontext() if made is None else made(tenant)
+
+
+def api_authenticator() -> Callable[[Any], Any] | None:
+    """Return the project's own way to tell who sends a request to the REST API; None where that is left to the session."""
+    found: Callable[[Any], Any] | None = _called(current().api_authenticator)
+    return found
+
+
+def _called(value: Any) -> Any:
+    return import_string(value) if isinstance(value, str) else value
+
+
 def configured() -> Any:
     """Return what the project's settings module says, unjudged."""
     value = getattr(settings, NAME, None)
@@ -118,6 +170,11 @@ def databases() -> Mapping[str, Mapping[str, Any]]:
     """Return the project's ``DATABASES``."""
     found: Mapping[str, Mapping[str, Any]] = settings.DATABASES
     return found
+
+
+def session_cookie_name() -> str:
+    """Return the name of the cookie that the project's sessions have."""
+    return str(settings.SESSION_COOKIE_NAME)
 
 
 def task_backends() -> Mapping[str, Mapping[str, Any]]:

@@ -38,6 +38,10 @@ class InvalidBackoff(JobQueueError):
     """Say that a backoff policy raised, or returned something that is no delay."""
 
 
+class JobIsRunning(JobQueueError):
+    """A running job cannot be deleted; cancel it first."""
+
+
 class JobDoesNotExist(JobQueueError):
     """Say that no job has the given id."""
 

@@ -46,10 +46,22 @@ class Rival:
             self.do(lambda: list(Job.objects.select_for_update().filter(pk__in=[job.pk for job in jobs])))
             yield
 
+    @contextlib.contextmanager
+    def holding(self, key: int) -> Iterator[None]:
+        """Keep an advisory lock in the thread's transaction."""
+        with self.transaction():
+            self.do(_lock, key)
+            yield
+
     def close(self) -> None:
         """End the thread and its connection."""
         self.do(connections.close_all)
         self._thread.shutdown()
+
+
+def _lock(key: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [key])
 
 
 def wait_until_somebody_waits_for_a_lock() -> None:

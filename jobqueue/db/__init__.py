@@ -1,13 +1,18 @@
 """The only place that knows which database it is: transactions, the hot statements, notifications."""
 
-from jobqueue.db.base import Claimed, Database, Lease, Mark, Renewed, Success, for_alias, is_connection_error, is_missing_table, is_refusal
+from jobqueue.db.base import Database, for_alias, is_connection_error, is_missing_table, is_refusal
+from jobqueue.db.records import Claimed, Lease, Lender, Mark, Renewed, Scope, Success
+from jobqueue.db.targets import Released
 
 __all__ = [
     "Claimed",
     "Database",
     "Lease",
+    "Lender",
     "Mark",
+    "Released",
     "Renewed",
+    "Scope",
     "Success",
     "for_alias",
     "is_connection_error",

@@ -5,101 +5,30 @@ Times are the database's clock at the start of a statement. Ownership is judged 
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from django.db import connections, transaction
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DatabaseError, InterfaceError, OperationalError
+
+from jobqueue.db.records import Lease, Mark, Renewed, Success
+from jobqueue.db.targets import Targets
 
 CONNECTION_ERRORS = (OperationalError, InterfaceError)
 
 
-class Lease(NamedTuple):
-    """Name one run of one job: the fence of every owner's write."""
-
-    job_id: int
-    token: int
-
-
-class Claimed(NamedTuple):
-    """Carry what a worker needs to run a job; JSON columns stay text."""
-
-    id: int
-    claim_rank: int
-    lease_token: int
-    attempt: int
-    failures: int
-    max_attempts: int
-    task: str
-    queue: str
-    target: str
-    recovery: str
-    args: str
-    kwargs: str
-    options: str
-    metadata: str
-
-
-class Success(NamedTuple):
-    """Carry one successful end; times are seconds before the statement."""
-
-    job_id: int
-    token: int
-    result: str
-    began_ago: float
-    ended_ago: float
-    message: str | None
-    metadata: str | None
-
-
-class Mark(NamedTuple):
-    """Carry what a running job shows: that it began, how far it is, what it says, what it keeps."""
-
-    job_id: int
-    token: int
-    began_ago: float
-    progress: int | None
-    message: str | None
-    metadata: str | None
-
-
-class Renewed(NamedTuple):
-    """Tell what a renewal found on one row."""
-
-    job_id: int
-    token: int
-    cancel_requested: bool
-    cancel_outcome: str
-
-
-class Database:
+class Database(Targets):
     """Run the statements that the ORM has no word for, against one connection alias and one table of jobs."""
 
     vendor: ClassVar[str] = ""
-    now: ClassVar[str] = ""
-    ahead: ClassVar[str] = ""  # a time so many seconds (a parameter) ahead of now
     can_notify: ClassVar[bool] = False
-
-    def __init__(self, alias: str, table: str) -> None:
-        """Bind the alias and the name of the table."""
-        self.alias = alias
-        self.table = table
-
-    # Connections and transactions
 
     @property
     def file(self) -> Path | None:
         """The database's file, where it is one."""
         return None
-
-    @property
-    def connection(self) -> BaseDatabaseWrapper:
-        """This thread's connection."""
-        return connections[self.alias]
 
     @property
     def description(self) -> str:
@@ -108,79 +37,12 @@ class Database:
         place = f" on {settings['HOST']}" if settings.get("HOST") else ""
         return f"{self.vendor} {settings['NAME']}{place}"
 
-    @contextlib.contextmanager
-    def atomic(self) -> Iterator[None]:
-        """Open a short transaction, or a savepoint inside the caller's."""
-        with transaction.atomic(using=self.alias):
-            yield
-
-    @contextlib.contextmanager
-    def hot(self) -> Iterator[None]:
-        """Surround one hot statement: nothing, where the database's own default suits it."""
-        yield
-
-    def rows(self, sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement and return its rows."""
-        with self.connection.cursor() as cursor:
-            cursor.execute(sql, params)
-            return list(cursor.fetchall()) if cursor.description else []
-
     def reserve_connection(self, purpose: str) -> BaseDatabaseWrapper:
         """Give this thread a connection of its own, outside any pool, with limits on how long the network may be silent."""
         return self.connection
 
     def break_connection(self, connection: Any) -> None:
         """Cut the network of a connection whose thread hangs in a statement, from another thread, so that the statement fails."""
-
-    # Claim
-
-    picked: ClassVar[str] = "IN ({})"
-    skip_locked: ClassVar[str] = ""
-    as_text: ClassVar[str] = "{}"
-    json_columns: ClassVar[frozenset[str]] = frozenset({"args", "kwargs", "options", "metadata"})
-
-    def claim(self, owner: str, queues: Sequence[str], limit: int, lease_seconds: float, after: tuple[int, int] | None) -> list[Claimed]:
-        """Move up to `limit` QUEUED jobs to RUNNING in one statement, in claim order, behind the cursor `after` where there is one."""
-        candidates, params = self.candidates(queues, limit, after)
-        returned = ", ".join(self.as_text.format(name) if name in self.json_columns else name for name in Claimed._fields)
-        sql = (
-            f"UPDATE {self.table} SET status = 'RUNNING', lease_owner = %s, lease_token = lease_token + 1,"
-            f" lease_expires_at = {self.ahead}, heartbeat_at = {self.now}, attempt = attempt + 1, holds_target = (target <> ''),"
-            " cancel_requested = FALSE, cancel_outcome = '', started_at = NULL, message = ''"
-            f" WHERE id {self.picked.format(candidates)} RETURNING {returned}"
-        )
-        with self.hot():
-            rows = self.rows(f"{self.hint()}{sql}", [owner, lease_seconds, *params])
-        return sorted(map(Claimed._make, rows), key=_claim_order)
-
-    def hint(self) -> str:
-        """Return what the planner is told in front of a claim, in the same message and for this transaction alone."""
-        return ""
-
-    def candidates(self, queues: Sequence[str], limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
-        """Return a select of the ids to claim, and its parameters."""
-        if len(queues) < 2:
-            return self.best("id", queues[0] if queues else None, limit, after)
-        # The best few of each queue by its own index, locked there since a union cannot lock; then the best of all.
-        selects, values = zip(*[self.best("id, claim_rank", queue, limit, after) for queue in queues], strict=True)
-        union = " UNION ALL ".join(f"SELECT id, claim_rank FROM ({select}) AS q" for select in selects)
-        return f"SELECT id FROM ({union}) AS best ORDER BY claim_rank, id LIMIT %s", [*itertools.chain(*values), limit]
-
-    def best(self, columns: str, queue: str | None, limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
-        """Return a select of the best jobs of one queue (None: of all), and its parameters."""
-        where, order, params = self.range(queue, after)
-        sql = f"SELECT {columns} FROM {self.table} WHERE status = 'QUEUED'{where} ORDER BY {order} LIMIT %s{self.skip_locked}"
-        return sql, [*params, limit]
-
-    def range(self, queue: str | None, after: tuple[int, int] | None) -> tuple[str, str, list[Any]]:
-        """Return which part of a claim index to walk, in which order, and the parameters."""
-        where, params = "", list[Any]()
-        if after is not None:
-            # A row comparison is one range of the index; two conditions joined by OR are not.
-            where, params = " AND (claim_rank, id) > (%s, %s)", [*after]
-        if queue is not None:
-            where, params = f"{where} AND queue = %s", [*params, queue]
-        return where, "claim_rank, id", params
 
     # Renew, mark, finish: each guarded by id and token
 
@@ -208,8 +70,10 @@ class Database:
         )
         return (rows[0][0], self.moment(rows[0][1])) if rows else None
 
-    def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str]]) -> tuple[list[int], Any]:
-        """Insert one job for each call (args and kwargs as JSON text), all with the same other columns and without a unique key.
+    def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str, str]]) -> tuple[list[int], Any]:
+        """Insert one job for each call (args and kwargs as JSON text, unique key, target), all with the same other columns.
+
+        None of them has a unique key.
 
         Return their ids, in order, and `created_at`.
         """
@@ -233,16 +97,6 @@ class Database:
         """Return about how many jobs there are, from the database's statistics; None where it keeps none."""
         return None
 
-    def queued_queues(self, limit: int) -> list[str]:
-        """Return the queues that have QUEUED jobs, hopping from one to the next in the index: the cost grows with `limit` only."""
-        first = f"SELECT queue FROM {self.table} WHERE status = 'QUEUED'"
-        sql = (
-            f"WITH RECURSIVE hop(queue) AS (SELECT * FROM ({first} ORDER BY queue LIMIT 1) AS first UNION ALL"
-            f" SELECT ({first} AND queue > hop.queue ORDER BY queue LIMIT 1) FROM hop WHERE hop.queue IS NOT NULL)"
-            " SELECT queue FROM hop WHERE queue IS NOT NULL LIMIT %s"
-        )
-        return [row[0] for row in self.rows(sql, [limit])]
-
     # Notifications
 
     def listen(self, channel: str) -> None:
@@ -255,10 +109,6 @@ class Database:
 
     def notify(self, channel: str, payload: str) -> None:
         """Tell listeners; nothing where the database cannot."""
-
-
-def _claim_order(job: Claimed) -> tuple[int, int]:
-    return (job.claim_rank, job.id)
 
 
 def is_connection_error(error: BaseException) -> bool:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from typing import Any
 
 from django.db import DatabaseError, connections, reset_queries
 from django.db.backends.signals import connection_created
 
 IDLE_STATUS = 0  # libpq's PQTRANS_IDLE
+RESTED_SECONDS = 1.0
 
 
 class _Thread(threading.local):
@@ -22,6 +24,7 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
+_pools_checked: dict[str, float] = {}
 
 
 def _note(**_: Any) -> None:
@@ -43,10 +46,24 @@ def before_task(idle_seconds: float) -> None:
     for connection in connections.all(initialized_only=True):
         connection.queries_log.clear()
         if connection.connection is None:
+            _check_pool(connection)
             continue
         good = _tidied(connection)
-        if not good or (idle_seconds > 1.0 and connection.connection is not None and not _usable(connection)):
+        if not good or (idle_seconds > RESTED_SECONDS and connection.connection is not None and not _usable(connection)):
             _discard(connection)
+
+
+def _check_pool(connection: Any) -> None:
+    """Let a connection pool drop what the server has closed meanwhile, at most once a second for all threads.
+
+    It lends connections unchecked, or (`CONN_HEALTH_CHECKS`) rests longer and longer with each dead one that it meets.
+    """
+    now = time.monotonic()
+    if not connection.settings_dict["OPTIONS"].get("pool") or now - _pools_checked.get(connection.alias, 0.0) <= RESTED_SECONDS:
+        return
+    _pools_checked[connection.alias] = now
+    with contextlib.suppress(Exception):  # the task will tell, if it wants the database at all
+        connection.pool.check()
 
 
 def after_task() -> None:

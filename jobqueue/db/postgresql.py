@@ -11,19 +11,27 @@ import copy
 import functools
 import os
 import socket
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
 
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from jobqueue.db.base import Database, Lease, Mark, Renewed, Success
+from jobqueue.db.base import Database
+from jobqueue.db.claims import in_claim_order
+from jobqueue.db.columns import Columns, cell
+from jobqueue.db.records import Claimed, Lease, Lender, Mark, Renewed, Scope, Success
+from jobqueue.line import Candidate, Target
 
 # The network may be silent for so long before a reserved connection counts as dead.
 SILENCE_SECONDS = 15
 RESERVED = {"connect_timeout": 10, "keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 3, "keepalives_count": 3}
 COPY_BLOCK = 1000
-ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+HINTED = "_jobqueue_hinted"
+UNHINT = "RESET enable_sort; RESET enable_incremental_sort"
+HINT = "SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = off; "
+# In the columns of `Claimed`, what a claim tells of a job with a target.
+FOUND = "id, claim_rank, 0, 0, 0, 0, 0, '', '', tenant, target, '', '', '', '', ''"
 
 
 class PostgreSQL(Database):
@@ -84,6 +92,9 @@ class PostgreSQL(Database):
             if outermost and not usual:
                 self.rows("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             yield
+            if not outermost and getattr(connection, HINTED, False):
+                self.rows(UNHINT)  # the rest of the caller's transaction is the caller's
+            setattr(connection, HINTED, False)
 
     def rows(self, sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement, or several in one message, and return the rows of the last."""
@@ -95,15 +106,60 @@ class PostgreSQL(Database):
 
     def hint(self) -> str:
         """Forbid the planner to sort: without statistics it takes all that is queued for a few rows, and reads and sorts all of it."""
-        prepares = self.connection.settings_dict["OPTIONS"].get("server_side_binding")
-        return "" if prepares else "SET LOCAL enable_sort = off; "  # a prepared statement is one alone
+        connection = self.connection
+        if connection.settings_dict["OPTIONS"].get("server_side_binding"):
+            return ""  # a prepared statement is one alone
+        setattr(connection, HINTED, True)
+        return HINT
 
-    def range(self, queue: str | None, after: tuple[int, int] | None) -> tuple[str, str, list[Any]]:
-        """Name a queue by a range: with an equality, stale statistics let the planner walk the index of all queues."""
-        if queue is None:
-            return super().range(queue, after)
-        first = "queue >= %s" if after is None else "(queue, claim_rank, id) > (%s, %s, %s)"
-        return f" AND {first} AND queue <= %s", "queue, claim_rank, id", [queue, *(after or ()), queue]
+    def claim(
+        self, lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | None = None
+    ) -> tuple[list[Claimed], list[Candidate]]:
+        """Look at the best `limit` QUEUED jobs; take those without a target, and return those with one as they are."""
+        candidates, params = self.candidates("id, claim_rank, tenant, target", scope, limit, after)
+        changes, values = self.to_running(lender)
+        # Materialized: its rows are locked once, and the limit stands whatever the planner thinks.
+        sql = (
+            f"{self.hint()}WITH c AS MATERIALIZED ({candidates}), taken AS (UPDATE {self.table} SET {changes}"
+            f" WHERE id = ANY(ARRAY(SELECT id FROM c WHERE target = '')) RETURNING {self.claimed_columns()})"
+            f" SELECT * FROM taken UNION ALL SELECT {FOUND} FROM c WHERE target <> ''"
+        )
+        with self.hot():
+            rows = list(map(Claimed._make, self.rows(sql, [*params, *values])))
+        found = [Candidate(row.id, row.claim_rank, row.tenant, row.target) for row in rows if row.target]
+        return in_claim_order(row for row in rows if not row.target), found
+
+    def range(self, tenant: str, queue: str | None, after: tuple[int, int] | None) -> tuple[str, str, list[Any]]:
+        """Name tenant and queue by a range: with an equality, stale statistics let the planner walk another index."""
+        columns, prefix = ("tenant", [tenant]) if queue is None else ("tenant, queue", [tenant, queue])
+        marks = ", ".join(["%s"] * len(prefix))
+        if after is None:
+            first = f"({columns}) >= ({marks})"
+        else:
+            first = f"({columns}, claim_rank, id) > ({marks}, %s, %s)"
+        return f" AND {first} AND ({columns}) <= ({marks})", f"{columns}, claim_rank, id", [*prefix, *(after or ()), *prefix]
+
+    def among(self, ids: Sequence[int]) -> tuple[str, list[Any]]:
+        """Return a condition that the primary key is one of these, and its parameters."""
+        return "= ANY(%s::bigint[])", [f"{{{','.join(map(str, ids))}}}"]
+
+    def pairs(self, targets: Iterable[Target]) -> tuple[str, list[Any]]:
+        """Return targets as rows (tenant, name), and the parameters."""
+        found = list(targets)
+        return "SELECT * FROM unnest(%s::text[], %s::text[])", [[one.tenant for one in found], [one.name for one in found]]
+
+    def skip_locked_of(self, alias: str) -> str:
+        """Return the clause that locks the rows of one table of a join, passing over locked ones."""
+        return f" FOR NO KEY UPDATE OF {alias} SKIP LOCKED"
+
+    def try_locks(self, keys: Sequence[int]) -> set[int]:
+        """Take the advisory locks that are free until the end of the transaction, and never wait; return their keys."""
+        sql = "SELECT key FROM unnest(%s::bigint[]) AS key WHERE pg_try_advisory_xact_lock(key)"
+        return {row[0] for row in self.rows(sql, [list(keys)])}
+
+    def wait_for_locks(self, keys: Sequence[int]) -> None:
+        """Take advisory locks until the end of the transaction, in this order, waiting for each."""
+        self.rows("SELECT pg_advisory_xact_lock(key) FROM unnest(%s::bigint[]) AS key", [list(keys)])
 
     def renew(self, leases: Sequence[Lease], lease_seconds: float) -> list[Renewed]:
         """Renew the leases that nobody has locked; return what those rows say."""
@@ -156,20 +212,24 @@ class PostgreSQL(Database):
         with self.hot():
             return [Lease(*row) for row in self.rows(sql, {**rows.params, "note": note})]
 
-    def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str]]) -> tuple[list[int], Any]:
+    def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str, str]]) -> tuple[list[int], Any]:
         """Insert one job for each call by COPY, under ids taken from the sequence first; return the ids, in order, and `created_at`."""
         sequence = f"pg_get_serial_sequence('{self.table}', 'id')"
         ids = [row[0] for row in self.rows(f"SELECT nextval({sequence}) FROM generate_series(1, %s)", [len(calls)])]
-        same = {name: value for name, value in columns.items() if name not in ("args", "kwargs")}
+        same = {name: value for name, value in columns.items() if name not in ("args", "kwargs", "target")}
         ahead = same.pop("run_in", None)
         created_at, run_at = self.rows(f"SELECT {self.now}, {self.now} + %s::interval", [ahead])[0]
         same.update({"created_at": created_at, **({"run_at": run_at} if ahead is not None else {})})
-        tail = "".join(f"\t{_cell(value)}" for value in same.values()) + "\n"
-        command = f"COPY {self.table} (id, args, kwargs, {', '.join(same)}) FROM STDIN"
+        tail = "".join(f"\t{cell(value)}" for value in same.values()) + "\n"
+        command = f"COPY {self.table} (id, args, kwargs, target, {', '.join(same)}) FROM STDIN"
         with self.connection.cursor() as cursor, cursor.copy(command) as copy_in:
             for first in range(0, len(calls), COPY_BLOCK):
                 pairs = zip(ids[first : first + COPY_BLOCK], calls[first : first + COPY_BLOCK], strict=True)
-                copy_in.write("".join([f"{job_id}\t{_cell(args)}\t{_cell(kwargs)}{tail}" for job_id, (args, kwargs, _) in pairs]))
+                lines = [
+                    f"{job_id}\t{cell(args)}\t{cell(kwargs)}\t{target and cell(target)}{tail}"
+                    for job_id, (args, kwargs, _, target) in pairs
+                ]
+                copy_in.write("".join(lines))
         return ids, created_at
 
     def placeholder(self, name: str) -> str:
@@ -200,52 +260,3 @@ def _read_committed() -> Any:
     from psycopg import IsolationLevel
 
     return IsolationLevel.READ_COMMITTED
-
-
-class Columns:
-    """Pass a set of rows to a statement: one array per column, and one plain value where a column holds nothing else.
-
-    The attributes named like the columns are SQL expressions; `source` goes into FROM, where it is called ``o``.
-    """
-
-    types: ClassVar[dict[str, str]] = {
-        "job_id": "bigint",
-        "token": "bigint",
-        "result": "text",
-        "began_ago": "float8",
-        "ended_ago": "float8",
-        "progress": "int",
-        "message": "text",
-        "metadata": "text",
-    }
-
-    def __init__(self, rows: Sequence[Sequence[Any]], kind: Any) -> None:
-        """Turn rows of a named tuple into parameters."""
-        self.params: dict[str, Any] = {}
-        arrays = []
-        for name, values in zip(kind._fields, zip(*rows, strict=True), strict=True):
-            sql_type = self.types[name]
-            same = name != "job_id" and (values.count(values[0]) == len(values))
-            if same:
-                self.params[name] = values[0]
-            else:
-                # Numbers as one literal: the driver's own way takes far longer over thousands of them.
-                numbers = sql_type in ("bigint", "float8")
-                self.params[name] = f"{{{','.join(map(str, values))}}}" if numbers else list(values)
-                arrays.append(name)
-            setattr(self, name, f"%({name})s::{sql_type}" if same else f"o.{name}")
-        if "token" not in arrays:  # the statements compare it with a column
-            self.params["token"] = f"{{{','.join(str(row[1]) for row in rows)}}}"
-            arrays.insert(1, "token")
-        self.ids = "%(job_id)s::bigint[]"
-        self.source = f"unnest({', '.join(f'%({name})s::{self.types[name]}[]' for name in arrays)}) AS o({', '.join(arrays)})"
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> str: ...
-
-
-def _cell(value: Any) -> str:
-    """Return a value as COPY's text format has it: tabs and line ends end a cell, a backslash begins an escape."""
-    text = str(value)
-    return text.translate(ESCAPES) if "\\" in text or not text.isprintable() else text

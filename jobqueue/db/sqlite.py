@@ -13,7 +13,9 @@ from typing import Any
 
 from django.db import transaction
 
-from jobqueue.db.base import Database, Lease, Mark, Renewed, Success
+from jobqueue.db.base import Database
+from jobqueue.db.records import Claimed, Lease, Lender, Mark, Renewed, Scope, Success
+from jobqueue.line import Candidate
 
 FORMAT = "'%%Y-%%m-%%d %%H:%%M:%%f'"
 GUARD = "WHERE id = %s AND lease_token = %s AND lease_expires_at IS NOT NULL"
@@ -46,6 +48,17 @@ class SQLite(Database):
                 yield
         finally:
             connection.transaction_mode = before
+
+    def claim(
+        self, lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | None = None
+    ) -> tuple[list[Claimed], list[Candidate]]:
+        """Look at the best `limit` QUEUED jobs; take those without a target, and return those with one as they are."""
+        sql, params = self.candidates("id, claim_rank, tenant, target", scope, limit, after)
+        with self.atomic():
+            found = [Candidate(*row) for row in self.rows(sql, params)]
+            plain = [one.id for one in found if not one.target]
+            taken = self.take(lender, plain) if plain else []
+        return taken, [one for one in found if one.target]
 
     def renew(self, leases: Sequence[Lease], lease_seconds: float) -> list[Renewed]:
         """Renew the leases; return what those rows say."""
@@ -85,10 +98,11 @@ class SQLite(Database):
         with self.atomic():
             return [Lease(*row) for values in params for row in self.rows(sql, values)]
 
-    def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str]]) -> tuple[list[int], Any]:
+    def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str, str]]) -> tuple[list[int], Any]:
         """Insert one job for each call in one transaction; return the ids, in order, and `created_at`."""
         with self.atomic():
-            made = [self.insert({**columns, "args": args, "kwargs": kwargs}, ignore_conflicts=False) for args, kwargs, _ in calls]
+            each = ({"args": args, "kwargs": kwargs, "target": target} for args, kwargs, _, target in calls)
+            made = [self.insert({**columns, **own}, ignore_conflicts=False) for own in each]
         rows = [row for row in made if row is not None]
         return [row[0] for row in rows], rows[0][1]
 

@@ -1,61 +1,129 @@
-"""Claim: take jobs for a worker process, in one statement.
+"""Claim: take jobs for a worker process.
 
-Where the statement fails on a constraint, one row is bad: the rows are then taken one by one, each under its own lock and
-savepoint, and the bad one is set aside as ERROR with the reason, so that it never blocks the head of the line.
+Jobs without a target are taken in one statement. Those with one are locked again in a transaction of their own, together with their
+targets' locks; what stands behind each target is looked at only then, in a statement that began after the locks were taken, and
+decides who runs and who is parked. Where a limit is set, all of it happens in one transaction that has the limit's lock.
+
+Where a statement fails on a constraint, one row is bad: the rows are then taken one by one, and the bad one is set aside as ERROR
+with the reason, so that it never blocks the head of the line.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any
+from typing import NamedTuple
 
 from django.db import DataError, IntegrityError
-from django.db.models import F
-from django.db.models.functions import Now
 
-from jobqueue import states
-from jobqueue.db import Claimed
+from jobqueue import line, states
+from jobqueue.db import Claimed, Lender, Scope
+from jobqueue.lifecycle.expire import Expired
+from jobqueue.lifecycle.limits import Limits, room
+from jobqueue.line import Candidate
 from jobqueue.models import Job
 
-JSON_COLUMNS = ("args", "kwargs", "options", "metadata")
+PARKED_AT_ONCE = 2000
 
 
-def claim(owner: str, queues: Sequence[str], limit: int, lease_seconds: float, after: tuple[int, int] | None = None) -> list[Claimed]:
-    """Take up to `limit` jobs, best first; `after` is the cursor to start behind."""
+class Claim(NamedTuple):
+    """Tell what a claim took, the key of the last job that it looked at, how many it looked at and parked, whom it found lost."""
+
+    jobs: list[Claimed]
+    last: tuple[int, int] | None = None
+    seen: int = 0
+    parked: int = 0
+    lost: Sequence[Expired] = ()
+
+
+def claim(lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | None = None, limits: Limits | None = None) -> Claim:
+    """Look at the best `limit` QUEUED jobs of the scope and take those that may run; `after` is the cursor to start behind."""
+    if limits:
+        return _limited(lender, scope, limit, limits)
+    database = Job.objects.database
     try:
-        return Job.objects.claim(owner, queues, limit, lease_seconds, after)
+        taken, found = database.claim(lender, scope, limit, after)
     except (IntegrityError, DataError):
-        return _one_by_one(owner, queues, limit, lease_seconds)
+        return _one_by_one(lender, scope, limit)
+    if not found:
+        return _claim(taken, Behind([]), found)
+    ids = [one.id for one in found]
+    try:
+        with database.atomic():
+            behind = _take_targeted(lender, database.lock_candidates(ids))
+    except (IntegrityError, DataError):
+        behind = Behind([job for job_id in ids for job in _take_one(lender, job_id)])
+    return _claim(taken, behind, found)
 
 
-def _one_by_one(owner: str, queues: Sequence[str], limit: int, lease_seconds: float) -> list[Claimed]:
-    taken = []
-    with Job.objects.database.atomic():
-        queued = Job.objects.current.filter(status=states.Status.QUEUED).in_queues(queues)
-        for job in queued.unlocked().order_by("claim_rank", "pk")[:limit]:
-            lease = {
-                "lease_owner": owner,
-                "lease_token": F("lease_token") + 1,
-                "lease_expires_at": Now() + timedelta(seconds=lease_seconds),
-                "heartbeat_at": Now(),
-                "cancel_requested": False,
-                "cancel_outcome": "",
-            }
-            try:
-                with Job.objects.database.atomic():  # the savepoint that a bad row is undone to
-                    fields: dict[str, Any] = {"attempt": job.attempt + 1, "holds_target": bool(job.target), "started_at": None}
-                    Job.objects.move(job, states.RUNNING, **lease, **fields, message="")
-            except (IntegrityError, DataError) as error:
-                Job.objects.move(job, states.ERROR, message=f"The job cannot be claimed: {error}"[:1000])
-            else:
-                taken.append(_claimed(job))
-    return taken
+class Behind(NamedTuple):
+    """Tell which jobs with a target were taken, and how many were parked."""
+
+    jobs: list[Claimed]
+    parked: int = 0
 
 
-def _claimed(job: Job) -> Claimed:
-    values = {name: getattr(job, name) for name in Claimed._fields}
-    values.update(lease_token=job.lease_token + 1, attempt=job.attempt + 1)
-    values.update({name: json.dumps(values[name]) for name in JSON_COLUMNS})
-    return Claimed(**values)
+def _claim(plain: list[Claimed], behind: Behind, found: Sequence[Candidate], lost: Sequence[Expired] = ()) -> Claim:
+    keys = [(one.claim_rank, one.id) for one in plain] + [(one.claim_rank, one.id) for one in found]
+    jobs = sorted([*plain, *behind.jobs], key=lambda job: (job.claim_rank, job.id)) if behind.jobs else plain
+    return Claim(jobs, max(keys, default=None), len(keys), behind.parked, lost)
+
+
+def _limited(lender: Lender, scope: Scope, limit: int, limits: Limits) -> Claim:
+    database = Job.objects.database
+    try:
+        with database.atomic():
+            # The locks of limits come first, while nothing is held: whoever waits for one makes nobody wait.
+            free, scope, lost = room(limits, scope, limit)
+            if free <= 0:
+                return Claim([], lost=lost)
+            taken, found = database.claim(lender, scope, free)
+            behind = _take_targeted(lender, database.lock_candidates([one.id for one in found])) if found else Behind([])
+    except (IntegrityError, DataError):
+        return _one_by_one(lender, scope, limit, limits)
+    return _claim(taken, behind, found, lost)
+
+
+def _take_targeted(lender: Lender, candidates: Sequence[Candidate]) -> Behind:
+    """Take or park locked candidates; called inside a transaction."""
+    if not candidates:
+        return Behind([])
+    database = Job.objects.database
+    targets = {one.behind for one in candidates}
+    # Never waiting, since rows are locked already: who holds a target's lock may wait for one of them.
+    locked = database.try_locks(line.in_lock_order(targets))
+    # A statement of its own, after the locks: its snapshot shows all that their last holders committed.
+    decision = line.decide(candidates, locked, database.standings([one for one in targets if one.key in locked]) if locked else [])
+    if decision.park:
+        states.check(states.QUEUED, states.PENDING_TARGET)
+        database.park(decision.park)
+    taken = database.take(lender, decision.take) if decision.take else []
+    parked = len(decision.park)
+    if decision.crowded:
+        parked += database.park_line(decision.crowded, PARKED_AT_ONCE)
+    return Behind(taken, parked)
+
+
+def _one_by_one(lender: Lender, scope: Scope, limit: int, limits: Limits | None = None) -> Claim:
+    queued = Job.objects.current.filter(status=states.Status.QUEUED, tenant=scope.tenant).in_queues(scope.queues)
+    ids = list(queued.order_by("claim_rank", "pk").values_list("pk", flat=True)[:limit])
+    return _claim([job for job_id in ids for job in _take_one(lender, job_id, limits)], Behind([]), [])
+
+
+def _take_one(lender: Lender, job_id: int, limits: Limits | None = None) -> list[Claimed]:
+    """Take one QUEUED job that nobody has locked, or set it aside where its row is bad."""
+    database = Job.objects.database
+    with database.atomic():
+        if limits:
+            place = Job.objects.current.filter(pk=job_id).values_list("tenant", "queue").first()
+            if place is None or room(limits, Scope(place[0], (place[1],)), 1)[0] < 1:
+                return []
+        candidates = database.lock_candidates([job_id])
+        try:
+            with database.atomic():  # the savepoint that a bad row is undone to; it may be one without a target
+                plain = [one.id for one in candidates if not one.target]
+                return database.take(lender, plain) if plain else _take_targeted(lender, candidates).jobs
+        except (IntegrityError, DataError) as error:
+            # The savepoint took the target's lock with it. None is needed: a row in ERROR frees nothing.
+            job = Job.objects.current.get(pk=job_id)
+            Job.objects.move(job, states.ERROR, message=f"The job cannot be claimed: {error}"[:1000])
+            return []

@@ -1,12 +1,16 @@
-"""Control: pause, cancel, resume and run now, from any process.
+"""Control: pause, cancel, resume, delete and run now, from any process.
 
-Each verb is one transaction: lock the row, decide by the status of the **locked** row, move it by a guarded UPDATE. What is not
-running changes at once. A running job gets a flag, and its owner, told by notification or its next heartbeat, interrupts the run.
+Each verb is one transaction: take the lock of the job's target (waiting; a target never changes, so it is read without a lock), lock
+the row, decide by the status of the **locked** row, move it by a guarded UPDATE, and settle the target, whatever the job was: one
+that was let out of its line and is canceled now held nothing, and still somebody waits behind it. What is not running changes at
+once. A running job gets a flag, and its owner, told by notification or its next heartbeat, interrupts the run.
 CANCELED beats PAUSED: a later pause does not weaken it. Resume of a job that is still stopping withdraws the flag.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -19,6 +23,8 @@ from jobqueue import states
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
 from jobqueue.lifecycle import history, wakeup
 from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER
+from jobqueue.lifecycle.release import lock, settle
+from jobqueue.line import Target
 from jobqueue.models import Job
 
 CANCELED_BY_USER = "Job was canceled by user"
@@ -53,15 +59,17 @@ def request_job_cancel(job_id: int, *, outcome: str = states.Status.PAUSED) -> A
     """
     if outcome not in (states.Status.PAUSED, states.Status.CANCELED):
         raise InvalidOption(f"outcome is {outcome!r}; it must be PAUSED or CANCELED.")
-    with Job.objects.database.atomic():
-        job = _locked(job_id)
+    with _locked(job_id) as job:
         if job.status == states.Status.RUNNING:
             return _flag(job, str(outcome))
         destination = states.place(outcome)
         if not states.allows(job.place, destination):
             return _refused(job, f"a job in state {job.status} cannot be {'paused' if destination == states.PAUSED else 'canceled'}")
         message = INTERRUPTED_BY_USER if destination == states.PAUSED else CANCELED_BY_USER
-        return _moved(job, destination, message=message)
+        answer = _moved(job, destination, message=message)
+        if destination == states.CANCELED:
+            _settle(job)
+        return answer
 
 
 def pause(job_id: int) -> Answer:
@@ -76,31 +84,58 @@ def cancel(job_id: int) -> Answer:
 
 def resume(job_id: int) -> Answer:
     """Let a PAUSED or ERROR job run again, failures and crashes counted anew; withdraw the request from one that is stopping."""
-    with Job.objects.database.atomic():
-        job = _locked(job_id)
+    with _locked(job_id) as job:
         if job.status == states.Status.RUNNING:
             return _withdraw(job)
         if job.status not in (states.Status.PAUSED, states.Status.ERROR):
             return _refused(job, f"a job in state {job.status} cannot be resumed")
-        return _resume(job, job.now)  # type: ignore[attr-defined]
+        answer = _resume(job, job.now)  # type: ignore[attr-defined]
+        if answer:
+            _settle(job)
+        return answer
 
 
 def run_now(job_id: int) -> Answer:
     """Let a job that waits for its time run at once."""
-    with Job.objects.database.atomic():
-        job = _locked(job_id)
+    with _locked(job_id) as job:
         if job.place != states.PENDING_TIME:
             return _refused(job, f"a job in state {job.status} does not wait for a time")
         answer = _moved(job, states.QUEUED, run_at=Now())
-        wakeup.work(job.queue)
+        wakeup.work(job.queue, job.tenant)
         return answer
 
 
-def _locked(job_id: int) -> Job:
-    job = Job.objects.current.locked().annotate(now=Now()).filter(pk=job_id).first()
-    if job is None:
-        raise JobDoesNotExist(f"There is no job {job_id}.")
-    return job
+def delete(job_id: int) -> Answer:
+    """Delete a job for good, its target moving on; a running one is refused."""
+    with _locked(job_id) as job:
+        if job.status == states.Status.RUNNING:
+            return _refused(job, "a running job cannot be deleted: cancel it first")
+        Job.objects.current.filter(pk=job.pk).erase()
+        _settle(job)
+        return Answer(job_id, Verdict.DONE, job.status)
+
+
+def clear_target(target: str, *, tenant: str = "") -> list[Answer]:
+    """Cancel whatever holds a target or blocks it, so that its line moves on; return what came of each, none where it was free."""
+    return [cancel(job_id) for job_id in Job.objects.current.blocking(Target(tenant, target)).values_list("pk", flat=True)]
+
+
+@contextlib.contextmanager
+def _locked(job_id: int) -> Iterator[Job]:
+    """Open a transaction that holds the target's lock, then the row's."""
+    with Job.objects.database.atomic():
+        named = Job.objects.current.filter(pk=job_id).values_list("tenant", "target").first()
+        if named is not None and named[1]:
+            lock([Target(*named)])
+        job = Job.objects.current.locked().annotate(now=Now()).filter(pk=job_id).first()
+        if job is None:
+            raise JobDoesNotExist(f"There is no job {job_id}.")
+        yield job
+
+
+def _settle(job: Job) -> None:
+    if job.target:
+        settle([job.behind])
 
 
 def _moved(job: Job, destination: states.Place, **fields: Any) -> Answer:
@@ -142,5 +177,5 @@ def _resume(job: Job, now: datetime) -> Answer:
         taken = rival.values_list("pk", flat=True).first()
         return _refused(job, f"unique key {job.unique_key!r} is taken by job {taken}" if taken else "its unique key is taken")
     if destination == states.QUEUED:
-        wakeup.work(job.queue)
+        wakeup.work(job.queue, job.tenant)
     return answer

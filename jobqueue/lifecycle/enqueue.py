@@ -17,6 +17,7 @@ from jobqueue.lifecycle import wakeup
 from jobqueue.models import Job
 
 TRIES = 20
+OPTIONAL = {"tenant": "", "target": "", "unique_key": "", "max_attempts": 1, "recovery": "requeue", "metadata": "{}", "options": "{}"}
 
 
 @dataclass(slots=True, frozen=True)
@@ -34,6 +35,8 @@ class JobSpec:
     recovery: str = states.Recovery.REQUEUE.value
     metadata: str = "{}"
     options: str = "{}"
+    tenant: str = ""
+    target: str = ""
 
     @property
     def immediate(self) -> bool:
@@ -49,8 +52,7 @@ class JobSpec:
             "kwargs": self.kwargs,
             "priority": self.priority,
         }
-        optional = {"unique_key": "", "max_attempts": 1, "recovery": "requeue", "metadata": "{}", "options": "{}"}
-        columns.update({name: getattr(self, name) for name, default in optional.items() if getattr(self, name) != default})
+        columns.update({name: getattr(self, name) for name, default in OPTIONAL.items() if getattr(self, name) != default})
         if not self.immediate:
             columns.update(status=states.Status.PENDING.value, waiting_for=states.WaitingFor.TIME.value)
             columns["run_in" if isinstance(self.run_after, timedelta) else "run_at"] = self.run_after
@@ -58,11 +60,12 @@ class JobSpec:
 
 
 class Call(NamedTuple):
-    """Carry what differs between the jobs of one bulk enqueue: the arguments, as JSON text, and the unique key."""
+    """Carry what differs between the jobs of one bulk enqueue: the arguments, as JSON text, the unique key and the target."""
 
     args: str
     kwargs: str
     unique_key: str = ""
+    target: str = ""
 
 
 class Enqueued(NamedTuple):
@@ -82,10 +85,10 @@ def enqueue(spec: JobSpec) -> Enqueued:
         row = database.insert(columns, ignore_conflicts=bool(spec.unique_key))
         if row is not None:
             if spec.immediate:
-                wakeup.work(spec.queue)
+                wakeup.work(spec.queue, spec.tenant)
             return Enqueued(row[0], row[1], created=True)
-        rival = Job.objects.current.filter(tenant="", unique_key=spec.unique_key, status__in=states.LIVE).values_list("pk", "created_at")
-        if found := rival.first():
+        rivals = Job.objects.current.filter(tenant=spec.tenant, unique_key=spec.unique_key, status__in=states.LIVE)
+        if found := rivals.values_list("pk", "created_at").first():
             return Enqueued(*found, created=False)
         # The rival ended between the two statements: its key is free now.
     raise JobQueueError(f"unique_key {spec.unique_key!r} was taken and freed {TRIES} times in a row; try again.")
@@ -98,8 +101,8 @@ def enqueue_many(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:
         return []
     with database.atomic():
         if any(call.unique_key for call in calls):
-            return [enqueue(replace(spec, args=call.args, kwargs=call.kwargs, unique_key=call.unique_key)) for call in calls]
+            return [enqueue(replace(spec, **call._asdict())) for call in calls]
         ids, created_at = database.insert_many(spec.columns(), calls)
         if spec.immediate:
-            wakeup.work(spec.queue)
+            wakeup.work(spec.queue, spec.tenant)
     return [Enqueued(job_id, created_at, created=True) for job_id in ids]

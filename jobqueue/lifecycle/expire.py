@@ -4,6 +4,9 @@ A standing flag comes first: the job becomes PAUSED or CANCELED, before `recover
 ERROR at once; ``"requeue"`` gives QUEUED at the old place after the first crash, PENDING for 2, 4, 8 s after later ones, and
 ERROR once `MAX_CRASHES` are spent. Crashes never cost `max_attempts`. Rows that anybody has locked are passed over, so that any
 number of sweeps may run at once.
+
+A job that has crashed before begins only after its start was written (see ``worker/probation.py``). Where there is none, it waited
+for its turn when another job took the process away: that is not its crash, and it goes back like one that was handed back.
 """
 
 from __future__ import annotations
@@ -19,11 +22,13 @@ from django.db.models.functions import Now
 from jobqueue import conf, db, states
 from jobqueue.lifecycle import history, wakeup
 from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER, Failure
+from jobqueue.lifecycle.release import settle, try_lock
 from jobqueue.managers.jobs import JobQuerySet
 from jobqueue.models import Job
 
 BATCH = 100
 WORKER_LOST = "jobqueue.exceptions.WorkerLost"
+NOT_BEGUN = "worker lost before the job had begun"
 
 logger = logging.getLogger("jobqueue")
 
@@ -40,15 +45,16 @@ class Expired:
 
 def expire_stale_running_jobs(limit: int | None = None) -> list[Expired]:
     """Recover every job whose lease has run out, at most `limit`; safe to call at any time from anywhere."""
-    return _sweep(Job.objects.current.expired(), limit)
+    return expire_jobs(Job.objects.current.expired(), limit)
 
 
 def expire_owner(owner: str) -> list[Expired]:
     """Recover the jobs of one worker process that is known to be dead, without waiting for their leases."""
-    return _sweep(Job.objects.current.owned_by(owner), None)
+    return expire_jobs(Job.objects.current.owned_by(owner))
 
 
-def _sweep(found: JobQuerySet, limit: int | None) -> list[Expired]:
+def expire_jobs(found: JobQuerySet, limit: int | None = None) -> list[Expired]:
+    """Recover running jobs that are known to be lost, at most `limit`, passing over rows that somebody has locked."""
     done: list[Expired] = []
     after = 0
     while limit is None or len(done) < limit:
@@ -66,20 +72,25 @@ def _expire_one(job: Job) -> Expired | None:
     try:
         with Job.objects.database.atomic():  # a savepoint: one bad row never stops the rest
             destination, fields = decide(job, job.now)  # type: ignore[attr-defined]
-            if not Job.objects.move(job, destination, **fields):
+            # Only a canceled job frees its target. Never wait for the lock, since rows are locked: the next sweep tries again.
+            freed = [job.behind] if job.target and destination == states.CANCELED else []
+            if len(try_lock(freed)) < len(freed) or not Job.objects.move(job, destination, **fields):
                 return None
+            settle(freed)
     except DatabaseError as error:
         if db.is_connection_error(error):
             raise
         logger.exception("Job %s could not be recovered from lost worker %s.", job.pk, job.lease_owner)
         return None
     if destination == states.QUEUED:
-        wakeup.work(job.queue)
+        wakeup.work(job.queue, job.tenant)
     return Expired(job.pk, job.task, job.lease_owner, destination[0])
 
 
 def decide(job: Job, now: datetime) -> tuple[states.Place, dict[str, Any]]:
     """Return where the loss of its worker moves a job, and with which columns."""
+    if job.crashes and job.started_at is None:
+        return _not_begun(job)
     crashes = job.crashes + 1
     fields: dict[str, Any] = {"worker_ids": [*history.as_list(job.worker_ids), job.lease_owner], "crashes": crashes}
     lost = f"worker lost {crashes} time{'s' if crashes > 1 else ''}"
@@ -97,3 +108,10 @@ def decide(job: Job, now: datetime) -> tuple[states.Place, dict[str, Any]]:
     failure = Failure(WORKER_LOST, f"{lost}: {job.lease_owner}", "")
     new = history.entry(attempt=job.attempt, worker=job.lease_owner, outcome="LOST", began=job.started_at, ended=now, failure=failure)
     return destination, {**fields, "message": message, "history": history.extended(job.history, new)}
+
+
+def _not_begun(job: Job) -> tuple[states.Place, dict[str, Any]]:
+    fields = {"attempt": max(job.attempt - 1, 0)}
+    if job.cancel_requested:
+        return states.place(job.cancel_outcome), {**fields, "message": INTERRUPTED_BY_USER}
+    return states.QUEUED, {**fields, "message": NOT_BEGUN}

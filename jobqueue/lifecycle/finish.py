@@ -11,25 +11,30 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.db import Error
 from django.db.models.functions import Now
 
 from jobqueue import conf, db, states
-from jobqueue.db import Lease, Success
+from jobqueue.db import Claimed, Lease, Success
 from jobqueue.lifecycle import history, wakeup
 from jobqueue.lifecycle.outcome import (
     FINISHED_FIRST,
     INTERRUPTED_BY_SHUTDOWN,
     INTERRUPTED_BY_USER,
     Failure,
+    HandOver,
     Kind,
     Outcome,
     Settled,
 )
+from jobqueue.lifecycle.release import settle, try_lock
+from jobqueue.line import Target
 from jobqueue.models import Job
 
 UNKNOWN_TASK_PAUSE_SECONDS = 5.0
@@ -37,11 +42,52 @@ UNKNOWN_SINCE = "unknown_since"
 Decision = tuple[states.Place, dict[str, Any]]
 
 
-def finish(outcomes: Sequence[Outcome]) -> list[Settled]:
-    """Write the outcomes, successes in one statement and the others row by row; raise where the database is not there."""
-    successes = [outcome for outcome in outcomes if outcome.kind is Kind.SUCCESS]
-    others = [outcome for outcome in outcomes if outcome.kind is not Kind.SUCCESS]
-    return [*_one_by_one_if_refused(_succeed, successes), *_one_by_one_if_refused(_decide_all, others)]
+def finish(outcomes: Sequence[Outcome], hand_over: HandOver | None = None) -> list[Settled]:
+    """Write the outcomes, successes in one statement and the others row by row; raise where the database is not there.
+
+    Those with a target are written in a transaction of their own that holds the targets' locks; it lets the lines move on, or hands
+    the next job of a target to this worker.
+    """
+    plain = [outcome for outcome in outcomes if outcome.target is None]
+    targeted = [outcome for outcome in outcomes if outcome.target is not None]
+    successes = [outcome for outcome in plain if outcome.kind is Kind.SUCCESS]
+    others = [outcome for outcome in plain if outcome.kind is not Kind.SUCCESS]
+    return [
+        *_one_by_one_if_refused(_succeed, successes, _decide_all),
+        *_one_by_one_if_refused(_decide_all, others, _decide_all),
+        *_one_by_one_if_refused(behind := partial(_finish_targeted, hand_over), targeted, behind),
+    ]
+
+
+def _finish_targeted(hand_over: HandOver | None, outcomes: Sequence[Outcome]) -> list[Settled]:
+    if not outcomes:
+        return []
+    with Job.objects.database.atomic():
+        # The locks come first, whatever the outcomes, and rows only then. It does not wait for a lock: one that somebody keeps must not
+        # hold up the others. Those outcomes are written later.
+        locked = try_lock({o.target for o in outcomes if o.target is not None})
+        ready = [o for o in outcomes if o.target in locked]
+        settled = [Settled(o, "", later=True) for o in outcomes if o.target not in locked]
+        settled += _succeed([o for o in ready if o.kind is Kind.SUCCESS])
+        settled += _decide_all([o for o in ready if o.kind is not Kind.SUCCESS])
+        freed = {one.outcome.target: one.outcome.lease for one in settled if one.status in states.FINAL and one.outcome.target is not None}
+        jobs = _move_on(freed, hand_over)
+    if hand_over is not None:
+        hand_over.taken += jobs
+    return settled
+
+
+def _move_on(freed: Mapping[Target, Lease], hand_over: HandOver | None) -> list[Claimed]:
+    """Hand the next jobs of free targets over to this worker where it may take them, and let those of the others go."""
+    if not freed:
+        return []
+    jobs: list[Claimed] = []
+    if hand_over is not None and (mine := [target for target, lease in freed.items() if lease in hand_over.leases]):
+        # After the holders' rows were written: two rows of a target must not change places in one statement.
+        jobs = Job.objects.database.hand_over(hand_over.lender, mine, hand_over.queues, hand_over.closed)
+    taken = {Target(job.tenant, job.target) for job in jobs}
+    settle([target for target in freed if target not in taken])
+    return jobs
 
 
 def written_before(outcomes: Iterable[Outcome]) -> dict[Lease, str]:
@@ -57,19 +103,20 @@ def written_before(outcomes: Iterable[Outcome]) -> dict[Lease, str]:
     return found
 
 
-def _one_by_one_if_refused(write: Callable[[Sequence[Outcome]], list[Settled]], outcomes: Sequence[Outcome]) -> list[Settled]:
-    if not outcomes:
-        return []
+Write = Callable[[Sequence[Outcome]], list[Settled]]
+
+
+def _one_by_one_if_refused(write: Write, outcomes: Sequence[Outcome], write_refused: Write) -> list[Settled]:
     try:
         return write(outcomes)
     except (Error, ValueError, TypeError) as error:
         if not db.is_refusal(error):
             raise
         if len(outcomes) > 1:  # one bad value must not take the others with it
-            return [settled for outcome in outcomes for settled in _one_by_one_if_refused(write, [outcome])]
+            return [settled for outcome in outcomes for settled in _one_by_one_if_refused(write, [outcome], write_refused)]
         if outcomes[0].message == _REFUSED:
             raise
-        return _decide_all([_refused(outcomes[0], error)])
+        return write_refused([_refused(outcomes[0], error)])
 
 
 _REFUSED = "outcome could not be stored"
@@ -77,10 +124,12 @@ _REFUSED = "outcome could not be stored"
 
 def _refused(outcome: Outcome, error: BaseException) -> Outcome:
     failure = Failure(f"{type(error).__module__}.{type(error).__qualname__}", f"{_REFUSED}: {error}"[:500], "")
-    return Outcome(outcome.lease, Kind.ERROR, outcome.began, outcome.ended, failure=failure, message=_REFUSED)
+    return replace(outcome, kind=Kind.ERROR, result="null", failure=failure, message=_REFUSED, metadata=None, progress=None)
 
 
 def _succeed(outcomes: Sequence[Outcome]) -> list[Settled]:
+    if not outcomes:
+        return []
     now = time.monotonic()
     ends = [Success(*o.lease, o.result, now - (o.began or now), now - (o.ended or now), o.message, o.metadata) for o in outcomes]
     written = set(Job.objects.database.succeed(ends, FINISHED_FIRST))
@@ -97,6 +146,8 @@ def _missed(outcomes: Sequence[Outcome]) -> list[Settled]:
 
 
 def _decide_all(outcomes: Sequence[Outcome]) -> list[Settled]:
+    if not outcomes:
+        return []
     now = time.monotonic()
     with Job.objects.database.atomic():
         rows = Job.objects.current.unlocked().filter(pk__in=[o.lease.job_id for o in outcomes]).order_by("pk").annotate(now=Now())
@@ -110,7 +161,7 @@ def _write(job: Job, outcome: Outcome, now: float) -> str:
     if not Job.objects.move(job, destination, **fields):
         return ""
     if destination == states.QUEUED:
-        wakeup.work(job.queue)
+        wakeup.work(job.queue, job.tenant)
     return destination[0]
 
 
@@ -154,7 +205,10 @@ def _retry(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
 
 
 def _hand_back(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
-    return states.QUEUED, {"attempt": max(job.attempt - 1, 0), "started_at": None, "message": outcome.message or ""}
+    back = {"attempt": max(job.attempt - 1, 0), "started_at": None, "message": outcome.message or ""}
+    if outcome.delay_seconds:
+        return states.PENDING_TIME, {**back, "run_at": Now() + timedelta(seconds=outcome.delay_seconds)}
+    return states.QUEUED, back
 
 
 def _unknown_task(job: Job, outcome: Outcome, db_now: datetime) -> Decision:

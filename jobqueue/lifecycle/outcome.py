@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
-from jobqueue.db import Lease
+from jobqueue.db import Claimed, Lease, Lender
+from jobqueue.line import Target
 
 INTERRUPTED_BY_USER = "Job was interrupted by user"
 INTERRUPTED_BY_SHUTDOWN = "Job was interrupted by shutdown of its worker"
@@ -20,7 +22,7 @@ class Kind(Enum):
     RETRY = "retry"
     INTERRUPTED = "interrupted"  # somebody's request to stop reached it
     STOPPED = "stopped"  # the worker had to end, and the job is held for a person
-    HANDED_BACK = "handed back"  # given back in order, not having failed
+    HANDED_BACK = "handed back"  # given back in order, not having failed; with a delay it waits so long
     UNKNOWN_TASK = "unknown task"
 
 
@@ -47,6 +49,22 @@ class Outcome:
     message: str | None = None
     metadata: str | None = None
     progress: int | None = None
+    target: Target | None = None
+
+
+@dataclass(slots=True)
+class HandOver:
+    """Say which worker takes the next job of a target whose job it ends, and where it may not; `taken` is filled with what it took.
+
+    `leases` are the runs whose slots are free for it; `queues` are those that it serves (none named: all), `closed` those that
+    are paused or limited.
+    """
+
+    lender: Lender
+    leases: Collection[Lease] = ()
+    queues: Sequence[str] = ()
+    closed: Sequence[str] = ()
+    taken: list[Claimed] = field(default_factory=list)
 
 
 @dataclass(slots=True, frozen=True)

@@ -5,6 +5,7 @@ most one in `PAUSE_SECONDS` is sent per process and queue, the first never held 
 closely for a while. Correctness never depends on any of it.
 """
 
+import json
 import logging
 import threading
 import time
@@ -16,6 +17,8 @@ from jobqueue.db import for_alias
 from jobqueue.models import Job
 
 CHANNEL = "jobqueue"
+OWNER = "owner:{}"
+QUEUES = "queues"
 PAUSE_SECONDS = 0.025
 
 logger = logging.getLogger("jobqueue")
@@ -23,14 +26,28 @@ _last: dict[str, float] = {}
 _lock = threading.Lock()
 
 
-def work(queue: str) -> None:
+def work(queue: str, tenant: str = "") -> None:
     """Wake the workers of a queue once the caller's transaction has committed."""
-    _after_commit(f"queue:{queue}")
+    _after_commit(f"tenant:{json.dumps([tenant, queue])}" if tenant else f"queue:{queue}")
+
+
+def read_work(payload: str) -> tuple[str, str] | None:
+    """Return the tenant and the queue that a notification tells of; None where it is of another kind."""
+    kind, _, rest = payload.partition(":")
+    if kind == "tenant":
+        tenant, queue = json.loads(rest)
+        return tenant, queue
+    return ("", rest) if kind == "queue" else None
+
+
+def queues_changed() -> None:
+    """Let every worker read the pauses and limits of queues anew once the caller's transaction has committed; never held back."""
+    _after_commit(QUEUES, always=True)
 
 
 def owner(worker_id: str) -> None:
     """Let a worker process look at its jobs' flags once the caller's transaction has committed; never held back."""
-    _after_commit(f"owner:{worker_id}", always=True)
+    _after_commit(OWNER.format(worker_id), always=True)
 
 
 def _after_commit(payload: str, *, always: bool = False) -> None:

@@ -7,7 +7,7 @@ go through `move`, which looks up the table of states first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,11 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from jobqueue import states
-from jobqueue.db import Claimed, Database, Lease, Renewed, for_alias
+from jobqueue.db import Database, Lease, Renewed, for_alias
+from jobqueue.exceptions import JobIsRunning
 
 if TYPE_CHECKING:
+    from jobqueue.line import Target
     from jobqueue.models import Job
 
 NO_LEASE: dict[str, Any] = {
@@ -54,6 +56,37 @@ class JobQuerySet(models.QuerySet["Job"]):
         retry = Q(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME) & (Q(failures__gt=0) | Q(crashes__gt=0))
         return self.filter(Q(status__in=[states.Status.QUEUED, states.Status.RUNNING]) | retry)
 
+    def blocking(self, target: Target) -> JobQuerySet:
+        """Return the jobs that hold a target or block it, the holder first."""
+        held = Q(holds_target=True) | Q(status__in=[states.Status.PAUSED, states.Status.ERROR])
+        mine = self.filter(held, ~Q(target=""), tenant=target.tenant, target=target.name)
+        return mine.order_by("-holds_target", "claim_rank", "pk")
+
+    def counts_by_queue(self) -> dict[str, int]:
+        """Return how many of the jobs each queue has."""
+        return dict(self.order_by().values_list("queue").annotate(models.Count("pk")))
+
+    def erase(self) -> tuple[int, dict[str, int]]:
+        """Delete the rows as they are: for those who hold the locks of their targets and settle them."""
+        return super().delete()
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        """Delete the jobs, their targets moving on; raise `JobIsRunning`, and delete nothing, where one of them is running.
+
+        Jobs that no target waits for go in one statement, the others in one transaction each.
+        """
+        running = list(self.filter(status=states.Status.RUNNING).order_by("pk").values_list("pk", flat=True)[:10])
+        if running:
+            raise JobIsRunning(f"Running jobs cannot be deleted: cancel them first ({', '.join(map(str, running))}).")
+        waited_for = list(self.exclude(target="").exclude(status__in=states.FINAL).values_list("pk", flat=True))
+        count, details = self.filter(Q(target="") | Q(status__in=states.FINAL)).exclude(status=states.Status.RUNNING).erase()
+        for job_id in waited_for:
+            self.model(pk=job_id).delete()
+        return count + len(waited_for), {**details, self.model._meta.label: details.get(self.model._meta.label, 0) + len(waited_for)}
+
+    delete.alters_data = True  # type: ignore[attr-defined]
+    delete.queryset_only = True  # type: ignore[attr-defined]
+
     def locked(self) -> JobQuerySet:
         """Lock the rows, waiting for them, so that foreign keys to them do not collide."""
         return self.select_for_update(no_key=True)
@@ -83,12 +116,6 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
         return JobQuerySet(self.model, using=router.db_for_write(self.model))
 
     # Claim and lease
-
-    def claim(
-        self, owner: str, queues: Sequence[str], limit: int, lease_seconds: float, after: tuple[int, int] | None = None
-    ) -> list[Claimed]:
-        """Take up to `limit` jobs for `owner`, in claim order; `after` is the claim cursor."""
-        return self.database.claim(owner, queues, limit, lease_seconds, after)
 
     def renew(self, leases: Sequence[Lease], lease_seconds: float) -> list[Renewed]:
         """Renew leases in one statement; rows that somebody has locked are left out of the answer."""
@@ -134,9 +161,13 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
         row = waiting.order_by("run_at").annotate(now=Now()).values_list("run_at", "now").first()
         return None if row is None or row[0] is None else max((row[0] - row[1]) / timedelta(seconds=1), 0.0)
 
-    def depth(self, queues: Sequence[str], limit: int) -> int:
-        """Return how many jobs could be claimed now, counting no further than `limit`."""
+    def depth(self, queues: Sequence[str], limit: int, closed: Collection[str] = (), others: Collection[str] = ()) -> int:
+        """Return how many jobs could be claimed now, counting up to `limit`; not in `closed` queues, nor those of tenants `others`."""
         queued = self.current.filter(status=states.Status.QUEUED).in_queues(queues)
+        if closed:
+            queued = queued.exclude(queue__in=closed)
+        if others:
+            queued = queued.exclude(tenant__in=others)
         return len(queued.order_by()[:limit].values_list("pk"))
 
 

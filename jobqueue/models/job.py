@@ -14,6 +14,8 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from jobqueue import states
+from jobqueue.exceptions import JobIsRunning
+from jobqueue.line import Target
 from jobqueue.managers.jobs import JobManager
 from jobqueue.models import fields
 
@@ -124,13 +126,18 @@ class Job(models.Model):
             ),
         )
         indexes = (
-            models.Index(fields=["claim_rank", "id"], condition=Q(status="QUEUED"), name="jobqueue_job_claim"),
-            models.Index(fields=["queue", "claim_rank", "id"], condition=Q(status="QUEUED"), name="jobqueue_job_claim_queue"),
+            # The tenant first: a claim serves one tenant, so that each has its turn whatever the others have queued.
+            models.Index(fields=["tenant", "claim_rank", "id"], condition=Q(status="QUEUED"), name="jobqueue_job_next"),
+            models.Index(fields=["tenant", "queue", "claim_rank", "id"], condition=Q(status="QUEUED"), name="jobqueue_job_next_in_queue"),
             models.Index(fields=["run_at"], condition=Q(status="PENDING", waiting_for="time"), name="jobqueue_job_due"),
+            # The line of a target, in two: whoever looks for the best of one part must not walk over the other.
+            models.Index(
+                fields=["tenant", "target", "claim_rank", "id"], condition=TARGETED & Q(status="QUEUED"), name="jobqueue_job_line_queued"
+            ),
             models.Index(
                 fields=["tenant", "target", "claim_rank", "id"],
-                condition=TARGETED & Q(status__in=["QUEUED", "PENDING"]),
-                name="jobqueue_job_line",
+                condition=Q(status="PENDING", waiting_for="target"),
+                name="jobqueue_job_line_parked",
             ),
             models.Index(fields=["tenant", "target"], condition=TARGETED & HELD, name="jobqueue_job_held"),
             models.Index(fields=["lease_owner"], condition=Q(status="RUNNING"), name="jobqueue_job_running"),
@@ -145,6 +152,11 @@ class Job(models.Model):
     def place(self) -> states.Place:
         """The job's place in the table of moves."""
         return states.place(self.status, self.waiting_for)
+
+    @property
+    def behind(self) -> Target:
+        """The job's target; its name is empty where the job has none."""
+        return Target(self.tenant, self.target)
 
     @property
     def assigned(self) -> bool:
@@ -165,6 +177,13 @@ class Job(models.Model):
         """Let the job run again; see `jobqueue.resume`."""
         answer: Answer = _control().resume(self.pk)
         return answer
+
+    def delete(self, using: Any = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
+        """Delete the job, its target moving on; raise `JobIsRunning` where it runs."""
+        answer: Answer = _control().delete(self.pk)
+        if not answer:
+            raise JobIsRunning(f"Job {self.pk}: {answer.reason}.")
+        return 1, {self._meta.label: 1}
 
     @property
     def last_error(self) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -62,6 +63,33 @@ def check_unique_key(value: Any) -> None:
         raise InvalidOption("unique_key holds a NUL character or a lone surrogate, which the database cannot store.")
 
 
+def check_target(value: Any) -> None:
+    """Refuse a target that is too long, empty, not text, or that no URL can name; a callable is checked when it has answered."""
+    if value is not None and not callable(value):
+        _check_name("target", value, ", or a callable of the arguments", also="/")
+
+
+def check_tenant(value: Any) -> None:
+    """Refuse a tenant that is too long, empty or not text."""
+    if value is not None:
+        _check_name("tenant", value, "")
+
+
+def _check_name(option: str, value: Any, more: str, also: str = "") -> None:
+    if not isinstance(value, str) or not value or len(value) > LONGEST_KEY:
+        raise InvalidOption(f"{option} is {_shown(value)}; it must be text of 1 to {LONGEST_KEY} characters{more}.")
+    wrong = next((one for one in value if one in also or unicodedata.category(one) in ("Cc", "Cs")), None)
+    if wrong is not None:
+        rule = f'no "{also}" and no control characters' if also else "no control characters"
+        raise InvalidOption(f"{option} is {_shown(value)}, with {wrong!r} in it; it must have {rule}.")
+
+
+def check_transactional(value: Any) -> None:
+    """Refuse anything but True and False."""
+    if not isinstance(value, bool):
+        raise InvalidOption(f"transactional is {value!r}; it must be True or False.")
+
+
 def check_metadata(value: Any) -> None:
     """Refuse anything but a mapping that survives a JSON round trip."""
     if value is not None:
@@ -83,17 +111,20 @@ def check_queue(value: Any) -> None:
         raise InvalidOption(f"queue_name is {_shown(value)}; it must be text of 1 to {LONGEST_KEY} characters without NUL.")
 
 
-def resolved_key(key: str | Callable[..., Any] | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """Return the unique key for these arguments; "" means that there is none."""
-    if not callable(key):
-        return key or ""
-    made = key(*args, **kwargs)
+def resolved(name: str, value: str | Callable[..., Any] | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Return the unique key or the target for these arguments; "" means that there is none."""
+    if not callable(value):
+        return value or ""
+    made = value(*args, **kwargs)
     if made is None:
         return ""
     if callable(made):
-        raise InvalidOption(f"unique_key returned {made!r}; it must return text or None.")
-    check_unique_key(made)
+        raise InvalidOption(f"{name} returned {made!r}; it must return text or None.")
+    CHECKS[name](made)
     return str(made)
+
+
+CHECKS: dict[str, Callable[[Any], None]] = {"unique_key": check_unique_key, "target": check_target}
 
 
 def _encodable(value: str) -> bool:

@@ -35,6 +35,7 @@ class Entry:
     takes_context: bool
     retry_on: tuple[type[BaseException], ...]
     backoff: Callable[..., Any]
+    transactional: bool
 
 
 def register(task: Any) -> None:
@@ -68,6 +69,7 @@ def find(path: str) -> Entry | None:
             takes_context=task.takes_context,
             retry_on=getattr(task, "retry_on", ()),
             backoff=getattr(task, "backoff", backoff.DEFAULT),
+            transactional=getattr(task, "transactional", False),
         )
     return entry
 

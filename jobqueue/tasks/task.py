@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from inspect import iscoroutinefunction
 from typing import Any, overload
 
 from django.utils import timezone
@@ -16,8 +17,8 @@ from jobqueue.exceptions import InvalidOption
 from jobqueue.tasks import options, registry
 
 PLAIN_OPTIONS = ("priority", "queue_name", "run_after", "backend")
-JOB_OPTIONS = ("max_attempts", "backoff", "retry_on", "recovery", "unique_key", "metadata")
-DECLARED_ONLY = ("backoff", "retry_on")  # read from the code whenever the task runs, so no job can have its own
+JOB_OPTIONS = ("max_attempts", "backoff", "retry_on", "recovery", "target", "tenant", "transactional", "unique_key", "metadata")
+DECLARED_ONLY = ("backoff", "retry_on", "transactional")  # read from the code whenever the task runs, so no job can have its own
 # Django 6.0 has no defaults for these fields.
 DEFAULTS: dict[str, Any] = {"priority": 0, "queue_name": "default", "backend": "default", "takes_context": False}
 
@@ -29,12 +30,17 @@ class JobTask(compat.Task):  # type: ignore[misc]
     ``max_attempts`` counts the first attempt. An exception of a class in ``retry_on`` is tried again after ``backoff``, a callable of
     ``(exception, failures)`` that returns seconds. ``recovery`` says what becomes of the job when its worker is lost. While a job
     with the same ``unique_key`` is live, enqueue returns that one. ``metadata`` goes along with the job for the task to read.
+    Jobs of one ``target`` (text, or a callable of the arguments that returns text or None) run one at a time, in order, per
+    ``tenant``. The work of a ``transactional`` task in the job database and the end of its job are one transaction.
     """
 
     max_attempts: int = 1
     backoff: backoffs.Backoff = backoffs.DEFAULT
     retry_on: tuple[type[BaseException], ...] = (Exception,)
     recovery: str | None = None
+    target: str | Callable[..., str | None] | None = None
+    tenant: str | None = None
+    transactional: bool = False
     unique_key: str | Callable[..., str | None] | None = None
     metadata: Mapping[str, Any] | None = field(default=None, hash=False)
 
@@ -44,6 +50,10 @@ class JobTask(compat.Task):  # type: ignore[misc]
             object.__setattr__(self, "retry_on", tuple(self.retry_on))
         for name in JOB_OPTIONS:
             getattr(options, f"check_{name}")(getattr(self, name))
+        if self.transactional and iscoroutinefunction(self.func):
+            raise InvalidOption(
+                "transactional=True is for plain functions: a coroutine has no transaction of its own. Leave it out, or async."
+            )
         options.check_queue(self.queue_name)
         options.check_path(self.module_path)
         super().__post_init__()
@@ -104,6 +114,9 @@ def task(
     backoff: backoffs.Backoff = backoffs.DEFAULT,
     retry_on: tuple[type[BaseException], ...] = (Exception,),
     recovery: str | None = None,
+    target: str | Callable[..., str | None] | None = None,
+    tenant: str | None = None,
+    transactional: bool = False,
     unique_key: str | Callable[..., str | None] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], JobTask]: ...

@@ -70,7 +70,8 @@ class KeepingBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         self.validate_task(task)
         args_text, kwargs_text = payload.dumps_arguments(args, kwargs)
         given = task if isinstance(task, JobTask) else None
-        key = options.resolved_key(given.unique_key, tuple(args), kwargs) if given else ""
+        key = options.resolved("unique_key", given.unique_key, tuple(args), kwargs) if given else ""
+        options.resolved("target", given.target if given else None, tuple(args), kwargs)
         metadata = payload.dumps_metadata(given.metadata) if given and given.metadata else "{}"
         stored = json.loads(args_text), json.loads(kwargs_text)
         result = results.fresh(task, next(_ids), timezone.now(), *stored, self.alias)

@@ -148,9 +148,11 @@ def _claimed(kept: Kept, attempt: int) -> Claimed:
         lease_token=attempt,
         attempt=attempt,
         failures=attempt - 1,
+        crashes=0,
         max_attempts=getattr(task, "max_attempts", 1),
         task=task.module_path,
         queue=task.queue_name,
+        tenant=getattr(task, "tenant", None) or "",
         target="",
         recovery=states.Recovery.REQUEUE.value,
         args=kept.args,
@@ -169,4 +171,5 @@ def _entry(task: Any) -> Entry:
         takes_context=task.takes_context,
         retry_on=getattr(task, "retry_on", ()),
         backoff=getattr(task, "backoff", backoff.DEFAULT),
+        transactional=False,  # whoever calls it has the transaction
     )

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from asgiref.sync import async_to_sync
 from django.db import DatabaseError, transaction
 
-from jobqueue.db import Claimed
-from jobqueue.lifecycle.claim import claim
+from jobqueue.db import Claimed, Lender, Scope
+from jobqueue.lifecycle.claim import Claim, claim
 from jobqueue.lifecycle.control import run_now
 from jobqueue.lifecycle.outcome import Outcome
-from jobqueue.models import Job
+from jobqueue.models import Job, Queue
 from jobqueue.states import Status, WaitingFor
 from jobqueue.tasks import registry
 from jobqueue.worker.executor import execute, execute_async, read_result
@@ -21,7 +21,7 @@ from jobqueue.worker.reporter import Reporter
 from jobqueue.worker.run import Reason, Run, Runs
 
 LEASE_SECONDS = 3600.0  # nobody renews it
-PROMOTED_MOST = 1000
+PROMOTED_MOST = TENANTS_MOST = 1000
 REST_SECONDS = 0.01
 
 
@@ -36,11 +36,25 @@ def run_until_idle(queues: Sequence[str] = (), *, limit: int | None = None, sche
     bench = Bench(queues)
     while limit is None or bench.ran < limit:
         _promote(queues, scheduled=scheduled)
-        jobs = claim(bench.owner, queues, 1, LEASE_SECONDS)
-        if not jobs:
+        job = _next(Lender(bench.owner, LEASE_SECONDS), queues)
+        if job is None:
             break
-        bench.run(jobs[0])
+        bench.run(job)
     return bench.ran
+
+
+def _next(lender: Lender, queues: Sequence[str]) -> Claimed | None:
+    """Return one job that was claimed; None where nobody's job may run."""
+    paused = set(Queue.objects.current.filter(paused=True).values_list("pk", flat=True))
+    for tenant in Job.objects.database.queued_tenants(TENANTS_MOST):
+        names = list(queues) or (Job.objects.database.queued_queues(TENANTS_MOST, tenant) if paused else [])
+        scope = Scope(tenant, tuple(name for name in names if name not in paused))
+        found = Claim([], seen=1)
+        while found.seen and not found.jobs and (scope.queues or not names):
+            found = claim(lender, scope, 1)
+        if found.jobs:
+            return found.jobs[0]
+    return None
 
 
 def _promote(queues: Sequence[str], *, scheduled: bool) -> None:

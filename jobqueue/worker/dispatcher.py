@@ -1,166 +1,189 @@
-"""The dispatcher fills the free slots: claim, hand over, sleep until woken or due.
+"""The dispatcher fills the free slots of each lane: claim, hand over, sleep until woken or due.
 
 It claims at most the free slots plus what the pool will finish within the next 0.1 s at its measured rate. So long jobs are never
-hoarded, and jobs of no length come hundreds at a time. Claimed jobs that have not begun after 1 s are handed back.
-
-A claim starts behind the key of the last claimed row (dead index entries of claimed rows pile up before it while an old snapshot
-is open), and from the head again every 0.1 s and whenever a scan finds too little: higher priorities, late commits and returned
-jobs lie before the cursor.
+hoarded, and jobs of no length come hundreds at a time. Claimed jobs that have not begun after 1 s are handed back. Jobs that were
+lost with a worker before begin under probation (see ``worker/probation.py``).
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
-from jobqueue.db import Claimed, Lease
+from jobqueue.db import Claimed, Lease, Mark
 from jobqueue.lifecycle import wakeup
-from jobqueue.lifecycle.claim import claim
+from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Kind, Outcome
+from jobqueue.line import Target
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler
 from jobqueue.tasks import registry
 from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.executor import handed_back, read_result
 from jobqueue.worker.finisher import Finisher
+from jobqueue.worker.lanes import Lane, Lanes
 from jobqueue.worker.loop import Loop
-from jobqueue.worker.pool import Pool
+from jobqueue.worker.picker import Picker
+from jobqueue.worker.probation import PUT_OFF, PUT_OFF_SECONDS
 from jobqueue.worker.reporter import Reporter
 from jobqueue.worker.run import Run, Runs
 
-PREFETCH_SECONDS = 0.1
-PREFETCH_MOST = 2000
 HAND_BACK_SECONDS = 1.0
-HEAD_SECONDS = 0.1
 FAST_SECONDS = 0.005
 # With a listener the next job tells of itself; only one that was enqueued while its notification was held back does not.
 NOTIFIED_FAST_SECONDS = 1.2 * wakeup.PAUSE_SECONDS
 QUIET_SECONDS = 2.0
 LONGEST_POLL_SECONDS = 5.0
+SUSPECTS_SECONDS = 0.05
 
 
 class Dispatcher(DatabaseService):
-    """Claim jobs for one process and hand them to the pool or the event loop."""
+    """Claim jobs for one process and hand them to the pools or the event loop."""
 
     name = "dispatcher"
 
     def __init__(
         self,
         worker_id: str,
-        queues: Sequence[str],
+        picker: Picker,
         *,
         runs: Runs,
-        pool: Pool,
+        lanes: Lanes,
         loop: Loop,
         finisher: Finisher,
         reporter: Reporter,
-        lease_seconds: float,
         poll_seconds: float,
         is_notified: Callable[[], bool],
+        lost: Callable[[Sequence[Expired]], None],
         on_error: ErrorHandler,
     ) -> None:
         """Prepare the thread."""
         super().__init__(on_error)
-        self._worker_id, self._queues = worker_id, queues
-        self._runs, self._pool, self._loop, self._finisher, self._reporter = runs, pool, loop, finisher, reporter
-        self._lease_seconds, self._poll_seconds, self._is_notified = lease_seconds, poll_seconds, is_notified
-        self._cursor: tuple[int, int] | None = None
-        self._head_at = 0.0
+        self._worker_id, self._picker, self._runs, self._lanes = worker_id, picker, runs, lanes
+        self._loop, self._finisher, self._reporter = loop, finisher, reporter
+        self._poll_seconds, self._is_notified, self._lost = poll_seconds, is_notified, lost
+        self._suspects: deque[Run] = deque()  # handed over by the finisher, for the probation that only this thread touches
         self._worked_at = time.monotonic()
         self._pause = FAST_SECONDS
-        self._seen = (0, time.monotonic())
-        self._rate = 0.0
-        self._last_claim = 0
         self._checked_at = 0.0
-        self.saturated = False
+        self._lost_track = False
 
     def turn(self) -> float | None:
-        """Claim once; return how long to rest."""
-        if self.failures:
+        """Claim once for each lane, and let suspects begin; return how long to rest."""
+        if self.failures or self._lost_track:
+            self._lost_track = False
             self._give_back_unknown()
         now = time.monotonic()
         if now - self._checked_at >= HAND_BACK_SECONDS / 2:
             self._checked_at = now
-            self._hand_back_waiting()
-        self.saturated = True  # before the look at the slots: one that becomes free from now on wakes us
-        wanted = self._wanted()
+            self.give_back(self._lanes.take_waiting(now - HAND_BACK_SECONDS))
+        self._picker.look_around()
+        pause = min([self._fill(lane) for lane in self._lanes])
+        while self._suspects:
+            run = self._suspects.popleft()
+            (run.lane or self._lanes.shared).probation.add([run])
+        for lane in self._lanes:
+            if len(lane.probation):
+                self._begin_suspects(lane)
+                pause = min(pause, SUSPECTS_SECONDS)
+        return pause
+
+    @property
+    def wants_slots(self) -> bool:
+        """Whether the end of a run lets something begin that waits for it."""
+        return any(lane.saturated or len(lane.probation) for lane in self._lanes)
+
+    def _fill(self, lane: Lane) -> float:
+        lane.saturated = True  # before the look at the slots: one that becomes free from now on wakes us
+        wanted = lane.wanted()
         if wanted <= 0:
             return self._poll_seconds
-        jobs = self._claim(wanted)
-        self.saturated = len(jobs) >= wanted
-        if jobs:
-            self._hand_over(jobs)
+        pick = self._picker.pick(lane, wanted)
+        lane.saturated, lane.last_claim = pick.more or pick.limited, len(pick.jobs)
+        if pick.lost:
+            self._lost(pick.lost)
+        if pick.jobs:
+            self._hand_over(lane, pick.jobs)
+        if pick.moved:
             self._worked_at, self._pause = time.monotonic(), self._fast_pause()
-            return 0.0 if self.saturated and self._wanted() > 0 else self._pause
-        return self._idle_pause()
+            return 0.0 if pick.more and lane.wanted() > 0 else self._pause
+        if pick.more:  # jobs whose targets somebody is just deciding on
+            return FAST_SECONDS
+        return min(self._idle_pause(), self._poll_seconds) if pick.limited else self._idle_pause()
 
-    # How many
+    # Hand to those who run them
 
-    def _wanted(self) -> int:
-        free = self._pool.size - len(self._runs)
-        completed, now = self._pool.completed, time.monotonic()
-        count, since = self._seen
-        if now - since >= 0.02:
-            self._rate = (completed - count) / (now - since)
-            self._seen = (completed, now)
-        # Growing step by step: one burst of short jobs says little about the next ones.
-        ahead = min(int(self._rate * PREFETCH_SECONDS), PREFETCH_MOST, 4 * max(self._last_claim, self._pool.size))
-        wanted = free + ahead
-        # A crumb is not worth a statement while plenty waits.
-        return wanted if wanted >= ahead // 4 else 0
-
-    # Claim
-
-    def _claim(self, wanted: int) -> list[Claimed]:
-        now = time.monotonic()
-        if now - self._head_at >= HEAD_SECONDS:
-            self._cursor = None
-        jobs: list[Claimed] = []
-        if self._cursor is not None:
-            jobs = claim(self._worker_id, self._queues, wanted, self._lease_seconds, self._cursor)
-        if len(jobs) < wanted:
-            if self._cursor is None or jobs:
-                self._head_at = now
-            jobs += claim(self._worker_id, self._queues, wanted - len(jobs), self._lease_seconds, None)
-            self._head_at = now
-        if jobs:
-            last = max((job.claim_rank, job.id) for job in jobs)
-            self._cursor = last
-        self._last_claim = len(jobs)
-        return jobs
-
-    def _hand_over(self, jobs: list[Claimed]) -> None:
-        runs = [Run(job, self._reporter.flush, read_result) for job in jobs]
+    def _hand_over(self, lane: Lane, jobs: Sequence[Claimed]) -> None:
+        runs = [Run(job, self._reporter.flush, read_result, lane) for job in jobs]
         self._runs.add(runs)
-        plain = []
+        suspects = [run for run in runs if run.job.crashes]
+        if suspects:
+            lane.probation.add(suspects)
+            runs = [run for run in runs if not run.job.crashes]
+        self._begin(runs)
+
+    def follow(self, job: Claimed, before: Run) -> None:
+        """Begin a job whose target was handed over by a run that has just ended; called by the finisher."""
+        run = Run(job, self._reporter.flush, read_result, before.lane)
+        run.chained, run.chained_since = before.chained + 1, before.chained_since or before.claimed_at
+        self._runs.add([run])
+        if job.crashes:
+            self._suspects.append(run)
+            self.wake()
+        else:
+            self._begin([run])
+
+    def _begin(self, runs: Sequence[Run]) -> None:
         for run in runs:
             run.entry = registry.find(run.job.task)
             if run.entry is not None and run.entry.is_async:
                 self._loop.submit(run)
             else:
-                plain.append(run)
-        self._pool.submit(plain)
+                (run.lane or self._lanes.shared).pool.submit([run])
         self._reporter.wake()
+
+    def _begin_suspects(self, lane: Lane) -> None:
+        now = time.monotonic()
+        for run in lane.probation.take_hopeless(now):
+            self._end(run, PUT_OFF_SECONDS, PUT_OFF)
+        group = lane.probation.next_group(lane.free + len(lane.probation), now)
+        if group:
+            written = set(Job.objects.database.mark([Mark(*run.lease, 0.0, None, None, None) for run in group]))
+            group = [run for run in group if run.lease in written]  # not one whose row somebody has locked
+            lane.probation.begin(group)
+            self._begin(group)
 
     # Give back
 
-    def _hand_back_waiting(self) -> None:
-        if self._pool.waiting:
-            self.give_back(self._pool.take_waiting(time.monotonic() - HAND_BACK_SECONDS))
+    def take_waiting(self, claimed_before: float) -> list[Run]:
+        """Take out the jobs that were claimed before a time and have not begun."""
+        return self._lanes.take_waiting(claimed_before)
 
-    def give_back(self, runs: list[Run]) -> None:
+    def give_back(self, runs: Sequence[Run]) -> None:
         """Hand claimed jobs that have not begun back to everybody."""
         for run in runs:
-            run.ended = time.monotonic()
-            self._finisher.put(run, handed_back(run))
+            self._end(run)
+
+    def _end(self, run: Run, delay_seconds: float = 0.0, message: str | None = None) -> None:
+        run.ended = time.monotonic()
+        outcome = handed_back(run)
+        outcome.delay_seconds, outcome.message = delay_seconds, message
+        self._finisher.put(run, outcome)
+
+    def lose_track(self) -> None:
+        """Look for jobs of ours that we do not know, at the next turn."""
+        self._lost_track = True
 
     def _give_back_unknown(self) -> None:
-        """Find jobs that we own and do not know: a claim was committed and its answer lost with the connection."""
-        known = {run.lease for run in self._runs}
-        ours = [Lease(*row) for row in Job.objects.current.owned_by(self._worker_id).values_list("pk", "lease_token")]
-        finish([Outcome(lease, Kind.HANDED_BACK) for lease in ours if lease not in known])
+        """Find jobs that we own and do not know: a claim or a hand-over was committed and its answer lost with the connection."""
+        with self._runs.handing_over:  # what the finisher is just taking over is known before it lets go of this
+            ours = list(Job.objects.current.owned_by(self._worker_id).values_list("pk", "lease_token", "tenant", "target"))
+            known = {run.lease for run in self._runs}
+        unknown = [Outcome(Lease(*row[:2]), Kind.HANDED_BACK, target=Target(*row[2:]) if row[3] else None) for row in ours]
+        finish([outcome for outcome in unknown if outcome.lease not in known])
 
     # Rest
 
@@ -177,7 +200,9 @@ class Dispatcher(DatabaseService):
     def _fast_pause(self) -> float:
         return NOTIFIED_FAST_SECONDS if self._is_notified() else FAST_SECONDS
 
-    def notified(self) -> None:
-        """Look now, and closely for a while."""
+    def notified(self, tenant: str | None = None) -> None:
+        """Look now, and closely for a while; at this tenant first where it is known whose work it is."""
+        if tenant is not None:
+            self._picker.hear(tenant)
         self._pause = self._fast_pause()
         self.wake()

@@ -42,11 +42,12 @@ def drain(parts: Parts, settings: Settings, hurry: Callable[[], bool]) -> bool:
 
 
 def _stop_claiming(parts: Parts) -> None:
+    parts.finisher.unchain()
     for service in (parts.dispatcher, parts.scaler, parts.listener):
         if service is not None:
             service.stop()
     parts.dispatcher.join(5.0)
-    parts.dispatcher.give_back(parts.pool.take_waiting(time.monotonic() + 1))
+    parts.dispatcher.give_back(parts.dispatcher.take_waiting(time.monotonic() + 1))
 
 
 def _interrupt(parts: Parts) -> None:
@@ -70,7 +71,7 @@ def _give_up(parts: Parts) -> list[Run]:
 
 def _stop_services(parts: Parts) -> bool:
     clean = True
-    parts.pool.resize(0)
+    parts.lanes.close()
     parts.loop.stop()
     if parts.finisher.unwritten:
         logger.error("%d outcomes could not be written; their leases will run out.", parts.finisher.unwritten)
@@ -82,7 +83,7 @@ def _stop_services(parts: Parts) -> bool:
         if not service.join(max(deadline - time.monotonic(), 0.05)):
             logger.error("The %s does not stop.", service.name)
             clean = False
-    return parts.pool.join(time.monotonic() + 0.5) and parts.loop.join(0.5) and clean
+    return parts.lanes.join(time.monotonic() + 0.5) and parts.loop.join(0.5) and clean
 
 
 def _until(done: Callable[[], bool], seconds: float) -> None:

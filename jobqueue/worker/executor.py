@@ -19,6 +19,7 @@ from jobqueue import backoff, payload, signals, texts
 from jobqueue.db import hygiene
 from jobqueue.exceptions import Fatal, Interrupted, InvalidBackoff, ResultNotStorable, Retry
 from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
+from jobqueue.line import Target
 from jobqueue.models import Job
 from jobqueue.tasks import registry, results
 from jobqueue.tasks.context import TaskContext
@@ -148,7 +149,9 @@ def _conclude(run: Run) -> Outcome:
             result = "null" if run.value is None else payload.dumps_result(run.value)
         except ResultNotStorable as error:
             return _failed(run, Kind.ERROR, error)
-        return Outcome(run.lease, Kind.SUCCESS, run.began, run.ended, result=result, message=run.message, metadata=run.metadata)
+        outcome = _outcome(run, Kind.SUCCESS)
+        outcome.result, outcome.message = result, run.message
+        return outcome
     if run.raised is None:
         return unknown_task(run)
     return _raised(run, run.raised)
@@ -199,4 +202,13 @@ def _failed(run: Run, kind: Kind, error: BaseException) -> Outcome:
 
 
 def _outcome(run: Run, kind: Kind, failure: Failure | None = None) -> Outcome:
-    return Outcome(run.lease, kind, run.began, run.ended, failure=failure, metadata=run.metadata, progress=run.progress)
+    return Outcome(
+        run.lease,
+        kind,
+        run.began,
+        run.ended,
+        failure=failure,
+        metadata=run.metadata,
+        progress=run.progress,
+        target=Target(run.job.tenant, run.job.target) if run.job.target else None,
+    )

@@ -1,5 +1,8 @@
 """The finisher writes outcomes to the database, in batches, at once when it is idle.
 
+Where a job with a target has ended, the next of its target is taken over in the same transaction, as long as the slot is free for it and
+no more than 20 in a row, or 1 s, went so: whoever waits for a slot has his turn.
+
 An outcome that cannot be written is tried again with backoff while its lease is renewed, for at most three leases; then it is let
 go, the lease runs out, and the job is recovered like any other. A slot counts as busy until its outcome is acknowledged or refused.
 """
@@ -13,19 +16,25 @@ import time
 from collections.abc import Callable, Sequence
 
 from jobqueue import signals
+from jobqueue.db import Claimed, Lender
 from jobqueue.lifecycle.finish import finish, written_before
-from jobqueue.lifecycle.outcome import Kind, Outcome, Settled
+from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome, Settled
+from jobqueue.line import Target
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler
 from jobqueue.states import ENDED
 from jobqueue.tasks import results
 from jobqueue.worker.base import DatabaseService, is_outage
+from jobqueue.worker.gate import Gate
 from jobqueue.worker.run import Run, Runs
 
 BATCH = 1000
 BUFFER = 5000
 LEASES = 3
 LOCKED_SECONDS = 0.1
+SHORT_SECONDS = 0.005
+CHAIN_MOST = 20
+CHAIN_SECONDS = 1.0
 
 logger = logging.getLogger("jobqueue")
 Item = tuple[Run, Outcome]
@@ -41,10 +50,22 @@ class Finisher(DatabaseService):
         """Prepare the thread; `settled` is told whether a job waits for a retry now."""
         super().__init__(on_error)
         self._runs, self._worker_id, self._lease_seconds, self._settled = runs, worker_id, lease_seconds, settled
+        self._gate: Gate | None = None
+        self._follow: Callable[[Claimed, Run], None] | None = None
+        self._lose_track: Callable[[], None] | None = None
+        self._locked_pause = SHORT_SECONDS
         self._buffer: collections.deque[Item] = collections.deque()
         self._room = threading.Event()
         self.errors = 0  # jobs that ended in ERROR
         self.done = 0
+
+    def chain(self, gate: Gate, follow: Callable[[Claimed, Run], None], lose_track: Callable[[], None]) -> None:
+        """Take over the next job of a target from now on: `follow` begins it; `lose_track` is told where a commit's answer was lost."""
+        self._gate, self._follow, self._lose_track = gate, follow, lose_track
+
+    def unchain(self) -> None:
+        """Take over nothing more."""
+        self._gate = None
 
     def put(self, run: Run, outcome: Outcome) -> None:
         """Take an outcome; wait while too many are unwritten."""
@@ -64,23 +85,54 @@ class Finisher(DatabaseService):
         batch = [self._buffer.popleft() for _ in range(min(len(self._buffer), BATCH))]
         if not batch:
             return None
-        try:
-            settled = finish([outcome for _, outcome in batch]) if self.failures == 0 else self._again(batch)
-        except BaseException as error:
-            self._keep(batch, error)
-            raise
+        with self._runs.handing_over:
+            settled = self._write(batch)
         later = {one.outcome.lease for one in settled if one.later}
         self._acknowledge([item for item in batch if item[0].lease not in later], [one for one in settled if not one.later])
         self._buffer.extend(item for item in batch if item[0].lease in later)
         self._room.set()
-        if len(self._buffer) == len(later):
-            return LOCKED_SECONDS if later else None
-        return 0.0
+        if len(self._buffer) > len(later):
+            return 0.0
+        # A target's lock is kept for a moment only, a row's perhaps for long.
+        self._locked_pause = min(2 * self._locked_pause, LOCKED_SECONDS) if later else SHORT_SECONDS
+        return self._locked_pause if later else None
 
-    def _again(self, batch: Sequence[Item]) -> list[Settled]:
+    def _write(self, batch: Sequence[Item]) -> list[Settled]:
+        hand_over = self._hand_over(batch)
+        try:
+            if self.failures:
+                settled = self._again(batch, hand_over)
+            else:
+                settled = finish([outcome for _, outcome in batch], hand_over)
+        except BaseException as error:
+            self._keep(batch, error)
+            if hand_over is not None and self._lose_track is not None:
+                self._lose_track()
+            raise
+        if hand_over is not None and self._follow is not None:
+            before = {outcome.target: run for run, outcome in batch}
+            for job in hand_over.taken:
+                self._follow(job, before[Target(job.tenant, job.target)])
+        return settled
+
+    def _hand_over(self, batch: Sequence[Item]) -> HandOver | None:
+        gate, now = self._gate, time.monotonic()
+        # A limit on all jobs is counted by claims alone.
+        if gate is None or gate.limits.max_running is not None:
+            return None
+        leases = {run.lease for run, outcome in batch if outcome.target is not None and self._may_chain(run, now)}
+        return HandOver(Lender(self._worker_id, self._lease_seconds), leases, gate.queues, gate.closed) if leases else None
+
+    def _may_chain(self, run: Run, now: float) -> bool:
+        lane = run.lane
+        if lane is None or lane.busy > lane.pool.size:  # it is shrinking
+            return False
+        return run.chained < CHAIN_MOST and (run.chained == 0 or now - run.chained_since < CHAIN_SECONDS)
+
+    def _again(self, batch: Sequence[Item], hand_over: HandOver | None) -> list[Settled]:
         # The commit of the failed try may have been done, its acknowledgement lost.
         before = written_before([outcome for _, outcome in batch])
-        rest = finish([outcome for _, outcome in batch if outcome.lease not in before])
+        rest = finish([outcome for _, outcome in batch if outcome.lease not in before], hand_over)
         return [*rest, *(Settled(outcome, before[outcome.lease]) for _, outcome in batch if outcome.lease in before)]
 
     def _keep(self, batch: Sequence[Item], error: BaseException) -> None:

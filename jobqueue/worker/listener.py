@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from jobqueue.lifecycle.wakeup import CHANNEL
+from jobqueue.lifecycle.wakeup import CHANNEL, OWNER, QUEUES, read_work
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler
 from jobqueue.worker.base import DatabaseService
@@ -13,18 +14,24 @@ ROUND_SECONDS = 1.0
 PROBE_ROUNDS = 20
 
 
+class Heard(NamedTuple):
+    """Say whom to tell: of new work (of which tenant, where that is known), of a job that is to stop, of changed queues."""
+
+    work: Callable[[str | None], None]
+    stop_asked: Callable[[], None]
+    queues_changed: Callable[[], None]
+
+
 class Listener(DatabaseService):
-    """Call `work` when one of `queues` has new work, `stop_asked` when one of our jobs is to stop."""
+    """Tell others what was heard that concerns this process."""
 
     name = "listener"
 
-    def __init__(
-        self, worker_id: str, queues: Sequence[str], work: Callable[[], None], stop_asked: Callable[[], None], on_error: ErrorHandler
-    ) -> None:
+    def __init__(self, worker_id: str, queues: Sequence[str], heard: Heard, on_error: ErrorHandler) -> None:
         """Prepare the thread."""
         super().__init__(on_error)
         self._worker_id, self._queues = worker_id, frozenset(queues)
-        self._work, self._stop_asked = work, stop_asked
+        self._heard = heard
         self._listening = False
         self._rounds = 0
 
@@ -40,16 +47,21 @@ class Listener(DatabaseService):
             database.listen(CHANNEL)  # repeated, it is a harmless probe of the connection
             if not self._listening:
                 self._listening = True
-                self._work()  # what was told while nobody listened
+                self._heard.work(None)  # what was told while nobody listened
             self._rounds = 0
         self._rounds += 1
         for payload in database.heard(ROUND_SECONDS):
-            kind, _, name = payload.partition(":")
-            if kind == "queue" and (not self._queues or name in self._queues):
-                self._work()
-            elif kind == "owner" and name == self._worker_id:
-                self._stop_asked()
+            self._tell(payload)
         return 0.0
+
+    def _tell(self, payload: str) -> None:
+        if payload == OWNER.format(self._worker_id):
+            self._heard.stop_asked()
+        elif payload == QUEUES:
+            self._heard.queues_changed()
+            self._heard.work(None)
+        elif (work := read_work(payload)) is not None and (not self._queues or work[1] in self._queues):
+            self._heard.work(work[0])
 
     def _after_error(self, service: object, error: BaseException, failures: int) -> None:
         self._listening = False

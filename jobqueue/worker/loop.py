@@ -38,6 +38,12 @@ class Loop:
         self._lock = threading.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: set[Run] = set()
+        self._unanswered: list[threading.Event] = []
+
+    @property
+    def stuck(self) -> int:
+        """How many threads a coroutine blocks, in a loop that was left to itself."""
+        return sum(not answer.is_set() for answer in list(self._unanswered))
 
     def submit(self, run: Run) -> None:
         """Begin a coroutine task."""
@@ -54,6 +60,7 @@ class Loop:
             logger.error("A coroutine blocks the event loop; those that have not begun run in a new one.")
             with self._lock:
                 self._loop = self._thread = None
+                self._unanswered = [*(one for one in self._unanswered if not one.is_set()), answer]
             for run in list(self._waiting):
                 self._started().call_soon_threadsafe(self._begin, run)
 

@@ -1,5 +1,6 @@
-"""The chores that every worker does for all, each second, in batches that skip locked rows: promote due jobs, recover lost ones.
+"""The chores that every worker does for all, in batches that skip locked rows.
 
+Each second due jobs are promoted and lost ones recovered; every 5 s the lines of targets are repaired.
 After an outage the sweep waits until the heartbeats had time to renew: the leases ran out while nobody could reach the database,
 and that is nobody's crash.
 """
@@ -8,11 +9,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from jobqueue import signals, states
 from jobqueue.lifecycle.expire import Expired, expire_owner, expire_stale_running_jobs
 from jobqueue.lifecycle.promote import promote_due_jobs
+from jobqueue.lifecycle.release import release_parked_targets
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler, Service
 from jobqueue.worker.base import DatabaseService, is_outage
@@ -21,6 +23,8 @@ from jobqueue.worker.identity import Identity
 PAUSE_SECONDS = 1.0
 BATCH = 500
 WORKER_ROW_SECONDS = 10.0
+REPAIR_SECONDS = 5.0
+REPAIR_BATCH = 20_000
 
 
 class Maintenance(DatabaseService):
@@ -36,17 +40,23 @@ class Maintenance(DatabaseService):
         heartbeat_seconds: float,
         keep: Callable[[], None],
         show: Callable[[], None],
+        stuck: Callable[[], int],
         promoted: Callable[[], None],
         on_error: ErrorHandler,
     ) -> None:
-        """Prepare the thread; `keep` renews our own leases, `show` writes the process's row, `promoted` is told of new work."""
+        """Prepare the thread.
+
+        `keep` renews our own leases, `show` writes the process's row, at once when `stuck` tells another number, and `promoted` is
+        told of new work.
+        """
         super().__init__(on_error)
-        self._identity, self._keep, self._show, self._promoted = identity, keep, show, promoted
+        self._identity, self._keep, self._show, self._stuck, self._promoted = identity, keep, show, stuck, promoted
         self._heartbeat_seconds = heartbeat_seconds
         self._no_sweep_before = 0.0
         self._shown_at: float | None = None
+        self._shown_stuck = 0
         self.errors = 0  # jobs that the sweep ended in ERROR
-        self._turned_at = time.monotonic()
+        self._turned_at = self._repaired_at = time.monotonic()
 
     def turn(self) -> float | None:
         """Do each chore that is due; return the seconds to the next."""
@@ -55,9 +65,10 @@ class Maintenance(DatabaseService):
             # The process stood still, and its heartbeat with it: leases that nobody has taken meanwhile can still be renewed.
             self._no_sweep_before = now + 2 * self._heartbeat_seconds
         self._turned_at = now
-        if self._shown_at is None or now - self._shown_at >= WORKER_ROW_SECONDS:
+        stuck = self._stuck()
+        if self._shown_at is None or now - self._shown_at >= WORKER_ROW_SECONDS or stuck != self._shown_stuck:
             self._show()
-            self._shown_at = now
+            self._shown_at, self._shown_stuck = now, stuck
         due_in = Job.objects.next_due_seconds()
         if due_in is not None and due_in <= 0:
             moved = promote_due_jobs(BATCH)
@@ -68,6 +79,9 @@ class Maintenance(DatabaseService):
             due_in = None
         if now >= self._no_sweep_before:
             self._sweep()
+        if now - self._repaired_at >= REPAIR_SECONDS:
+            self._repaired_at = now
+            release_parked_targets(REPAIR_BATCH)
         pause = PAUSE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - workers must not sweep in step
         return pause if due_in is None or due_in > pause else due_in
 
@@ -78,13 +92,17 @@ class Maintenance(DatabaseService):
             lost += expire_stale_running_jobs()
         for owner in self._identity.dead_neighbours():
             lost += expire_owner(owner)
+        if lost:
+            self.announce(lost)
+            self._promoted()
+
+    def announce(self, lost: Sequence[Expired]) -> None:
+        """Tell of jobs that were found lost; from any thread."""
         for one in lost:
             signals.job_lost.send_robust(
                 type(self), job_id=one.job_id, task=one.task, status=one.status, worker_id=one.owner, found_by=self._identity.worker_id
             )
         self.errors += sum(one.status == states.Status.ERROR for one in lost)
-        if lost:
-            self._promoted()
 
     def _after_error(self, service: Service, error: BaseException, failures: int) -> None:
         if is_outage(error):

@@ -11,11 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobqueue.db import Claimed, Lease
 from jobqueue.exceptions import Interrupted, LeaseLost
 from jobqueue.tasks.registry import Entry
+
+if TYPE_CHECKING:
+    from jobqueue.worker.lanes import Lane
 
 
 class Reason(Enum):
@@ -54,11 +57,13 @@ class Run:
     message: str | None = None
     metadata: str | None = None
     saved: threading.Event | None = None
+    chained = 0  # how many runs of its target went before it without a claim
+    chained_since = 0.0
     _signal: threading.Event | None = None
 
-    def __init__(self, job: Claimed, flush: Callable[[Run], None], read_result: Callable[[Run], Any]) -> None:
-        """Begin with a claimed job; `flush` asks for its marks to be written soon."""
-        self.job = job
+    def __init__(self, job: Claimed, flush: Callable[[Run], None], read_result: Callable[[Run], Any], lane: Lane | None = None) -> None:
+        """Begin with a claimed job; `flush` asks for its marks to be written soon, `lane` has the slot that it occupies."""
+        self.job, self.lane = job, lane
         self.lease = Lease(job.id, job.lease_token)
         self.flush, self.read_result = flush, read_result
         self.claimed_at = time.monotonic()
@@ -167,6 +172,9 @@ class Runs:
     def __init__(self) -> None:
         """Begin empty."""
         self._runs: dict[Lease, Run] = {}
+        self._lock = threading.Lock()
+        self.handing_over = threading.Lock()
+        """Held from the commit that takes jobs over until they are registered here."""
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -178,7 +186,11 @@ class Runs:
 
     def add(self, runs: list[Run]) -> None:
         """Register claimed jobs."""
-        self._runs.update({run.lease: run for run in runs})
+        with self._lock:  # the dispatcher and the finisher add, the finisher removes, and the lanes are counted
+            for run in runs:
+                self._runs[run.lease] = run
+                if run.lane is not None:
+                    run.lane.busy += 1
 
     def get(self, lease: Lease) -> Run | None:
         """Return the run of a lease."""
@@ -186,5 +198,8 @@ class Runs:
 
     def remove(self, leases: list[Lease]) -> None:
         """Forget runs whose outcome was acknowledged or refused."""
-        for lease in leases:
-            self._runs.pop(lease, None)
+        with self._lock:
+            for lease in leases:
+                run = self._runs.pop(lease, None)
+                if run is not None and run.lane is not None:
+                    run.lane.busy -= 1

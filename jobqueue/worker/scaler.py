@@ -1,4 +1,4 @@
-"""The scaler sets the number of slots from the depth of the queues, between the least and the most.
+"""The scaler sets the number of slots of the shared lane from the depth of the queues, between the least and the most.
 
 It grows at once and shrinks only idle slots. Nothing is asked of the database while slots are free.
 """
@@ -6,13 +6,13 @@ It grows at once and shrinks only idle slots. Nothing is asked of the database w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler
 from jobqueue.worker.base import DatabaseService
-from jobqueue.worker.pool import Pool
-from jobqueue.worker.run import Runs
+from jobqueue.worker.gate import Gate
+from jobqueue.worker.lanes import Lanes
 
 logger = logging.getLogger("jobqueue")
 
@@ -24,34 +24,37 @@ class Scaler(DatabaseService):
 
     def __init__(
         self,
-        pool: Pool,
-        runs: Runs,
-        queues: Sequence[str],
+        lanes: Lanes,
+        gate: Gate,
         *,
         least: int,
         most: int,
         scale_seconds: float,
-        is_saturated: Callable[[], bool],
         resized: Callable[[], None],
         on_error: ErrorHandler,
     ) -> None:
         """Prepare the thread."""
         super().__init__(on_error)
-        self._pool, self._runs, self._queues = pool, runs, queues
+        self._lanes, self._gate = lanes, gate
         self._least, self._most, self._pause = least, most, scale_seconds
-        self._is_saturated, self._resized = is_saturated, resized
+        self._resized = resized
 
     def turn(self) -> float | None:
         """Decide once."""
         if self._least == self._most:
             return None
-        running = len(self._runs)
-        depth = Job.objects.depth(self._queues, self._most) if self._is_saturated() else 0
+        lane = self._lanes.shared
+        running = lane.busy
+        depth = self._depth() if lane.saturated else 0
         desired = max(self._least, min(running + depth, self._most))
-        if desired != self._pool.size:
-            logger.debug("Slots: %d to %d (running %d, claimable %d).", self._pool.size, desired, running, depth)
-            grows = desired > self._pool.size
-            self._pool.resize(desired)
+        if desired != lane.pool.size:
+            logger.debug("Slots: %d to %d (running %d, claimable %d).", lane.pool.size, desired, running, depth)
+            grows = desired > lane.pool.size
+            lane.pool.resize(desired)
             if grows:
                 self._resized()
         return self._pause
+
+    def _depth(self) -> int:
+        gate = self._gate
+        return Job.objects.depth(gate.queues, self._most, closed=gate.paused, others=self._lanes.own)

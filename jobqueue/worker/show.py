@@ -12,17 +12,16 @@ from jobqueue.conf import Settings
 from jobqueue.db import hygiene
 from jobqueue.models import Job, Worker
 from jobqueue.worker.identity import Identity
-from jobqueue.worker.pool import Pool
 
 FORGET_AFTER = timedelta(days=1)
 
 logger = logging.getLogger("jobqueue")
 
 
-def show(identity: Identity, settings: Settings, pool: Pool, running: int, state: str) -> None:
-    """Write the row, and drop rows of processes that were not heard for a day."""
+def show(identity: Identity, settings: Settings, state: str, **counts: int) -> None:
+    """Write the row (`counts` are its slots, running, stuck), and drop rows of processes that were not heard for a day."""
     workers = Worker.objects.using(Job.objects.database.alias)
-    values = {"state": state, "slots": pool.size, "running": running, "stuck": pool.stuck, "heartbeat_at": Now()}
+    values = {"state": state, "heartbeat_at": Now(), **counts}
     if not workers.filter(pk=identity.uuid).update(**values):
         values.update(host=identity.host, pid=identity.pid, queues=list(settings.queues), version=jobqueue.__version__)
         workers.create(pk=identity.uuid, **values)

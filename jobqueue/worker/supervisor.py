@@ -13,11 +13,13 @@ import os
 import select
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from jobqueue import conf
 from jobqueue.conf import Settings
-from jobqueue.db import hygiene
+from jobqueue.db import Lender, hygiene
+from jobqueue.lifecycle.expire import Expired
 from jobqueue.models import Job, Worker
 from jobqueue.service import Service
 from jobqueue.tasks import registry
@@ -25,12 +27,15 @@ from jobqueue.worker.base import DatabaseService, is_outage
 from jobqueue.worker.dispatcher import Dispatcher
 from jobqueue.worker.drain import drain
 from jobqueue.worker.finisher import Finisher
+from jobqueue.worker.gate import Gate
 from jobqueue.worker.heartbeat import Heartbeat
 from jobqueue.worker.identity import Identity
 from jobqueue.worker.interrupter import Interrupter
-from jobqueue.worker.listener import Listener
+from jobqueue.worker.lanes import Lanes
+from jobqueue.worker.listener import Heard, Listener
 from jobqueue.worker.loop import Loop
 from jobqueue.worker.maintenance import Maintenance
+from jobqueue.worker.picker import Picker
 from jobqueue.worker.pool import Pool
 from jobqueue.worker.reporter import Reporter
 from jobqueue.worker.run import Run, Runs
@@ -51,7 +56,7 @@ class Parts:
     """Hold the parts of one process, in the order in which they start."""
 
     runs: Runs
-    pool: Pool
+    lanes: Lanes
     loop: Loop
     finisher: Finisher
     interrupter: Interrupter
@@ -113,7 +118,7 @@ class Supervisor:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLD)
-        parts.pool.resize(self.settings.min_workers)
+        parts.lanes.shared.pool.resize(self.settings.min_workers)
         for service in parts.services:
             service.start()
         try:
@@ -130,54 +135,60 @@ class Supervisor:
         runs = Runs()
         notified = settings.notify and Job.objects.database.can_notify
         finisher = Finisher(runs, worker_id, settings.lease_seconds, self._settled, self._on_error)
-        pool, loop = Pool(finisher.put), Loop(finisher.put)
+        lanes, loop = Lanes(lambda: Pool(finisher.put), runs, settings.max_crashes), Loop(finisher.put)
+        gate = Gate(tuple(queues), settings.max_running, lanes.set_slots)
         interrupter = Interrupter(finisher.put, self._go_on_without, self._on_error)
         heartbeat = Heartbeat(runs, interrupter, settings.lease_seconds, settings.heartbeat_seconds, self._on_error)
         reporter = Reporter(runs, self._on_error)
         dispatcher = Dispatcher(
             worker_id,
-            queues,
+            Picker(Lender(worker_id, settings.lease_seconds), gate, lanes),
             runs=runs,
-            pool=pool,
+            lanes=lanes,
             loop=loop,
             finisher=finisher,
             reporter=reporter,
-            lease_seconds=settings.lease_seconds,
             poll_seconds=settings.poll_seconds,
             is_notified=lambda: listener is not None and listener.healthy,
+            lost=self._lost,
             on_error=self._on_error,
         )
-        listener = Listener(worker_id, queues, dispatcher.notified, heartbeat.look, self._on_error) if notified else None
+        finisher.chain(gate, dispatcher.follow, dispatcher.lose_track)
+        heard = Heard(dispatcher.notified, heartbeat.look, gate.changed)
+        listener = Listener(worker_id, queues, heard, self._on_error) if notified else None
         maintenance = Maintenance(
             self.identity,
             heartbeat_seconds=settings.heartbeat_seconds,
             keep=heartbeat.keep,
             show=self._show,
+            stuck=lambda: lanes.stuck + loop.stuck,
             promoted=dispatcher.notified,
             on_error=self._on_error,
         )
         scaler = Scaler(
-            pool,
-            runs,
-            queues,
+            lanes,
+            gate,
             least=settings.min_workers,
             most=settings.max_workers,
             scale_seconds=settings.scale_seconds,
-            is_saturated=lambda: dispatcher.saturated,
             resized=dispatcher.wake,
             on_error=self._on_error,
         )
-        return Parts(runs, pool, loop, finisher, interrupter, heartbeat, reporter, dispatcher, maintenance, scaler, listener)
+        return Parts(runs, lanes, loop, finisher, interrupter, heartbeat, reporter, dispatcher, maintenance, scaler, listener)
 
     def _go_on_without(self, run: Run) -> None:
         """Keep the capacity: a thread is lost with its run, a coroutine's thread only where the coroutine blocks it."""
         if run.thread_id:
-            self.parts.pool.replace(run)
+            (run.lane or self.parts.lanes.shared).pool.replace(run)
         else:
             self.parts.loop.replace_if_blocked()
+        self.parts.maintenance.wake()  # people see it at once
+
+    def _lost(self, lost: Sequence[Expired]) -> None:
+        self.parts.maintenance.announce(lost)
 
     def _settled(self, retrying: bool) -> None:
-        if self.parts.dispatcher.saturated:  # else its last look found too little already
+        if self.parts.dispatcher.wants_slots:  # else its last look found too little already
             self.parts.dispatcher.wake()
         if retrying:  # its time may come before the next chores
             self.parts.maintenance.wake()
@@ -224,7 +235,9 @@ class Supervisor:
     # What people see
 
     def _show(self, state: str = Worker.State.RUNNING) -> None:
-        show(self.identity, self.settings, self.parts.pool, len(self.parts.runs), Worker.State.DRAINING if self.stops else state)
+        lanes, stuck = self.parts.lanes, self.parts.lanes.stuck + self.parts.loop.stuck
+        state = Worker.State.DRAINING if self.stops else state
+        show(self.identity, self.settings, state, slots=lanes.slots, running=len(self.parts.runs), stuck=stuck)
 
     def _say_goodbye(self) -> None:
         # In a thread, since the database may never answer; a daemon, since the process ends whether it does or not.

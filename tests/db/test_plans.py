@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from django.db import connection
 
-from jobqueue.db import Lease, Mark, Success
+from jobqueue.db import Lease, Lender, Mark, Scope, Success
 from jobqueue.db.base import Database
 from jobqueue.db.postgresql import PostgreSQL
 from jobqueue.db.sqlite import SQLite
@@ -24,6 +24,7 @@ WAVES = (10, 300, 1_000, 3_000, 10_000, 30_000)
 WAVE = "SELECT 'tests.tasks.add', CASE WHEN n > %s - 8 THEN 'mail' ELSE 'default' END FROM generate_series(1, %s) AS n"
 COLUMNS = "task, queue, priority, status, waiting_for, run_at, lease_owner, lease_token, lease_expires_at, heartbeat_at, finished_at"
 NOTE = "too late"
+LENDER = Lender("worker-2", 30.0)
 
 
 class Table(NamedTuple):
@@ -114,7 +115,7 @@ def indexes(nodes: list[dict[str, Any]]) -> set[str]:
     return {node["Index Name"] for node in nodes if "Index Name" in node}
 
 
-BY_RANK, BY_QUEUE, BY_KEY = "plans_job_claim_rank_id_idx", "plans_job_queue_claim_rank_id_idx", "plans_job_pkey"
+BY_RANK, BY_QUEUE, BY_KEY = "plans_job_tenant_claim_rank_id_idx", "plans_job_tenant_queue_claim_rank_id_idx", "plans_job_pkey"
 BITMAP = ("Bitmap Heap Scan", "Bitmap Index Scan")
 CURSOR = (-1, ROWS // 2)
 CLAIMS = {
@@ -134,9 +135,9 @@ CLAIMS = {
 @pytest.mark.parametrize("which", CLAIMS)
 def test_a_claim_reads_no_more_than_it_takes_in_the_order_of_its_index(table: Table, which: str, limit: int) -> None:
     queues, after, index = CLAIMS[which]
-    nodes = nodes_of(lambda: table.database.claim("worker-2", queues, limit, 30, after))
+    nodes = nodes_of(lambda: table.database.claim(LENDER, Scope("", queues), limit, after))
     assert indexes(nodes) == {index, BY_KEY}
-    scans = [node for node in nodes if "Scan" in node["Node Type"]]
+    scans = [node for node in nodes if "Scan" in node["Node Type"] and node["Node Type"] != "CTE Scan"]
     assert {node["Node Type"] for node in scans if node.get("Index Name") != BY_KEY} <= {
         "Index Scan",
         "Index Only Scan",
@@ -187,9 +188,9 @@ def test_a_claim_on_sqlite_walks_its_index_and_sorts_nothing(which: str, analyze
     database.rows(f"INSERT INTO jobqueue_job ({COLUMNS}) {select_of_jobs(numbers, database.now, '{}', 12)}")
     if analyzed:
         database.rows("ANALYZE jobqueue_job")
-    [(sql, params)] = sent_by(lambda: database.claim("worker-2", queues, 8, 30, after))
+    sql, params = database.candidates("id, claim_rank", Scope("", queues), 8, after)
     steps = [row[3] for row in database.rows(f"EXPLAIN QUERY PLAN {sql}", params)]
-    names = {BY_RANK: "jobqueue_job_claim", BY_QUEUE: "jobqueue_job_claim_queue"}
+    names = {BY_RANK: "jobqueue_job_next", BY_QUEUE: "jobqueue_job_next_in_queue"}
     assert [step for step in steps if f"INDEX {names[index]} " in f"{step} "]
     assert not [step for step in steps if step.startswith("SCAN jobqueue_job") and "INDEX" not in step]
     # Several queues are merged from their indexes; only then are the few best of each sorted.
@@ -205,6 +206,8 @@ def test_the_jobs_table_has_the_partial_indexes_in_claim_order() -> None:
     with connection.cursor() as cursor:
         cursor.execute(definitions[connection.vendor])
         found = {name: str(sql).replace('"', "") for name, sql in cursor.fetchall()}
-    assert "(claim_rank, id) WHERE" in found["jobqueue_job_claim"]
-    assert "(queue, claim_rank, id) WHERE" in found["jobqueue_job_claim_queue"]
+    assert "(tenant, claim_rank, id) WHERE" in found["jobqueue_job_next"]
+    assert "(tenant, queue, claim_rank, id) WHERE" in found["jobqueue_job_next_in_queue"]
+    assert "(tenant, target, claim_rank, id) WHERE" in found["jobqueue_job_line_queued"]
+    assert "(tenant, target, claim_rank, id) WHERE" in found["jobqueue_job_line_parked"]
     assert not [name for name, sql in found.items() if "lease_expires_at" in sql or "heartbeat_at" in sql], "heartbeats must stay heap-only"

@@ -353,3 +353,9 @@ async def raise_through_the_loop() -> str:
 @task(takes_context=True)
 def names_of_threads(context: Any) -> list[str]:
     return sorted(thread.name for thread in threading.enumerate())
+
+
+@task
+def wall_clock() -> float:
+    """Tell what time it is where the task runs."""
+    return time.time()

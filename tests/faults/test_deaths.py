@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
-from jobqueue import pause
+from jobqueue import cancel, pause
 from jobqueue.models import Worker
 from tests.faults import tasks
 from tests.faults.harness import LEASE_SECONDS, Workers, job_id, row, state, wait_for, wait_until, wait_until_started
@@ -72,30 +74,80 @@ def test_two_workers_with_the_same_host_name_and_pid_are_two_workers(workers: Wo
     wait_until(lambda: workers.witness.count("start", job_id(survivor)) == 2, "the twin recovers the job", LEASE_SECONDS + 3)
 
 
-@at_once
-def test_a_job_that_kills_its_worker_ends_as_an_error_and_the_innocent_succeed(workers: Workers) -> None:
-    poison = workers.enqueue(tasks.die, 1)
-    innocent = [workers.enqueue(tasks.work, 0.3) for _ in range(6)]
+RESTARTED: dict[str, Any] = {"MIN_WORKERS": 8, "MAX_WORKERS": 8, "LEASE_SECONDS": 2, "HEARTBEAT_SECONDS": 0.5}
+INNOCENT_SECONDS = 3.0
+
+
+def restart_until_all_is_settled(workers: Workers, seconds: float, died: Callable[[int], object] = lambda deaths: None) -> int:
+    """Keep a worker running as a service manager does, until every job is settled; return how often it died."""
     deaths = 0
-    worker = workers.start(MIN_WORKERS=4, MAX_WORKERS=4, LEASE_SECONDS=2, HEARTBEAT_SECONDS=0.5)
+    worker = workers.start(**RESTARTED)
 
     def all_is_settled() -> bool:
         nonlocal worker, deaths
         if not worker.alive:
             assert worker.process.returncode == 9
             deaths += 1
-            worker = workers.start(MIN_WORKERS=4, MAX_WORKERS=4, LEASE_SECONDS=2, HEARTBEAT_SECONDS=0.5)
-        return not workers.jobs.exclude(status__in=["SUCCESS", "ERROR"]).exists()
+            died(deaths)
+            worker = workers.start(**RESTARTED)
+        return not workers.jobs.exclude(status__in=["SUCCESS", "ERROR", "CANCELED"]).exists()
 
-    wait_until(all_is_settled, "every job is settled", 40)
-    assert deaths == 3
-    job = row(poison)
-    assert (job.status, job.message, job.crashes, job.failures) == ("ERROR", "worker lost 3 times", 3, 0)
-    assert [entry["outcome"] for entry in job.history] == ["LOST"] * 3
-    rows = [row(one) for one in innocent]
-    assert {one.status for one in rows} == {"SUCCESS"}
-    assert all(one.crashes == workers.witness.count("start", one.pk) - 1 or one.crashes <= 1 for one in rows)
+    wait_until(all_is_settled, "every job is settled", seconds)
     assert worker.ready().stop() == 0
+    return deaths
+
+
+def assert_poison(job: Any) -> None:
+    found = row(job)
+    assert (found.status, found.message, found.crashes, found.failures) == ("ERROR", "worker lost 3 times", 3, 0)
+    assert [entry["outcome"] for entry in found.history] == ["LOST"] * 3
+    assert (found.attempt, len(found.worker_ids)) == (3, 3)
+
+
+def assert_innocent(workers: Workers, jobs: Sequence[Any], most: int) -> None:
+    """Hold that all of these succeeded, with no more crashes than that, and that each run that was lost is counted."""
+    starts = workers.witness.starts()
+    for found in map(row, jobs):
+        assert (found.status, found.failures) == ("SUCCESS", 0), found.message
+        assert starts[found.pk] - 1 <= found.crashes <= most
+        assert (found.attempt, len(found.worker_ids)) == (found.crashes + 1, found.crashes + 1)
+
+
+@at_once
+def test_a_job_that_kills_its_worker_ends_as_an_error_and_the_innocent_succeed(workers: Workers) -> None:
+    poison = workers.enqueue(tasks.die, 0)
+    innocent = [workers.enqueue(tasks.work, INNOCENT_SECONDS) for _ in range(8)]
+    assert restart_until_all_is_settled(workers, 60) == 3
+    assert_poison(poison)
+    assert_innocent(workers, innocent, most=1)
+
+
+@at_once
+def test_a_cancel_between_two_deaths_wins(workers: Workers) -> None:
+    poison = workers.enqueue(tasks.die, 0)
+    innocent = [workers.enqueue(tasks.work, 0.3) for _ in range(4)]
+    answers: list[str] = []
+
+    def died(deaths: int) -> None:
+        if deaths == 2:
+            answers.append(cancel(job_id(poison)).status)
+
+    assert restart_until_all_is_settled(workers, 40, died) == 2
+    assert answers == ["RUNNING"], "the dead worker's lease stood when the cancel came"
+    assert (state(poison), row(poison).message) == ("CANCELED", "Job was interrupted by user")
+    assert_innocent(workers, innocent, most=2)
+
+
+@at_once
+@pytest.mark.slow
+def test_two_jobs_that_kill_their_worker_take_no_innocent_with_them_to_error(workers: Workers) -> None:
+    innocent = [workers.enqueue(tasks.work, INNOCENT_SECONDS) for _ in range(3)]
+    poisons = [workers.enqueue(tasks.die, 0) for _ in range(2)]
+    innocent += [workers.enqueue(tasks.work, INNOCENT_SECONDS) for _ in range(5)]
+    assert 4 <= restart_until_all_is_settled(workers, 120) <= 6, "at their last chance they die apart"
+    for poison in poisons:
+        assert_poison(poison)
+    assert_innocent(workers, innocent, most=2)
 
 
 @at_once

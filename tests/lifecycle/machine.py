@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from jobqueue import Verdict, states
-from jobqueue.db import Lease
+from jobqueue.db import Lease, Mark
 from jobqueue.lifecycle import control
-from jobqueue.lifecycle.claim import claim
 from jobqueue.lifecycle.enqueue import JobSpec, enqueue
 from jobqueue.lifecycle.expire import Expired, expire_owner, expire_stale_running_jobs
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
 from jobqueue.models import Job
+from tests.claiming import claim
 
 WORKERS = ("worker-1", "worker-2")
 QUEUES = ("a", "b")
@@ -48,6 +48,16 @@ BACK = {
     Kind.UNKNOWN_TASK: states.PENDING_TIME,
 }
 GIVEN_BACK = (Kind.INTERRUPTED, Kind.HANDED_BACK, Kind.UNKNOWN_TASK)
+
+
+def is_put_off(lease: Lease, kind: Kind) -> bool:
+    """Tell whether the run's end names a delay; of those handed back, every second one does."""
+    return kind is Kind.RETRY or (kind is Kind.HANDED_BACK and lease.token % 2 == 0)
+
+
+def back(lease: Lease, kind: Kind) -> states.Place:
+    """Return where the end of a run that nobody asked to stop moves its job."""
+    return states.PENDING_TIME if is_put_off(lease, kind) else BACK[kind]
 
 
 class Row(NamedTuple):
@@ -81,6 +91,11 @@ class Row(NamedTuple):
     def runs_ended(self) -> int:
         """How many runs have told their worker's name."""
         return len(json.loads(self.worker_ids) if isinstance(self.worker_ids, str) else self.worker_ids)
+
+    @property
+    def begun(self) -> bool:
+        """Whether its start was written."""
+        return self.rest[1] is not None
 
     @property
     def lease(self) -> Lease | None:
@@ -236,6 +251,18 @@ class Lifecycle(RuleBasedStateMachine):
         assert sorted(found) == sorted((row.id, row.token, row.flagged, row.flag) for row in ours)
         self.moved(changing=[row.id for row in ours], moves=[])
 
+    @precondition(lambda self: self.some("RUNNING"))
+    @rule(side=SIDE, owner=st.sampled_from(WORKERS))
+    def mark(self, side: int, owner: str) -> None:
+        """Write that the runs of a worker have begun."""
+        mine = [lease for lease, given_to in self.given.items() if given_to == owner]
+        ours = [row for row in self.standing(mine) if row.id not in self.locked]
+        with self.via(side):
+            written = Job.objects.database.mark([Mark(*lease, 0.0, None, None, None) for lease in mine]) if mine else []
+        assert sorted(written) == sorted(Lease(row.id, row.token) for row in ours)
+        self.moved(changing=[row.id for row in ours], moves=[])
+        assert all(self.rows[row.id].begun for row in ours)
+
     @precondition(lambda self: self.given and self.some("RUNNING"))
     @rule(side=SIDE, picks=st.lists(PICK, min_size=1, max_size=3), kinds=st.lists(st.sampled_from(Kind), min_size=3, max_size=3))
     def finish(self, side: int, picks: list[int], kinds: list[Kind]) -> None:
@@ -263,14 +290,17 @@ class Lifecycle(RuleBasedStateMachine):
         """Finish runs, some of them lost long ago."""
         now = time.monotonic()
         failure = Failure("builtins.ValueError", "ValueError: no", "")
-        outcomes = [Outcome(lease, kind, now - 1, now, str(lease.token), failure, delay_seconds=3.0) for lease, kind in ends.items()]
+        outcomes = [
+            Outcome(lease, kind, now - 1, now, str(lease.token), failure, delay_seconds=3.0 if is_put_off(lease, kind) else 0.0)
+            for lease, kind in ends.items()
+        ]
         with self.via(side):
             settled = {one.outcome.lease: one for one in finish(outcomes)}
         assert settled.keys() == ends.keys()
         standing = {row.lease: row for row in self.standing(ends)}
         writable = {lease: row for lease, row in standing.items() if row.id not in self.locked}
         expected = {
-            lease: states.place(row.flag) if row.flagged and ends[lease] not in (Kind.SUCCESS, Kind.ERROR) else BACK[ends[lease]]
+            lease: states.place(row.flag) if row.flagged and ends[lease] not in (Kind.SUCCESS, Kind.ERROR) else back(lease, ends[lease])
             for lease, row in writable.items()
             if lease is not None
         }
@@ -282,9 +312,9 @@ class Lifecycle(RuleBasedStateMachine):
                 continue
             old, new = writable[lease], self.rows[lease.job_id]
             assert (one.status, new.place) == (expected[lease][0], expected[lease])
-            back = kind in GIVEN_BACK and not old.flagged
+            given_back = kind in GIVEN_BACK and not old.flagged
             failed = kind is Kind.ERROR or (kind is Kind.RETRY and not old.flagged)
-            self.same_budgets(old, attempt=old.attempt - back, failures=old.failures + failed)
+            self.same_budgets(old, attempt=old.attempt - given_back, failures=old.failures + failed)
             assert not new.flagged
             assert kind is not Kind.SUCCESS or str(new.result) == str(lease.token), "the result is that of another run"
             if new.status in states.FINAL:
@@ -380,10 +410,13 @@ class Lifecycle(RuleBasedStateMachine):
         assert {one.job_id for one in found} == lost
         places = {states.QUEUED, states.PENDING_TIME, states.ERROR, states.PAUSED, states.CANCELED}
         for old in self.moved(changing=lost, moves=[(states.RUNNING, place) for place in places]).values():
-            self.same_budgets(old, crashes=old.crashes + 1)
             new = self.rows[old.id]
+            begun = not old.crashes or old.begun  # a job's first crash is one whether its start is known or not
+            self.same_budgets(old, crashes=old.crashes + 1) if begun else self.same_budgets(old, attempt=old.attempt - 1)
             if old.flagged:
                 assert new.status == old.flag
+            elif not begun:
+                assert new.place == states.QUEUED
             elif old.recovery == "hold" or new.crashes >= MAX_CRASHES:
                 assert new.status == "ERROR"
             else:

@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from jobqueue import InvalidOption, JobDoesNotExist, Verdict, states
 from jobqueue.lifecycle import control
-from jobqueue.lifecycle.claim import claim
 from jobqueue.models import Job
+from tests.claiming import claim
 from tests.factories import JobFactory
 from tests.rivals import Rival, together
 

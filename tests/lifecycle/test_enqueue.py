@@ -9,9 +9,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from jobqueue import states
-from jobqueue.lifecycle.claim import claim
 from jobqueue.lifecycle.enqueue import Call, JobSpec, enqueue, enqueue_many
 from jobqueue.models import Job
+from tests.claiming import claim
 from tests.factories import JobFactory
 from tests.rivals import Rival, together
 
@@ -20,13 +20,15 @@ SPEC = JobSpec(task="tests.tasks.add", args="[1]")
 
 @pytest.mark.django_db
 def test_a_job_is_queued_with_what_it_was_given() -> None:
-    spec = JobSpec("a.b", '[1, "é"]', '{"c": null}', "mail", 7, None, "key", 3, "hold", metadata='{"m": 1}', options='{"o": 2}')
+    own = {"tenant": "acme", "target": "t"}
+    spec = JobSpec("a.b", '[1, "é"]', '{"c": null}', "mail", 7, None, "key", 3, "hold", metadata='{"m": 1}', options='{"o": 2}', **own)
     made = enqueue(spec)
     job = Job.objects.get(pk=made.job_id)
     assert made.created
     assert made.created_at == job.created_at
     assert (job.task, job.args, job.kwargs, job.queue, job.priority) == ("a.b", [1, "é"], {"c": None}, "mail", 7)
     assert (job.unique_key, job.max_attempts, job.recovery, job.metadata, job.options) == ("key", 3, "hold", {"m": 1}, {"o": 2})
+    assert (job.tenant, job.target, job.holds_target) == ("acme", "t", False)
     assert (job.place, job.claim_rank, job.lease_token, job.attempt) == (states.QUEUED, -7, 0, 0)
 
 

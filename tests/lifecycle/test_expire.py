@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from jobqueue import states
 from jobqueue.db import Lease
-from jobqueue.lifecycle.claim import claim
 from jobqueue.lifecycle.expire import expire_owner, expire_stale_running_jobs
 from jobqueue.models import Job, Worker
+from tests.claiming import claim
 from tests.factories import JobFactory, WorkerFactory
 from tests.rivals import Rival, together
 
@@ -75,6 +75,42 @@ def test_a_standing_request_comes_before_recovery_and_budgets(flag: str, crashes
     job = sweep(JobFactory(expired=True, cancel_requested=True, cancel_outcome=flag, crashes=crashes, recovery=recovery))
     assert (job.status, job.message) == (flag, "Job was interrupted by user")
     assert (job.cancel_requested, job.cancel_outcome) == (False, "")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("recovery", states.Recovery.values)
+@pytest.mark.parametrize("crashes", [1, 2])
+def test_a_job_that_has_crashed_before_and_had_not_begun_is_not_blamed(crashes: int, recovery: str) -> None:
+    before = JobFactory(expired=True, started_at=None, crashes=crashes, attempt=4, recovery=recovery, worker_ids=["worker-0"])
+    job = sweep(before)
+    assert job.place == states.QUEUED
+    assert (job.crashes, job.attempt, job.worker_ids, job.history) == (crashes, 3, ["worker-0"], before.history)
+    assert job.message == "worker lost before the job had begun"
+    assert (job.lease_owner, job.lease_expires_at, job.finished_at) == ("", None, None)
+
+
+@pytest.mark.django_db
+def test_a_job_that_has_not_crashed_before_is_blamed_whether_its_start_is_known_or_not() -> None:
+    job = sweep(JobFactory(expired=True, started_at=None, attempt=4))
+    assert (job.place, job.crashes, job.attempt) == (states.QUEUED, 1, 4)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("flag", ["PAUSED", "CANCELED"])
+def test_a_standing_request_stops_a_job_that_had_not_begun_too(flag: str) -> None:
+    job = sweep(JobFactory(expired=True, started_at=None, crashes=1, attempt=2, cancel_requested=True, cancel_outcome=flag))
+    assert (job.status, job.crashes, job.attempt, job.message) == (flag, 1, 1, "Job was interrupted by user")
+
+
+@pytest.mark.django_db
+def test_a_claim_forgets_the_start_of_the_run_before() -> None:
+    job = sweep(JobFactory(expired=True))
+    assert job.started_at is not None
+    (claimed,) = claim("worker-2", (), 10, 30)
+    assert claimed.crashes == 1
+    assert [one.job_id for one in expire_owner("worker-2")] == [job.pk]
+    job.refresh_from_db()
+    assert (job.place, job.crashes) == (states.QUEUED, 1)
 
 
 @pytest.mark.django_db

@@ -14,11 +14,11 @@ from django.utils import timezone
 from jobqueue import states
 from jobqueue.db import Lease
 from jobqueue.lifecycle import control
-from jobqueue.lifecycle.claim import claim
 from jobqueue.lifecycle.expire import expire_stale_running_jobs
 from jobqueue.lifecycle.finish import finish, written_before
 from jobqueue.lifecycle.outcome import FINISHED_FIRST, INTERRUPTED_BY_SHUTDOWN, INTERRUPTED_BY_USER, Failure, Kind, Outcome
 from jobqueue.models import Job
+from tests.claiming import claim
 from tests.factories import JobFactory
 from tests.rivals import Rival, together
 

@@ -17,10 +17,11 @@ PATIENCE_SECONDS = 10.0
 def run_of(function: Callable[..., Any], *, is_async: bool = False, number: int = 1, takes_context: bool = False, **job: Any) -> Run:
     """Return a claimed run of a function that needs no registration."""
     values: dict[str, Any] = dict.fromkeys(Claimed._fields, "")
-    values |= {"id": number, "claim_rank": 0, "lease_token": 1, "attempt": 1, "failures": 0, "max_attempts": 1, "recovery": "requeue"}
-    values |= {"task": "tests.function", "queue": "default", "args": "[]", "kwargs": "{}", "options": "{}", "metadata": "{}"}
+    values |= {"id": number, "claim_rank": 0, "lease_token": 1, "attempt": 1, "failures": 0, "crashes": 0}
+    values |= {"max_attempts": 1, "recovery": "requeue", "task": "tests.function", "queue": "default"}
+    values |= {"args": "[]", "kwargs": "{}", "options": "{}", "metadata": "{}"}
     run = Run(Claimed(**values | job), lambda run: None, lambda run: None)
-    run.entry = Entry("tests.function", None, function, is_async, takes_context, (Exception,), lambda error, failures: 0.0)
+    run.entry = Entry("tests.function", None, function, is_async, takes_context, (Exception,), lambda error, failures: 0.0, transactional=False)
     return run
 
 

@@ -1,5 +1,6 @@
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -105,8 +106,12 @@ def test_a_blocked_loop_is_replaced_and_those_that_wait_in_it_run_once(
     assert [run.job.id for run, _ in outcomes.outcomes] == [2]
     loop.replace_if_blocked()
     assert loop._loop is not old, "the new one answers, and stays"
+    assert loop.stuck == 1
     end.set()
     outcomes.wait(2)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while loop.stuck:
+        assert time.monotonic() < deadline
     assert ran == [1]
     assert old is not None
     old.call_soon_threadsafe(old.stop)

@@ -1,0 +1,87 @@
+"""Who sends a request, and whether they may: the authenticator, permissions, and the CSRF check of sessions.
+
+A browser sends cookies, and credentials of the schemes in `AMBIENT`, by itself, wherever a form or an image comes from. So a request
+that changes anything needs a CSRF token, unless it is authenticated by something that only its sender can have put there: an
+``Authorization`` header of another scheme, with a user whom the session does not name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib.auth import SESSION_KEY
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import CsrfViewMiddleware
+
+from jobqueue import conf
+from jobqueue.api.answers import Problem
+
+AMBIENT = ("basic", "digest", "negotiate", "ntlm")
+SAFE_METHODS = ("GET", "HEAD")
+
+
+def session_user(request: HttpRequest) -> Any:
+    """Return the user of the request's session, or None: the default authenticator, and one that others may fall back on."""
+    user = getattr(request, "user", None)
+    return user if user is not None and user.is_authenticated else None
+
+
+def authenticated(request: HttpRequest) -> Any:
+    """Return the active user who sends the request; refuse an unknown one."""
+    authenticator = conf.api_authenticator()
+    try:
+        user = (authenticator or session_user)(request)
+    except PermissionDenied:
+        user = None
+    if user is None or not user.is_authenticated or not getattr(user, "is_active", True):
+        scheme = "Bearer" if authenticator is not None else "Session"
+        raise Problem(401, "Say who you are: this address needs a user.", headers={"WWW-Authenticate": f'{scheme} realm="jobqueue"'})
+    return user
+
+
+def check_permissions(user: Any, names: Sequence[str]) -> None:
+    """Refuse a user who lacks one of the permissions, naming it."""
+    for name in names:
+        if not user.has_perm(f"jobqueue.{name}"):
+            raise Problem(403, f"The permission jobqueue.{name} is needed.", permission=f"jobqueue.{name}")
+
+
+def check_csrf(request: HttpRequest, user: Any) -> None:
+    """Refuse a change that a foreign page may have sent in the name of its reader."""
+    if request.method in SAFE_METHODS or (_has_token(request) and not _is_of_session(request, user)):
+        return
+    if reason := _Csrf(_no_view).reason(request):
+        raise Problem(403, f"The CSRF check failed: {reason} Send the cookie's token in the header X-CSRFToken.", code="csrf_failed")
+
+
+def _has_token(request: HttpRequest) -> bool:
+    scheme = request.headers.get("Authorization", "").strip().partition(" ")[0].lower()
+    return bool(scheme) and scheme not in AMBIENT
+
+
+def _is_of_session(request: HttpRequest, user: Any) -> bool:
+    session = getattr(request, "session", None)
+    named = session.get(SESSION_KEY) if session is not None else None
+    return named is not None and named == str(getattr(user, "pk", None))
+
+
+def _no_view(request: HttpRequest) -> HttpResponse:
+    raise AssertionError("The check calls no view.")
+
+
+class _Csrf(CsrfViewMiddleware):
+    """Judge one request, whether or not the project has this middleware, and keep the reason in place of a page in HTML."""
+
+    _reason = ""
+
+    def reason(self, request: HttpRequest) -> str:
+        """Return why the request is refused; empty where it is not."""
+        self.process_request(request)
+        self.process_view(request, _no_view, (), {})
+        return self._reason
+
+    def _reject(self, request: HttpRequest, reason: str) -> HttpResponse:
+        self._reason = reason
+        return HttpResponse(status=403)

@@ -1,0 +1,90 @@
+"""From the table to Django's URL patterns: one view for each address, which guards every request in the same order.
+
+The method, the user, the permissions, the CSRF token; only then is anything read that the path names. Whatever goes wrong, the
+answer is JSON.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from django.core.exceptions import BadRequest, SuspiciousOperation
+from django.core.signals import got_request_exception
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.http.multipartparser import MultiPartParserError
+from django.urls import URLPattern, path, re_path
+
+from jobqueue import conf, db
+from jobqueue.api import access
+from jobqueue.api.answers import Problem, answer
+from jobqueue.api.endpoints import Endpoint
+
+CONVERTERS: Final = {"job_id": "str", "target": "str", "queue": "path"}
+UNKNOWN = "There is nothing at this address. Addresses end with a slash; openapi.json lists them."
+
+logger = logging.getLogger("jobqueue")
+
+
+def patterns(endpoints: Iterable[Endpoint]) -> list[URLPattern]:
+    """Return a pattern for each address, and a last one for all others."""
+    by_path: dict[str, list[Endpoint]] = {}
+    for endpoint in endpoints:
+        by_path.setdefault(endpoint.path, []).append(endpoint)
+    found = [path(_route(place), _View(these), name=these[0].name) for place, these in by_path.items()]
+    return [*found, re_path("", _View(()))]
+
+
+def _route(place: str) -> str:
+    return re.sub(r"\{(\w+)\}", lambda name: f"<{CONVERTERS[name[1]]}:{name[1]}>", place)
+
+
+class _View:
+    """Answer the requests to one address."""
+
+    # The check is made by `access`, where a token needs none. Each change is a transaction of its own that takes the locks in order:
+    # one around the request (ATOMIC_REQUESTS) must not be there before.
+    csrf_exempt = True
+
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        self.endpoints = {endpoint.method: endpoint for endpoint in endpoints}
+        for alias in conf.databases():
+            transaction.non_atomic_requests(using=alias)(self)
+
+    def __call__(self, request: HttpRequest, **given: Any) -> HttpResponse:
+        try:
+            return self.reply(request, given)
+        except Problem as problem:
+            return problem.response()
+        except (SuspiciousOperation, BadRequest, MultiPartParserError) as error:
+            return Problem(400, f"The request cannot be read: {error}").response()
+        except Exception as error:  # noqa: BLE001 - whatever it is, who asked for JSON gets JSON
+            return _failed(request, error)
+
+    def reply(self, request: HttpRequest, given: dict[str, str]) -> HttpResponse:
+        """Guard the request and return what its endpoint answers."""
+        if not self.endpoints:
+            raise Problem(404, UNKNOWN)
+        endpoint = self.endpoints.get("GET" if request.method == "HEAD" else request.method or "")
+        if endpoint is None:
+            allowed = ", ".join([*self.endpoints, *(["HEAD"] if "GET" in self.endpoints else [])])
+            raise Problem(405, f"The method must be one of: {allowed}.", headers={"Allow": allowed})
+        user = None
+        if not endpoint.public:
+            user = access.authenticated(request)
+            access.check_permissions(user, endpoint.permissions)
+            access.check_csrf(request, user)
+        status, body = endpoint.handler(request, user, given)
+        return answer(body, status)
+
+
+def _failed(request: HttpRequest, error: Exception) -> HttpResponse:
+    """Log an unexpected error, tell those who collect them, and say no more of it than that."""
+    logger.error("A request to the REST API failed: %s %s", request.method, ascii(request.path), exc_info=error)
+    got_request_exception.send(sender=_View, request=request)
+    if db.is_connection_error(error):
+        return Problem(503, "The database did not answer. Try again.", headers={"Retry-After": "5"}).response()
+    return Problem(500, "The request failed; the server's log says why.").response()

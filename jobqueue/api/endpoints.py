@@ -1,0 +1,83 @@
+"""The one table of the endpoints: addresses, methods, permissions and the OpenAPI document are all made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.http import HttpRequest
+
+from jobqueue.api import schema, views
+from jobqueue.api.reading import Given
+from jobqueue.api.views import Handler, Reply
+from jobqueue.lifecycle import control
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Describe one method of one address; `path` has its parameters in braces, as OpenAPI writes them."""
+
+    method: str
+    path: str
+    name: str
+    summary: str
+    handler: Handler
+    returns: str  # the shape of the answer, one of `shapes.SHAPES`; empty: any object
+    permissions: tuple[str, ...] = ("view_job",)
+    query: tuple[str, ...] = ()
+    done: tuple[int, ...] = (200,)
+    refuses: bool = False  # whether the job's state may forbid it
+    public: bool = False
+
+
+def openapi(request: HttpRequest, user: Any, given: Given) -> Reply:
+    """Return the description of this API, with the address under which it was asked for."""
+    return 200, schema.document(ENDPOINTS, server=request.path.removesuffix("openapi.json"))
+
+
+VERBS: Final = (
+    ("cancel", "cancel", "Stop a job for good; a running one is asked to stop.", control.cancel, (200, 202)),
+    ("pause", "pause", "Stop a job so that it can be resumed; a running one is asked to stop.", control.pause, (200, 202)),
+    (
+        "resume",
+        "resume",
+        "Let a job that is paused or in error run again; withdraw the request from one that is stopping.",
+        control.resume,
+        (200,),
+    ),
+    ("run-now", "run_now", "Let a job that waits for its time run at once.", control.run_now, (200,)),
+)
+
+
+def _on_job(method: str, path: str, verb: str, summary: str, do: Any, done: tuple[int, ...] = (200,)) -> Endpoint:
+    name = "job" if method == "DELETE" else f"{'target_' if path.startswith('targets/') else ''}job_{verb}"
+    return Endpoint(
+        *(method, path, name, summary, views.act(verb, do), "Answer", ("view_job", f"{verb}_job"), ("tenant",)), done=done, refuses=True
+    )
+
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    Endpoint("GET", "openapi.json", "openapi", "This document.", openapi, "", (), public=True),
+    Endpoint("GET", "jobs/{job_id}/", "job", "The report on a job, and why it waits.", views.show_job, "Job", query=("tenant",)),
+    _on_job("DELETE", "jobs/{job_id}/", "delete", "Delete a job; a running one is refused.", control.delete),
+    *(
+        _on_job("POST", f"{place}jobs/{{job_id}}/{word}/", verb, summary, do, done)
+        for place in ("", "targets/{target}/")
+        for word, verb, summary, do, done in VERBS
+    ),
+    Endpoint(
+        *("GET", "targets/", "targets", "The targets that something holds, blocks or waits for.", views.list_targets, "Targets"),
+        query=("search", "tenant", "limit"),
+    ),
+    Endpoint("GET", "queues/", "queues", "The queues, and what waits and runs in each.", views.list_queues, "Queues", ("view_queue",)),
+    *(
+        Endpoint(
+            *("POST", f"queues/{{queue}}/{verb}/", f"queue_{verb}", summary, views.act_on_queue(verb), "Queue"),
+            permissions=("view_queue", f"{verb}_queue"),
+        )
+        for verb, summary in (
+            ("pause", "Pause a queue as a whole: none of its jobs is begun, those that run go on."),
+            ("resume", "Let the jobs of a queue be begun again."),
+        )
+    ),
+)

@@ -1,0 +1,104 @@
+"""The OpenAPI document, made of the table of endpoints and the shapes of their answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import jobqueue
+from jobqueue import conf
+from jobqueue.api import reading, shapes
+
+if TYPE_CHECKING:
+    from jobqueue.api.endpoints import Endpoint
+
+NAME = {"type": "string", "minLength": 1, "maxLength": reading.LONGEST_TEXT}
+QUERY = {"type": "string", "maxLength": reading.LONGEST_TEXT, "pattern": r"^[^\u0000-\u001f\u007f-\u009f\ud800-\udfff]*$"}
+
+PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
+    "job_id": ({"type": "integer", "minimum": 1, "maximum": reading.LARGEST_ID}, "The job's number."),
+    "target": ({**NAME, "pattern": r"^[^/\u0000-\u001f\u007f-\u009f\ud800-\udfff]+$"}, "The job's target, percent-encoded."),
+    "queue": (
+        {**NAME, "pattern": r"^[^\u0000-\u001f\u007f-\u009f\ud800-\udfff]+$"},
+        "The queue's name, percent-encoded; it may have slashes.",
+    ),
+    "tenant": (QUERY, "The tenant; of a target without one, nothing."),
+    "search": (QUERY, "A part of the target's name."),
+    "limit": (
+        {"type": "integer", "minimum": 1, "maximum": reading.MOST_LINES, "default": reading.DEFAULT_LINES},
+        "How many at most.",
+    ),
+}
+ERRORS = {
+    400: "Something in the query cannot be what it must be, or the request cannot be read.",
+    401: "Nobody is named, or the token is wrong.",
+    403: "A permission is missing, or the session's CSRF token.",
+    404: "There is no such job, or it is of another target or tenant.",
+    409: "The job's state does not allow it; nothing was changed.",
+    500: "Something failed that should not have.",
+    503: "The database did not answer.",
+}
+DONE = {200: "Done.", 202: "The job runs, and was asked to stop."}
+
+
+def document(endpoints: Iterable[Endpoint], *, server: str) -> dict[str, Any]:
+    """Return the description of these endpoints under an address."""
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(f"/{endpoint.path}", {})[endpoint.method.lower()] = _operation(endpoint)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "jobqueue", "version": jobqueue.__version__, "description": "Watch and steer background jobs."},
+        "servers": [{"url": server.rstrip("/") or "/"}],
+        "security": [*([{"token": []}] if conf.api_authenticator() is not None else []), {"session": []}],
+        "paths": paths,
+        "components": {"schemas": shapes.SHAPES, "securitySchemes": _schemes()},
+    }
+
+
+def _schemes() -> dict[str, Any]:
+    token = {"token": {"type": "http", "scheme": "bearer"}} if conf.api_authenticator() is not None else {}
+    description = "The session of a user who is logged in; a change needs the header X-CSRFToken, too."
+    return {**token, "session": {"type": "apiKey", "in": "cookie", "name": conf.session_cookie_name(), "description": description}}
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    in_path = re.findall(r"\{(\w+)\}", endpoint.path)
+    parameters = [_parameter(name, "path") for name in in_path] + [_parameter(name, "query") for name in endpoint.query]
+    shape = shapes.ref(endpoint.returns) if endpoint.returns else shapes.OBJECT
+    responses = {str(status): _response(DONE[status], shape) for status in endpoint.done}
+    responses |= {str(status): _response(ERRORS[status], shapes.ref("Error")) for status in _errors(endpoint, in_path)}
+    described: dict[str, Any] = {
+        "operationId": f"{endpoint.name}_{endpoint.method.lower()}",
+        "summary": endpoint.summary,
+        "parameters": parameters,
+        "responses": responses,
+    }
+    if endpoint.public:
+        return {**described, "security": []}
+    needs = " and ".join(f"jobqueue.{name}" for name in endpoint.permissions)
+    return {**described, "description": f"Needs the permission {needs}."}
+
+
+def _errors(endpoint: Endpoint, in_path: list[str]) -> list[int]:
+    """Return the statuses of the errors that an endpoint may answer with."""
+    possible = {
+        400: bool(endpoint.query) or endpoint.method != "GET",
+        401: not endpoint.public,
+        403: not endpoint.public,
+        404: bool(in_path),
+        409: endpoint.refuses,
+        500: True,
+        503: True,
+    }
+    return [status for status, is_possible in possible.items() if is_possible]
+
+
+def _parameter(name: str, place: str) -> dict[str, Any]:
+    schema, description = PARAMETERS[name]
+    return {"name": name, "in": place, "required": place == "path", "schema": schema, "description": description}
+
+
+def _response(description: str, shape: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": shape}}}

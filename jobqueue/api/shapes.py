@@ -1,0 +1,119 @@
+"""The shapes of what the API answers, as JSON Schema: every field is always there, and no other."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from jobqueue import states
+
+Shape = dict[str, Any]
+
+TEXT: Final[Shape] = {"type": "string"}
+COUNT: Final[Shape] = {"type": "integer", "minimum": 0}
+FLAG: Final[Shape] = {"type": "boolean"}
+MOMENT: Final[Shape] = {"type": "string", "format": "date-time"}
+SECONDS: Final[Shape] = {"type": "number", "minimum": 0}
+OBJECT: Final[Shape] = {"type": "object"}
+STATUS: Final[Shape] = {"enum": states.Status.values}
+ANYTHING: Final[Shape] = {}
+
+
+def ref(name: str) -> Shape:
+    """Return a reference to a shape."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def some(shape: Shape) -> Shape:
+    """Return the shape of a value that may be null."""
+    return {"anyOf": [shape, {"type": "null"}]}
+
+
+def many(shape: Shape) -> Shape:
+    """Return the shape of a list."""
+    return {"type": "array", "items": shape}
+
+
+def said(shape: Shape, text: str) -> Shape:
+    """Return a shape with a description."""
+    return {**shape, "description": text}
+
+
+def record(**fields: Shape) -> Shape:
+    """Return the shape of an object that has just these fields."""
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+ENTRY_FIELDS: Final[dict[str, Shape]] = {
+    "attempt": some({"type": "integer"}),
+    **dict.fromkeys(("worker", "outcome", "exception", "message", "started_at", "finished_at"), some(TEXT)),
+}
+
+SHAPES: Final[dict[str, Shape]] = {
+    "Job": record(
+        id={"type": "integer"},
+        task=TEXT,
+        queue=TEXT,
+        tenant=TEXT,
+        target=TEXT,
+        holds_target=FLAG,
+        unique_key=TEXT,
+        priority={"type": "integer"},
+        status=STATUS,
+        waiting_for={"enum": states.WaitingFor.values},
+        assigned=said(FLAG, "A worker has claimed the job, and not begun it."),
+        cancel_requested=said({"enum": ["", "PAUSED", "CANCELED"]}, "What becomes of a running job that was asked to stop."),
+        attempts=record(runs=COUNT, failures=COUNT, crashes=COUNT, max_attempts=COUNT),
+        times=record(
+            created_at=MOMENT,
+            **dict.fromkeys(("run_at", "enqueued_at", "first_started_at", "started_at", "finished_at"), some(MOMENT)),
+        ),
+        waited_seconds=said(some(SECONDS), "How long it was free to be taken before its last run, or until now."),
+        ran_seconds=said(some(SECONDS), "How long the last run took, or has taken until now."),
+        ran_seconds_in_all=said(SECONDS, "How long all runs took that the report still tells of."),
+        progress=COUNT,
+        phase=TEXT,
+        outcome=record(message=TEXT, result=ANYTHING),
+        errors=many(ref("Run")),
+        metadata=OBJECT,
+        arguments=record(args=many(ANYTHING), kwargs=OBJECT),
+        why_waiting=some(ref("Why")),
+    ),
+    "Run": {
+        **record(**ENTRY_FIELDS),
+        "properties": {**ENTRY_FIELDS, "traceback": said(some(TEXT), "Only there for those who may open the admin.")},
+        "description": "A run that did not succeed.",
+    },
+    "Why": record(
+        gate=said(TEXT, "What the job waits for, for programs."),
+        text=said(TEXT, "The same as a sentence."),
+        job_id=said(some({"type": "integer"}), "The job behind which it waits."),
+    ),
+    "Answer": record(
+        job={"type": "integer"},
+        verdict={"enum": ["done", "requested"]},
+        status=said(STATUS, "The job's status now."),
+    ),
+    "Targets": record(targets=many(ref("Line")), more=said(FLAG, "There are more than the limit lets through.")),
+    "Line": record(
+        tenant=TEXT,
+        target=TEXT,
+        holder_id=some({"type": "integer"}),
+        holder_status=TEXT,
+        holder_task=TEXT,
+        since=some(MOMENT),
+        waiting=COUNT,
+        waiting_is_capped=FLAG,
+        oldest_waiting_at=some(MOMENT),
+    ),
+    "Queues": record(queues=many(ref("QueueState"))),
+    "QueueState": record(name=TEXT, paused=FLAG, max_running=some(COUNT), queued=COUNT, running=COUNT, oldest_queued_seconds=some(SECONDS)),
+    "Queue": record(name=TEXT, paused=FLAG),
+    "Error": record(
+        error={
+            "type": "object",
+            "properties": {"code": TEXT, "message": TEXT, "job": {"type": "integer"}, "status": STATUS, "reason": TEXT, "permission": TEXT},
+            "required": ["code", "message"],
+            "additionalProperties": False,
+        }
+    ),
+}

@@ -1,0 +1,86 @@
+"""The endpoints' work: each takes the request, its user and what the path names, and returns the HTTP status and the body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+
+from jobqueue.api import audit, reading
+from jobqueue.api.answers import Problem
+from jobqueue.api.reading import Given
+from jobqueue.exceptions import JobDoesNotExist
+from jobqueue.lifecycle import control
+from jobqueue.lifecycle.report import report
+from jobqueue.models import Job, Queue
+
+Reply = tuple[int, dict[str, Any]]
+Handler = Callable[[HttpRequest, Any, Given], Reply]
+STATUSES = {control.Verdict.DONE: 200, control.Verdict.REQUESTED: 202}
+
+
+def show_job(request: HttpRequest, user: Any, given: Given) -> Reply:
+    """Return the job's report and what it waits for; tracebacks for those who may open the admin, as there."""
+    from jobqueue.lifecycle.why import why_waiting
+
+    job = reading.job(request, given)
+    why = why_waiting(job)
+    told = report(job, tracebacks=getattr(user, "is_staff", False))
+    return 200, {**told, "why_waiting": asdict(why) if why is not None else None}
+
+
+def act(verb: str, do: Callable[[int], control.Answer]) -> Handler:
+    """Return the handler of a verb on a job."""
+
+    def handle(request: HttpRequest, user: Any, given: Given) -> Reply:
+        job = reading.job(request, given, "task", "tenant", "target", "status")
+        try:
+            with Job.objects.database.atomic():
+                answer = do(job.pk)
+                audit.record(user, job, verb, answer)
+        except JobDoesNotExist as error:  # deleted meanwhile
+            raise Problem(404, str(error)) from error
+        if answer.verdict is control.Verdict.REFUSED:
+            raise Problem(409, f"{answer.reason[:1].upper()}{answer.reason[1:]}.", reason=answer.reason, job=job.pk, status=answer.status)
+        return STATUSES[answer.verdict], {"job": job.pk, "verdict": answer.verdict.value, "status": answer.status}
+
+    return handle
+
+
+def list_targets(request: HttpRequest, user: Any, given: Given) -> Reply:
+    """Return the targets that something holds, blocks or waits for."""
+    from jobqueue.lifecycle.lines import lines
+
+    most = reading.limit(request)
+    found = lines(search=reading.text(request, "search") or "", tenant=reading.text(request, "tenant"), limit=most + 1)
+    return 200, {"targets": [_plain(line) for line in found[:most]], "more": len(found) > most}
+
+
+def act_on_queue(verb: str) -> Handler:
+    """Return the handler that pauses or resumes a queue as a whole."""
+
+    def handle(request: HttpRequest, user: Any, given: Given) -> Reply:
+        from jobqueue.lifecycle import queues
+
+        name = reading.queue(given["queue"])
+        with Job.objects.database.atomic():
+            answer = (queues.pause_queue if verb == "pause" else queues.resume_queue)(name)
+            audit.write(user, Queue(name=name), f"{audit.SENTENCES[verb]} over REST.")
+        return 200, asdict(answer)
+
+    return handle
+
+
+def list_queues(request: HttpRequest, user: Any, given: Given) -> Reply:
+    """Return the queues, their pauses and limits, and what waits and runs in each."""
+    from jobqueue.lifecycle.queues import queue_states
+
+    return 200, {"queues": [_plain(one) for one in queue_states()]}
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    """Return a record's fields, its times as ISO text like those of a report."""
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(record).items()}

@@ -1,0 +1,80 @@
+"""What goes into the hot statements and comes out of them, as named tuples."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Lease(NamedTuple):
+    """Name one run of one job: the fence of every owner's write."""
+
+    job_id: int
+    token: int
+
+
+class Claimed(NamedTuple):
+    """Carry what a worker needs to run a job; JSON columns stay text."""
+
+    id: int
+    claim_rank: int
+    lease_token: int
+    attempt: int
+    failures: int
+    crashes: int
+    max_attempts: int
+    task: str
+    queue: str
+    tenant: str
+    target: str
+    recovery: str
+    args: str
+    kwargs: str
+    options: str
+    metadata: str
+
+
+class Success(NamedTuple):
+    """Carry one successful end; times are seconds before the statement."""
+
+    job_id: int
+    token: int
+    result: str
+    began_ago: float
+    ended_ago: float
+    message: str | None
+    metadata: str | None
+
+
+class Mark(NamedTuple):
+    """Carry what a running job shows: that it began, how far it is, what it says, what it keeps."""
+
+    job_id: int
+    token: int
+    began_ago: float
+    progress: int | None
+    message: str | None
+    metadata: str | None
+
+
+class Renewed(NamedTuple):
+    """Tell what a renewal found on one row."""
+
+    job_id: int
+    token: int
+    cancel_requested: bool
+    cancel_outcome: str
+
+
+class Scope(NamedTuple):
+    """Say which QUEUED jobs a claim looks at: one tenant's, of some queues (none named: all of them)."""
+
+    tenant: str = ""
+    queues: tuple[str, ...] = ()
+    most: dict[str, int] | None = None  # how many of a queue at the most, where a limit says so
+
+
+class Lender(NamedTuple):
+    """Say to whom jobs are leased, and for how long."""
+
+    owner: str
+    lease_seconds: float

@@ -1,0 +1,170 @@
+"""The statements on the lines behind targets. Whoever calls them holds the targets' locks.
+
+A target is free when nobody of it is RUNNING, PAUSED or in ERROR and no holder is QUEUED or waits for time or children: of those that
+hold or block, only a parked holder leaves it free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from jobqueue.db.claims import Claims, in_claim_order
+from jobqueue.db.records import Claimed, Lender
+from jobqueue.line import Candidate, Standing, Target
+
+PARKED = "status = 'PENDING' AND waiting_for = 'target'"
+# The condition of the index of those that hold or block, word by word: else no planner finds it.
+HELD = "target <> '' AND (holds_target OR status IN ('PAUSED', 'ERROR'))"
+
+
+class Released(NamedTuple):
+    """Name a job that was let out of its line, to be taken by any worker."""
+
+    id: int
+    queue: str
+    tenant: str
+
+
+class Targets(Claims):
+    """Run the statements that look at lines, park, release and hand over."""
+
+    # Locks: on a database with one writer at a time there is nobody to keep out
+
+    def try_locks(self, keys: Sequence[int]) -> set[int]:
+        """Take the locks that are free until the end of the transaction, in this order, and never wait; return their keys."""
+        return set(keys)
+
+    def wait_for_locks(self, keys: Sequence[int]) -> None:
+        """Take locks until the end of the transaction, in this order, waiting for each."""
+
+    # Look
+
+    def lock_candidates(self, ids: Sequence[int]) -> list[Candidate]:
+        """Lock those of the jobs that are QUEUED and not locked by anybody; return them."""
+        condition, params = self.among(ids)
+        # The status is judged here: in the statement it would invite the planner into an index full of dead entries.
+        sql = f"SELECT id, claim_rank, tenant, target, status FROM {self.table} WHERE id {condition} ORDER BY id{self.skip_locked}"
+        return [Candidate(*row[:4]) for row in self.rows(sql, params) if row[4] == "QUEUED"]
+
+    def standings(self, targets: Collection[Target]) -> list[Standing]:
+        """Return who holds or blocks each target, and the best that is QUEUED behind it."""
+        source, params = self.pairs(targets)
+        mine = "j.tenant = t.tenant AND j.target = t.name"
+        sql = (
+            f"{self.hint()}WITH t(tenant, name) AS ({source})"
+            f" SELECT j.tenant, j.target, j.id, j.status, j.holds_target FROM t JOIN {self.table} AS j ON {mine} AND {HELD}"
+            f" UNION ALL SELECT t.tenant, t.name, (SELECT j.id FROM {self.table} AS j WHERE {mine} AND j.target <> ''"
+            " AND j.status = 'QUEUED' ORDER BY j.claim_rank, j.id LIMIT 1), 'QUEUED', FALSE FROM t"
+        )
+        return [Standing(row[0], row[1], row[2], row[3], bool(row[4])) for row in self.rows(sql, params) if row[2] is not None]
+
+    # Park and release
+
+    def park(self, ids: Sequence[int]) -> None:
+        """Park jobs that the caller has locked and found QUEUED."""
+        condition, params = self.among(ids)
+        self.rows(f"UPDATE {self.table} SET status = 'PENDING', waiting_for = 'target' WHERE id {condition}", params)
+
+    def park_line(self, targets: Collection[Target], limit: int) -> int:
+        """Park up to `limit` QUEUED jobs behind targets that are held or blocked, but no holder; pass over locked rows."""
+        source, params = self.pairs(targets)
+        sql = (f"UPDATE {self.table} SET status = 'PENDING', waiting_for = 'target' WHERE id {self.picked} RETURNING id").format(
+            f"WITH t(tenant, name) AS ({source}) SELECT j.id FROM t JOIN {self.table} AS j ON j.tenant = t.tenant AND j.target = t.name"
+            f" WHERE j.target <> '' AND j.status = 'QUEUED' AND NOT j.holds_target LIMIT %s{self.skip_locked_of('j')}"
+        )
+        return len(self.rows(sql, [*params, limit]))
+
+    def release(self, targets: Collection[Target]) -> list[Released]:
+        """Let one parked job of each free target be taken: a parked holder, else the best; return them."""
+        source, params = self.pairs(targets)
+        holder = self._first(f"{PARKED} AND holds_target AND {HELD}", "")
+        best = self._first(PARKED, " ORDER BY j.claim_rank, j.id")
+        sql = (
+            f"{self.hint()}UPDATE {self.table} SET status = 'QUEUED', waiting_for = '', enqueued_at = {self.now} WHERE id {self.picked}"
+            f" AND {PARKED} RETURNING id, queue, tenant"
+        ).format(f"WITH t(tenant, name) AS ({source}) SELECT coalesce({holder}, {best}) FROM t WHERE {self._free()}")
+        return [Released(*row) for row in self.rows(sql, params)]
+
+    def hand_over(self, lender: Lender, targets: Collection[Target], queues: Sequence[str], closed: Sequence[str]) -> list[Claimed]:
+        """Take the next job of each free target, QUEUED or parked; return those that were taken.
+
+        Nobody is taken whose queue is not among `queues` (none named: any) or is in `closed`, nor past a QUEUED job of the
+        tenant that has a higher priority.
+        """
+        source, params = self.pairs(targets)
+        holder = self._one(f"{PARKED} AND holds_target AND {HELD}", "")
+        # The best of the two parts of the line, each by its own index; a QUEUED holder would mean that the target is not free.
+        parts = " UNION ALL ".join(
+            f"SELECT * FROM ({self._select('j.id, j.claim_rank', part, ' ORDER BY j.claim_rank, j.id')}) AS part"
+            for part in (PARKED, "status = 'QUEUED' AND target <> ''")
+        )
+        best = f"(SELECT id FROM ({parts}) AS line ORDER BY claim_rank, id LIMIT 1)"
+        chosen = f"SELECT t.tenant, coalesce({holder}, {best}) AS id FROM t WHERE {self._free()}"
+        better = (
+            f"coalesce((SELECT q.claim_rank FROM {self.table} AS q WHERE q.status = 'QUEUED' AND q.tenant = j.tenant"
+            " ORDER BY q.claim_rank, q.id LIMIT 1), 32767) >= j.claim_rank"
+        )
+        allowed, more = self._in_queues(queues, closed)
+        changes, values = self.to_running(lender)
+        sql = (
+            f"{self.hint()}UPDATE {self.table} SET {changes} WHERE id {self.picked} AND status IN ('QUEUED', 'PENDING')"
+            f" RETURNING {self.claimed_columns()}"
+        ).format(
+            f"WITH t(tenant, name) AS ({source}), chosen(tenant, id) AS ({chosen}) SELECT j.id FROM chosen JOIN {self.table} AS j"
+            f" ON j.id = chosen.id WHERE ({PARKED} OR status = 'QUEUED') AND {better}{allowed}{self.skip_locked_of('j')}"
+        )
+        return in_claim_order(map(Claimed._make, self.rows(sql, [*values, *params, *more])))
+
+    def parked_behind_free(self, after: Target, limit: int) -> tuple[list[Target], Target | None]:
+        """Look at `limit` targets that have parked jobs, behind `after` in the order of their names.
+
+        Return those that are free with nobody QUEUED, which only a change by raw SQL leaves behind, and where to go on (None: done).
+        """
+        first = f"SELECT tenant, target FROM {self.table} WHERE {PARKED} AND (tenant, target) > (%s, %s) ORDER BY tenant, target LIMIT 1"
+        following = (
+            f"SELECT p.id FROM {self.table} AS p WHERE {PARKED} AND (p.tenant, p.target) > (t.tenant, t.name)"
+            " ORDER BY p.tenant, p.target LIMIT 1"
+        )
+        queued = self._one("status = 'QUEUED' AND target <> ''", "")
+        sql = (
+            f"{self.hint()}WITH RECURSIVE t(tenant, name) AS (SELECT * FROM ({first}) AS first UNION ALL"
+            f" SELECT n.tenant, n.target FROM t JOIN {self.table} AS n ON n.id = ({following}))"
+            f" SELECT tenant, name, {self._free()} AND {queued} IS NULL FROM t LIMIT %s"
+        )
+        rows = self.rows(sql, [*after, limit])
+        seen = [Target(*row[:2]) for row in rows]
+        return [target for target, row in zip(seen, rows, strict=True) if row[2]], seen[-1] if len(seen) == limit else None
+
+    # Pieces
+
+    def pairs(self, targets: Iterable[Target]) -> tuple[str, list[Any]]:
+        """Return targets as rows (tenant, name), and the parameters."""
+        found = list(targets)
+        return f"VALUES {', '.join('(%s, %s)' for _ in found)}", [text for target in found for text in target]
+
+    def skip_locked_of(self, alias: str) -> str:
+        """Return the clause that locks the rows of one table of a join, passing over locked ones."""
+        return ""
+
+    def _free(self) -> str:
+        held = f"SELECT 1 FROM {self.table} AS j WHERE j.tenant = t.tenant AND j.target = t.name AND {HELD} AND NOT ({PARKED})"
+        return f"NOT EXISTS ({held})"
+
+    def _select(self, columns: str, where: str, order: str) -> str:
+        return f"SELECT {columns} FROM {self.table} AS j WHERE j.tenant = t.tenant AND j.target = t.name AND {where}{order} LIMIT 1"
+
+    def _one(self, where: str, order: str) -> str:
+        return f"({self._select('j.id', where, order)})"
+
+    def _first(self, where: str, order: str) -> str:
+        return f"({self._select('j.id', where, order)}{self.skip_locked_of('j')})"
+
+    def _in_queues(self, queues: Sequence[str], closed: Sequence[str]) -> tuple[str, list[Any]]:
+        """Return conditions on the queue, and their parameters."""
+        sql, params = "", list[Any]()
+        for word, names in (("IN", queues), ("NOT IN", closed)):
+            if names:
+                sql += f" AND j.queue {word} ({', '.join('%s' for _ in names)})"
+                params += names
+        return sql, params

@@ -1,0 +1,58 @@
+"""Limits: how many jobs may run at once, in all and per queue, over all processes.
+
+A limit has a lock. Whoever claims under a limit has its lock from the count to the commit, so that no two count at the same time;
+leases that have run out are recovered in the same transaction, so that they do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jobqueue import states
+from jobqueue.db import Scope
+from jobqueue.lifecycle.expire import Expired, expire_jobs
+from jobqueue.line import Target
+from jobqueue.models import Job, Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Hold the limits that a claim must heed: of all jobs together (None: no such limit), and of queues."""
+
+    max_running: int | None = None
+    queues: Mapping[str, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Be true where there is any."""
+        return self.max_running is not None or bool(self.queues)
+
+    def of(self, queues: tuple[str, ...]) -> Limits:
+        """Return the limits that matter for a claim in these queues (none named: in all)."""
+        if not queues:
+            return self
+        return Limits(self.max_running, {name: most for name, most in self.queues.items() if name in queues})
+
+
+def room(limits: Limits, scope: Scope, limit: int) -> tuple[int, Scope, list[Expired]]:
+    """Take the locks of the limits, count, and return how many jobs may begin: in all, and per queue in the scope.
+
+    The jobs whose leases had run out are recovered and returned, too. Called as the first thing in
+    a transaction. The rows of the queues are read anew under the lock: a worker may have seen them a second ago.
+    """
+    database = Job.objects.database
+    names = ([""] if limits.max_running is not None else []) + sorted(limits.queues)
+    # A target's name is never empty, so no target has the key of a limit.
+    database.wait_for_locks(sorted(Target(f"limit:{name}", "").key for name in names))
+    running = Job.objects.current.filter(status=states.Status.RUNNING)
+    if limits.max_running is None:
+        running = running.filter(queue__in=limits.queues)
+    lost = expire_jobs(running.expired())
+    counts = running.counts_by_queue()
+    rows = Queue.objects.current.filter(pk__in=limits.queues).values_list("pk", "max_running")
+    free = limit if limits.max_running is None else min(limit, limits.max_running - sum(counts.values()))
+    rest = {name: max(most - counts.get(name, 0), 0) for name, most in rows if most is not None}
+    open_queues = tuple(name for name in scope.queues if rest.get(name, 1) > 0)
+    if scope.queues and not open_queues:
+        return 0, scope, lost
+    return free, scope._replace(queues=open_queues, most=rest), lost

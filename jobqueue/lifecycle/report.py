@@ -1,0 +1,139 @@
+"""Report on one job, ended or not, as JSON values: attempts, waits, run time, outcome and errors, its secrets hidden.
+
+Whatever somebody has written into a JSON column by hand, a report has its shape: what is no list counts as an empty one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from jobqueue import masking, states
+from jobqueue.lifecycle import history
+from jobqueue.models import Job
+
+ENTRY_TEXTS = ("worker", "outcome", "exception", "message", "started_at", "finished_at")
+
+logger = logging.getLogger("jobqueue")
+
+
+def report(job: Job, *, tracebacks: bool = False) -> dict[str, Any]:
+    """Return everything that a person may know of a job that was read whole; tracebacks only where they are asked for.
+
+    Durations count up to the database's time where the job was read with it (``annotate(now=Now())``).
+    """
+    runs = [entry for entry in history.as_list(job.history) if isinstance(entry, dict)]
+    last, in_all = _ran(job, runs)
+    return {
+        **_identity(job),
+        "attempts": {"runs": job.attempt, "failures": job.failures, "crashes": job.crashes, "max_attempts": job.max_attempts},
+        "times": _times(job),
+        "waited_seconds": _waited(job),
+        "ran_seconds": last,
+        "ran_seconds_in_all": in_all,
+        "progress": job.progress,
+        "phase": masking.mask_text(job.phase),
+        "outcome": {"message": masking.mask_text(job.message), "result": masking.mask(job.result)},
+        "errors": [_entry(entry, tracebacks=tracebacks) for entry in runs],
+        "metadata": masking.mask(history.as_dict(job.metadata)),
+        "arguments": _arguments(job),
+    }
+
+
+def _identity(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.pk,
+        "task": job.task,
+        "queue": job.queue,
+        "tenant": job.tenant,
+        "target": job.target,
+        "holds_target": job.holds_target,
+        "unique_key": masking.mask_text(job.unique_key),
+        "priority": job.priority,
+        "status": job.status,
+        "waiting_for": job.waiting_for,
+        "assigned": job.assigned,
+        "cancel_requested": job.cancel_outcome if job.cancel_requested else "",
+    }
+
+
+def _times(job: Job) -> dict[str, str | None]:
+    names = ("created_at", "run_at", "enqueued_at", "first_started_at", "started_at", "finished_at")
+    times: dict[str, datetime | None] = {name: getattr(job, name) for name in names}
+    return {name: when.isoformat() if when else None for name, when in times.items()}
+
+
+def _now(job: Job) -> datetime:
+    now: datetime = getattr(job, "now", None) or timezone.now()
+    return now
+
+
+def _waited(job: Job) -> float | None:
+    """Return how long the job was free to be taken before its last run began, or until now; None where it was or is not free."""
+    if job.status == states.Status.QUEUED or job.assigned:
+        return _seconds(job.enqueued_at, _now(job))
+    return _seconds(job.enqueued_at, job.started_at)
+
+
+def _ran(job: Job, runs: Sequence[dict[str, Any]]) -> tuple[float | None, float]:
+    """Return how long the last run took, or has taken until now, and how long all runs took that are known."""
+    told = [_seconds(_moment(entry, "started_at"), _moment(entry, "finished_at")) for entry in runs]
+    in_all = sum(seconds for seconds in told if seconds is not None)
+    if job.status == states.Status.RUNNING:
+        last = _seconds(job.started_at, _now(job))
+    elif job.status == states.Status.SUCCESS:
+        last = _seconds(job.started_at, job.finished_at)
+    else:  # a run that did not succeed has its entry; the job's own times may be of what a person did to it later
+        return (told[-1] if told else None), in_all
+    return last, in_all + (last or 0.0)
+
+
+def _seconds(begin: datetime | None, end: datetime | None) -> float | None:
+    if begin is None or end is None or timezone.is_aware(begin) != timezone.is_aware(end) or end < begin:
+        return None
+    return (end - begin) / timedelta(seconds=1)
+
+
+def _moment(entry: dict[str, Any], name: str) -> datetime | None:
+    """Return a time of an entry, None where it names none."""
+    value = entry.get(name)
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _entry(entry: dict[str, Any], *, tracebacks: bool) -> dict[str, Any]:
+    attempt = entry.get("attempt")
+    shown: dict[str, Any] = {"attempt": attempt if isinstance(attempt, int) else None}
+    shown |= {name: _text(entry.get(name)) for name in ENTRY_TEXTS}
+    if tracebacks:
+        shown["traceback"] = _text(entry.get("traceback"))
+    return shown
+
+
+def _text(value: object) -> str | None:
+    return masking.mask_text(value) if isinstance(value, str) else None
+
+
+def _arguments(job: Job) -> dict[str, Any]:
+    """Return the arguments, masked by the names that the task's function gives them."""
+    func, takes_context = _declared(job.task)
+    args, kwargs = masking.mask_call(func, history.as_list(job.args), history.as_dict(job.kwargs), takes_context=takes_context)
+    return {"args": args, "kwargs": kwargs}
+
+
+def _declared(path: str) -> tuple[Any, bool]:
+    """Return the function of a task and whether it takes the context; the tasks lie above this module, so they are looked up here."""
+    registry: Any = importlib.import_module("jobqueue.tasks.registry")
+    try:
+        registry.discover()
+    except Exception as error:  # noqa: BLE001 - a project's module may raise anything while it is imported
+        logger.warning("A report knows only some of the tasks, since a module of tasks cannot be imported: %s", error)
+    found = registry.find(path)
+    return (found.func, found.takes_context) if found is not None else (None, False)

@@ -1,0 +1,104 @@
+"""The line of jobs behind a target: the key of its lock, and whom a claim may take. Pure: data in, data out.
+
+A target names something that only one job at a time may work on, such as one customer's account. It belongs to one tenant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+BLOCKING = ("PAUSED", "ERROR")
+
+
+class Target(NamedTuple):
+    """Name one target of one tenant."""
+
+    tenant: str
+    name: str
+
+    @property
+    def key(self) -> int:
+        """The key of its advisory lock, a signed number of 64 bits; two targets may share one."""
+        text = f"jobqueue:{len(self.tenant)}:{self.tenant}{self.name}"
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), signed=True)
+
+
+class Candidate(NamedTuple):
+    """Name a QUEUED job with a target that a claim has locked."""
+
+    id: int
+    claim_rank: int
+    tenant: str
+    target: str
+
+    @property
+    def behind(self) -> Target:
+        """Its target."""
+        return Target(self.tenant, self.target)
+
+
+class Standing(NamedTuple):
+    """Tell of one job that matters to a target: it holds it, blocks it, or is the best of those that are QUEUED."""
+
+    tenant: str
+    target: str
+    id: int
+    status: str
+    holds: bool
+
+
+@dataclass(slots=True)
+class Decision:
+    """Say what a claim does with its candidates: run them, park them, or leave them alone (the rest)."""
+
+    take: list[int] = field(default_factory=list)
+    park: list[int] = field(default_factory=list)
+    crowded: set[Target] = field(default_factory=set)
+    """Targets whose other QUEUED jobs can be parked at once, too: somebody holds or blocks them, or has just been taken."""
+
+
+def in_lock_order(targets: Iterable[Target]) -> list[int]:
+    """Return the keys of some targets' locks, each once, in the order in which everybody takes them: else two could wait in a circle."""
+    return sorted({target.key for target in targets})
+
+
+def decide(candidates: Sequence[Candidate], locked: Collection[int], standings: Iterable[Standing]) -> Decision:
+    """Decide on candidates by what stood there after the locks (their keys in `locked`) were taken.
+
+    A QUEUED holder is the head whatever its priority; else the best by priority, then by age. A job is never parked because of
+    itself: a holder that waits to run again is parked only because of another one that is PAUSED or in ERROR.
+    """
+    decision = Decision()
+    heads: dict[Target, int] = {}
+    holders: dict[Target, list[Standing]] = {}
+    for one in standings:
+        target = Target(one.tenant, one.target)
+        if one.holds or one.status in BLOCKING:
+            holders.setdefault(target, []).append(one)
+        if one.status == "QUEUED" and (one.holds or target not in heads):
+            heads[target] = one.id
+    lines: dict[Target, list[Candidate]] = {}
+    for candidate in candidates:
+        lines.setdefault(candidate.behind, []).append(candidate)
+    for target, line in lines.items():
+        if target.key in locked:
+            _decide_one(decision, target, line, heads.get(target), holders.get(target, ()))
+    return decision
+
+
+def _decide_one(decision: Decision, target: Target, line: Sequence[Candidate], head: int | None, others: Sequence[Standing]) -> None:
+    taken = False
+    for candidate in line:
+        blocked = any(one.id != candidate.id for one in others)
+        if not blocked and candidate.id == head:
+            decision.take.append(candidate.id)
+            taken = True
+        else:
+            decision.park.append(candidate.id)
+    # Where the head is somebody whom this claim does not see, only its own candidates are parked: nobody holds the target yet,
+    # and whoever takes the head parks the others.
+    if others or (taken and len(line) > 1):
+        decision.crowded.add(target)

@@ -1,0 +1,28 @@
+"""Every query on queues, by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db import models, router
+from django.db.models import Q
+
+if TYPE_CHECKING:
+    from jobqueue.models import Queue  # noqa: F401 - the base class names it
+
+
+class QueueQuerySet(models.QuerySet["Queue"]):
+    """Name the sets of queues that the product looks at."""
+
+    def special(self) -> QueueQuerySet:
+        """Return the queues that are paused or limited."""
+        return self.filter(Q(paused=True) | Q(max_running__isnull=False))
+
+
+class QueueManager(models.Manager.from_queryset(QueueQuerySet)):  # type: ignore[misc]
+    """Run the queries on the database that queues are written to, also for reading where a decision depends on it."""
+
+    @property
+    def current(self) -> QueueQuerySet:
+        """All queues, read where they are written."""
+        return QueueQuerySet(self.model, using=router.db_for_write(self.model))

@@ -1,0 +1,34 @@
+"""What people have decided about a queue: whether it is paused, and how many of its jobs may run. A queue without a row has no limits."""
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from jobqueue.managers.queues import QueueManager
+from jobqueue.models import fields
+
+
+class Queue(models.Model):
+    """Hold the pause and the limit of one queue, over all processes; rows, so that they survive restarts."""
+
+    name = models.CharField(max_length=200, primary_key=True)
+    paused = fields.flag(help_text="No job of a paused queue is begun; those that run go on.")
+    max_running = models.PositiveIntegerField(
+        null=True, blank=True, help_text="How many of its jobs may run at once, over all workers; empty: no limit, 0: none."
+    )
+    changed_at = models.DateTimeField(db_default=Now())
+
+    objects = QueueManager()
+
+    class Meta:
+        ordering = ("name",)
+        permissions = (("pause_queue", "Can pause queues"), ("resume_queue", "Can resume queues"))
+        constraints = (models.CheckConstraint(condition=~Q(name=""), name="jobqueue_queue_name"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def special(self) -> bool:
+        """Whether the row says anything that a claim must heed."""
+        return self.paused or self.max_running is not None

@@ -1,0 +1,64 @@
+"""The gate: what people have decided about queues and tenants, as this process knows it; read anew each second, or when told."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from jobqueue import conf
+from jobqueue.db import Scope
+from jobqueue.lifecycle.limits import Limits
+from jobqueue.models import Job, Queue
+
+READ_SECONDS = 1.0
+MOST_QUEUES = 1000
+
+logger = logging.getLogger("jobqueue")
+
+
+class Gate:
+    """Say in which queues a tenant's jobs may be claimed, and under which limits."""
+
+    def __init__(self, queues: tuple[str, ...], max_running: int | None, set_tenants: Callable[[dict[str, int]], None]) -> None:
+        """Prepare; `queues` are those that the process serves (none named: all), `set_tenants` is told each tenant's slots."""
+        self.queues, self._max_running, self._set_tenants = queues, max_running, set_tenants
+        self.paused: frozenset[str] = frozenset()
+        self.limits = Limits(max_running)
+        self._read_at: float | None = None
+
+    def changed(self) -> None:
+        """Read everything anew at the next look."""
+        self._read_at = None
+
+    def refresh(self) -> None:
+        """Read the rows of queues and the numbers of tenants where that is due."""
+        now = time.monotonic()
+        if self._read_at is not None and now - self._read_at < READ_SECONDS:
+            return
+        rows = list(Queue.objects.current.special().values_list("name", "paused", "max_running"))
+        self.paused = frozenset(name for name, paused, _ in rows if paused)
+        self.limits = Limits(self._max_running, {name: most for name, _, most in rows if most is not None})
+        try:
+            self._set_tenants(conf.tenant_slots())
+        except Exception as error:  # noqa: BLE001 - the project's own code; the last numbers stay, and jobs go on
+            logger.error("TENANTS could not be read, so the numbers of before stay: %s", error)
+        self._read_at = now
+
+    @property
+    def closed(self) -> tuple[str, ...]:
+        """The queues in which no job may be handed over: paused, or limited."""
+        return (*self.paused, *self.limits.queues)
+
+    def scope(self, tenant: str) -> Scope | None:
+        """Return where to look for a tenant's jobs; None where every queue of theirs is paused."""
+        if not self.paused and not self.limits.queues:
+            return Scope(tenant, self.queues)
+        # By name: a claim over all queues would walk over what a paused one holds.
+        names = self.queues or tuple(Job.objects.database.queued_queues(MOST_QUEUES, tenant))
+        opened = tuple(name for name in names if name not in self.paused)
+        return Scope(tenant, opened) if opened else None
+
+    def limits_of(self, scope: Scope) -> Limits | None:
+        """Return the limits that a claim in this scope must heed; None where there is none."""
+        return self.limits.of(scope.queues) or None

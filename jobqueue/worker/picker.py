@@ -1,0 +1,119 @@
+"""The picker claims for one lane at a time: whose turn it is, behind which cursor, through the gate.
+
+A claim starts behind the key of the last job that was looked at (dead index entries of claimed rows pile up before it while an old
+snapshot is open), and from the head again every 0.1 s and whenever a scan finds too little: higher priorities, late commits and
+returned jobs lie before the cursor.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from jobqueue.db import Claimed, Lender, Scope
+from jobqueue.lifecycle.claim import Claim, claim
+from jobqueue.lifecycle.expire import Expired
+from jobqueue.models import Job
+from jobqueue.worker.gate import Gate
+from jobqueue.worker.lanes import Lane, Lanes
+from jobqueue.worker.turns import share
+
+HEAD_SECONDS = 0.1
+MOST_TENANTS = 1000
+ROUNDS = 100
+
+
+@dataclass
+class Walk:
+    """Remember how far the claims of one tenant have walked."""
+
+    cursor: tuple[int, int] | None = None
+    head_at: float = 0.0
+
+
+@dataclass
+class Pick:
+    """Tell what the claims for a lane brought."""
+
+    jobs: list[Claimed] = field(default_factory=list)
+    lost: list[Expired] = field(default_factory=list)
+    more: bool = False  # the last scan was full
+    moved: bool = False  # something was taken or parked
+    limited: bool = False  # a limit stood in the way: others may make room at any time
+
+
+class Picker:
+    """Claim jobs for the lanes of one process."""
+
+    def __init__(self, lender: Lender, gate: Gate, lanes: Lanes) -> None:
+        """Prepare; what it heard comes from other threads."""
+        self._lender, self._gate, self._lanes = lender, gate, lanes
+        self._heard: deque[str] = deque()
+        self._walks: dict[str, Walk] = {}
+        self._found_at = 0.0
+        self._after: str | None = None
+
+    def hear(self, tenant: str) -> None:
+        """Note that a tenant has new work; from any thread."""
+        self._heard.append(tenant)
+
+    def look_around(self) -> None:
+        """Find out who has something queued, where nobody has told us of anybody, and now and then."""
+        self._gate.refresh()
+        while self._heard:
+            tenant = self._heard.popleft()
+            self._lanes.of(tenant).turns.hear(tenant)
+        now = time.monotonic()
+        if any(len(lane.turns) for lane in self._lanes) and now - self._found_at < HEAD_SECONDS:
+            return
+        self._found_at = now
+        found = Job.objects.database.queued_tenants(MOST_TENANTS, self._after)
+        for tenant in found:
+            self._lanes.of(tenant).turns.hear(tenant)
+        self._after = found[-1] if len(found) == MOST_TENANTS else None
+        if len(self._walks) > MOST_TENANTS:
+            self._walks.clear()
+
+    def pick(self, lane: Lane, wanted: int) -> Pick:
+        """Claim up to `wanted` jobs, an even share for each tenant whose turn it is, until the lane is full or nothing is left."""
+        pick, waiting = Pick(), lane.turns.round()
+        for _ in range(ROUNDS):
+            if not waiting or len(pick.jobs) >= wanted:
+                break
+            tenant = waiting.popleft()
+            portion = share(wanted - len(pick.jobs), len(waiting) + 1)
+            scope = self._gate.scope(tenant)
+            found = Claim([]) if scope is None else self._claim(scope, portion, pick)
+            pick.jobs += found.jobs
+            pick.lost += found.lost
+            pick.moved = pick.moved or bool(found.jobs) or found.parked > 0
+            pick.more = found.seen >= portion
+            lane.turns.served(tenant)
+            if not pick.more:
+                lane.turns.drop(tenant)
+            elif found.jobs or found.parked:
+                waiting.append(tenant)
+        return pick
+
+    def _claim(self, scope: Scope, wanted: int, pick: Pick) -> Claim:
+        if limits := self._gate.limits_of(scope):
+            pick.limited = True
+            return claim(self._lender, scope, wanted, limits=limits)
+        now = time.monotonic()
+        walk = self._walks.setdefault(scope.tenant, Walk())
+        if now - walk.head_at >= HEAD_SECONDS:
+            walk.cursor = None
+        found = Claim([])
+        if walk.cursor is not None:
+            found = claim(self._lender, scope, wanted, walk.cursor)
+        if found.seen < wanted:
+            found = _together(found, claim(self._lender, scope, wanted - found.seen))
+            walk.head_at = now
+        walk.cursor = found.last or walk.cursor
+        return found
+
+
+def _together(one: Claim, other: Claim) -> Claim:
+    last = max(filter(None, (one.last, other.last)), default=None)
+    return Claim([*one.jobs, *other.jobs], last, one.seen + other.seen, one.parked + other.parked)

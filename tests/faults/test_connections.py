@@ -1,0 +1,111 @@
+"""How many connections a worker uses, and what becomes of old ones (PostgreSQL, on a server of the test's own)."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.faults.harness import WorkerProcess, Workers, wait_until
+from tests.faults.server import Server
+from tests.faults.slow import SlowProxy
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.postgresql, pytest.mark.django_db]
+
+THREADS = 20
+JOBS = 1000
+SERVICES = 7  # dispatcher, finisher, heartbeat, reporter, maintenance, scaler, listener
+ENTRIES: dict[str, dict[str, Any]] = {
+    "close": {"CONN_MAX_AGE": 0},
+    "old": {"CONN_MAX_AGE": 2},
+    "keep": {"CONN_MAX_AGE": None},
+    "pool": {"OPTIONS": {"pool": {"min_size": 1, "max_size": THREADS + 1, "timeout": 10}}},
+    "checked": {"OPTIONS": {"pool": {"min_size": 1, "max_size": THREADS + 1, "timeout": 10}}, "CONN_HEALTH_CHECKS": True},
+}
+
+
+@pytest.fixture
+def server(django_db_setup: Any) -> Iterator[Server]:
+    """Lend a server that has a role for each worker, so that their sessions can be told apart."""
+    made = Server()
+    try:
+        made.migrate()
+        made.run("ALTER SYSTEM SET max_connections = 300")
+        made.restart()
+        for name in ENTRIES:
+            made.run(f'CREATE ROLE "{name}" LOGIN SUPERUSER')
+        yield made
+    finally:
+        made.remove()
+
+
+def sessions(server: Server) -> dict[str, int]:
+    """Return how many sessions each role has."""
+    return dict(server.run("SELECT usename, count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' GROUP BY usename"))
+
+
+def enqueue(server: Server, queue: str, number: int, seconds: float) -> None:
+    """Insert jobs that each use their thread's connection for so long."""
+    server.run(
+        "INSERT INTO jobqueue_job (task, args, queue) SELECT 'tests.faults.tasks.hold_connection', %s, %s FROM generate_series(1, %s)",
+        [json.dumps([seconds]), queue, number],
+    )
+
+
+def all_succeed(server: Server) -> bool:
+    """Whether every job has succeeded at its first attempt."""
+    rows = server.run("SELECT DISTINCT status, attempt, message FROM jobqueue_job WHERE status NOT IN ('QUEUED', 'RUNNING')")
+    assert set(rows) <= {("SUCCESS", 1, "")}
+    return not server.run("SELECT 1 FROM jobqueue_job WHERE status IN ('QUEUED', 'RUNNING') LIMIT 1")
+
+
+def test_threads_use_one_connection_each_give_old_ones_back_and_no_job_meets_a_dead_one(server: Server, workers: Workers) -> None:
+    started: list[WorkerProcess] = [
+        workers.start("--queues", name, database=server.entry(**{**entry, "USER": name}), MIN_WORKERS=THREADS, MAX_WORKERS=THREADS)
+        for name, entry in ENTRIES.items()
+    ]
+    for worker in started:
+        worker.ready()
+    most: dict[str, int] = defaultdict(int)
+
+    def done() -> bool:
+        for name, number in sessions(server).items():
+            most[name] = max(most[name], number)
+        return all_succeed(server)
+
+    for name in ENTRIES:
+        enqueue(server, name, JOBS, 0.01)
+    wait_until(done, "every job has succeeded", 60)
+    for name in ENTRIES:
+        assert SERVICES + 5 < most[name] <= THREADS + SERVICES, f"{name}: {most[name]} sessions"
+    wait_until(lambda: max(sessions(server)[name] for name in ("close", "old")) <= SERVICES, "what is too old is closed", 15)
+    assert sessions(server)["keep"] > SERVICES
+    server.run("ALTER SYSTEM SET idle_session_timeout = '1s'")
+    server.run("SELECT pg_reload_conf()")
+    for number in (2 * THREADS, 2, 2):  # a session hears of the limit when it is used next
+        for name in ENTRIES:
+            enqueue(server, name, number, 0.1)
+        wait_until(done, "every job has succeeded", 20)
+        wait_until(lambda: sessions(server)["keep"] <= SERVICES, "the server ends the sessions that rest", 10)
+    assert all(most[name] <= THREADS + SERVICES for name in ENTRIES), most
+    assert [worker.stop() for worker in started] == [0] * len(ENTRIES)
+
+
+def test_a_long_job_runs_once_though_every_reply_of_the_database_is_late(server: Server, workers: Workers) -> None:
+    proxy = SlowProxy(server.port, 0.3)
+    try:
+        entry = server.entry(proxy.port)
+        long = [server.enqueue("work", 12), server.enqueue("awork", 12)]
+        started = [workers.start(database=entry, LEASE_SECONDS=3, HEARTBEAT_SECONDS=1, MIN_WORKERS=4, MAX_WORKERS=4) for _ in range(2)]
+        wait_until(lambda: set(long) <= set(workers.witness.starts()), "the long jobs run", 40)
+        short = [server.enqueue("work", 0) for _ in range(200)]
+        wait_until(lambda: all_succeed(server), "every job has succeeded", 60)
+        starts = workers.witness.starts()
+        assert [starts[job] for job in (*long, *short)] == [1] * 202
+        assert set(server.jobs("crashes").values()) == {(0,)}
+        assert [worker.stop(30) for worker in started] == [0, 0]
+    finally:
+        proxy.close()

@@ -1,0 +1,130 @@
+"""The reporter against the real database, one turn after the other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jobqueue.models import Job
+from jobqueue.worker.reporter import BEGUN_SECONDS, PAUSE_SECONDS, Reporter
+from jobqueue.worker.run import Run, Runs
+from tests.factories import JobFactory
+from tests.rivals import Rival
+from tests.worker.parts import PATIENCE_SECONDS, run_of
+
+
+class Scene:
+    """A reporter that no thread runs."""
+
+    def __init__(self) -> None:
+        self.runs = Runs()
+        self.reporter = Reporter(self.runs, lambda *_: None)
+
+    def run(self, age: float = 0.0, **columns: Any) -> Run:
+        """Register a run that began so long ago."""
+        job = JobFactory(running=True, **columns)
+        plain = run_of(lambda: None, number=job.pk, lease_token=1)
+        run = Run(plain.job, self.reporter.flush, plain.read_result)
+        run.began = time.monotonic() - age
+        self.runs.add([run])
+        return run
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def row(run: Run) -> Job:
+    return Job.objects.get(pk=run.job.id)
+
+
+@pytest.mark.django_db
+def test_the_start_of_a_run_is_written_once_it_is_no_short_one(scene: Scene, django_assert_num_queries: Callable[[int], Any]) -> None:
+    short = scene.run()
+    with django_assert_num_queries(0):
+        assert scene.reporter.turn() == BEGUN_SECONDS
+    assert row(short).started_at is None
+    long = [scene.run(age=5), scene.run(age=1)]
+    scene.reporter.turn()
+    began = [row(run).started_at for run in long]
+    assert 3.5 < (began[1] - began[0]).total_seconds() < 4.5
+    assert [row(run).first_started_at for run in long] == began
+    with django_assert_num_queries(0):
+        scene.reporter.turn()
+
+
+@pytest.mark.django_db
+def test_runs_that_have_not_begun_or_have_ended_show_nothing(scene: Scene, django_assert_num_queries: Callable[[int], Any]) -> None:
+    waiting, ended = scene.run(age=5), scene.run(age=5)
+    waiting.began, ended.ended = None, time.monotonic()
+    with django_assert_num_queries(0):
+        scene.reporter.turn()
+    scene.runs.remove([waiting.lease, ended.lease])
+    assert scene.reporter.turn() is None, "without runs it rests until it is woken"
+
+
+@pytest.mark.django_db
+def test_the_first_progress_is_written_at_once_and_the_next_after_a_pause(scene: Scene) -> None:
+    run = scene.run()
+    run.report(10, "first")
+    scene.reporter.turn()
+    assert (row(run).progress, row(run).message) == (10, "first")
+    run.report(20, "second")
+    scene.reporter.turn()
+    assert row(run).progress == 10
+    run.report(30, None)
+    run.marked_at = (run.marked_at or 0) - PAUSE_SECONDS
+    scene.reporter.turn()
+    assert (row(run).progress, row(run).message) == (30, "second"), "the newest, and what was said last"
+
+
+@pytest.mark.django_db
+def test_what_is_saved_is_written_at_once_and_the_task_goes_on(scene: Scene) -> None:
+    run = scene.run()
+    run.marked_at = time.monotonic()
+    run.saved, run.metadata, run.dirty_since = threading.Event(), '{"cursor": 7}', time.monotonic()
+    scene.reporter.turn()
+    assert row(run).metadata == {"cursor": 7}
+    assert run.saved.is_set()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_task_that_saves_waits_for_the_thread_that_writes(scene: Scene) -> None:
+    run = scene.run()
+    scene.reporter.start()
+    try:
+        run.save('{"cursor": 8}')
+        assert row(run).metadata == {"cursor": 8}
+    finally:
+        scene.reporter.stop()
+        assert scene.reporter.join(PATIENCE_SECONDS)
+
+
+@pytest.mark.postgresql
+def test_a_locked_row_is_passed_over_and_written_next_time(scene: Scene, rival: Rival) -> None:
+    locked, free = scene.run(), scene.run()
+    for run in (locked, free):
+        run.saved, run.metadata, run.dirty_since = threading.Event(), '{"cursor": 9}', time.monotonic()
+    locked.report(50, None)
+    with rival.locking(row(locked)):
+        scene.reporter.turn()
+        assert [row(run).metadata for run in (locked, free)] == [{}, {"cursor": 9}]
+        assert [run.saved.is_set() for run in (locked, free) if run.saved] == [False, True]
+    scene.reporter.turn()
+    assert (row(locked).metadata, row(locked).progress) == ({"cursor": 9}, 50)
+    assert locked.saved is not None
+    assert locked.saved.is_set()
+
+
+@pytest.mark.django_db
+def test_a_run_that_lost_its_lease_writes_nothing(scene: Scene) -> None:
+    run = scene.run(age=5)
+    Job.objects.filter(pk=run.job.id).update(lease_token=2)
+    run.report(50, "lost")
+    scene.reporter.turn()
+    assert (row(run).progress, row(run).message, row(run).started_at) == (0, "", None)
