@@ -38,6 +38,10 @@ class InvalidBackoff(JobQueueError):
     """Say that a backoff policy raised, or returned something that is no delay."""
 
 
+class TransactionUndone(JobQueueError):
+    """A transactional task ended well, but its transaction cannot be committed; its work is undone."""
+
+
 class JobIsRunning(JobQueueError):
     """A running job cannot be deleted; cancel it first."""
 

@@ -36,16 +36,10 @@ def openapi(request: HttpRequest, user: Any, given: Given) -> Reply:
 
 
 VERBS: Final = (
-    ("cancel", "cancel", "Stop a job for good; a running one is asked to stop.", control.cancel, (200, 202)),
-    ("pause", "pause", "Stop a job so that it can be resumed; a running one is asked to stop.", control.pause, (200, 202)),
-    (
-        "resume",
-        "resume",
-        "Let a job that is paused or in error run again; withdraw the request from one that is stopping.",
-        control.resume,
-        (200,),
-    ),
-    ("run-now", "run_now", "Let a job that waits for its time run at once.", control.run_now, (200,)),
+    ("cancel", "Stop a job for good; a running one is asked to stop.", control.cancel, (200, 202)),
+    ("pause", "Stop a job so that it can be resumed; a running one is asked to stop.", control.pause, (200, 202)),
+    ("resume", "Let a job that is paused or in error run again; take the request back from one that is stopping.", control.resume, (200,)),
+    ("run_now", "Let a job that waits for its time run at once.", control.run_now, (200,)),
 )
 
 
@@ -61,9 +55,9 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "jobs/{job_id}/", "job", "The report on a job, and why it waits.", views.show_job, "Job", query=("tenant",)),
     _on_job("DELETE", "jobs/{job_id}/", "delete", "Delete a job; a running one is refused.", control.delete),
     *(
-        _on_job("POST", f"{place}jobs/{{job_id}}/{word}/", verb, summary, do, done)
+        _on_job("POST", f"{place}jobs/{{job_id}}/{verb.replace('_', '-')}/", verb, summary, do, done)
         for place in ("", "targets/{target}/")
-        for word, verb, summary, do, done in VERBS
+        for verb, summary, do, done in VERBS
     ),
     Endpoint(
         *("GET", "targets/", "targets", "The targets that something holds, blocks or waits for.", views.list_targets, "Targets"),

@@ -24,6 +24,7 @@ class Database(Targets):
 
     vendor: ClassVar[str] = ""
     can_notify: ClassVar[bool] = False
+    one_writer: ClassVar[bool] = False  # an open transaction that has written keeps all others from writing
 
     @property
     def file(self) -> Path | None:

@@ -26,6 +26,7 @@ class SQLite(Database):
     """Run the hot statements on SQLite."""
 
     vendor = "sqlite"
+    one_writer = True
     now = f"strftime({FORMAT}, 'now')"
     ahead = f"strftime({FORMAT}, 'now', %s || ' seconds')"
 

@@ -50,6 +50,7 @@ class Outcome:
     metadata: str | None = None
     progress: int | None = None
     target: Target | None = None
+    committed: bool = False  # written already, in the task's own transaction
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from jobqueue.models import Job
 from jobqueue.tasks import registry, results
 from jobqueue.tasks.context import TaskContext
 from jobqueue.worker.run import Reason, Run
+from jobqueue.worker.transactional import call_in_transaction
 
 logger = logging.getLogger("jobqueue")
 
@@ -56,7 +57,10 @@ def _call(run: Run) -> None:
     func, args, kwargs = prepared
     run.begin()
     try:
-        run.value = func(*args, **kwargs)
+        if run.entry is not None and run.entry.transactional:
+            call_in_transaction(run, lambda: func(*args, **kwargs), _success)
+        else:
+            run.value = func(*args, **kwargs)
         run.returned = True
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, and its thread goes on
         run.raised = error
@@ -144,17 +148,23 @@ def conclude(run: Run) -> Outcome:
 
 
 def _conclude(run: Run) -> Outcome:
+    if run.committed is not None:
+        return run.committed
     if run.returned:
         try:
-            result = "null" if run.value is None else payload.dumps_result(run.value)
+            return _success(run)
         except ResultNotStorable as error:
             return _failed(run, Kind.ERROR, error)
-        outcome = _outcome(run, Kind.SUCCESS)
-        outcome.result, outcome.message = result, run.message
-        return outcome
     if run.raised is None:
         return unknown_task(run)
     return _raised(run, run.raised)
+
+
+def _success(run: Run) -> Outcome:
+    outcome = _outcome(run, Kind.SUCCESS)
+    outcome.result = "null" if run.value is None else payload.dumps_result(run.value)
+    outcome.message = run.message
+    return outcome
 
 
 def _raised(run: Run, error: BaseException) -> Outcome:

@@ -22,7 +22,7 @@ from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome, Settled
 from jobqueue.line import Target
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler
-from jobqueue.states import ENDED
+from jobqueue.states import ENDED, Status
 from jobqueue.tasks import results
 from jobqueue.worker.base import DatabaseService, is_outage
 from jobqueue.worker.gate import Gate
@@ -38,6 +38,7 @@ CHAIN_SECONDS = 1.0
 
 logger = logging.getLogger("jobqueue")
 Item = tuple[Run, Outcome]
+SUCCESS = Status.SUCCESS.value
 
 
 class Finisher(DatabaseService):
@@ -97,7 +98,11 @@ class Finisher(DatabaseService):
         self._locked_pause = min(2 * self._locked_pause, LOCKED_SECONDS) if later else SHORT_SECONDS
         return self._locked_pause if later else None
 
-    def _write(self, batch: Sequence[Item]) -> list[Settled]:
+    def _write(self, everything: Sequence[Item]) -> list[Settled]:
+        done = [Settled(outcome, SUCCESS) for _, outcome in everything if outcome.committed]
+        if len(done) == len(everything):
+            return done
+        batch = [item for item in everything if not item[1].committed]
         hand_over = self._hand_over(batch)
         try:
             if self.failures:
@@ -105,7 +110,7 @@ class Finisher(DatabaseService):
             else:
                 settled = finish([outcome for _, outcome in batch], hand_over)
         except BaseException as error:
-            self._keep(batch, error)
+            self._keep(everything, error)
             if hand_over is not None and self._lose_track is not None:
                 self._lose_track()
             raise
@@ -113,7 +118,7 @@ class Finisher(DatabaseService):
             before = {outcome.target: run for run, outcome in batch}
             for job in hand_over.taken:
                 self._follow(job, before[Target(job.tenant, job.target)])
-        return settled
+        return [*done, *settled]
 
     def _hand_over(self, batch: Sequence[Item]) -> HandOver | None:
         gate, now = self._gate, time.monotonic()

@@ -18,6 +18,7 @@ from jobqueue.exceptions import Interrupted, LeaseLost
 from jobqueue.tasks.registry import Entry
 
 if TYPE_CHECKING:
+    from jobqueue.lifecycle.outcome import Outcome
     from jobqueue.worker.lanes import Lane
 
 
@@ -57,6 +58,8 @@ class Run:
     message: str | None = None
     metadata: str | None = None
     saved: threading.Event | None = None
+    saves_with_outcome = False
+    committed: Outcome | None = None
     chained = 0  # how many runs of its target went before it without a claim
     chained_since = 0.0
     _signal: threading.Event | None = None
@@ -151,8 +154,10 @@ class Run:
 
     def save(self, metadata: str) -> None:
         """Have the metadata written, and wait for it."""
-        self.saved = threading.Event()
         self.metadata = metadata
+        if self.saves_with_outcome:  # nobody else can write while this task's transaction is open
+            return
+        self.saved = threading.Event()
         self.dirty_since = time.monotonic()
         self.flush(self)
         while not self.saved.wait(0.5):

@@ -11,6 +11,7 @@ import pytest
 
 from jobqueue import cancel, pause
 from jobqueue.models import Worker
+from jobqueue.worker.probation import PUT_OFF
 from tests.faults import tasks
 from tests.faults.harness import LEASE_SECONDS, Workers, job_id, row, state, wait_for, wait_until, wait_until_started
 from tests.faults.together import at_once
@@ -148,6 +149,24 @@ def test_two_jobs_that_kill_their_worker_take_no_innocent_with_them_to_error(wor
     for poison in poisons:
         assert_poison(poison)
     assert_innocent(workers, innocent, most=2)
+
+
+@at_once
+def test_jobs_on_their_last_chance_run_one_at_a_time_and_hold_up_nobody(workers: Workers) -> None:
+    first, second, third = (workers.enqueue(tasks.wait, 60 * (number == 0)) for number in range(3))
+    workers.jobs.update(crashes=2)
+    worker = workers.start(MIN_WORKERS=2, MAX_WORKERS=2).ready()
+    wait_until_started(workers.witness, first)
+    for job in (second, third):
+        put_off = wait_for(job, "PENDING", seconds=5)
+        assert (put_off.attempt, put_off.crashes, put_off.message) == (0, 2, PUT_OFF)
+    for _ in range(10):
+        wait_for(workers.enqueue(tasks.work, 0), "SUCCESS", seconds=2)
+    assert row(first).started_at is not None
+    cancel(job_id(first))
+    for job in (second, third):
+        assert wait_for(job, "SUCCESS", seconds=12).attempt == 1
+    assert worker.stop() == 0
 
 
 @at_once
