@@ -14,9 +14,12 @@ from pathlib import Path
 
 from bench import report
 from bench.cluster import Cluster
-from bench.scenarios import QUICK, SCENARIOS, Row, Size
+from bench.lines import LINES
+from bench.scenarios import QUICK, Row, Size
+from bench.scenarios import SCENARIOS as PLAIN
 from bench.subjects import BOTH
 
+SCENARIOS = {**PLAIN, **LINES}
 WITH_STATEMENTS = {"idle"}
 
 

@@ -35,6 +35,17 @@ def fill(jobs: int, task_name: str = "noop") -> dict[str, Any]:
     return {"jobs": jobs}
 
 
+def lines(jobs: int, targets: int) -> dict[str, Any]:
+    """Enqueue jobs as fast as may be, spread evenly over so many targets; nothing is measured."""
+    import jobqueue
+    from bench import tasks
+
+    task = tasks.noop.using(target=lambda number: f"t{number % targets}")
+    for first in range(0, jobs, FILL_BLOCK):
+        jobqueue.enqueue_many(task, [([number], {}) for number in range(first, min(first + FILL_BLOCK, jobs))])
+    return {"jobs": jobs}
+
+
 def single(jobs: int) -> dict[str, Any]:
     """Time enqueue, one job and one commit at a time, against a bare INSERT of the same row."""
     from bench.tasks import noop
@@ -98,7 +109,7 @@ def paced(first: int, jobs: int, gap_seconds: float) -> dict[str, Any]:
     return {str(number): moment for number, moment in stamps.pace(stamp.enqueue, first, jobs, gap_seconds).items()}
 
 
-COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {"fill": fill, "single": single, "bulk": bulk, "paced": paced}
+COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {"fill": fill, "lines": lines, "single": single, "bulk": bulk, "paced": paced}
 
 
 if __name__ == "__main__":

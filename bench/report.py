@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.scenarios import Row
 
-HEAD = ("measured", "ours", "raw SQL", "ours / raw", "wanted", "")
+HEAD = ("measured", "ours", "neighbour", "ratio", "wanted", "")
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -37,9 +37,12 @@ class Size:
     memory: tuple[int, int] = (20_000, 200_000)
     pinned: int = 50_000
     pinned_part: int = 5_000
+    blocked: int = 100_000
+    lines: int = 10_000
+    chain: int = 2_000
 
 
-QUICK = Size(1, 400, 40, 400, 10, 1.0, (200, 600), 600, 100)
+QUICK = Size(1, 400, 40, 400, 10, 1.0, (200, 600), 600, 100, 2_000, 200, 100)
 
 
 @dataclass

@@ -78,7 +78,6 @@ class _Csrf(CsrfViewMiddleware):
 
     def reason(self, request: HttpRequest) -> str:
         """Return why the request is refused; empty where it is not."""
-        self.process_request(request)
         self.process_view(request, _no_view, (), {})
         return self._reason
 

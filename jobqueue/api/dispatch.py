@@ -22,6 +22,7 @@ from jobqueue import conf, db
 from jobqueue.api import access
 from jobqueue.api.answers import Problem, answer
 from jobqueue.api.endpoints import Endpoint
+from jobqueue.exceptions import JobDoesNotExist
 
 CONVERTERS: Final = {"job_id": "str", "target": "str", "queue": "path"}
 UNKNOWN = "There is nothing at this address. Addresses end with a slash; openapi.json lists them."
@@ -48,6 +49,8 @@ class _View:
     # The check is made by `access`, where a token needs none. Each change is a transaction of its own that takes the locks in order:
     # one around the request (ATOMIC_REQUESTS) must not be there before.
     csrf_exempt = True
+    # Nor may a middleware send whoever has no session to a page where people log in.
+    login_required = False
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         self.endpoints = {endpoint.method: endpoint for endpoint in endpoints}
@@ -59,6 +62,8 @@ class _View:
             return self.reply(request, given)
         except Problem as problem:
             return problem.response()
+        except JobDoesNotExist as error:  # deleted after it was found
+            return Problem(404, str(error)).response()
         except (SuspiciousOperation, BadRequest, MultiPartParserError) as error:
             return Problem(400, f"The request cannot be read: {error}").response()
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked for JSON gets JSON

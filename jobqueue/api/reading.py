@@ -10,6 +10,7 @@ from django.http import HttpRequest
 
 from jobqueue.api.answers import Problem
 from jobqueue.models import Job
+from jobqueue.texts import clean
 
 LARGEST_ID = 2**63 - 1
 LONGEST_TEXT = 200
@@ -47,8 +48,8 @@ def job(request: HttpRequest, given: Given, *columns: str) -> Job:
 
 def queue(name: str) -> str:
     """Return the name of a queue that the path names; no queue has one that the table cannot hold."""
-    if len(name) > LONGEST_TEXT or has_control(name):
-        raise Problem(404, f"{shown(name)} is no queue's name: it must have at most {LONGEST_TEXT} characters, no control character.")
+    if len(name) > LONGEST_TEXT or clean(name) != name:
+        raise Problem(404, f"{shown(name)} is no queue's name: it must have at most {LONGEST_TEXT} characters, none of them NUL.")
     return name
 
 

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from jobqueue.api.endpoints import Endpoint
 
 NAME = {"type": "string", "minLength": 1, "maxLength": reading.LONGEST_TEXT}
-QUERY = {"type": "string", "maxLength": reading.LONGEST_TEXT, "pattern": r"^[^\u0000-\u001f\u007f-\u009f\ud800-\udfff]*$"}
+QUERY = {"type": "string", "maxLength": reading.LONGEST_TEXT, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}
 
 PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
     "job_id": ({"type": "integer", "minimum": 1, "maximum": reading.LARGEST_ID}, "The job's number."),
-    "target": ({**NAME, "pattern": r"^[^/\u0000-\u001f\u007f-\u009f\ud800-\udfff]+$"}, "The job's target, percent-encoded."),
+    "target": ({**NAME, "pattern": r"^[^/\u0000-\u001f\u007f-\u009f]+$"}, "The job's target, percent-encoded."),
     "queue": (
-        {**NAME, "pattern": r"^[^\u0000-\u001f\u007f-\u009f\ud800-\udfff]+$"},
+        {**NAME, "pattern": r"^[^\u0000]+$"},
         "The queue's name, percent-encoded; it may have slashes.",
     ),
     "tenant": (QUERY, "The tenant; of a target without one, nothing."),

@@ -107,7 +107,7 @@ SHAPES: Final[dict[str, Shape]] = {
     ),
     "Queues": record(queues=many(ref("QueueState"))),
     "QueueState": record(name=TEXT, paused=FLAG, max_running=some(COUNT), queued=COUNT, running=COUNT, oldest_queued_seconds=some(SECONDS)),
-    "Queue": record(name=TEXT, paused=FLAG),
+    "Queue": record(name=TEXT, changed=said(FLAG, "It was not so before."), paused=FLAG, max_running=some(COUNT)),
     "Error": record(
         error={
             "type": "object",

@@ -12,9 +12,11 @@ from django.http import HttpRequest
 from jobqueue.api import audit, reading
 from jobqueue.api.answers import Problem
 from jobqueue.api.reading import Given
-from jobqueue.exceptions import JobDoesNotExist
-from jobqueue.lifecycle import control
+from jobqueue.lifecycle import control, queues
+from jobqueue.lifecycle.lines import lines
 from jobqueue.lifecycle.report import report
+from jobqueue.lifecycle.why import why_waiting
+from jobqueue.masking import mask_text
 from jobqueue.models import Job, Queue
 
 Reply = tuple[int, dict[str, Any]]
@@ -24,8 +26,6 @@ STATUSES = {control.Verdict.DONE: 200, control.Verdict.REQUESTED: 202}
 
 def show_job(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the job's report and what it waits for; tracebacks for those who may open the admin, as there."""
-    from jobqueue.lifecycle.why import why_waiting
-
     job = reading.job(request, given)
     why = why_waiting(job)
     told = report(job, tracebacks=getattr(user, "is_staff", False))
@@ -37,12 +37,9 @@ def act(verb: str, do: Callable[[int], control.Answer]) -> Handler:
 
     def handle(request: HttpRequest, user: Any, given: Given) -> Reply:
         job = reading.job(request, given, "task", "tenant", "target", "status")
-        try:
-            with Job.objects.database.atomic():
-                answer = do(job.pk)
-                audit.record(user, job, verb, answer)
-        except JobDoesNotExist as error:  # deleted meanwhile
-            raise Problem(404, str(error)) from error
+        with Job.objects.database.atomic():
+            answer = do(job.pk)
+            audit.record(user, job, verb, answer)
         if answer.verdict is control.Verdict.REFUSED:
             raise Problem(409, f"{answer.reason[:1].upper()}{answer.reason[1:]}.", reason=answer.reason, job=job.pk, status=answer.status)
         return STATUSES[answer.verdict], {"job": job.pk, "verdict": answer.verdict.value, "status": answer.status}
@@ -52,33 +49,28 @@ def act(verb: str, do: Callable[[int], control.Answer]) -> Handler:
 
 def list_targets(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the targets that something holds, blocks or waits for."""
-    from jobqueue.lifecycle.lines import lines
-
     most = reading.limit(request)
     found = lines(search=reading.text(request, "search") or "", tenant=reading.text(request, "tenant"), limit=most + 1)
-    return 200, {"targets": [_plain(line) for line in found[:most]], "more": len(found) > most}
+    return 200, {"targets": [{**_plain(line), "target": mask_text(line.target)} for line in found[:most]], "more": len(found) > most}
 
 
 def act_on_queue(verb: str) -> Handler:
     """Return the handler that pauses or resumes a queue as a whole."""
 
     def handle(request: HttpRequest, user: Any, given: Given) -> Reply:
-        from jobqueue.lifecycle import queues
-
         name = reading.queue(given["queue"])
         with Job.objects.database.atomic():
             answer = (queues.pause_queue if verb == "pause" else queues.resume_queue)(name)
-            audit.write(user, Queue(name=name), f"{audit.SENTENCES[verb]} over REST.")
-        return 200, asdict(answer)
+            if answer.changed:
+                audit.write(user, Queue(name=name), f"{audit.SENTENCES[verb]} over REST.")
+        return 200, _plain(answer)
 
     return handle
 
 
 def list_queues(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the queues, their pauses and limits, and what waits and runs in each."""
-    from jobqueue.lifecycle.queues import queue_states
-
-    return 200, {"queues": [_plain(one) for one in queue_states()]}
+    return 200, {"queues": [_plain(one) for one in queues.queue_states()]}
 
 
 def _plain(record: Any) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DatabaseError, InterfaceError, OperationalError
 
+from jobqueue.db.overview import Overview
 from jobqueue.db.records import Lease, Mark, Renewed, Success
-from jobqueue.db.targets import Targets
 
 CONNECTION_ERRORS = (OperationalError, InterfaceError)
 
 
-class Database(Targets):
+class Database(Overview):
     """Run the statements that the ORM has no word for, against one connection alias and one table of jobs."""
 
     vendor: ClassVar[str] = ""

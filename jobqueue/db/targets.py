@@ -7,7 +7,7 @@ hold or block, only a parked holder leaves it free.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jobqueue.db.claims import Claims, in_claim_order
 from jobqueue.db.records import Claimed, Lender
@@ -29,6 +29,8 @@ class Released(NamedTuple):
 class Targets(Claims):
     """Run the statements that look at lines, park, release and hand over."""
 
+    two_of: ClassVar[str] = "JOIN {0} AS j ON j.id IN (SELECT j.id FROM {0} AS j WHERE {1} LIMIT 2)"
+
     # Locks: on a database with one writer at a time there is nobody to keep out
 
     def try_locks(self, keys: Sequence[int]) -> set[int]:
@@ -48,12 +50,15 @@ class Targets(Claims):
         return [Candidate(*row[:4]) for row in self.rows(sql, params) if row[4] == "QUEUED"]
 
     def standings(self, targets: Collection[Target]) -> list[Standing]:
-        """Return who holds or blocks each target, and the best that is QUEUED behind it."""
+        """Return two of those that hold or block each target, and the best that is QUEUED behind it.
+
+        Two are enough to tell whether it is somebody else, and people may have paused very many.
+        """
         source, params = self.pairs(targets)
         mine = "j.tenant = t.tenant AND j.target = t.name"
         sql = (
             f"{self.hint()}WITH t(tenant, name) AS ({source})"
-            f" SELECT j.tenant, j.target, j.id, j.status, j.holds_target FROM t JOIN {self.table} AS j ON {mine} AND {HELD}"
+            f" SELECT j.tenant, j.target, j.id, j.status, j.holds_target FROM t {self.two_of.format(self.table, f'{mine} AND {HELD}')}"
             f" UNION ALL SELECT t.tenant, t.name, (SELECT j.id FROM {self.table} AS j WHERE {mine} AND j.target <> ''"
             " AND j.status = 'QUEUED' ORDER BY j.claim_rank, j.id LIMIT 1), 'QUEUED', FALSE FROM t"
         )
@@ -78,7 +83,7 @@ class Targets(Claims):
     def release(self, targets: Collection[Target]) -> list[Released]:
         """Let one parked job of each free target be taken: a parked holder, else the best; return them."""
         source, params = self.pairs(targets)
-        holder = self._first(f"{PARKED} AND holds_target AND {HELD}", "")
+        holder = self._parked_holder(self.skip_locked_of("j"))
         best = self._first(PARKED, " ORDER BY j.claim_rank, j.id")
         sql = (
             f"{self.hint()}UPDATE {self.table} SET status = 'QUEUED', waiting_for = '', enqueued_at = {self.now} WHERE id {self.picked}"
@@ -93,28 +98,26 @@ class Targets(Claims):
         tenant that has a higher priority.
         """
         source, params = self.pairs(targets)
-        holder = self._one(f"{PARKED} AND holds_target AND {HELD}", "")
-        # The best of the two parts of the line, each by its own index; a QUEUED holder would mean that the target is not free.
+        # The best of the two parts of the line, each by its own index. A holder in either part means that the target is not free.
         parts = " UNION ALL ".join(
             f"SELECT * FROM ({self._select('j.id, j.claim_rank', part, ' ORDER BY j.claim_rank, j.id')}) AS part"
             for part in (PARKED, "status = 'QUEUED' AND target <> ''")
         )
-        best = f"(SELECT id FROM ({parts}) AS line ORDER BY claim_rank, id LIMIT 1)"
-        chosen = f"SELECT t.tenant, coalesce({holder}, {best}) AS id FROM t WHERE {self._free()}"
+        best = f"SELECT (SELECT id FROM ({parts}) AS line ORDER BY claim_rank, id LIMIT 1) FROM t WHERE {self._free(HELD)}"
         better = (
             f"coalesce((SELECT q.claim_rank FROM {self.table} AS q WHERE q.status = 'QUEUED' AND q.tenant = j.tenant"
             " ORDER BY q.claim_rank, q.id LIMIT 1), 32767) >= j.claim_rank"
         )
         allowed, more = self._in_queues(queues, closed)
         changes, values = self.to_running(lender)
+        # It is found and locked by its key alone; its place is judged in the row. As conditions they would lead the planner, which knows
+        # nothing of how many are parked, into the indexes of all that are.
+        mine = f"SELECT j.id FROM {self.table} AS j WHERE j.id {self.picked.format(best)} AND {better}{allowed}{self.skip_locked_of('j')}"
         sql = (
-            f"{self.hint()}UPDATE {self.table} SET {changes} WHERE id {self.picked} AND status IN ('QUEUED', 'PENDING')"
-            f" RETURNING {self.claimed_columns()}"
-        ).format(
-            f"WITH t(tenant, name) AS ({source}), chosen(tenant, id) AS ({chosen}) SELECT j.id FROM chosen JOIN {self.table} AS j"
-            f" ON j.id = chosen.id WHERE ({PARKED} OR status = 'QUEUED') AND {better}{allowed}{self.skip_locked_of('j')}"
+            f"{self.hint()}WITH t(tenant, name) AS ({source}) UPDATE {self.table} SET {changes} WHERE id {self.picked.format(mine)}"
+            f" AND status IN ('QUEUED', 'PENDING') AND waiting_for IN ('', 'target') RETURNING {self.claimed_columns()}"
         )
-        return in_claim_order(map(Claimed._make, self.rows(sql, [*values, *params, *more])))
+        return in_claim_order(map(Claimed._make, self.rows(sql, [*params, *values, *more])))
 
     def parked_behind_free(self, after: Target, limit: int) -> tuple[list[Target], Target | None]:
         """Look at `limit` targets that have parked jobs, behind `after` in the order of their names.
@@ -147,12 +150,15 @@ class Targets(Claims):
         """Return the clause that locks the rows of one table of a join, passing over locked ones."""
         return ""
 
-    def _free(self) -> str:
-        held = f"SELECT 1 FROM {self.table} AS j WHERE j.tenant = t.tenant AND j.target = t.name AND {HELD} AND NOT ({PARKED})"
-        return f"NOT EXISTS ({held})"
+    def _free(self, held: str = f"{HELD} AND NOT ({PARKED})") -> str:
+        return f"NOT EXISTS (SELECT 1 FROM {self.table} AS j WHERE j.tenant = t.tenant AND j.target = t.name AND {held})"
 
     def _select(self, columns: str, where: str, order: str) -> str:
         return f"SELECT {columns} FROM {self.table} AS j WHERE j.tenant = t.tenant AND j.target = t.name AND {where}{order} LIMIT 1"
+
+    def _parked_holder(self, lock: str) -> str:
+        # Its status is looked at in the row that is found: as a condition it would lead the planner into the index of all parked ones.
+        return f"({self._select(f'CASE WHEN {PARKED} THEN j.id END', 'j.holds_target', '')}{lock})"
 
     def _one(self, where: str, order: str) -> str:
         return f"({self._select('j.id', where, order)})"

@@ -71,23 +71,24 @@ def _finish_targeted(hand_over: HandOver | None, outcomes: Sequence[Outcome]) ->
         settled += _succeed([o for o in ready if o.kind is Kind.SUCCESS])
         settled += _decide_all([o for o in ready if o.kind is not Kind.SUCCESS])
         freed = {one.outcome.target: one.outcome.lease for one in settled if one.status in states.FINAL and one.outcome.target is not None}
-        jobs = _move_on(freed, hand_over)
+        jobs, let_go = _move_on(freed, hand_over)
     if hand_over is not None:
         hand_over.taken += jobs
+        hand_over.let_go |= let_go
     return settled
 
 
-def _move_on(freed: Mapping[Target, Lease], hand_over: HandOver | None) -> list[Claimed]:
-    """Hand the next jobs of free targets over to this worker where it may take them, and let those of the others go."""
+def _move_on(freed: Mapping[Target, Lease], hand_over: HandOver | None) -> tuple[list[Claimed], set[str]]:
+    """Hand the next jobs of free targets over to this worker where it may take them; let the others go, and return their tenants."""
     if not freed:
-        return []
+        return [], set()
     jobs: list[Claimed] = []
     if hand_over is not None and (mine := [target for target, lease in freed.items() if lease in hand_over.leases]):
         # After the holders' rows were written: two rows of a target must not change places in one statement.
         jobs = Job.objects.database.hand_over(hand_over.lender, mine, hand_over.queues, hand_over.closed)
     taken = {Target(job.tenant, job.target) for job in jobs}
-    settle([target for target in freed if target not in taken])
-    return jobs
+    rest = [target for target in freed if target not in taken]
+    return jobs, {target.tenant for target in rest} if settle(rest) else set()
 
 
 def written_before(outcomes: Iterable[Outcome]) -> dict[Lease, str]:

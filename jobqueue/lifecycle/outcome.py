@@ -55,8 +55,9 @@ class Outcome:
 
 @dataclass(slots=True)
 class HandOver:
-    """Say which worker takes the next job of a target whose job it ends, and where it may not; `taken` is filled with what it took.
+    """Say which worker takes the next job of a target whose job it ends, and where it may not.
 
+    `taken` is filled with what it took, `let_go` with the tenants of whose lines the next job was let go for anybody.
     `leases` are the runs whose slots are free for it; `queues` are those that it serves (none named: all), `closed` those that
     are paused or limited.
     """
@@ -66,6 +67,7 @@ class HandOver:
     queues: Sequence[str] = ()
     closed: Sequence[str] = ()
     taken: list[Claimed] = field(default_factory=list)
+    let_go: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True, frozen=True)

@@ -51,7 +51,7 @@ def _identity(job: Job) -> dict[str, Any]:
         "task": job.task,
         "queue": job.queue,
         "tenant": job.tenant,
-        "target": job.target,
+        "target": masking.mask_text(job.target),
         "holds_target": job.holds_target,
         "unique_key": masking.mask_text(job.unique_key),
         "priority": job.priority,

@@ -54,15 +54,21 @@ class Finisher(DatabaseService):
         self._gate: Gate | None = None
         self._follow: Callable[[Claimed, Run], None] | None = None
         self._lose_track: Callable[[], None] | None = None
+        self._let_go: Callable[[str], None] | None = None
         self._locked_pause = SHORT_SECONDS
         self._buffer: collections.deque[Item] = collections.deque()
         self._room = threading.Event()
         self.errors = 0  # jobs that ended in ERROR
         self.done = 0
 
-    def chain(self, gate: Gate, follow: Callable[[Claimed, Run], None], lose_track: Callable[[], None]) -> None:
-        """Take over the next job of a target from now on: `follow` begins it; `lose_track` is told where a commit's answer was lost."""
-        self._gate, self._follow, self._lose_track = gate, follow, lose_track
+    def chain(
+        self, gate: Gate, follow: Callable[[Claimed, Run], None], lose_track: Callable[[], None], let_go: Callable[[str], None]
+    ) -> None:
+        """Take over the next job of a target from now on: `follow` begins it.
+
+        `lose_track` is told where a commit's answer was lost, `let_go` where a tenant's next job was left to be claimed by anybody.
+        """
+        self._gate, self._follow, self._lose_track, self._let_go = gate, follow, lose_track, let_go
 
     def unchain(self) -> None:
         """Take over nothing more."""
@@ -111,13 +117,16 @@ class Finisher(DatabaseService):
                 settled = finish([outcome for _, outcome in batch], hand_over)
         except BaseException as error:
             self._keep(everything, error)
-            if hand_over is not None and self._lose_track is not None:
+            if hand_over is not None and hand_over.leases and self._lose_track is not None:
                 self._lose_track()
             raise
         if hand_over is not None and self._follow is not None:
             before = {outcome.target: run for run, outcome in batch}
             for job in hand_over.taken:
                 self._follow(job, before[Target(job.tenant, job.target)])
+        if hand_over is not None and self._let_go is not None:
+            for tenant in hand_over.let_go:
+                self._let_go(tenant)
         return [*done, *settled]
 
     def _hand_over(self, batch: Sequence[Item]) -> HandOver | None:
@@ -126,11 +135,10 @@ class Finisher(DatabaseService):
         if gate is None or gate.limits.max_running is not None:
             return None
         leases = {run.lease for run, outcome in batch if outcome.target is not None and self._may_chain(run, now)}
-        return HandOver(Lender(self._worker_id, self._lease_seconds), leases, gate.queues, gate.closed) if leases else None
+        return HandOver(Lender(self._worker_id, self._lease_seconds), leases, gate.queues, gate.closed)
 
     def _may_chain(self, run: Run, now: float) -> bool:
-        lane = run.lane
-        if lane is None or lane.busy > lane.pool.size:  # it is shrinking
+        if run.lane is None or not run.lane.pool.size:  # the tenant has lost its lane
             return False
         return run.chained < CHAIN_MOST and (run.chained == 0 or now - run.chained_since < CHAIN_SECONDS)
 

@@ -94,6 +94,7 @@ class Picker:
                 lane.turns.drop(tenant)
             elif found.jobs or found.parked:
                 waiting.append(tenant)
+        pick.more = pick.more or bool(waiting)
         return pick
 
     def _claim(self, scope: Scope, wanted: int, pick: Pick) -> Claim:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Iterable
 from datetime import timedelta
+from typing import Any
 
 from django.db.models.functions import Now
 
@@ -11,6 +14,7 @@ import jobqueue
 from jobqueue.conf import Settings
 from jobqueue.db import hygiene
 from jobqueue.models import Job, Worker
+from jobqueue.service import Service
 from jobqueue.worker.identity import Identity
 
 FORGET_AFTER = timedelta(days=1)
@@ -18,14 +22,23 @@ FORGET_AFTER = timedelta(days=1)
 logger = logging.getLogger("jobqueue")
 
 
-def show(identity: Identity, settings: Settings, state: str, **counts: int) -> None:
-    """Write the row (`counts` are its slots, running, stuck), and drop rows of processes that were not heard for a day."""
+def show(identity: Identity, settings: Settings, state: str, **told: Any) -> None:
+    """Write the row (`told` are its slots, running, stuck and services), and drop rows of processes that were not heard for a day."""
     workers = Worker.objects.using(Job.objects.database.alias)
-    values = {"state": state, "heartbeat_at": Now(), **counts}
+    values = {"state": state, "heartbeat_at": Now(), **told}
     if not workers.filter(pk=identity.uuid).update(**values):
         values.update(host=identity.host, pid=identity.pid, queues=list(settings.queues), version=jobqueue.__version__)
         workers.create(pk=identity.uuid, **values)
         workers.filter(heartbeat_at__lt=Now() - FORGET_AFTER).delete()
+
+
+def health(services: Iterable[Service]) -> dict[str, dict[str, float]]:
+    """Return how each service does; one that is gone ends the process, and so is not told about."""
+    now = time.monotonic()
+    return {
+        one.name: {"age": round(now - one.last_good_turn, 1), "busy": round(one.busy_seconds, 1), "failures": one.failures}
+        for one in services
+    }
 
 
 def forget(identity: Identity) -> None:

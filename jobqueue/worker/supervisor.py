@@ -40,7 +40,7 @@ from jobqueue.worker.pool import Pool
 from jobqueue.worker.reporter import Reporter
 from jobqueue.worker.run import Run, Runs
 from jobqueue.worker.scaler import Scaler
-from jobqueue.worker.show import forget, show
+from jobqueue.worker.show import forget, health, show
 
 WATCH_SECONDS = 0.5
 ONCE_SECONDS = 0.3
@@ -153,7 +153,7 @@ class Supervisor:
             lost=self._lost,
             on_error=self._on_error,
         )
-        finisher.chain(gate, dispatcher.follow, dispatcher.lose_track)
+        finisher.chain(gate, dispatcher.follow, dispatcher.lose_track, dispatcher.notified)
         heard = Heard(dispatcher.notified, heartbeat.look, gate.changed)
         listener = Listener(worker_id, queues, heard, self._on_error) if notified else None
         maintenance = Maintenance(
@@ -237,7 +237,8 @@ class Supervisor:
     def _show(self, state: str = Worker.State.RUNNING) -> None:
         lanes, stuck = self.parts.lanes, self.parts.lanes.stuck + self.parts.loop.stuck
         state = Worker.State.DRAINING if self.stops else state
-        show(self.identity, self.settings, state, slots=lanes.slots, running=len(self.parts.runs), stuck=stuck)
+        services = health(self.parts.services)
+        show(self.identity, self.settings, state, slots=lanes.slots, running=len(self.parts.runs), stuck=stuck, services=services)
 
     def _say_goodbye(self) -> None:
         # In a thread, since the database may never answer; a daemon, since the process ends whether it does or not.

@@ -10,8 +10,8 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 from django.db import OperationalError
 from django.http import HttpRequest
-from django.test import Client
-from django.urls import reverse
+from django.test import Client, RequestFactory
+from django.urls import resolve, reverse
 
 from jobqueue import checks
 from jobqueue.api import access
@@ -103,6 +103,9 @@ def test_the_csrf_check_does_not_depend_on_the_projects_middleware(settings: Any
     client.force_login(make_user(is_superuser=True))
     assert client.post(url(job, "pause")).status_code == 403
     assert untouched(job)
+    client.cookies["csrftoken"] = "x" * 32
+    assert client.post(url(job, "pause"), headers={"X-CSRFToken": "y" * 32}).status_code == 403
+    assert client.post(url(job, "pause"), headers={"X-CSRFToken": "x" * 32}).status_code == 200
 
 
 def test_a_session_reads_without_a_csrf_token(make_user: MakeUser, job: Job) -> None:
@@ -122,6 +125,14 @@ def test_a_token_needs_no_csrf_token(tokens: None, make_user: MakeUser, job: Job
 def test_a_wrong_token_is_refused(tokens: None, client: Client, job: Job) -> None:
     response = client.get(url(job), headers={"Authorization": "Bearer nobody"})
     assert (response.status_code, response.headers["WWW-Authenticate"]) == (401, 'Bearer realm="jobqueue"')
+
+
+def test_a_project_whose_pages_all_need_a_login_leaves_the_api_alone(settings: Any, tokens: None, make_user: MakeUser, job: Job) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
+    client, user = Client(), make_user("view_job", "pause_job")
+    assert client.post(url(job, "pause"), headers={"Authorization": f"Bearer {user.username}"}).status_code == 200
+    assert client.get(url(job)).status_code == 401
+    assert client.get(f"{ROOT}nowhere/").status_code == 404
 
 
 def either(request: HttpRequest) -> Any:
@@ -194,6 +205,19 @@ def test_an_unknown_address_is_told_in_json(operator: Client, path: str, method:
     assert (response.status_code, error(response)["code"]) == (404, "not_found")
 
 
+@pytest.mark.parametrize("path", ["jobs/\ud800/cancel/", "targets/\ud800/jobs/1/cancel/", "queues/\ud800/pause/", "\ud800/"])
+def test_half_a_character_in_a_path_is_not_found(make_user: MakeUser, path: str) -> None:
+    # Only an ASGI server may hand one on, so the view is called as Django calls it there.
+    JobFactory(pk=1)
+    found = resolve(ROOT + path)
+    request = RequestFactory().post("/")
+    request.user = make_user(is_superuser=True)
+    request._dont_enforce_csrf_checks = True  # type: ignore[attr-defined]
+    response = found.func(request, **found.kwargs)
+    assert response.status_code == 404
+    assert b"not_found" in response.content
+
+
 @pytest.mark.parametrize("path", ["jobs/1/", "jobs/x/", "targets/?limit=0", "nowhere/", "openapi.json"])
 def test_no_answer_is_stored_or_taken_for_another_type(viewer: Client, path: str) -> None:
     response = viewer.get(ROOT + path)
@@ -205,7 +229,7 @@ def test_no_answer_is_stored_or_taken_for_another_type(viewer: Client, path: str
 def test_a_body_that_cannot_be_read_is_told(settings: Any, make_user: MakeUser, job: Job) -> None:
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 10
     client = Client(enforce_csrf_checks=True)
-    client.force_login(make_user(is_superuser=True))
+    client.force_login(make_user(is_superuser=True, is_staff=True))
     client.get("/admin/")
     kinds = {"application/x-www-form-urlencoded": "a=" + "x" * 100, "multipart/form-data": "no boundary"}
     for kind, body in kinds.items():
@@ -250,7 +274,6 @@ def test_an_authenticator_that_is_not_there_is_reported(settings: Any, value: An
 def test_a_change_is_no_part_of_a_transaction_around_the_request(settings: Any, operator: Client, job: Job) -> None:
     from django.core.handlers.base import BaseHandler
     from django.db import connections
-    from django.urls import resolve
 
     seen: Callable[..., Any] = resolve(url(job, "pause")).func
     connections["default"].settings_dict["ATOMIC_REQUESTS"] = True

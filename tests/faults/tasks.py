@@ -12,6 +12,7 @@ import time
 import warnings
 from typing import Any, NoReturn
 
+from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, transaction
 
 from jobqueue import Fatal, Retry, task
@@ -359,3 +360,17 @@ def names_of_threads(context: Any) -> list[str]:
 def wall_clock() -> float:
     """Tell what time it is where the task runs."""
     return time.time()
+
+
+# Transactional
+
+
+@task(takes_context=True, transactional=True)
+def book(context: Any, name: str, dies: bool = False) -> None:
+    """Make a group of the job's own; on the first run, die before or after that."""
+    dies = dies and context.attempt == 1
+    if dies and name == "before":
+        os._exit(9)
+    Group.objects.create(name=f"{name} {context.job_id}")
+    if dies:
+        os._exit(9)

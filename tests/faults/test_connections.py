@@ -78,7 +78,7 @@ def test_threads_use_one_connection_each_give_old_ones_back_and_no_job_meets_a_d
 
     for name in ENTRIES:
         enqueue(server, name, JOBS, 0.01)
-    wait_until(done, "every job has succeeded", 60)
+    wait_until(done, "every job has succeeded", 90)
     for name in ENTRIES:
         assert SERVICES + 5 < most[name] <= THREADS + SERVICES, f"{name}: {most[name]} sessions"
     wait_until(lambda: max(sessions(server)[name] for name in ("close", "old")) <= SERVICES, "what is too old is closed", 15)
@@ -102,10 +102,18 @@ def test_a_long_job_runs_once_though_every_reply_of_the_database_is_late(server:
         started = [workers.start(database=entry, LEASE_SECONDS=3, HEARTBEAT_SECONDS=1, MIN_WORKERS=4, MAX_WORKERS=4) for _ in range(2)]
         wait_until(lambda: set(long) <= set(workers.witness.starts()), "the long jobs run", 40)
         short = [server.enqueue("work", 0) for _ in range(200)]
-        wait_until(lambda: all_succeed(server), "every job has succeeded", 60)
+        wait_until(lambda: all_succeed(server), "every job has succeeded", 90)
         starts = workers.witness.starts()
         assert [starts[job] for job in (*long, *short)] == [1] * 202
         assert set(server.jobs("crashes").values()) == {(0,)}
-        assert [worker.stop(30) for worker in started] == [0, 0]
+        lost = server.enqueue("wait", 60)
+        wait_until(lambda: lost in workers.witness.starts(), "the job runs", 20)
+        owner = next(event.pid for event in workers.witness.events if event.job == lost)
+        dead, other = sorted(started, key=lambda worker: worker.pid != owner)
+        dead.kill()
+        wait_until(lambda: workers.witness.count("start", lost) == 2, "the other worker recovers the job", 25)
+        server.run("UPDATE jobqueue_job SET cancel_requested = TRUE, cancel_outcome = 'CANCELED' WHERE id = %s", [lost])
+        wait_until(lambda: server.jobs()[lost] == ("CANCELED",), "the job is canceled", 15)
+        assert other.stop(30) == 0
     finally:
         proxy.close()

@@ -116,6 +116,18 @@ def test_an_error_keeps_its_text_in_the_message_and_in_the_history() -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("flag", FLAGS)
+def test_a_job_that_is_put_off_waits_so_long_and_keeps_its_attempt_unless_somebody_stops_it(flag: str) -> None:
+    job = JobFactory(running=True, attempt=3, crashes=2, cancel_requested=bool(flag), cancel_outcome=flag)
+    end(job, Kind.HANDED_BACK, delay_seconds=60.0, message="later")
+    if flag:
+        assert job.place == states.place(flag)
+        return
+    assert (job.place, job.attempt, job.crashes, job.message, job.started_at) == (states.PENDING_TIME, 2, 2, "later", None)
+    assert timedelta(seconds=55) < job.run_at - timezone.now() <= timedelta(seconds=60.5)
+
+
+@pytest.mark.django_db
 def test_a_retry_waits_from_the_statement_that_writes_it_on() -> None:
     job = JobFactory(running=True, max_attempts=3)
     end(job, Kind.RETRY, delay_seconds=60.0)

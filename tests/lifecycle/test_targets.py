@@ -133,7 +133,13 @@ def test_a_hand_over_takes_the_best_of_those_that_are_queued_and_parked() -> Non
 
 @pytest.mark.parametrize(
     "forbidden",
-    [{"leases": False}, {"closed": ("default",)}, {"queues": ("mail",)}, {"rival": {"priority": 9}}, {"rival": {"priority": 9, "queue": "mail"}}],
+    [
+        {"leases": False},
+        {"closed": ("default",)},
+        {"queues": ("mail",)},
+        {"rival": {"priority": 9}},
+        {"rival": {"priority": 9, "queue": "mail"}},
+    ],
 )
 def test_without_a_hand_over_the_next_is_let_go(forbidden: dict[str, Any]) -> None:
     first, second = JobFactory(**SEVEN), JobFactory(**SEVEN)

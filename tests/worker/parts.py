@@ -21,7 +21,9 @@ def run_of(function: Callable[..., Any], *, is_async: bool = False, number: int 
     values |= {"max_attempts": 1, "recovery": "requeue", "task": "tests.function", "queue": "default"}
     values |= {"args": "[]", "kwargs": "{}", "options": "{}", "metadata": "{}"}
     run = Run(Claimed(**values | job), lambda run: None, lambda run: None)
-    run.entry = Entry("tests.function", None, function, is_async, takes_context, (Exception,), lambda error, failures: 0.0, transactional=False)
+    run.entry = Entry(
+        "tests.function", None, function, is_async, takes_context, (Exception,), lambda error, failures: 0.0, transactional=False
+    )
     return run
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 
 from jobqueue import Retry, TaskContext, task
 from jobqueue.exceptions import InvalidOption
@@ -101,11 +102,8 @@ def test_a_transaction_that_is_marked_for_rollback_is_no_success() -> None:
 def test_a_swallowed_database_error_is_no_success() -> None:
     def function() -> None:
         work()
-        try:
-            with transaction.atomic(savepoint=False):
-                Group.objects.create(name="made")
-        except Exception:  # noqa: S110 - as careless code does it
-            pass
+        with contextlib.suppress(IntegrityError), transaction.atomic(savepoint=False):
+            Group.objects.create(name="made")
 
     outcome, job, made = execute_and_look(function)
     assert (outcome.kind, job.status, made) == (Kind.ERROR, "RUNNING", [])
@@ -117,7 +115,7 @@ def test_an_interrupt_undoes_the_work() -> None:
         made.interrupt(Reason.USER)
         context.raise_if_cancelled()
 
-    job, made = run(function)
+    _, made = run(function)
     outcome = execute(made)
     assert (outcome.kind, outcome.committed, Group.objects.count()) == (Kind.INTERRUPTED, False, 0)
 
@@ -169,7 +167,8 @@ def test_callbacks_run_after_the_commit() -> None:
 def test_what_the_context_saves_goes_with_the_success() -> None:
     def function(context: TaskContext) -> None:
         if connection.vendor == "sqlite":  # elsewhere it waits for the reporter, which no thread runs here
-            context.save_metadata({"cursor": 7})
+            context.metadata["cursor"] = 7
+            context.save_metadata()
 
     outcome, job, _ = execute_and_look(function)
     assert outcome.committed

@@ -1,0 +1,150 @@
+"""The statements with which people look at queues and at the lines behind targets.
+
+Each hops from one value to the next in a partial index and reads a bounded number of its entries, so that the cost depends on how
+much is shown, not on how much waits. No statement here changes or locks anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, ClassVar, NamedTuple
+
+from jobqueue.db.targets import HELD, PARKED, Targets
+from jobqueue.line import Target
+
+QUEUED = "status = 'QUEUED'"
+QUEUED_IN_LINE = f"target <> '' AND {QUEUED}"
+LOWEST_RANK = -32768  # below that of any job
+MOST_BLOCKERS = 100
+
+
+class Front(NamedTuple):
+    """Name the jobs at the front of a line: who holds the target, who blocks it, and the best of each part of those that wait."""
+
+    tenant: str
+    target: str
+    holder: int | None
+    blocker: int | None
+    queued: int | None
+    parked: int | None
+
+
+class Group(NamedTuple):
+    """Count the jobs of one queue or target that have one priority, up to a bound; `oldest` is that of the first few."""
+
+    tenant: str
+    name: str
+    count: int
+    oldest: datetime | None
+
+
+class Ending(NamedTuple):
+    """Tell how and when a job's last run ended that did not succeed, as its history has it."""
+
+    outcome: str | None
+    finished_at: str | None
+
+
+class Overview(Targets):
+    """Look at lines and queues."""
+
+    last_entry: ClassVar[str] = "json_extract(history, '$[#-1].{}')"
+
+    def targets_in(self, where: str, after: Target, limit: int, tenant: str | None = None) -> list[Target]:
+        """Return the targets of the jobs that `where` tells of, in order, behind `after`; where a tenant is named, only theirs."""
+        return self._pairs_in("target", where, after, limit, tenant)
+
+    def queues_in(self, limit: int) -> list[Target]:
+        """Return in which queues which tenants have QUEUED jobs, as (tenant, queue)."""
+        return self._pairs_in("queue", QUEUED, Target("", ""), limit, None)
+
+    def tenants_in_lines(self, limit: int) -> list[str]:
+        """Return tenants that may have a line."""
+        with self._reading():
+            found = {*self.queued_tenants(limit), *self._hop("tenant", PARKED, [], limit), *self._hop("tenant", HELD, [], limit)}
+        return sorted(found)
+
+    def fronts(self, targets: Collection[Target]) -> list[Front]:
+        """Return the front of each line."""
+        source, params = self.pairs(targets)
+        holder = "SELECT j.id FROM {0} AS j WHERE j.tenant = t.tenant AND j.target = t.name AND j.holds_target LIMIT 1".format(self.table)
+        blockers = self._in_order("j.id", "target", f"{HELD} AND status IN ('PAUSED', 'ERROR')", "tenant, target")
+        line = "tenant, target, claim_rank, id"
+        queued, parked = (self._in_order("j.id", "target", where, line) for where in (QUEUED_IN_LINE, PARKED))
+        sql = (
+            f"{self.hint()}WITH t(tenant, name) AS ({source}) SELECT t.tenant, t.name, ({holder}),"
+            f" (SELECT min(id) FROM ({blockers} LIMIT {MOST_BLOCKERS}) AS b), ({queued} LIMIT 1), ({parked} LIMIT 1) FROM t"
+        )
+        with self._reading():
+            return [Front(*row) for row in self.rows(sql, params)] if targets else []
+
+    def groups(self, column: str, where: str, pairs: Collection[Target], most: int, first: int) -> list[Group]:
+        """Count the jobs behind each target or queue (the `column`), one priority after the other, each up to `most`.
+
+        `oldest` is the earliest time at which one of the `first` of each priority was enqueued.
+        """
+        source, params = self.pairs(pairs)
+        mine = self.exactly(["p.tenant", f"p.{column}"], ["g.tenant", "g.name"], beyond=("p.claim_rank", "g.rank"))
+        following = (
+            f"SELECT p.claim_rank FROM {self.table} AS p WHERE {where} AND {mine} ORDER BY p.tenant, p.{column}, p.claim_rank LIMIT 1"
+        )
+        # A holder that waits to run again is in the line of its target, but does not wait for it.
+        since = "CASE WHEN j.holds_target THEN NULL ELSE j.enqueued_at END" if column == "target" else "j.enqueued_at"
+        members = self._in_order(f"{since} AS since", column, where, f"tenant, {column}, claim_rank, id", ranked=True)
+        sql = (
+            f"{self.hint()}WITH RECURSIVE t(tenant, name) AS ({source}), g(tenant, name, rank) AS ("
+            f" SELECT t.tenant, t.name, {LOWEST_RANK} FROM t UNION ALL SELECT g.tenant, g.name, ({following}) FROM g"
+            " WHERE g.rank IS NOT NULL)"
+            f" SELECT tenant, name, (SELECT count(*) FROM ({members} LIMIT %s) AS m),"
+            f" (SELECT min(since) FROM ({members} LIMIT %s) AS m) FROM g AS t WHERE rank > {LOWEST_RANK}"
+        )
+        with self._reading():
+            rows = self.rows(sql, [*params, most, first]) if pairs else []
+        return [Group(tenant, name, count, self.moment(oldest)) for tenant, name, count, oldest in rows]
+
+    def endings(self, ids: Sequence[int]) -> dict[int, Ending]:
+        """Return how the last runs of jobs ended that did not succeed."""
+        condition, params = self.among(ids)
+        columns = ", ".join(self.last_entry.format(name) for name in Ending._fields)
+        rows = self.rows(f"SELECT id, {columns} FROM {self.table} WHERE id {condition}", params) if ids else []
+        return {row[0]: Ending(*row[1:]) for row in rows}
+
+    def clock(self) -> datetime:
+        """Return the database's time."""
+        now: datetime = self.moment(self.rows(f"SELECT {self.now}")[0][0])
+        return now
+
+    # Pieces
+
+    def _pairs_in(self, column: str, where: str, after: Target, limit: int, tenant: str | None) -> list[Target]:
+        mine, one = ("", list[Any]()) if tenant is None else (" AND p.tenant <= %s", [tenant])
+        # Each column by a look of its own: a join to the row that was found could become one to the whole table.
+        behind = f"FROM {self.table} AS p WHERE {where} AND (p.tenant, p.{column}) > ({{}}){mine} ORDER BY p.tenant, p.{column} LIMIT 1"
+        step = f"SELECT (SELECT p.tenant {behind}), (SELECT p.{column} {behind})"
+        first, following = step.format("%s, %s", "%s, %s"), step.format(*["t.tenant, t.name"] * 2)
+        sql = (
+            f"{self.hint()}WITH RECURSIVE t(tenant, name) AS ({first} UNION ALL {following} FROM t WHERE t.name IS NOT NULL)"
+            " SELECT tenant, name FROM t WHERE name IS NOT NULL LIMIT %s"
+        )
+        params = [*after, *one, *after, *one, *one, *one, limit]
+        with self._reading():
+            return [Target(*row) for row in self.rows(sql, params)]
+
+    def _in_order(self, selected: str, column: str, where: str, order: str, *, ranked: bool = False) -> str:
+        """Return a select of the jobs of one target or queue, in the order of their index."""
+        columns, values = ["j.tenant", f"j.{column}"], ["t.tenant", "t.name"]
+        if ranked:
+            columns, values = [*columns, "j.claim_rank"], [*values, "t.rank"]
+        mine = self.exactly(columns, values)
+        return f"SELECT {selected} FROM {self.table} AS j WHERE {where} AND {mine} ORDER BY {', '.join(f'j.{one}' for one in order.split(', '))}"
+
+    def exactly(self, columns: Sequence[str], values: Sequence[str], beyond: tuple[str, str] | None = None) -> str:
+        """Return the condition that columns have these values, and the next column of their index one that is higher."""
+        same = " AND ".join(f"{column} = {value}" for column, value in zip(columns, values, strict=True))
+        return same if beyond is None else f"{same} AND {beyond[0]} > {beyond[1]}"
+
+    def _reading(self) -> contextlib.AbstractContextManager[None]:
+        # Where a hint can be given, it ends with the transaction; where there is one writer at a time, nobody who reads is in its way.
+        return contextlib.nullcontext() if self.one_writer else self.atomic()

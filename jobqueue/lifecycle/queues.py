@@ -1,0 +1,116 @@
+"""Queues as a whole: pause, resume and limit them, and look at them.
+
+A decision is a row, so it survives restarts, and it holds for every worker on every machine. Workers read the rows each second, and
+at once when they are told of a change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from jobqueue import states
+from jobqueue.db.overview import QUEUED
+from jobqueue.exceptions import InvalidOption
+from jobqueue.lifecycle import wakeup
+from jobqueue.models import Job, Queue
+from jobqueue.texts import clean, safe_repr
+
+LONGEST_NAME = 200
+LARGEST_LIMIT = 2**31 - 1
+MOST_COUNTED = 10_000  # of the jobs of a queue
+MOST_QUEUES = 1000
+BUDGET = 100_000  # index entries that a look at all queues may count
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAnswer:
+    """Tell what a request did to a queue: whether anything changed, or was so already, and how it stands now."""
+
+    name: str
+    changed: bool
+    paused: bool
+    max_running: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """Show one queue; `queued` is counted up to `MOST_COUNTED`, or less where there are very many queues."""
+
+    name: str
+    paused: bool
+    max_running: int | None
+    queued: int
+    running: int
+    oldest_queued_seconds: float | None
+
+
+def pause_queue(name: str) -> QueueAnswer:
+    """Let no job of a queue be begun any more; those that run go on."""
+    return _decide(name, Q(paused=True), paused=True)
+
+
+def resume_queue(name: str) -> QueueAnswer:
+    """Let the jobs of a queue be begun again."""
+    return _decide(name, Q(paused=False), paused=False)
+
+
+def limit_queue(name: str, max_running: int | None) -> QueueAnswer:
+    """Let at most so many jobs of a queue run at once, over all workers; None takes the limit away, 0 lets none be begun."""
+    whole = isinstance(max_running, int) and not isinstance(max_running, bool)
+    if max_running is not None and not (whole and 0 <= max_running <= LARGEST_LIMIT):
+        rule = f"a whole number from 0 to {LARGEST_LIMIT}, or None for no limit"
+        raise InvalidOption(f"max_running is {safe_repr(max_running)}; it must be {rule}.")
+    return _decide(name, Q(max_running__isnull=True) if max_running is None else Q(max_running=max_running), max_running=max_running)
+
+
+def check_name(name: Any) -> None:
+    """Refuse a name that no queue can have."""
+    if not isinstance(name, str) or not name or len(name) > LONGEST_NAME or clean(name) != name:
+        rule = f"text of 1 to {LONGEST_NAME} characters without NUL"
+        raise InvalidOption(f"The name of the queue is {safe_repr(name)}; it must be {rule}. Jobs name their queue by queue_name=.")
+
+
+def _decide(name: str, is_so: Q, **fields: Any) -> QueueAnswer:
+    check_name(name)
+    with Job.objects.database.atomic():
+        rows = Queue.objects.current.filter(pk=name)
+        if any(fields.values()) or fields.get("max_running") == 0:
+            # Not "get or create": of two who decide at once, the second waits here for the first, and then changes its row.
+            Queue.objects.current.bulk_create([Queue(name=name)], ignore_conflicts=True)
+        changed = bool(rows.exclude(is_so).update(changed_at=Now(), **fields))
+        if changed:
+            wakeup.queues_changed()
+        paused, max_running = rows.values_list("paused", "max_running").first() or (False, None)
+    return QueueAnswer(name, changed, paused, max_running)
+
+
+def queue_states() -> list[QueueState]:
+    """Return every queue that has a row, or a job that is queued or runs; what it costs is bounded, whatever waits in them."""
+    database = Job.objects.database
+    decided = {row[0]: row[1:] for row in Queue.objects.current.values_list("pk", "paused", "max_running")[:MOST_QUEUES]}
+    running = Job.objects.current.filter(status=states.Status.RUNNING).counts_by_queue()
+    pairs = database.queues_in(MOST_QUEUES)
+    share = BUDGET // max(len(pairs), 1)
+    groups = database.groups("queue", QUEUED, pairs, most=min(max(share, 100), MOST_COUNTED), first=min(max(share // 10, 10), 1000))
+    queued: dict[str, int] = dict.fromkeys((pair.name for pair in pairs), 0)
+    oldest: dict[str, datetime] = {}
+    for group in groups:
+        queued[group.name] = min(queued[group.name] + group.count, MOST_COUNTED)
+        if group.oldest is not None:
+            oldest[group.name] = min(group.oldest, oldest.get(group.name, group.oldest))
+    now = database.clock() if oldest else None
+    return [
+        QueueState(
+            name,
+            *decided.get(name, (False, None)),
+            queued=queued.get(name, 0),
+            running=running.get(name, 0),
+            oldest_queued_seconds=max((now - oldest[name]).total_seconds(), 0.0) if now and name in oldest else None,
+        )
+        for name in sorted({*decided, *running, *queued})
+    ]

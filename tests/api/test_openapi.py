@@ -1,0 +1,153 @@
+"""The OpenAPI document agrees with the addresses, and the answers agree with the document: schemathesis tries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import hypothesis
+import pytest
+import schemathesis
+from django.core.signals import request_finished, request_started
+from django.core.wsgi import get_wsgi_application
+from django.db import close_old_connections
+from django.test import Client
+from django.urls import get_script_prefix, reverse, set_script_prefix
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+
+from jobqueue import urls
+from jobqueue.api import shapes
+from jobqueue.api.endpoints import ENDPOINTS, Endpoint
+from jobqueue.lifecycle.report import report
+from jobqueue.models import Job
+from tests.api.conftest import ROOT, MakeUser
+from tests.factories import JobFactory
+
+OPERATIONS = [one for one in ENDPOINTS if not one.public]
+STATES = ("queued", "scheduled", "running", "pause_requested", "paused", "error", "success", "canceled", "waiting_for_target")
+
+
+def document(client: Client) -> Any:
+    response = client.get(f"{ROOT}openapi.json")
+    assert response.status_code == 200
+    return response.json()
+
+
+def test_the_document_is_for_everybody_and_has_every_address(client: Client) -> None:
+    described = {(method.upper(), path) for path, methods in document(client)["paths"].items() for method in methods}
+    assert described == {(one.method, f"/{one.path}") for one in ENDPOINTS}
+    named = {pattern.name for pattern in urls.urlpatterns if pattern.name}
+    assert named == {one.name for one in ENDPOINTS}
+    assert len(urls.urlpatterns) == len(named) + 1
+
+
+def test_an_address_is_made_from_its_name() -> None:
+    assert reverse("jobqueue:job", kwargs={"job_id": 7}) == f"{ROOT}jobs/7/"
+    assert reverse("jobqueue:target_job_cancel", kwargs={"target": "a b:7", "job_id": 7}) == f"{ROOT}targets/a%20b:7/jobs/7/cancel/"
+    assert reverse("jobqueue:queue_pause", kwargs={"queue": "mail/out"}) == f"{ROOT}queues/mail/out/pause/"
+
+
+def test_the_document_names_the_place_where_it_was_asked_for(client: Client) -> None:
+    assert document(client)["servers"] == [{"url": "/jobqueue"}]
+    prefix = get_script_prefix()
+    response = client.get(f"{ROOT}openapi.json", SCRIPT_NAME="/site")
+    set_script_prefix(prefix)
+    assert response.json()["servers"] == [{"url": "/site/jobqueue"}]
+
+
+def test_the_document_tells_of_tokens_where_there_are_any(client: Client, tokens: None) -> None:
+    found = document(client)
+    assert found["security"] == [{"token": []}, {"session": []}]
+    assert set(found["components"]["securitySchemes"]) == {"token", "session"}
+
+
+def test_every_shape_that_is_referred_to_is_there(client: Client) -> None:
+    found = document(client)
+    named = set(re.findall(r"#/components/schemas/(\w+)", str(found)))
+    assert named == set(found["components"]["schemas"]) == set(shapes.SHAPES)
+
+
+@pytest.mark.django_db
+def test_the_shape_of_a_job_has_the_fields_of_the_report() -> None:
+    found = report(JobFactory(error=True, history=[{"attempt": 1}]), tracebacks=True)
+    assert set(shapes.SHAPES["Job"]["properties"]) == {*found, "why_waiting"}
+    assert set(shapes.SHAPES["Run"]["properties"]) == set(found["errors"][0])
+
+
+def rows() -> list[Job]:
+    """Make a job of one tenant in each state, each with a target of its own."""
+    history = [{"attempt": 1, "outcome": "RETRY", "started_at": "2026-01-02T12:00:00+00:00", "finished_at": "2026-01-02T12:00:09+00:00"}]
+    return [JobFactory(**{state: True}, history=history, tenant="acme", target=f"t:{state}") for state in STATES]
+
+
+@pytest.fixture
+def app() -> Iterator[Any]:
+    """Lend Django's WSGI application; it leaves the connection alone, on which the test's transaction is open."""
+    found = (request_started, request_finished)
+    for signal in found:
+        signal.disconnect(close_old_connections)
+    yield get_wsgi_application()
+    for signal in found:
+        signal.connect(close_old_connections)
+
+
+@pytest.fixture
+def attempt(app: Any, db: None, tokens: None) -> Callable[..., set[int]]:
+    """Send many requests of one operation, and let schemathesis judge the answers; return the statuses that came."""
+
+    def run(endpoint: Endpoint, user: Any, mode: GenerationMode, examples: int) -> set[int]:
+        schema = schemathesis.openapi.from_wsgi(f"{ROOT}openapi.json", app)
+        headers = {"Authorization": f"Bearer {user.username}"}
+        jobs = rows()
+        seen: set[int] = set()
+
+        @hypothesis.settings(
+            max_examples=examples, derandomize=True, database=None, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+        )
+        @hypothesis.given(
+            schema[f"/{endpoint.path}"][endpoint.method].as_strategy(generation_mode=mode),
+            st.none() | st.sampled_from(jobs),
+        )
+        def one(case: Any, job: Job | None) -> None:
+            if mode is GenerationMode.POSITIVE and job is not None and "job_id" in (case.path_parameters or {}):
+                named = {"job_id": job.pk, "target": job.target}
+                case.path_parameters = {name: named[name] for name in case.path_parameters}
+                case.query = {"tenant": "acme"}
+            seen.add(case.call_and_validate(app=app, headers=headers).status_code)
+
+        one()
+        return seen
+
+    return run
+
+
+def few_and_many(few: int, many: int) -> Any:
+    return pytest.mark.parametrize("examples", [few, pytest.param(many, marks=pytest.mark.slow)])
+
+
+def ids(endpoint: Endpoint) -> str:
+    return f"{endpoint.method} {endpoint.path}"
+
+
+@few_and_many(10, 100)
+@pytest.mark.parametrize("endpoint", OPERATIONS, ids=ids)
+def test_what_fits_the_document_is_answered_as_it_says(attempt: Any, make_user: MakeUser, endpoint: Endpoint, examples: int) -> None:
+    seen = attempt(endpoint, make_user(is_superuser=True, is_staff=True), GenerationMode.POSITIVE, examples)
+    assert seen <= {*endpoint.done, 404, 409}
+    assert seen & {*endpoint.done}
+    assert 409 in seen or not endpoint.refuses or examples < 100
+
+
+@few_and_many(6, 50)
+@pytest.mark.parametrize("endpoint", [one for one in OPERATIONS if one.query], ids=ids)
+def test_what_does_not_fit_is_refused(attempt: Any, make_user: MakeUser, endpoint: Endpoint, examples: int) -> None:
+    seen = attempt(endpoint, make_user(is_superuser=True), GenerationMode.NEGATIVE, examples)
+    assert seen & {400, 404}
+
+
+@few_and_many(2, 15)
+@pytest.mark.parametrize("endpoint", OPERATIONS, ids=ids)
+def test_without_rights_nothing_is_told_apart(attempt: Any, make_user: MakeUser, endpoint: Endpoint, examples: int) -> None:
+    assert attempt(endpoint, make_user(), GenerationMode.POSITIVE, examples) == {403}

@@ -1,0 +1,201 @@
+"""No statement on the way of a job with a target grows dearer with what waits: parked, scheduled, failed or paused jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+
+from jobqueue.db import Lender, Scope, Success
+from jobqueue.db.postgresql import PostgreSQL
+from jobqueue.line import Target
+
+TABLE = "lines_job"
+LENDER = Lender("worker-2", 30.0)
+MOST_BUFFERS = 1_000
+PER_TARGET = 30
+PER_ROW = 15
+# How this file finds the rows that a statement is given.
+HELPING = f"SELECT id FROM {TABLE} /* given */"
+
+COLUMNS = (
+    "task, status, waiting_for, target, holds_target, priority, run_at, lease_owner, lease_token, lease_expires_at, heartbeat_at,"
+    " finished_at"
+)
+NOW = "statement_timestamp()"
+
+
+def rows(number: int, status: str, target: str, waiting_for: str = "", *, holds: bool = False, priority: int = 0) -> str:
+    """Return the insert of so many jobs; `target` is an expression over the number `n`."""
+    run_at = f"{NOW} + interval '1 year'" if waiting_for == "time" else "NULL"
+    lease = f"'worker-1', 1, {NOW} + interval '1 hour', {NOW}" if status == "RUNNING" else "'', 1, NULL, NULL"
+    finished_at = NOW if status == "ERROR" else "NULL"
+    values = f"'tests.tasks.add', '{status}', '{waiting_for}', {target}, {holds}, {priority}, {run_at}, {lease}, {finished_at}"
+    return f"INSERT INTO {TABLE} ({COLUMNS}) SELECT {values} FROM generate_series(1, {number}) AS n"
+
+
+def crowd(scale: float) -> Iterator[str]:
+    """Return the inserts of 500,000 parked jobs, 1,000,000 scheduled for next year, 500,000 in ERROR, 300,000 PAUSED, times `scale`."""
+
+    def many(number: int) -> int:
+        return int(number * scale)
+
+    yield rows(1, "RUNNING", "'busy'", holds=True)
+    yield rows(many(300_000), "PENDING", "'busy'", "target")
+    yield rows(many(100_000), "PENDING", "'long'", "target")  # its holder has just ended
+    yield rows(many(100_000), "PENDING", "'paused-' || n %% 5000", "target")
+    yield rows(many(500_000), "PENDING", "''", "time")
+    yield rows(many(500_000), "PENDING", "'busy'", "time")
+    yield rows(many(250_000), "ERROR", "''")
+    yield rows(many(240_000), "ERROR", "'failed-' || n")
+    yield rows(many(10_000), "ERROR", "'wrecked'")
+    yield rows(many(100_000), "PAUSED", "''")
+    yield rows(many(100_000), "PAUSED", "'paused-' || n %% 5000")
+    yield rows(many(100_000), "PAUSED", "'halted'")
+    # What can run, and a few that are to be parked yet.
+    yield rows(1_000, "QUEUED", "''")
+    yield rows(500, "QUEUED", "'free-' || n")
+    yield rows(500, "QUEUED", "'busy'", priority=-5)
+    yield rows(100, "QUEUED", "'long'", priority=-5)
+    yield rows(100, "QUEUED", "'halted'", priority=-5)
+    yield rows(20, "RUNNING", "'mine-' || n", holds=True)
+
+
+@dataclass
+class Statement:
+    """Say what is sent, by which indexes it finds its rows (the primary key aside), and how many buffers that may take."""
+
+    send: Callable[[PostgreSQL], Any]
+    indexes: set[str]
+    most: int = MOST_BUFFERS
+    any_of: bool = False  # one of the indexes is enough
+
+
+def named(*names: str) -> list[Target]:
+    return [Target("", name) for name in names]
+
+
+def ids(database: PostgreSQL, target: str, number: int = 8) -> list[int]:
+    return [row[0] for row in database.rows(f"{HELPING} WHERE status = 'QUEUED' AND target LIKE %s ORDER BY id LIMIT %s", [target, number])]
+
+
+def ended(database: PostgreSQL, number: int) -> list[Success]:
+    found = database.rows(f"{HELPING} WHERE status = 'RUNNING' AND target LIKE 'mine-%%' LIMIT %s", [number])
+    return [Success(row[0], 1, "null", 0.1 * place, 0.0, None, None) for place, row in enumerate(found)]
+
+
+FREE = [f"free-{number}" for number in range(1, 9)]
+STATEMENTS = {
+    "claim": Statement(lambda db: db.claim(LENDER, Scope(), 8), {"next"}),
+    "claim behind the cursor": Statement(lambda db: db.claim(LENDER, Scope(), 8, (0, 1)), {"next"}),
+    "claim of a queue": Statement(lambda db: db.claim(LENDER, Scope("", ("default",)), 8), {"next_in_queue"}),
+    "claim of a tenant without jobs": Statement(lambda db: db.claim(LENDER, Scope("nobody"), 8), {"next"}),
+    "lock_candidates": Statement(lambda db: db.lock_candidates(ids(db, "free-%")), set()),
+    "standings": Statement(lambda db: db.standings(named("busy", "long", "halted", "wrecked", "paused-7", *FREE)), {"held", "line_queued"}),
+    "take": Statement(lambda db: db.take(LENDER, ids(db, "free-%")), set()),
+    "park": Statement(lambda db: db.park(ids(db, "busy")), set()),
+    "park_line": Statement(lambda db: db.park_line(named("busy", "halted"), 2_000), {"line_queued"}, 600 * PER_ROW),
+    "release": Statement(lambda db: db.release(named("busy", "long", "halted", "free-1")), {"held", "one_holder", "line_parked"}),
+    "hand_over": Statement(
+        lambda db: db.hand_over(LENDER, named("busy", "long", "halted", "free-1"), (), ()), {"held", "line_parked", "line_queued", "next"}
+    ),
+    "hand_over of one": Statement(
+        lambda db: db.hand_over(LENDER, named("long"), ("default",), ("mail",)), {"held", "line_parked", "line_queued", "next"}
+    ),
+    "parked_behind_free": Statement(
+        lambda db: db.parked_behind_free(Target("", ""), 500), {"held", "line_parked", "line_queued"}, 500 * PER_TARGET
+    ),
+    "queued_tenants": Statement(lambda db: db.queued_tenants(1_000), {"next", "next_in_queue"}, any_of=True),
+    "queued_queues": Statement(lambda db: db.queued_queues(1_000), {"next_in_queue"}),
+    "succeed one": Statement(lambda db: db.succeed(ended(db, 1), ""), set()),
+    "succeed some": Statement(lambda db: db.succeed(ended(db, 20), ""), set()),
+}
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db
+@pytest.mark.parametrize("scale", [0.01, 0.1, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_no_statement_reads_what_waits(scale: float) -> None:
+    database = PostgreSQL("default", TABLE)
+    database.rows(f"CREATE TABLE {TABLE} (LIKE jobqueue_job INCLUDING ALL) WITH (autovacuum_enabled = off)")
+    for insert in crowd(scale):
+        database.rows(insert)
+    names = logical_names()
+    wrong = {("never analyzed", name): faults for name, one in STATEMENTS.items() if (faults := judged(database, one, names))}
+    database.rows(f"ANALYZE {TABLE}")
+    wrong |= {("analyzed", name): faults for name, one in STATEMENTS.items() if (faults := judged(database, one, names))}
+    assert wrong == {}
+
+
+def judged(database: PostgreSQL, statement: Statement, names: dict[str, str]) -> list[str]:
+    """Send a statement, undo it, and return what is wrong with its plan."""
+    plans: list[dict[str, Any]] = []
+    with transaction.atomic():
+        with connection.execute_wrapper(explaining(plans)):
+            statement.send(database)
+        transaction.set_rollback(True)
+    [plan] = [plan for plan in plans if plan["Node Type"] != "Result"][-1:]
+    nodes = list(walk(plan))
+    faults = [f"a scan of the whole table: {node['Node Type']}" for node in nodes if node["Node Type"] == "Seq Scan"]
+    sorts = [node for node in nodes if "Sort" in node["Node Type"] and sorts_what_it_searched(node["Plans"][0])]
+    faults += [f"a sort of what was read from the table: {node['Sort Key']}" for node in sorts]
+    used = {names[node["Index Name"]] for node in nodes if "Index Name" in node} - {"pkey"}
+    if used != statement.indexes and not (statement.any_of and used and used < statement.indexes):
+        faults.append(f"indexes {sorted(used)}, not {sorted(statement.indexes)}")
+    if (read := buffers_read(plan)) >= statement.most:
+        faults.append(f"{read} buffers read, not fewer than {statement.most}")
+    return faults
+
+
+def explaining(plans: list[dict[str, Any]]) -> Callable[..., Any]:
+    """Return a wrapper that explains each statement before it runs, and undoes that; settings in front of it stay in front."""
+
+    def wrapper(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        *settings, last = sql.split("; ")
+        if last.startswith(("SELECT", "UPDATE", "WITH")) and not last.startswith(HELPING):
+            cursor = context["cursor"].cursor  # the driver's: this wrapper is not asked again
+            cursor.execute("SAVEPOINT explained")
+            for setting in settings:
+                cursor.execute(setting)
+            cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {last}", params)
+            found = cursor.fetchone()[0]
+            cursor.execute("ROLLBACK TO SAVEPOINT explained")
+            plans.append((json.loads(found) if isinstance(found, str) else found)[0]["Plan"])
+        return execute(sql, params, many, context)
+
+    return wrapper
+
+
+def walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for below in node.get("Plans", ()):
+        yield from walk(below)
+
+
+def sorts_what_it_searched(below: dict[str, Any]) -> bool:
+    """Return whether a sort gets what a scan of the table found, other than by given keys."""
+    return below.get("Relation Name") == TABLE and not any(one.get("Index Name") == f"{TABLE}_pkey" for one in walk(below))
+
+
+def buffers(node: dict[str, Any]) -> int:
+    return int(node["Shared Hit Blocks"] + node["Shared Read Blocks"])
+
+
+def buffers_read(plan: dict[str, Any]) -> int:
+    """Return the buffers of a plan without those that the writing of its rows takes, which the number of indexes decides."""
+    writes = [node for node in walk(plan) if node["Node Type"] == "ModifyTable"]
+    return buffers(plan) - sum(buffers(node) - sum(map(buffers, node["Plans"])) for node in writes)
+
+
+def logical_names() -> dict[str, str]:
+    """Return the names of the copied table's indexes as those of the jobs' own, by what they are defined on."""
+    found: dict[str, dict[str, str]] = {}
+    with connection.cursor() as cursor:
+        for table in ("jobqueue_job", TABLE):
+            cursor.execute("SELECT indexname, indexdef FROM pg_indexes WHERE tablename = %s", [table])
+            found[table] = {definition.split(" USING ")[1]: name for name, definition in cursor.fetchall()}
+    return {name: found["jobqueue_job"][definition].removeprefix("jobqueue_job_") for definition, name in found[TABLE].items()}

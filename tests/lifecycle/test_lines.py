@@ -1,0 +1,163 @@
+"""The lines behind targets, as people look at them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from jobqueue.lifecycle import lines as module
+from jobqueue.lifecycle.lines import Line, lines
+from tests.factories import JobFactory
+
+pytestmark = pytest.mark.django_db
+SEVEN = {"target": "customer:7"}
+
+
+def ago(**delta: float) -> Any:
+    return timezone.now() - timedelta(**delta)
+
+
+def parked(count: int = 1, **values: Any) -> Any:
+    return JobFactory.create_batch(count, **{**SEVEN, "waiting_for_target": True, **values})
+
+
+def names(found: list[Line]) -> list[str]:
+    return [line.target for line in found]
+
+
+@pytest.mark.parametrize(
+    ("trait", "values", "since"),
+    [
+        ("running", {"started_at": ago(minutes=3)}, 3),
+        ("error", {"holds_target": True, "finished_at": ago(minutes=4)}, 4),
+        ("error", {"holds_target": False, "finished_at": ago(minutes=4)}, 4),
+        ("queued", {"holds_target": True, "enqueued_at": ago(minutes=5)}, 5),
+        ("paused", {"holds_target": True, "history": [{"outcome": "PAUSED", "finished_at": ago(minutes=6).isoformat()}]}, 6),
+        ("waiting_for_retry", {"holds_target": True, "history": [{"outcome": "RETRY", "finished_at": ago(minutes=7).isoformat()}]}, 7),
+        ("paused", {}, None),
+        ("paused", {"history": {"odd": 1}}, None),
+        ("paused", {"history": [{"outcome": "PAUSED", "finished_at": "yesterday"}]}, None),
+        ("paused", {"history": [{"outcome": "PAUSED", "finished_at": "2026-01-01T00:00:00"}]}, None),
+    ],
+)
+def test_a_line_names_what_stands_in_the_way_and_since_when(trait: str, values: dict[str, Any], since: int | None) -> None:
+    holder = JobFactory(**SEVEN, task="shop.tasks.sync", **{trait: True}, **values)
+    parked(3, enqueued_at=ago(minutes=2))
+    [line] = lines()
+    assert (line.tenant, line.target, line.holder_id, line.holder_task) == ("", "customer:7", holder.pk, "shop.tasks.sync")
+    assert (line.holder_status, line.waiting, line.waiting_is_capped) == (holder.status, 3, False)
+    if since is None:
+        assert line.since is None
+    else:
+        assert abs(timezone.now() - timedelta(minutes=since) - line.since) < timedelta(seconds=30)
+    assert abs(timezone.now() - timedelta(minutes=2) - line.oldest_waiting_at) < timedelta(seconds=30)
+
+
+def test_a_free_target_that_somebody_waits_for_has_no_holder() -> None:
+    JobFactory(**SEVEN)
+    parked()
+    [line] = lines()
+    assert (line.holder_id, line.holder_status, line.holder_task, line.since, line.waiting) == (None, "", "", None, 2)
+
+
+def test_a_target_that_is_held_and_that_nobody_waits_for_is_a_line_too() -> None:
+    JobFactory(**SEVEN, running=True)
+    [line] = lines()
+    assert (line.waiting, line.oldest_waiting_at, line.stuck) == (0, None, False)
+
+
+def test_what_is_scheduled_or_has_ended_makes_no_line() -> None:
+    for trait in ("scheduled", "success", "canceled"):
+        JobFactory(**SEVEN, **{trait: True})
+    JobFactory()
+    assert lines() == []
+
+
+def test_a_holder_that_waits_to_run_again_is_stopped_by_one_that_blocks() -> None:
+    JobFactory(**SEVEN, holds_target=True)
+    blocker = JobFactory(**SEVEN, paused=True)
+    parked()
+    [line] = lines()
+    assert (line.holder_id, line.holder_status, line.waiting) == (blocker.pk, "PAUSED", 1)
+
+
+def test_a_running_holder_comes_before_one_that_blocks() -> None:
+    holder = JobFactory(**SEVEN, running=True)
+    JobFactory(**SEVEN, error=True)
+    assert [line.holder_id for line in lines()] == [holder.pk]
+
+
+def test_lines_that_wait_for_a_person_come_first_then_those_who_wait_longest() -> None:
+    JobFactory(target="busy", running=True)
+    JobFactory(target="b", waiting_for_target=True, enqueued_at=ago(minutes=1))
+    JobFactory(target="a", waiting_for_target=True, enqueued_at=ago(minutes=9))
+    JobFactory(target="failed", error=True)
+    JobFactory(target="stuck", error=True)
+    JobFactory(target="stuck", waiting_for_target=True)
+    assert names(lines())[:3] == ["stuck", "a", "b"]
+    assert {*names(lines())[3:]} == {"busy", "failed"}
+    assert names(lines(limit=2)) == ["stuck", "a"]
+
+
+def test_lines_are_found_by_a_part_of_their_name_and_by_tenant() -> None:
+    for tenant in ("", "acme"):
+        parked(tenant=tenant)
+        parked(tenant=tenant, target="Order:12")
+    assert len(lines()) == 4
+    assert names(lines(search="order")) == ["Order:12", "Order:12"]
+    assert [(line.tenant, line.target) for line in lines(search="CUSTOMER", tenant="acme")] == [("acme", "customer:7")]
+    assert [(line.tenant, line.target) for line in lines(search="customer:7", tenant="")] == [("", "customer:7")]
+    assert lines(search="nothing") == lines(tenant="nobody") == []
+
+
+def test_a_whole_name_is_found_beyond_what_a_search_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_SEARCHED", 2)
+    for number in range(5):
+        parked(target=f"t{number}", tenant="acme")
+    assert names(lines(search="t4")) == ["t4"]
+    assert names(lines(search="t")) == ["t0", "t1"]
+
+
+def test_the_oldest_is_found_whatever_its_priority_and_counts_end_at_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    parked(priority=-5, enqueued_at=ago(hours=1))
+    parked(4, priority=5)
+    [line] = lines()
+    assert (line.waiting, line.waiting_is_capped) == (5, False)
+    assert abs(ago(hours=1) - line.oldest_waiting_at) < timedelta(seconds=30)
+    monkeypatch.setattr(module, "MOST_COUNTED", 4)
+    [line] = lines()
+    assert (line.waiting, line.waiting_is_capped) == (5, True)
+
+
+@pytest.mark.parametrize("text", ["%", "_", "'", '"', "\\", "<b>", "customer:7' --"])
+def test_an_odd_search_finds_only_what_has_it(text: str) -> None:
+    parked()
+    parked(target=f"a{text}b")
+    assert names(lines(search=text)) == [f"a{text}b"]
+
+
+# What it costs
+
+
+def statements() -> int:
+    with CaptureQueriesContext(connection) as captured:
+        lines()
+    return len(captured)
+
+
+def test_many_lines_take_as_many_statements_as_one() -> None:
+    def line(name: str) -> None:
+        JobFactory(target=name, paused=True)
+        parked(2, target=name)
+        JobFactory(target=name)
+
+    line("t0")
+    one = statements()
+    for number in range(1, 20):
+        line(f"t{number}")
+    assert (statements(), len(lines())) == (one, 20)

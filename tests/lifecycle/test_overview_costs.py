@@ -1,0 +1,97 @@
+"""What it costs to look at lines, queues and why a job waits, with very much waiting: a few hundred pages, whatever the planner knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from jobqueue.lifecycle import lines as module
+from jobqueue.lifecycle.lines import lines
+from jobqueue.lifecycle.queues import queue_states
+from jobqueue.lifecycle.why import why_waiting
+from jobqueue.models import Job
+from tests.factories import JobFactory
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+ROWS = 100_000
+INSERT = (
+    "INSERT INTO jobqueue_job (task, queue, tenant, target, status, waiting_for, priority)"
+    " SELECT 'tests.tasks.add', 'default', '', {target}, '{status}', '{waiting}', n %% 3 FROM generate_series(1, %s) AS n"
+)
+
+
+def fill(target: str, status: str, waiting: str = "", rows: int = ROWS) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(INSERT.format(target=target, status=status, waiting=waiting), [rows])
+
+
+@pytest.fixture(params=["never analyzed", "analyzed"])
+def crowd(request: pytest.FixtureRequest) -> None:
+    """Fill the table: 100,000 parked behind two targets, half of it in ERROR and PAUSED, and queued without and with a target."""
+    JobFactory(target="busy", running=True)
+    fill("CASE n %% 2 WHEN 0 THEN 'busy' ELSE 'stuck' END", "PENDING", "target")
+    fill("CASE n %% 2 WHEN 0 THEN 'stuck' ELSE '' END", "ERROR", rows=ROWS // 2)
+    fill("CASE n %% 2 WHEN 0 THEN 'stuck' ELSE '' END", "PAUSED", rows=ROWS // 4)
+    fill("''", "QUEUED", rows=ROWS // 2)
+    fill("CASE WHEN n <= 5000 THEN 'many:' || n ELSE 'full' END", "QUEUED", rows=10_000)
+    if request.param == "analyzed":
+        connection.cursor().execute("ANALYZE jobqueue_job")
+
+
+def pages(call: Callable[[], Any]) -> int:
+    """Return how many pages the statements of a call touch, each run once more."""
+    sent: list[tuple[str, Any]] = []
+
+    def remember(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        sent.append((sql, params))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(remember):
+        call()
+    return sum(_pages(sql, params) for sql, params in sent if "SELECT" in sql)
+
+
+def _pages(sql: str, params: Any) -> int:
+    *settings, last = sql.split("; ")
+    with connection.cursor() as cursor:
+        for setting in settings:
+            cursor.execute(setting)
+        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {last}", params)
+        found = cursor.fetchone()[0]
+        cursor.execute("RESET enable_sort; RESET enable_incremental_sort")
+    plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+@pytest.mark.slow
+def test_looks_are_cheap_whatever_waits(crowd: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = Job.objects.order_by("-pk")
+    waiting = {
+        "parked behind a busy target": jobs.filter(target="busy", status="PENDING").first(),
+        "parked behind a stuck target": jobs.filter(target="stuck", status="PENDING").first(),
+        "queued, and not the first of its target": jobs.filter(target="full").first(),
+        "queued without a target": jobs.filter(target="", status="QUEUED").first(),
+    }
+    costs = {name: pages(lambda job=job: why_waiting(job)) for name, job in waiting.items()}
+    assert max(costs.values()) < 400, costs
+
+    # A search walks over at most so many names; any other look is bounded by its budget of entries and the number of lines.
+    assert pages(lambda: lines(search="stuck")) < 10 * module.MOST_SEARCHED
+    monkeypatch.setattr(module, "BUDGET", 1000)
+    monkeypatch.setattr(module, "MOST_TARGETS", 100)
+    seen = {"lines": pages(lambda: lines(limit=100)), "queues": pages(queue_states)}
+    assert max(seen.values()) < 12_000, seen
+
+
+@pytest.mark.slow
+def test_what_is_found_in_the_crowd_is_right(crowd: None) -> None:
+    found = {line.target: line for line in lines(limit=10)}
+    assert [*found][0] == "stuck"
+    stuck, busy = found["stuck"], found["busy"]
+    assert (stuck.holder_status in ("PAUSED", "ERROR"), stuck.waiting_is_capped, busy.holder_status) == (True, True, "RUNNING")
+    [default] = queue_states()
+    assert (default.queued, default.running) == (10_000, 1)

@@ -1,0 +1,150 @@
+"""The report on a job: attempts, waits, run time, outcome and errors, as JSON values without secrets."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db.models.functions import Now
+
+from jobqueue import task
+from jobqueue.lifecycle.report import report
+from jobqueue.masking import MASK
+from jobqueue.models import Job
+from jobqueue.testing import run_until_idle
+from tests.factories import JobFactory, ahead
+from tests.tasks import add, fail
+
+pytestmark = pytest.mark.django_db
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+@task
+def charge(customer: int, api_key: str, *rest: Any, **more: Any) -> None: ...
+
+
+def after(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def entry(attempt: int, begin: float, end: float, **more: Any) -> dict[str, Any]:
+    times = {"started_at": after(begin).isoformat(), "finished_at": after(end).isoformat()}
+    return {"attempt": attempt, "worker": "w", "outcome": "RETRY", "exception": "x.Y", "message": "no", "traceback": "T", **times, **more}
+
+
+def told(job: Job, **options: Any) -> dict[str, Any]:
+    found = report(Job.objects.annotate(now=Now()).get(pk=job.pk), **options)
+    assert json.loads(json.dumps(found)) == found
+    return found
+
+
+def test_a_success_is_told_with_its_times(transactional_db: None) -> None:
+    made = add.using(target="t:1", priority=3).enqueue(2, b=3)
+    run_until_idle()
+    found = told(Job.objects.get(pk=made.id))
+    assert (found["id"], found["task"], found["queue"], found["target"], found["priority"]) == (
+        int(made.id),
+        "tests.tasks.add",
+        "default",
+        "t:1",
+        3,
+    )
+    assert (found["status"], found["waiting_for"], found["outcome"]) == ("SUCCESS", "", {"message": "", "result": 5})
+    assert found["attempts"] == {"runs": 1, "failures": 0, "crashes": 0, "max_attempts": 1}
+    assert found["arguments"] == {"args": [2], "kwargs": {"b": 3}}
+    assert (found["errors"], found["progress"]) == ([], 100)
+    begin, end = (datetime.fromisoformat(found["times"][name]) for name in ("started_at", "finished_at"))
+    assert found["ran_seconds"] == found["ran_seconds_in_all"] == (end - begin) / timedelta(seconds=1)
+    assert found["waited_seconds"] >= 0
+
+
+def test_an_error_is_told_with_what_was_raised(transactional_db: None) -> None:
+    made = fail.enqueue("token=abc")
+    run_until_idle()
+    found = told(Job.objects.get(pk=made.id), tracebacks=True)
+    (error,) = found["errors"]
+    assert (error["attempt"], error["outcome"], error["exception"]) == (1, "ERROR", "builtins.ValueError")
+    assert error["message"] == f"ValueError: token={MASK}" == found["outcome"]["message"]
+    assert "Traceback" in error["traceback"]
+    assert "abc" not in json.dumps(found)
+
+
+def test_tracebacks_are_for_those_who_ask(db: None) -> None:
+    job = JobFactory(error=True, history=[entry(1, 0, 1)])
+    assert "traceback" not in told(job)["errors"][0]
+    assert told(job, tracebacks=True)["errors"][0]["traceback"] == "T"
+
+
+def test_all_runs_count_and_the_last_one_by_itself() -> None:
+    history = [entry(1, 0, 10), entry(2, 20, 25)]
+    waiting = JobFactory(waiting_for_retry=True, history=history, started_at=after(20))
+    done = JobFactory(success=True, history=history, started_at=after(30), finished_at=after(33.5), enqueued_at=after(28))
+    assert (told(waiting)["ran_seconds"], told(waiting)["ran_seconds_in_all"]) == (5.0, 15.0)
+    assert (told(done)["ran_seconds"], told(done)["ran_seconds_in_all"], told(done)["waited_seconds"]) == (3.5, 18.5, 2.0)
+
+
+def test_what_a_person_did_later_is_no_run_time() -> None:
+    job = JobFactory(canceled=True, attempt=1, started_at=after(0), finished_at=after(172800), history=[entry(1, 0, 10, outcome="PAUSED")])
+    assert (told(job)["ran_seconds"], told(job)["ran_seconds_in_all"]) == (10.0, 10.0)
+
+
+def test_a_running_job_counts_until_now() -> None:
+    found = told(JobFactory(running=True, started_at=ahead(seconds=-5), enqueued_at=ahead(seconds=-8), history=[entry(1, 0, 10)]))
+    assert 5 <= found["ran_seconds"] < 15
+    assert found["ran_seconds_in_all"] == pytest.approx(found["ran_seconds"] + 10)
+    assert found["waited_seconds"] == pytest.approx(3, abs=0.5)
+
+
+@pytest.mark.parametrize(("state", "waits"), [("queued", True), ("running", True), ("scheduled", False), ("canceled", False)])
+def test_a_job_that_never_ran_waits_or_does_not(state: str, waits: bool) -> None:
+    found = told(JobFactory(**{state: True}, enqueued_at=ahead(seconds=-4)))
+    assert (found["waited_seconds"] is not None) == waits
+    assert (found["ran_seconds"], found["ran_seconds_in_all"]) == (None, 0)
+
+
+def test_secrets_are_hidden_as_in_the_admin() -> None:
+    job = JobFactory(
+        error=True,
+        task=charge.module_path,
+        args=[7, "s1", "password=s2"],
+        kwargs={"db_password": "s3", "currency": "EUR"},
+        result={"access_token": "s4", "n": 1},
+        metadata={"nested": [{"secret": "s5"}]},
+        message="login failed: password=s6",
+        history=[entry(1, 0, 1, message="token=s7", traceback='connect(password="s8")')],
+        unique_key="token=s9",
+    )
+    found = told(job, tracebacks=True)
+    assert [number for number in range(1, 10) if f"s{number}" in json.dumps(found)] == []
+    assert found["arguments"] == {"args": [7, MASK, f"password={MASK}"], "kwargs": {"db_password": MASK, "currency": "EUR"}}
+    assert found["outcome"]["result"] == {"access_token": MASK, "n": 1}
+
+
+@pytest.mark.parametrize(
+    "value", [None, 7, "x", [7], {"a": 1}, [[1]], [{"attempt": "x", "started_at": 5, "finished_at": "soon", "message": {}}]]
+)
+def test_a_column_that_somebody_has_edited_breaks_no_report(value: Any) -> None:
+    job = JobFactory(error=True)
+    for column in ("args", "kwargs", "metadata", "history"):
+        setattr(job, column, value)
+    found = report(job, tracebacks=True)
+    assert isinstance(found["arguments"]["args"], list)
+    assert isinstance(found["arguments"]["kwargs"], dict)
+    assert isinstance(found["metadata"], dict)
+    assert all(set(error) == set(entry(1, 0, 1)) for error in found["errors"])
+
+
+@pytest.mark.parametrize(
+    "times", [("2026-01-02T12:00:00", "2026-01-02T12:00:09+00:00"), ("2026-01-02T12:00:09+00:00", "2026-01-02T12:00:00+00:00")]
+)
+def test_times_that_cannot_be_compared_are_no_run_time(times: tuple[str, str]) -> None:
+    job = JobFactory(error=True, history=[entry(1, 0, 1, started_at=times[0], finished_at=times[1])])
+    assert (told(job)["ran_seconds"], told(job)["ran_seconds_in_all"]) == (None, 0)
+
+
+def test_a_stop_that_was_asked_for_shows() -> None:
+    assert told(JobFactory(cancel_requested_=True))["cancel_requested"] == "CANCELED"
+    assert told(JobFactory(running=True))["cancel_requested"] == ""
