@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     )
     from jobqueue.lifecycle.control import Answer, Verdict, cancel, clear_target, pause, request_job_cancel, resume, run_now
     from jobqueue.lifecycle.expire import expire_stale_running_jobs
+    from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
     from jobqueue.lifecycle.release import release_parked_targets
+    from jobqueue.lifecycle.why import Why, why_waiting
     from jobqueue.shortcuts import enqueue_job, enqueue_many
     from jobqueue.tasks.context import TaskContext
     from jobqueue.tasks.results import JobResult
@@ -44,7 +46,9 @@ _HOMES = {
     ),
     "jobqueue.lifecycle.control": ("Answer", "Verdict", "cancel", "clear_target", "pause", "request_job_cancel", "resume", "run_now"),
     "jobqueue.lifecycle.expire": ("expire_stale_running_jobs",),
+    "jobqueue.lifecycle.queues": ("limit_queue", "pause_queue", "resume_queue"),
     "jobqueue.lifecycle.release": ("release_parked_targets",),
+    "jobqueue.lifecycle.why": ("Why", "why_waiting"),
     "jobqueue.shortcuts": ("enqueue_job", "enqueue_many"),
     "jobqueue.tasks.context": ("TaskContext",),
     "jobqueue.tasks.results": ("JobResult",),
@@ -67,6 +71,7 @@ __all__ = [
     "Retry",
     "TaskContext",
     "Verdict",
+    "Why",
     "cancel",
     "clear_target",
     "enqueue_job",
@@ -74,13 +79,17 @@ __all__ = [
     "expire_stale_running_jobs",
     "exponential",
     "fixed",
+    "limit_queue",
     "linear",
     "pause",
+    "pause_queue",
     "release_parked_targets",
     "request_job_cancel",
     "resume",
+    "resume_queue",
     "run_now",
     "task",
+    "why_waiting",
 ]
 
 

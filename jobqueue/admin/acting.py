@@ -1,7 +1,7 @@
 """The verbs on the list and on the page of one job.
 
 A verb is checked where it acts: the permission, `get_queryset` (a project may narrow what a user sees), and the state of the locked
-row. Jobs that run are interrupted only after a page has named them.
+row. Jobs that run are interrupted, and any are deleted, only after a page has named them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.models import DELETION, LogEntry
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
@@ -22,7 +23,7 @@ from django.utils.decorators import method_decorator
 from jobqueue.admin import confirm, listing
 from jobqueue.admin.base import ReadOnlyAdmin
 from jobqueue.admin.tally import GONE, perform
-from jobqueue.admin.verbs import VERBS, Verb
+from jobqueue.admin.verbs import DELETE, VERBS, Verb
 from jobqueue.models import Job
 
 MOST_AT_ONCE = 500  # each job is a transaction, and a field of the confirmation's form, of which Django takes 1000
@@ -39,7 +40,8 @@ def action_of(verb: Verb) -> Action:
 
     act.__name__ = verb.name
     act.short_description = verb.label  # type: ignore[attr-defined]
-    act.allowed_permissions = (verb.name,)  # type: ignore[attr-defined]
+    # Not "delete": that is Django's own way to delete, which knows nothing of targets and is refused.
+    act.allowed_permissions = ("delete_job" if verb is DELETE else verb.name,)  # type: ignore[attr-defined]
     return act
 
 
@@ -69,6 +71,10 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
         """Return whether the user may let scheduled jobs run now."""
         return VERBS["run_now"].allowed(request)
 
+    def has_delete_job_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may delete."""
+        return VERBS["delete"].allowed(request)
+
     def get_urls(self) -> list[URLPattern]:
         """Add the address to which the buttons of a job's page are sent."""
         view = self.admin_site.admin_view(self.verb_view)
@@ -91,13 +97,13 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
             # Not by the list's filters: a job that has left them since is told about, not dropped in silence.
             selected = {int(value) for value in request.POST.getlist(ACTION_CHECKBOX_NAME)}
             jobs = list(self.get_queryset(request).defer(*listing.BIG_COLUMNS).filter(pk__in=selected))
-            return self._act(request, verb, jobs, missing=selected - {job.pk for job in jobs})
+            return self.act(request, verb, jobs, missing=selected - {job.pk for job in jobs})
         jobs = list(queryset[: MOST_AT_ONCE + 1])
         if len(jobs) > MOST_AT_ONCE:
             jobs = list(queryset.filter(status__in=verb.statuses)[:MOST_AT_ONCE])
             left = f"More than {MOST_AT_ONCE} jobs were selected. Only the newest {MOST_AT_ONCE} that can be {verb.done} are taken"
             self.message_user(request, f"{left}; repeat it for the rest.", messages.INFO)
-        return self._act(request, verb, jobs)
+        return self.act(request, verb, jobs)
 
     def verb_view(self, request: HttpRequest, object_id: int, name: str) -> HttpResponse:
         """Do a verb to one job, by POST; a GET (as after a login) only leads to the job's page."""
@@ -109,27 +115,43 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
             raise PermissionDenied
         if job is None:
             return self.gone(request, object_id)
-        page = HttpResponseRedirect(reverse("admin:jobqueue_job_change", args=[job.pk], current_app=self.admin_site.name))
         if request.method != "POST":
-            return page
-        return self._act(request, verb, [job], on_list=False) or page
+            return self.back(request, job.pk)
+        asked = self.act(request, verb, [job], on_list=False)
+        if asked is not None:
+            return asked
+        # Whoever is gone has no page any more.
+        gone = verb is DELETE and self.get_object(request, str(object_id)) is None
+        return self.back(request, None if gone else job.pk)
+
+    def back(self, request: HttpRequest, job_id: int | None) -> HttpResponse:
+        """Lead to where a button was: the page of a job, or the list where there is none."""
+        name, args = ("change", [job_id]) if job_id is not None else ("changelist", [])
+        return HttpResponseRedirect(reverse(f"admin:jobqueue_job_{name}", args=args, current_app=self.admin_site.name))
 
     def gone(self, request: HttpRequest, object_id: object) -> HttpResponse:
         """Say that there is no such job, and lead to the list."""
         self.message_user(request, f"There is no job {str(object_id)[:40]} (any more).", messages.WARNING)
         return HttpResponseRedirect(reverse("admin:jobqueue_job_changelist", current_app=self.admin_site.name))
 
-    def _act(
+    def act(
         self, request: HttpRequest, verb: Verb, jobs: list[Job], *, missing: set[int] | None = None, on_list: bool = True
     ) -> HttpResponse | None:
-        if {job.pk for job in confirm.running(verb, jobs)} - confirm.confirmed(request):
+        """Do a verb to some jobs and tell what came of it; return the page that asks, where somebody must confirm first."""
+        if {job.pk for job in confirm.doubtful(verb, jobs)} - confirm.confirmed(request):
             return self._ask(request, confirm.context(verb, jobs, on_list=on_list))
-        tally = perform(verb, sorted(jobs, key=lambda job: job.pk), lambda job, text: self.log_change(request, job, text))
+        tally = perform(verb, sorted(jobs, key=lambda job: job.pk), lambda job, text: self._record(request, verb, job, text))
         if missing:
             tally.refused[GONE].extend(missing)
         for level, text in tally.messages():
             self.message_user(request, text, level)
         return None
+
+    def _record(self, request: HttpRequest, verb: Verb, job: Job, text: str) -> None:
+        if verb is DELETE:
+            LogEntry.objects.log_actions(request.user.pk, [job], DELETION, text, single_object=True)  # type: ignore[arg-type]
+        else:
+            self.log_change(request, job, text)
 
     def _ask(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         request.current_app = self.admin_site.name

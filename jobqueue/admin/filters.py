@@ -108,3 +108,25 @@ class TaskFilter(ColumnFilter):
 def newest(visible: QuerySet[Job], column: str) -> set[str]:
     """Return the values that a column has in the newest jobs."""
     return {*visible.order_by("-pk").values_list(column, flat=True)[:NEWEST]}
+
+
+class TargetFilter(ColumnFilter):
+    """Show the target that the page's address names; offers nothing but to take it away."""
+
+    title = "target"
+    parameter_name = column = "target"
+
+    def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
+        """Return none: there may be very many."""
+        return []
+
+
+class TenantFilter(ColumnFilter):
+    """Choose a tenant."""
+
+    title = "tenant"
+    parameter_name = column = "tenant"
+
+    def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
+        """Return the tenants of the newest jobs."""
+        return [(tenant, tenant) for tenant in sorted(newest(visible, "tenant") - {""})[:MOST_CHOICES]]

@@ -17,12 +17,14 @@ from django.db.models.functions import Left
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
-from jobqueue import states
+from jobqueue import masking, states
 from jobqueue.admin import known
 from jobqueue.admin.cells import owner_of
+from jobqueue.line import Target
 from jobqueue.models import Job, Worker
 
 MOST_COUNTED = 10_000
+MOST_TENANTS = 1000
 WINDOW = 200_000
 LARGEST_ID = 2**63 - 1
 BIG_COLUMNS = ("args", "kwargs", "options", "metadata", "result", "history", "message", "webhook_url")
@@ -89,13 +91,26 @@ class JobChangeList(BaseChangeList):
             newest = self.root_queryset.order_by("-pk").values_list("pk", flat=True).first() or 0
             self.newest_only = newest > WINDOW
             if self.newest_only:
-                queryset = queryset.filter(pk__gt=newest - WINDOW)
+                queryset = self._within_window(queryset, newest - WINDOW)
         return queryset.defer(*BIG_COLUMNS).annotate(brief=Left("message", 300))
 
+    def _within_window(self, queryset: QuerySet[Job], before: int) -> QuerySet[Job]:
+        """Return those of the newest jobs, and of a target those that hold it or wait for it, however old they are."""
+        recent = queryset.filter(pk__gt=before)
+        if not (target := self.params.get("target")) or "\0" in target:
+            return recent
+        database = Job.objects.database
+        tenant = self.params.get("tenant")
+        tenants = database.tenants_in_lines(MOST_TENANTS) if tenant is None else [tenant]
+        standing = database.members([Target(one, target) for one in tenants], MOST_COUNTED)
+        seen = recent.order_by("-pk").values_list("pk", flat=True)[: MOST_COUNTED + 1]
+        return queryset.filter(pk__in={*standing, *seen})
+
     def _needs_scan(self) -> bool:
-        asked = {name: self.params.get(name) for name in ("status", "waiting", "queue", "task")}
+        asked = {name: self.params.get(name) for name in ("status", "waiting", "queue", "task", "target", "tenant")}
         text = self.query.strip()
-        if (text and as_id(text) is not None) or asked["status"] in FOUND_BY_INDEX or asked["waiting"] == states.WaitingFor.TIME:
+        by_index = asked["status"] in FOUND_BY_INDEX and not asked["target"]
+        if (text and as_id(text) is not None) or by_index or asked["waiting"] == states.WaitingFor.TIME:
             return False
         return bool(text) or any(asked.values())
 
@@ -121,9 +136,19 @@ class JobChangeList(BaseChangeList):
         return f"about {estimate:,} jobs; the first {MOST_COUNTED:,} are on these pages"
 
     @property
+    def chips(self) -> list[tuple[str, str, str]]:
+        """The target and the tenant that the list is narrowed to: the name, the value, and the address of the list without it."""
+        chosen = [(name, self.params[name]) for name in ("target", "tenant") if self.params.get(name)]
+        return [(name, masking.mask_text(value), self.get_query_string(remove=[name])) for name, value in chosen]
+
+    @property
     def window_note(self) -> str:
         """What was not looked at; empty where everything was."""
-        return f"Only the newest {WINDOW:,} jobs were looked at. Choose a status such as Error to look at all." if self.newest_only else ""
+        if not self.newest_only:
+            return ""
+        if self.params.get("target"):
+            return f"Only the newest {WINDOW:,} jobs were looked at, and those that hold the target or wait for it."
+        return f"Only the newest {WINDOW:,} jobs were looked at. Choose a status such as Error to look at all."
 
 
 def has_nul(request: HttpRequest) -> bool:

@@ -1,4 +1,4 @@
-"""What a person can do to jobs: cancel, pause, resume, run now; each with a permission of its own."""
+"""What a person can do to jobs: cancel, pause, resume, run now, delete; each with a permission of its own."""
 
 from __future__ import annotations
 
@@ -25,11 +25,16 @@ class Verb:
     act: Callable[[int], control.Answer]
     possible: Callable[[Job], bool]
     statuses: tuple[Status, ...]  # where it is possible, as far as the status alone tells
-    interrupts: str = ""  # what happens to a running job, for the confirmation; empty: it is never interrupted
+    warning: str = ""  # what happens to the jobs that it asks about, for the confirmation; empty: it never asks
+    asks_about: Status | None = Status.RUNNING  # None: about each that it can be done to
 
     def allowed(self, request: HttpRequest) -> bool:
         """Return whether the request's user has this verb's permission."""
         return request.user.has_perm(f"jobqueue.{self.name}_job")
+
+    def asks(self, job: Job) -> bool:
+        """Return whether a person must confirm that it is done to this job."""
+        return bool(self.warning) and self.asks_about in (None, job.status) and self.possible(job)
 
 
 def _can_cancel(job: Job) -> bool:
@@ -44,6 +49,10 @@ def _can_resume(job: Job) -> bool:
     return job.status in (Status.PAUSED, Status.ERROR) or job.cancel_requested
 
 
+def _can_delete(job: Job) -> bool:
+    return job.status != Status.RUNNING
+
+
 def _can_run_now(job: Job) -> bool:
     return job.place == states.PENDING_TIME
 
@@ -56,7 +65,7 @@ CANCEL: Final = Verb(
     act=control.cancel,
     possible=_can_cancel,
     statuses=(Status.PENDING, Status.QUEUED, Status.RUNNING, Status.PAUSED, Status.ERROR),
-    interrupts="Canceling is final. The task is interrupted where it stands, and what it has done so far is not undone.",
+    warning="Canceling is final. The task is interrupted where it stands, and what it has done so far is not undone.",
 )
 PAUSE: Final = Verb(
     name="pause",
@@ -66,7 +75,7 @@ PAUSE: Final = Verb(
     act=control.pause,
     possible=_can_pause,
     statuses=(Status.PENDING, Status.QUEUED, Status.RUNNING),
-    interrupts="The task is interrupted where it stands. When the job is resumed, the task starts from its beginning.",
+    warning="The task is interrupted where it stands. When the job is resumed, the task starts from its beginning.",
 )
 RESUME: Final = Verb(
     name="resume",
@@ -86,4 +95,15 @@ RUN_NOW: Final = Verb(
     possible=_can_run_now,
     statuses=(Status.PENDING,),
 )
-VERBS: Final = {verb.name: verb for verb in (CANCEL, PAUSE, RESUME, RUN_NOW)}
+DELETE: Final = Verb(
+    name="delete",
+    label="Delete",
+    done="deleted",
+    requested="deleted",
+    act=control.delete,
+    possible=_can_delete,
+    statuses=tuple(status for status in Status if status != Status.RUNNING),
+    warning="A deleted job is gone with its arguments, its result and its history. If others wait for its target, the next one begins.",
+    asks_about=None,
+)
+VERBS: Final = {verb.name: verb for verb in (CANCEL, PAUSE, RESUME, RUN_NOW, DELETE)}

@@ -80,6 +80,18 @@ class Overview(Targets):
         with self._reading():
             return [Front(*row) for row in self.rows(sql, params)] if targets else []
 
+    def members(self, targets: Collection[Target], most: int) -> list[int]:
+        """Return the jobs that hold, block or wait for targets, of each and in each of these roles up to `most`."""
+        source, params = self.pairs(targets)
+        line = "tenant, target, claim_rank, id"
+        roles = ((HELD, "tenant, target"), (PARKED, line), (QUEUED_IN_LINE, line))
+        found: set[int] = set()
+        with self._reading():
+            for where, order in roles if targets else ():
+                each = f"({self._in_order('j.id', 'target', where, order)} LIMIT %s)"
+                found.update(row[0] for row in self.rows(self._from_each(each, source), [*params, most]))
+        return sorted(found)
+
     def groups(self, column: str, where: str, pairs: Collection[Target], most: int, first: int) -> list[Group]:
         """Count the jobs behind each target or queue (the `column`), one priority after the other, each up to `most`.
 

@@ -29,7 +29,8 @@ class Released(NamedTuple):
 class Targets(Claims):
     """Run the statements that look at lines, park, release and hand over."""
 
-    two_of: ClassVar[str] = "JOIN {0} AS j ON j.id IN (SELECT j.id FROM {0} AS j WHERE {1} LIMIT 2)"
+    # The first few rows of each target, with the condition and the limit; a limit keeps the planner from reading those of all targets.
+    first_of: ClassVar[str] = "JOIN {0} AS j ON j.id IN (SELECT j.id FROM {0} AS j WHERE {1} LIMIT {2})"
 
     # Locks: on a database with one writer at a time there is nobody to keep out
 
@@ -58,7 +59,7 @@ class Targets(Claims):
         mine = "j.tenant = t.tenant AND j.target = t.name"
         sql = (
             f"{self.hint()}WITH t(tenant, name) AS ({source})"
-            f" SELECT j.tenant, j.target, j.id, j.status, j.holds_target FROM t {self.two_of.format(self.table, f'{mine} AND {HELD}')}"
+            f" SELECT j.tenant, j.target, j.id, j.status, j.holds_target FROM t {self._first_of(HELD, 2)}"
             f" UNION ALL SELECT t.tenant, t.name, (SELECT j.id FROM {self.table} AS j WHERE {mine} AND j.target <> ''"
             " AND j.status = 'QUEUED' ORDER BY j.claim_rank, j.id LIMIT 1), 'QUEUED', FALSE FROM t"
         )
@@ -74,9 +75,9 @@ class Targets(Claims):
     def park_line(self, targets: Collection[Target], limit: int) -> int:
         """Park up to `limit` QUEUED jobs behind targets that are held or blocked, but no holder; pass over locked rows."""
         source, params = self.pairs(targets)
+        line = "j.target <> '' AND j.status = 'QUEUED' AND NOT j.holds_target"
         sql = (f"UPDATE {self.table} SET status = 'PENDING', waiting_for = 'target' WHERE id {self.picked} RETURNING id").format(
-            f"WITH t(tenant, name) AS ({source}) SELECT j.id FROM t JOIN {self.table} AS j ON j.tenant = t.tenant AND j.target = t.name"
-            f" WHERE j.target <> '' AND j.status = 'QUEUED' AND NOT j.holds_target LIMIT %s{self.skip_locked_of('j')}"
+            f"WITH t(tenant, name) AS ({source}) SELECT j.id FROM t {self._first_of(line, limit, self.skip_locked)} LIMIT %s"
         )
         return len(self.rows(sql, [*params, limit]))
 
@@ -150,8 +151,12 @@ class Targets(Claims):
         """Return the clause that locks the rows of one table of a join, passing over locked ones."""
         return ""
 
+    def _first_of(self, where: str, limit: int, lock: str = "") -> str:
+        return self.first_of.format(self.table, f"j.tenant = t.tenant AND j.target = t.name AND {where}", limit, lock)
+
     def _free(self, held: str = f"{HELD} AND NOT ({PARKED})") -> str:
-        return f"NOT EXISTS (SELECT 1 FROM {self.table} AS j WHERE j.tenant = t.tenant AND j.target = t.name AND {held})"
+        # Not NOT EXISTS: for many targets the planner would read who holds any target at all, and join.
+        return f"({self._select('1', held, '')}) IS NULL"
 
     def _select(self, columns: str, where: str, order: str) -> str:
         return f"SELECT {columns} FROM {self.table} AS j WHERE j.tenant = t.tenant AND j.target = t.name AND {where}{order} LIMIT 1"

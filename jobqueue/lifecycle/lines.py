@@ -20,7 +20,7 @@ from jobqueue.db.targets import HELD, PARKED
 from jobqueue.line import BLOCKING, Target
 from jobqueue.models import Job
 
-MOST_TARGETS = 1000
+MOST_TARGETS = 1001  # one more than anybody asks for at once, so that it shows that there are more
 MOST_SEARCHED = 5000
 MOST_TENANTS = 1000
 MOST_COUNTED = 10_000  # of the jobs that wait for one target
@@ -55,9 +55,14 @@ def lines(*, search: str = "", tenant: str | None = None, limit: int = 100) -> l
     `search` is a part of a target's name; beyond the first `MOST_SEARCHED` names, only a whole one is found. A tenant may be named,
     "" for the jobs without one.
     """
-    fronts = Job.objects.database.fronts(_targets(search.strip(), tenant, max(limit, MOST_TARGETS)))
-    found = _lines([front for front in fronts if any(front[2:])])
-    return sorted(found, key=_by_need)[:limit]
+    return [line for line, _ in look(search=search, tenant=tenant)][:limit]
+
+
+def look(*, search: str = "", tenant: str | None = None) -> list[tuple[Line, Front]]:
+    """Return up to `MOST_TARGETS` lines in the same order, each with the jobs at its front."""
+    fronts = Job.objects.database.fronts(_targets(search.strip(), tenant))
+    found = [front for front in fronts if any(front[2:])]
+    return sorted(zip(_lines(found), found, strict=True), key=lambda one: _by_need(one[0]))
 
 
 def blocker_of(front: Front, jobs: Mapping[int, Any]) -> Any | None:
@@ -88,17 +93,16 @@ def moment_of(text: object) -> datetime | None:
     return when if when is not None and timezone.is_aware(when) == timezone.is_aware(timezone.now()) else None
 
 
-def _targets(search: str, tenant: str | None, most: int) -> list[Target]:
+def _targets(search: str, tenant: str | None) -> list[Target]:
     """Return the targets to look at: those that somebody waits for first, then those that are held, then the others."""
     database = Job.objects.database
-    found: dict[Target, None] = {}
+    whole, found = list[Target](), dict[Target, None]()
     if search:
-        tenants = database.tenants_in_lines(MOST_TENANTS) if tenant is None else [tenant]
-        found.update(dict.fromkeys(Target(one, search) for one in tenants))
+        whole = [Target(one, search) for one in (database.tenants_in_lines(MOST_TENANTS) if tenant is None else [tenant])]
     for where in (PARKED, HELD, QUEUED_IN_LINE):
-        several = database.targets_in(where, Target(tenant or "", ""), MOST_SEARCHED if search else most, tenant)
+        several = database.targets_in(where, Target(tenant or "", ""), MOST_SEARCHED if search else MOST_TARGETS, tenant)
         found.update(dict.fromkeys(one for one in several if search.casefold() in one.name.casefold()))
-    return list(found)[:most]
+    return list(dict.fromkeys([*whole, *list(found)[:MOST_TARGETS]]))
 
 
 def _lines(fronts: list[Front]) -> list[Line]:

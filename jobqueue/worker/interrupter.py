@@ -27,11 +27,24 @@ class Interrupter(Service):
 
     name = "interrupter"
 
-    def __init__(self, put: Callable[[Run, Outcome], None], replace: Callable[[Run], None], on_error: ErrorHandler) -> None:
-        """Prepare the thread."""
+    def __init__(
+        self,
+        put: Callable[[Run, Outcome], None],
+        replace: Callable[[Run], None],
+        on_error: ErrorHandler,
+        noticed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepare the thread; `noticed` is told when the number of those that are stuck has grown."""
         super().__init__(on_error)
-        self._put, self._replace = put, replace
+        self._put, self._replace, self._noticed = put, replace, noticed
         self._runs: set[Run] = set()
+        self._keeping: set[Run] = set()  # given up on, and still RUNNING: nobody else may work on their targets
+
+    @property
+    def stuck(self) -> int:
+        """How many runs do not react and keep their targets, and their slots, until their threads end."""
+        self._keeping = {run for run in self._keeping if run.ended is None}
+        return len(self._keeping)
 
     def interrupt(self, run: Run, reason: Reason) -> None:
         """Tell a run to stop, and see to it that it does."""
@@ -60,6 +73,8 @@ class Interrupter(Service):
     def _give_up(self, run: Run) -> None:
         logger.warning("Job %s (%s) does not react to its interrupt; its thread is stuck.", run.job.id, run.job.task)
         if run.job.target and run.reason is not Reason.LOST:
+            self._keeping.add(run)
+            self._noticed()
             return
         if run.abandon():
             self._replace(run)

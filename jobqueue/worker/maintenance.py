@@ -50,7 +50,7 @@ class Maintenance(DatabaseService):
         told of new work.
         """
         super().__init__(on_error)
-        self._identity, self._keep, self._show, self._stuck, self._promoted = identity, keep, show, stuck, promoted
+        self._identity, self._keep, self._show, self.stuck, self._promoted = identity, keep, show, stuck, promoted
         self._heartbeat_seconds = heartbeat_seconds
         self._no_sweep_before = 0.0
         self._shown_at: float | None = None
@@ -65,7 +65,7 @@ class Maintenance(DatabaseService):
             # The process stood still, and its heartbeat with it: leases that nobody has taken meanwhile can still be renewed.
             self._no_sweep_before = now + 2 * self._heartbeat_seconds
         self._turned_at = now
-        stuck = self._stuck()
+        stuck = self.stuck()
         if self._shown_at is None or now - self._shown_at >= WORKER_ROW_SECONDS or stuck != self._shown_stuck:
             self._show()
             self._shown_at, self._shown_stuck = now, stuck

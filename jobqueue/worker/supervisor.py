@@ -137,7 +137,7 @@ class Supervisor:
         finisher = Finisher(runs, worker_id, settings.lease_seconds, self._settled, self._on_error)
         lanes, loop = Lanes(lambda: Pool(finisher.put), runs, settings.max_crashes), Loop(finisher.put)
         gate = Gate(tuple(queues), settings.max_running, lanes.set_slots)
-        interrupter = Interrupter(finisher.put, self._go_on_without, self._on_error)
+        interrupter = Interrupter(finisher.put, self._go_on_without, self._on_error, lambda: maintenance.wake())  # noqa: PLW0108 - made below
         heartbeat = Heartbeat(runs, interrupter, settings.lease_seconds, settings.heartbeat_seconds, self._on_error)
         reporter = Reporter(runs, self._on_error)
         dispatcher = Dispatcher(
@@ -161,7 +161,7 @@ class Supervisor:
             heartbeat_seconds=settings.heartbeat_seconds,
             keep=heartbeat.keep,
             show=self._show,
-            stuck=lambda: lanes.stuck + loop.stuck,
+            stuck=lambda: lanes.stuck + loop.stuck + interrupter.stuck,
             promoted=dispatcher.notified,
             on_error=self._on_error,
         )
@@ -222,9 +222,9 @@ class Supervisor:
         return twice
 
     def _on_error(self, service: Service, error: BaseException, failures: int) -> None:
-        """Log a failed turn: in full the first time, then at most every 10 s per service."""
+        """Log a failed turn: in full, and at most every 10 s per service."""
         now = time.monotonic()
-        if failures > 1 and now - self._errors.get(service.name, 0.0) < 10:
+        if now - self._errors.get(service.name, -10.0) < 10:
             return
         self._errors[service.name] = now
         if is_outage(error):
@@ -235,7 +235,7 @@ class Supervisor:
     # What people see
 
     def _show(self, state: str = Worker.State.RUNNING) -> None:
-        lanes, stuck = self.parts.lanes, self.parts.lanes.stuck + self.parts.loop.stuck
+        lanes, stuck = self.parts.lanes, self.parts.maintenance.stuck()
         state = Worker.State.DRAINING if self.stops else state
         services = health(self.parts.services)
         show(self.identity, self.settings, state, slots=lanes.slots, running=len(self.parts.runs), stuck=stuck, services=services)

@@ -89,6 +89,7 @@ def ended(database: PostgreSQL, number: int) -> list[Success]:
 
 
 FREE = [f"free-{number}" for number in range(1, 9)]
+MANY = named(*(f"{kind}-{number}" for kind in ("failed", "paused", "free", "mine", "nobody") for number in range(100)))
 STATEMENTS = {
     "claim": Statement(lambda db: db.claim(LENDER, Scope(), 8), {"next"}),
     "claim behind the cursor": Statement(lambda db: db.claim(LENDER, Scope(), 8, (0, 1)), {"next"}),
@@ -105,6 +106,12 @@ STATEMENTS = {
     ),
     "hand_over of one": Statement(
         lambda db: db.hand_over(LENDER, named("long"), ("default",), ("mail",)), {"held", "line_parked", "line_queued", "next"}
+    ),
+    "standings of many": Statement(lambda db: db.standings(MANY), {"held", "line_queued"}, len(MANY) * PER_TARGET),
+    "park_line of many": Statement(lambda db: db.park_line(MANY, 2_000), {"line_queued"}, len(MANY) * PER_TARGET),
+    "release of many": Statement(lambda db: db.release(MANY), {"held", "one_holder", "line_parked"}, len(MANY) * PER_TARGET),
+    "hand_over of many": Statement(
+        lambda db: db.hand_over(LENDER, MANY, (), ()), {"held", "line_parked", "line_queued", "next"}, len(MANY) * PER_TARGET
     ),
     "parked_behind_free": Statement(
         lambda db: db.parked_behind_free(Target("", ""), 500), {"held", "line_parked", "line_queued"}, 500 * PER_TARGET

@@ -84,7 +84,7 @@ def test_looks_are_cheap_whatever_waits(crowd: None, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "BUDGET", 1000)
     monkeypatch.setattr(module, "MOST_TARGETS", 100)
     seen = {"lines": pages(lambda: lines(limit=100)), "queues": pages(queue_states)}
-    assert max(seen.values()) < 12_000, seen
+    assert max(seen.values()) < 7000, seen
 
 
 @pytest.mark.slow

@@ -9,8 +9,9 @@ from jobqueue.exceptions import Interrupted, LeaseLost
 from jobqueue.lifecycle.outcome import Kind
 from jobqueue.tasks.context import TaskContext
 from jobqueue.worker.executor import execute
+from jobqueue.worker.interrupter import GIVE_UP_SECONDS, Interrupter
 from jobqueue.worker.run import Reason, Run, Runs
-from tests.worker.parts import PATIENCE_SECONDS, run_of
+from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
 
 
 @pytest.fixture
@@ -141,3 +142,15 @@ def test_the_register_keeps_two_runs_of_one_job_apart() -> None:
     runs.remove([first.lease])
     assert runs.get(first.lease) is None
     assert list(runs) == [second]
+
+
+def test_a_run_with_a_target_that_does_not_react_keeps_it_and_is_counted_as_stuck() -> None:
+    noticed: list[bool] = []
+    interrupter = Interrupter(Collector().put, lambda run: pytest.fail("its slot stays taken"), lambda *_: None, lambda: noticed.append(True))
+    stubborn = run_of(lambda: None, target="customer:7")
+    interrupter.interrupt(stubborn, Reason.USER)
+    stubborn.interrupted_at -= GIVE_UP_SECONDS
+    assert interrupter.turn() is None
+    assert (interrupter.stuck, noticed, stubborn.abandoned) == (1, [True], False)
+    stubborn.ended = time.monotonic()
+    assert interrupter.stuck == 0
