@@ -149,7 +149,7 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
 
     def _record(self, request: HttpRequest, verb: Verb, job: Job, text: str) -> None:
         if verb is DELETE:
-            LogEntry.objects.log_actions(request.user.pk, [job], DELETION, text, single_object=True)  # type: ignore[arg-type]
+            LogEntry.objects.log_actions(request.user.pk or 0, [job], DELETION, text)
         else:
             self.log_change(request, job, text)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Final
+from urllib.parse import urlencode
 
 from django.contrib import admin
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -79,12 +81,28 @@ def queue(job: Job) -> str:
 def task(job: Job) -> SafeString:
     """Return the task's name, its module in small print, and the beginning of what the job says."""
     module, _, name = job.task.rpartition(".")
-    shown = format_html('<span class="jq-task" title="{}">{}</span><span class="jq-module">{}</span>', job.task, name, module)
+    shown = format_html(
+        '<span class="jq-task" title="{}">{}</span><span class="jq-module">{}</span>{}', job.task, name, module, _target(job)
+    )
     said = masking.mask_text(getattr(job, "brief", "")).strip().partition("\n")[0]
     if not said:
         return shown
     short = said if len(said) <= BRIEF_CHARACTERS else f"{said[:BRIEF_CHARACTERS]}…"
     return format_html('{}<span class="jq-brief jq-brief-{}">{}</span>', shown, job.status.lower(), short)
+
+
+def _target(job: Job) -> SafeString | str:
+    if not job.target:
+        return ""
+    if masking.mask_text(job.target) != job.target:  # an address is shown and stored
+        return format_html('<span class="jq-target">{}</span>', masking.mask_text(job.target))
+    return format_html('<a class="jq-target" href="{}">{}</a>', jobs_of_target(job), job.target)
+
+
+def jobs_of_target(job: Job) -> str:
+    """Return the address of the list of the jobs of the same target."""
+    query = urlencode({"target": job.target, **({"tenant": job.tenant} if job.tenant else {})})
+    return f"{reverse('admin:jobqueue_job_changelist')}?{query}"
 
 
 @admin.display(description="priority")

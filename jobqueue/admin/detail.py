@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
+from django.utils.html import format_html
 
 from jobqueue import masking
 from jobqueue.admin import cells, known
@@ -109,12 +110,20 @@ def _what(job: Job) -> list[Row]:
         ("Queue", job.queue),
         ("Priority", job.priority),
         ("Tenant", job.tenant),
-        ("Target", prose(job.target)),
+        ("Target", _target(job)),
         ("Holds its target", "yes" if job.holds_target else ""),
         ("Unique key", prose(job.unique_key)),
         ("Phase", prose(job.phase)),
         ("Webhook", prose(job.webhook_url)),
     )
+
+
+def _target(job: Job) -> str:
+    """Return the target, as a link to all of its jobs; one that holds a secret is no link, since an address is shown and stored."""
+    shown = prose(job.target)
+    if not job.target or shown != job.target:
+        return shown
+    return format_html('<a href="{}">{}</a>', cells.jobs_of_target(job), shown)
 
 
 def _when(job: Job, now: datetime) -> list[Row]:

@@ -12,9 +12,10 @@ from django.contrib.admin import SimpleListFilter
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from jobqueue import states
+from jobqueue import masking, states
 from jobqueue.admin import known
 from jobqueue.models import Job, Worker
+from jobqueue.texts import clean
 
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin
@@ -36,8 +37,8 @@ class ColumnFilter(SimpleListFilter):
         """Return the choices, the chosen one always among them."""
         offered = self.choices_offered(model_admin.get_queryset(request))
         chosen = self.value()
-        if chosen and "\0" not in chosen and chosen not in dict(offered):
-            offered.append((chosen, chosen))
+        if chosen and chosen not in dict(offered):
+            offered.append((chosen, masking.mask_text(clean(chosen))))
         return offered
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:

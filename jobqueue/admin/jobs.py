@@ -1,4 +1,4 @@
-"""The admin of `Job`: the list, and the page of one job; what can be done on both is in ``acting``."""
+"""The admin of `Job`: the list, and the page of one job; what can be done on both is in ``acting``, the targets are in ``targets``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from jobqueue.admin import cells, detail, filters, listing
-from jobqueue.admin.acting import ActingAdmin
+from jobqueue.admin.targets import TargetsAdmin
 from jobqueue.admin.verbs import VERBS
+from jobqueue.exceptions import JobDoesNotExist
+from jobqueue.lifecycle.why import Why, why_waiting
 from jobqueue.models import Job
 
 
-class JobAdmin(ActingAdmin):
-    """Show jobs, and let people cancel, pause, resume and hurry them."""
+class JobAdmin(TargetsAdmin):
+    """Show jobs, and let people cancel, pause, resume, hurry and delete them."""
 
     list_display = (
         cells.number,
@@ -34,7 +36,14 @@ class JobAdmin(ActingAdmin):
         cells.worker,
     )
     sortable_by = (cells.number,)  # type: ignore[assignment]  # no other order has an index
-    list_filter = (filters.StatusFilter, filters.WaitingForFilter, filters.QueueFilter, filters.TaskFilter)
+    list_filter = (
+        filters.StatusFilter,
+        filters.WaitingForFilter,
+        filters.QueueFilter,
+        filters.TaskFilter,
+        filters.TargetFilter,
+        filters.TenantFilter,
+    )
     list_per_page = 50
     list_max_show_all = 100
     ordering = ("-id",)
@@ -80,7 +89,16 @@ class JobAdmin(ActingAdmin):
             "media": self.media,
             "original": job,
             "page": detail.page(job),
+            "why": _why(job),
             "verbs": [verb for verb in VERBS.values() if verb.possible(job) and verb.allowed(request)],
             **(extra_context or {}),
         }
         return TemplateResponse(request, "jobqueue/admin/detail.html", context)
+
+
+def _why(job: Job) -> Why | None:
+    """Return what the job waits for; None where it waits for nothing, or is gone by now."""
+    try:
+        return why_waiting(job)
+    except JobDoesNotExist:
+        return None

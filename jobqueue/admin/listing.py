@@ -22,6 +22,7 @@ from jobqueue.admin import known
 from jobqueue.admin.cells import owner_of
 from jobqueue.line import Target
 from jobqueue.models import Job, Worker
+from jobqueue.texts import clean
 
 MOST_COUNTED = 10_000
 MOST_TENANTS = 1000
@@ -102,7 +103,8 @@ class JobChangeList(BaseChangeList):
         database = Job.objects.database
         tenant = self.params.get("tenant")
         tenants = database.tenants_in_lines(MOST_TENANTS) if tenant is None else [tenant]
-        standing = database.members([Target(one, target) for one in tenants], MOST_COUNTED)
+        lines = [front for front in database.fronts([Target(one, target) for one in tenants]) if any(front[2:])]
+        standing = [job_id for front in lines for job_id in database.members(Target(*front[:2]), MOST_COUNTED)]
         seen = recent.order_by("-pk").values_list("pk", flat=True)[: MOST_COUNTED + 1]
         return queryset.filter(pk__in={*standing, *seen})
 
@@ -139,7 +141,7 @@ class JobChangeList(BaseChangeList):
     def chips(self) -> list[tuple[str, str, str]]:
         """The target and the tenant that the list is narrowed to: the name, the value, and the address of the list without it."""
         chosen = [(name, self.params[name]) for name in ("target", "tenant") if self.params.get(name)]
-        return [(name, masking.mask_text(value), self.get_query_string(remove=[name])) for name, value in chosen]
+        return [(name, masking.mask_text(clean(value)), self.get_query_string(remove=[name])) for name, value in chosen]
 
     @property
     def window_note(self) -> str:

@@ -24,7 +24,6 @@ class Database(Overview):
 
     vendor: ClassVar[str] = ""
     can_notify: ClassVar[bool] = False
-    one_writer: ClassVar[bool] = False  # an open transaction that has written keeps all others from writing
 
     @property
     def file(self) -> Path | None:
@@ -38,8 +37,11 @@ class Database(Overview):
         place = f" on {settings['HOST']}" if settings.get("HOST") else ""
         return f"{self.vendor} {settings['NAME']}{place}"
 
-    def reserve_connection(self, purpose: str) -> BaseDatabaseWrapper:
-        """Give this thread a connection of its own, outside any pool, with limits on how long the network may be silent."""
+    def reserve_connection(self, purpose: str, *, keep_plans: bool = False) -> BaseDatabaseWrapper:
+        """Give this thread a connection of its own, outside any pool, with limits on how long the network may be silent.
+
+        It keeps the plans of statements where it is told to.
+        """
         return self.connection
 
     def break_connection(self, connection: Any) -> None:
@@ -86,10 +88,6 @@ class Database(Overview):
 
     def adapt(self, value: Any) -> Any:
         """Return a parameter as the driver wants it."""
-        return value
-
-    def moment(self, value: Any) -> Any:
-        """Return a time that a statement returned as an aware datetime."""
         return value
 
     # For people

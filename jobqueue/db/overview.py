@@ -18,6 +18,7 @@ QUEUED = "status = 'QUEUED'"
 QUEUED_IN_LINE = f"target <> '' AND {QUEUED}"
 LOWEST_RANK = -32768  # below that of any job
 MOST_BLOCKERS = 100
+MINE = ("t.tenant", "t.name")
 
 
 class Front(NamedTuple):
@@ -36,7 +37,7 @@ class Group(NamedTuple):
 
     tenant: str
     name: str
-    count: int
+    number: int
     oldest: datetime | None
 
 
@@ -69,7 +70,7 @@ class Overview(Targets):
     def fronts(self, targets: Collection[Target]) -> list[Front]:
         """Return the front of each line."""
         source, params = self.pairs(targets)
-        holder = "SELECT j.id FROM {0} AS j WHERE j.tenant = t.tenant AND j.target = t.name AND j.holds_target LIMIT 1".format(self.table)
+        holder = f"SELECT j.id FROM {self.table} AS j WHERE j.tenant = t.tenant AND j.target = t.name AND j.holds_target LIMIT 1"
         blockers = self._in_order("j.id", "target", f"{HELD} AND status IN ('PAUSED', 'ERROR')", "tenant, target")
         line = "tenant, target, claim_rank, id"
         queued, parked = (self._in_order("j.id", "target", where, line) for where in (QUEUED_IN_LINE, PARKED))
@@ -80,16 +81,14 @@ class Overview(Targets):
         with self._reading():
             return [Front(*row) for row in self.rows(sql, params)] if targets else []
 
-    def members(self, targets: Collection[Target], most: int) -> list[int]:
-        """Return the jobs that hold, block or wait for targets, of each and in each of these roles up to `most`."""
-        source, params = self.pairs(targets)
+    def members(self, target: Target, most: int) -> list[int]:
+        """Return the jobs that hold, block or wait for a target, in each of these roles up to `most`."""
         line = "tenant, target, claim_rank, id"
-        roles = ((HELD, "tenant, target"), (PARKED, line), (QUEUED_IN_LINE, line))
         found: set[int] = set()
         with self._reading():
-            for where, order in roles if targets else ():
-                each = f"({self._in_order('j.id', 'target', where, order)} LIMIT %s)"
-                found.update(row[0] for row in self.rows(self._from_each(each, source), [*params, most]))
+            for where, order in ((HELD, "tenant, target"), (PARKED, line), (QUEUED_IN_LINE, line)):
+                sql = self._in_order("j.id", "target", where, order, values=("%s", "%s"))
+                found.update(row[0] for row in self.rows(f"{self.hint()}{sql} LIMIT %s", [*[*target] * (sql.count("%s") // 2), most]))
         return sorted(found)
 
     def groups(self, column: str, where: str, pairs: Collection[Target], most: int, first: int) -> list[Group]:
@@ -104,7 +103,7 @@ class Overview(Targets):
         )
         # A holder that waits to run again is in the line of its target, but does not wait for it.
         since = "CASE WHEN j.holds_target THEN NULL ELSE j.enqueued_at END" if column == "target" else "j.enqueued_at"
-        members = self._in_order(f"{since} AS since", column, where, f"tenant, {column}, claim_rank, id", ranked=True)
+        members = self._in_order(f"{since} AS since", column, where, f"tenant, {column}, claim_rank, id", values=(*MINE, "t.rank"))
         sql = (
             f"{self.hint()}WITH RECURSIVE t(tenant, name) AS ({source}), g(tenant, name, rank) AS ("
             f" SELECT t.tenant, t.name, {LOWEST_RANK} FROM t UNION ALL SELECT g.tenant, g.name, ({following}) FROM g"
@@ -144,13 +143,11 @@ class Overview(Targets):
         with self._reading():
             return [Target(*row) for row in self.rows(sql, params)]
 
-    def _in_order(self, selected: str, column: str, where: str, order: str, *, ranked: bool = False) -> str:
-        """Return a select of the jobs of one target or queue, in the order of their index."""
-        columns, values = ["j.tenant", f"j.{column}"], ["t.tenant", "t.name"]
-        if ranked:
-            columns, values = [*columns, "j.claim_rank"], [*values, "t.rank"]
-        mine = self.exactly(columns, values)
-        return f"SELECT {selected} FROM {self.table} AS j WHERE {where} AND {mine} ORDER BY {', '.join(f'j.{one}' for one in order.split(', '))}"
+    def _in_order(self, selected: str, column: str, where: str, order: str, *, values: Sequence[str] = MINE) -> str:
+        """Return a select of the jobs of one target or queue, in the order of their index; `values` are of its first columns."""
+        columns = [f"j.{one}" for one in ("tenant", column, "claim_rank")[: len(values)]]
+        ordered = ", ".join(f"j.{one}" for one in order.split(", "))
+        return f"SELECT {selected} FROM {self.table} AS j WHERE {where} AND {self.exactly(columns, values)} ORDER BY {ordered}"
 
     def exactly(self, columns: Sequence[str], values: Sequence[str], beyond: tuple[str, str] | None = None) -> str:
         """Return the condition that columns have these values, and the next column of their index one that is higher."""

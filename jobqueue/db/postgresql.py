@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from jobqueue.db import plans
 from jobqueue.db.base import Database
 from jobqueue.db.claims import in_claim_order
 from jobqueue.db.columns import Columns, cell
@@ -47,7 +48,7 @@ class PostgreSQL(Database):
     last_entry = "history #>> '{{-1,{}}}'"
     can_notify: ClassVar[bool] = True
 
-    def reserve_connection(self, purpose: str) -> BaseDatabaseWrapper:
+    def reserve_connection(self, purpose: str, *, keep_plans: bool = False) -> BaseDatabaseWrapper:
         """Give this thread a connection of its own: no pool, READ COMMITTED, short patience with a silent network."""
         shared = connections[self.alias]
         settings = copy.deepcopy(shared.settings_dict)
@@ -57,6 +58,8 @@ class PostgreSQL(Database):
         options.setdefault("tcp_user_timeout", SILENCE_SECONDS * 1000)
         options["application_name"] = f"jobqueue {purpose}"
         options["isolation_level"] = _read_committed()
+        if keep_plans:
+            plans.keep(options)
         settings["CONN_MAX_AGE"], settings["CONN_HEALTH_CHECKS"] = None, False
         reserved = connections[self.alias] = type(shared)(settings, alias=self.alias)
         return reserved
@@ -105,6 +108,11 @@ class PostgreSQL(Database):
             while cursor.nextset():
                 pass
             return list(cursor.fetchall()) if cursor.description else []
+
+    def often(self, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Run a statement under targets' locks for each of many jobs: by a kept plan, where this connection keeps plans."""
+        connection = self.connection
+        return plans.rows(connection, sql, params) if plans.are_kept(connection) else super().often(sql, params)
 
     def hint(self) -> str:
         """Forbid the planner to sort: without statistics it takes all that is queued for a few rows, and reads and sorts all of it."""
@@ -162,7 +170,9 @@ class PostgreSQL(Database):
 
     def try_locks(self, keys: Sequence[int]) -> set[int]:
         """Take the advisory locks that are free until the end of the transaction, and never wait; return their keys."""
-        sql = "SELECT key FROM unnest(%s::bigint[]) AS key WHERE pg_try_advisory_xact_lock(key)"
+        # The hint is for what is looked at under the locks, and costs no message here.
+        hint = f"{self.hint()}{plans.KEEP if plans.are_kept(self.connection) else ''}"
+        sql = f"{hint}SELECT key FROM unnest(%s::bigint[]) AS key WHERE pg_try_advisory_xact_lock(key)"
         return {row[0] for row in self.rows(sql, [list(keys)])}
 
     def wait_for_locks(self, keys: Sequence[int]) -> None:
@@ -222,8 +232,11 @@ class PostgreSQL(Database):
             f" FROM {rows.source} WHERE j.id = o.job_id AND j.lease_token = o.token AND j.id = ANY(ARRAY({self._ours(rows)}))"
             " RETURNING j.id, j.lease_token"
         )
+        params, connection = {**rows.params, "note": note}, self.connection
         with self.hot():
-            return [Lease(*row) for row in self.rows(sql, {**rows.params, "note": note})]
+            # The text differs with what the ends have in common, and the best plan with their number; one alone has one text and one plan.
+            kept = len(ends) == 1 and plans.are_kept(connection)
+            return [Lease(*row) for row in (plans.rows(connection, sql, params) if kept else self.rows(sql, params))]
 
     def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str, str]]) -> tuple[list[int], Any]:
         """Insert one job for each call by COPY, under ids taken from the sequence first; return the ids, in order, and `created_at`."""

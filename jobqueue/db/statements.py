@@ -13,6 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 class Statements:
     """Run statements against one connection alias and one table of jobs; the attributes are what databases differ in."""
 
+    one_writer: ClassVar[bool] = False  # an open transaction that has written keeps all others from writing
     now: ClassVar[str] = ""
     ahead: ClassVar[str] = ""  # a time so many seconds (a parameter) ahead of now
     skip_locked: ClassVar[str] = ""
@@ -45,6 +46,14 @@ class Statements:
         with self.connection.cursor() as cursor:
             cursor.execute(sql, params)
             return list(cursor.fetchall()) if cursor.description else []
+
+    def moment(self, value: Any) -> Any:
+        """Return a time that a statement returned as an aware datetime."""
+        return value
+
+    def often(self, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Run a statement under targets' locks for each of many jobs."""
+        return self.rows(f"{self.hint()}{sql}", params)
 
     def hint(self) -> str:
         """Return what the planner is told in front of a statement, in the same message and for this transaction alone."""

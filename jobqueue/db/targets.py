@@ -115,10 +115,10 @@ class Targets(Claims):
         # nothing of how many are parked, into the indexes of all that are.
         mine = f"SELECT j.id FROM {self.table} AS j WHERE j.id {self.picked.format(best)} AND {better}{allowed}{self.skip_locked_of('j')}"
         sql = (
-            f"{self.hint()}WITH t(tenant, name) AS ({source}) UPDATE {self.table} SET {changes} WHERE id {self.picked.format(mine)}"
+            f"WITH t(tenant, name) AS ({source}) UPDATE {self.table} SET {changes} WHERE id {self.picked.format(mine)}"
             f" AND status IN ('QUEUED', 'PENDING') AND waiting_for IN ('', 'target') RETURNING {self.claimed_columns()}"
         )
-        return in_claim_order(map(Claimed._make, self.rows(sql, [*params, *values, *more])))
+        return in_claim_order(map(Claimed._make, self.often(sql, [*params, *values, *more])))
 
     def parked_behind_free(self, after: Target, limit: int) -> tuple[list[Target], Target | None]:
         """Look at `limit` targets that have parked jobs, behind `after` in the order of their names.

@@ -75,10 +75,10 @@ def blocker_of(front: Front, jobs: Mapping[int, Any]) -> Any | None:
 
 def stands_since(job: Job, ending: Ending | None) -> datetime | None:
     """Return since when a job stands as it does, as far as its row tells; one that was stopped has stood since its last run ended."""
-    if job.status == states.Status.RUNNING:
-        return job.started_at
-    if job.status == states.Status.ERROR:
-        return job.finished_at
+    known: datetime | None
+    if job.status in (states.Status.RUNNING, states.Status.ERROR):
+        known = job.started_at if job.status == states.Status.RUNNING else job.finished_at
+        return known
     if job.place in (states.QUEUED, states.PENDING_TARGET):
         return job.enqueued_at
     return moment_of(ending.finished_at) if ending is not None else None
@@ -145,7 +145,7 @@ def _waiting(targets: list[Target]) -> dict[tuple[str, str], tuple[int, bool, da
         for group in Job.objects.database.groups("target", where, targets, most, first):
             count, capped, oldest = found[group.tenant, group.name]
             times = [when for when in (oldest, group.oldest) if when is not None]
-            found[group.tenant, group.name] = (count + group.count, capped or group.count == most, min(times, default=None))
+            found[group.tenant, group.name] = (count + group.number, capped or group.number == most, min(times, default=None))
     return found
 
 

@@ -100,7 +100,7 @@ def queue_states() -> list[QueueState]:
     queued: dict[str, int] = dict.fromkeys((pair.name for pair in pairs), 0)
     oldest: dict[str, datetime] = {}
     for group in groups:
-        queued[group.name] = min(queued[group.name] + group.count, MOST_COUNTED)
+        queued[group.name] = min(queued[group.name] + group.number, MOST_COUNTED)
         if group.oldest is not None:
             oldest[group.name] = min(group.oldest, oldest.get(group.name, group.oldest))
     now = database.clock() if oldest else None

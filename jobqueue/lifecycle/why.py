@@ -26,7 +26,17 @@ from jobqueue.texts import safe_repr
 
 COLUMNS = (
     *("pk", "tenant", "queue", "task", "status", "waiting_for", "claim_rank", "target", "holds_target", "run_at", "attempt", "failures"),
-    *("crashes", "max_attempts", "options", "enqueued_at", "started_at", "finished_at", "lease_expires_at", "cancel_requested"),
+    *(
+        "crashes",
+        "max_attempts",
+        "options",
+        "enqueued_at",
+        "started_at",
+        "finished_at",
+        "lease_expires_at",
+        "cancel_requested",
+        "cancel_outcome",
+    ),
 )
 WHAT_TO_DO = {
     states.Status.PAUSED: "resume, cancel or delete it",
@@ -209,22 +219,20 @@ def _named(job: Any, *, capital: bool = True) -> str:
 
 def _stands(job: Any) -> str:
     """Say how another job stands, and what a person can do about it."""
-    now = job.now
+    now, status = job.now, job.status
     if job.place == states.PENDING_TIME:
         until = f" until {clock(job.run_at, now)}" if job.run_at else ""
         return f"it waits for a retry{until}; cancel it to move on, or let it run now"
-    if job.status == states.Status.QUEUED:
-        closed = _paused_queue(job)
-        if closed is not None:
+    if status in (states.Status.QUEUED, states.Status.PENDING):
+        if status == states.Status.QUEUED and _paused_queue(job) is not None:
             return f"it is QUEUED in queue {job.queue!r}, which is paused: resume the queue, or cancel the job"
-        return "it is QUEUED, and goes first"
-    if job.status == states.Status.RUNNING and job.lease_expires_at is not None and job.lease_expires_at < now:
+        return "it is QUEUED, and goes first" if status == states.Status.QUEUED else "it waits, too"
+    if status == states.Status.RUNNING and job.lease_expires_at is not None and job.lease_expires_at < now:
         return f"its worker was lost: its lease ran out at {clock(job.lease_expires_at, now)}, and the next worker that looks recovers it"
-    if job.status == states.Status.RUNNING and job.cancel_requested:
-        return "it is RUNNING and was asked to stop: the line moves on when it has been canceled"
-    if job.status == states.Status.PENDING:
-        return "it waits, too"
-    return f"it is {job.status}{_since(job)}; {WHAT_TO_DO[states.Status(job.status)]}"
+    if status == states.Status.RUNNING and job.cancel_requested:
+        end = "canceled" if job.cancel_outcome == states.Status.CANCELED else "paused, and then holds it until it is resumed or canceled"
+        return f"it is RUNNING and was asked to stop, to be {end}"
+    return f"it is {status}{_since(job)}; {WHAT_TO_DO[states.Status(status)]}"
 
 
 def _since(job: Any) -> str:

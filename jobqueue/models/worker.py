@@ -23,7 +23,9 @@ class Worker(models.Model):
     slots = fields.number(help_text="Jobs that it can run at once now.")
     running = fields.number(help_text="Jobs that it runs now.")
     stuck = fields.number(help_text="Threads that did not react to an interrupt and were given up on.")
-    services = fields.json(dict, help_text="Of each service: seconds since its last good turn, seconds in its present turn, failures in a row.")
+    services = fields.json(
+        dict, help_text="Of each service: seconds since its last good turn, seconds in its present turn, failures in a row."
+    )
     version = fields.text(32)
     started_at = models.DateTimeField(db_default=Now())
     heartbeat_at = models.DateTimeField(db_default=Now())

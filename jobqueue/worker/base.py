@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobqueue import db
+from jobqueue import conf, db
 from jobqueue.db import hygiene
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler, Service
@@ -18,8 +18,8 @@ class DatabaseService(Service):
         self._connection: object | None = None
 
     def set_up(self) -> None:
-        """Reserve the connection."""
-        self._connection = Job.objects.database.reserve_connection(self.name)
+        """Reserve the connection; it may keep plans where it may listen: no pooler gives it another session for each transaction."""
+        self._connection = Job.objects.database.reserve_connection(self.name, keep_plans=conf.current().notify)
 
     def abort(self) -> None:
         """Let the statement that the thread hangs in fail; called by another thread."""

@@ -82,6 +82,8 @@ class Dispatcher(DatabaseService):
             self.give_back(self._lanes.take_waiting(now - HAND_BACK_SECONDS))
         self._picker.look_around()
         pause = min([self._fill(lane) for lane in self._lanes])
+        if self._picker.look_further():
+            pause = 0.0
         while self._suspects:
             run = self._suspects.popleft()
             (run.lane or self._lanes.shared).probation.add([run])

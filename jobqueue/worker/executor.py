@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -23,6 +24,7 @@ from jobqueue.line import Target
 from jobqueue.models import Job
 from jobqueue.tasks import registry, results
 from jobqueue.tasks.context import TaskContext
+from jobqueue.worker.forked import leave_if_forked
 from jobqueue.worker.run import Reason, Run
 from jobqueue.worker.transactional import call_in_transaction
 
@@ -55,6 +57,7 @@ def _call(run: Run) -> None:
     if prepared is None:
         return
     func, args, kwargs = prepared
+    pid = os.getpid()
     run.begin()
     try:
         if run.entry is not None and run.entry.transactional:
@@ -64,10 +67,12 @@ def _call(run: Run) -> None:
         run.returned = True
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, and its thread goes on
         run.raised = error
+    leave_if_forked(pid, run.raised)
 
 
 async def execute_async(run: Run) -> Outcome:
     """Run a coroutine function in this event loop and return what came of it; never raises."""
+    pid = os.getpid()
     try:
         # Telling of the start reads the job's row, which Django allows no coroutine.
         prepared = await sync_to_async(prepare)(run) if signals.listened_to(signals.task_started) else prepare(run)
@@ -79,6 +84,7 @@ async def execute_async(run: Run) -> Outcome:
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, and the loop goes on
         if not run.returned:
             run.raised = error
+    leave_if_forked(pid, run.raised)
     run.close()
     run.ended = time.monotonic()
     return conclude(run)
@@ -170,6 +176,8 @@ def _success(run: Run) -> Outcome:
 def _raised(run: Run, error: BaseException) -> Outcome:
     if run.reason is not None and isinstance(error, Interrupted | asyncio.CancelledError):
         return interrupted(run)
+    if run.began is None and isinstance(error, asyncio.CancelledError):  # another coroutine canceled it before it began
+        return handed_back(run)
     entry = run.entry
     wishes = isinstance(error, Retry) or (entry is not None and isinstance(error, entry.retry_on) and not isinstance(error, Fatal))
     if entry is None or not wishes or run.job.failures + 1 >= run.job.max_attempts:

@@ -36,7 +36,9 @@ class Loop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Outcome]] = set()
+        self._outcomes: dict[Run, Outcome] = {}
+        self._stopping = False
         self._waiting: set[Run] = set()
         self._unanswered: list[threading.Event] = []
 
@@ -66,9 +68,11 @@ class Loop:
 
     def stop(self) -> None:
         """End the loop once its tasks have ended or been given up on."""
+        self._stopping = True
         loop = self._loop
         if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            with contextlib.suppress(RuntimeError):  # it has just ended
+                loop.call_soon_threadsafe(loop.stop)
 
     def join(self, timeout: float) -> bool:
         """Wait for the thread; return whether it has ended."""
@@ -87,11 +91,10 @@ class Loop:
     def _main(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         try:
-            while True:
+            while not self._stopping and not loop.is_closed():
                 try:
-                    loop.run_forever()
-                    return
-                except (SystemExit, KeyboardInterrupt):  # a task of a task may raise it through the loop: the loop goes on
+                    loop.run_forever()  # a coroutine may stop it: it goes on
+                except BaseException:  # a task of a task may raise SystemExit through the loop
                     logger.exception("A coroutine raised through the event loop, which goes on.")
         finally:
             if self._loop is loop:  # not one that was left to itself
@@ -105,29 +108,33 @@ class Loop:
             self._waiting.remove(run)
         except KeyError:  # begun meanwhile, in the loop that replaced this one
             return
-        task = asyncio.get_running_loop().create_task(self._run(run))
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._execute(run))
         self._tasks.add(task)  # the loop itself keeps only weak references
-        task.add_done_callback(self._tasks.discard)
-
-    async def _run(self, run: Run) -> None:
-        loop, inner = asyncio.get_running_loop(), asyncio.create_task(self._execute(run))
+        # A callback and no task that waits for this one: a coroutine may cancel all tasks of the loop, and the outcome counts all the same.
+        task.add_done_callback(partial(self._ended, run))
         # Set before the coroutine begins, so that an interrupt that came meanwhile is not missed.
-        run.cancel_async = partial(loop.call_soon_threadsafe, inner.cancel)
+        run.cancel_async = partial(loop.call_soon_threadsafe, task.cancel)
         if run.reason is not None:
-            inner.cancel()
-        try:
-            outcome = await inner
-        except asyncio.CancelledError:  # canceled before its first line
+            task.cancel()
+
+    def _ended(self, run: Run, task: asyncio.Task[Outcome]) -> None:
+        self._tasks.discard(task)
+        outcome = self._outcomes.pop(run, None)
+        if outcome is None:  # canceled before its first line
             run.raised = asyncio.CancelledError()
             run.close()
             outcome = conclude(run)
+        if not task.cancelled():
+            task.exception()  # looked at: else the loop tells of it
         if not run.abandoned:
             self._put(run, outcome)
 
     async def _execute(self, run: Run) -> Outcome:
         context = ThreadSensitiveContext()
         async with _own_thread(context):
-            return await execute_async(run)
+            outcome = self._outcomes[run] = await execute_async(run)
+            return outcome
 
 
 def _cancel_what_is_left(loop: asyncio.AbstractEventLoop) -> None:

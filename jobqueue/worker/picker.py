@@ -59,15 +59,24 @@ class Picker:
         self._heard.append(tenant)
 
     def look_around(self) -> None:
-        """Find out who has something queued, where nobody has told us of anybody, and now and then."""
+        """Take in what was heard; where nobody is known to have something queued, find out."""
         self._gate.refresh()
         while self._heard:
             tenant = self._heard.popleft()
             self._lanes.of(tenant).turns.hear(tenant)
-        now = time.monotonic()
-        if any(len(lane.turns) for lane in self._lanes) and now - self._found_at < HEAD_SECONDS:
-            return
-        self._found_at = now
+        if not any(len(lane.turns) for lane in self._lanes):
+            self._find()
+
+    def look_further(self) -> bool:
+        """Find out now and then who else has something queued; return whether there is anybody. After the claims: it makes none wait."""
+        if time.monotonic() - self._found_at < HEAD_SECONDS:
+            return False
+        before = sum(len(lane.turns) for lane in self._lanes)
+        self._find()
+        return sum(len(lane.turns) for lane in self._lanes) > before
+
+    def _find(self) -> None:
+        self._found_at = time.monotonic()
         found = Job.objects.database.queued_tenants(MOST_TENANTS, self._after)
         for tenant in found:
             self._lanes.of(tenant).turns.hear(tenant)

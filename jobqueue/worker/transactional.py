@@ -7,6 +7,7 @@ thing before the commit, on the task's own connection. Where it moves no row, th
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Outcome
 from jobqueue.lifecycle.release import lock
 from jobqueue.models import Job
+from jobqueue.worker.forked import leave_if_forked
 from jobqueue.worker.run import MESSAGES, Reason, Run
 
 PAUSE_SECONDS = 0.01
@@ -30,8 +32,14 @@ def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Ru
     """Call the task and write its success in one transaction; raise, all being undone, where either fails."""
     database, began = Job.objects.database, time.monotonic()
     run.saves_with_outcome = database.one_writer
+    pid = os.getpid()
     with database.atomic():
-        run.value = call()
+        try:
+            run.value = call()
+        except BaseException as error:
+            leave_if_forked(pid, error)  # before the rollback, which would be sent through the parent's connection
+            raise
+        leave_if_forked(pid)
         if transaction.get_connection(database.alias).needs_rollback:
             raise TransactionUndone("The task left its transaction marked for rollback, so its work cannot be committed.")
         # From here on no interrupt is thrown into this thread: the job ends as it is, or not at all.

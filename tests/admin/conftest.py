@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 LIST = "/admin/jobqueue/job/"
-VERBS = ("cancel_job", "pause_job", "resume_job", "run_now_job")
+VERBS = ("cancel_job", "pause_job", "resume_job", "run_now_job", "delete_job")
 
 Login = Callable[..., Client]
 

@@ -204,16 +204,16 @@ def test_buttons_stand_for_what_is_possible_and_allowed(operator: Client, viewer
     def offered(client: Client, **traits: Any) -> list[str]:
         return [verb.name for verb in client.get(detail(JobFactory(**traits))).context["verbs"]]
 
-    assert offered(operator, queued=True) == ["cancel", "pause"]
+    assert offered(operator, queued=True) == ["cancel", "pause", "delete"]
     assert offered(operator, running=True) == ["cancel", "pause"]
     assert offered(operator, pause_requested=True) == ["cancel", "resume"]
     assert offered(operator, cancel_requested_=True) == ["resume"]
-    assert offered(operator, paused=True) == ["cancel", "resume"]
-    assert offered(operator, error=True) == ["cancel", "resume"]
-    assert offered(operator, scheduled=True) == ["cancel", "pause", "run_now"]
-    assert offered(operator, success=True) == []
-    assert offered(operator, canceled=True) == []
-    assert offered(viewer, running=True) == []
+    assert offered(operator, paused=True) == ["cancel", "resume", "delete"]
+    assert offered(operator, error=True) == ["cancel", "resume", "delete"]
+    assert offered(operator, scheduled=True) == ["cancel", "pause", "run_now", "delete"]
+    assert offered(operator, success=True) == ["delete"]
+    assert offered(operator, canceled=True) == ["delete"]
+    assert offered(viewer, running=True) == offered(viewer, queued=True) == []
     assert offered(login("view_job", "pause_job"), running=True) == ["pause"]
 
 

@@ -71,7 +71,7 @@ def test_a_running_job_is_asked_to_stop_only_after_a_page_has_named_it(operator:
     assert audit() == [(str(job.pk), "While it ran: asked to stop, to be canceled.")]
 
 
-@pytest.mark.parametrize("verb", ["cancel", "pause", "resume", "run_now"])
+@pytest.mark.parametrize("verb", ["cancel", "pause", "resume", "run_now", "delete"])
 def test_a_button_without_its_permission_is_refused(login: Login, verb: str) -> None:
     job = JobFactory(scheduled=True)
     others = [name for name in VERBS if name != f"{verb}_job"]
@@ -93,7 +93,7 @@ def test_a_button_without_a_csrf_token_is_refused(login: Login) -> None:
 @pytest.mark.urls("demo_project.urls")  # the page that tells of a 404 is the demo's, and links to its other pages
 def test_unknown_verbs_and_jobs_are_not_found(operator: Client) -> None:
     job = JobFactory()
-    assert operator.post(f"{LIST}{job.pk}/act/delete/").status_code == 404
+    assert operator.post(f"{LIST}{job.pk}/act/destroy/").status_code == 404
     assert told(operator.post(f"{LIST}{job.pk + 1}/act/cancel/")) == [f"There is no job {job.pk + 1} (any more)."]
     assert operator.post(f"{LIST}{'9' * 30}/act/cancel/").status_code == 302
 
@@ -173,7 +173,7 @@ def test_an_odd_confirmation_confirms_nothing(operator: Client, confirmed: str) 
     assert flags(job) == [""]
 
 
-@pytest.mark.parametrize("verb", ["cancel", "pause", "resume", "run_now", "delete_selected", "act_on_selected", "nonsense", ""])
+@pytest.mark.parametrize("verb", ["cancel", "pause", "resume", "run_now", "delete", "delete_selected", "act_on_selected", "nonsense", ""])
 def test_a_forged_action_does_nothing(viewer: Client, verb: str) -> None:
     job = JobFactory(scheduled=True)
     choose(viewer, verb, job)

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, transaction
+from django.utils import timezone, translation
 
 from jobqueue import Fatal, Retry, task
 from jobqueue.models import Worker
@@ -374,3 +375,33 @@ def book(context: Any, name: str, dies: bool = False) -> None:
     Group.objects.create(name=f"{name} {context.job_id}")
     if dies:
         os._exit(9)
+
+
+# What a thread or a process must not keep
+
+
+@task(takes_context=True)
+def fork(context: Any, how: str) -> int:
+    """Let a child return, raise or exit like the task itself; wait for it, and return its status."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a fork in a process with threads
+        child = os.fork()
+    if child == 0:
+        if how == "raise":
+            raise ValueError("from the child")
+        if how == "exit":
+            sys.exit(3)
+        return 0
+    witness.tell("start", context)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@task
+def change_place(zone: str) -> None:
+    timezone.activate(zone)
+    translation.activate("de")
+
+
+@task
+def place() -> list[str]:
+    return [timezone.get_current_timezone_name(), str(translation.get_language())]

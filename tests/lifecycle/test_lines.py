@@ -16,10 +16,11 @@ from tests.factories import JobFactory
 
 pytestmark = pytest.mark.django_db
 SEVEN = {"target": "customer:7"}
+NOW = timezone.now()  # the tests' parameters are made of it long before they run
 
 
 def ago(**delta: float) -> Any:
-    return timezone.now() - timedelta(**delta)
+    return NOW - timedelta(**delta)
 
 
 def parked(count: int = 1, **values: Any) -> Any:
@@ -54,8 +55,8 @@ def test_a_line_names_what_stands_in_the_way_and_since_when(trait: str, values: 
     if since is None:
         assert line.since is None
     else:
-        assert abs(timezone.now() - timedelta(minutes=since) - line.since) < timedelta(seconds=30)
-    assert abs(timezone.now() - timedelta(minutes=2) - line.oldest_waiting_at) < timedelta(seconds=30)
+        assert abs(ago(minutes=since) - line.since) < timedelta(seconds=30)
+    assert abs(ago(minutes=2) - line.oldest_waiting_at) < timedelta(seconds=30)
 
 
 def test_a_free_target_that_somebody_waits_for_has_no_holder() -> None:

@@ -94,7 +94,7 @@ def test_a_paused_queue_comes_first() -> None:
             "holds {target}: it is RUNNING since {five}; the line moves on when it ends; cancel it",
         ),
         ("running", {}, "holds {target}: it is RUNNING; the line moves on"),
-        ("cancel_requested_", {}, "holds {target}: it is RUNNING and was asked to stop"),
+        ("cancel_requested_", {}, "holds {target}: it is RUNNING and was asked to stop, to be canceled."),
         ("expired", {"lease_expires_at": ago(minutes=5)}, "holds {target}: its worker was lost: its lease ran out at {five}"),
         (
             "error",
@@ -115,7 +115,7 @@ def test_a_paused_queue_comes_first() -> None:
         ("paused", {}, "blocks {target}: it is PAUSED; resume, cancel or delete it."),
         (
             "waiting_for_retry",
-            {"holds_target": True, "run_at": ago(minutes=-5)},
+            {"holds_target": True, "run_at": ago(hours=-5)},
             "holds {target}: it waits for a retry until {ahead}; cancel it",
         ),
         ("queued", {"holds_target": True}, "holds {target}: it is QUEUED, and goes first."),

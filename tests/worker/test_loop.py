@@ -136,3 +136,52 @@ def test_what_a_coroutine_leaves_behind_is_canceled_at_the_end(outcomes: Collect
     loop.stop()
     assert loop.join(PATIENCE_SECONDS)
     assert canceled.is_set()
+
+
+def test_a_coroutine_that_stops_the_loop_harms_nobody(loop: Loop, outcomes: Collector) -> None:
+    async def stop() -> None:
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0)
+
+    async def fine() -> None:
+        await asyncio.sleep(0.01)
+
+    for number in range(0, 30, 2):
+        loop.submit(run_of(stop, is_async=True, number=number))
+        loop.submit(run_of(fine, is_async=True, number=number + 1))
+    assert outcomes.wait(30) == [Kind.SUCCESS] * 30
+
+
+def test_a_coroutine_that_cancels_every_other_one_leaves_none_unsettled(loop: Loop, outcomes: Collector) -> None:
+    async def cancel_all() -> str:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        return "mine counts"
+
+    async def fine() -> None:
+        await asyncio.sleep(30)
+
+    async def quick() -> None: ...
+
+    asyncio_run = [run_of(fine, is_async=True, number=number) for number in range(3)]
+    for run in asyncio_run:
+        loop.submit(run)
+    while not all(run.began for run in asyncio_run):
+        threading.Event().wait(0.001)
+    held = threading.Event()
+
+    async def hold() -> None:
+        held.wait(PATIENCE_SECONDS)  # so that the next two begin in one turn of the loop
+
+    loop.submit(run_of(hold, is_async=True, number=10))
+    loop.submit(run_of(cancel_all, is_async=True, number=11))
+    loop.submit(run_of(quick, is_async=True, number=12))
+    held.set()
+    outcomes.wait(6)
+    kinds = {run.job.id: outcome.kind for run, outcome in outcomes.outcomes}
+    assert kinds == {
+        **{number: Kind.ERROR for number in range(3)},
+        10: Kind.SUCCESS,
+        11: Kind.SUCCESS,
+        12: Kind.HANDED_BACK,
+    }, "what had not begun goes back, what had begun was canceled, and says so"

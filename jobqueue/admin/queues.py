@@ -1,0 +1,136 @@
+"""The admin of `Queue`: what waits and runs in each, pause and resume, and how many may run at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.decorators import method_decorator
+
+from jobqueue.admin import cells
+from jobqueue.admin.base import ReadOnlyAdmin
+from jobqueue.admin.wording import NOTHING, duration
+from jobqueue.exceptions import InvalidOption
+from jobqueue.lifecycle.queues import (
+    LARGEST_LIMIT,
+    MOST_COUNTED,
+    QueueAnswer,
+    QueueState,
+    limit_queue,
+    pause_queue,
+    queue_states,
+    resume_queue,
+)
+from jobqueue.models import Job, Queue
+
+PERMISSIONS: Final = {"pause": "pause_queue", "resume": "resume_queue", "limit": "change_queue"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One queue on the page."""
+
+    state: QueueState
+    badge: str
+    queued: str
+    oldest: str
+    decided: bool  # whether it has a row, and so a history
+
+
+@method_decorator(transaction.non_atomic_requests, name="decide_view")
+class QueueAdmin(ReadOnlyAdmin[Queue]):
+    """Show the queues, those without a row, too, and let people decide on them."""
+
+    fields = ("name", "paused", "max_running", "changed_at")
+    readonly_fields = fields
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the address to which the buttons are sent."""
+        view = self.admin_site.admin_view(self.decide_view)
+        return [path("decide/<slug:what>/", view, name="jobqueue_queue_decide"), *super().get_urls()]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show every queue that has a row, or a job that is queued or runs."""
+        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
+            raise PermissionDenied
+        visible = set(self.get_queryset(request).values_list("pk", flat=True))
+        hidden = set(Queue.objects.current.values_list("pk", flat=True)) - visible
+        request.current_app = self.admin_site.name
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Queues",
+            "is_nav_sidebar_enabled": False,
+            "opts": self.opts,
+            "media": self.media,
+            "queues": [_shown(state, visible) for state in queue_states() if state.name not in hidden],
+            "may": {what: self._may(request, what) for what in PERMISSIONS},
+            "largest": LARGEST_LIMIT,
+            **(extra_context or {}),
+        }
+        return TemplateResponse(request, "jobqueue/admin/queues.html", context)
+
+    def decide_view(self, request: HttpRequest, what: str) -> HttpResponse:
+        """Pause, resume or limit one queue, by POST; a GET (as after a login) only leads to the page."""
+        if what not in PERMISSIONS:
+            raise Http404(f"Queues have no action {what!r}.")
+        if not self.has_view_permission(request) or not self._may(request, what):
+            raise PermissionDenied
+        if request.method == "POST":
+            self._decide(request, what, request.POST.get("queue", ""))
+        return HttpResponseRedirect(reverse("admin:jobqueue_queue_changelist", current_app=self.admin_site.name))
+
+    def _decide(self, request: HttpRequest, what: str, name: str) -> None:
+        try:
+            limit = _limit(request.POST.get("max_running", "")) if what == "limit" else None
+            # The change and its record are committed together: there is none without the other.
+            with Job.objects.database.atomic():
+                if "\0" not in name and self._is_hidden(request, name):
+                    raise PermissionDenied
+                answer = {"pause": pause_queue, "resume": resume_queue}[what](name) if what != "limit" else limit_queue(name, limit)
+                if answer.changed:
+                    self.log_change(request, Queue(name=name), _told(what, answer))
+        except InvalidOption as error:
+            self.message_user(request, str(error), messages.ERROR)
+        else:
+            level = messages.SUCCESS if answer.changed else messages.INFO
+            self.message_user(request, f"Queue {name}: {_told(what, answer)}", level)
+
+    def _is_hidden(self, request: HttpRequest, name: str) -> bool:
+        """Return whether a project lets the user not see a queue that has a row."""
+        return Queue.objects.current.filter(pk=name).exists() and not self.get_queryset(request).filter(pk=name).exists()
+
+    def _may(self, request: HttpRequest, what: str) -> bool:
+        return request.user.has_perm(f"jobqueue.{PERMISSIONS[what]}")
+
+
+def _limit(text: str) -> int | None:
+    text = text.strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise InvalidOption(f"max_running is {text[:40]!r}; it must be a whole number from 0 to {LARGEST_LIMIT}, or empty for no limit.")
+    return int(text)
+
+
+def _told(what: str, answer: QueueAnswer) -> str:
+    if what == "limit":
+        now = "no limit" if answer.max_running is None else f"at most {answer.max_running:,} running at once"
+    else:
+        now = "paused" if answer.paused else "not paused"
+    return f"{now[:1].upper()}{now[1:]}{'' if answer.changed else ', as it was'}."
+
+
+def _shown(state: QueueState, rows: set[Any]) -> Shown:
+    return Shown(
+        state=state,
+        badge=cells.badge("paused", "Paused") if state.paused else cells.badge("success", "Open"),
+        queued=f"{state.queued:,}{' or more' if state.queued >= MOST_COUNTED else ''}",
+        oldest=duration(state.oldest_queued_seconds) if state.oldest_queued_seconds is not None else NOTHING,
+        decided=state.name in rows,
+    )

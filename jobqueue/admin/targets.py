@@ -1,0 +1,144 @@
+"""The page of targets: what holds each of them, who waits, and what a person can do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.decorators import method_decorator
+
+from jobqueue import masking
+from jobqueue.admin import cells, listing
+from jobqueue.admin.acting import MOST_AT_ONCE, ActingAdmin
+from jobqueue.admin.verbs import CANCEL, PAUSE, RESUME, Verb
+from jobqueue.admin.wording import NOTHING, between, moment
+from jobqueue.db.overview import Front
+from jobqueue.lifecycle.lines import Line, look
+from jobqueue.line import Target
+from jobqueue.models import Job
+
+MOST_SHOWN = 100
+SEARCH, TENANT, TARGET, FROM = "q", "tenant", "target", "from"
+ON_HOLDER = (RESUME, PAUSE, CANCEL)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One line of the page; the texts are plain or safe."""
+
+    line: Line
+    name: str
+    listed: str
+    holder: Job | None
+    badge: str
+    since: str
+    waiting: str
+    oldest: str
+    next_id: int | None
+    verbs: list[tuple[Verb, str]]
+    clear: str
+
+
+@method_decorator(transaction.non_atomic_requests, name="clear_view")
+class TargetsAdmin(ActingAdmin):
+    """Show the targets, and clear one."""
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the page, and the address to which its buttons are sent."""
+        wrap = self.admin_site.admin_view
+        return [
+            path("targets/", wrap(self.targets_view), name="jobqueue_job_targets"),
+            path("targets/clear/", wrap(self.clear_view), name="jobqueue_job_clear_target"),
+            *super().get_urls(),
+        ]
+
+    def targets_view(self, request: HttpRequest) -> HttpResponse:
+        """Show the lines, those first that wait for a person."""
+        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
+            raise PermissionDenied
+        search, tenant = request.GET.get(SEARCH, "").strip(), request.GET.get(TENANT)
+        odd = "\0" in search or "\0" in (tenant or "")
+        found = [] if odd else self._visible(request, look(search=search, tenant=tenant))
+        shown = found[:MOST_SHOWN]
+        request.current_app = self.admin_site.name
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Targets",
+            "is_nav_sidebar_enabled": False,
+            "opts": self.opts,
+            "media": self.media,
+            "lines": self._shown(request, shown),
+            "more": len(found) > len(shown),
+            "most": MOST_SHOWN,
+            "search": search,
+            "tenant": tenant,
+            "tenants": any(line.tenant for line, _ in shown),
+            "without_tenant": f"?{urlencode({SEARCH: search})}",
+        }
+        return TemplateResponse(request, "jobqueue/admin/targets.html", context)
+
+    def clear_view(self, request: HttpRequest) -> HttpResponse:
+        """Cancel whatever holds or blocks one target, by POST, so that its line moves on."""
+        if not self.has_view_permission(request) or not CANCEL.allowed(request):
+            raise PermissionDenied
+        page = self.back(request, None)
+        if request.method != "POST":
+            return page
+        target = Target(request.GET.get(TENANT, ""), request.GET.get(TARGET, ""))
+        jobs: Any = self.get_queryset(request).defer(*listing.BIG_COLUMNS)
+        found = [] if "\0" in "".join(target) else list(jobs.blocking(target)[:MOST_AT_ONCE])
+        if found:
+            return self.act(request, CANCEL, found, on_list=False) or page
+        self.message_user(request, f"Nothing holds or blocks target {_name(target.name)!r} (any more).", messages.WARNING)
+        return page
+
+    def back(self, request: HttpRequest, job_id: int | None) -> HttpResponse:
+        """Lead to this page where the button was on it."""
+        if request.GET.get(FROM) != "targets":
+            return super().back(request, job_id)
+        kept = {name: request.GET[name] for name in (SEARCH,) if request.GET.get(name)}
+        return HttpResponseRedirect(f"{self._address('targets')}{f'?{urlencode(kept)}' if kept else ''}")
+
+    def _visible(self, request: HttpRequest, found: list[tuple[Line, Front]]) -> list[tuple[Line, Front]]:
+        """Return the lines of which the user may see a job: a project may narrow that by `get_queryset`."""
+        ids = {job_id for _, front in found for job_id in front[2:] if job_id is not None}
+        seen = set(self.get_queryset(request).filter(pk__in=ids).values_list("pk", flat=True))
+        return [(line, front) for line, front in found if seen.intersection(front[2:])]
+
+    def _shown(self, request: HttpRequest, found: list[tuple[Line, Front]]) -> list[Shown]:
+        holders = [line.holder_id for line, _ in found if line.holder_id is not None]
+        jobs = {job.pk: job for job in self.get_queryset(request).defer(*listing.BIG_COLUMNS).filter(pk__in=holders)}
+        now = next((cells.now_of(job) for job in jobs.values()), Job.objects.database.clock() if found else None)
+        return [self._one(request, line, front, jobs.get(line.holder_id or 0), now) for line, front in found]
+
+    def _one(self, request: HttpRequest, line: Line, front: Front, job: Job | None, now: Any) -> Shown:
+        kept = {FROM: "targets", **({SEARCH: search} if (search := request.GET.get(SEARCH)) else {})}
+        behind = {TENANT: line.tenant, TARGET: line.target}
+        able = [verb for verb in ON_HOLDER if job is not None and verb.possible(job) and verb.allowed(request)]
+        return Shown(
+            line=line,
+            name=_name(line.target),
+            listed=f"{self._address('changelist')}?{urlencode({TARGET: line.target, **({TENANT: line.tenant} if line.tenant else {})})}",
+            holder=job,
+            badge=cells.status(job) if job is not None else cells.badge("queued", "Free") if line.holder_id is None else NOTHING,
+            since=moment(line.since, now) if line.since is not None else NOTHING,
+            waiting=f"{line.waiting:,}{' or more' if line.waiting_is_capped else ''}",
+            oldest=between(line.oldest_waiting_at, now) if line.oldest_waiting_at is not None else NOTHING,
+            next_id=next((one for one in (front.queued, front.parked) if one is not None), None) if line.holder_id is None else None,
+            verbs=[(verb, f"{self._address('act', line.holder_id, verb.name)}?{urlencode(kept)}") for verb in able],
+            clear=f"{self._address('clear_target')}?{urlencode({**kept, **behind})}" if job is not None and CANCEL.allowed(request) else "",
+        )
+
+    def _address(self, name: str, *args: Any) -> str:
+        return reverse(f"admin:jobqueue_job_{name}", args=args, current_app=self.admin_site.name)
+
+
+def _name(target: str) -> str:
+    return masking.mask_text(target)

@@ -1,0 +1,43 @@
+"""Statements that the server plans once: for those that are sent once for each job of a line, planning takes most of their time.
+
+Plans belong to a session. So they are kept on connections of our own only, and not where a pooler gives each transaction another session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+# The statement is not known, is known already, or is of a table that has changed since: another session, or a migration.
+GONE = ("26000", "42P05", "0A000")
+OPTION = "prepare_threshold"
+# The server would plan anew for each set of parameters, since it takes an unknown number of rows for a large one.
+KEEP = "SET LOCAL plan_cache_mode = force_generic_plan; "
+
+
+def keep(options: dict[str, Any]) -> None:
+    """Let a connection with these options keep plans; not where Django itself would then have every statement prepared."""
+    if not options.get("server_side_binding"):
+        options.setdefault(OPTION, 0)
+
+
+def are_kept(connection: Any) -> bool:
+    """Return whether a connection keeps plans."""
+    return connection.connection is not None and connection.settings_dict["OPTIONS"].get(OPTION) == 0
+
+
+def rows(connection: Any, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Run one statement by its kept plan and return its rows.
+
+    Where the session has lost the plan, no more are kept, and the error is one that a new connection heals.
+    """
+    from psycopg import Cursor, Error, OperationalError
+
+    with connection.wrap_database_errors:
+        try:
+            return Cursor(connection.connection).execute(sql, params).fetchall()
+        except Error as error:
+            if error.sqlstate not in GONE:
+                raise
+            del connection.settings_dict["OPTIONS"][OPTION]
+            raise OperationalError(f"The session has lost a plan, so none are kept any more: {error}") from error

@@ -1,0 +1,188 @@
+"""``manage.py jobqueue``: look at the queues and steer them from the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError
+from django.db.utils import Error
+
+from jobqueue import db
+from jobqueue.exceptions import JobDoesNotExist, JobQueueError
+from jobqueue.lifecycle import control, health, queues
+
+LARGEST_ID = 2**63 - 1
+LONGEST_AGE = 366 * 24 * 3600
+Lines = list[str]
+
+
+class Command(BaseCommand):
+    """Look at the queues, pause and resume them, cancel and resume jobs, and say whether all is well."""
+
+    help = "Look at the queues and steer them."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the subcommands."""
+        chosen = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
+        for name, (text, argument) in SUBCOMMANDS.items():
+            one = chosen.add_parser(name, help=text, description=text)
+            if argument == "queue":
+                one.add_argument("queue", help="the name of the queue")
+            elif argument == "jobs":
+                one.add_argument("jobs", nargs="+", metavar="JOB_ID", help="the number of a job")
+            elif argument == "age":
+                one.add_argument("--max-age", metavar="SECONDS", help="how long a QUEUED job may wait (default: for ever)")
+            one.add_argument("--json", action="store_true", help="answer in JSON")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Do one subcommand; end with 1 where something was refused or is wrong."""
+        try:
+            data, lines, fine = DOERS[options["what"]](options)
+        except (JobQueueError, ImproperlyConfigured) as error:
+            raise CommandError(str(error)) from error
+        except Error as error:
+            raise CommandError(_of_the_database(error)) from error
+        for line in [json.dumps(data, indent=2)] if options["json"] else lines:
+            self.stdout.write(line)
+        if not fine:
+            self.stdout.flush()
+            sys.exit(1)
+
+
+def _of_the_database(error: Error) -> str:
+    if db.is_missing_table(error):
+        return "The tables of jobqueue are not there or out of date: run 'manage.py migrate' first."
+    return f"The database does not answer: {str(error).strip()}. See that it runs, and that DATABASES names it."
+
+
+# What each subcommand does: it returns the answer as JSON values, the same as lines of text, and whether all is fine.
+
+
+def _pause(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
+    return _decided(queues.pause_queue(options["queue"]))
+
+
+def _resume(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
+    return _decided(queues.resume_queue(options["queue"]))
+
+
+def _decided(answer: queues.QueueAnswer) -> tuple[Any, Lines, bool]:
+    now = "paused: no job of it is begun, those that run go on" if answer.paused else "not paused"
+    return asdict(answer), [f"Queue {answer.name!r} is {now}{'' if answer.changed else ', as it was'}."], True
+
+
+def _cancel(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
+    return _act(options["jobs"], control.cancel, "canceled")
+
+
+def _resume_job(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
+    return _act(options["jobs"], control.resume, "resumed")
+
+
+def _act(texts: list[str], verb: Callable[[int], control.Answer], done: str) -> tuple[Any, Lines, bool]:
+    data, lines, fine = [], [], True
+    for job_id in [_job_id(text) for text in texts]:
+        try:
+            answer = verb(job_id)
+        except JobDoesNotExist as error:
+            told = {"job": job_id, "verdict": control.Verdict.REFUSED.value, "status": None, "reason": str(error)}
+            line, refused = f"Job {job_id} was not {done}: there is no such job.", True
+        else:
+            told = {"job": job_id, "verdict": answer.verdict.value, "status": answer.status, "reason": answer.reason}
+            line, refused = _sentence(answer, done), not answer
+        data.append(told)
+        lines.append(line)
+        fine = fine and not refused
+    return data, lines, fine
+
+
+def _sentence(answer: control.Answer, done: str) -> str:
+    if answer.verdict is control.Verdict.REFUSED:
+        return f"Job {answer.job_id} was not {done}: {answer.reason}."
+    if answer.verdict is control.Verdict.REQUESTED:
+        return f"Job {answer.job_id} runs and was asked to stop, to be {done}."
+    return f"Job {answer.job_id} was {done}: it is {answer.status}."
+
+
+def _health(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
+    wrong = health.problems(_max_age(options["max_age"]))
+    return {"healthy": not wrong, "problems": wrong}, wrong or ["All is well."], not wrong
+
+
+def _status(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
+    found = health.status()
+    lines = ["Queues", *_table(QUEUE_COLUMNS, [_queue_cells(queue) for queue in found.queues])]
+    lines += ["", "Workers", *_table(WORKER_COLUMNS, [_worker_cells(worker) for worker in found.workers])]
+    counts = [(count.state, f"{count.number:,}{' or more' if count.or_more else ''}") for count in found.jobs]
+    return asdict(found), [*lines, "", "Jobs", *_table(("state", "jobs"), counts)], True
+
+
+SUBCOMMANDS = {
+    "pause": ("Pause a queue: none of its jobs is begun; those that run go on.", "queue"),
+    "resume": ("Let the jobs of a queue be begun again.", "queue"),
+    "status": ("Show the queues, the workers that are alive, and how many jobs there are in each state.", ""),
+    "cancel": ("Stop jobs for good; end with 1 where one was refused.", "jobs"),
+    "resume-job": ("Let jobs that are paused or in error run again; end with 1 where one was refused.", "jobs"),
+    "health": ("End with 1 where no worker is alive, a service of one is stuck, or a QUEUED job has waited for too long.", "age"),
+}
+DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool]]] = {
+    "pause": _pause,
+    "resume": _resume,
+    "status": _status,
+    "cancel": _cancel,
+    "resume-job": _resume_job,
+    "health": _health,
+}
+
+# Arguments
+
+
+def _job_id(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
+    if not 0 < number <= LARGEST_ID:
+        raise CommandError(f"JOB_ID is {text[:80]!r}; it must be a whole number from 1 on. The admin and 'enqueue' tell a job's number.")
+    return number
+
+
+def _max_age(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= LONGEST_AGE:  # NaN compares false, too
+        raise CommandError(f"--max-age is {text[:80]!r}; it must be a number of seconds from 0 to {LONGEST_AGE}. For ten minutes say 600.")
+    return seconds
+
+
+# Tables
+
+QUEUE_COLUMNS = ("queue", "paused", "at most", "queued", "running", "oldest waits for")
+WORKER_COLUMNS = ("process", "state", "queues", "running", "slots", "problems")
+
+
+def _queue_cells(queue: queues.QueueState) -> tuple[str, ...]:
+    limit = "-" if queue.max_running is None else str(queue.max_running)
+    queued = f"{queue.queued:,}{' or more' if queue.queued >= queues.MOST_COUNTED else ''}"
+    oldest = "-" if queue.oldest_queued_seconds is None else f"{queue.oldest_queued_seconds:.0f} s"
+    return (queue.name, "paused" if queue.paused else "-", limit, queued, str(queue.running), oldest)
+
+
+def _worker_cells(worker: health.Alive) -> tuple[str, ...]:
+    stuck = [f"{worker.stuck_threads} threads given up on"] if worker.stuck_threads else []
+    problems = "; ".join([*worker.problems, *stuck]) or "-"
+    return (worker.process, worker.state.lower(), ", ".join(worker.queues) or "all", str(worker.running), str(worker.slots), problems)
+
+
+def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Lines:
+    if not rows:
+        return ["  none"]
+    widths = [max(len(row[number]) for row in [columns, *rows]) for number in range(len(columns))]
+    return [f"  {'  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()}" for row in [columns, *rows]]

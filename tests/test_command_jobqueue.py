@@ -1,0 +1,209 @@
+"""``manage.py jobqueue``: what each subcommand does, says, and ends with."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import OperationalError, ProgrammingError
+from django.utils import timezone
+
+from jobqueue.lifecycle import health, queues
+from jobqueue.lifecycle.queues import limit_queue, pause_queue
+from jobqueue.models import Job, Queue
+from tests.factories import JobFactory, WorkerFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def run(*args: Any) -> tuple[str, int]:
+    """Return what the command says, and the status it ends with."""
+    out = StringIO()
+    try:
+        call_command("jobqueue", *map(str, args), stdout=out)
+    except SystemExit as end:
+        return out.getvalue(), int(end.code or 0)
+    return out.getvalue(), 0
+
+
+def told(*args: Any) -> tuple[Any, int]:
+    """Return the same, of JSON."""
+    text, status = run(*args, "--json")
+    return json.loads(text), status
+
+
+# Queues
+
+
+def test_a_queue_is_paused_and_resumed() -> None:
+    assert run("pause", "mail") == ("Queue 'mail' is paused: no job of it is begun, those that run go on.\n", 0)
+    assert Queue.objects.get(pk="mail").paused
+    assert run("pause", "mail")[0].endswith(", as it was.\n")
+    assert told("resume", "mail") == ({"name": "mail", "changed": True, "paused": False, "max_running": None}, 0)
+    assert run("resume", "nobody") == ("Queue 'nobody' is not paused, as it was.\n", 0)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "a\0b"])
+def test_a_name_that_no_queue_can_have_is_refused(name: str) -> None:
+    with pytest.raises(CommandError, match="The name of the queue is .*; it must be text of 1 to 200 characters without NUL"):
+        run("pause", name)
+
+
+# Jobs
+
+
+def test_jobs_are_canceled_and_a_refused_one_is_told_of() -> None:
+    queued, running, ended = JobFactory(), JobFactory(running=True), JobFactory(success=True)
+    assert run("cancel", queued.pk, running.pk) == (
+        f"Job {queued.pk} was canceled: it is CANCELED.\nJob {running.pk} runs and was asked to stop, to be canceled.\n",
+        0,
+    )
+    assert run("cancel", ended.pk) == (f"Job {ended.pk} was not canceled: a job in state SUCCESS cannot be canceled.\n", 1)
+    data, status = told("cancel", ended.pk, queued.pk + 1000)
+    assert (status, [one["verdict"] for one in data], data[1]["status"]) == (1, ["refused", "refused"], None)
+    assert data[1]["reason"] == f"There is no job {queued.pk + 1000}."
+    assert [Job.objects.get(pk=job.pk).status for job in (queued, running, ended)] == ["CANCELED", "RUNNING", "SUCCESS"]
+
+
+def test_the_others_are_still_done_where_one_is_refused() -> None:
+    ended, failed = JobFactory(success=True), JobFactory(error=True)
+    text, status = run("resume-job", ended.pk, failed.pk)
+    assert (status, text.splitlines()[1]) == (1, f"Job {failed.pk} was resumed: it is QUEUED.")
+    assert told("resume-job", JobFactory(paused=True).pk)[1] == 0
+
+
+@pytest.mark.parametrize("job_id", ["x", "0", "1.5", "9" * 30, "", "²"])
+@pytest.mark.parametrize("verb", ["cancel", "resume-job"])
+def test_what_is_no_jobs_number_is_refused_before_anything_is_done(verb: str, job_id: str) -> None:
+    job = JobFactory(paused=True)
+    with pytest.raises(CommandError, match="JOB_ID is .*; it must be a whole number from 1 on"):
+        run(verb, job.pk, job_id)
+    assert Job.objects.get().status == "PAUSED"
+
+
+# Status
+
+
+def test_the_status_shows_queues_workers_and_jobs() -> None:
+    WorkerFactory(host="web-1", pid=4121, running=2, queues=["mail"], stuck=1)
+    WorkerFactory(host="gone", heartbeat_at=timezone.now() - timedelta(minutes=1))
+    pause_queue("reports")
+    limit_queue("mail", 4)
+    for trait in ("queued", "running", "scheduled", "waiting_for_target", "paused", "error", "canceled", "success"):
+        JobFactory(queue="mail", **{trait: True})
+    text, status = run("status")
+    assert status == 0
+    words = [line.split() for line in text.splitlines()]
+    assert ["mail", "-", "4", "1", "1", "0", "s"] in words
+    assert ["reports", "paused", "-", "0", "0", "-"] in words
+    assert ["web-1:4121", "running", "mail", "2", "8", "1", "threads", "given", "up", "on"] in words
+    assert "gone:" not in text
+    assert ["PENDING", "(its", "target)", "1"] in words
+    data, _ = told("status")
+    assert {count["state"]: count["number"] for count in data["jobs"]} == dict.fromkeys(
+        ("PENDING (its time)", "PENDING (its target)", "QUEUED", "RUNNING", "PAUSED", "ERROR", "CANCELED", "SUCCESS"), 1
+    )
+    assert [queue["name"] for queue in data["queues"]] == ["mail", "reports"]
+    assert [worker["queues"] for worker in data["workers"]] == [["mail"]]
+
+
+def test_the_status_of_nothing_is_shown_too() -> None:
+    text, status = run("status")
+    assert (text.splitlines()[:5], status) == (["Queues", "  none", "", "Workers", "  none"], 0)
+
+
+def test_counts_end_at_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "MOST_COUNTED", 3)
+    monkeypatch.setattr(queues, "MOST_COUNTED", 3)
+    JobFactory.create_batch(5)
+    JobFactory.create_batch(5, error=True)
+    text, _ = run("status")
+    words = [" ".join(line.split()) for line in text.splitlines()]
+    assert "QUEUED 3 or more" in words
+    assert "ERROR 3 or more" in words
+    assert "RUNNING 0" in words
+    assert [line for line in words if line.startswith("default - - 3 or more 0")]
+
+
+# Health
+
+
+def test_all_is_well_with_a_worker() -> None:
+    WorkerFactory(services={"finisher": {"age": 500.0, "busy": 0.0, "failures": 0}})
+    JobFactory(enqueued_at=timezone.now() - timedelta(hours=1))
+    assert run("health") == ("All is well.\n", 0)
+    assert told("health") == ({"healthy": True, "problems": []}, 0)
+
+
+def test_without_a_live_worker_it_is_not() -> None:
+    WorkerFactory(heartbeat_at=timezone.now() - timedelta(seconds=40))
+    assert run("health") == ("No worker is alive: none was heard in the last 30 s.\n", 1)
+    assert told("health") == ({"healthy": False, "problems": ["No worker is alive: none was heard in the last 30 s."]}, 1)
+
+
+@pytest.mark.parametrize(
+    ("service", "text"),
+    [
+        ({"age": 30.0, "busy": 25.0, "failures": 0}, "its dispatcher has been in one turn for 25 s"),
+        ({"age": 30.0, "busy": 0.0, "failures": 7}, "its dispatcher has failed 7 times in a row, for 30 s"),
+        ({"age": 3.0, "busy": 0.0, "failures": 7}, ""),
+        ({"age": 30.0, "busy": 1.0, "failures": 0}, ""),
+        ({"age": "long", "busy": None}, ""),
+        (["odd"], ""),
+    ],
+)
+def test_a_stuck_service_is_named_with_its_worker(service: Any, text: str) -> None:
+    worker = WorkerFactory(host="web-1", pid=4121, services={"dispatcher": service})
+    said, status = run("health")
+    assert status == bool(text)
+    assert not text or said == f"Worker web-1:4121 ({worker.pk}): {text}.\n"
+
+
+def test_a_job_that_has_waited_for_too_long_is_told_of_unless_its_queue_is_to_wait() -> None:
+    WorkerFactory()
+    ago = timezone.now() - timedelta(seconds=100)
+    JobFactory(enqueued_at=ago)
+    for name in ("paused", "closed"):
+        JobFactory(queue=name, enqueued_at=ago - timedelta(hours=1))
+    pause_queue("paused")
+    limit_queue("closed", 0)
+    assert run("health", "--max-age", 600) == ("All is well.\n", 0)
+    text, status = run("health", "--max-age", 60)
+    assert (status, text.count("\n")) == (1, 1)
+    assert text.startswith("Queue 'default': the oldest QUEUED job has waited for 1")
+    assert text.endswith("above 60 s.\n")
+
+
+@pytest.mark.parametrize("age", ["soon", "-1", "nan", "inf", "1e99", ""])
+def test_an_age_that_is_none_is_refused(age: str) -> None:
+    with pytest.raises(CommandError, match="--max-age is .*; it must be a number of seconds from 0 to .*For ten minutes say 600"):
+        run("health", f"--max-age={age}")
+
+
+# Trouble
+
+
+@pytest.mark.parametrize("args", [[], ["fly"], ["pause"], ["cancel"]])
+def test_a_command_line_that_says_nothing_is_refused(args: list[str]) -> None:
+    with pytest.raises(CommandError):
+        call_command("jobqueue", *args)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OperationalError("connection refused"), "The database does not answer: connection refused"),
+        (ProgrammingError('relation "jobqueue_queue" does not exist'), "run 'manage.py migrate' first"),
+    ],
+)
+def test_trouble_with_the_database_is_a_sentence(monkeypatch: pytest.MonkeyPatch, error: Exception, text: str) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(health, "status", fail)
+    with pytest.raises(CommandError, match=text):
+        run("status")
