@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from jobqueue import masking
 from jobqueue.admin.wording import NOTHING, between
 from jobqueue.models import Job
-from jobqueue.states import Status, WaitingFor
+from jobqueue.states import PENDING_TARGET, Status, WaitingFor
 
 BRIEF_CHARACTERS = 120
 # A sign beside the colour, for those who see no difference between red and green.
@@ -122,8 +122,10 @@ def progress(job: Job) -> SafeString | str:
 
 @admin.display(description="waited")
 def waited(job: Job) -> str:
-    """Return how long a job was free to be taken before it began, or when it is due."""
+    """Return how long a job was free to be taken, or has waited for its target, before it began; or when it is due."""
     now = now_of(job)
+    if job.place == PENDING_TARGET:
+        return between(job.enqueued_at, now)
     if job.status == Status.PENDING:
         if job.waiting_for != WaitingFor.TIME or job.run_at is None:
             return NOTHING

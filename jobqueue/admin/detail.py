@@ -16,6 +16,7 @@ from jobqueue.admin import cells, known
 from jobqueue.admin.listing import workers_of
 from jobqueue.admin.wording import NOTHING, as_json, between, masked_json, moment, parsed, prose
 from jobqueue.models import Job
+from jobqueue.states import PENDING_TARGET
 
 TRACEBACK_CHARACTERS = 16_000
 MOST_RUNS = 50
@@ -130,7 +131,7 @@ def _when(job: Job, now: datetime) -> list[Row]:
     times = (
         ("Created", job.created_at),
         ("Not before", job.run_at),
-        ("Free to be taken since", job.enqueued_at),
+        ("Waits for its target since" if job.place == PENDING_TARGET else "Free to be taken since", job.enqueued_at),
         ("First began", job.first_started_at),
         ("Last began", job.started_at if job.started_at != job.first_started_at else None),
         ("Finished", job.finished_at),

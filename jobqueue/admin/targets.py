@@ -18,7 +18,7 @@ from jobqueue import masking
 from jobqueue.admin import cells, listing
 from jobqueue.admin.acting import MOST_AT_ONCE, ActingAdmin
 from jobqueue.admin.verbs import CANCEL, PAUSE, RESUME, Verb
-from jobqueue.admin.wording import NOTHING, between, moment
+from jobqueue.admin.wording import NOTHING, ago, between
 from jobqueue.db.overview import Front
 from jobqueue.lifecycle.lines import Line, look
 from jobqueue.line import Target
@@ -35,6 +35,7 @@ class Shown:
 
     line: Line
     name: str
+    tenant: str
     listed: str
     holder: Job | None
     badge: str
@@ -125,10 +126,11 @@ class TargetsAdmin(ActingAdmin):
         return Shown(
             line=line,
             name=_name(line.target),
+            tenant=line.tenant or NOTHING,
             listed=f"{self._address('changelist')}?{urlencode({TARGET: line.target, **({TENANT: line.tenant} if line.tenant else {})})}",
             holder=job,
             badge=cells.status(job) if job is not None else cells.badge("queued", "Free") if line.holder_id is None else NOTHING,
-            since=moment(line.since, now) if line.since is not None else NOTHING,
+            since=ago(line.since, now) if line.since is not None else NOTHING,
             waiting=f"{line.waiting:,}{' or more' if line.waiting_is_capped else ''}",
             oldest=between(line.oldest_waiting_at, now) if line.oldest_waiting_at is not None else NOTHING,
             next_id=next((one for one in (front.queued, front.parked) if one is not None), None) if line.holder_id is None else None,

@@ -47,6 +47,13 @@ def moment(when: datetime, now: datetime | None = None) -> SafeString:
     return format_html('{} <span class="jq-quiet">{}</span>', shown, distance)
 
 
+def ago(when: datetime, now: datetime) -> SafeString:
+    """Return how long ago a moment was; the moment itself is shown to who points at it."""
+    local = timezone.localtime(when) if timezone.is_aware(when) else when
+    title = f"{local:%Y-%m-%d %H:%M:%S} {local.tzname() or ''}".strip()
+    return format_html('<time datetime="{}" title="{}">{} ago</time>', when.isoformat(), title, between(when, now))
+
+
 def parsed(value: object) -> datetime | None:
     """Return the moment that an ISO text names, None where it names none."""
     try:

@@ -40,6 +40,7 @@ class Pick:
     lost: list[Expired] = field(default_factory=list)
     more: bool = False  # the last scan was full
     moved: bool = False  # something was taken or parked
+    early: bool = False  # what was found is to begin before the next look, which is from the head
     limited: bool = False  # a limit stood in the way: others may make room at any time
 
 
@@ -99,6 +100,9 @@ class Picker:
             pick.moved = pick.moved or bool(found.jobs) or found.parked > 0
             pick.more = found.seen >= portion
             lane.turns.served(tenant)
+            if pick.early:
+                pick.more = True
+                break
             if not pick.more:
                 lane.turns.drop(tenant)
             elif found.jobs or found.parked:
@@ -117,6 +121,9 @@ class Picker:
         found = Claim([])
         if walk.cursor is not None:
             found = claim(self._lender, scope, wanted, walk.cursor)
+            if found.jobs and found.seen < wanted:
+                walk.cursor, pick.early = None, True
+                return found
         if found.seen < wanted:
             found = _together(found, claim(self._lender, scope, wanted - found.seen))
             walk.head_at = now

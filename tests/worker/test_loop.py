@@ -180,7 +180,7 @@ def test_a_coroutine_that_cancels_every_other_one_leaves_none_unsettled(loop: Lo
     outcomes.wait(6)
     kinds = {run.job.id: outcome.kind for run, outcome in outcomes.outcomes}
     assert kinds == {
-        **{number: Kind.ERROR for number in range(3)},
+        **dict.fromkeys(range(3), Kind.ERROR),
         10: Kind.SUCCESS,
         11: Kind.SUCCESS,
         12: Kind.HANDED_BACK,

@@ -146,11 +146,13 @@ def test_the_register_keeps_two_runs_of_one_job_apart() -> None:
 
 def test_a_run_with_a_target_that_does_not_react_keeps_it_and_is_counted_as_stuck() -> None:
     noticed: list[bool] = []
-    interrupter = Interrupter(Collector().put, lambda run: pytest.fail("its slot stays taken"), lambda *_: None, lambda: noticed.append(True))
+    replaced: list[Run] = []
+    interrupter = Interrupter(Collector().put, replaced.append, lambda *_: None, lambda: noticed.append(True))
     stubborn = run_of(lambda: None, target="customer:7")
     interrupter.interrupt(stubborn, Reason.USER)
     stubborn.interrupted_at -= GIVE_UP_SECONDS
     assert interrupter.turn() is None
     assert (interrupter.stuck, noticed, stubborn.abandoned) == (1, [True], False)
+    assert replaced == [], "its slot stays taken"
     stubborn.ended = time.monotonic()
     assert interrupter.stuck == 0
