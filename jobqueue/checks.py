@@ -44,6 +44,24 @@ def check_authenticator(**_: Any) -> list[CheckMessage]:
 
 
 @register()
+def check_tenants(**_: Any) -> list[CheckMessage]:
+    """Report paths in the settings of tenants that lead to nothing: their jobs would fail, or have no slots of their own."""
+    found: list[CheckMessage] = []
+    try:
+        paths = {"TENANTS": conf.current().tenants, "TENANT_CONTEXT": conf.current().tenant_context}
+    except ImproperlyConfigured:
+        return []  # check_settings has told it
+    for name, path in paths.items():
+        if isinstance(path, str):
+            try:
+                import_string(path)
+            except ImportError as error:
+                hint = f"It must be {conf.FIELDS[name].metadata['rule'].text}."
+                found.append(Error(f"{name} is {path!r}, which cannot be imported: {error}", hint=hint, id="jobqueue.E008"))
+    return found
+
+
+@register()
 def check_backend(**_: Any) -> list[CheckMessage]:
     """Report that no task would ever come to us; the test backends count as a choice."""
     from jobqueue.backends import DatabaseBackend
@@ -103,7 +121,7 @@ def sqlite_options(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]
 def pool_size(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:
     """Report a connection pool that cannot serve every slot of a worker; its services have connections outside the pool."""
     try:
-        needed = conf.current().max_workers + 1
+        needed = conf.current().max_workers + _slots_of_tenants() + 1
     except ImproperlyConfigured:
         return []
     pool = options.get("pool")
@@ -115,6 +133,12 @@ def pool_size(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:
     message = f"The pool of the database {alias!r} holds {size} connections; a worker with {needed - 1} slots needs {needed}."
     hint = f'Set OPTIONS["pool"] = {{"max_size": {needed}}} or more, or lower MAX_WORKERS to {max(size - 1, 1)}.'
     return [Warning(message, hint=hint, id="jobqueue.W004")]
+
+
+def _slots_of_tenants() -> int:
+    """Return how many slots tenants have of their own; those that a callable gives may need a database that is not there yet."""
+    numbers = conf.current().tenants
+    return sum(numbers.values()) if isinstance(numbers, Mapping) else 0
 
 
 def _size(pool: Mapping[str, Any]) -> int:

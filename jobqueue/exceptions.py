@@ -38,6 +38,10 @@ class InvalidBackoff(JobQueueError):
     """Say that a backoff policy raised, or returned something that is no delay."""
 
 
+class TenantContextFailed(JobQueueError):
+    """The context of a job's tenant could not be entered or left, or the tenant's schema is gone."""
+
+
 class TransactionUndone(JobQueueError):
     """A transactional task ended well, but its transaction cannot be committed; its work is undone."""
 

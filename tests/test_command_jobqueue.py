@@ -49,7 +49,7 @@ def test_a_queue_is_paused_and_resumed() -> None:
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\0b"])
 def test_a_name_that_no_queue_can_have_is_refused(name: str) -> None:
-    with pytest.raises(CommandError, match="The name of the queue is .*; it must be text of 1 to 200 characters without NUL"):
+    with pytest.raises(CommandError, match=r"The name of the queue is .*; it must be text of 1 to 200 characters without NUL"):
         run("pause", name)
 
 
@@ -80,7 +80,7 @@ def test_the_others_are_still_done_where_one_is_refused() -> None:
 @pytest.mark.parametrize("verb", ["cancel", "resume-job"])
 def test_what_is_no_jobs_number_is_refused_before_anything_is_done(verb: str, job_id: str) -> None:
     job = JobFactory(paused=True)
-    with pytest.raises(CommandError, match="JOB_ID is .*; it must be a whole number from 1 on"):
+    with pytest.raises(CommandError, match=r"JOB_ID is .*; it must be a whole number from 1 on"):
         run(verb, job.pk, job_id)
     assert Job.objects.get().status == "PAUSED"
 
@@ -180,7 +180,7 @@ def test_a_job_that_has_waited_for_too_long_is_told_of_unless_its_queue_is_to_wa
 
 @pytest.mark.parametrize("age", ["soon", "-1", "nan", "inf", "1e99", ""])
 def test_an_age_that_is_none_is_refused(age: str) -> None:
-    with pytest.raises(CommandError, match="--max-age is .*; it must be a number of seconds from 0 to .*For ten minutes say 600"):
+    with pytest.raises(CommandError, match=r"--max-age is .*; it must be a number of seconds from 0 to .*For ten minutes say 600"):
         run("health", f"--max-age={age}")
 
 

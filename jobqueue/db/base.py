@@ -37,6 +37,10 @@ class Database(Overview):
         place = f" on {settings['HOST']}" if settings.get("HOST") else ""
         return f"{self.vendor} {settings['NAME']}{place}"
 
+    def missing_schema(self) -> str:
+        """Return the schema that django-tenants has set on this thread's connection where it does not exist; "" where all is well."""
+        return ""
+
     def reserve_connection(self, purpose: str, *, keep_plans: bool = False) -> BaseDatabaseWrapper:
         """Give this thread a connection of its own, outside any pool, with limits on how long the network may be silent.
 

@@ -15,7 +15,7 @@ from jobqueue.db.targets import HELD, PARKED, Targets
 from jobqueue.line import Target
 
 QUEUED = "status = 'QUEUED'"
-QUEUED_IN_LINE = f"target <> '' AND {QUEUED}"
+QUEUED_IN_LINE = f"NOT (target = '') AND {QUEUED}"  # as the index says it: SQLite compares word by word
 LOWEST_RANK = -32768  # below that of any job
 MOST_BLOCKERS = 100
 MINE = ("t.tenant", "t.name")
@@ -131,10 +131,11 @@ class Overview(Targets):
 
     def _pairs_in(self, column: str, where: str, after: Target, limit: int, tenant: str | None) -> list[Target]:
         mine, one = ("", list[Any]()) if tenant is None else (" AND p.tenant <= %s", [tenant])
-        # Each column by a look of its own: a join to the row that was found could become one to the whole table.
+        # Each column by a look of its own: a join to the row that was found could become one to the whole table. And compared with
+        # an expression: with another column, SQLite uses the index for the first of the two only.
         behind = f"FROM {self.table} AS p WHERE {where} AND (p.tenant, p.{column}) > ({{}}){mine} ORDER BY p.tenant, p.{column} LIMIT 1"
         step = f"SELECT (SELECT p.tenant {behind}), (SELECT p.{column} {behind})"
-        first, following = step.format("%s, %s", "%s, %s"), step.format(*["t.tenant, t.name"] * 2)
+        first, following = step.format("%s, %s", "%s, %s"), step.format(*["t.tenant || '', t.name || ''"] * 2)
         sql = (
             f"{self.hint()}WITH RECURSIVE t(tenant, name) AS ({first} UNION ALL {following} FROM t WHERE t.name IS NOT NULL)"
             " SELECT tenant, name FROM t WHERE name IS NOT NULL LIMIT %s"

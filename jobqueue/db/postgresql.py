@@ -64,6 +64,13 @@ class PostgreSQL(Database):
         reserved = connections[self.alias] = type(shared)(settings, alias=self.alias)
         return reserved
 
+    def missing_schema(self) -> str:
+        """Return the schema that django-tenants has set on this thread's connection where it does not exist; "" where all is well."""
+        schema = getattr(self.connection, "schema_name", None)
+        if not schema or self.rows("SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL", [schema])[0][0]:
+            return ""
+        return str(schema)
+
     def break_connection(self, connection: Any) -> None:
         """Cut the network of a connection whose thread hangs in a statement: a proxy that keeps silent answers no keep-alive's question."""
         raw = connection.connection

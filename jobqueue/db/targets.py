@@ -15,7 +15,7 @@ from jobqueue.line import Candidate, Standing, Target
 
 PARKED = "status = 'PENDING' AND waiting_for = 'target'"
 # The condition of the index of those that hold or block, word by word: else no planner finds it.
-HELD = "target <> '' AND (holds_target OR status IN ('PAUSED', 'ERROR'))"
+HELD = "NOT (target = '') AND (holds_target OR status IN ('PAUSED', 'ERROR'))"
 
 
 class Released(NamedTuple):
@@ -87,10 +87,10 @@ class Targets(Claims):
         holder = self._parked_holder(self.skip_locked_of("j"))
         best = self._first(PARKED, " ORDER BY j.claim_rank, j.id")
         sql = (
-            f"{self.hint()}UPDATE {self.table} SET status = 'QUEUED', waiting_for = '', enqueued_at = {self.now} WHERE id {self.picked}"
+            f"UPDATE {self.table} SET status = 'QUEUED', waiting_for = '', enqueued_at = {self.now} WHERE id {self.picked}"
             f" AND {PARKED} RETURNING id, queue, tenant"
         ).format(f"WITH t(tenant, name) AS ({source}) SELECT coalesce({holder}, {best}) FROM t WHERE {self._free()}")
-        return [Released(*row) for row in self.rows(sql, params)]
+        return [Released(*row) for row in self.often(sql, params)]
 
     def hand_over(self, lender: Lender, targets: Collection[Target], queues: Sequence[str], closed: Sequence[str]) -> list[Claimed]:
         """Take the next job of each free target, QUEUED or parked; return those that were taken.

@@ -26,6 +26,7 @@ from jobqueue.tasks import registry, results
 from jobqueue.tasks.context import TaskContext
 from jobqueue.worker.forked import leave_if_forked
 from jobqueue.worker.run import Reason, Run
+from jobqueue.worker.tenancy import inside, inside_async
 from jobqueue.worker.transactional import call_in_transaction
 
 logger = logging.getLogger("jobqueue")
@@ -53,6 +54,18 @@ def execute(run: Run, idle_seconds: float = 0.0, *, hygienic: bool = True) -> Ou
 
 
 def _call(run: Run) -> None:
+    if not run.job.tenant:
+        _call_inside(run)
+        return
+    with inside(run.job.tenant):
+        try:
+            _call_inside(run)
+        finally:
+            # Still inside: an interrupt thrown into this thread must never hit the end of the context, and leave the thread in it.
+            run.close()
+
+
+def _call_inside(run: Run) -> None:
     prepared = prepare(run)
     if prepared is None:
         return
@@ -74,13 +87,14 @@ async def execute_async(run: Run) -> Outcome:
     """Run a coroutine function in this event loop and return what came of it; never raises."""
     pid = os.getpid()
     try:
-        # Telling of the start reads the job's row, which Django allows no coroutine.
-        prepared = await sync_to_async(prepare)(run) if signals.listened_to(signals.task_started) else prepare(run)
-        if prepared is not None:
-            func, args, kwargs = prepared
-            run.began = time.monotonic()
-            run.value = await func(*args, **kwargs)
-            run.returned = True
+        async with inside_async(run.job.tenant):
+            # Telling of the start reads the job's row, which Django allows no coroutine.
+            prepared = await sync_to_async(prepare)(run) if signals.listened_to(signals.task_started) else prepare(run)
+            if prepared is not None:
+                func, args, kwargs = prepared
+                run.began = time.monotonic()
+                run.value = await func(*args, **kwargs)
+                run.returned = True
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, and the loop goes on
         if not run.returned:
             run.raised = error

@@ -10,13 +10,16 @@ go, the lease runs out, and the job is recovered like any other. A slot counts a
 from __future__ import annotations
 
 import collections
+import contextlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from jobqueue import signals
 from jobqueue.db import Claimed, Lender
+from jobqueue.exceptions import TenantContextFailed
 from jobqueue.lifecycle.finish import finish, written_before
 from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome, Settled
 from jobqueue.line import Target
@@ -27,6 +30,7 @@ from jobqueue.tasks import results
 from jobqueue.worker.base import DatabaseService, is_outage
 from jobqueue.worker.gate import Gate
 from jobqueue.worker.run import Run, Runs
+from jobqueue.worker.tenancy import inside
 
 BATCH = 1000
 BUFFER = 5000
@@ -179,33 +183,47 @@ class Finisher(DatabaseService):
         all_are_heard = signals.heard(signals.job_settled)
         for run, one in settled:
             if one.written and (all_are_heard or one.status == "ERROR"):  # an error is logged louder than the rest
-                self._tell(run, one)
+                self._robustly(self._tell, run, one)
         if signals.heard(signals.task_finished):
             self._tell_finished([(run, one.status) for run, one in settled if one.status in ENDED and run.entry is not None])
+
+    def _robustly(self, tell: Callable[..., None], run: Run, *args: Any) -> None:
+        try:
+            tell(run, *args)
+        except TenantContextFailed as error:
+            logger.warning("Job %s: its end was not told to those who listen: %s", run.job.id, error)
 
     def _tell_finished(self, ended: Sequence[tuple[Run, str]]) -> None:
         full = signals.listened_to(signals.task_finished)  # a log line needs no look at the database
         jobs = Job.objects.current.in_bulk([run.job.id for run, _ in ended]) if full else {}
         for run, status in ended:
-            task = run.entry.task if run.entry else None
             job = jobs.get(run.job.id)
-            if task is not None and (job is not None or not full):
-                result = results.of_job(job, task.backend) if job else results.of_claim(run.job, task, status)
-                signals.task_finished.send_robust(type(task.get_backend()), task_result=result)
+            if run.entry is not None and (job is not None or not full):
+                self._robustly(self._tell_one_finished, run, run.entry.task, status, job)
+
+    def _tell_one_finished(self, run: Run, task: Any, status: str, job: Job | None) -> None:
+        result = results.of_job(job, task.backend) if job else results.of_claim(run.job, task, status)
+        with self._place_of(run, job is not None):
+            signals.task_finished.send_robust(type(task.get_backend()), task_result=result)
 
     def _tell(self, run: Run, one: Settled) -> None:
         outcome = one.outcome
         began, ended = outcome.began or run.claimed_at, outcome.ended or time.monotonic()
-        signals.job_settled.send_robust(
-            type(self),
-            job_id=run.job.id,
-            task=run.job.task,
-            queue=run.job.queue,
-            status=one.status,
-            kind=outcome.kind,
-            attempt=run.job.attempt,
-            seconds=ended - began,
-            delay_seconds=outcome.delay_seconds,
-            worker_id=self._worker_id,
-            message=outcome.failure.summary if outcome.failure else (outcome.message or ""),
-        )
+        with self._place_of(run, signals.listened_to(signals.job_settled)):
+            signals.job_settled.send_robust(
+                type(self),
+                job_id=run.job.id,
+                task=run.job.task,
+                queue=run.job.queue,
+                status=one.status,
+                kind=outcome.kind,
+                attempt=run.job.attempt,
+                seconds=ended - began,
+                delay_seconds=outcome.delay_seconds,
+                worker_id=self._worker_id,
+                message=outcome.failure.summary if outcome.failure else (outcome.message or ""),
+            )
+
+    def _place_of(self, run: Run, full: bool) -> contextlib.AbstractContextManager[None]:
+        """Return the context of the run's tenant for those who listen; a log line needs none."""
+        return inside(run.job.tenant) if full and run.job.tenant else contextlib.nullcontext()

@@ -37,7 +37,7 @@ def states(*jobs: Any) -> list[str]:
 def stuck() -> tuple[Job, Job]:
     """Make a line of two behind a job in ERROR."""
     holder = JobFactory(**SEVEN, error=True, holds_target=True, task="shop.tasks.sync")
-    return holder, [JobFactory(**SEVEN, waiting_for_target=True) for _ in range(2)][0]
+    return holder, JobFactory.create_batch(2, **SEVEN, waiting_for_target=True)[0]
 
 
 def test_the_page_is_linked_from_the_list(viewer: Client) -> None:
@@ -124,7 +124,7 @@ def test_the_holder_is_acted_on_and_the_page_comes_back(operator: Client, stuck:
     holder, waiting = stuck
     [one] = lines(operator, "?q=cust")
     assert [each.name for each, _ in one.verbs] == ["resume", "cancel"]
-    address = dict((each.name, to) for each, to in one.verbs)[verb]
+    address = {each.name: to for each, to in one.verbs}[verb]
     assert address == f"{button(holder, verb)}?from=targets&q=cust"
     response = operator.post(address)
     assert response.url == f"{PAGE}?q=cust"

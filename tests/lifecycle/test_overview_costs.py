@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from jobqueue.lifecycle.why import why_waiting
 from jobqueue.models import Job
 from tests.factories import JobFactory
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 ROWS = 100_000
 INSERT = (
     "INSERT INTO jobqueue_job (task, queue, tenant, target, status, waiting_for, priority)"
@@ -42,8 +43,8 @@ def crowd(request: pytest.FixtureRequest) -> None:
         connection.cursor().execute("ANALYZE jobqueue_job")
 
 
-def pages(call: Callable[[], Any]) -> int:
-    """Return how many pages the statements of a call touch, each run once more."""
+def sent_by(call: Callable[[], Any]) -> list[tuple[str, Any]]:
+    """Let `call` run and return every statement that it sent to read rows, with its parameters."""
     sent: list[tuple[str, Any]] = []
 
     def remember(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
@@ -52,7 +53,12 @@ def pages(call: Callable[[], Any]) -> int:
 
     with connection.execute_wrapper(remember):
         call()
-    return sum(_pages(sql, params) for sql, params in sent if "SELECT" in sql)
+    return [(sql, params) for sql, params in sent if "SELECT" in sql]
+
+
+def pages(call: Callable[[], Any]) -> int:
+    """Return how many pages the statements of a call touch, each run once more."""
+    return sum(_pages(sql, params) for sql, params in sent_by(call))
 
 
 def _pages(sql: str, params: Any) -> int:
@@ -67,6 +73,7 @@ def _pages(sql: str, params: Any) -> int:
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
+@pytest.mark.postgresql
 @pytest.mark.slow
 def test_looks_are_cheap_whatever_waits(crowd: None, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = Job.objects.order_by("-pk")
@@ -87,11 +94,32 @@ def test_looks_are_cheap_whatever_waits(crowd: None, monkeypatch: pytest.MonkeyP
     assert max(seen.values()) < 7000, seen
 
 
+@pytest.mark.postgresql
 @pytest.mark.slow
 def test_what_is_found_in_the_crowd_is_right(crowd: None) -> None:
     found = {line.target: line for line in lines(limit=10)}
-    assert [*found][0] == "stuck"
+    assert next(iter(found)) == "stuck"
     stuck, busy = found["stuck"], found["busy"]
     assert (stuck.holder_status in ("PAUSED", "ERROR"), stuck.waiting_is_capped, busy.holder_status) == (True, True, "RUNNING")
     [default] = queue_states()
     assert (default.queued, default.running) == (10_000, 1)
+
+
+@pytest.mark.sqlite
+def test_on_sqlite_every_look_walks_an_index_in_its_order() -> None:
+    waiting = [JobFactory(target="busy", **{trait: True}) for trait in ("running", "paused", "waiting_for_target", "queued")]
+    steps: list[str] = []
+    looks = [lambda job=job: why_waiting(job) for job in waiting[2:]]
+    for call in (lines, lambda: lines(search="bus", tenant=""), lambda: lines(search="bus"), queue_states, *looks):
+        for sql, params in sent_by(call):
+            with connection.cursor() as cursor:
+                cursor.execute(f"EXPLAIN QUERY PLAN {sql}", params)
+                steps += [row[3] for row in cursor.fetchall()]
+    reads = [step for step in steps if re.match("(SEARCH|SCAN) (j|p|jobqueue_job)\\b", step)]
+    assert len(reads) > 30
+    assert {step for step in reads if "INDEX" not in step and "PRIMARY KEY" not in step} == set()
+    hops = [step for step in reads if step.startswith("SEARCH p ")]
+    assert {step for step in hops if not re.search(r"\(tenant,\w+\)>\(|tenant=\?", step)} == set(), (
+        "it would walk over all that a tenant has"
+    )
+    assert {step for step in steps if "RIGHT PART OF ORDER BY" in step or step.endswith("FOR ORDER BY")} == set()

@@ -76,14 +76,14 @@ def test_workers_are_told_of_a_change_and_of_nothing_else(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\0b", "\ud800", None, 7])
 @pytest.mark.parametrize("decide", [pause_queue, resume_queue, lambda name: limit_queue(name, 1)])
 def test_a_name_that_no_queue_can_have_is_refused(name: Any, decide: Any) -> None:
-    with pytest.raises(InvalidOption, match="name of the queue is .* it must be text of 1 to 200 characters without NUL"):
+    with pytest.raises(InvalidOption, match=r"name of the queue is .* it must be text of 1 to 200 characters without NUL"):
         decide(name)
     assert not Queue.objects.exists()
 
 
 @pytest.mark.parametrize("value", [-1, 2**31, True, "3", 1.5])
 def test_a_limit_that_is_no_count_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidOption, match="max_running is .*; it must be a whole number from 0 to 2147483647, or None for no limit"):
+    with pytest.raises(InvalidOption, match=r"max_running is .*; it must be a whole number from 0 to 2147483647, or None for no limit"):
         limit_queue("mail", value)
     assert not Queue.objects.exists()
 

@@ -28,6 +28,7 @@ OPTIONS = {
     "heartbeat_seconds": (float, "rest between two renewals of the leases"),
     "scale_seconds": (float, "rest between two decisions on the number of slots"),
     "shutdown_grace_period_seconds": (float, "time for running jobs to finish after SIGTERM"),
+    "max_running": (int, "jobs that may run at once, over all workers"),
     "interrupt_grace_seconds": (float, "time for interrupted jobs to stop after that"),
 }
 EXIT_SECONDS = 2.0

@@ -1,0 +1,74 @@
+"""Run what belongs to a tenant inside the project's context for it (`TENANT_CONTEXT`)."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from asgiref.sync import sync_to_async
+
+from jobqueue import conf
+from jobqueue.db import hygiene
+from jobqueue.exceptions import TenantContextFailed
+from jobqueue.models import Job
+
+logger = logging.getLogger("jobqueue")
+
+
+@contextlib.contextmanager
+def inside(tenant: str) -> Iterator[None]:
+    """Be inside a tenant's context; nothing where there is no tenant. Raises `TenantContextFailed` where it cannot be entered or left."""
+    context = _made(tenant)
+    if context is None:
+        yield
+        return
+    _enter(tenant, context)
+    try:
+        yield
+    finally:
+        _leave(tenant, context)
+
+
+@contextlib.asynccontextmanager
+async def inside_async(tenant: str) -> AsyncIterator[None]:
+    """Be inside a tenant's context in the thread that the coroutine's synchronous parts use: the context is that of a connection."""
+    context = _made(tenant)
+    if context is None:
+        yield
+        return
+    await sync_to_async(_enter)(tenant, context)
+    try:
+        yield
+    finally:
+        await sync_to_async(_leave)(tenant, context)
+
+
+def _made(tenant: str) -> Any:
+    if not tenant or conf.current().tenant_context is None:
+        return None
+    try:
+        return conf.tenant_context(tenant)
+    except Exception as error:
+        raise TenantContextFailed(f"The context of tenant {tenant!r} (TENANT_CONTEXT) could not be made: {error!r}") from error
+
+
+def _enter(tenant: str, context: Any) -> None:
+    try:
+        context.__enter__()
+    except Exception as error:
+        raise TenantContextFailed(f"The context of tenant {tenant!r} (TENANT_CONTEXT) could not be entered: {error!r}") from error
+    schema = Job.objects.database.missing_schema()
+    if schema:
+        _leave(tenant, context)
+        raise TenantContextFailed(f"Tenant {tenant!r} has no schema {schema!r} (any more), so its job cannot run.")
+
+
+def _leave(tenant: str, context: Any) -> None:
+    try:
+        context.__exit__(None, None, None)
+    except Exception as error:
+        logger.exception("The context of tenant %r could not be left; this thread's connections are closed.", tenant)
+        hygiene.close_all()
+        raise TenantContextFailed(f"The context of tenant {tenant!r} (TENANT_CONTEXT) could not be left: {error!r}") from error
