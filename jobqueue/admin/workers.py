@@ -16,19 +16,18 @@ from django.utils.safestring import SafeString
 from jobqueue.admin import cells
 from jobqueue.admin.base import ReadOnlyAdmin
 from jobqueue.admin.wording import between, moment
+from jobqueue.lifecycle.workers import HEARD_SECONDS, stuck_services
 from jobqueue.models import Worker
-
-SILENT_SECONDS = 30
 
 
 class WorkerAdmin(ReadOnlyAdmin[Worker]):
     """Show the worker processes."""
 
-    list_display = ("process", "shown_state", "served", "slots", "running", "stuck_threads", "version", "started", "heard")
+    list_display = ("process", "shown_state", "served", "slots", "running", "stuck_threads", "troubles", "version", "started", "heard")
     sortable_by = ("process", "started", "heard")
     list_per_page = 100
     actions = None
-    fields = ("id", "process", "shown_state", "served", "slots", "running", "stuck_threads", "version", "started", "heard")
+    fields = ("id", "process", "shown_state", "served", "slots", "running", "stuck_threads", "troubles", "version", "started", "heard")
     readonly_fields = fields
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
@@ -43,7 +42,7 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
     @admin.display(description="state")
     def shown_state(self, worker: Worker) -> SafeString:
         """Return what it does; silent where it was not heard for too long."""
-        if (_now(worker) - worker.heartbeat_at).total_seconds() > SILENT_SECONDS:
+        if (_now(worker) - worker.heartbeat_at).total_seconds() > HEARD_SECONDS:
             return cells.badge("silent", "Silent")
         return cells.badge(worker.state.lower(), worker.get_state_display().capitalize())
 
@@ -57,6 +56,12 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
     def stuck_threads(self, worker: Worker) -> SafeString | str:
         """Return the number of threads that were given up on, loudly where there are any."""
         return format_html('<strong class="jq-alarm">{}</strong>', worker.stuck) if worker.stuck else "0"
+
+    @admin.display(description="services")
+    def troubles(self, worker: Worker) -> SafeString | str:
+        """Return which of its services are stuck, loudly where any is."""
+        found = stuck_services(worker)
+        return format_html('<strong class="jq-alarm">{}</strong>', "; ".join(found)) if found else "all go on"
 
     @admin.display(description="started", ordering="started_at")
     def started(self, worker: Worker) -> SafeString:

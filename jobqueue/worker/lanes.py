@@ -72,8 +72,8 @@ class Lanes:
         return Lane(tenant, self._make_pool(), Probation(self._runs, self._max_crashes, self._suspects))
 
     def __iter__(self) -> Iterator[Lane]:
-        """Walk over the lanes that claim."""
-        return iter([self.shared, *self._own.values()])
+        """Walk over the lanes that claim; those of one tenant first, since they have fewer slots to lose a moment in."""
+        return iter([*self._own.values(), self.shared])
 
     def of(self, tenant: str) -> Lane:
         """Return the lane that serves a tenant ("" stands for jobs without one)."""

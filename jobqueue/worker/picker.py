@@ -103,9 +103,9 @@ class Picker:
             if pick.early:
                 pick.more = True
                 break
-            if not pick.more:
+            if not found.seen:  # else one more look soon: a notification may have been held back
                 lane.turns.drop(tenant)
-            elif found.jobs or found.parked:
+            elif pick.more and (found.jobs or found.parked):
                 waiting.append(tenant)
         pick.more = pick.more or bool(waiting)
         return pick

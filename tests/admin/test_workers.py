@@ -42,3 +42,11 @@ def test_a_worker_cannot_be_changed(admin_client: Client) -> None:
     assert admin_client.post(f"{WORKERS}{worker.pk}/delete/", {"post": "yes"}).status_code == 403
     assert admin_client.get(f"{WORKERS}add/").status_code == 403
     assert Worker.objects.get().host == worker.host
+
+
+def test_a_stuck_service_is_named_loudly(viewer: Client) -> None:
+    WorkerFactory(services={"finisher": {"age": 40.0, "busy": 35.0, "failures": 0}})
+    page = viewer.get(WORKERS).content.decode()
+    assert '<strong class="jq-alarm">its finisher has been in one turn for 35 s</strong>' in page
+    Worker.objects.update(services={})
+    assert "all go on" in viewer.get(WORKERS).content.decode()

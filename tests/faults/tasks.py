@@ -12,6 +12,7 @@ import time
 import warnings
 from typing import Any, NoReturn
 
+import asgiref.sync
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone, translation
@@ -405,3 +406,30 @@ def change_place(zone: str) -> None:
 @task
 def place() -> list[str]:
     return [timezone.get_current_timezone_name(), str(translation.get_language())]
+
+
+# Of tenants
+
+
+@task(takes_context=True)
+def note(context: Any, seconds: float = 0.0) -> str:
+    """Write into the table of whatever schema the connection is in, and return that schema's name."""
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO note (job) VALUES (%s)", [context.job_id])
+        cursor.execute("SELECT current_schema()")
+        schema = cursor.fetchone()[0]
+    with witness.run_of(context):
+        context.wait(seconds)
+    return str(schema)
+
+
+@task(takes_context=True)
+async def anote(context: Any) -> str:
+    return str(await asgiref.sync.sync_to_async(note.func)(context))
+
+
+@task
+def schema() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_schema()")
+        return str(cursor.fetchone()[0])

@@ -147,8 +147,8 @@ def test_a_holder_that_waits_to_run_again_is_told_of_the_job_that_stops_it() -> 
 def test_the_better_one_in_line_is_named_by_priority_and_then_by_age(waits: str) -> None:
     WorkerFactory()
     first, last = JobFactory(**SEVEN, task="shop.tasks.sync"), JobFactory(**SEVEN, **{waits: True})
-    text = f"Job {first.pk} (shop.tasks.sync) is before it in the line of target 'customer:7', since it is older: it is QUEUED, and goes first."
-    assert why(last) == ("target", text, first.pk)
+    text = "is before it in the line of target 'customer:7', since it is older: it is QUEUED, and goes first."
+    assert why(last) == ("target", f"Job {first.pk} (shop.tasks.sync) {text}", first.pk)
     best = JobFactory(**SEVEN, priority=5)
     assert (why(last)[2], why(first)[2]) == (best.pk, best.pk)
     assert "since it has a higher priority" in why(first)[1]

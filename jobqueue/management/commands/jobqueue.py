@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -181,7 +181,7 @@ def _worker_cells(worker: health.Alive) -> tuple[str, ...]:
     return (worker.process, worker.state.lower(), ", ".join(worker.queues) or "all", str(worker.running), str(worker.slots), problems)
 
 
-def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Lines:
+def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Lines:
     if not rows:
         return ["  none"]
     widths = [max(len(row[number]) for row in [columns, *rows]) for number in range(len(columns))]
