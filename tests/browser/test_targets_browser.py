@@ -121,7 +121,7 @@ def test_a_queue_is_limited_and_resumed(open_page: Open, shop: Job) -> None:
     ]
 
 
-@pytest.mark.parametrize("width", [390, 800, 1280])
+@pytest.mark.parametrize("width", [390, *(pytest.param(width, marks=pytest.mark.slow) for width in (800, 1280))])
 def test_nothing_runs_out_of_sight(open_page: Open, shop: Job, width: int) -> None:
     page = open_page(width, 800)
     for address in (TARGETS, QUEUES, "/admin/jobqueue/job/?target=customer:7"):
@@ -134,7 +134,7 @@ def test_nothing_runs_out_of_sight(open_page: Open, shop: Job, width: int) -> No
         assert [box for box in boxes if box["x"] < 0 or box["x"] + box["width"] > width] == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 def test_badges_and_filters_can_be_read_by_day_and_by_night(open_page: Open, shop: Job, scheme: str) -> None:
     page = open_page(scheme=scheme)
     seen: dict[str, float] = {}

@@ -11,6 +11,7 @@ from django.db import connections
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.lifecycle.lines_machine import Lines
 from tests.lifecycle.machine import Lifecycle
 
 EXAMPLES = int(os.environ.get("STATE_MACHINE_EXAMPLES", "500"))
@@ -28,7 +29,7 @@ def parties(transactional_db: Any) -> Iterator[list[Any]]:
     for one in opened:
         with one.cursor() as cursor:
             cursor.execute(FAST[one.vendor])
-    Lifecycle.parties = opened
+    Lifecycle.parties = Lines.parties = opened
     yield opened
     connections["default"] = first
     for one in opened[1:]:
@@ -40,6 +41,12 @@ def parties(transactional_db: Any) -> Iterator[list[Any]]:
 def test_the_protocol_holds_whatever_order_its_verbs_come_in(parties: list[Any], settings: Any) -> None:
     settings.JOBQUEUE = {"NOTIFY": False}
     run_state_machine_as_test(Lifecycle, settings=PROFILE)
+
+
+@pytest.mark.slow
+def test_lines_limits_and_pauses_hold_whatever_order_the_verbs_come_in(parties: list[Any], settings: Any) -> None:
+    settings.JOBQUEUE = {"NOTIFY": False}
+    run_state_machine_as_test(Lines, settings=PROFILE)
 
 
 # The same examples in CI each time; elsewhere others each time, and a failure prints how to have it again. To make a failing example

@@ -1,0 +1,349 @@
+"""A state machine over targets, tenants, limits and pauses of queues: the real verbs, on the real database, over two connections.
+
+After each verb the guarantees of the lines are judged in the rows themselves. At the end of an example one worker that polls alone
+must be able to run every job: no line is ever left behind a target that nobody holds or blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from django.db import connection, connections, transaction
+from django.db.models import F
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from jobqueue import states
+from jobqueue.db import Lease, Lender, Scope
+from jobqueue.lifecycle import control
+from jobqueue.lifecycle.claim import claim
+from jobqueue.lifecycle.enqueue import JobSpec, enqueue
+from jobqueue.lifecycle.expire import expire_owner, expire_stale_running_jobs
+from jobqueue.lifecycle.finish import finish
+from jobqueue.lifecycle.limits import Limits
+from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome
+from jobqueue.lifecycle.promote import promote_due_jobs
+from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
+from jobqueue.lifecycle.release import release_parked_targets
+from jobqueue.line import Target
+from jobqueue.models import Job, Queue
+
+WORKERS = ("worker-1", "worker-2")
+QUEUES = ("a", "b")
+TENANTS = ("", "", "acme")
+TARGETS = ("t1", "t1", "t2", "")
+MOST_JOBS = 6
+LEASE_SECONDS = 30.0
+SIDE = st.integers(0, 1)
+PICK = st.integers(0, 11)
+ROUNDS = 200
+
+
+class Row(NamedTuple):
+    """One job as the database has it."""
+
+    id: int
+    status: str
+    waiting_for: str
+    token: int
+    owner: str
+    queue: str
+    tenant: str
+    target: str
+    holds: bool
+    rank: int
+
+    @property
+    def place(self) -> states.Place:
+        return (self.status, self.waiting_for)
+
+    @property
+    def behind(self) -> Target:
+        return Target(self.tenant, self.target)
+
+    @property
+    def order(self) -> tuple[bool, int, int]:
+        """Its place in the line: a holder first, then by priority and age."""
+        return (not self.holds, self.rank, self.id)
+
+
+Rows = dict[int, Row]
+
+
+class Lines(RuleBasedStateMachine):
+    """Enqueue, claim, finish with and without a hand-over, control, expire, promote, pauses and limits."""
+
+    parties: list[Any] = []  # set by the test: the connections
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.locked: Row | None = None
+        self.was_locked = False
+        self.held: Target | None = None
+        self.open = contextlib.ExitStack()
+        connections["default"] = self.parties[0]
+        with connection.cursor() as cursor:
+            cursor.execute("DELETE FROM jobqueue_job")
+            cursor.execute("DELETE FROM jobqueue_queue")
+        self.rows: Rows = {}
+
+    def teardown(self) -> None:
+        try:
+            self.close_open_transaction()
+            self.drain()
+        finally:
+            connections["default"] = self.parties[0]
+
+    @contextlib.contextmanager
+    def via(self, side: int) -> Iterator[None]:
+        connections["default"] = self.parties[side]
+        try:
+            yield
+        finally:
+            connections["default"] = self.parties[0]
+
+    def look(self) -> Rows:
+        columns = "id, status, waiting_for, lease_token, lease_owner, queue, tenant, target, holds_target, claim_rank"
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT {columns} FROM jobqueue_job ORDER BY id")
+            return {row[0]: Row(*row[:8], bool(row[8]), row[9]) for row in cursor.fetchall()}
+
+    def judge(self, *, deleted: bool = False) -> Rows:
+        """Look again, and hold what must always hold; return the rows as they were before."""
+        before, after = self.rows, self.look()
+        assert deleted or before.keys() <= after.keys(), "a job is lost"
+        holders = Counter(row.behind for row in after.values() if row.target and (row.holds or row.status == "RUNNING"))
+        assert all(count == 1 for count in holders.values()), f"two holders: {after}"
+        for job_id, row in after.items():
+            old = before.get(job_id)
+            if old is None or old == row:
+                continue
+            assert old.status not in states.FINAL, "what has ended changes no more"
+            assert row.token - old.token in (0, 1)
+            if row.token > old.token:
+                self.judge_start(old, before)
+            elif old.place != row.place:
+                assert states.allows(old.place, row.place), f"{old.place} -> {row.place}"
+            assert not (row.status in states.FINAL and row.holds)
+        self.rows = after
+        return before
+
+    def judge_start(self, job: Row, before: Rows) -> None:
+        """Hold that nobody better of the same target waited, and that nobody stood in the way, but one that ended in the same verb."""
+        if not job.target:
+            return
+        after = self.look()
+        for other in before.values():
+            if other.behind != job.behind or other.id == job.id or other.id not in after:
+                continue
+            still = after[other.id]
+            assert still.status not in ("PAUSED", "ERROR"), f"{job} starts though {still} blocks its target"
+            waits = other.place in (states.QUEUED, states.PENDING_TARGET)
+            if waits and other != self.locked and still.status not in states.FINAL:
+                assert job.order < other.order, f"{job} starts before {other}"
+
+    def pick(self, pick: int, *statuses: str) -> Row | None:
+        found = [row for row in self.rows.values() if row.status in statuses and row != self.locked and row.behind != self.held]
+        return found[pick % len(found)] if found else None
+
+    def some(self, *statuses: str) -> bool:
+        return any(row.status in statuses for row in self.rows.values())
+
+    # Verbs
+
+    @initialize(names=st.lists(st.sampled_from(TARGETS), min_size=2, max_size=4))
+    def begin_with_some_jobs(self, names: list[str]) -> None:
+        for name in names:
+            self.enqueue(0, "a", 0, 0, "", name)
+
+    @precondition(lambda self: len(self.rows) < MOST_JOBS)
+    @rule(
+        side=SIDE, queue=st.sampled_from(QUEUES), priority=st.integers(-1, 1), seconds=st.sampled_from([0, 0, 0, 5]),
+        tenant=st.sampled_from(TENANTS), behind=st.sampled_from(TARGETS),
+    )  # fmt: skip
+    def enqueue(self, side: int, queue: str, priority: int, seconds: int, tenant: str, behind: str) -> None:
+        spec = JobSpec("a.b", queue=queue, priority=priority, run_after=timedelta(seconds=seconds), tenant=tenant, target=behind)
+        with self.via(side):
+            enqueue(spec)
+        self.judge()
+
+    def open_queues(self) -> tuple[str, ...]:
+        paused = set(Queue.objects.filter(paused=True).values_list("name", flat=True))
+        return tuple(name for name in QUEUES if name not in paused)
+
+    def limits(self, most: int | None = None) -> Limits:
+        rows = Queue.objects.filter(max_running__isnull=False).values_list("name", "max_running")
+        return Limits(most, {name: limit for name, limit in rows if limit is not None})
+
+    @rule(
+        side=SIDE,
+        owner=st.sampled_from(WORKERS),
+        tenant=st.sampled_from(TENANTS),
+        limit=st.integers(1, 4),
+        most=st.sampled_from([None, None, 1, 2]),
+    )
+    def claim(self, side: int, owner: str, tenant: str, limit: int, most: int | None) -> None:
+        queues, limits = self.open_queues(), self.limits(most)
+        if not queues:
+            return
+        with self.via(side):
+            found = claim(Lender(owner, LEASE_SECONDS), Scope(tenant, queues), limit, limits=limits or None)
+        before = self.judge()
+        assert all(job.queue in queues and job.tenant == tenant for job in found.jobs)
+        assert {job.id for job in found.jobs} == {
+            row.id for row in self.rows.values() if row.id in before and row.token > before[row.id].token
+        }
+        if found.jobs:
+            running = Counter(row.queue for row in self.rows.values() if row.status == "RUNNING")
+            assert most is None or running.total() <= most
+            for job in found.jobs:
+                assert running[job.queue] <= limits.queues.get(job.queue, MOST_JOBS)
+
+    @precondition(lambda self: self.some("RUNNING"))
+    @rule(side=SIDE, picks=st.lists(PICK, min_size=1, max_size=3), kind=st.sampled_from(Kind), hands_over=st.booleans(), old=st.booleans())
+    def finish(self, side: int, picks: list[int], kind: Kind, hands_over: bool, old: bool) -> None:
+        running = [row for row in self.rows.values() if row.status == "RUNNING"]
+        chosen = {running[pick % len(running)] for pick in picks}
+        now = time.monotonic()
+        outcomes = [
+            Outcome(
+                Lease(row.id, row.token - old), kind if number else Kind.SUCCESS, now - 1, now, "1",
+                delay_seconds=3.0 if kind is Kind.RETRY else 0.0, target=row.behind if row.target else None,
+            )
+            for number, row in enumerate(sorted(chosen))
+        ]  # fmt: skip
+        closed = tuple(set(QUEUES) - set(self.open_queues())) + tuple(self.limits().queues)
+        hand_over = HandOver(Lender("worker-1", LEASE_SECONDS), [one.lease for one in outcomes], (), closed) if hands_over else None
+        with self.via(side):
+            settled = finish(outcomes, hand_over)
+        before = self.judge()
+        if old:
+            assert not any(one.status for one in settled), "the end of a lost run changes nothing"
+            assert before == self.rows
+        for job in hand_over.taken if hand_over else ():
+            row = self.rows[job.id]
+            assert (row.status, row.owner, row.token, row.holds) == ("RUNNING", "worker-1", job.lease_token, True)
+            assert job.queue not in closed
+            better = [one for one in before.values() if one.status == "QUEUED" and one.tenant == row.tenant and one.rank < row.rank]
+            assert not better, "a better job waits for any slot"
+
+    @rule(side=SIDE, pick=PICK, verb=st.sampled_from(["pause", "cancel", "resume", "run_now", "delete"]))
+    def decide(self, side: int, pick: int, verb: str) -> None:
+        row = self.pick(pick, "PENDING", "QUEUED", "RUNNING", "PAUSED", "ERROR")
+        if row is None:
+            return
+        with self.via(side):
+            answer = getattr(control, verb)(row.id)
+        self.judge(deleted=verb == "delete")
+        assert verb != "delete" or (row.id in self.rows) == (row.status == "RUNNING") == (not answer)
+
+    @rule(side=SIDE, tenant=st.sampled_from(TENANTS), behind=st.sampled_from(["t1", "t2"]))
+    def clear(self, side: int, tenant: str, behind: str) -> None:
+        if self.locked is not None or self.held is not None:
+            return
+        with self.via(side):
+            control.clear_target(behind, tenant=tenant)
+        self.judge()
+        mine = [row for row in self.rows.values() if row.behind == (tenant, behind)]
+        assert not [row for row in mine if row.status in ("PAUSED", "ERROR")]
+
+    @precondition(lambda self: self.some("RUNNING"))
+    @rule(side=SIDE, owner=st.sampled_from(WORKERS))
+    def die(self, side: int, owner: str) -> None:
+        with self.via(side):
+            expire_owner(owner)
+        self.judge()
+
+    @precondition(lambda self: self.some("RUNNING") and self.locked is None)
+    @rule(side=SIDE)
+    def leases_run_out(self, side: int) -> None:
+        Job.objects.filter(status="RUNNING").update(lease_expires_at=F("lease_expires_at") - timedelta(minutes=1))
+        with self.via(side):
+            expire_stale_running_jobs()
+        self.judge()
+
+    @precondition(lambda self: self.some("PENDING") and self.locked is None)
+    @rule(side=SIDE)
+    def time_passes(self, side: int) -> None:
+        Job.objects.filter(status="PENDING", run_at__isnull=False).update(run_at=F("run_at") - timedelta(minutes=1))
+        with self.via(side):
+            promote_due_jobs()
+        self.judge()
+
+    @rule(name=st.sampled_from(QUEUES), decision=st.sampled_from(["pause", "resume", "limit 0", "limit 1", "no limit"]))
+    def decide_on_a_queue(self, name: str, decision: str) -> None:
+        if decision == "pause":
+            pause_queue(name)
+        elif decision == "resume":
+            resume_queue(name)
+        else:
+            limit_queue(name, None if decision == "no limit" else int(decision[-1]))
+        self.judge()
+
+    # Somebody else
+
+    @precondition(lambda self: len(self.parties) > 2 and self.locked is None and self.held is None and self.rows)
+    @rule(pick=PICK, advisory=st.booleans())
+    def somebody_locks(self, pick: int, advisory: bool) -> None:
+        row = [*self.rows.values()][pick % len(self.rows)]
+        with self.via(2):
+            self.open.enter_context(transaction.atomic())
+            with connection.cursor() as cursor:
+                if advisory and row.target:
+                    cursor.execute("SELECT pg_advisory_xact_lock(%s)", [row.behind.key])
+                    self.held = row.behind
+                else:
+                    cursor.execute("SELECT 1 FROM jobqueue_job WHERE id = %s FOR UPDATE", [row.id])
+                    self.locked, self.was_locked = row, True
+
+    @precondition(lambda self: self.locked is not None or self.held is not None)
+    @rule()
+    def somebody_lets_go(self) -> None:
+        self.close_open_transaction()
+
+    def close_open_transaction(self) -> None:
+        with self.via(2 if len(self.parties) > 2 else 0):
+            self.open.close()
+        self.locked = self.held = None
+
+    # The end
+
+    def drain(self) -> None:
+        """Let one worker that polls alone run everything that nobody has stopped, then what was stopped, too."""
+        for name in QUEUES:
+            resume_queue(name)
+            limit_queue(name, None)
+        for stopped in (False, True):
+            for row in self.look().values():
+                if row.status == "RUNNING":
+                    end = Outcome(Lease(row.id, row.token), Kind.SUCCESS, 1.0, 1.0, target=row.behind if row.target else None)
+                    finish([end])
+                if stopped and row.status in ("PAUSED", "ERROR"):
+                    control.resume(row.id)
+            if self.was_locked:  # a lock on the one row that was to be let go leaves it to the repair
+                release_parked_targets()
+            self.run_alone()
+            blocked = {row.behind for row in self.look().values() if row.target and row.status in ("PAUSED", "ERROR")}
+            left = [row for row in self.look().values() if row.status in ("PENDING", "QUEUED", "RUNNING") and row.behind not in blocked]
+            assert not left, f"free, but never runs: {left}"
+        assert not [row for row in self.look().values() if row.status not in states.FINAL]
+
+    def run_alone(self) -> None:
+        for _ in range(ROUNDS):
+            Job.objects.filter(status="PENDING", waiting_for="time").update(run_at=F("created_at"))
+            moved = promote_due_jobs()
+            for tenant in set(TENANTS):
+                found = claim(Lender("worker-1", LEASE_SECONDS), Scope(tenant), 3)
+                moved += found.parked
+                for job in found.jobs:
+                    target = Target(job.tenant, job.target) if job.target else None
+                    finish([Outcome(Lease(job.id, job.lease_token), Kind.SUCCESS, 1.0, 1.0, target=target)])
+                    moved += 1
+            if not moved:
+                return
+        raise AssertionError("The worker goes round in circles.")
