@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import random
 import sys
 import threading
 import time
@@ -17,9 +18,9 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone, translation
 
-from jobqueue import Fatal, Retry, task
+from jobqueue import Fatal, Retry, fixed, task
 from jobqueue.models import Worker
-from tests.faults import witness
+from tests.faults import ledger, witness
 
 # Well-behaved
 
@@ -433,3 +434,21 @@ def schema() -> str:
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_schema()")
         return str(cursor.fetchone()[0])
+
+
+# Kept in the ledger
+
+
+@task(takes_context=True, max_attempts=1000, backoff=fixed(0.02, jitter=False))
+def entered(context: Any, seconds: float, fails: float) -> None:
+    """Work for a while; with this probability fail, and be tried again."""
+    ledger.tell(context, "start")
+    try:
+        context.wait(seconds)
+        context.raise_if_cancelled()
+        if random.random() < fails:
+            raise OSError("not this time")
+    except BaseException:
+        ledger.tell(context, "out")
+        raise
+    ledger.tell(context, "ok")

@@ -97,7 +97,7 @@ def test_a_flood_of_one_tenant_takes_no_slot_of_another(schemas: None, workers: 
         waits.append(started - enqueued_at)
     assert workers.jobs.filter(tenant="acme", status="QUEUED").count() > 5_000, "the flood was there all the time"
     waits.sort()
-    print(json.dumps({"p50": waits[20], "p95": waits[37], "most": waits[-1]}))
+    print(json.dumps({"p50": waits[20], "p95": waits[37], "most": waits[-1]}))  # noqa: T201 - shown with -s
     assert waits[37] < 1.0, "it waits for nothing of the flood, which takes minutes (measured: docs/benchmarks.md)"
     worker.hurry()
     assert worker.wait() == 0

@@ -143,6 +143,12 @@ def test_a_holder_that_waits_to_run_again_is_told_of_the_job_that_stops_it() -> 
     assert why(holder)[0] == "free"
 
 
+def test_a_holder_that_waits_to_run_again_goes_before_any_priority() -> None:
+    WorkerFactory()
+    holder, better = JobFactory(**SEVEN, holds_target=True), JobFactory(**SEVEN, priority=50)
+    assert (why(holder)[0], why(better)[2]) == ("free", holder.pk)
+
+
 @pytest.mark.parametrize("waits", ["queued", "waiting_for_target"])
 def test_the_better_one_in_line_is_named_by_priority_and_then_by_age(waits: str) -> None:
     WorkerFactory()

@@ -1,0 +1,179 @@
+"""Lines of targets under random failures, retries, pauses, cancels, resumes and kills, judged by a ledger outside of the product."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+
+from jobqueue import cancel, enqueue_many, pause, resume
+from jobqueue.models import Job
+from tests.faults import ledger, tasks
+from tests.faults.harness import WorkerProcess, Workers, wait_until
+from tests.faults.ledger import Entry, Known, judge
+
+KNOWN = {1: Known("t", 0, "SUCCESS", 0, 1), 2: Known("t", 0, "SUCCESS", 0, 1), 3: Known("u", 0, "SUCCESS", 0, 1)}
+
+
+def run(job: int, began: float, ended: float, token: int = 1, what: str = "ok", pid: int = 7) -> list[Entry]:
+    return [Entry(job, token, "start", pid, began), Entry(job, token, what, pid, ended)]
+
+
+GOOD = [*run(1, 0, 1), *run(2, 1, 2), *run(3, 0, 9)]
+PLANTED = {
+    "overlap": ([*run(1, 0, 1.5), *run(2, 1, 2), *run(3, 0, 9)], KNOWN),
+    "began in the order": ([*run(2, 0, 1), *run(1, 1, 2), *run(3, 0, 9)], KNOWN),
+    "did not go on first": (
+        [*run(1, 0, 1, what="out"), *run(2, 1, 2), *run(1, 2, 3, token=2), *run(3, 0, 9)],
+        {**KNOWN, 1: Known("t", 0, "SUCCESS", 0, 2)},
+    ),
+    "never ended": (GOOD, {**KNOWN, 4: Known("v", 0, "PENDING", 0, 0)}),
+    "never returned": (GOOD[:4], KNOWN),
+    "returned 2 times": ([*GOOD, *run(3, 10, 11, token=2)], {**KNOWN, 3: Known("u", 0, "SUCCESS", 0, 2)}),
+    "2 times, 1 runs": ([*run(3, -2, -1, token=0, what="out"), *GOOD], KNOWN),
+    "twice under one lease": ([*GOOD, *run(3, 10, 11)], {**KNOWN, 3: Known("u", 0, "SUCCESS", 1, 2)}),
+}
+
+
+@pytest.mark.parametrize("text", PLANTED)
+def test_the_judge_sees_what_must_not_happen(text: str) -> None:
+    entries, jobs = PLANTED[text]
+    assert [found for found in judge(entries, jobs, {}) if text in found], judge(entries, jobs, {})
+
+
+def test_the_judge_finds_nothing_where_all_is_well_and_knows_when_a_run_was_cut_off() -> None:
+    assert judge(GOOD, KNOWN, {}) == []
+    cut = [Entry(1, 1, "start", 8, 0.0), *run(1, 3, 4, token=2), *run(2, 4, 5), *run(3, 0, 9)]
+    jobs = {**KNOWN, 1: Known("t", 0, "SUCCESS", 1, 2)}
+    assert judge(cut, jobs, {8: 2.0}) == []
+    assert judge(cut, jobs, {8: 3.5}), "a run that goes on until its process dies overlaps"
+
+
+class Storm:
+    """Workers under fire, and what is known of them."""
+
+    def __init__(self, workers: Workers, place: Any, processes: int, threads: int) -> None:
+        self.workers, self.place, self.threads = workers, place, threads
+        self.kills: dict[int, float] = {}
+        self.touched: set[int] = set()
+        self.random = random.Random(7)
+        self.running = [self.start() for _ in range(processes)]
+
+    def start(self) -> WorkerProcess:
+        environment = {ledger.VARIABLE: json.dumps(self.place)}
+        return self.workers.start(
+            MIN_WORKERS=self.threads,
+            MAX_WORKERS=self.threads,
+            LEASE_SECONDS=3,
+            HEARTBEAT_SECONDS=0.5,
+            MAX_CRASHES=1000,
+            environment=environment,
+        )
+
+    def kill_one(self) -> None:
+        victim = self.running.pop(0)
+        victim.ready().kill()
+        self.kills[victim.pid] = time.monotonic()
+        self.running.append(self.start())
+
+    def meddle(self, ids: list[int], until: threading.Event) -> None:
+        """Pause, cancel and resume at random."""
+        while not until.wait(0.02):
+            job = self.random.choice(ids)
+            self.touched.add(job)
+            self.random.choice([pause, pause, resume, resume, cancel])(job)
+        connections.close_all()
+
+    def resume_all(self) -> bool:
+        """Let go on whatever a person, or nobody, has stopped; return whether all is over."""
+        for job in Job.objects.filter(status__in=["PAUSED", "ERROR"]).values_list("pk", flat=True):
+            self.touched.add(job)
+            resume(job)
+        return not Job.objects.exclude(status__in=["SUCCESS", "CANCELED"]).exists()
+
+
+@pytest.fixture
+def place(transactional_db: None, tmp_path: Path) -> Iterator[Any]:
+    """Make a ledger: a table of the server, or a file."""
+    if connection.vendor == "sqlite":
+        file = tmp_path / "ledger.sqlite3"
+        with sqlite3.connect(file) as made:
+            made.execute("PRAGMA journal_mode=WAL")
+            made.execute(ledger.TABLE)
+        yield str(file)
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(ledger.TABLE)
+    settings = connection.settings_dict
+    names = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
+    yield {name: str(settings[key]) for name, key in names.items() if settings[key]}
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE ledger")
+
+
+def entries_of(place: Any) -> list[Entry]:
+    if isinstance(place, str):
+        with sqlite3.connect(place) as made:
+            return ledger.read(made)
+    import psycopg
+
+    with psycopg.connect(**place) as made:
+        return ledger.read(made)
+
+
+def storm(workers: Workers, place: Any, *, processes: int, threads: int, targets: int, jobs: int, kills: int, seconds: float) -> None:
+    chosen = random.Random(11)
+    work = tasks.entered.using(target=lambda seconds, fails, target="": f"line:{chosen.randrange(targets)}")
+    calls = [((chosen.uniform(0, 0.01), 0.05), {}) for _ in range(targets * jobs // 3)]
+    ids = [result.job_id for priority in (0, 5, 0) for result in enqueue_many(work.using(priority=priority), calls)]
+    fire, over = Storm(workers, place, processes, threads), threading.Event()
+    meddler = threading.Thread(target=fire.meddle, args=(ids, over))
+    meddler.start()
+    try:
+        for number in range(1, kills + 1):
+            share = len(ids) * number // (kills + 2)
+            wait_until(
+                lambda share=share: Job.objects.filter(status__in=["SUCCESS", "CANCELED"]).count() >= share, "the lines go on", seconds
+            )
+            fire.kill_one()
+            fire.resume_all()
+        wait_until(lambda: fire.resume_all() or len(ids) < 2 * Job.objects.filter(status="SUCCESS").count(), "most is done", seconds)
+    finally:
+        over.set()
+        meddler.join()
+    wait_until(fire.resume_all, "every job ends", seconds)
+    assert [worker.ready().stop() for worker in fire.running] == [0] * processes
+    found = judge(entries_of(place), {job.pk: known(job, fire) for job in Job.objects.all()}, fire.kills)
+    assert found == [], "\n".join(found[:20])
+
+
+def known(job: Job, fire: Storm) -> Known:
+    lost = sum(entry["outcome"] == "LOST" for entry in job.history)
+    return Known(job.target, job.claim_rank, job.status, lost, job.attempt, job.pk in fire.touched)
+
+
+@pytest.mark.faults
+@pytest.mark.postgresql
+def test_lines_hold_in_a_storm(workers: Workers, place: Any) -> None:
+    storm(workers, place, processes=2, threads=4, targets=30, jobs=15, kills=2, seconds=60)
+
+
+@pytest.mark.faults
+@pytest.mark.sqlite
+def test_lines_hold_in_a_storm_on_sqlite(workers: Workers, place: Any) -> None:
+    storm(workers, place, processes=1, threads=4, targets=20, jobs=9, kills=1, seconds=90)
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.postgresql
+def test_lines_hold_in_a_great_storm(workers: Workers, place: Any) -> None:
+    storm(workers, place, processes=3, threads=8, targets=200, jobs=50, kills=6, seconds=240)
