@@ -8,11 +8,12 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 
 from jobqueue import cancel, enqueue_many, pause, resume
 from jobqueue.models import Job
@@ -177,3 +178,45 @@ def test_lines_hold_in_a_storm_on_sqlite(workers: Workers, place: Any) -> None:
 @pytest.mark.postgresql
 def test_lines_hold_in_a_great_storm(workers: Workers, place: Any) -> None:
     storm(workers, place, processes=3, threads=8, targets=200, jobs=50, kills=6, seconds=240)
+
+
+def late_commits(place: Any, name: str, rounds: int, waits: list[float]) -> None:
+    """Enqueue each job of a line in a transaction that is held open around the end of another job of it; note how long it then waits."""
+    chosen, pace = random.Random(name), threading.Event()
+    try:
+        for _ in range(rounds):
+            with transaction.atomic():
+                made = tasks.entered.using(target=name).enqueue(chosen.uniform(0, 0.01), 0.0)
+                pace.wait(chosen.uniform(0, 0.02))
+            committed = time.monotonic()
+            wait_until(lambda job=int(made.id): Job.objects.get(pk=job).status == "SUCCESS", "the job ends", 20)
+            [start] = [one for one in entries_of_line(place, [int(made.id)]) if one.what == "start"]
+            waits.append(start.at - committed)
+    finally:
+        connections.close_all()
+
+
+def entries_of_line(place: Any, ids: list[int]) -> list[Entry]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT job, token, what, pid, at FROM ledger WHERE job = ANY(%s)", [ids])
+        return [Entry(*row) for row in cursor.fetchall()]
+
+
+@pytest.mark.faults
+@pytest.mark.postgresql
+@pytest.mark.parametrize("rounds", [100, pytest.param(2000, marks=pytest.mark.slow)])
+def test_a_job_that_commits_around_the_end_of_the_one_before_starts_within_a_poll(workers: Workers, place: Any, rounds: int) -> None:
+    fire, waits, lines = Storm(workers, place, 1, 8), list[float](), 10
+    fire.running[0].ready()
+    with ThreadPoolExecutor(2 * lines) as pool:  # two enqueue for each line, so that one commits while the other's job runs
+        ends = [pool.submit(late_commits, place, f"line:{number % lines}", rounds // (2 * lines), waits) for number in range(2 * lines)]
+        for end in ends:
+            end.result(400)
+    assert len(waits) == rounds
+    waits.sort()
+    print(json.dumps({"p50": waits[rounds // 2], "p99": waits[rounds * 99 // 100], "most": waits[-1]}))  # noqa: T201 - shown with -s
+    # The poll is 0.25 s; the rest is the turn of the other job of the line, and a machine that others use, too.
+    assert waits[-1] < 1.0, f"the longest waits: {waits[-5:]}"
+    assert fire.running[0].stop() == 0
+    found = judge(entries_of(place), {job.pk: known(job, fire) for job in Job.objects.all()}, {})
+    assert [one for one in found if "they began in the order" not in one] == [], "who commits later comes later"
