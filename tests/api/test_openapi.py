@@ -136,7 +136,7 @@ def ids(endpoint: Endpoint) -> str:
 def test_what_fits_the_document_is_answered_as_it_says(attempt: Any, make_user: MakeUser, endpoint: Endpoint, examples: int) -> None:
     seen = attempt(endpoint, make_user(is_superuser=True, is_staff=True), GenerationMode.POSITIVE, examples)
     assert seen <= {*endpoint.done, 404, 409}
-    assert seen & {*endpoint.done}
+    assert seen & {*endpoint.done} or examples < 100, "a few may all miss"
     assert 409 in seen or not endpoint.refuses or examples < 100
 
 

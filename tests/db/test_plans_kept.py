@@ -62,13 +62,6 @@ def line() -> Iterator[list[int]]:
     yield [JobFactory(target="line").pk for _ in range(6)]
 
 
-@pytest.fixture
-def rival() -> Iterator[Rival]:
-    rival = Rival()
-    yield rival
-    rival.do(connection.close)
-
-
 def test_the_end_of_a_job_and_the_hand_over_are_planned_once(rival: Rival, line: list[int]) -> None:
     worker = Worker(rival)
     worker.begin()

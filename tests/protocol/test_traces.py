@@ -1,0 +1,287 @@
+"""The traces that the protocol's model finds where one of its rules is missing, replayed with the real verbs on PostgreSQL.
+
+Each is run twice: with the rule its guarantee holds, and with the rule taken out of the product it does not. The numbers are those of
+the model's rules, I1 to I7 those of its guarantees.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.db import OperationalError, transaction
+
+from jobqueue import line, states
+from jobqueue.db import Lease, Lender
+from jobqueue.db.targets import Targets
+from jobqueue.lifecycle import control, expire, finish, release
+from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome
+from jobqueue.lifecycle.promote import promote_due_jobs
+from jobqueue.line import Target, in_lock_order
+from jobqueue.models import Job
+from jobqueue.worker.executor import execute
+from tests.claiming import claim
+from tests.factories import JobFactory
+from tests.protocol.replay import Actor, without
+from tests.rivals import Rival, wait_until_somebody_waits_for_a_lock
+from tests.worker.parts import run_of
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
+WITH, WITHOUT = "with the rule", "without the rule"
+ROUNDS = 20
+
+
+class Violation(AssertionError):
+    """A guarantee does not hold."""
+
+
+def hold(condition: object, text: str) -> None:
+    if not condition:
+        raise Violation(text)
+
+
+@pytest.fixture
+def other() -> Iterator[Rival]:
+    made = Rival()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def third() -> Iterator[Rival]:
+    made = Rival()
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=[WITH, WITHOUT])
+def judged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Run a trace with the rule, or with the rule taken out, where it must violate a guarantee."""
+
+    def judge(trace: Callable[[], None], rule: Callable[[pytest.MonkeyPatch], None], guarantee: str) -> None:
+        if request.param == WITH:
+            trace()
+            return
+        rule(monkeypatch)
+        with pytest.raises(Violation, match=guarantee):
+            trace()
+
+    return judge
+
+
+def job(**columns: Any) -> Job:
+    return JobFactory(target="t", **columns)
+
+
+def take(limit: int = 10, **scope: Any) -> list[int]:
+    return [one.id for one in claim("worker-1", scope.pop("queues", ()), limit, 30.0, **scope)]
+
+
+def end(one: Job, kind: Kind = Kind.SUCCESS, hand_over: HandOver | None = None) -> str:
+    one.refresh_from_db()
+    [settled] = finish.finish([Outcome(Lease(one.pk, one.lease_token), kind, target=one.behind)], hand_over)
+    return settled.status
+
+
+def lost(one: Job) -> None:
+    one.refresh_from_db()
+    expire.expire_owner(one.lease_owner)
+
+
+def place(one: Job) -> states.Place:
+    one.refresh_from_db()
+    return one.place
+
+
+def runs_all() -> None:
+    """I3: one worker that polls alone runs every job, as long as nobody is PAUSED or in ERROR."""
+    for _ in range(ROUNDS):
+        for one in Job.objects.filter(pk__in=take()):
+            end(one)
+    left = list(Job.objects.exclude(status__in=states.FINAL).values_list("pk", "status", "waiting_for"))
+    hold(not left, f"I3: free, but never runs: {left}")
+
+
+def test_1_a_queued_holder_is_the_head(judged: Callable[..., None]) -> None:
+    def trace() -> None:
+        first = job()
+        hold(take() == [first.pk], "the claim")
+        lost(first)
+        job(priority=1), job(priority=1)
+        runs_all()
+
+    words = 'one.status == "QUEUED" and (one.holds or target not in heads)'
+    judged(trace, lambda patch: without(patch, line, "decide", words, 'one.status == "QUEUED" and not one.holds'), "I3")
+
+
+def test_2_a_queued_holder_is_not_parked_with_the_rest(judged: Callable[..., None], other: Rival) -> None:
+    def trace() -> None:
+        first = job(priority=1)
+        hold(take() == [first.pk], "the claim")
+        job()
+        slow = Actor(other, take, before="LIMIT 2000")
+        lost(first)  # while the other claimer is about to park what waits behind a target that was held a moment ago
+        slow.go_on()
+        runs_all()
+
+    judged(trace, lambda patch: without(patch, Targets, "park_line", " AND NOT j.holds_target", ""), "I3")
+
+
+def test_3_free_is_judged_by_status_and_a_parked_holder_goes_first(judged: Callable[..., None]) -> None:
+    def trace() -> None:
+        first, second = job(), job()
+        hold(take() == [first.pk], "the claim")
+        end(first, Kind.HANDED_BACK)
+        control.pause(second.pk)
+        hold((take(), place(first)) == ([], states.PENDING_TARGET), "the holder is parked behind the other, who is paused")
+        control.cancel(second.pk)
+        runs_all()
+
+    judged(trace, lambda patch: without(patch, Targets, "_free", 'f"{HELD} AND NOT ({PARKED})"', '"holds_target"'), "I3")
+
+
+def test_4_control_takes_the_targets_lock_first(judged: Callable[..., None], other: Rival, third: Rival) -> None:
+    first, better, last = job(priority=2), job(priority=1), job()
+    hold(take() == [first.pk], "the claim")
+
+    def cancel_and_think_better_of_it() -> None:
+        with transaction.atomic():
+            control.cancel(better.pk)
+            transaction.set_rollback(True)
+
+    def trace() -> None:
+        ending = Actor(other, end, first, before="waiting_for = '', enqueued_at")  # it has the lock, and is about to settle
+        # With the rule it stands before the lock, which it must wait for; without it, before its own settling, the row changed.
+        canceling = Actor(third, cancel_and_think_better_of_it, before="coalesce(" if control.lock is not release.lock else "advisory")
+        ending.go_on()
+        canceling.go_on()
+        taken = take()
+        hold(taken == [better.pk], f"I4: {taken} is taken before {better.pk}, and {last.pk} is behind it")
+
+    judged(trace, lambda patch: patch.setattr(control, "lock", lambda targets: None), "I4")
+
+
+def test_5_a_cancel_settles_the_target_whatever_the_job_was(judged: Callable[..., None]) -> None:
+    def trace() -> None:
+        first, second, _ = job(priority=1), job(), job()
+        hold(take() == [first.pk], "the claim")
+        end(first)
+        hold(place(second) == states.QUEUED, "the second is let go; it holds nothing")
+        control.cancel(second.pk)
+        runs_all()
+
+    judged(trace, lambda patch: patch.setattr(control, "_settle", lambda one: None), "I3")
+
+
+def test_6_retry_and_hand_back_obey_the_flag(judged: Callable[..., None]) -> None:
+    def trace() -> None:
+        first = job()
+        hold(take() == [first.pk], "the claim")
+        control.cancel(first.pk)
+        end(first, Kind.HANDED_BACK)
+        hold(take() == [], "I7: a job that a person has canceled runs again")
+
+    words = "flag and outcome.kind is not Kind.ERROR"
+    judged(trace, lambda patch: without(patch, finish, "decide", words, "flag and outcome.kind is Kind.INTERRUPTED"), "I7")
+
+
+def test_7_an_interrupted_run_ends_as_the_flag_on_its_row_says(judged: Callable[..., None]) -> None:
+    def trace() -> None:
+        first = job()
+        hold(take() == [first.pk], "the claim")
+        control.cancel(first.pk)  # the worker sees it, and interrupts
+        control.resume(first.pk)
+        end(first, Kind.INTERRUPTED)
+        hold(place(first) == states.QUEUED, "I7: it ends canceled, and the last word was resume")
+
+    def as_the_worker_saw_it(patch: pytest.MonkeyPatch) -> None:
+        patch.setitem(finish.DECISIONS, Kind.INTERRUPTED, lambda job, outcome, db_now: (states.CANCELED, {}))
+
+    judged(trace, as_the_worker_saw_it, "I7")
+
+
+def test_8_expiry_obeys_the_flag(judged: Callable[..., None]) -> None:
+    def trace() -> None:
+        first = job()
+        hold(take() == [first.pk], "the claim")
+        control.cancel(first.pk)
+        lost(first)
+        hold(take() == [], "I7: a job that a person has canceled runs again")
+
+    judged(trace, lambda patch: without(patch, expire, "decide", "if job.cancel_requested:", "if False:"), "I7")
+
+
+def test_9_candidates_behind_a_head_elsewhere_are_parked(judged: Callable[..., None]) -> None:
+    def trace() -> None:
+        job(queue="nobody serves it")
+        job(), job()
+        free = JobFactory()
+        seen = [take(2, queues=("default",)) for _ in range(3)]
+        hold([free.pk] in seen, f"I3: job {free.pk} is free, and never found behind those that wait: {seen}")
+
+    def leave_alone(patch: pytest.MonkeyPatch) -> None:
+        words = "            decision.park.append(candidate.id)\n"
+        without(
+            patch,
+            line,
+            "_decide_one",
+            words,
+            "            if head in [one.id for one in line] or blocked:\n                decision.park.append(candidate.id)\n",
+        )
+
+    judged(trace, leave_alone, "I3")
+
+
+def test_10_a_hand_over_takes_the_best_of_queued_and_parked(judged: Callable[..., None]) -> None:
+    def trace() -> None:
+        older, parked, first = job(due=True), job(), job(priority=1)
+        hold(take() == [first.pk], "the claim")
+        promote_due_jobs()
+        hold((place(older), place(parked)) == (states.QUEUED, states.PENDING_TARGET), "one part of the line each")
+        hand_over = HandOver(Lender("worker-1", 30.0), [Lease(first.pk, 1)])
+        end(first, hand_over=hand_over)
+        taken = [one.id for one in hand_over.taken]
+        hold(taken == [older.pk], f"I4: {taken} is taken before {older.pk}")
+
+    both = """(PARKED, "status = 'QUEUED' AND target <> ''")"""
+    words = both if both in inspect.getsource(Targets.hand_over) else both.replace("target <> ''", "NOT (target = '')")
+    judged(trace, lambda patch: without(patch, Targets, "hand_over", words, "(PARKED,)"), "I4")
+
+
+def test_11_locks_are_taken_in_the_order_of_their_keys() -> None:
+    """Nobody waits for two locks here: claims and ends try theirs, control has one. The order stands all the same."""
+    targets = [Target(tenant, name) for tenant in ("", "acme") for name in ("a", "b", "c", "a b", "é")]
+    assert in_lock_order(targets) == in_lock_order(targets[::-1]) == sorted({one.key for one in targets})
+    assert in_lock_order([targets[0], targets[0]]) == [targets[0].key]
+    assert [sorted(targets), sorted(targets, key=lambda one: one.key)] != [sorted(targets)] * 2, "names would give another order"
+
+
+@pytest.mark.parametrize("touches", [False, True], ids=[WITH, WITHOUT])
+def test_12_the_tasks_transaction_leaves_its_jobs_row_alone(other: Rival, third: Rival, touches: bool) -> None:
+    """Nothing of ours writes the row before the lock is taken. A task that does waits in a circle with whoever decides about its job."""
+    one = job(running=True)
+    canceling: list[Any] = []
+
+    def function() -> None:
+        if touches:
+            Job.objects.filter(pk=one.pk).update(phase="mine")
+        canceling.append(other.start(control.cancel, one.pk))
+        if touches:
+            third.do(wait_until_somebody_waits_for_a_lock)  # not here: inside a transaction the server shows what was
+        else:
+            canceling[0].result(20)
+
+    run = run_of(function, number=one.pk, lease_token=1, target="t")
+    assert run.entry is not None
+    run.entry = replace(run.entry, transactional=True)
+    outcome = execute(run)
+    deadlocks = [outcome.failure.summary] if outcome.failure else []
+    try:
+        canceling[0].result(20)
+    except OperationalError as error:
+        deadlocks.append(str(error))
+    assert ["deadlock detected" in text for text in deadlocks] == [True] * touches, deadlocks
+    assert (place(one) == states.SUCCESS) == (not outcome.failure)
