@@ -64,14 +64,14 @@ def _lock(key: int) -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [key])
 
 
-def wait_until_somebody_waits_for_a_lock() -> None:
-    """Return as soon as another session of this PostgreSQL database waits for a row or a transaction."""
+def wait_until_somebody_waits_for_a_lock(number: int = 1) -> None:
+    """Return as soon as so many other sessions of this PostgreSQL database wait for a row, a lock or a transaction."""
     sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     pause = threading.Event()
     for _ in range(int(PATIENCE_SECONDS / 0.01)):
         with connection.cursor() as cursor:
             cursor.execute(sql)
-            if cursor.fetchone()[0]:
+            if cursor.fetchone()[0] >= number:
                 return
         pause.wait(0.01)
     raise AssertionError("Nobody waits for a lock.")

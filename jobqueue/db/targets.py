@@ -60,7 +60,7 @@ class Targets(Claims):
         sql = (
             f"{self.hint()}WITH t(tenant, name) AS ({source})"
             f" SELECT j.tenant, j.target, j.id, j.status, j.holds_target FROM t {self._first_of(HELD, 2)}"
-            f" UNION ALL SELECT t.tenant, t.name, (SELECT j.id FROM {self.table} AS j WHERE {mine} AND j.target <> ''"
+            f" UNION ALL SELECT t.tenant, t.name, (SELECT j.id FROM {self.table} AS j WHERE {mine} AND NOT (j.target = '')"
             " AND j.status = 'QUEUED' ORDER BY j.claim_rank, j.id LIMIT 1), 'QUEUED', FALSE FROM t"
         )
         return [Standing(row[0], row[1], row[2], row[3], bool(row[4])) for row in self.rows(sql, params) if row[2] is not None]
@@ -75,7 +75,7 @@ class Targets(Claims):
     def park_line(self, targets: Collection[Target], limit: int) -> int:
         """Park up to `limit` QUEUED jobs behind targets that are held or blocked, but no holder; pass over locked rows."""
         source, params = self.pairs(targets)
-        line = "j.target <> '' AND j.status = 'QUEUED' AND NOT j.holds_target"
+        line = "NOT (j.target = '') AND j.status = 'QUEUED' AND NOT j.holds_target"
         sql = (f"UPDATE {self.table} SET status = 'PENDING', waiting_for = 'target' WHERE id {self.picked} RETURNING id").format(
             f"WITH t(tenant, name) AS ({source}) SELECT j.id FROM t {self._first_of(line, limit, self.skip_locked)} LIMIT %s"
         )
@@ -102,7 +102,7 @@ class Targets(Claims):
         # The best of the two parts of the line, each by its own index. A holder in either part means that the target is not free.
         parts = " UNION ALL ".join(
             f"SELECT * FROM ({self._select('j.id, j.claim_rank', part, ' ORDER BY j.claim_rank, j.id')}) AS part"
-            for part in (PARKED, "status = 'QUEUED' AND target <> ''")
+            for part in (PARKED, "status = 'QUEUED' AND NOT (target = '')")
         )
         best = f"SELECT (SELECT id FROM ({parts}) AS line ORDER BY claim_rank, id LIMIT 1) FROM t WHERE {self._free(HELD)}"
         better = (
@@ -127,10 +127,10 @@ class Targets(Claims):
         """
         first = f"SELECT tenant, target FROM {self.table} WHERE {PARKED} AND (tenant, target) > (%s, %s) ORDER BY tenant, target LIMIT 1"
         following = (
-            f"SELECT p.id FROM {self.table} AS p WHERE {PARKED} AND (p.tenant, p.target) > (t.tenant, t.name)"
+            f"SELECT p.id FROM {self.table} AS p WHERE {PARKED} AND (p.tenant, p.target) > (t.tenant || '', t.name || '')"
             " ORDER BY p.tenant, p.target LIMIT 1"
         )
-        queued = self._one("status = 'QUEUED' AND target <> ''", "")
+        queued = self._one("status = 'QUEUED' AND NOT (target = '')", "")
         sql = (
             f"{self.hint()}WITH RECURSIVE t(tenant, name) AS (SELECT * FROM ({first}) AS first UNION ALL"
             f" SELECT n.tenant, n.target FROM t JOIN {self.table} AS n ON n.id = ({following}))"
