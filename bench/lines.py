@@ -55,7 +55,7 @@ def _blocked(cluster: Cluster, jobs: int, free: int) -> tuple[float, float]:
         parking_at = _wait_until(cluster, database, PARKED) if jobs else 0.0
         _wait_until_done(worker, free)
     began, ended = cluster.execute(SPAN, database)[0]
-    return free / (ended - began), began - parking_at if jobs else 0.0
+    return free / float(ended - began), began - parking_at if jobs else 0.0
 
 
 def many_lines(cluster: Cluster, size: Size) -> Iterator[Row]:
@@ -94,7 +94,7 @@ def _lines(cluster: Cluster, jobs: int, targets: int, subject: Subject = OURS) -
     with Worker(subject, cluster, database) as worker:
         _wait_until_done(worker, jobs)
     began, ended = cluster.execute(SPAN, database)[0]
-    return jobs / (ended - began)
+    return jobs / float(ended - began)
 
 
 def _raw_chain(cluster: Cluster, jobs: int) -> float:

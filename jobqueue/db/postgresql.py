@@ -99,6 +99,7 @@ class PostgreSQL(Database):
         outermost = not connection.in_atomic_block
         if outermost:
             connection.ensure_connection()  # the level is known once there is a connection
+            setattr(connection, HINTED, False)  # what was told outside a transaction, or in a failed one, is over
         usual = self.read_committed and connection.isolation_level in (None, _read_committed())
         with transaction.atomic(using=self.alias):
             if outermost and not usual:
@@ -117,9 +118,10 @@ class PostgreSQL(Database):
             return list(cursor.fetchall()) if cursor.description else []
 
     def often(self, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
-        """Run a statement under targets' locks for each of many jobs: by a kept plan, where this connection keeps plans."""
+        """Run a statement under targets' locks for each of many jobs: by a kept plan, where the connection keeps plans and is hinted."""
         connection = self.connection
-        return plans.rows(connection, sql, params) if plans.are_kept(connection) else super().often(sql, params)
+        kept = plans.are_kept(connection) and getattr(connection, HINTED, False)
+        return plans.rows(connection, sql, params) if kept else super().often(sql, params)
 
     def hint(self) -> str:
         """Forbid the planner to sort: without statistics it takes all that is queued for a few rows, and reads and sorts all of it."""
@@ -177,8 +179,9 @@ class PostgreSQL(Database):
 
     def try_locks(self, keys: Sequence[int]) -> set[int]:
         """Take the advisory locks that are free until the end of the transaction, and never wait; return their keys."""
-        # The hint is for what is looked at under the locks, and costs no message here.
-        hint = f"{self.hint()}{plans.KEEP if plans.are_kept(self.connection) else ''}"
+        # The hint is for what one target alone needs under its lock, and costs no message here. The ends of many must not have it: for
+        # want of a sort, the planner would compare each row with each.
+        hint = f"{self.hint()}{plans.KEEP}" if len(keys) == 1 and plans.are_kept(self.connection) else ""
         sql = f"{hint}SELECT key FROM unnest(%s::bigint[]) AS key WHERE pg_try_advisory_xact_lock(key)"
         return {row[0] for row in self.rows(sql, [list(keys)])}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -58,8 +57,8 @@ class Worker:
 
 
 @pytest.fixture
-def line() -> Iterator[list[int]]:
-    yield [JobFactory(target="line").pk for _ in range(6)]
+def line() -> list[int]:
+    return [JobFactory(target="line").pk for _ in range(6)]
 
 
 def test_the_end_of_a_job_and_the_hand_over_are_planned_once(rival: Rival, line: list[int]) -> None:
@@ -94,3 +93,17 @@ def test_server_side_binding_keeps_its_own_way() -> None:
     options: dict[str, Any] = {"server_side_binding": True}
     plans.keep(options)
     assert OPTION not in options
+
+
+@pytest.mark.parametrize(("keys", "sorts"), [([1], "off"), ([1, 2], "on")])
+def test_the_ends_of_many_targets_may_be_sorted(rival: Rival, keys: list[int], sorts: str) -> None:
+    database = Job.objects.database
+    Worker(rival)
+
+    def told() -> str:
+        with database.atomic():
+            database.try_locks(keys)
+            return str(database.rows("SHOW enable_sort")[0][0])
+
+    assert rival.do(told) == sorts
+    assert rival.do(lambda: database.rows("SHOW enable_sort")[0][0]) == "on"

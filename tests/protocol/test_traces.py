@@ -281,7 +281,9 @@ def test_11_locks_are_taken_in_the_order_of_their_keys(
         found = [end.result(20) for end in ends]
         hold(found == ["", ""], f"I5: {found}")
 
-    judged(trace, lambda patch: patch.setattr(release, "in_lock_order", lambda targets: [one.key for one in sorted(targets)]), "I5: .*deadlock")
+    judged(
+        trace, lambda patch: patch.setattr(release, "in_lock_order", lambda targets: [one.key for one in sorted(targets)]), "I5: .*deadlock"
+    )
 
 
 def test_the_order_of_locks_is_the_same_for_everybody() -> None:
