@@ -30,9 +30,9 @@ class Turns:
             del self._order[tenant]
             self._order[tenant] = None
 
-    def drop(self, tenant: str) -> None:
-        """Note that a tenant has nothing more."""
-        self._order.pop(tenant, None)
+    def drop(self, tenant: str) -> bool:
+        """Note that a tenant has nothing more; return whether it had a turn."""
+        return self._order.pop(tenant, self) is None
 
 
 def share(slots: int, tenants: int) -> int:
