@@ -32,7 +32,9 @@ class Turns:
 
     def drop(self, tenant: str) -> bool:
         """Note that a tenant has nothing more; return whether it had a turn."""
-        return self._order.pop(tenant, self) is None
+        known = tenant in self._order
+        self._order.pop(tenant, None)
+        return known
 
 
 def share(slots: int, tenants: int) -> int:

@@ -17,7 +17,7 @@ def workers(transactional_db: Any, tmp_path: Path) -> Iterator[Workers]:
     """Start workers on the test's database; they end before the database is emptied."""
     from jobqueue.models import Job
 
-    Job.objects.all().delete()  # what the scenes of the module have left: this worker serves all queues
+    Job.objects.all().erase()  # what the scenes of the module have left: this worker serves all queues
     made = Workers(tmp_path)
     try:
         yield made
@@ -36,5 +36,5 @@ def shared_workers(django_db_setup: Any, django_db_blocker: Any, tmp_path_factor
             yield made
         finally:
             made.clean_up()
-            Job.objects.all().delete()
+            Job.objects.all().erase()
             Worker.objects.all().delete()

@@ -76,5 +76,5 @@ def outcomes(
             yield futures
         finally:
             sys.stdout.flush()
-            Job.objects.all().delete()
+            Job.objects.all().erase()
             Worker.objects.all().delete()
