@@ -194,7 +194,6 @@ def test_a_limit_of_all_jobs_counts_every_tenant(scene: Scene) -> None:
     flood(10, tenant="acme")
     flood(10, tenant="globex")
     assert tenants(limited.pick(10).jobs) == {"acme": 3}
-    Job.objects.filter(status="RUNNING").first().delete() if False else None
     assert limited.pick(10).jobs == []
     limited.close()
 
@@ -203,8 +202,8 @@ def test_without_pauses_and_limits_a_pass_is_one_statement_for_each_tenant(scene
     flood(50, tenant="acme")
     flood(50, tenant="globex")
     scene.look_around()
-    begins = 2 if connection.vendor == "sqlite" else 0  # its transaction is statements, too
-    with django_assert_num_queries(2 * (1 + begins) + (2 if connection.vendor == "sqlite" else 0)):
+    each = 1 if connection.vendor == "postgresql" else 4  # on SQLite a look and a write, in a transaction
+    with django_assert_num_queries(2 * each):
         assert len(scene.picker.pick(scene.lanes.shared, 8).jobs) == 8
 
 
@@ -227,6 +226,7 @@ def test_a_paused_queue_costs_no_walk_over_its_jobs(queues: tuple[str, ...]) -> 
 
     with connection.execute_wrapper(remember):
         assert ids(scene.pick(8).jobs) == [free.pk]
+    print([(pages(one), one[0][:3000]) for one in sent])
     assert sum(map(pages, sent)) < 200
     scene.close()
 
