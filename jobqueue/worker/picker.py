@@ -87,10 +87,8 @@ class Picker:
 
     def pick(self, lane: Lane, wanted: int) -> Pick:
         """Claim up to `wanted` jobs, an even share for each tenant whose turn it is, until the lane is full or nothing is left."""
-        pick, waiting, again = Pick(), lane.turns.round(), deque[str]()
+        pick, waiting = Pick(), lane.turns.round()
         for _ in range(ROUNDS):
-            # Only when everybody has had a turn is what is left over shared: counted in before, who comes first would take from the last.
-            waiting, again = (waiting, again) if waiting else (again, deque())
             if not waiting or len(pick.jobs) >= wanted:
                 break
             tenant = waiting.popleft()
@@ -108,8 +106,8 @@ class Picker:
             if not found.seen:  # else one more look soon: a notification may have been held back
                 lane.turns.drop(tenant)
             elif pick.more and (found.jobs or found.parked):
-                again.append(tenant)
-        pick.more = pick.more or bool(waiting or again)
+                waiting.append(tenant)
+        pick.more = pick.more or bool(waiting)
         return pick
 
     def _claim(self, scope: Scope, wanted: int, pick: Pick) -> Claim:

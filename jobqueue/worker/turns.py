@@ -30,11 +30,9 @@ class Turns:
             del self._order[tenant]
             self._order[tenant] = None
 
-    def drop(self, tenant: str) -> bool:
-        """Note that a tenant has nothing more; return whether it had a turn."""
-        known = tenant in self._order
+    def drop(self, tenant: str) -> None:
+        """Note that a tenant has nothing more."""
         self._order.pop(tenant, None)
-        return known
 
 
 def share(slots: int, tenants: int) -> int:
