@@ -121,7 +121,8 @@ def sqlite_options(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]
 def pool_size(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:
     """Report a connection pool that cannot serve every slot of a worker; its services have connections outside the pool."""
     try:
-        needed = conf.current().max_workers + _slots_of_tenants() + 1
+        own = _slots_of_tenants()
+        needed = conf.current().max_workers + own + 1
     except ImproperlyConfigured:
         return []
     pool = options.get("pool")
@@ -131,7 +132,9 @@ def pool_size(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:
     if size >= needed:
         return []
     message = f"The pool of the database {alias!r} holds {size} connections; a worker with {needed - 1} slots needs {needed}."
-    hint = f'Set OPTIONS["pool"] = {{"max_size": {needed}}} or more, or lower MAX_WORKERS to {max(size - 1, 1)}.'
+    hint = f'Set OPTIONS["pool"] = {{"max_size": {needed}}} or more, or lower MAX_WORKERS to {max(size - own - 1, 1)}.'
+    if size - own < 2:
+        hint = f'Set OPTIONS["pool"] = {{"max_size": {needed}}} or more, or lower MAX_WORKERS and the numbers of TENANTS.'
     return [Warning(message, hint=hint, id="jobqueue.W004")]
 
 

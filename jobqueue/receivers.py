@@ -32,3 +32,4 @@ def connect() -> None:
     signals.job_settled.connect(log_settled, dispatch_uid="jobqueue.log_settled")
     signals.job_lost.connect(log_lost, dispatch_uid="jobqueue.log_lost")
     signals.only_logs(signals.job_settled, "jobqueue.log_settled", "jobqueue", logging.INFO)
+    signals.only_logs(signals.job_lost, "jobqueue.log_lost", "jobqueue", logging.WARNING)

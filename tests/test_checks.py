@@ -170,3 +170,47 @@ def test_a_subclass_of_the_backend_counts(settings: Any) -> None:
     Subclass = type("Subclass", (DatabaseBackend,), {})
     settings.TASKS = {"default": {"BACKEND": f"{__name__}.Subclass"}}
     assert ids(checks.check_backend()) == []
+
+
+@pytest.mark.parametrize("name", ["TENANTS", "TENANT_CONTEXT"])
+@pytest.mark.parametrize(("path", "said"), [("no.such.thing", "No module named 'no'"), ("jobqueue.conf.nothing", '"nothing"')])
+def test_a_path_of_tenants_that_leads_to_nothing_is_an_error(settings: Any, name: str, path: str, said: str) -> None:
+    settings.JOBQUEUE = {name: path}
+    [message] = [message for message in run_checks() if message.id.startswith("jobqueue.")]
+    assert (message.id, ids([message])) == ("jobqueue.E008", ["jobqueue.E008"])
+    assert message.msg.startswith(f"{name} is {path!r}, which cannot be imported: ")
+    assert said in message.msg
+
+
+def test_paths_of_tenants_that_lead_somewhere_and_callables_are_no_fault(settings: Any) -> None:
+    for values in (
+        {"TENANTS": "builtins.dict", "TENANT_CONTEXT": "contextlib.nullcontext"},
+        {"TENANTS": dict, "TENANT_CONTEXT": print},
+        {},
+    ):
+        settings.JOBQUEUE = values
+        assert ids(checks.check_tenants()) == []
+    settings.JOBQUEUE = {"TENANTS": 3}
+    assert ids(checks.check_tenants()) == [], "check_settings tells it"
+
+
+@pytest.mark.parametrize(
+    ("size", "lower"), [(14, None), (13, "MAX_WORKERS to 7."), (7, "MAX_WORKERS to 1."), (6, "MAX_WORKERS and the numbers of TENANTS.")]
+)
+def test_the_slots_of_tenants_need_connections_too(settings: Any, job_database: Any, size: int, lower: str | None) -> None:
+    settings.JOBQUEUE = {"MAX_WORKERS": 8, "TENANTS": {"acme": 3, "globex": 2}}
+    job_database("pooled", "django.db.backends.postgresql", {"pool": {"max_size": size}}, "jobs")
+    found = checks.check_database()
+    assert ids(found) == (["jobqueue.W004"] if lower else [])
+    for message in found:
+        assert f"holds {size} connections; a worker with 13 slots needs 14." in message.msg
+        assert message.hint == f'Set OPTIONS["pool"] = {{"max_size": 14}} or more, or lower {lower}'
+
+
+def test_slots_of_tenants_that_only_a_callable_knows_are_not_asked_for_by_the_check(settings: Any, job_database: Any) -> None:
+    def ask() -> dict[str, int]:
+        raise AssertionError("the database may not be there yet")
+
+    settings.JOBQUEUE = {"TENANTS": ask}
+    job_database("pooled", "django.db.backends.postgresql", {"pool": {"max_size": 9}}, "jobs")
+    assert ids(checks.check_database()) == []

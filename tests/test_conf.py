@@ -1,5 +1,6 @@
 """The settings dict: defaults, refusals with the fix named, and overrides."""
 
+import contextlib
 import dataclasses
 import math
 from typing import Any
@@ -21,6 +22,12 @@ WRONG = [
     *(("DEFAULT_RECOVERY", value) for value in ("", "Hold", "drop", True, 1, ["hold"])),
     *((name, value) for name in ("QUEUES", "TASK_MODULES") for value in ("mail", [1], [""], [" "], [None], {"mail": 1}, 3, True)),
     *(("NOTIFY", value) for value in (0, 1, "yes", "", [])),
+    *(("MAX_RUNNING", value) for value in (*NO_NUMBERS, 2.5, 2**31)),
+    *(
+        ("TENANTS", value)
+        for value in ("acme", "", 3, True, ["acme"], {"acme": 0}, {"acme": 1001}, {"acme": "2"}, {"acme": True}, {"": 1}, {1: 1})
+    ),
+    *(("TENANT_CONTEXT", value) for value in ("schema_context", "", "a..b", "a b.c", 3, True, {})),
 ]
 
 
@@ -44,6 +51,9 @@ def test_every_setting_has_its_default_when_nothing_is_set() -> None:
         unknown_task_grace_seconds=300,
         queues=(),
         task_modules=(),
+        max_running=None,
+        tenants=None,
+        tenant_context=None,
         notify=True,
     )
 
@@ -192,3 +202,49 @@ def test_the_accessors_show_the_projects_own_settings(settings: Any) -> None:
     assert conf.task_backends() == settings.TASKS
     del settings.TASKS
     assert isinstance(conf.task_backends(), dict)
+
+
+def two() -> dict[str, int]:
+    return {"acme": 2}
+
+
+@pytest.mark.parametrize("tenants", [{"acme": 2}, two, f"{__name__}.two"], ids=["mapping", "callable", "path"])
+def test_the_slots_of_tenants_come_from_a_mapping_or_a_callable_or_its_path(settings: Any, tenants: object) -> None:
+    settings.JOBQUEUE = {"TENANTS": tenants}
+    assert conf.tenant_slots() == {"acme": 2}
+
+
+def test_a_callable_is_asked_each_time_and_what_it_says_is_judged(settings: Any) -> None:
+    answers: list[Any] = [{"acme": 1}, {}, {"acme": 0}, None]
+    settings.JOBQUEUE = {"TENANTS": lambda: answers.pop(0)}
+    assert (conf.tenant_slots(), conf.tenant_slots()) == ({"acme": 1}, {})
+    for said in ("{'acme': 0}", "None"):
+        with pytest.raises(ImproperlyConfigured, match=f"^TENANTS gave {said}. It must be a mapping of tenants to their slots"):
+            conf.tenant_slots()
+
+
+def test_no_tenants_are_no_slots(settings: Any) -> None:
+    settings.JOBQUEUE = {}
+    assert conf.tenant_slots() == {}
+
+
+def test_no_job_may_run_is_a_limit(settings: Any) -> None:
+    settings.JOBQUEUE = {"MAX_RUNNING": 0}
+    assert current().max_running == 0
+    assert Settings().with_overrides(max_running=0).max_running == 0
+
+
+def test_the_context_of_a_tenant_is_made_for_its_name_and_for_jobs_without_one_there_is_none(settings: Any) -> None:
+    made: list[str] = []
+    settings.JOBQUEUE = {"TENANT_CONTEXT": lambda tenant: made.append(tenant) or contextlib.nullcontext(tenant)}
+    with conf.tenant_context("acme") as inside:
+        assert inside == "acme"
+    with conf.tenant_context("") as inside:
+        assert inside is None
+    assert made == ["acme"]
+    settings.JOBQUEUE = {"TENANT_CONTEXT": "contextlib.nullcontext"}
+    with conf.tenant_context("acme") as inside:
+        assert inside == "acme"
+    settings.JOBQUEUE = {}
+    with conf.tenant_context("acme") as inside:
+        assert inside is None

@@ -39,6 +39,7 @@ class Expired:
 
     job_id: int
     task: str
+    tenant: str
     owner: str
     status: str
 
@@ -84,7 +85,7 @@ def _expire_one(job: Job) -> Expired | None:
         return None
     if destination == states.QUEUED:
         wakeup.work(job.queue, job.tenant)
-    return Expired(job.pk, job.task, job.lease_owner, destination[0])
+    return Expired(job.pk, job.task, job.tenant, job.lease_owner, destination[0])
 
 
 def decide(job: Job, now: datetime) -> tuple[states.Place, dict[str, Any]]:

@@ -79,7 +79,7 @@ class Dispatcher(DatabaseService):
         now = time.monotonic()
         if now - self._checked_at >= HAND_BACK_SECONDS / 2:
             self._checked_at = now
-            self.give_back(self._lanes.take_waiting(now - HAND_BACK_SECONDS))
+            self.give_back(self.take_waiting(now - HAND_BACK_SECONDS))
         self._picker.look_around()
         pause = min([self._fill(lane) for lane in self._lanes])
         if self._picker.look_further():
@@ -162,7 +162,7 @@ class Dispatcher(DatabaseService):
 
     def take_waiting(self, claimed_before: float) -> list[Run]:
         """Take out the jobs that were claimed before a time and have not begun."""
-        return self._lanes.take_waiting(claimed_before)
+        return [*self._lanes.take_waiting(claimed_before), *self._loop.take_waiting(claimed_before)]
 
     def give_back(self, runs: Sequence[Run]) -> None:
         """Hand claimed jobs that have not begun back to everybody."""

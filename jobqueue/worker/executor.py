@@ -85,23 +85,31 @@ def _call_inside(run: Run) -> None:
 
 async def execute_async(run: Run) -> Outcome:
     """Run a coroutine function in this event loop and return what came of it; never raises."""
-    pid = os.getpid()
     try:
         async with inside_async(run.job.tenant):
-            # Telling of the start reads the job's row, which Django allows no coroutine.
-            prepared = await sync_to_async(prepare)(run) if signals.listened_to(signals.task_started) else prepare(run)
-            if prepared is not None:
-                func, args, kwargs = prepared
-                run.began = time.monotonic()
-                run.value = await func(*args, **kwargs)
-                run.returned = True
-    except BaseException as error:  # noqa: BLE001 - a task may raise anything, and the loop goes on
-        if not run.returned:
+            await _call_async(run)
+    except BaseException as error:  # noqa: BLE001 - the end of its tenant's context, or a cancellation on the way into it
+        if not run.returned and run.raised is None:
             run.raised = error
-    leave_if_forked(pid, run.raised)
     run.close()
     run.ended = time.monotonic()
     return conclude(run)
+
+
+async def _call_async(run: Run) -> None:
+    pid = os.getpid()
+    try:
+        # Telling of the start reads the job's row, which Django allows no coroutine.
+        prepared = await sync_to_async(prepare)(run) if signals.listened_to(signals.task_started) else prepare(run)
+        if prepared is not None:
+            func, args, kwargs = prepared
+            run.began = time.monotonic()
+            run.value = await func(*args, **kwargs)
+            run.returned = True
+    except BaseException as error:  # noqa: BLE001 - a task may raise anything, and the loop goes on
+        run.raised = error
+    leave_if_forked(pid, run.raised)
+    run.close()  # still inside of the tenant's context, as for a plain function: no interrupt must cancel its end
 
 
 def prepare(run: Run) -> tuple[Any, list[Any], dict[str, Any]] | None:

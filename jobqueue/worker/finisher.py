@@ -10,7 +10,6 @@ go, the lease runs out, and the job is recovered like any other. A slot counts a
 from __future__ import annotations
 
 import collections
-import contextlib
 import logging
 import threading
 import time
@@ -30,7 +29,7 @@ from jobqueue.tasks import results
 from jobqueue.worker.base import DatabaseService, is_outage
 from jobqueue.worker.gate import Gate
 from jobqueue.worker.run import Run, Runs
-from jobqueue.worker.tenancy import inside
+from jobqueue.worker.tenancy import telling
 
 BATCH = 1000
 BUFFER = 5000
@@ -203,13 +202,13 @@ class Finisher(DatabaseService):
 
     def _tell_one_finished(self, run: Run, task: Any, status: str, job: Job | None) -> None:
         result = results.of_job(job, task.backend) if job else results.of_claim(run.job, task, status)
-        with self._place_of(run, job is not None):
+        with telling(run.job.tenant, signals.task_finished):
             signals.task_finished.send_robust(type(task.get_backend()), task_result=result)
 
     def _tell(self, run: Run, one: Settled) -> None:
         outcome = one.outcome
         began, ended = outcome.began or run.claimed_at, outcome.ended or time.monotonic()
-        with self._place_of(run, signals.listened_to(signals.job_settled)):
+        with telling(run.job.tenant, signals.job_settled):
             signals.job_settled.send_robust(
                 type(self),
                 job_id=run.job.id,
@@ -223,7 +222,3 @@ class Finisher(DatabaseService):
                 worker_id=self._worker_id,
                 message=outcome.failure.summary if outcome.failure else (outcome.message or ""),
             )
-
-    def _place_of(self, run: Run, full: bool) -> contextlib.AbstractContextManager[None]:
-        """Return the context of the run's tenant for those who listen; a log line needs none."""
-        return inside(run.job.tenant) if full and run.job.tenant else contextlib.nullcontext()

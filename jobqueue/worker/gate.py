@@ -36,6 +36,14 @@ class Gate:
         now = time.monotonic()
         if self._read_at is not None and now - self._read_at < READ_SECONDS:
             return
+        self._read_at = now  # before the look: what changes meanwhile is looked at again
+        try:
+            self._read()
+        except BaseException:
+            self._read_at = None
+            raise
+
+    def _read(self) -> None:
         rows = list(Queue.objects.current.special().values_list("name", "paused", "max_running"))
         self.paused = frozenset(name for name, paused, _ in rows if paused)
         self.limits = Limits(self._max_running, {name: most for name, _, most in rows if most is not None})
@@ -43,7 +51,6 @@ class Gate:
             self._set_tenants(conf.tenant_slots())
         except Exception as error:  # noqa: BLE001 - the project's own code; the last numbers stay, and jobs go on
             logger.error("TENANTS could not be read, so the numbers of before stay: %s", error)
-        self._read_at = now
 
     @property
     def closed(self) -> tuple[str, ...]:

@@ -84,14 +84,21 @@ class Lanes:
         for tenant, number in numbers.items():
             if tenant not in self._own:
                 self._own[tenant] = self._make(tenant)
+                self._hand_turn(tenant, self.shared, self._own[tenant])
             if self._own[tenant].pool.size != number:
                 self._own[tenant].pool.resize(number)
         gone = [tenant for tenant in self._own if tenant not in numbers]
         for tenant in gone:
             lane = self._own.pop(tenant)
             lane.pool.resize(0)
+            self._hand_turn(tenant, lane, self.shared)
             self._left.append(lane)
-        self._left = [lane for lane in self._left if lane.busy]
+        self._left = [lane for lane in self._left if lane.busy or lane.pool.stuck]
+
+    def _hand_turn(self, tenant: str, before: Lane, after: Lane) -> None:
+        """Let what a tenant has queued be claimed for its new lane, and for the old one no more."""
+        if before.turns.drop(tenant):
+            after.turns.hear(tenant)
 
     @property
     def own(self) -> list[str]:

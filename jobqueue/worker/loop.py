@@ -2,6 +2,9 @@
 
 Each coroutine gets a thread of its own for the synchronous parts that Django's asynchronous ORM sends away, so that the
 transactions of two of them never mix; its connections are closed in that thread at the end.
+
+A lane runs no more coroutines at a time than it has slots. Those that were claimed ahead wait for one of them to end, as plain functions
+wait for a thread.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ import asyncio
 import contextlib
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 
@@ -20,6 +24,9 @@ from jobqueue.db import hygiene
 from jobqueue.lifecycle.outcome import Outcome
 from jobqueue.worker.executor import conclude, execute_async
 from jobqueue.worker.run import Run
+
+if TYPE_CHECKING:
+    from jobqueue.worker.lanes import Lane
 
 ANSWER_SECONDS = 0.5
 LEFT_SECONDS = 0.2
@@ -40,6 +47,8 @@ class Loop:
         self._outcomes: dict[Run, Outcome] = {}
         self._stopping = False
         self._waiting: set[Run] = set()
+        self._running: dict[Lane, set[Run]] = {}
+        self._late: dict[Lane, deque[Run]] = {}  # of the waiting, those that found no slot; in order
         self._unanswered: list[threading.Event] = []
 
     @property
@@ -52,6 +61,16 @@ class Loop:
         self._waiting.add(run)
         self._started().call_soon_threadsafe(self._begin, run)
 
+    def take_waiting(self, claimed_before: float) -> list[Run]:
+        """Take out the runs that were claimed before a time and have not begun."""
+        taken = []
+        for run in list(self._waiting):
+            if run.claimed_at < claimed_before:
+                with contextlib.suppress(KeyError):  # begun at this moment
+                    self._waiting.remove(run)
+                    taken.append(run)
+        return taken
+
     def replace_if_blocked(self) -> None:
         """Leave a loop that a coroutine blocks to itself; those that have not begun get a new one, in a new thread."""
         loop, answer = self._loop, threading.Event()
@@ -62,6 +81,7 @@ class Loop:
             logger.error("A coroutine blocks the event loop; those that have not begun run in a new one.")
             with self._lock:
                 self._loop = self._thread = None
+                self._running, self._late = {}, {}  # what is blocked takes up no slot
                 self._unanswered = [*(one for one in self._unanswered if not one.is_set()), answer]
             for run in list(self._waiting):
                 self._started().call_soon_threadsafe(self._begin, run)
@@ -104,10 +124,25 @@ class Loop:
             hygiene.close_all()
 
     def _begin(self, run: Run) -> None:
+        if asyncio.get_running_loop() is not self._loop:  # the one that replaced this one begins it
+            return
+        if run.lane is None:
+            self._start(run)
+        else:
+            self._late.setdefault(run.lane, deque()).append(run)
+            self._begin_late(run.lane)
+
+    def _begin_late(self, lane: Lane) -> None:
+        late, running = self._late.get(lane), self._running.setdefault(lane, set())
+        while late and sum(not run.abandoned for run in running) < lane.pool.size:
+            if self._start(run := late.popleft()):
+                running.add(run)
+
+    def _start(self, run: Run) -> bool:
         try:
             self._waiting.remove(run)
-        except KeyError:  # begun meanwhile, in the loop that replaced this one
-            return
+        except KeyError:  # handed back meanwhile
+            return False
         loop = asyncio.get_running_loop()
         task = loop.create_task(self._execute(run))
         self._tasks.add(task)  # the loop itself keeps only weak references
@@ -117,6 +152,7 @@ class Loop:
         run.cancel_async = partial(loop.call_soon_threadsafe, task.cancel)
         if run.reason is not None:
             task.cancel()
+        return True
 
     def _ended(self, run: Run, task: asyncio.Task[Outcome]) -> None:
         self._tasks.discard(task)
@@ -129,6 +165,9 @@ class Loop:
             task.exception()  # looked at: else the loop tells of it
         if not run.abandoned:
             self._put(run, outcome)
+        if run.lane is not None and asyncio.get_running_loop() is self._loop:  # not one that was left to itself
+            self._running.get(run.lane, set()).discard(run)
+            self._begin_late(run.lane)
 
     async def _execute(self, run: Run) -> Outcome:
         context = ThreadSensitiveContext()

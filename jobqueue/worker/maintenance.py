@@ -7,6 +7,7 @@ and that is nobody's crash.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -19,12 +20,15 @@ from jobqueue.models import Job
 from jobqueue.service import ErrorHandler, Service
 from jobqueue.worker.base import DatabaseService, is_outage
 from jobqueue.worker.identity import Identity
+from jobqueue.worker.tenancy import telling
 
 PAUSE_SECONDS = 1.0
 BATCH = 500
 WORKER_ROW_SECONDS = 10.0
 REPAIR_SECONDS = 5.0
 REPAIR_BATCH = 20_000
+
+logger = logging.getLogger("jobqueue")
 
 
 class Maintenance(DatabaseService):
@@ -99,9 +103,18 @@ class Maintenance(DatabaseService):
     def announce(self, lost: Sequence[Expired]) -> None:
         """Tell of jobs that were found lost; from any thread."""
         for one in lost:
-            signals.job_lost.send_robust(
-                type(self), job_id=one.job_id, task=one.task, status=one.status, worker_id=one.owner, found_by=self._identity.worker_id
-            )
+            try:
+                with telling(one.tenant, signals.job_lost):
+                    signals.job_lost.send_robust(
+                        type(self),
+                        job_id=one.job_id,
+                        task=one.task,
+                        status=one.status,
+                        worker_id=one.owner,
+                        found_by=self._identity.worker_id,
+                    )
+            except Exception as error:  # noqa: BLE001 - the jobs are recovered; telling of one must not keep the rest from being told
+                logger.warning("Job %s: the loss of its worker was not told to those who listen: %s", one.job_id, error)
         self.errors += sum(one.status == states.Status.ERROR for one in lost)
 
     def _after_error(self, service: Service, error: BaseException, failures: int) -> None:

@@ -87,12 +87,14 @@ class Picker:
 
     def pick(self, lane: Lane, wanted: int) -> Pick:
         """Claim up to `wanted` jobs, an even share for each tenant whose turn it is, until the lane is full or nothing is left."""
-        pick, waiting = Pick(), lane.turns.round()
+        pick, waiting, again, part = Pick(), deque[str](), lane.turns.round(), 0
         for _ in range(ROUNDS):
-            if not waiting or len(pick.jobs) >= wanted:
+            left = wanted - len(pick.jobs)
+            if not waiting and again:  # a new round: what nobody needed in the last one is shared among those who have more
+                waiting, again, part = again, deque(), share(left, len(again))
+            if not waiting or left <= 0:
                 break
-            tenant = waiting.popleft()
-            portion = share(wanted - len(pick.jobs), len(waiting) + 1)
+            tenant, portion = waiting.popleft(), min(part, left)
             scope = self._gate.scope(tenant)
             found = Claim([]) if scope is None else self._claim(scope, portion, pick)
             pick.jobs += found.jobs
@@ -106,8 +108,8 @@ class Picker:
             if not found.seen:  # else one more look soon: a notification may have been held back
                 lane.turns.drop(tenant)
             elif pick.more and (found.jobs or found.parked):
-                waiting.append(tenant)
-        pick.more = pick.more or bool(waiting)
+                again.append(tenant)
+        pick.more = pick.more or bool(waiting or again)
         return pick
 
     def _claim(self, scope: Scope, wanted: int, pick: Pick) -> Claim:

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from asgiref.sync import sync_to_async
+from django.dispatch import Signal
 
-from jobqueue import conf
+from jobqueue import conf, db, signals
 from jobqueue.db import hygiene
 from jobqueue.exceptions import TenantContextFailed
 from jobqueue.models import Job
@@ -29,6 +30,11 @@ def inside(tenant: str) -> Iterator[None]:
         yield
     finally:
         _leave(tenant, context)
+
+
+def telling(tenant: str, signal: Signal) -> contextlib.AbstractContextManager[None]:
+    """Return the context of a tenant for those who listen to a signal; a log line needs none."""
+    return inside(tenant) if tenant and signals.listened_to(signal) else contextlib.nullcontext()
 
 
 @contextlib.asynccontextmanager
@@ -59,10 +65,26 @@ def _enter(tenant: str, context: Any) -> None:
         context.__enter__()
     except Exception as error:
         raise TenantContextFailed(f"The context of tenant {tenant!r} (TENANT_CONTEXT) could not be entered: {error!r}") from error
-    schema = Job.objects.database.missing_schema()
+    try:
+        schema = _missing_schema()
+    except BaseException:
+        _leave(tenant, context)
+        raise
     if schema:
         _leave(tenant, context)
         raise TenantContextFailed(f"Tenant {tenant!r} has no schema {schema!r} (any more), so its job cannot run.")
+
+
+def _missing_schema() -> str:
+    database = Job.objects.database
+    try:
+        return database.missing_schema()
+    except Exception as error:
+        if not db.is_connection_error(error) or database.connection.in_atomic_block:
+            raise
+        # The server may have closed this session while the thread rested: that is no fault of the job.
+        hygiene.close_broken(database.alias)
+        return database.missing_schema()
 
 
 def _leave(tenant: str, context: Any) -> None:

@@ -30,9 +30,11 @@ class Turns:
             del self._order[tenant]
             self._order[tenant] = None
 
-    def drop(self, tenant: str) -> None:
-        """Note that a tenant has nothing more."""
+    def drop(self, tenant: str) -> bool:
+        """Note that a tenant has nothing more; return whether it had a turn."""
+        known = tenant in self._order
         self._order.pop(tenant, None)
+        return known
 
 
 def share(slots: int, tenants: int) -> int:

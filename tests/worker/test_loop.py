@@ -168,12 +168,14 @@ def test_a_coroutine_that_cancels_every_other_one_leaves_none_unsettled(loop: Lo
         loop.submit(run)
     while not all(run.began for run in asyncio_run):
         threading.Event().wait(0.001)
-    held = threading.Event()
+    holding, held = threading.Event(), threading.Event()
 
     async def hold() -> None:
+        holding.set()
         held.wait(PATIENCE_SECONDS)  # so that the next two begin in one turn of the loop
 
     loop.submit(run_of(hold, is_async=True, number=10))
+    assert holding.wait(PATIENCE_SECONDS)
     loop.submit(run_of(cancel_all, is_async=True, number=11))
     loop.submit(run_of(quick, is_async=True, number=12))
     held.set()

@@ -1,0 +1,177 @@
+"""The gate: pauses and limits of queues and the slots of tenants, read anew each second or when told; the real database."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+
+from jobqueue.db import Scope
+from jobqueue.lifecycle.limits import Limits
+from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
+from jobqueue.worker.gate import READ_SECONDS, Gate
+from jobqueue.worker.listener import Heard, Listener
+from tests.factories import JobFactory
+
+pytestmark = pytest.mark.django_db
+numbers: Any = {}
+
+
+def given() -> Any:
+    """Be the project's own callable."""
+    if isinstance(numbers, Exception):
+        raise numbers
+    return numbers
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    yield
+    give({})
+
+
+def give(value: Any) -> None:
+    global numbers  # noqa: PLW0603
+    numbers = value
+
+
+class Told:
+    """Keep what the gate tells the lanes."""
+
+    def __init__(self) -> None:
+        self.slots: list[dict[str, int]] = []
+
+    def __call__(self, slots: dict[str, int]) -> None:
+        self.slots.append(slots)
+
+
+def gate(*queues: str, max_running: int | None = None) -> Gate:
+    made = Gate(queues, max_running, lambda slots: None)
+    made.refresh()
+    return made
+
+
+def age(gate: Gate) -> None:
+    """Let the last look be a second ago."""
+    assert gate._read_at is not None
+    gate._read_at -= READ_SECONDS
+
+
+def test_pauses_and_limits_are_read_anew_each_second_and_not_more_often(django_assert_num_queries: Callable[[int], Any]) -> None:
+    found = gate()
+    pause_queue("mail")
+    limit_queue("reports", 3)
+    with django_assert_num_queries(0):
+        found.refresh()
+    assert (found.paused, found.limits) == (frozenset(), Limits())
+    age(found)
+    with django_assert_num_queries(1):
+        found.refresh()
+    assert (found.paused, found.limits) == (frozenset({"mail"}), Limits(None, {"reports": 3}))
+    assert sorted(found.closed) == ["mail", "reports"]
+
+
+def test_a_change_that_is_told_of_is_read_at_once() -> None:
+    found = gate()
+    pause_queue("mail")
+    found.changed()
+    found.refresh()
+    assert found.paused == {"mail"}
+    resume_queue("mail")
+    found.changed()
+    found.refresh()
+    assert found.paused == frozenset()
+
+
+def test_the_listener_tells_the_gate_before_it_wakes_the_dispatcher() -> None:
+    told: list[str] = []
+    heard = Heard(lambda tenant: told.append("work"), lambda: told.append("stop"), lambda: told.append("queues"))
+    Listener("worker-1", ["mail"], heard, lambda *_: None)._tell("queues")
+    assert told == ["queues", "work"]
+
+
+def test_a_change_that_comes_during_the_look_is_looked_at_again() -> None:
+    found = gate()
+    found.changed()
+
+    def pause_after(execute: Any, *args: Any) -> Any:
+        rows = execute(*args)
+        if not found.paused and "jobqueue_queue" in args[0] and args[0].startswith("SELECT"):
+            found.changed()  # told of a pause that this very statement did not see
+        return rows
+
+    with connection.execute_wrapper(pause_after):
+        found.refresh()
+    pause_queue("mail")
+    found.refresh()
+    assert found.paused == {"mail"}
+
+
+def test_a_look_that_fails_is_tried_again_at_the_next_turn() -> None:
+    found = gate()
+    pause_queue("mail")
+    found.changed()
+
+    def fail(*_: Any) -> Any:
+        raise OperationalError("the server is away")
+
+    with connection.execute_wrapper(fail), pytest.raises(OperationalError):
+        found.refresh()
+    found.refresh()
+    assert found.paused == {"mail"}
+
+
+def test_without_pauses_and_limits_a_scope_asks_the_database_nothing(django_assert_num_queries: Callable[[int], Any]) -> None:
+    everywhere, two = gate(), gate("mail", "reports")
+    with django_assert_num_queries(0):
+        assert (everywhere.scope("acme"), two.scope("")) == (Scope("acme", ()), Scope("", ("mail", "reports")))
+        assert everywhere.limits_of(Scope("acme", ())) is None
+
+
+def test_a_paused_queue_is_in_nobodys_scope() -> None:
+    pause_queue("mail")
+    for queue in ("mail", "reports", "other"):
+        JobFactory(tenant="acme", queue=queue)
+    JobFactory(tenant="globex", queue="mail")
+    assert gate().scope("acme") == Scope("acme", ("other", "reports"))
+    assert gate().scope("globex") is None
+    assert gate("mail", "reports").scope("acme") == Scope("acme", ("reports",))
+    assert gate("mail").scope("acme") is None
+
+
+def test_a_limit_matters_where_its_queue_is_served() -> None:
+    limit_queue("mail", 3)
+    JobFactory(queue="mail")
+    JobFactory(queue="other")
+    found = gate()
+    assert found.scope("") == Scope("", ("mail", "other"))
+    assert found.limits_of(Scope("", ("mail", "other"))) == Limits(None, {"mail": 3})
+    assert found.limits_of(Scope("", ("other",))) is None
+    assert gate(max_running=7).limits_of(Scope("", ("other",))) == Limits(7, {})
+    assert (gate().closed, gate(max_running=7).closed) == (("mail",), ("mail",))
+
+
+def test_the_slots_of_tenants_are_read_anew_and_a_failure_keeps_the_last(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+    settings.JOBQUEUE = {"TENANTS": f"{__name__}.given"}
+    told = Told()
+    found = Gate((), None, told)
+    for value in ({"acme": 2}, {"acme": 5, "globex": 1}, ValueError("no numbers today"), {"acme": 0}, "acme", None, {}):
+        give(value)
+        found.changed()
+        found.refresh()
+    assert told.slots == [{"acme": 2}, {"acme": 5, "globex": 1}, {}]
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(errors) == 4
+    assert "no numbers today" in errors[0]
+    assert all(text.startswith("TENANTS could not be read, so the numbers of before stay: ") for text in errors)
+    assert "TENANTS gave {'acme': 0}. It must be a mapping of tenants to their slots (1 to 1000)" in errors[1]
+
+
+def test_a_callable_that_fails_costs_no_look_at_the_pauses(settings: Any) -> None:
+    settings.JOBQUEUE = {"TENANTS": given}
+    give(ValueError("no"))
+    pause_queue("mail")
+    assert gate().paused == {"mail"}

@@ -1,0 +1,152 @@
+"""A lane runs no more coroutines at a time than it has slots."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from jobqueue.lifecycle.outcome import Kind
+from jobqueue.worker.lanes import Lane, Lanes
+from jobqueue.worker.loop import Loop
+from jobqueue.worker.pool import Pool
+from jobqueue.worker.run import Run, Runs
+from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
+
+
+class Scene:
+    """An event loop, two lanes of two slots, and coroutines that go on until they are let go."""
+
+    def __init__(self) -> None:
+        self.outcomes = Collector()
+        self.loop = Loop(self.outcomes.put)
+        self.lanes = Lanes(lambda: Pool(self.outcomes.put), Runs(), 3)
+        self.lanes.shared.pool.resize(2)
+        self.lanes.set_slots({"acme": 2})
+        self.running: dict[Lane, int] = {}
+        self.most: dict[Lane, int] = {}
+        self._changed = threading.Condition()
+        self._let_go = asyncio.Event()
+        self._number = 0
+
+    def submit(self, lane: Lane, number: int) -> list[Run]:
+        """Give the loop so many coroutines of a lane."""
+        runs = []
+        for _ in range(number):
+            self._number += 1
+            plain = run_of(lambda: self._work(lane), is_async=True, number=self._number)
+            run = Run(plain.job, plain.flush, plain.read_result, lane)
+            run.entry = plain.entry
+            runs.append(run)
+            self.loop.submit(run)
+        return runs
+
+    async def _work(self, lane: Lane) -> None:
+        self._count(lane, 1)
+        try:
+            await self._let_go.wait()
+        finally:
+            self._count(lane, -1)
+
+    def _count(self, lane: Lane, change: int) -> None:
+        with self._changed:
+            self.running[lane] = self.running.get(lane, 0) + change
+            self.most[lane] = max(self.most.get(lane, 0), self.running[lane])
+            self._changed.notify_all()
+
+    def wait_for(self, lane: Lane, number: int) -> None:
+        """Return once so many coroutines of a lane run."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.running.get(lane, 0) == number, PATIENCE_SECONDS)
+
+    def let_go(self) -> None:
+        """Let all of them end."""
+        self.loop._started().call_soon_threadsafe(self._let_go.set)
+
+    def close(self) -> None:
+        """End the threads."""
+        self.let_go()
+        self.loop.stop()
+        self.lanes.close()
+        assert self.loop.join(PATIENCE_SECONDS)
+        assert self.lanes.join(time.monotonic() + PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    made = Scene()
+    yield made
+    made.close()
+
+
+def test_so_many_run_as_there_are_slots_and_the_others_follow_in_order(scene: Scene) -> None:
+    shared, own = scene.lanes.shared, scene.lanes.of("acme")
+    flood = scene.submit(shared, 20)
+    scene.wait_for(shared, 2)
+    scene.submit(own, 3)
+    scene.wait_for(own, 2)
+    scene.let_go()
+    assert scene.outcomes.wait(23) == [Kind.SUCCESS] * 23
+    assert (scene.most[shared], scene.most[own]) == (2, 2)
+    began = [run.began for run in flood]
+    assert began == sorted(began, key=lambda at: at or 0.0)
+
+
+def test_those_that_wait_are_handed_back_and_never_begin(scene: Scene) -> None:
+    shared = scene.lanes.shared
+    runs = scene.submit(shared, 5)
+    scene.wait_for(shared, 2)
+    assert scene.loop.take_waiting(runs[0].claimed_at) == []
+    assert {run.job.id for run in scene.loop.take_waiting(time.monotonic() + 1)} == {3, 4, 5}
+    scene.let_go()
+    scene.outcomes.wait(2)
+    last = scene.submit(shared, 1)
+    scene.outcomes.wait(3)
+    assert {run.job.id for run, _ in scene.outcomes.outcomes} == {1, 2, last[0].job.id}
+
+
+def test_more_slots_are_used_by_the_next_that_comes_or_ends(scene: Scene) -> None:
+    shared = scene.lanes.shared
+    scene.submit(shared, 4)
+    scene.wait_for(shared, 2)
+    shared.pool.resize(4)
+    scene.submit(shared, 1)
+    scene.wait_for(shared, 4)
+
+
+def test_one_that_was_given_up_on_takes_up_no_slot(scene: Scene) -> None:
+    shared = scene.lanes.shared
+    runs = scene.submit(shared, 2)
+    scene.wait_for(shared, 2)
+    assert runs[0].abandon()
+    scene.submit(shared, 1)
+    scene.wait_for(shared, 3)
+
+
+def test_where_the_loop_is_blocked_those_that_wait_get_the_slots_of_the_new_one(scene: Scene) -> None:
+    shared, begun, unblock = scene.lanes.shared, threading.Event(), threading.Event()
+
+    async def block() -> None:
+        begun.set()
+        unblock.wait(PATIENCE_SECONDS)
+
+    plain = run_of(block, is_async=True, number=101)
+    run = Run(plain.job, plain.flush, plain.read_result, shared)
+    run.entry = plain.entry
+    scene.loop.submit(run)
+    assert begun.wait(PATIENCE_SECONDS)
+    scene.submit(shared, 3)
+    scene.loop.replace_if_blocked()
+    scene.wait_for(shared, 2)
+    shared.pool.resize(3)
+    unblock.set()
+    scene.outcomes.wait(1)  # and what the old loop had been given before was looked at
+    assert scene.running[shared] == 2, "the old loop begins nothing more"
+    scene.submit(shared, 1)
+    scene.wait_for(shared, 3)
+    scene.let_go()
+    assert scene.outcomes.wait(5) == [Kind.SUCCESS] * 5
+    assert scene.most[shared] == 3

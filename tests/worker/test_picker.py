@@ -1,0 +1,244 @@
+"""The picker: fair turns among tenants, cursors, pauses and limits, against the real database."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from jobqueue.db import Claimed, Lender
+from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
+from jobqueue.models import Job
+from jobqueue.worker import picker
+from jobqueue.worker.gate import Gate
+from jobqueue.worker.lanes import Lanes
+from jobqueue.worker.picker import HEAD_SECONDS, MOST_TENANTS, Pick, Picker
+from jobqueue.worker.pool import Pool
+from jobqueue.worker.run import Runs
+from tests.factories import JobFactory
+from tests.worker.parts import PATIENCE_SECONDS
+
+pytestmark = pytest.mark.django_db
+
+
+class Scene:
+    """A picker, its gate and its lanes, whose threads are given nothing to do."""
+
+    def __init__(self, *queues: str, max_running: int | None = None) -> None:
+        self.lanes = Lanes(lambda: Pool(lambda *_: None), Runs(), 3)
+        self.gate = Gate(queues, max_running, self.lanes.set_slots)
+        self.picker = Picker(Lender("worker-1", 30.0), self.gate, self.lanes)
+
+    def pick(self, wanted: int, tenant: str = "") -> Pick:
+        """Pick once for the lane of a tenant, knowing who has something queued."""
+        self.look_around()
+        return self.picker.pick(self.lanes.of(tenant), wanted)
+
+    def look_around(self) -> None:
+        """Take in all that has changed."""
+        self.gate.changed()
+        self.picker.look_around()
+        self.picker._found_at = 0.0
+        self.picker.look_further()
+
+    def age(self) -> None:
+        """Let the last looks from the head be a while ago."""
+        for walk in self.picker._walks.values():
+            walk.head_at -= HEAD_SECONDS
+
+    def close(self) -> None:
+        """End the threads of the lanes."""
+        self.lanes.close()
+        assert self.lanes.join(time.monotonic() + PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    made = Scene()
+    yield made
+    made.close()
+
+
+def flood(number: int, **job: Any) -> None:
+    Job.objects.bulk_create([Job(task="tests.tasks.add", args=[1], **job) for _ in range(number)])
+
+
+def tenants(jobs: list[Claimed]) -> dict[str, int]:
+    return dict(Counter(job.tenant for job in jobs))
+
+
+def ids(jobs: list[Claimed]) -> list[int]:
+    return [job.id for job in jobs]
+
+
+def test_each_pass_is_shared_evenly_whoever_floods(scene: Scene) -> None:
+    flood(500, tenant="acme")
+    for tenant in ("", "globex"):
+        flood(12, tenant=tenant)
+    for _ in range(4):
+        assert tenants(scene.pick(9).jobs) == {"acme": 3, "": 3, "globex": 3}
+    assert tenants(scene.pick(9).jobs) == {"acme": 9}, "what others do not need is for whom there is"
+
+
+def test_what_one_tenant_does_not_need_goes_to_the_others_in_the_same_pass(scene: Scene) -> None:
+    flood(500, tenant="acme")
+    flood(1, tenant="globex")
+    flood(500, tenant="initech")
+    assert tenants(scene.pick(12).jobs) == {"acme": 6, "globex": 1, "initech": 5}
+
+
+def test_with_one_slot_tenants_alternate(scene: Scene) -> None:
+    flood(500, tenant="acme")
+    flood(3, tenant="globex")
+    order = [next(iter(tenants(scene.pick(1).jobs))) for _ in range(8)]
+    assert order == ["acme", "globex"] * 3 + ["acme"] * 2
+
+
+def test_a_tenant_that_comes_into_a_flood_has_its_turn_in_the_next_pass(scene: Scene) -> None:
+    flood(500, tenant="acme")
+    assert tenants(scene.pick(8).jobs) == {"acme": 8}
+    late = JobFactory(tenant="globex")
+    scene.picker.hear("globex")
+    scene.picker.look_around()
+    assert late.pk in ids(scene.picker.pick(scene.lanes.shared, 8).jobs)
+
+
+def test_priorities_count_within_a_tenant_and_not_between_two(scene: Scene) -> None:
+    low, high = JobFactory(tenant="acme", priority=1), JobFactory(tenant="acme", priority=9)
+    other = JobFactory(tenant="globex", priority=-5)
+    flood(20, tenant="acme", priority=0)
+    assert ids(scene.pick(2).jobs) == [high.pk, other.pk]
+    assert ids(scene.pick(1).jobs) == [low.pk]
+
+
+def test_a_tenant_with_a_lane_is_claimed_in_it_alone(scene: Scene, settings: Any) -> None:
+    settings.JOBQUEUE = {"TENANTS": {"acme": 2}}
+    flood(20, tenant="acme")
+    flood(20, tenant="globex")
+    assert tenants(scene.pick(8).jobs) == {"globex": 8}
+    assert tenants(scene.pick(2, "acme").jobs) == {"acme": 2}
+
+
+def test_a_flood_that_gets_a_lane_leaves_the_shared_one_at_once_and_comes_back_without_it(scene: Scene, settings: Any) -> None:
+    flood(50, tenant="acme")
+    flood(50, tenant="globex")
+    assert tenants(scene.pick(4).jobs) == {"acme": 2, "globex": 2}
+    settings.JOBQUEUE = {"TENANTS": {"acme": 2}}
+    assert tenants(scene.pick(4).jobs) == {"globex": 4}
+    assert tenants(scene.pick(2, "acme").jobs) == {"acme": 2}
+    settings.JOBQUEUE = {}
+    assert tenants(scene.pick(4).jobs) == {"acme": 2, "globex": 2}
+
+
+@pytest.mark.parametrize("at_once", [100, pytest.param(MOST_TENANTS, marks=pytest.mark.slow)])
+def test_however_many_tenants_there_are_each_has_its_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr(picker, "MOST_TENANTS", at_once)
+    number = at_once + at_once // 5
+    # Nobody runs dry: the last ones must not wait for that.
+    Job.objects.bulk_create([Job(task="tests.tasks.add", args=[1], tenant=f"t{one:05}") for one in range(number) for _ in range(3)])
+    flood(200, tenant="acme")
+    served: Counter[str] = Counter()
+    for _ in range(2 * number // 50 + 1):
+        served.update(tenants(scene.pick(50).jobs))
+        if len(served) > number:
+            break
+    assert len(served) == number + 1
+    assert served["acme"] < 100, "it waited for its turns, too"
+
+
+def test_a_job_of_higher_priority_is_seen_at_the_next_look_from_the_head(scene: Scene) -> None:
+    flood(30)
+    scene.pick(5)
+    urgent = JobFactory(priority=5)
+    assert urgent.pk not in ids(scene.pick(5).jobs), "it lies before the cursor"
+    scene.age()
+    assert urgent.pk in ids(scene.pick(5).jobs)
+
+
+def test_what_lies_before_the_cursor_is_found_when_nothing_lies_behind_it(scene: Scene) -> None:
+    first, second = JobFactory(), JobFactory()
+    assert ids(scene.pick(5).jobs) == [first.pk, second.pk]
+    Job.objects.filter(pk=first.pk).update(status="QUEUED", lease_owner="", lease_expires_at=None, heartbeat_at=None)
+    assert ids(scene.pick(5).jobs) == [first.pk]
+
+
+def test_a_paused_queue_is_not_claimed_from_and_one_that_is_resumed_is(scene: Scene) -> None:
+    held, free = JobFactory(queue="mail", priority=9), JobFactory(queue="reports")
+    pause_queue("mail")
+    assert ids(scene.pick(5).jobs) == [free.pk]
+    assert ids(scene.pick(5).jobs) == []
+    resume_queue("mail")
+    assert ids(scene.pick(5).jobs) == [held.pk]
+
+
+def test_a_tenant_whose_queues_are_all_paused_takes_no_turn_from_the_others(scene: Scene) -> None:
+    flood(50, tenant="acme", queue="mail")
+    flood(50, tenant="globex", queue="reports")
+    pause_queue("mail")
+    assert tenants(scene.pick(8).jobs) == {"globex": 8}
+
+
+def test_a_pass_heeds_the_limits_and_says_so(scene: Scene) -> None:
+    limit_queue("mail", 2)
+    flood(10, queue="mail")
+    flood(3, queue="reports")
+    pick = scene.pick(10)
+    assert (Counter(job.queue for job in pick.jobs), pick.limited) == ({"mail": 2, "reports": 3}, True)
+    assert (scene.pick(10).jobs, Job.objects.filter(status="RUNNING").count()) == ([], 5)
+
+
+def test_a_limit_of_all_jobs_counts_every_tenant(scene: Scene) -> None:
+    limited = Scene(max_running=3)
+    flood(10, tenant="acme")
+    flood(10, tenant="globex")
+    assert tenants(limited.pick(10).jobs) == {"acme": 3}
+    assert limited.pick(10).jobs == []
+    limited.close()
+
+
+def test_without_pauses_and_limits_a_pass_is_one_statement_for_each_tenant(scene: Scene, django_assert_num_queries: Any) -> None:
+    flood(50, tenant="acme")
+    flood(50, tenant="globex")
+    scene.look_around()
+    each = 1 if connection.vendor == "postgresql" else 4  # on SQLite a look and a write, in a transaction
+    with django_assert_num_queries(2 * each):
+        assert len(scene.picker.pick(scene.lanes.shared, 8).jobs) == 8
+
+
+@pytest.mark.postgresql
+def test_a_paused_queue_costs_no_walk_over_its_jobs() -> None:
+    columns = "(task, tenant, queue, priority, args) SELECT 'tests.tasks.add', 'acme', 'mail', 5, '[1]'"
+    with connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO jobqueue_job {columns} FROM generate_series(1, 30000)")
+    pause_queue("mail")
+    for queues in ((), ("mail", "reports")):
+        free, scene = JobFactory(tenant="acme", queue="reports"), Scene(*queues)
+        sent: list[tuple[str, Any]] = []
+
+        def remember(execute: Any, sql: str, params: Any, *more: Any, sent: Any = sent) -> Any:
+            sent.append((sql, params))
+            return execute(sql, params, *more)
+
+        scene.look_around()
+        with connection.execute_wrapper(remember):
+            assert ids(scene.picker.pick(scene.lanes.shared, 8).jobs) == [free.pk]
+        assert len(sent) == (2 if not queues else 1), "its queues, where none is named, and the claim"
+        assert sum(map(pages, sent)) < 50
+        scene.close()
+
+
+def pages(sent: tuple[str, Any]) -> int:
+    """Return how many pages a statement touches, run once more."""
+    *settings, last = sent[0].split("; ")
+    with connection.cursor() as cursor:
+        for setting in settings:
+            cursor.execute(setting)
+        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {last}", sent[1])
+        found = cursor.fetchone()[0]
+    plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])

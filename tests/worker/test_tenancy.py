@@ -1,0 +1,398 @@
+"""A tenant's context around its runs and around those who listen: where it is entered and left, and what comes of one that fails."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.db import OperationalError, connection
+from django.dispatch import Signal
+
+from jobqueue import signals
+from jobqueue.lifecycle.outcome import Kind, Outcome
+from jobqueue.models import Job
+from jobqueue.worker.executor import execute, execute_async
+from jobqueue.worker.finisher import Finisher
+from jobqueue.worker.identity import Identity
+from jobqueue.worker.loop import Loop
+from jobqueue.worker.maintenance import Maintenance
+from jobqueue.worker.run import Reason, Runs
+from tests import tasks
+from tests.factories import JobFactory
+from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
+
+
+class Place:
+    """Be a project's context, which keeps what happens to it, and fails where it is told to."""
+
+    here = threading.local()
+    told: list[tuple[str, str, int]] = []
+    fail_at: dict[tuple[str, str], BaseException] = {}
+    at_exit: Any = None
+
+    def __init__(self, tenant: str) -> None:
+        self.tenant = tenant
+        self._note("make")
+
+    def __enter__(self) -> None:
+        self._note("enter")
+        self.here.tenant = self.tenant
+
+    def __exit__(self, *error: object) -> None:
+        if Place.at_exit is not None:
+            Place.at_exit()
+        self.here.tenant = ""
+        self._note("leave")
+
+    def _note(self, what: str) -> None:
+        if (what, self.tenant) in self.fail_at:
+            raise self.fail_at[what, self.tenant]
+        self.told.append((what, self.tenant, threading.get_ident()))
+
+
+class Schema(Place):
+    """Set a schema on the connection, as the backend of django-tenants does."""
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        connection.schema_name = self.tenant  # type: ignore[attr-defined]
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__()
+        connection.schema_name = "public"  # type: ignore[attr-defined]
+
+
+def tenant() -> str:
+    return getattr(Place.here, "tenant", "")
+
+
+def steps(what: str = "") -> list[str]:
+    """Return what happened to contexts."""
+    return [f"{step} {name}" for step, name, _ in Place.told if step != "make" and step.startswith(what)]
+
+
+@pytest.fixture(autouse=True)
+def place(settings: Any) -> Iterator[type[Place]]:
+    settings.JOBQUEUE = {"TENANT_CONTEXT": f"{__name__}.Place"}
+    yield Place
+    Place.told, Place.fail_at, Place.at_exit = [], {}, None
+    Place.here.tenant = ""
+
+
+@pytest.fixture
+def schema(settings: Any) -> Iterator[None]:
+    settings.JOBQUEUE = {"TENANT_CONTEXT": Schema}
+    yield
+    if hasattr(connection, "schema_name"):
+        del connection.schema_name
+
+
+class Ear:
+    """Keep in whose place a receiver of a signal was called."""
+
+    def __init__(self, signal: Signal) -> None:
+        self.heard: list[str] = []
+        signal.connect(self.hear, weak=False)
+
+    def hear(self, **_: Any) -> None:
+        self.heard.append(tenant())
+
+
+@pytest.fixture
+def listen() -> Iterator[Any]:
+    """Return a function that listens to a signal; at the end nobody does."""
+    ears: list[tuple[Signal, Ear]] = []
+
+    def begin(signal: Signal) -> Ear:
+        ears.append((signal, Ear(signal)))
+        return ears[-1][1]
+
+    yield begin
+    for signal, ear in ears:
+        signal.disconnect(ear.hear)
+
+
+def run(task: Any, name: str = "acme") -> Outcome:
+    return execute(run_of(task, tenant=name), hygienic=False)
+
+
+def run_async(task: Any, name: str = "acme") -> Outcome:
+    return async_to_sync(execute_async)(run_of(task, is_async=True, tenant=name))
+
+
+async def where() -> list[Any]:
+    return [tenant(), *await sync_to_async(lambda: (tenant(), threading.get_ident()))()]
+
+
+# Around the run
+
+
+def test_a_job_runs_in_the_context_of_its_tenant_which_is_left_afterwards() -> None:
+    assert run(tenant).result == '"acme"'
+    assert (steps(), tenant()) == (["enter acme", "leave acme"], "")
+
+
+def test_a_job_without_a_tenant_and_a_project_without_a_context_enter_none(settings: Any) -> None:
+    assert (run(tenant, "").result, run_async(where, "").kind, Place.told) == ('""', Kind.SUCCESS, [])
+    settings.JOBQUEUE = {}
+    assert (run(tenant).result, run_async(where).kind, Place.told) == ('""', Kind.SUCCESS, [])
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt()])
+def test_the_context_is_left_whatever_the_task_raises(error: BaseException) -> None:
+    def task() -> None:
+        raise error
+
+    async def coroutine() -> None:
+        raise error
+
+    assert (run(task).kind, tenant()) == (Kind.ERROR, "")
+    assert (run_async(coroutine).kind, tenant()) == (Kind.ERROR, "")
+    assert steps() == ["enter acme", "leave acme"] * 2
+
+
+def test_the_context_of_a_coroutine_is_that_of_the_thread_of_its_synchronous_parts() -> None:
+    outcomes = Collector()
+    loop = Loop(outcomes.put)
+    gate = threading.Event()
+
+    async def task() -> list[Any]:
+        await sync_to_async(gate.wait)(PATIENCE_SECONDS)
+        return await where()
+
+    for number, name in enumerate(("acme", "globex", "acme", "")):
+        loop.submit(run_of(task, is_async=True, number=number, tenant=name))
+    gate.set()
+    outcomes.wait(4)
+    for own, outcome in ((one.job.tenant, outcome) for one, outcome in outcomes.outcomes):
+        in_loop, in_thread, thread = json.loads(outcome.result or "")
+        assert (in_loop, in_thread) == ("", own), "side by side, each in its own place"
+        entered = {ident for what, name, ident in Place.told if (what, name) == ("enter", own)}
+        assert not own or thread in entered
+    assert sorted(steps("leave")) == ["leave acme", "leave acme", "leave globex"]
+    loop.stop()
+    assert loop.join(PATIENCE_SECONDS)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_no_interrupt_reaches_the_end_of_the_context(is_async: bool) -> None:
+    async def nothing() -> None:
+        pass
+
+    one = run_of(nothing if is_async else (lambda: None), is_async=is_async, tenant="acme")
+    asked: list[bool] = []
+    Place.at_exit = lambda: asked.append(one.interrupt(Reason.USER))
+    outcome = async_to_sync(execute_async)(one) if is_async else execute(one, hygienic=False)
+    assert (asked, outcome.kind, steps("leave")) == ([False], Kind.SUCCESS, ["leave acme"])
+
+
+def test_an_exception_thrown_into_a_thread_at_the_last_moment_leaves_the_context_all_the_same() -> None:
+    for _ in range(200):
+        begun = threading.Event()
+        one = run_of(begun.set, tenant="acme")
+        outcomes: list[Outcome] = []
+        thread = threading.Thread(target=lambda one=one, outcomes=outcomes: outcomes.append(execute(one, hygienic=False)))
+        thread.start()
+        assert begun.wait(PATIENCE_SECONDS)
+        one.interrupt(Reason.USER)
+        one.throw()
+        thread.join(PATIENCE_SECONDS)
+        assert outcomes[0].kind in (Kind.SUCCESS, Kind.INTERRUPTED)
+    assert steps() == ["enter acme", "leave acme"] * 200
+
+
+# A context that fails
+
+
+@pytest.mark.parametrize(("what", "said"), [("make", "made"), ("enter", "entered")])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_context_that_cannot_be_entered_gives_an_error_that_names_the_tenant(what: str, said: str, is_async: bool) -> None:
+    Place.fail_at[what, "acme"] = LookupError("no such tenant")
+    called: list[int] = []
+
+    async def coroutine() -> None:
+        called.append(1)
+
+    outcome = run_async(coroutine) if is_async else run(lambda: called.append(1))
+    assert (outcome.kind, called, steps("leave")) == (Kind.ERROR, [], [])
+    assert outcome.failure is not None
+    assert outcome.failure.path == "jobqueue.exceptions.TenantContextFailed"
+    assert f"The context of tenant 'acme' (TENANT_CONTEXT) could not be {said}: LookupError('no such tenant')" in outcome.failure.summary
+    assert run(tenant, "globex").result == '"globex"'
+
+
+def test_a_context_that_cannot_be_left_is_logged_and_leaves_the_work_done(caplog: pytest.LogCaptureFixture) -> None:
+    Place.fail_at["leave", "acme"] = ValueError("stuck")
+    assert run(lambda: 7).result == "7"
+    assert run_async(where).kind is Kind.SUCCESS
+    texts = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert texts == ["The context of tenant 'acme' could not be left; this thread's connections are closed."] * 2
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db
+@pytest.mark.usefixtures("schema")
+def test_a_schema_that_does_not_exist_is_told_before_the_task_begins_and_the_context_is_left() -> None:
+    called: list[int] = []
+    outcome = run(lambda: called.append(1))
+    assert (outcome.kind, called, tenant(), connection.schema_name) == (Kind.ERROR, [], "", "public")  # type: ignore[attr-defined]
+    assert outcome.failure is not None
+    assert "Tenant 'acme' has no schema 'acme' (any more), so its job cannot run." in outcome.failure.summary
+    assert run(tenant, "public").result == '"public"'
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db
+@pytest.mark.usefixtures("schema")
+@pytest.mark.parametrize("error", [OperationalError("the server is away"), ValueError("no")])
+def test_a_look_at_the_schema_that_fails_leaves_the_context(error: Exception) -> None:
+    def fail(*_: Any) -> Any:
+        raise error
+
+    with connection.execute_wrapper(fail):
+        outcome = run(lambda: 7, "public")
+    assert (outcome.kind, tenant(), steps("leave")) == (Kind.ERROR, "", ["leave public"])
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("schema")
+def test_a_session_that_the_server_has_ended_meanwhile_is_no_fault_of_the_job() -> None:
+    connection.ensure_connection()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        pid = cursor.fetchone()[0]
+    other = connection.copy()
+    with other.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    other.close()
+    assert run(lambda: 7, "public").result == "7"
+    assert steps() == ["enter public", "leave public"]
+
+
+# Around those who listen
+
+
+class Scene:
+    """A finisher that no thread runs."""
+
+    def __init__(self) -> None:
+        self.runs = Runs()
+        self.finisher = Finisher(self.runs, "worker-1", 30.0, lambda retrying: None, lambda *_: None)
+
+    def end(self, *names: str) -> None:
+        """End a run of a job of each tenant, in one batch."""
+        for name in names:
+            job = JobFactory(running=True, tenant=name)
+            ending = run_of(lambda: None, number=job.pk, tenant=name, task="tests.tasks.add")
+            ending.entry = registered(ending)
+            self.runs.add([ending])
+            now = time.monotonic()
+            self.finisher.put(ending, Outcome(ending.lease, Kind.SUCCESS, now, now, result="1"))
+        self.finisher.turn()
+        assert Job.objects.filter(status="SUCCESS").count() == len(names)
+        assert len(self.runs) == 0
+
+
+def registered(run: Any) -> Any:
+    """Return the run's entry with a task that signals can name."""
+    return dataclasses.replace(run.entry, task=tasks.add)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["job_settled", "task_finished"])
+def test_those_who_listen_to_an_end_are_in_the_place_of_its_tenant(listen: Any, name: str) -> None:
+    ear = listen(getattr(signals, name))
+    Scene().end("acme", "", "globex")
+    assert ear.heard == ["acme", "", "globex"]
+    assert (steps(), tenant()) == (["enter acme", "leave acme", "enter globex", "leave globex"], "")
+
+
+@pytest.mark.django_db
+def test_those_who_listen_to_a_start_are_in_the_place_of_its_tenant(listen: Any) -> None:
+    ear = listen(signals.task_started)
+    job = JobFactory(running=True, tenant="acme")
+    starting = run_of(lambda: None, number=job.pk, tenant="acme")
+    starting.entry = registered(starting)
+    starting.read_result = lambda run: None  # type: ignore[method-assign]
+    assert execute(starting, hygienic=False).kind is Kind.SUCCESS
+    assert ear.heard == ["acme"]
+
+
+@pytest.mark.django_db
+def test_those_who_listen_to_the_loss_of_a_worker_are_in_the_place_of_the_jobs_tenant(listen: Any) -> None:
+    ear = listen(signals.job_lost)
+    for name in ("acme", "", "globex"):
+        JobFactory(expired=True, tenant=name)
+    maintenance = chores()
+    maintenance.turn()
+    assert ear.heard == ["acme", "", "globex"]
+
+
+@pytest.mark.django_db
+def test_a_log_line_needs_no_context(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    JobFactory(expired=True, tenant="acme")
+    chores().turn()
+    Scene().end("acme")
+    assert Place.told == []
+    assert len([record for record in caplog.records if record.name == "jobqueue"]) == 2
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["job_settled", "task_finished"])
+@pytest.mark.parametrize("what", ["make", "enter", "leave"])
+def test_a_context_that_fails_stops_neither_the_finisher_nor_what_is_told_of_others(
+    listen: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, name: str, what: str
+) -> None:
+    ear = listen(getattr(signals, name))
+    Place.fail_at[what, "acme"] = LookupError("no such tenant")
+    monkeypatch.setattr("jobqueue.worker.tenancy.hygiene.close_all", lambda: None)  # the test keeps its connection
+    Scene().end("acme", "globex")
+    assert ear.heard[-1] == "globex"
+    assert len(ear.heard) == (2 if what == "leave" else 1)
+    assert any("its end was not told to those who listen: The context of tenant 'acme'" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.django_db
+def test_a_context_that_fails_stops_no_recovery(listen: Any, caplog: pytest.LogCaptureFixture) -> None:
+    ear = listen(signals.job_lost)
+    Place.fail_at["enter", "acme"] = LookupError("no such tenant")
+    jobs = [JobFactory(expired=True, tenant=name, recovery="hold") for name in ("acme", "globex")]
+    maintenance = chores()
+    maintenance.turn()
+    assert (ear.heard, maintenance.errors) == (["globex"], 2)
+    assert f"Job {jobs[0].pk}: the loss of its worker was not told to those who listen" in caplog.text
+
+
+def chores() -> Maintenance:
+    """Return the chores of a process, run by nobody but the test."""
+    return Maintenance(
+        Identity(),
+        heartbeat_seconds=1.0,
+        keep=lambda: None,
+        show=lambda: None,
+        stuck=lambda: 0,
+        promoted=lambda: None,
+        on_error=lambda *_: None,
+    )
+
+
+def test_a_run_knows_no_context_of_another() -> None:
+    inner: list[str] = []
+
+    def task() -> str:
+        other = threading.Thread(target=lambda: inner.append(str(run(tenant, "globex").result)))
+        other.start()
+        other.join(PATIENCE_SECONDS)
+        return tenant()
+
+    assert run(task).result == '"acme"'
+    assert inner == ['"globex"']

@@ -1,0 +1,49 @@
+"""Turns: who is served next, and how much of the free slots."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobqueue.worker.turns import Turns, share
+
+
+def turns(*tenants: str) -> Turns:
+    made = Turns()
+    for tenant in tenants:
+        made.hear(tenant)
+    return made
+
+
+def test_turns_come_in_the_order_in_which_tenants_were_heard_of_and_hearing_again_changes_nothing() -> None:
+    made = turns("b", "a", "", "b")
+    assert (list(made.round()), len(made)) == (["b", "a", ""], 3)
+
+
+def test_who_was_served_comes_last() -> None:
+    made = turns("a", "b", "c")
+    made.served("a")
+    assert list(made.round()) == ["b", "c", "a"]
+    made.served("unknown")
+    assert list(made.round()) == ["b", "c", "a"]
+
+
+def test_who_has_nothing_more_has_no_turn_until_heard_of_again() -> None:
+    made = turns("a", "b")
+    assert made.drop("a")
+    assert not made.drop("a")
+    assert list(made.round()) == ["b"]
+    made.hear("a")
+    assert list(made.round()) == ["b", "a"]
+
+
+def test_a_round_that_has_begun_is_not_changed_by_what_is_heard_meanwhile() -> None:
+    made = turns("a", "b")
+    begun = made.round()
+    made.hear("c")
+    made.drop("b")
+    assert list(begun) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("slots", "tenants", "expected"), [(8, 1, 8), (8, 2, 4), (8, 3, 3), (1, 3, 1), (3, 1000, 1), (0, 3, 0)])
+def test_a_share_is_an_even_part_rounded_up(slots: int, tenants: int, expected: int) -> None:
+    assert share(slots, tenants) == expected
