@@ -12,7 +12,6 @@ from typing import Any
 
 from django.db import DatabaseError, connections, reset_queries
 from django.db.backends.signals import connection_created
-from django.utils import timezone, translation
 
 IDLE_STATUS = 0  # libpq's PQTRANS_IDLE
 RESTED_SECONDS = 1.0
@@ -68,13 +67,7 @@ def _check_pool(connection: Any) -> None:
 
 
 def after_task() -> None:
-    """Leave this thread as a task found it.
-
-    Its time zone and language are the project's; connections are outside of transactions and in autocommit, or closed where they are
-    broken or too old.
-    """
-    timezone.deactivate()
-    translation.deactivate()
+    """Leave this thread's connections outside of transactions and in autocommit, or closed where they are broken or too old."""
     if not _thread.connected:
         return
     for connection in connections.all(initialized_only=True):

@@ -7,6 +7,7 @@ CancelledError included.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import json
 import logging
 import os
@@ -40,7 +41,10 @@ def execute(run: Run, idle_seconds: float = 0.0, *, hygienic: bool = True) -> Ou
     try:
         if hygienic:
             hygiene.before_task(idle_seconds)
-        _call(run)
+            # A context of its own: a time zone or language that the task activates, or any variable that it sets, goes with it.
+            contextvars.copy_context().run(_call, run)
+        else:
+            _call(run)
         run.close()
     except BaseException as error:  # noqa: BLE001 - an interruption that arrives between two of our lines, or a fault of ours
         if not run.returned and run.raised is None:
