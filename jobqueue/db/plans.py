@@ -5,7 +5,8 @@ Plans belong to a session. So they are kept on connections of our own only, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 # The statement is not known, is known already, or is of a table that has changed since: another session, or a migration.
@@ -27,15 +28,42 @@ def are_kept(connection: Any) -> bool:
 
 
 def rows(connection: Any, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Run one statement by its kept plan and return its rows.
+    """Run one statement by its kept plan and return its rows; errors as `guarded` has them."""
+    from psycopg import Cursor
 
-    Where the session has lost the plan, no more are kept, and the error is one that a new connection heals.
+    with guarded(connection):
+        return Cursor(connection.connection).execute(sql, params).fetchall()
+
+
+def together(connection: Any, statements: Sequence[tuple[str, Any]]) -> list[list[tuple[Any, ...]]]:
+    """Send statements to be run by their kept plans in one message; return the rows of each; errors as `guarded` has them."""
+    from psycopg import Cursor
+
+    raw = connection.connection
+    with guarded(connection):
+        with raw.pipeline():
+            cursors = [Cursor(raw).execute(sql, params) for sql, params in statements]
+        return [cursor.fetchall() for cursor in cursors]
+
+
+def can_be_sent_together(connection: Any) -> bool:
+    """Return whether `together` works on a connection: libpq is old on some systems."""
+    from psycopg import Pipeline
+
+    return are_kept(connection) and Pipeline.is_supported()
+
+
+@contextlib.contextmanager
+def guarded(connection: Any) -> Iterator[None]:
+    """Surround statements with kept plans; errors are Django's.
+
+    Where the session has lost a plan, no more are kept, and the error is one that a new connection heals.
     """
-    from psycopg import Cursor, Error, OperationalError
+    from psycopg import Error, OperationalError
 
     with connection.wrap_database_errors:
         try:
-            return Cursor(connection.connection).execute(sql, params).fetchall()
+            yield
         except Error as error:
             if error.sqlstate not in GONE:
                 raise

@@ -7,26 +7,24 @@ partial index full of dead entries. No statement here depends on the planner's s
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import os
 import socket
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
-from django.db import connections, transaction
+from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobqueue.db import plans
 from jobqueue.db.base import Database
 from jobqueue.db.claims import in_claim_order
 from jobqueue.db.columns import Columns, cell
-from jobqueue.db.records import Claimed, Lease, Lender, Mark, Renewed, Scope, Success
+from jobqueue.db.records import Claimed, Lease, Lender, Mark, Relayed, Renewed, Scope, Success
+from jobqueue.db.relay import relay
+from jobqueue.db.reserved import read_committed, reserve
 from jobqueue.line import Candidate, Target
 
-# The network may be silent for so long before a reserved connection counts as dead.
-SILENCE_SECONDS = 15
-RESERVED = {"connect_timeout": 10, "keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 3, "keepalives_count": 3}
 COPY_BLOCK = 1000
 HINTED = "_jobqueue_hinted"
 UNHINT = "RESET enable_sort; RESET enable_incremental_sort"
@@ -50,19 +48,7 @@ class PostgreSQL(Database):
 
     def reserve_connection(self, purpose: str, *, keep_plans: bool = False) -> BaseDatabaseWrapper:
         """Give this thread a connection of its own: no pool, READ COMMITTED, short patience with a silent network."""
-        shared = connections[self.alias]
-        settings = copy.deepcopy(shared.settings_dict)
-        options = settings["OPTIONS"]
-        options.pop("pool", None)
-        options.update({key: value for key, value in RESERVED.items() if key not in options})
-        options.setdefault("tcp_user_timeout", SILENCE_SECONDS * 1000)
-        options["application_name"] = f"jobqueue {purpose}"
-        options["isolation_level"] = _read_committed()
-        if keep_plans:
-            plans.keep(options)
-        settings["CONN_MAX_AGE"], settings["CONN_HEALTH_CHECKS"] = None, False
-        reserved = connections[self.alias] = type(shared)(settings, alias=self.alias)
-        return reserved
+        return reserve(self.alias, purpose, keep_plans=keep_plans)
 
     def missing_schema(self) -> str:
         """Return the schema that django-tenants has set on this thread's connection where it does not exist; "" where all is well."""
@@ -100,7 +86,7 @@ class PostgreSQL(Database):
         if outermost:
             connection.ensure_connection()  # the level is known once there is a connection
             setattr(connection, HINTED, False)  # what was told outside a transaction, or in a failed one, is over
-        usual = self.read_committed and connection.isolation_level in (None, _read_committed())
+        usual = self.read_committed and connection.isolation_level in (None, read_committed())
         with transaction.atomic(using=self.alias):
             if outermost and not usual:
                 self.rows("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -231,6 +217,14 @@ class PostgreSQL(Database):
 
     def succeed(self, ends: Sequence[Success], note: str) -> list[Lease]:
         """Move runs to SUCCESS; `note` is the message where a request to stop came too late. Return the rows written."""
+        (sql, params), connection = self.successes(ends, note), self.connection
+        with self.hot():
+            # The text differs with what the ends have in common, and the best plan with their number; one alone has one text and one plan.
+            kept = len(ends) == 1 and plans.are_kept(connection)
+            return [Lease(*row) for row in (plans.rows(connection, sql, params) if kept else self.rows(sql, params))]
+
+    def successes(self, ends: Sequence[Success], note: str, only_if: str = "TRUE", telling: str = "") -> tuple[str, dict[str, Any]]:
+        """Return the statement of `succeed` and its parameters; it writes under a condition, and returns one more column."""
         rows = Columns(ends, Success)
         sql = (
             f"UPDATE {self.table} AS j SET status = 'SUCCESS', {self._began(rows.began_ago)},"
@@ -240,13 +234,16 @@ class PostgreSQL(Database):
             " holds_target = FALSE, lease_owner = '', lease_expires_at = NULL, heartbeat_at = NULL,"
             " cancel_requested = FALSE, cancel_outcome = ''"
             f" FROM {rows.source} WHERE j.id = o.job_id AND j.lease_token = o.token AND j.id = ANY(ARRAY({self._ours(rows)}))"
-            " RETURNING j.id, j.lease_token"
+            f" AND {only_if} RETURNING j.id, j.lease_token{telling}"
         )
-        params, connection = {**rows.params, "note": note}, self.connection
-        with self.hot():
-            # The text differs with what the ends have in common, and the best plan with their number; one alone has one text and one plan.
-            kept = len(ends) == 1 and plans.are_kept(connection)
-            return [Lease(*row) for row in (plans.rows(connection, sql, params) if kept else self.rows(sql, params))]
+        return sql, {**rows.params, "note": note}
+
+    def relay(self, end: Success, note: str, hand_over: tuple[Lender, Target, Sequence[str], Sequence[str]]) -> Relayed | None:
+        """Do it in one message (see `db/relay.py`), on a connection that keeps plans."""
+        if not plans.can_be_sent_together(self.connection):
+            return None
+        setattr(self.connection, HINTED, True)
+        return relay(self, end, note, hand_over)
 
     def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str, str]]) -> tuple[list[int], Any]:
         """Insert one job for each call by COPY, under ids taken from the sequence first; return the ids, in order, and `created_at`."""
@@ -290,9 +287,3 @@ class PostgreSQL(Database):
     def notify(self, channel: str, payload: str) -> None:
         """Tell listeners, in a transaction of its own whose commit waits for no disk."""
         self.rows("SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)", [channel, payload])
-
-
-def _read_committed() -> Any:
-    from psycopg import IsolationLevel
-
-    return IsolationLevel.READ_COMMITTED

@@ -78,3 +78,11 @@ class Lender(NamedTuple):
 
     owner: str
     lease_seconds: float
+
+
+class Relayed(NamedTuple):
+    """Tell what ending a job and taking over the next of its target came to: the lock, the rows written, the jobs taken."""
+
+    locked: bool
+    written: list[Lease]
+    taken: list[Claimed]

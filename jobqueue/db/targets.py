@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from jobqueue.db.claims import Claims, in_claim_order
-from jobqueue.db.records import Claimed, Lender
+from jobqueue.db.records import Claimed, Lender, Relayed, Success
 from jobqueue.line import Candidate, Standing, Target
 
 PARKED = "status = 'PENDING' AND waiting_for = 'target'"
@@ -98,6 +98,12 @@ class Targets(Claims):
         Nobody is taken whose queue is not among `queues` (none named: any) or is in `closed`, nor past a QUEUED job of the
         tenant that has a higher priority.
         """
+        return in_claim_order(map(Claimed._make, self.often(*self.handing_over(lender, targets, queues, closed))))
+
+    def handing_over(
+        self, lender: Lender, targets: Collection[Target], queues: Sequence[str], closed: Sequence[str], only_if: str = "TRUE"
+    ) -> tuple[str, list[Any]]:
+        """Return the statement of `hand_over`, which writes under a condition, and its parameters."""
         source, params = self.pairs(targets)
         # The best of the two parts of the line, each by its own index. A holder in either part means that the target is not free.
         parts = " UNION ALL ".join(
@@ -116,9 +122,13 @@ class Targets(Claims):
         mine = f"SELECT j.id FROM {self.table} AS j WHERE j.id {self.picked.format(best)} AND {better}{allowed}{self.skip_locked_of('j')}"
         sql = (
             f"WITH t(tenant, name) AS ({source}) UPDATE {self.table} SET {changes} WHERE id {self.picked.format(mine)}"
-            f" AND status IN ('QUEUED', 'PENDING') AND waiting_for IN ('', 'target') RETURNING {self.claimed_columns()}"
+            f" AND status IN ('QUEUED', 'PENDING') AND waiting_for IN ('', 'target') AND {only_if} RETURNING {self.claimed_columns()}"
         )
-        return in_claim_order(map(Claimed._make, self.often(sql, [*params, *values, *more])))
+        return sql, [*params, *values, *more]
+
+    def relay(self, end: Success, note: str, hand_over: tuple[Lender, Target, Sequence[str], Sequence[str]]) -> Relayed | None:
+        """Lock one target, end its job with success and take over the next in one message; None where this connection cannot."""
+        return None
 
     def parked_behind_free(self, after: Target, limit: int) -> tuple[list[Target], Target | None]:
         """Look at `limit` targets that have parked jobs, behind `after` in the order of their names.

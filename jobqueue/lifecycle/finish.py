@@ -63,31 +63,54 @@ def _finish_targeted(hand_over: HandOver | None, outcomes: Sequence[Outcome]) ->
     if not outcomes:
         return []
     with Job.objects.database.atomic():
-        # The locks come first, whatever the outcomes, and rows only then. It does not wait for a lock: one that somebody keeps must not
-        # hold up the others. Those outcomes are written later.
-        locked = try_lock({o.target for o in outcomes if o.target is not None})
-        ready = [o for o in outcomes if o.target in locked]
-        settled = [Settled(o, "", later=True) for o in outcomes if o.target not in locked]
-        settled += _succeed([o for o in ready if o.kind is Kind.SUCCESS])
-        settled += _decide_all([o for o in ready if o.kind is not Kind.SUCCESS])
-        freed = {one.outcome.target: one.outcome.lease for one in settled if one.status in states.FINAL and one.outcome.target is not None}
-        jobs, let_go = _move_on(freed, hand_over)
+        done = _relay(outcomes, hand_over) or (_lock_and_write(outcomes), None)
+        freed = {one.outcome.target: one.outcome.lease for one in done[0] if one.status in states.FINAL and one.outcome.target is not None}
+        jobs, let_go = _move_on(freed, hand_over, done[1])
     if hand_over is not None:
         hand_over.taken += jobs
         hand_over.let_go |= let_go
-    return settled
+    return done[0]
 
 
-def _move_on(freed: Mapping[Target, Lease], hand_over: HandOver | None) -> tuple[list[Claimed], set[str]]:
-    """Hand the next jobs of free targets over to this worker where it may take them; let the others go, and return their tenants."""
+def _lock_and_write(outcomes: Sequence[Outcome]) -> list[Settled]:
+    # The locks come first, whatever the outcomes, and rows only then. It does not wait for a lock: one that somebody keeps must not
+    # hold up the others. Those outcomes are written later.
+    locked = try_lock({o.target for o in outcomes if o.target is not None})
+    ready = [o for o in outcomes if o.target in locked]
+    later = [Settled(o, "", later=True) for o in outcomes if o.target not in locked]
+    successes = _succeed([o for o in ready if o.kind is Kind.SUCCESS])
+    return [*later, *successes, *_decide_all([o for o in ready if o.kind is not Kind.SUCCESS])]
+
+
+def _relay(outcomes: Sequence[Outcome], hand_over: HandOver | None) -> tuple[list[Settled], list[Claimed]] | None:
+    """Lock, write and take the next in one message where it is one success alone; None where it is not, or this connection cannot."""
+    outcome = outcomes[0]
+    if hand_over is None or len(outcomes) > 1 or outcome.kind is not Kind.SUCCESS or outcome.target is None:
+        return None
+    if outcome.lease not in hand_over.leases:
+        return None
+    to = (hand_over.lender, outcome.target, hand_over.queues, hand_over.closed)
+    done = Job.objects.database.relay(_success(outcome, time.monotonic()), FINISHED_FIRST, to)
+    if done is None:
+        return None
+    if not done.locked:
+        return [Settled(outcome, "", later=True)], []
+    return [Settled(outcome, states.Status.SUCCESS.value)] if done.written else _missed(outcomes), done.taken
+
+
+def _move_on(freed: Mapping[Target, Lease], hand_over: HandOver | None, taken: list[Claimed] | None) -> tuple[list[Claimed], set[str]]:
+    """Hand the next jobs of free targets over to this worker where it may take them; let the others go, and return their tenants.
+
+    `taken` are those that it has taken already; None: not tried yet.
+    """
     if not freed:
         return [], set()
-    jobs: list[Claimed] = []
-    if hand_over is not None and (mine := [target for target, lease in freed.items() if lease in hand_over.leases]):
+    jobs = taken or []
+    if taken is None and hand_over is not None and (mine := [target for target, lease in freed.items() if lease in hand_over.leases]):
         # After the holders' rows were written: two rows of a target must not change places in one statement.
         jobs = Job.objects.database.hand_over(hand_over.lender, mine, hand_over.queues, hand_over.closed)
-    taken = {Target(job.tenant, job.target) for job in jobs}
-    rest = [target for target in freed if target not in taken]
+    moved = {Target(job.tenant, job.target) for job in jobs}
+    rest = [target for target in freed if target not in moved]
     return jobs, {target.tenant for target in rest} if settle(rest) else set()
 
 
@@ -132,10 +155,14 @@ def _succeed(outcomes: Sequence[Outcome]) -> list[Settled]:
     if not outcomes:
         return []
     now = time.monotonic()
-    ends = [Success(*o.lease, o.result, now - (o.began or now), now - (o.ended or now), o.message, o.metadata) for o in outcomes]
-    written = set(Job.objects.database.succeed(ends, FINISHED_FIRST))
+    written = set(Job.objects.database.succeed([_success(o, now) for o in outcomes], FINISHED_FIRST))
     done = [Settled(o, states.Status.SUCCESS.value) for o in outcomes if o.lease in written]
     return done + _missed([o for o in outcomes if o.lease not in written])
+
+
+def _success(outcome: Outcome, now: float) -> Success:
+    began, ended = now - (outcome.began or now), now - (outcome.ended or now)
+    return Success(*outcome.lease, outcome.result, began, ended, outcome.message, outcome.metadata)
 
 
 def _missed(outcomes: Sequence[Outcome]) -> list[Settled]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
+from django.db.models.functions import Now
 
-from jobqueue.db import Lease, Lender
+from jobqueue.db import Claimed, Lease, Lender, plans
 from jobqueue.db.plans import OPTION
 from jobqueue.lifecycle.finish import finish
-from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome
+from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome, Settled
 from jobqueue.line import Target
 from jobqueue.models import Job
 from tests.claiming import claim
@@ -33,12 +35,18 @@ class Worker:
         [job] = self._rival.do(claim, "worker-2", (), 1, 30.0)
         self._lease = Lease(job.id, job.lease_token)
 
+    def end(self, closed: tuple[str, ...] = (), result: str = "null") -> tuple[list[Settled], list[Claimed]]:
+        """End the job and take over the next of its target; return what became of both."""
+        assert self._lease is not None
+        hand_over = HandOver(Lender("worker-2", 30.0), [self._lease], closed=closed)
+        outcome = Outcome(self._lease, Kind.SUCCESS, result=result, target=Target("", "line"))
+        settled = self._rival.do(finish, [outcome], hand_over)
+        self.let_go = hand_over.let_go
+        return settled, hand_over.taken
+
     def go_on(self) -> int:
         """End the job, take over the next of its target, and return its id."""
-        assert self._lease is not None
-        hand_over = HandOver(Lender("worker-2", 30.0), [self._lease])
-        self._rival.do(finish, [Outcome(self._lease, Kind.SUCCESS, target=Target("", "line"))], hand_over)
-        [job] = hand_over.taken
+        _, [job] = self.end()
         self._lease = Lease(job.id, job.lease_token)
         return job.id
 
@@ -65,7 +73,7 @@ def test_the_end_of_a_job_and_the_hand_over_are_planned_once(rival: Rival, line:
     worker = Worker(rival)
     worker.begin()
     assert [worker.go_on() for _ in range(4)] == line[1:5]
-    assert worker.plans() == 2
+    assert worker.plans() == 3  # the lock, the end, the next
 
 
 def test_no_plans_are_kept_on_a_connection_that_was_not_told_to(rival: Rival, line: list[int]) -> None:
@@ -73,6 +81,89 @@ def test_no_plans_are_kept_on_a_connection_that_was_not_told_to(rival: Rival, li
     worker.begin()
     assert [worker.go_on() for _ in range(2)] == line[1:3]
     assert worker.plans() == 0
+
+
+def test_the_end_and_the_hand_over_go_in_one_message(rival: Rival, line: list[int]) -> None:
+    worker = Worker(rival)
+    worker.begin()
+    assert worker.go_on() == line[1]
+    with mock.patch.object(plans, "together", wraps=plans.together) as together:
+        assert worker.go_on() == line[2]
+    assert [len(call.args[1]) for call in together.call_args_list] == [3]
+
+
+def test_a_target_that_somebody_has_locked_is_passed_over(rival: Rival, line: list[int]) -> None:
+    worker = Worker(rival)
+    worker.begin()
+    with transaction.atomic():
+        Job.objects.database.wait_for_locks([Target("", "line").key])
+        settled, taken = worker.end()
+    assert [one.later for one in settled] == [True]
+    assert not taken
+    assert list(Job.objects.filter(status="RUNNING").values_list("pk", flat=True)) == line[:1]
+    assert worker.go_on() == line[1]
+
+
+def test_a_row_that_somebody_has_locked_is_passed_over(rival: Rival, line: list[int]) -> None:
+    worker = Worker(rival)
+    worker.begin()
+    with transaction.atomic():
+        Job.objects.select_for_update().get(pk=line[0])
+        settled, taken = worker.end()
+    assert [one.later for one in settled] == [True]
+    assert not taken
+    assert worker.go_on() == line[1]
+
+
+def test_the_end_of_a_lost_run_takes_nothing(rival: Rival, line: list[int]) -> None:
+    worker = Worker(rival)
+    worker.begin()
+    Job.objects.filter(pk=line[0]).update(lease_token=99)
+    settled, taken = worker.end()
+    assert [(one.status, one.later) for one in settled] == [("", False)]
+    assert not taken
+    assert Job.objects.get(pk=line[0]).status == "RUNNING"
+
+
+def test_the_end_of_a_lost_run_takes_nothing_though_the_target_is_free(rival: Rival, line: list[int]) -> None:
+    worker = Worker(rival)
+    worker.begin()
+    Job.objects.filter(pk=line[0]).update(
+        status="CANCELED", holds_target=False, lease_owner="", lease_expires_at=None, heartbeat_at=None, finished_at=Now()
+    )
+    settled, taken = worker.end()
+    assert [(one.status, one.later) for one in settled] == [("", False)]
+    assert not taken
+    assert not Job.objects.filter(status="RUNNING").exists()
+
+
+def test_a_result_that_the_database_refuses_is_an_error_that_holds_the_target(rival: Rival, line: list[int]) -> None:
+    worker = Worker(rival)
+    worker.begin()
+    settled, taken = worker.end(result='"\\u0000"')
+    assert [one.status for one in settled] == ["ERROR"]
+    assert not taken
+    assert Job.objects.get(pk=line[0]).message == "outcome could not be stored"
+
+
+def test_what_the_line_is_told_to_go_past_is_let_go_for_anybody(rival: Rival, line: list[int]) -> None:
+    worker = Worker(rival)
+    worker.begin()
+    Job.objects.filter(status="QUEUED").update(status="PENDING", waiting_for="target")
+    Job.objects.filter(pk=line[1]).update(queue="closed")
+    settled, taken = worker.end(closed=("closed",))
+    assert [one.status for one in settled] == ["SUCCESS"]
+    assert not taken
+    assert Job.objects.get(pk=line[1]).status == "QUEUED"
+    assert worker.let_go == {""}
+
+
+def test_nothing_of_it_outlasts_the_transaction(rival: Rival, line: list[int]) -> None:
+    worker = Worker(rival)
+    worker.begin()
+    worker.go_on()
+    shown = [rival.do(Job.objects.database.rows, f"SHOW {name}")[0][0] for name in ("enable_sort", "plan_cache_mode", "jobqueue.step")]
+    assert shown == ["on", "auto", ""]
 
 
 def test_lost_plans_fail_as_an_outage_does_and_none_are_kept_any_more(rival: Rival, line: list[int]) -> None:
@@ -88,8 +179,6 @@ def test_lost_plans_fail_as_an_outage_does_and_none_are_kept_any_more(rival: Riv
 
 
 def test_server_side_binding_keeps_its_own_way() -> None:
-    from jobqueue.db import plans
-
     options: dict[str, Any] = {"server_side_binding": True}
     plans.keep(options)
     assert OPTION not in options

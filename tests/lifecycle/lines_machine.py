@@ -20,6 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from jobqueue import states
 from jobqueue.db import Lease, Lender, Scope
+from jobqueue.db.plans import OPTION
 from jobqueue.lifecycle import control
 from jobqueue.lifecycle.claim import claim
 from jobqueue.lifecycle.enqueue import JobSpec, enqueue
@@ -43,6 +44,18 @@ SIDE = st.integers(0, 1)
 PICK = st.integers(0, 11)
 KIND = st.sampled_from([*Kind, *[Kind.SUCCESS] * 4])
 ROUNDS = 200
+
+
+@contextlib.contextmanager
+def keeping_plans(planned: bool) -> Iterator[None]:
+    """Let the connection be one that keeps plans, as a worker's own: then one end and the next job go in one message."""
+    options = connection.settings_dict["OPTIONS"]
+    if planned and connection.vendor == "postgresql":
+        options[OPTION] = 0
+    try:
+        yield
+    finally:
+        options.pop(OPTION, None)
 
 
 class Row(NamedTuple):
@@ -210,8 +223,15 @@ class Lines(RuleBasedStateMachine):
                 assert running[job.queue] <= limits.queues.get(job.queue, MOST_JOBS)
 
     @precondition(lambda self: self.some("RUNNING"))
-    @rule(side=SIDE, picks=st.lists(PICK, min_size=1, max_size=3), kind=KIND, hands_over=st.booleans(), old=st.booleans())
-    def finish(self, side: int, picks: list[int], kind: Kind, hands_over: bool, old: bool) -> None:
+    @rule(
+        side=SIDE,
+        picks=st.lists(PICK, min_size=1, max_size=3),
+        kind=KIND,
+        hands_over=st.booleans(),
+        old=st.booleans(),
+        planned=st.booleans(),
+    )
+    def finish(self, side: int, picks: list[int], kind: Kind, hands_over: bool, old: bool, planned: bool) -> None:
         running = [row for row in self.rows.values() if row.status == "RUNNING"]
         chosen = {running[pick % len(running)] for pick in picks}
         now = time.monotonic()
@@ -224,7 +244,7 @@ class Lines(RuleBasedStateMachine):
         ]  # fmt: skip
         closed = tuple(set(QUEUES) - set(self.open_queues())) + tuple(self.limits().queues)
         hand_over = HandOver(Lender("worker-1", LEASE_SECONDS), [one.lease for one in outcomes], (), closed) if hands_over else None
-        with self.via(side):
+        with self.via(side), keeping_plans(planned):
             settled = finish(outcomes, hand_over)
         before = self.judge()
         if old:
@@ -242,7 +262,7 @@ class Lines(RuleBasedStateMachine):
         """Take a turn of a worker: else hardly any example gets far, as chance takes claims and ends apart."""
         self.claim(side, "worker-1", "", limit, None)
         if self.some("RUNNING"):
-            self.finish(side, picks, kind, True, False)
+            self.finish(side, picks, kind, True, False, len(picks) < 3)
 
     @rule(side=SIDE, pick=PICK, verb=st.sampled_from(["pause", "cancel", "resume", "run_now", "delete", "clear"]))
     def decide(self, side: int, pick: int, verb: str) -> None:

@@ -1,0 +1,39 @@
+"""Connections of our own for the services of a worker, beside those of the project's tasks."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from jobqueue.db import plans
+
+# The network may be silent for so long before a reserved connection counts as dead.
+SILENCE_SECONDS = 15
+RESERVED = {"connect_timeout": 10, "keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 3, "keepalives_count": 3}
+
+
+def reserve(alias: str, purpose: str, *, keep_plans: bool) -> BaseDatabaseWrapper:
+    """Give this thread a connection to PostgreSQL of its own: no pool, READ COMMITTED, short patience with a silent network."""
+    shared = connections[alias]
+    settings = copy.deepcopy(shared.settings_dict)
+    options = settings["OPTIONS"]
+    options.pop("pool", None)
+    options.update({key: value for key, value in RESERVED.items() if key not in options})
+    options.setdefault("tcp_user_timeout", SILENCE_SECONDS * 1000)
+    options["application_name"] = f"jobqueue {purpose}"
+    options["isolation_level"] = read_committed()
+    if keep_plans:
+        plans.keep(options)
+    settings["CONN_MAX_AGE"], settings["CONN_HEALTH_CHECKS"] = None, False
+    reserved = connections[alias] = type(shared)(settings, alias=alias)
+    return reserved
+
+
+def read_committed() -> Any:
+    """Return the driver's name of the isolation level."""
+    from psycopg import IsolationLevel
+
+    return IsolationLevel.READ_COMMITTED
