@@ -62,6 +62,10 @@ class WorkerLost(JobQueueError):
     """Stand in a job's history as the error of a run whose worker died or lost its lease."""
 
 
+class LeadershipLost(JobQueueError):
+    """Say that a duty belongs to another worker by now, or that nobody can tell: nothing more of this run may be written."""
+
+
 class JobCanceled(JobQueueError):
     """Stand in the task result of a canceled job as its error."""
 

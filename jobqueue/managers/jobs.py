@@ -51,10 +51,11 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Return the running jobs of one worker process."""
         return self.filter(status=states.Status.RUNNING, lease_owner=owner)
 
-    def unfinished(self) -> JobQuerySet:
-        """Return what keeps ``runworkers --once`` alive: jobs that are queued, run, or wait for a retry."""
+    def unfinished(self, closed: Collection[str] = ()) -> JobQuerySet:
+        """Return what keeps ``runworkers --once`` alive: what runs; and outside of `closed` queues, what is queued or waits for a retry."""
         retry = Q(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME) & (Q(failures__gt=0) | Q(crashes__gt=0))
-        return self.filter(Q(status__in=[states.Status.QUEUED, states.Status.RUNNING]) | retry)
+        waiting = Q(status=states.Status.QUEUED) | retry
+        return self.filter(Q(status=states.Status.RUNNING) | (waiting & ~Q(queue__in=closed) if closed else waiting))
 
     def blocking(self, target: Target) -> JobQuerySet:
         """Return the jobs that hold a target or block it, the holder first."""

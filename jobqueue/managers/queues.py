@@ -18,6 +18,10 @@ class QueueQuerySet(models.QuerySet["Queue"]):
         """Return the queues that are paused or limited."""
         return self.filter(Q(paused=True) | Q(max_running__isnull=False))
 
+    def closed(self) -> QueueQuerySet:
+        """Return the queues of which no job may begin: those that are paused, and those limited to none."""
+        return self.filter(Q(paused=True) | Q(max_running=0))
+
 
 class QueueManager(models.Manager.from_queryset(QueueQuerySet)):  # type: ignore[misc]
     """Run the queries on the database that queues are written to, also for reading where a decision depends on it."""

@@ -1,7 +1,8 @@
 """The tables: fields, constraints, indexes and small properties; no queries, no saves."""
 
+from jobqueue.models.duty import BackgroundJobLease
 from jobqueue.models.job import Job
 from jobqueue.models.queue import Queue
 from jobqueue.models.worker import Worker
 
-__all__ = ["Job", "Queue", "Worker"]
+__all__ = ["BackgroundJobLease", "Job", "Queue", "Worker"]

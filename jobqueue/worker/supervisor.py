@@ -20,7 +20,8 @@ from jobqueue import conf
 from jobqueue.conf import Settings
 from jobqueue.db import Lender, hygiene
 from jobqueue.lifecycle.expire import Expired
-from jobqueue.models import Job, Worker
+from jobqueue.managers.jobs import JobQuerySet
+from jobqueue.models import Job, Queue, Worker
 from jobqueue.service import Service
 from jobqueue.tasks import registry
 from jobqueue.worker.base import DatabaseService, is_outage
@@ -210,9 +211,9 @@ class Supervisor:
         return not self.failed
 
     def _all_done(self) -> bool:
-        """Whether ``--once`` may end: seen twice in a row, nothing runs here, and nothing is left in the queues."""
+        """Whether ``--once`` may end: seen twice in a row, nothing runs here, and nothing is left in the queues that may begin."""
         try:
-            done = not len(self.parts.runs) and not Job.objects.current.unfinished().in_queues(self.settings.queues).exists()
+            done = not len(self.parts.runs) and not self._left().exists()
         except Exception as error:
             if not is_outage(error):
                 raise
@@ -220,6 +221,12 @@ class Supervisor:
             done = False
         twice, self._quiet_since = done and self._quiet_since is not None, time.monotonic() if done else None
         return twice
+
+    def _left(self) -> JobQuerySet:
+        jobs = Job.objects.current.in_queues(self.settings.queues)
+        if self.settings.max_running == 0:
+            return jobs.filter(status=Job.Status.RUNNING)
+        return jobs.unfinished(list(Queue.objects.current.closed().values_list("name", flat=True)))
 
     def _on_error(self, service: Service, error: BaseException, failures: int) -> None:
         """Log a failed turn: in full, and at most every 10 s per service."""

@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 
 from jobqueue import pause
+from jobqueue.lifecycle.queues import limit_queue, pause_queue
 from jobqueue.models import Job
 from tests.faults import tasks
 from tests.faults.harness import Workers, database_entry, job_id, row, state, wait_until
@@ -49,6 +50,16 @@ def test_fail_on_error_ends_with_1_only_when_a_job_of_this_run_ended_in_error(wo
     good = workers.start("--once", "--fail-on-error", "--queues", "good")
     unknown = workers.start("--once", "--fail-on-error", "--queues", "empty")
     assert (bad.wait(), good.wait(), unknown.wait()) == (1, 0, 0)
+
+
+def test_once_waits_for_no_queue_that_is_paused_or_limited_to_none(workers: Workers) -> None:
+    left = [tasks.work.using(queue_name=name).enqueue() for name in ("paused", "none")]
+    taken = tasks.work.using(queue_name="open").enqueue(0.1)
+    pause_queue("paused")
+    limit_queue("none", 0)
+    assert workers.start("--once", "--queues", "paused,none,open").wait() == 0
+    assert [state(job) for job in (*left, taken)] == ["QUEUED", "QUEUED", "SUCCESS"]
+    assert workers.start("--once", "--queues", "open,paused", MAX_RUNNING=0).wait() == 0
 
 
 def test_the_start_up_lines_tell_a_person_all_there_is_to_know(workers: Workers) -> None:

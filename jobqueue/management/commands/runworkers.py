@@ -43,7 +43,9 @@ class Command(BaseCommand):
         """Add an option for each setting that may differ per process."""
         parser.add_argument("--queues", help="names, separated by commas (default: all queues)")
         parser.add_argument("--processes", type=int, default=1, help="worker processes; only 1 is supported")
-        parser.add_argument("--once", action="store_true", help="end when nothing is queued, runs, or waits for a retry")
+        parser.add_argument(
+            "--once", action="store_true", help="end when nothing runs, is queued or waits for a retry; paused queues are not waited for"
+        )
         parser.add_argument("--fail-on-error", action="store_true", help="with --once: end with 1 when a job ended in ERROR")
         for name, (kind, text) in OPTIONS.items():
             parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=text)
