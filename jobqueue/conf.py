@@ -90,6 +90,8 @@ class Settings:
     poll_seconds: float = _setting(0.25, POSITIVE)
     lease_seconds: float = _setting(30, POSITIVE)
     heartbeat_seconds: float = _setting(2, POSITIVE)
+    duty_lease_seconds: float = _setting(10, POSITIVE)
+    duty_heartbeat_seconds: float = _setting(2, POSITIVE)
     scale_seconds: float = _setting(1, POSITIVE)
     shutdown_grace_period_seconds: float = _setting(300, NOT_NEGATIVE)
     interrupt_grace_seconds: float = _setting(2, NOT_NEGATIVE)
@@ -205,21 +207,23 @@ def _workers(values: Mapping[str, Any]) -> Sequence[Problem]:
     ]
 
 
-def _heartbeat(values: Mapping[str, Any]) -> Sequence[Problem]:
-    """Compare the heartbeat with the lease that it must keep alive."""
-    beat, lease = values["HEARTBEAT_SECONDS"], values["LEASE_SECONDS"]
+def _heartbeat(values: Mapping[str, Any], prefix: str = "") -> Sequence[Problem]:
+    """Compare a heartbeat with the lease that it must keep alive."""
+    beats, leases = f"{prefix}HEARTBEAT_SECONDS", f"{prefix}LEASE_SECONDS"
+    beat, lease = values[beats], values[leases]
     if beat <= lease / 2:
         return []
     hint = (
-        "It must be at most half of the lease, so that one lost heartbeat loses no job: "
-        f"set LEASE_SECONDS to {2 * beat} or more, or HEARTBEAT_SECONDS to {lease / 2} or less."
+        "It must be at most half of the lease, so that one lost heartbeat loses nothing: "
+        f"set {leases} to {2 * beat} or more, or {beats} to {lease / 2} or less."
     )
-    return [Problem("E004", f"HEARTBEAT_SECONDS is {beat} with LEASE_SECONDS {lease}.", hint)]
+    return [Problem("E004", f"{beats} is {beat} with {leases} {lease}.", hint)]
 
 
 TOGETHER: tuple[tuple[frozenset[str], Callable[[Mapping[str, Any]], Sequence[Problem]]], ...] = (
     (frozenset({"MIN_WORKERS", "MAX_WORKERS"}), _workers),
     (frozenset({"HEARTBEAT_SECONDS", "LEASE_SECONDS"}), _heartbeat),
+    (frozenset({"DUTY_HEARTBEAT_SECONDS", "DUTY_LEASE_SECONDS"}), functools.partial(_heartbeat, prefix="DUTY_")),
 )
 
 

@@ -1,6 +1,7 @@
 """The only place that knows which database it is: transactions, the hot statements, notifications."""
 
-from jobqueue.db.base import Database, for_alias, is_connection_error, is_missing_table, is_refusal
+from jobqueue.db.base import Database, for_alias, is_connection_error, is_missing_table, is_outage, is_refusal, is_timeout
+from jobqueue.db.fence import fenced
 from jobqueue.db.records import Claimed, Lease, Lender, Mark, Renewed, Scope, Success
 from jobqueue.db.targets import Released
 
@@ -14,8 +15,11 @@ __all__ = [
     "Renewed",
     "Scope",
     "Success",
+    "fenced",
     "for_alias",
     "is_connection_error",
     "is_missing_table",
+    "is_outage",
     "is_refusal",
+    "is_timeout",
 ]

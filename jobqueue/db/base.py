@@ -17,6 +17,7 @@ from jobqueue.db.overview import Overview
 from jobqueue.db.records import Lease, Mark, Renewed, Success
 
 CONNECTION_ERRORS = (OperationalError, InterfaceError)
+TIMEOUTS = ("57014", "55P03")
 
 
 class Database(Overview):
@@ -90,10 +91,6 @@ class Database(Overview):
         """Return the placeholder of a column; `run_in` gives seconds from now."""
         return "%s"
 
-    def adapt(self, value: Any) -> Any:
-        """Return a parameter as the driver wants it."""
-        return value
-
     # For people
 
     def estimated_rows(self) -> int | None:
@@ -117,6 +114,16 @@ class Database(Overview):
 def is_connection_error(error: BaseException) -> bool:
     """Return whether the connection or the server failed, not the statement."""
     return isinstance(error, CONNECTION_ERRORS)
+
+
+def is_timeout(error: BaseException) -> bool:
+    """Return whether a statement was ended for taking too long, or for waiting too long for a lock; the connection is as good as before."""
+    return isinstance(error, DatabaseError) and getattr(error.__cause__, "sqlstate", None) in TIMEOUTS
+
+
+def is_outage(error: BaseException) -> bool:
+    """Return whether the database cannot be reached just now."""
+    return is_connection_error(error) and not is_timeout(error)
 
 
 def is_missing_table(error: BaseException) -> bool:

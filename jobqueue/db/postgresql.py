@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from jobqueue.db import plans
+from jobqueue.db import fence, plans
 from jobqueue.db.base import Database
 from jobqueue.db.claims import in_claim_order
 from jobqueue.db.columns import Columns, cell
@@ -26,6 +26,7 @@ from jobqueue.db.reserved import read_committed, reserve
 from jobqueue.line import Candidate, Target
 
 COPY_BLOCK = 1000
+STANDSTILL_SECONDS = 5
 HINTED = "_jobqueue_hinted"
 UNHINT = "RESET enable_sort; RESET enable_incremental_sort"
 HINT = "SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = off; "
@@ -42,6 +43,7 @@ class PostgreSQL(Database):
     picked = "= ANY(ARRAY({}))"  # an init plan: evaluated once, whatever the planner thinks of LIMIT
     first_of = "CROSS JOIN LATERAL (SELECT * FROM {0} AS j WHERE {1} LIMIT {2}{3}) AS j"
     skip_locked = " FOR NO KEY UPDATE SKIP LOCKED"  # a plain FOR UPDATE would skip a job that an event's foreign key refers to
+    key_share = " FOR KEY SHARE"
     as_text = "{0}::text"
     last_entry = "history #>> '{{-1,{}}}'"
     can_notify: ClassVar[bool] = True
@@ -90,7 +92,8 @@ class PostgreSQL(Database):
         with transaction.atomic(using=self.alias):
             if outermost and not usual:
                 self.rows("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-            yield
+            with fence.passed():
+                yield
             if not outermost and getattr(connection, HINTED, False):
                 self.rows(UNHINT)  # the rest of the caller's transaction is the caller's
             setattr(connection, HINTED, False)
@@ -108,6 +111,12 @@ class PostgreSQL(Database):
         connection = self.connection
         kept = plans.are_kept(connection) and getattr(connection, HINTED, False)
         return plans.rows(connection, sql, params) if kept else super().often(sql, params)
+
+    @property
+    def no_idling(self) -> str:  # type: ignore[override]
+        """What lets the server end a transaction whose process stands still: its locks would keep everybody waiting."""
+        alone = self.connection.settings_dict["OPTIONS"].get("server_side_binding")  # a prepared statement is one alone
+        return "" if alone else f"SET LOCAL idle_in_transaction_session_timeout = {STANDSTILL_SECONDS * 1000}; "
 
     def hint(self) -> str:
         """Forbid the planner to sort: without statistics it takes all that is queued for a few rows, and reads and sorts all of it."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.db import transaction
 
+from jobqueue.db import fence
 from jobqueue.db.base import Database
 from jobqueue.db.records import Claimed, Lease, Lender, Mark, Renewed, Scope, Success
 from jobqueue.line import Candidate
@@ -46,7 +47,8 @@ class SQLite(Database):
         try:
             with transaction.atomic(using=self.alias):
                 connection.transaction_mode = before
-                yield
+                with fence.passed():
+                    yield
         finally:
             connection.transaction_mode = before
 

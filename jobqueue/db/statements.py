@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from jobqueue.db import fence
+
 
 class Statements:
     """Run statements against one connection alias and one table of jobs; the attributes are what databases differ in."""
@@ -17,6 +19,8 @@ class Statements:
     now: ClassVar[str] = ""
     ahead: ClassVar[str] = ""  # a time so many seconds (a parameter) ahead of now
     skip_locked: ClassVar[str] = ""
+    key_share: ClassVar[str] = ""  # keeps out whoever locks a row to take it over, and nobody who only renews it
+    no_idling = ""  # in front of a statement: ends a transaction whose process stands still in the middle of it
     as_text: ClassVar[str] = "{}"
     json_columns: ClassVar[frozenset[str]] = frozenset({"args", "kwargs", "options", "metadata"})
 
@@ -32,8 +36,8 @@ class Statements:
 
     @contextlib.contextmanager
     def atomic(self) -> Iterator[None]:
-        """Open a short transaction, or a savepoint inside the caller's."""
-        with transaction.atomic(using=self.alias):
+        """Open a short transaction, or a savepoint inside the caller's; one that the thread's fence lets pass (``db/fence.py``)."""
+        with transaction.atomic(using=self.alias), fence.passed():
             yield
 
     @contextlib.contextmanager
@@ -47,8 +51,18 @@ class Statements:
             cursor.execute(sql, params)
             return list(cursor.fetchall()) if cursor.description else []
 
+    def stands(self, *columns: tuple[str, Any]) -> bool:
+        """Return whether there is a row with these values, which nobody can take over before the end of this transaction."""
+        where = " AND ".join(f"{name} = %s" for name, _ in columns)
+        sql = f"{self.no_idling}SELECT 1 FROM {self.table} WHERE {where}{self.key_share}"
+        return bool(self.rows(sql, [self.adapt(value) for _, value in columns]))
+
     def moment(self, value: Any) -> Any:
         """Return a time that a statement returned as an aware datetime."""
+        return value
+
+    def adapt(self, value: Any) -> Any:
+        """Return a parameter as the driver wants it."""
         return value
 
     def often(self, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:

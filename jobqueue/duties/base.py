@@ -36,6 +36,7 @@ class Duty:
     interval_seconds: float = 1.0
     strategy: Strategy = "lease"
     rotate_after_seconds: float | None = None
+    longest_run_seconds: float | None = 30.0  # of one run; then its connection is cut, and after twice as long it is given up on
 
     def able(self) -> bool:
         """Return whether this process can do it at all; one that cannot never leads it."""
@@ -45,9 +46,14 @@ class Duty:
         """Do what is due at `now`, the database's time, in short transactions; raise whatever keeps it from being done."""
         raise NotImplementedError
 
+    def hear(self) -> None:
+        """Take note that there may be new work, before the next run; called from any thread."""
+
 
 class FunctionDuty(Duty):
     """A duty of a project, made by ``@duty`` from a function."""
+
+    longest_run_seconds = None  # nobody but the project knows
 
     def __init__(
         self, name: str, function: Callable[[], object], interval_seconds: float, strategy: Strategy, rotate_after_seconds: float | None

@@ -84,8 +84,7 @@ def enqueue(spec: JobSpec) -> Enqueued:
         # DO NOTHING in place of an error: the caller's transaction stays usable. It waits for a rival that has not committed.
         row = database.insert(columns, ignore_conflicts=bool(spec.unique_key))
         if row is not None:
-            if spec.immediate:
-                wakeup.work(spec.queue, spec.tenant)
+            _tell(spec)
             return Enqueued(row[0], row[1], created=True)
         rivals = Job.objects.current.filter(tenant=spec.tenant, unique_key=spec.unique_key, status__in=states.LIVE)
         if found := rivals.values_list("pk", "created_at").first():
@@ -103,6 +102,15 @@ def enqueue_many(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:
         if any(call.unique_key for call in calls):
             return [enqueue(replace(spec, **call._asdict())) for call in calls]
         ids, created_at = database.insert_many(spec.columns(), calls)
-        if spec.immediate:
-            wakeup.work(spec.queue, spec.tenant)
+        _tell(spec)
     return [Enqueued(job_id, created_at, created=True) for job_id in ids]
+
+
+def _tell(spec: JobSpec) -> None:
+    if spec.immediate:
+        wakeup.work(spec.queue, spec.tenant)
+    elif isinstance(spec.run_after, timedelta):
+        wakeup.due(spec.run_after.total_seconds())
+    elif spec.run_after is not None:
+        now = datetime.now(spec.run_after.tzinfo)
+        wakeup.due((spec.run_after - now).total_seconds())

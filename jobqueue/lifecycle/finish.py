@@ -190,6 +190,8 @@ def _write(job: Job, outcome: Outcome, now: float) -> str:
         return ""
     if destination == states.QUEUED:
         wakeup.work(job.queue, job.tenant)
+    elif destination == states.PENDING_TIME:
+        wakeup.due(outcome.delay_seconds)
     return destination[0]
 
 

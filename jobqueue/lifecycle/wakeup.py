@@ -19,6 +19,9 @@ from jobqueue.models import Job
 CHANNEL = "jobqueue"
 OWNER = "owner:{}"
 QUEUES = "queues"
+DUE = "due"
+DUTIES = "duties"
+SOON_SECONDS = 1.5
 PAUSE_SECONDS = 0.025
 
 logger = logging.getLogger("jobqueue")
@@ -43,6 +46,17 @@ def read_work(payload: str) -> tuple[str, str] | None:
 def queues_changed() -> None:
     """Let every worker read the pauses and limits of queues anew once the caller's transaction has committed; never held back."""
     _after_commit(QUEUES, always=True)
+
+
+def due(seconds: float) -> None:
+    """Let whoever promotes due jobs look once the caller's transaction has committed, where it would look too late by itself."""
+    if seconds < SOON_SECONDS:
+        _after_commit(DUE)
+
+
+def duties_changed() -> None:
+    """Let every worker look at the duties once the caller's transaction has committed: one is free, or has new work; never held back."""
+    _after_commit(DUTIES, always=True)
 
 
 def owner(worker_id: str) -> None:

@@ -145,20 +145,23 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
         guard = self.current.filter(pk=job.pk, status=states.Status.RUNNING, lease_token=job.lease_token)
         return guard.update(cancel_requested=bool(outcome), cancel_outcome=outcome)
 
-    def promote_due(self, limit: int) -> list[str]:
-        """Move due jobs to QUEUED, at most `limit`, passing over locked rows; return the queue of each."""
+    def promote_due(self, limit: int, among: JobQuerySet | None = None) -> list[tuple[str, str]]:
+        """Move due jobs to QUEUED, at most `limit`, passing over locked rows; return queue and tenant of each."""
         states.check(states.PENDING_TIME, states.QUEUED)
         with self.database.atomic():
-            due = dict(self.current.due().unlocked().order_by("run_at")[:limit].values_list("pk", "queue"))
+            found = (self.current if among is None else among).due().unlocked().order_by("run_at")[:limit]
+            due = {pk: (queue, tenant) for pk, queue, tenant in found.values_list("pk", "queue", "tenant")}
             if due:
                 self.current.filter(pk__in=due, status=states.Status.PENDING).update(
                     status=states.Status.QUEUED, waiting_for="", enqueued_at=Now()
                 )
         return list(due.values())
 
-    def next_due_seconds(self) -> float | None:
+    def next_due_seconds(self, without: Collection[int] = ()) -> float | None:
         """Return how many seconds lie before the next due time, on the database's clock; None where nothing waits."""
         waiting = self.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME)
+        if without:
+            waiting = waiting.exclude(pk__in=without)
         row = waiting.order_by("run_at").annotate(now=Now()).values_list("run_at", "now").first()
         return None if row is None or row[0] is None else max((row[0] - row[1]) / timedelta(seconds=1), 0.0)
 

@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from jobqueue.managers.duties import LeaseManager
 from jobqueue.models import fields
 
 
@@ -17,6 +18,8 @@ class BackgroundJobLease(models.Model):
     lease_acquired_at = fields.moment()
     heartbeat_at = fields.moment()
     metadata = fields.json(dict, help_text="Its last run, how long it took, what it did, what went wrong.")
+
+    objects = LeaseManager()
 
     class Meta:
         ordering = ("job_name",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from jobqueue.lifecycle.wakeup import CHANNEL, OWNER, QUEUES, read_work
+from jobqueue.lifecycle.wakeup import CHANNEL, DUE, DUTIES, OWNER, QUEUES, read_work
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler
 from jobqueue.worker.base import DatabaseService
@@ -15,11 +15,13 @@ PROBE_ROUNDS = 20
 
 
 class Heard(NamedTuple):
-    """Say whom to tell: of new work (of which tenant, where that is known), of a job that is to stop, of changed queues."""
+    """Say whom to tell: of new work (of which tenant, where that is known), of a job that is to stop, of changed queues, of duties."""
 
     work: Callable[[str | None], None]
     stop_asked: Callable[[], None]
     queues_changed: Callable[[], None]
+    due: Callable[[], None]
+    duties_changed: Callable[[], None]
 
 
 class Listener(DatabaseService):
@@ -60,6 +62,10 @@ class Listener(DatabaseService):
         elif payload == QUEUES:
             self._heard.queues_changed()
             self._heard.work(None)
+        elif payload == DUE:
+            self._heard.due()
+        elif payload == DUTIES:
+            self._heard.duties_changed()
         elif (work := read_work(payload)) is not None and (not self._queues or work[1] in self._queues):
             self._heard.work(work[0])
 

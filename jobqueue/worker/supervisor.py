@@ -13,12 +13,14 @@ import os
 import select
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from jobqueue import conf
 from jobqueue.conf import Settings
 from jobqueue.db import Lender, hygiene
+from jobqueue.duties import registry as registry_of_duties
+from jobqueue.duties.builtin import builtin
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.managers.jobs import JobQuerySet
 from jobqueue.models import Job, Queue, Worker
@@ -27,6 +29,7 @@ from jobqueue.tasks import registry
 from jobqueue.worker.base import DatabaseService, is_outage
 from jobqueue.worker.dispatcher import Dispatcher
 from jobqueue.worker.drain import drain
+from jobqueue.worker.duties import Duties
 from jobqueue.worker.finisher import Finisher
 from jobqueue.worker.gate import Gate
 from jobqueue.worker.heartbeat import Heartbeat
@@ -65,6 +68,7 @@ class Parts:
     reporter: Reporter
     dispatcher: Dispatcher
     maintenance: Maintenance
+    duties: Duties
     scaler: Scaler
     listener: Listener | None
     services: list[Service] = field(init=False)
@@ -77,6 +81,7 @@ class Parts:
             self.heartbeat,
             self.reporter,
             self.maintenance,
+            self.duties,
             self.scaler,
             self.listener,
             self.dispatcher,
@@ -113,6 +118,7 @@ class Supervisor:
     def run(self) -> bool:
         """Work until told to stop; return whether everything stopped as it should."""
         registry.discover()
+        registry_of_duties.discover()
         self.identity.hold()
         parts = self.parts
         # Everything that was loaded stays; the collector need not walk over it again and again, nor after every 700 objects.
@@ -155,17 +161,16 @@ class Supervisor:
             on_error=self._on_error,
         )
         finisher.chain(gate, dispatcher.follow, dispatcher.lose_track, dispatcher.notified)
-        heard = Heard(dispatcher.notified, heartbeat.look, gate.changed)
-        listener = Listener(worker_id, queues, heard, self._on_error) if notified else None
         maintenance = Maintenance(
             self.identity,
-            heartbeat_seconds=settings.heartbeat_seconds,
-            keep=heartbeat.keep,
             show=self._show,
             stuck=lambda: lanes.stuck + loop.stuck + interrupter.stuck,
-            promoted=dispatcher.notified,
+            found=dispatcher.notified,
             on_error=self._on_error,
         )
+        duties = self._duties(heartbeat.keep, maintenance.announce, dispatcher.notified)
+        heard = Heard(dispatcher.notified, heartbeat.look, gate.changed, duties.hear_of_due, duties.hear)
+        listener = Listener(worker_id, queues, heard, self._on_error) if notified else None
         scaler = Scaler(
             lanes,
             gate,
@@ -175,7 +180,17 @@ class Supervisor:
             resized=dispatcher.wake,
             on_error=self._on_error,
         )
-        return Parts(runs, lanes, loop, finisher, interrupter, heartbeat, reporter, dispatcher, maintenance, scaler, listener)
+        return Parts(runs, lanes, loop, finisher, interrupter, heartbeat, reporter, dispatcher, maintenance, duties, scaler, listener)
+
+    def _duties(self, keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None], moved: Callable[[], None]) -> Duties:
+        return Duties(
+            self.identity.worker_id,
+            lambda not_before: builtin(keep, tell, not_before) | registry_of_duties.discover(),
+            place=f"{self.identity.host}:{self.identity.pid}",
+            heartbeat_seconds=self.settings.heartbeat_seconds,
+            moved=moved,
+            on_error=self._on_error,
+        )
 
     def _go_on_without(self, run: Run) -> None:
         """Keep the capacity: a thread is lost with its run, a coroutine's thread only where the coroutine blocks it."""
@@ -192,7 +207,7 @@ class Supervisor:
         if self.parts.dispatcher.wants_slots:  # else its last look found too little already
             self.parts.dispatcher.wake()
         if retrying:  # its time may come before the next chores
-            self.parts.maintenance.wake()
+            self.parts.duties.hear_of_due()
 
     # Watch
 
@@ -244,7 +259,7 @@ class Supervisor:
     def _show(self, state: str = Worker.State.RUNNING) -> None:
         lanes, stuck = self.parts.lanes, self.parts.maintenance.stuck()
         state = Worker.State.DRAINING if self.stops else state
-        services = health(self.parts.services)
+        services = health([*self.parts.services, *self.parts.duties.chores])
         show(self.identity, self.settings, state, slots=lanes.slots, running=len(self.parts.runs), stuck=stuck, services=services)
 
     def _say_goodbye(self) -> None:

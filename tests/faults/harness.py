@@ -24,7 +24,15 @@ from jobqueue.models import Worker as WorkerRow
 from tests.faults.witness import VARIABLE, Witness
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-QUICK: dict[str, Any] = {"LEASE_SECONDS": 3, "HEARTBEAT_SECONDS": 1, "MIN_WORKERS": 2, "MAX_WORKERS": 2, "INTERRUPT_GRACE_SECONDS": 1}
+QUICK: dict[str, Any] = {
+    "LEASE_SECONDS": 3,
+    "HEARTBEAT_SECONDS": 1,
+    "DUTY_LEASE_SECONDS": 1.5,
+    "DUTY_HEARTBEAT_SECONDS": 0.5,
+    "MIN_WORKERS": 2,
+    "MAX_WORKERS": 2,
+    "INTERRUPT_GRACE_SECONDS": 1,
+}
 LEASE_SECONDS = 3
 READY = "  stop      Ctrl-C"
 Found = TypeVar("Found")

@@ -88,7 +88,9 @@ def test_a_change_that_is_told_of_is_read_at_once() -> None:
 
 def test_the_listener_tells_the_gate_before_it_wakes_the_dispatcher() -> None:
     told: list[str] = []
-    heard = Heard(lambda tenant: told.append("work"), lambda: told.append("stop"), lambda: told.append("queues"))
+    heard = Heard(
+        lambda tenant: told.append("work"), lambda: told.append("stop"), lambda: told.append("queues"), lambda: None, lambda: None
+    )
     Listener("worker-1", ["mail"], heard, lambda *_: None)._tell("queues")
     assert told == ["queues", "work"]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from jobqueue import conf
-from jobqueue.models import Job, Worker
+from jobqueue.models import BackgroundJobLease, Job, Worker
 from jobqueue.worker.identity import Identity
 from jobqueue.worker.maintenance import WORKER_ROW_SECONDS, Maintenance
 from jobqueue.worker.show import forget, show
@@ -18,14 +19,12 @@ class Scene:
     """The chores of a process, run by nobody but the test."""
 
     def __init__(self) -> None:
-        self.identity, self.stuck, self.shown, self.promoted, self.kept = Identity(), 0, 0, 0, 0
+        self.identity, self.stuck, self.shown, self.found = Identity(), 0, 0, 0
         self.maintenance = Maintenance(
             self.identity,
-            heartbeat_seconds=1.0,
-            keep=lambda: self._count("kept"),
             show=lambda: self._count("shown"),
             stuck=lambda: self.stuck,
-            promoted=lambda: self._count("promoted"),
+            found=lambda: self._count("found"),
             on_error=lambda *_: None,
         )
 
@@ -52,24 +51,18 @@ def test_the_processs_row_is_written_now_and_then_and_at_once_when_the_number_of
 
 
 @pytest.mark.django_db
-def test_due_jobs_are_promoted_and_lost_ones_recovered_and_both_are_told_of(scene: Scene) -> None:
-    due, lost = JobFactory(due=True), JobFactory(expired=True)
+def test_what_dead_neighbours_left_comes_back_at_once_and_their_duties_are_free(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost, other = JobFactory(running=True, lease_owner="dead"), JobFactory(running=True)
+    held = {"lease_acquired_at": timezone.now(), "heartbeat_at": timezone.now()}
+    BackgroundJobLease.objects.create(job_name="theirs", held_by_worker_id="dead", **held)
+    BackgroundJobLease.objects.create(job_name="another's", held_by_worker_id="alive", **held)
+    monkeypatch.setattr(scene.identity, "dead_neighbours", lambda: ["dead"])
     scene.maintenance.turn()
-    assert set(Job.objects.values_list("pk", "status")) == {(due.pk, "QUEUED"), (lost.pk, "QUEUED")}
-    assert (scene.promoted, scene.kept, scene.maintenance.errors) == (2, 1, 0)
+    assert {job.pk: job.status for job in Job.objects.all()} == {lost.pk: "QUEUED", other.pk: "RUNNING"}
+    assert set(BackgroundJobLease.objects.exclude(held_by_worker_id="").values_list("pk", flat=True)) == {"another's"}
+    assert (scene.found, scene.maintenance.errors) == (1, 0)
     scene.maintenance.turn()
-    assert (scene.promoted, scene.kept) == (2, 1), "nothing more to do, nothing to tell"
-
-
-@pytest.mark.django_db
-def test_after_a_standstill_the_sweep_waits_for_the_heartbeats(scene: Scene) -> None:
-    lost = JobFactory(expired=True)
-    scene.maintenance._turned_at -= 10
-    scene.maintenance.turn()
-    assert Job.objects.get(pk=lost.pk).status == "RUNNING"
-    scene.maintenance._no_sweep_before -= 2
-    scene.maintenance.turn()
-    assert Job.objects.get(pk=lost.pk).status == "QUEUED"
+    assert scene.found == 1, "nothing more to do, nothing to tell"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -14,8 +14,10 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import OperationalError, connection
 from django.dispatch import Signal
+from django.utils import timezone
 
 from jobqueue import signals
+from jobqueue.duties.expire_stale_running_jobs import ExpireStaleRunningJobs
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.models import Job
 from jobqueue.worker.executor import execute, execute_async
@@ -331,8 +333,7 @@ def test_those_who_listen_to_the_loss_of_a_worker_are_in_the_place_of_the_jobs_t
     ear = listen(signals.job_lost)
     for name in ("acme", "", "globex"):
         JobFactory(expired=True, tenant=name)
-    maintenance = chores()
-    maintenance.turn()
+    sweep(chores())
     assert ear.heard == ["acme", "", "globex"]
 
 
@@ -340,7 +341,7 @@ def test_those_who_listen_to_the_loss_of_a_worker_are_in_the_place_of_the_jobs_t
 def test_a_log_line_needs_no_context(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     JobFactory(expired=True, tenant="acme")
-    chores().turn()
+    sweep(chores())
     Scene().end("acme")
     assert Place.told == []
     assert len([record for record in caplog.records if record.name == "jobqueue"]) == 2
@@ -367,7 +368,7 @@ def test_a_context_that_fails_stops_no_recovery(listen: Any, caplog: pytest.LogC
     Place.fail_at["enter", "acme"] = LookupError("no such tenant")
     jobs = [JobFactory(expired=True, tenant=name, recovery="hold") for name in ("acme", "globex")]
     maintenance = chores()
-    maintenance.turn()
+    sweep(maintenance)
     assert (ear.heard, maintenance.errors) == (["globex"], 2)
     assert f"Job {jobs[0].pk}: the loss of its worker was not told to those who listen" in caplog.text
 
@@ -376,13 +377,16 @@ def chores() -> Maintenance:
     """Return the chores of a process, run by nobody but the test."""
     return Maintenance(
         Identity(),
-        heartbeat_seconds=1.0,
-        keep=lambda: None,
         show=lambda: None,
         stuck=lambda: 0,
-        promoted=lambda: None,
+        found=lambda: None,
         on_error=lambda *_: None,
     )
+
+
+def sweep(maintenance: Maintenance) -> None:
+    """Look for lost jobs as the duty does, and let them be told of."""
+    ExpireStaleRunningJobs(lambda: None, maintenance.announce, lambda: 0.0).run_once(timezone.now())
 
 
 def test_a_run_knows_no_context_of_another() -> None:

@@ -1,0 +1,26 @@
+"""The duties that come with the product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from jobqueue.duties.base import Duty
+from jobqueue.duties.expire_stale_running_jobs import ExpireStaleRunningJobs
+from jobqueue.duties.promote_due_jobs import PromoteDueJobs
+from jobqueue.duties.release_parked_targets import ReleaseParkedTargets
+from jobqueue.lifecycle.expire import Expired
+
+Makers = dict[str, Callable[[], Duty]]
+
+
+def builtin(keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None], not_before: Callable[[], float]) -> Makers:
+    """Return how each of them is made.
+
+    `keep` renews this process's own leases, `tell` is told of the jobs that were found lost, and none is looked for before the monotonic
+    time that `not_before` gives.
+    """
+    simple: tuple[type[Duty], ...] = (PromoteDueJobs, ReleaseParkedTargets)
+    return {
+        **{kind.name: kind for kind in simple},
+        ExpireStaleRunningJobs.name: lambda: ExpireStaleRunningJobs(keep, tell, not_before),
+    }

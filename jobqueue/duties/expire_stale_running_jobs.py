@@ -1,0 +1,38 @@
+"""Expire: jobs whose worker was lost come back, by their `recovery`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from jobqueue.duties.base import Duty, Report
+from jobqueue.lifecycle.expire import Expired, expire_stale_running_jobs
+from jobqueue.models import Job
+
+BATCH = 500
+
+
+class ExpireStaleRunningJobs(Duty):
+    """Sweep once a second.
+
+    After an outage, or after this process stood still, the sweep waits until the heartbeats of all workers had time to renew: their
+    leases ran out while nobody could reach the database, and that is nobody's crash.
+    """
+
+    name = "expire_stale_running_jobs"
+    interval_seconds = 1.0
+
+    def __init__(self, keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None], not_before: Callable[[], float]) -> None:
+        """Take what renews this process's own leases, whom to tell of lost jobs, and before which monotonic time none is looked for."""
+        self._keep, self._tell, self._not_before = keep, tell, not_before
+
+    def run_once(self, now: datetime) -> Report:
+        """Recover the jobs whose leases have run out."""
+        if time.monotonic() < self._not_before() or not Job.objects.current.expired().exists():
+            return Report()
+        self._keep()
+        lost = expire_stale_running_jobs(BATCH)
+        if lost:
+            self._tell(lost)
+        return Report(len(lost), again=len(lost) == BATCH)

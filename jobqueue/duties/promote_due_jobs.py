@@ -1,0 +1,44 @@
+"""Promote: jobs whose time has come are let into the queue, on time."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+from jobqueue import conf
+from jobqueue.duties.base import Duty, Report
+from jobqueue.lifecycle.promote import Promotion
+from jobqueue.models import Job
+
+# With notifications, whoever makes a job that is soon due tells the leader of it; without them it looks for itself.
+LONGEST_SECONDS = 1.0
+UNTOLD_SECONDS = 0.25
+# Notifications of one process come sparingly: after the first, others may be due as soon.
+CLOSELY_SECONDS = 2.0
+
+
+class PromoteDueJobs(Duty):
+    """Sleep to the next due time, and promote what is due in batches."""
+
+    name = "promote_due_jobs"
+    interval_seconds = LONGEST_SECONDS
+
+    def __init__(self) -> None:
+        """Begin with full batches."""
+        self._promotion = Promotion()
+        self._closely_until = 0.0
+
+    def hear(self) -> None:
+        """Look closely for a while."""
+        self._closely_until = time.monotonic() + CLOSELY_SECONDS
+
+    def run_once(self, now: datetime) -> Report:
+        """Promote one batch where something is due; tell when the next is."""
+        told = Job.objects.database.can_notify and conf.current().notify and time.monotonic() > self._closely_until
+        longest = LONGEST_SECONDS if told else UNTOLD_SECONDS
+        due_in = Job.objects.next_due_seconds(self._promotion.set_aside)
+        if due_in is None or due_in > 0:
+            return Report(pause_seconds=longest if due_in is None else min(due_in, longest))
+        batch = self._promotion.run()
+        # Where nothing moved though something is due, somebody has locked it just now.
+        return Report(batch.moved, batch.set_aside, again=batch.moved > 0, pause_seconds=UNTOLD_SECONDS)

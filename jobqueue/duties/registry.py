@@ -1,0 +1,81 @@
+"""The duties of a project: what ``@duty`` has declared, found in ``<app>/duties.py`` of every installed app."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
+
+from django.apps import apps
+from django.utils.module_loading import module_has_submodule
+
+from jobqueue.duties.base import Duty, FunctionDuty, Strategy
+from jobqueue.exceptions import InvalidOption, delay_in_seconds
+from jobqueue.texts import safe_repr
+
+Function = TypeVar("Function", bound=Callable[[], object])
+SHORTEST_SECONDS = 0.05
+STRATEGIES = ("lease", "everyone")
+
+_made: dict[str, Callable[[], Duty]] = {}
+_places: dict[str, str] = {}
+_lock = threading.Lock()
+
+
+def duty(
+    *, name: str, interval: float | timedelta, strategy: Strategy = "lease", rotate_after_seconds: float | None = None
+) -> Callable[[Function], Function]:
+    """Declare a function without arguments as a duty: it is called every `interval` by one worker at a time.
+
+    `name` names it in the admin, in logs and in the table of leases; it must not change. `strategy` "everyone" lets every worker call
+    it. `rotate_after_seconds` lets the leader make room for another after a while. What the function returns counts as the items that
+    it did, where it is a whole number; an exception is counted, logged and shown, and the next call comes all the same. Raise
+    `InvalidOption` for what cannot be meant.
+    """
+    seconds = delay_in_seconds(interval, "interval")
+    if seconds < SHORTEST_SECONDS:
+        raise InvalidOption(f"interval is {seconds:g} s; it must be at least {SHORTEST_SECONDS} s.")
+    if not isinstance(name, str) or not 0 < len(name.strip()) == len(name) <= 200:
+        raise InvalidOption(f"name is {safe_repr(name)}; it must be a text of 1 to 200 characters without spaces around it.")
+    if strategy not in STRATEGIES:
+        raise InvalidOption(f'strategy is {safe_repr(strategy)}; it must be "lease" or "everyone".')
+    rotate = None if rotate_after_seconds is None else delay_in_seconds(rotate_after_seconds, "rotate_after_seconds")
+
+    def register(function: Function) -> Function:
+        _refuse_what_cannot_be_called(function)
+        add(name, lambda: FunctionDuty(name, function, seconds, strategy, rotate), f"{function.__module__}.{function.__qualname__}")
+        return function
+
+    return register
+
+
+def _refuse_what_cannot_be_called(function: object) -> None:
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        raise InvalidOption(f"{safe_repr(function)} cannot be a duty; it must be a plain function, not a coroutine.")
+    needed = [
+        one.name
+        for one in inspect.signature(function).parameters.values()
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if needed:
+        raise InvalidOption(f"{safe_repr(function)} cannot be a duty: it is called without arguments, and wants {', '.join(needed)}.")
+
+
+def add(name: str, make: Callable[[], Duty], place: str) -> None:
+    """Remember how a duty is made; raise `InvalidOption` where another place has its name."""
+    with _lock:
+        before = _places.setdefault(name, place)
+        if before != place:
+            raise InvalidOption(f"Two duties are named {name!r}: {before} and {place}. A name must be one duty's alone.")
+        _made[name] = make
+
+
+def discover() -> dict[str, Callable[[], Duty]]:
+    """Import the modules that declare duties, and return how each duty of the project is made."""
+    for app in apps.get_app_configs():
+        if app.module and app.name != "jobqueue" and module_has_submodule(app.module, "duties"):
+            importlib.import_module(f"{app.name}.duties")
+    return dict(_made)

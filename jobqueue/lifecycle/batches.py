@@ -1,0 +1,75 @@
+"""Batches of rows that one duty works through: smaller after a time-out, and a bad row set aside, so that it never stops the rest."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from django.db import DatabaseError
+
+from jobqueue import db
+
+SET_ASIDE_SECONDS = 300.0
+MOST_SET_ASIDE = 10_000
+
+logger = logging.getLogger("jobqueue")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Tell what one batch did: the rows moved, and those that could not be."""
+
+    moved: int = 0
+    set_aside: int = 0
+
+
+class Batches:
+    """Remember how large a batch may be, and which rows are left alone for a while."""
+
+    def __init__(self, what: str, size: int) -> None:
+        """Begin with full batches; `what` names in the log what is done to a row."""
+        self._what, self._most = what, size
+        self.size = size
+        self._aside: dict[int, float] = {}
+
+    @property
+    def set_aside(self) -> list[int]:
+        """The rows that are left alone now."""
+        now = time.monotonic()
+        self._aside = {row: until for row, until in self._aside.items() if until > now}
+        return list(self._aside)
+
+    def run(self, at_once: Callable[[int], int], find: Callable[[int], Sequence[int]], one: Callable[[int], int]) -> Batch:
+        """Move up to `size` rows by `at_once`, one transaction; return how many moved and how many were set aside.
+
+        Where that is refused, the rows that `find` returns are moved by `one` each, and what fails alone is set aside, its reason in the
+        log. Raise errors of the connection.
+        """
+        try:
+            moved = at_once(self.size)
+        except DatabaseError as error:
+            if db.is_timeout(error) and self.size > 1:
+                self.size = max(self.size // 2, 1)
+                logger.warning("%s timed out; the next batches have at most %d rows: %s", self._what, self.size, str(error).strip())
+                return Batch()
+            if db.is_outage(error):
+                raise
+            return self._one_by_one(find(self.size), one)
+        self.size = min(2 * self.size, self._most)
+        return Batch(moved)
+
+    def _one_by_one(self, rows: Sequence[int], one: Callable[[int], int]) -> Batch:
+        moved, bad = 0, 0
+        for row in rows:
+            try:
+                moved += one(row)
+            except DatabaseError as error:
+                if db.is_outage(error):
+                    raise
+                bad += 1
+                if len(self._aside) < MOST_SET_ASIDE:
+                    self._aside[row] = time.monotonic() + SET_ASIDE_SECONDS
+                logger.error("%s failed for %d, which is set aside for %g s: %s", self._what, row, SET_ASIDE_SECONDS, str(error).strip())
+        return Batch(moved, bad)

@@ -1,0 +1,127 @@
+"""Every query on the leases of duties, by name. A term of leadership is named by its holder and the time it was acquired."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from django.db import models, router
+from django.db.models import Case, F, Q, Value, When
+from django.db.models.functions import Now
+
+from jobqueue import conf
+from jobqueue.db import Database, for_alias
+
+if TYPE_CHECKING:
+    from jobqueue.models import BackgroundJobLease  # noqa: F401 - the base class names it
+
+NOBODY: dict[str, Any] = {"held_by_worker_id": "", "lease_acquired_at": None, "heartbeat_at": None}
+
+
+class Standing(NamedTuple):
+    """Tell who holds a duty, and whether it is for the taking, by the database's clock."""
+
+    name: str
+    holder: str
+    acquired_at: datetime | None
+    free: bool
+
+
+class Taken(NamedTuple):
+    """Name a term that has just begun, with what the row told of the terms before."""
+
+    acquired_at: datetime
+    metadata: dict[str, Any]
+
+
+class LeaseQuerySet(models.QuerySet["BackgroundJobLease"]):
+    """Name the sets of leases that the product looks at."""
+
+    def free(self) -> LeaseQuerySet:
+        """Return those that nobody holds, or whose holder has not been heard for longer than a lease."""
+        return self.filter(Q(heartbeat_at__isnull=True) | Q(heartbeat_at__lt=Now() - _lease()))
+
+    def terms(self, holder: str, terms: Mapping[str, datetime]) -> LeaseQuerySet:
+        """Return those that are still in these terms of a holder."""
+        mine = Q(pk__in=())
+        for name, acquired_at in terms.items():
+            mine |= Q(job_name=name, lease_acquired_at=acquired_at)
+        return self.filter(mine, held_by_worker_id=holder)
+
+
+class LeaseManager(models.Manager.from_queryset(LeaseQuerySet)):  # type: ignore[misc]
+    """Run the queries on the database that leases are written to."""
+
+    @property
+    def current(self) -> LeaseQuerySet:
+        """All leases, read where they are written."""
+        return LeaseQuerySet(self.model, using=router.db_for_write(self.model))
+
+    @property
+    def database(self) -> Database:
+        """The statements of the database, on the table of leases."""
+        return for_alias(router.db_for_write(self.model), self.model._meta.db_table)
+
+    def look(self) -> tuple[list[Standing], datetime | None]:
+        """Return how all duties stand, and the database's time (None without a row): one plain read for all of them."""
+        columns = ("job_name", "held_by_worker_id", "lease_acquired_at", "heartbeat_at", "now")
+        rows = list(self.current.order_by().annotate(now=Now()).values_list(*columns))
+        lease = _lease()
+        found = [Standing(name, holder, at, beat is None or now - beat > lease) for name, holder, at, beat, now in rows]
+        return found, rows[0][4] if rows else None
+
+    def add(self, names: Collection[str]) -> None:
+        """Make the rows of duties that have none yet."""
+        self.current.bulk_create([self.model(job_name=name) for name in sorted(names)], ignore_conflicts=True)
+
+    def acquire(self, holder: str, names: Collection[str]) -> dict[str, Taken]:
+        """Begin a term for each of the duties that is free, passing over rows that somebody else has locked."""
+        with self.database.atomic():
+            # FOR UPDATE, which the fence of a leader's transaction keeps out: nobody takes over in the middle of its write.
+            rows = self.current.free().filter(job_name__in=names).select_for_update(skip_locked=True).order_by("job_name")
+            found = list(rows.annotate(now=Now()).values_list("job_name", "now", "metadata"))
+            if found:
+                # The time that was read, and not Now(): the term is compared with it, and on SQLite that is a comparison of texts.
+                now = found[0][1]
+                self.current.filter(pk__in=[row[0] for row in found]).update(
+                    held_by_worker_id=holder, lease_acquired_at=now, heartbeat_at=now
+                )
+        return {name: Taken(now, metadata if isinstance(metadata, dict) else {}) for name, _, metadata in found}
+
+    def renew(self, holder: str, terms: Mapping[str, datetime], metadata: Mapping[str, Any]) -> set[str]:
+        """Renew terms and write what their duties tell, in one statement; return those that still stand."""
+        with self.database.atomic():
+            if self.current.terms(holder, terms).update(heartbeat_at=Now(), **_told(terms, metadata)) == len(terms):
+                return set(terms)
+            return set(self.current.terms(holder, terms).values_list("pk", flat=True))
+
+    def resign(self, holder: str, terms: Mapping[str, datetime], metadata: Mapping[str, Any] | None = None) -> int:
+        """End terms, so that others may take the duties at once; return how many ended."""
+        return self.current.terms(holder, terms).update(**NOBODY, **_told(terms, metadata or {}))
+
+    def release_all_of(self, holder: str) -> int:
+        """End every term of a worker process that is known to be dead; return how many there were."""
+        return self.current.filter(held_by_worker_id=holder).update(**NOBODY)
+
+    def release(self, name: str) -> str:
+        """End whoever's term of a duty, as a person asked; return whose it was ("": nobody's)."""
+        with self.database.atomic():
+            row = self.current.filter(pk=name).select_for_update(no_key=True).values_list("held_by_worker_id", flat=True).first()
+            if row:
+                self.current.filter(pk=name).update(**NOBODY)
+        return row or ""
+
+    def leads(self, holder: str, name: str, acquired_at: datetime) -> bool:
+        """Return whether a term stands, and keep it so until the end of this transaction."""
+        return self.database.stands(("job_name", name), ("held_by_worker_id", holder), ("lease_acquired_at", acquired_at))
+
+
+def _lease() -> timedelta:
+    return timedelta(seconds=conf.current().duty_lease_seconds)
+
+
+def _told(terms: Mapping[str, datetime], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the change that writes of each duty what is told of it."""
+    told = [When(job_name=name, then=Value(metadata[name], output_field=models.JSONField())) for name in terms if name in metadata]
+    return {"metadata": Case(*told, default=F("metadata"))} if told else {}

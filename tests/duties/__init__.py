@@ -1,0 +1,1 @@
+"""Duties and who leads them."""
