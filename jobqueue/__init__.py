@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jobqueue.backoff import exponential, fixed, linear
+    from jobqueue.duties.registry import duty, duty_transaction
     from jobqueue.exceptions import (
         Fatal,
         Interrupted,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         JobDoesNotExist,
         JobIsRunning,
         JobQueueError,
+        LeadershipLost,
         LeaseLost,
         Retry,
     )
@@ -33,6 +35,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "jobqueue.backoff": ("exponential", "fixed", "linear"),
+    "jobqueue.duties.registry": ("duty", "duty_transaction"),
     "jobqueue.exceptions": (
         "Fatal",
         "Interrupted",
@@ -41,6 +44,7 @@ _HOMES = {
         "JobDoesNotExist",
         "JobIsRunning",
         "JobQueueError",
+        "LeadershipLost",
         "LeaseLost",
         "Retry",
     ),
@@ -67,6 +71,7 @@ __all__ = [
     "JobQueueError",
     "JobResult",
     "JobTask",
+    "LeadershipLost",
     "LeaseLost",
     "Retry",
     "TaskContext",
@@ -74,6 +79,8 @@ __all__ = [
     "Why",
     "cancel",
     "clear_target",
+    "duty",
+    "duty_transaction",
     "enqueue_job",
     "enqueue_many",
     "expire_stale_running_jobs",

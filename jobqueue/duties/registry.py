@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import threading
@@ -14,6 +15,7 @@ from django.utils.module_loading import module_has_submodule
 
 from jobqueue.duties.base import Duty, FunctionDuty, Strategy
 from jobqueue.exceptions import InvalidOption, delay_in_seconds
+from jobqueue.models import Job
 from jobqueue.texts import safe_repr
 
 Function = TypeVar("Function", bound=Callable[[], object])
@@ -62,6 +64,15 @@ def _refuse_what_cannot_be_called(function: object) -> None:
     ]
     if needed:
         raise InvalidOption(f"{safe_repr(function)} cannot be a duty: it is called without arguments, and wants {', '.join(needed)}.")
+
+
+def duty_transaction() -> contextlib.AbstractContextManager[None]:
+    """Return a transaction on the job database in which a duty may write: it begins only where this worker still leads the duty.
+
+    Nobody takes over before it ends. Raise `LeadershipLost` where the worker leads no more. Outside of a duty it is a transaction like
+    any other.
+    """
+    return Job.objects.database.atomic()
 
 
 def add(name: str, make: Callable[[], Duty], place: str) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobqueue import states
+from jobqueue.lifecycle import leaders
 from jobqueue.lifecycle.queues import QueueState, queue_states
 from jobqueue.lifecycle.workers import HEARD_SECONDS, MOST_WORKERS, alive, stuck_services
 from jobqueue.models import Job, Worker
@@ -56,12 +57,14 @@ def status() -> Status:
 def problems(max_age_seconds: float | None = None) -> list[str]:
     """Return what is wrong, a sentence for each; nothing where all is well.
 
-    Wrong is: no worker is alive, a service of one is stuck, or the oldest QUEUED job of a queue that takes jobs is older than so many
-    seconds (None: of any age). A queue that is paused, or limited to none, is as somebody wants it.
+    Wrong is: no worker is alive, a service of one is stuck, a duty is stuck or fails again and again, or the oldest QUEUED job of a
+    queue that takes jobs is older than so many seconds (None: of any age). A queue that is paused, or limited to none, is as somebody
+    wants it.
     """
     found = _workers()
     wrong = [] if found else [f"No worker is alive: none was heard in the last {HEARD_SECONDS} s."]
     wrong += [f"Worker {worker.process} ({worker.id}): {text}." for worker in found for text in worker.problems]
+    wrong += leaders.problems()
     if max_age_seconds is not None:
         wrong += [
             f"Queue {queue.name!r}: the oldest QUEUED job has waited for {queue.oldest_queued_seconds:.0f} s, above {max_age_seconds:g} s."

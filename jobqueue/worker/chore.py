@@ -15,16 +15,9 @@ from jobqueue.exceptions import LeadershipLost
 from jobqueue.service import ErrorHandler
 from jobqueue.worker.base import DatabaseService
 
-STUCK_SECONDS = 300.0
-STUCK_INTERVALS = 10
 LONGEST_TEXT = 500
 
 logger = logging.getLogger("jobqueue")
-
-
-def stuck_seconds(interval_seconds: float) -> float:
-    """Return after how long without a completed run a duty counts as stuck."""
-    return max(STUCK_SECONDS, STUCK_INTERVALS * interval_seconds)
 
 
 class Chore(DatabaseService):

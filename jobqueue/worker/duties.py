@@ -18,9 +18,10 @@ from jobqueue.duties.builtin import Makers
 from jobqueue.duties.leadership import Leadership, Term
 from jobqueue.duties.promote_due_jobs import PromoteDueJobs
 from jobqueue.lifecycle import wakeup
+from jobqueue.lifecycle.leaders import stuck_seconds
 from jobqueue.service import ErrorHandler, Service
 from jobqueue.worker.base import DatabaseService
-from jobqueue.worker.chore import Chore, stuck_seconds
+from jobqueue.worker.chore import Chore
 
 # Of a lease: with the default of 10 s, contenders look every 1 to 5 s, and after an error in 5 s.
 CONTEND_SHARES = (0.1, 0.5)
@@ -96,6 +97,7 @@ class Duties(DatabaseService):
         if self._names is None:
             self._names = self._begin()
         self._give_up(now)
+        self._let_go(now)
         if now >= self._renew_at:
             self._renew_at = now + self._renew_seconds
             self._leadership.renew(self._told())
@@ -155,10 +157,11 @@ class Duties(DatabaseService):
         chore.start()
 
     def _let_go(self, now: float) -> None:
-        """End the threads of terms that are over, and make room for others where a duty rotates."""
+        """End the threads of terms that are over or in doubt, and make room for others where a duty rotates."""
         for name, chore in list(self._chores.items()):
             term = chore.term
-            if term is not None and term.ended:
+            if term is not None and not term.trusted:
+                term.ended = True
                 logger.warning("This worker does not lead the duty %s any more.", name)
                 self._drop(chore)
                 self._leadership.forget(name)

@@ -15,7 +15,7 @@ from django.db.utils import Error
 
 from jobqueue import db
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
-from jobqueue.lifecycle import control, health, queues
+from jobqueue.lifecycle import control, health, leaders, queues
 
 LARGEST_ID = 2**63 - 1
 LONGEST_AGE = 366 * 24 * 3600
@@ -123,13 +123,19 @@ def _status(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     return asdict(found), [*lines, "", "Jobs", *_table(("state", "jobs"), counts)], True
 
 
+def _leaders(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
+    found = leaders.leaders()
+    return [asdict(one) for one in found], _table(LEADER_COLUMNS, [_leader_cells(one) for one in found]), True
+
+
 SUBCOMMANDS = {
     "pause": ("Pause a queue: none of its jobs is begun; those that run go on.", "queue"),
     "resume": ("Let the jobs of a queue be begun again.", "queue"),
     "status": ("Show the queues, the workers that are alive, and how many jobs there are in each state.", ""),
     "cancel": ("Stop jobs for good; end with 1 where one was refused.", "jobs"),
     "resume-job": ("Let jobs that are paused or in error run again; end with 1 where one was refused.", "jobs"),
-    "health": ("End with 1 where no worker is alive, a service of one is stuck, or a QUEUED job has waited for too long.", "age"),
+    "leaders": ("Show who leads which duty, what it did last, and what is wrong with it.", ""),
+    "health": ("End with 1 where no worker is alive, a service or a duty is stuck, or a QUEUED job has waited for too long.", "age"),
 }
 DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool]]] = {
     "pause": _pause,
@@ -137,6 +143,7 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool]]] = {
     "status": _status,
     "cancel": _cancel,
     "resume-job": _resume_job,
+    "leaders": _leaders,
     "health": _health,
 }
 
@@ -165,6 +172,7 @@ def _max_age(text: str | None) -> float | None:
 # Tables
 
 QUEUE_COLUMNS = ("queue", "paused", "at most", "queued", "running", "oldest waits for")
+LEADER_COLUMNS = ("duty", "led by", "for", "last run", "took", "items", "runs", "errors", "problem")
 WORKER_COLUMNS = ("process", "state", "queues", "running", "slots", "problems")
 
 
@@ -179,6 +187,13 @@ def _worker_cells(worker: health.Alive) -> tuple[str, ...]:
     stuck = [f"{worker.stuck_threads} threads given up on"] if worker.stuck_threads else []
     problems = "; ".join([*worker.problems, *stuck]) or "-"
     return (worker.process, worker.state.lower(), ", ".join(worker.queues) or "all", str(worker.running), str(worker.slots), problems)
+
+
+def _leader_cells(one: leaders.Leader) -> tuple[str, ...]:
+    held = "-" if one.held_seconds is None else f"{one.held_seconds:.0f} s"
+    took = "-" if one.last_duration_seconds is None else f"{one.last_duration_seconds:.3f} s"
+    by = one.process or one.worker_id or "nobody"
+    return (one.name, by, held, one.last_run_at or "-", took, str(one.items), str(one.runs), str(one.errors), one.problem or "-")
 
 
 def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Lines:

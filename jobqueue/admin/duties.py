@@ -1,0 +1,136 @@
+"""The admin of `BackgroundJobLease`: who leads what, what it did last, what is wrong; and taking a duty away from its leader."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from jobqueue.admin import cells
+from jobqueue.admin.base import ReadOnlyAdmin
+from jobqueue.admin.wording import NOTHING, ago, duration, excerpt, moment, parsed
+from jobqueue.lifecycle import leaders
+from jobqueue.models import BackgroundJobLease
+
+COLUMNS = ("job_name", "shown_leader", "held_for", "every", "last_run", "took", "did", "errors", "shown_problem")
+BRIEF_CHARACTERS = 200
+
+
+class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
+    """Show the duties."""
+
+    list_display = COLUMNS
+    list_per_page = 100
+    sortable_by = ("job_name",)
+    search_fields = ("job_name",)
+    actions = ("release",)
+    fields = (*COLUMNS, "heard", "set_aside", "last_error")
+    readonly_fields = fields
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[BackgroundJobLease]:
+        """Return the duties with the database's time, by which they are judged."""
+        return super().get_queryset(request).annotate(now=Now())
+
+    def has_release_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may take duties away from their leaders."""
+        return request.user.has_perm("jobqueue.release_backgroundjoblease")
+
+    @admin.action(description="Release: let the next worker lead it", permissions=["release"])
+    def release(self, request: HttpRequest, queryset: QuerySet[BackgroundJobLease]) -> None:
+        """Take the selected duties away from their leaders."""
+        free = []
+        for row in queryset.order_by("pk"):
+            if holder := leaders.release(row.pk):
+                self.log_change(request, row, f"Taken from worker {holder}.")
+                self.message_user(request, f"{row.pk} was taken from worker {holder}; the next to look leads it.", messages.SUCCESS)
+            else:
+                free.append(row.pk)
+        if free:
+            self.message_user(request, f"Nobody leads {', '.join(free)}.", messages.INFO)
+
+    @admin.display(description="led by")
+    def shown_leader(self, row: BackgroundJobLease) -> str:
+        """Return the process that leads it."""
+        found = _told(row)
+        return f"{found.process or found.worker_id}" if found.worker_id else "nobody"
+
+    @admin.display(description="for")
+    def held_for(self, row: BackgroundJobLease) -> str:
+        """Return how long it has led it."""
+        return _length(_told(row).held_seconds)
+
+    @admin.display(description="last heard")
+    def heard(self, row: BackgroundJobLease) -> str:
+        """Return how long ago the leader renewed it."""
+        seconds = _told(row).heard_seconds
+        return NOTHING if seconds is None else f"{duration(seconds)} ago"
+
+    @admin.display(description="every")
+    def every(self, row: BackgroundJobLease) -> str:
+        """Return how often it is done."""
+        return _length(_told(row).interval_seconds)
+
+    @admin.display(description="last run")
+    def last_run(self, row: BackgroundJobLease) -> SafeString | str:
+        """Return when the last run that was completed began."""
+        when = parsed(_told(row).last_run_at)
+        return ago(when, _now(row)) if when else NOTHING
+
+    @admin.display(description="took")
+    def took(self, row: BackgroundJobLease) -> str:
+        """Return how long the last run took."""
+        return _length(_told(row).last_duration_seconds)
+
+    @admin.display(description="did")
+    def did(self, row: BackgroundJobLease) -> str:
+        """Return how many items the last run did, and all runs."""
+        found = _told(row)
+        return f"{found.last_items:,} (of {found.items:,} in {found.runs:,} runs)"
+
+    @admin.display(description="set aside")
+    def set_aside(self, row: BackgroundJobLease) -> str:
+        """Return how many rows could not be done; the log says why."""
+        return f"{_told(row).set_aside:,}"
+
+    @admin.display(description="errors")
+    def errors(self, row: BackgroundJobLease) -> str:
+        """Return how many runs failed."""
+        return f"{_told(row).errors:,}"
+
+    @admin.display(description="last error")
+    def last_error(self, row: BackgroundJobLease) -> SafeString | str:
+        """Return the last error, and when it came."""
+        found = _told(row)
+        when = parsed(found.last_error_at)
+        return (
+            format_html("{} ({})", found.last_error, moment(when, _now(row))) if found.last_error and when else found.last_error or NOTHING
+        )
+
+    @admin.display(description="state")
+    def shown_problem(self, row: BackgroundJobLease) -> SafeString:
+        """Return whether all is well, loudly where it is not."""
+        found = _told(row)
+        if found.problem:
+            return format_html('<strong class="jq-alarm">{}</strong>', excerpt(found.problem, BRIEF_CHARACTERS))
+        return cells.badge("success", "Goes on") if found.worker_id else cells.badge("pending", "Free")
+
+
+def _told(row: BackgroundJobLease) -> leaders.Leader:
+    found: Any = row.__dict__.get("_told") or row.__dict__.setdefault("_told", leaders.leader(row, _now(row)))
+    return found  # type: ignore[no-any-return]
+
+
+def _now(row: BackgroundJobLease) -> datetime:
+    now: datetime = getattr(row, "now", None) or timezone.now()
+    return now
+
+
+def _length(seconds: float | None) -> str:
+    return NOTHING if seconds is None else duration(seconds)

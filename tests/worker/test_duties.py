@@ -1,0 +1,277 @@
+"""The thread that contends for duties, and the threads that do them; real ones, with leases short enough to wait for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from jobqueue.duties.base import Duty, FunctionDuty, Report
+from jobqueue.models import BackgroundJobLease, Job
+from jobqueue.worker.duties import Duties
+from tests.factories import JobFactory
+
+pytestmark = pytest.mark.django_db(transaction=True)
+PATIENCE_SECONDS = 20.0
+
+
+class Told(Duty):
+    """A duty that a test steers."""
+
+    name = "told"
+    interval_seconds = 0.02
+
+    def __init__(self, act: Callable[[], Report]) -> None:
+        self.act = act
+        self.runs = 0
+        self.heard = 0
+
+    def hear(self) -> None:
+        self.heard += 1
+
+    def run_once(self, now: datetime) -> Report:
+        assert now.tzinfo is not None
+        self.runs += 1
+        return self.act()
+
+
+class Fleet:
+    """Run the duties of several worker processes in this one."""
+
+    def __init__(self) -> None:
+        self.members: list[Duties] = []
+        self.errors: list[BaseException] = []
+        self.moved = 0
+
+    def start(self, worker_id: str, *duties: Duty) -> Duties:
+        makers = {duty.name: (lambda duty=duty: duty) for duty in duties}
+        one = Duties(
+            worker_id, lambda not_before: makers, place=f"host:{worker_id}", heartbeat_seconds=0.1, moved=self._move, on_error=self._fail
+        )
+        self.members.append(one)
+        one.start()
+        return one
+
+    def _move(self) -> None:
+        self.moved += 1
+
+    def _fail(self, service: object, error: BaseException, failures: int) -> None:
+        self.errors.append(error)
+
+    def stop(self) -> None:
+        for one in self.members:
+            one.stop()
+        for one in self.members:
+            assert one.join(PATIENCE_SECONDS)
+            assert not any(chore.alive for chore in one.chores)
+
+
+@pytest.fixture
+def fleet(settings: Any) -> Iterator[Fleet]:
+    settings.JOBQUEUE = {"DUTY_LEASE_SECONDS": 1.0, "DUTY_HEARTBEAT_SECONDS": 0.2}
+    made = Fleet()
+    yield made
+    made.stop()
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    deadline, pause = time.monotonic() + PATIENCE_SECONDS, threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, f"It did not come about that {what}."
+        pause.wait(0.01)
+
+
+def row(name: str = "told") -> BackgroundJobLease:
+    return BackgroundJobLease.objects.get(pk=name)
+
+
+def told(name: str = "told") -> dict[str, Any]:
+    return BackgroundJobLease.objects.filter(pk=name).values_list("metadata", flat=True).first() or {}
+
+
+def holder(name: str = "told") -> str:
+    return BackgroundJobLease.objects.filter(pk=name).values_list("held_by_worker_id", flat=True).first() or ""
+
+
+def test_one_of_two_does_the_duty_and_the_other_takes_over_when_it_ends_in_order(fleet: Fleet) -> None:
+    one, two = Told(lambda: Report(1)), Told(lambda: Report(1))
+    first = fleet.start("worker-1", one)
+    wait_until(lambda: one.runs > 2, "the first does it")
+    second = fleet.start("worker-2", two)
+    wait_until(lambda: second.last_good_turn > second.turn_began if second.turn_began else True, "the second has looked")
+    assert (holder(), two.runs) == ("worker-1", 0)
+    first.stop()
+    assert first.join(PATIENCE_SECONDS)
+    done = one.runs
+    wait_until(lambda: two.runs, "the second takes over")
+    assert (holder(), one.runs) == ("worker-2", done)
+    assert fleet.moved >= 3, "who waits for what duties move is told"
+
+
+def test_what_it_does_is_told_in_the_row(fleet: Fleet) -> None:
+    calls = iter([Report(3, set_aside=1), Report(4), *[Report()] * 100_000])
+    fleet.start("worker-1", Told(lambda: next(calls)))
+    wait_until(lambda: told().get("runs", 0) > 2, "the row tells of three runs")
+    found = told()
+    assert (found["items"], found["set_aside"], found["last_items"], found.get("errors", 0)) == (7, 1, 0, 0)
+    assert (found["process"], found["interval_seconds"], found["strategy"]) == ("host:worker-1", 0.02, "lease")
+    assert found["last_duration_seconds"] >= 0
+    assert datetime.fromisoformat(found["last_run_at"]).tzinfo
+
+
+def test_a_duty_that_fails_is_counted_shown_and_tried_again_and_stops_no_other(fleet: Fleet) -> None:
+    def fail() -> Report:
+        raise LookupError("no such luck")
+
+    bad, good = Told(fail), Told(lambda: Report(1))
+    good.name = "good"
+    fleet.start("worker-1", bad, good)
+    wait_until(lambda: bad.runs > 1 and good.runs > 5, "both go on")
+    wait_until(lambda: told().get("errors", 0) > 1, "the row tells of it")
+    assert row().metadata["last_error"] == "LookupError: no such luck"
+    assert row().metadata["failures_in_a_row"] > 1
+    assert isinstance(fleet.errors[0], LookupError)
+
+
+def test_a_duty_that_hangs_stops_no_other_and_its_lease_goes_to_another_worker(fleet: Fleet) -> None:
+    end = threading.Event()
+    hanging, good, other = Told(lambda: (end.wait(PATIENCE_SECONDS), Report())[1]), Told(lambda: Report(1)), Told(lambda: Report(1))
+    hanging.longest_run_seconds = 0.2
+    good.name = "good"
+    try:
+        fleet.start("worker-1", hanging, good)
+        wait_until(lambda: hanging.runs, "it hangs")
+        fleet.start("worker-2", other)
+        wait_until(lambda: other.runs, "the other leads it")
+        assert holder() == "worker-2"
+        assert holder("good") == "worker-1"
+        before = good.runs
+        wait_until(lambda: good.runs > before, "the good one goes on")
+        assert row().metadata["given_up"] == 1
+    finally:
+        end.set()
+
+
+def test_a_hanging_duty_that_comes_back_writes_nothing_more(fleet: Fleet) -> None:
+    end, lost = threading.Event(), []
+
+    def hang_and_write() -> Report:
+        end.wait(PATIENCE_SECONDS)
+        try:
+            with Job.objects.database.atomic():
+                JobFactory()
+        except Exception as error:
+            lost.append(type(error).__name__)
+            raise
+        return Report(1)
+
+    hanging, other = Told(hang_and_write), Told(lambda: Report(1))
+    hanging.longest_run_seconds = 0.2
+    try:
+        fleet.start("worker-1", hanging)
+        wait_until(lambda: hanging.runs, "it hangs")
+        fleet.start("worker-2", other)
+        wait_until(lambda: other.runs, "the other leads it")
+    finally:
+        end.set()
+    wait_until(lambda: lost, "it comes back")
+    assert lost == ["LeadershipLost"]
+    assert not Job.objects.exists()
+
+
+def test_a_leader_that_cannot_renew_stops_before_another_begins(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[tuple[float, str]] = []
+    one = Told(lambda: (log.append((time.monotonic(), "one")), Report(1))[1])
+    two = Told(lambda: (log.append((time.monotonic(), "two")), Report(1))[1])
+    first = fleet.start("worker-1", one)
+    wait_until(lambda: one.runs > 2, "the first leads")
+
+    def fail(metadata: object) -> None:
+        raise OperationalError("the answer never came")
+
+    monkeypatch.setattr(first._leadership, "renew", fail)
+    fleet.start("worker-2", two)
+    wait_until(lambda: two.runs > 2, "the second leads")
+    who = [name for _, name in sorted(log)]
+    assert who == sorted(who), "nobody acts beside another"
+    wait_until(lambda: not first.chores, "the first has noticed")
+
+
+def test_what_a_person_released_goes_to_whoever_looks_first_and_the_old_leader_stops(fleet: Fleet) -> None:
+    duty = Told(lambda: Report(1))
+    one = fleet.start("worker-1", duty)
+    wait_until(lambda: duty.runs, "it is led")
+    began = row().lease_acquired_at
+    BackgroundJobLease.objects.release("told")
+    one.hear()
+    wait_until(lambda: row().lease_acquired_at not in (None, began), "a new term has begun")
+    wait_until(lambda: duty.runs > 5, "it goes on")
+
+
+def test_a_duty_that_rotates_makes_room_for_another(fleet: Fleet) -> None:
+    one, two = Told(lambda: Report(1)), Told(lambda: Report(1))
+    one.rotate_after_seconds = two.rotate_after_seconds = 0.3
+    fleet.start("worker-1", one)
+    wait_until(lambda: one.runs, "the first leads")
+    fleet.start("worker-2", two)
+    wait_until(lambda: two.runs, "the second leads")
+    before = one.runs
+    wait_until(lambda: one.runs > before, "the first leads again")
+
+
+def test_everybody_does_what_everybody_is_to_do_without_a_row(fleet: Fleet) -> None:
+    one, two = Told(lambda: Report(1)), Told(lambda: Report(1))
+    one.strategy = two.strategy = "everyone"
+    fleet.start("worker-1", one)
+    fleet.start("worker-2", two)
+    wait_until(lambda: one.runs > 1 and two.runs > 1, "both do it")
+    assert not BackgroundJobLease.objects.exists()
+
+
+def test_who_cannot_do_a_duty_never_leads_it(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    unable, able = Told(lambda: Report(1)), Told(lambda: Report(1))
+    monkeypatch.setattr(unable, "able", lambda: False)
+    fleet.start("worker-1", unable)
+    fleet.start("worker-2", able)
+    wait_until(lambda: able.runs > 1, "the one that can does it")
+    assert not unable.runs
+
+
+def test_more_to_do_is_done_at_once_and_a_report_may_name_the_pause(fleet: Fleet) -> None:
+    reports = iter([Report(1, again=True)] * 5 + [Report(pause_seconds=0.01)] * 5)
+    duty = Told(lambda: next(reports, Report(pause_seconds=PATIENCE_SECONDS)))
+    duty.interval_seconds = 1000.0
+    fleet.start("worker-1", duty)
+    wait_until(lambda: duty.runs == 11, "all reports were made")
+
+
+def test_whoever_hears_of_new_work_wakes_the_duty(fleet: Fleet) -> None:
+    duty = Told(lambda: Report(pause_seconds=1000.0))
+    one = fleet.start("worker-1", duty)
+    wait_until(lambda: duty.runs == 1, "it has run once")
+    one.hear("another")
+    one.hear("told")
+    wait_until(lambda: duty.runs == 2, "it runs again")
+    assert duty.heard == 1
+
+
+def test_a_function_counts_as_many_items_as_it_returns(fleet: Fleet) -> None:
+    answers = iter([3, None, True, "text", Report(4)])
+    fleet.start("worker-1", FunctionDuty("told", lambda: next(answers, 0), 0.01, "lease", None))
+    wait_until(lambda: told().get("runs", 0) > 5, "it was called")
+    assert row().metadata["items"] == 7
+
+
+def test_when_a_worker_goes_the_rows_say_that_nobody_leads(fleet: Fleet) -> None:
+    one = fleet.start("worker-1", Told(lambda: Report(1)))
+    wait_until(lambda: holder() == "worker-1", "it leads")
+    one.stop()
+    assert one.join(PATIENCE_SECONDS)
+    found = row()
+    assert (found.held_by_worker_id, found.lease_acquired_at, found.heartbeat_at) == ("", None, None)
+    assert found.metadata["runs"] >= 1
