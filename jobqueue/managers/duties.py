@@ -91,10 +91,9 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet)):  # type: ignore
 
     def renew(self, holder: str, terms: Mapping[str, datetime], metadata: Mapping[str, Any]) -> set[str]:
         """Renew terms and write what their duties tell, in one statement; return those that still stand."""
-        with self.database.atomic():
-            if self.current.terms(holder, terms).update(heartbeat_at=Now(), **_told(terms, metadata)) == len(terms):
-                return set(terms)
-            return set(self.current.terms(holder, terms).values_list("pk", flat=True))
+        if self.current.terms(holder, terms).update(heartbeat_at=Now(), **_told(terms, metadata)) == len(terms):
+            return set(terms)
+        return set(self.current.terms(holder, terms).values_list("pk", flat=True))
 
     def resign(self, holder: str, terms: Mapping[str, datetime], metadata: Mapping[str, Any] | None = None) -> int:
         """End terms, so that others may take the duties at once; return how many ended."""

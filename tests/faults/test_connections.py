@@ -101,7 +101,8 @@ def test_a_long_job_runs_once_though_every_reply_of_the_database_is_late(server:
     try:
         entry = server.entry(proxy.port)
         long = [server.enqueue("work", 12), server.enqueue("awork", 12)]
-        started = [workers.start(database=entry, LEASE_SECONDS=3, HEARTBEAT_SECONDS=1, MIN_WORKERS=4, MAX_WORKERS=4) for _ in range(2)]
+        settings = {"LEASE_SECONDS": 3, "HEARTBEAT_SECONDS": 1, "DUTY_LEASE_SECONDS": 5, "MIN_WORKERS": 4, "MAX_WORKERS": 4}
+        started = [workers.start(database=entry, **settings) for _ in range(2)]
         wait_until(lambda: set(long) <= set(workers.witness.starts()), "the long jobs run", 40)
         short = [server.enqueue("work", 0) for _ in range(200)]
         wait_until(lambda: all_succeed(server), "every job has succeeded", 90)

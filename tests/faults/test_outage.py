@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from jobqueue.duties.builtin import builtin
 from tests.faults.harness import Workers, wait_until
 from tests.faults.server import Proxy, Server
 from tests.faults.together import at_once, play
@@ -143,7 +144,8 @@ def test_nothing_ran_twice_in_the_outage_but_for_counted_recoveries(scene: Scene
 
 
 def test_the_worker_lives_through_the_outage_with_all_of_its_threads(scene: Scene) -> None:
-    assert scene.threads[0] == scene.threads[1]
+    # But for those of the duties: who leads them before the outage need not lead them afterwards.
+    assert abs(scene.threads[0] - scene.threads[1]) <= len(builtin(lambda: None, lambda lost: None, lambda: 0.0))
     assert scene.exit_codes["lasting"] == 0
 
 

@@ -1,0 +1,38 @@
+"""A duty that writes down each time it acts: who, in which term; found by every worker that the fault tests start.
+
+What it attempts goes through a connection of its own, past the product and its fence; what it may write goes through the fence.
+"""
+
+from __future__ import annotations
+
+import os
+
+import psycopg
+from django.db import connection
+
+from jobqueue import duty, duty_transaction
+from jobqueue.models import BackgroundJobLease
+
+NAME = "term_log"
+TABLES = (
+    "CREATE TABLE term_acts (id bigserial PRIMARY KEY, pid int, what text, at timestamptz DEFAULT clock_timestamp())",
+    "CREATE TABLE term_writes (id bigserial PRIMARY KEY, pid int, holder text, acquired_at timestamptz)",
+)
+
+if "FAULTS_TERM_LOG" in os.environ:
+    hold_seconds = float(os.environ["FAULTS_TERM_LOG"])
+
+    @duty(name=NAME, interval=0.05)
+    def write_down() -> int:
+        """Act once."""
+        with psycopg.connect(os.environ["FAULTS_TERM_DSN"], autocommit=True) as own:
+            own.execute("INSERT INTO term_acts (pid, what) VALUES (%s, 'begin')", [os.getpid()])
+            with duty_transaction(), connection.cursor() as cursor:
+                lease = BackgroundJobLease.objects.get(pk=NAME)
+                own.execute("INSERT INTO term_acts (pid, what) VALUES (%s, 'inside')", [os.getpid()])
+                cursor.execute("SELECT pg_sleep(%s)", [hold_seconds])
+                cursor.execute(
+                    "INSERT INTO term_writes (pid, holder, acquired_at) VALUES (%s, %s, %s)",
+                    [os.getpid(), lease.held_by_worker_id, lease.lease_acquired_at],
+                )
+        return 1
