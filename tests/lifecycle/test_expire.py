@@ -238,7 +238,7 @@ def test_jobs_whose_time_has_come_are_queued_and_no_others() -> None:
     waiting += [JobFactory(waiting_for_children=True, run_at=past), JobFactory(waiting_for_target=True, run_at=past)]
     waiting += [JobFactory(paused=True, run_at=past), JobFactory(error=True, run_at=past)]
     before = [row(job) for job in waiting]
-    assert sorted(Job.objects.promote_due(10)) == ["default", "mail"]
+    assert sorted(Job.objects.promote_due(10)) == [("default", ""), ("mail", "")]
     assert [(row(job)["status"], row(job)["waiting_for"]) for job in due] == [("QUEUED", "")] * 2
     assert all(timezone.now() - row(job)["enqueued_at"] < timedelta(seconds=5) for job in due)
     assert [row(job) for job in waiting] == before

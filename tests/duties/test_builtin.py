@@ -1,0 +1,189 @@
+"""The duties that come with the product, one `run_once` after the other, without any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection
+from django.utils import timezone
+
+from jobqueue.duties.builtin import builtin
+from jobqueue.duties.expire_stale_running_jobs import ExpireStaleRunningJobs
+from jobqueue.duties.promote_due_jobs import UNTOLD_SECONDS, PromoteDueJobs
+from jobqueue.duties.release_parked_targets import ReleaseParkedTargets
+from jobqueue.lifecycle.expire import Expired
+from jobqueue.models import Job
+from tests.factories import JobFactory, ahead
+from tests.rivals import Rival
+
+
+def run(duty: Any) -> Any:
+    return duty.run_once(timezone.now())
+
+
+def statuses() -> dict[int, str]:
+    return dict(Job.objects.values_list("pk", "status"))
+
+
+def test_every_duty_is_made_under_its_own_name(db: Any) -> None:
+    for name, make in builtin(lambda: None, lambda lost: None, lambda: 0.0).items():
+        duty = make()
+        assert duty.name == name
+        assert make() is not duty, "each term begins with a fresh one"
+
+
+# Promote
+
+
+@pytest.mark.django_db
+def test_due_jobs_are_promoted_and_the_next_look_is_at_the_next_due_time() -> None:
+    duty = PromoteDueJobs()
+    assert run(duty).items == 0
+    due, soon = JobFactory(due=True), JobFactory(scheduled=True, run_at=ahead(seconds=0.2))
+    assert run(duty).items == 1
+    assert statuses() == {due.pk: "QUEUED", soon.pk: "PENDING"}
+    assert 0 < run(duty).pause_seconds <= 0.2
+
+
+@pytest.mark.django_db
+def test_it_looks_closely_where_nobody_tells_it_and_after_it_was_told(settings: Any) -> None:
+    duty = PromoteDueJobs()
+    told = connection.vendor == "postgresql"
+    assert run(duty).pause_seconds == (1.0 if told else UNTOLD_SECONDS)
+    duty.hear()
+    assert run(duty).pause_seconds == UNTOLD_SECONDS
+    settings.JOBQUEUE = {"NOTIFY": False}
+    assert run(PromoteDueJobs()).pause_seconds == UNTOLD_SECONDS
+
+
+@contextmanager
+def refusing(judge: Callable[[str], None]) -> Iterator[None]:
+    """Let statements on jobs be judged before they are sent."""
+
+    def wrapper(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        judge(f"{sql} {params}")
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(wrapper):
+        yield
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_one_bad_row_is_set_aside_with_its_reason_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    jobs = [JobFactory(due=True) for _ in range(5)]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'bad row'; END $$;"
+            f"CREATE TRIGGER refuse BEFORE UPDATE ON jobqueue_job FOR EACH ROW WHEN (OLD.id = {jobs[2].pk}) EXECUTE FUNCTION refuse()"
+        )
+    try:
+        duty = PromoteDueJobs()
+        report = run(duty)
+        assert (report.items, report.set_aside, report.again) == (4, 1, True)
+        assert statuses() == {job.pk: "PENDING" if job is jobs[2] else "QUEUED" for job in jobs}
+        assert f"Promoting due jobs failed for {jobs[2].pk}, which is set aside" in caplog.text
+        assert "bad row" in caplog.text
+        assert run(duty).items == run(duty).set_aside == 0, "it is left alone for a while"
+        more = JobFactory(due=True)
+        assert run(duty).items == 1
+        assert statuses()[more.pk] == "QUEUED"
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TRIGGER refuse ON jobqueue_job; DROP FUNCTION refuse()")
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_time_out_makes_the_batches_smaller_until_they_pass() -> None:
+    Job.objects.bulk_create([JobFactory.build(due=True) for _ in range(8)])
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.1); RETURN NEW; END $$;"
+            "CREATE TRIGGER slow BEFORE UPDATE ON jobqueue_job FOR EACH ROW EXECUTE FUNCTION slow(); SET statement_timeout = '450ms'"
+        )
+    try:
+        duty = PromoteDueJobs()
+        duty._promotion._batches.size = 8
+        moved = [run(duty).items for _ in range(20)]
+        assert moved[0] == 0
+        assert sum(moved) == 8
+        assert max(moved) <= 4
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("RESET statement_timeout; DROP TRIGGER slow ON jobqueue_job; DROP FUNCTION slow()")
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db
+def test_rows_that_somebody_has_locked_are_waited_for_without_a_hot_loop(rival: Rival) -> None:
+    job = JobFactory(due=True)
+    with rival.locking(job):
+        report = run(PromoteDueJobs())
+        assert (report.items, report.again, report.pause_seconds) == (0, False, UNTOLD_SECONDS)
+    assert run(PromoteDueJobs()).items == 1
+
+
+@pytest.mark.django_db
+def test_errors_of_the_connection_are_raised() -> None:
+    from django.db import OperationalError
+
+    def fail(sql: str) -> None:
+        if sql.startswith("UPDATE"):
+            raise OperationalError("the server is gone")
+
+    JobFactory(due=True)
+    with refusing(fail), pytest.raises(DatabaseError, match="the server is gone"):
+        run(PromoteDueJobs())
+
+
+# Expire
+
+
+@pytest.mark.django_db
+def test_lost_jobs_come_back_and_are_told_of_after_our_own_leases_were_renewed() -> None:
+    told: list[str] = []
+    lost = JobFactory(expired=True)
+
+    def keep() -> None:
+        told.append("kept")
+        assert statuses()[lost.pk] == "RUNNING"
+
+    def tell(found: Any) -> None:
+        told.extend(one.status for one in found)
+        assert isinstance(found[0], Expired)
+
+    duty = ExpireStaleRunningJobs(keep, tell, lambda: 0.0)
+    assert run(duty).items == 1
+    assert told == ["kept", "QUEUED"]
+    assert run(duty).items == 0
+    assert told == ["kept", "QUEUED"], "nothing more to do, nothing to tell"
+
+
+@pytest.mark.django_db
+def test_after_an_outage_no_lease_is_judged_before_the_heartbeats_had_time() -> None:
+    import time
+
+    lost = JobFactory(expired=True)
+    before = [time.monotonic() + 60]
+    duty = ExpireStaleRunningJobs(lambda: None, lambda lost: None, lambda: before[0])
+    assert run(duty).items == 0
+    assert statuses()[lost.pk] == "RUNNING"
+    before[0] = 0.0
+    assert run(duty).items == 1
+
+
+# Release
+
+
+@pytest.mark.django_db
+def test_lines_that_raw_sql_left_behind_go_on() -> None:
+    parked = JobFactory(waiting_for_target=True, target="t")
+    assert run(ReleaseParkedTargets()).items == 1
+    assert statuses()[parked.pk] == "QUEUED"
+    assert run(ReleaseParkedTargets()).items == 0
+    assert ReleaseParkedTargets.interval_seconds == timedelta(seconds=5).total_seconds()

@@ -1,0 +1,66 @@
+"""What many idle workers ask of the server: the statements in its log, by the name of the connection that sent them (PostgreSQL)."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.faults.harness import Workers, wait_until
+from tests.faults.server import Server
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.postgresql, pytest.mark.django_db]
+
+SECONDS = 20.0
+WORKERS = 20
+DEFAULTS: dict[str, Any] = {"LEASE_SECONDS": 30, "HEARTBEAT_SECONDS": 2, "DUTY_LEASE_SECONDS": 10, "DUTY_HEARTBEAT_SECONDS": 2}
+LINE = re.compile(r"^<(?P<name>[^>]*)> .*?(?:statement|execute [^:]*): ", re.MULTILINE)
+
+
+@pytest.fixture
+def server(django_db_setup: Any) -> Iterator[Server]:
+    """Lend a server that writes down every statement, and who sent it."""
+    made = Server()
+    try:
+        made.migrate()
+        for setting in ("log_statement = 'all'", "log_line_prefix = '<%a> '", "max_connections = 500"):
+            made.run(f"ALTER SYSTEM SET {setting}")
+        made.restart()
+        yield made
+    finally:
+        made.remove()
+
+
+def statements(server: Server) -> Counter[str]:
+    """Count the statements that were sent so far, by connection name."""
+    return Counter(found["name"] for found in LINE.finditer((server.directory / "log").read_text(errors="replace")))
+
+
+def rates(server: Server) -> dict[str, float]:
+    """Return how many statements a second each kind of connection sends, over a while."""
+    before, began = statements(server), time.monotonic()
+    wait_until(lambda: time.monotonic() - began >= SECONDS, "a while has passed", SECONDS + 5)
+    seconds = time.monotonic() - began
+    return {name: number / seconds for name, number in (statements(server) - before).items()}
+
+
+def test_the_statements_of_twenty_idle_workers(server: Server, workers: Workers) -> None:
+    found = {}
+    for number in (1, WORKERS):
+        for _ in range(number - len(workers._started)):
+            workers.start("-v", "0", database=server.entry(), **DEFAULTS)
+        heard = "SELECT count(*) FROM jobqueue_worker"
+        wait_until(lambda number=number: server.run(heard)[0][0] == number, "every worker shows itself", 120)
+        quiet = time.monotonic() + 5.0  # a worker polls closely at first
+        wait_until(lambda quiet=quiet: time.monotonic() > quiet, "all are idle", 10)
+        found[number] = rates(server)
+        print(number, {name: round(rate, 2) for name, rate in sorted(found[number].items())})
+    duties = {number: sum(rate for name, rate in each.items() if name.startswith("jobqueue duty ")) for number, each in found.items()}
+    total = {number: sum(each.values()) for number, each in found.items()}
+    print("duties", duties, "in all", total)
+    assert total[WORKERS] <= 5 + WORKERS
+    assert duties[WORKERS] <= 1.2 * duties[1]
