@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from jobqueue.lifecycle import health, queues
 from jobqueue.lifecycle.queues import limit_queue, pause_queue
-from jobqueue.models import Job, Queue
+from jobqueue.models import BackgroundJobLease, Job, Queue
 from tests.factories import JobFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db
@@ -207,3 +207,41 @@ def test_trouble_with_the_database_is_a_sentence(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(health, "status", fail)
     with pytest.raises(CommandError, match=text):
         run("status")
+
+
+# Duties
+
+
+def test_leaders_are_shown_with_what_they_did_and_what_is_wrong() -> None:
+    now = timezone.now()
+    held = {"held_by_worker_id": "7c1e", "lease_acquired_at": now - timedelta(hours=1), "heartbeat_at": now}
+    fine = {
+        "process": "web-1:4711",
+        "interval_seconds": 1.0,
+        "last_run_at": now.isoformat(),
+        "runs": 7,
+        "items": 3,
+        "last_duration_seconds": 0.25,
+    }
+    BackgroundJobLease.objects.create(job_name="free")
+    BackgroundJobLease.objects.create(job_name="good", metadata=fine, **held)
+    BackgroundJobLease.objects.create(job_name="stuck", metadata={"interval_seconds": 1.0}, **held)
+    text, status = run("leaders")
+    lines = text.splitlines()
+    assert status == 0
+    assert lines[0].split() == ["duty", "led", "by", "for", "last", "run", "took", "items", "runs", "errors", "problem"]
+    assert lines[1].split()[:3] == ["free", "nobody", "-"]
+    assert "web-1:4711" in lines[2]
+    assert "0.250 s" in lines[2]
+    assert "its leader is alive, but has completed no run for 3600 s" in lines[3]
+    data, _ = told("leaders")
+    assert [(one["name"], one["worker_id"], one["runs"], bool(one["problem"])) for one in data] == [
+        ("free", "", 0, False),
+        ("good", "7c1e", 7, False),
+        ("stuck", "7c1e", 0, True),
+    ]
+    assert any("Duty 'stuck': its leader is alive" in problem for problem in told("health")[0]["problems"])
+
+
+def test_without_a_worker_there_are_no_leaders() -> None:
+    assert run("leaders") == ("  none\n", 0)
