@@ -1,10 +1,12 @@
 """The only place that knows which database it is: transactions, the hot statements, notifications."""
 
 from jobqueue.db.base import Database, for_alias, is_connection_error, is_missing_table, is_refusal
+from jobqueue.db.pooling import WORKER_CONNECTIONS, pool_size, pooled_slots
 from jobqueue.db.records import Claimed, Lease, Lender, Mark, Renewed, Scope, Success
 from jobqueue.db.targets import Released
 
 __all__ = [
+    "WORKER_CONNECTIONS",
     "Claimed",
     "Database",
     "Lease",
@@ -18,4 +20,6 @@ __all__ = [
     "is_connection_error",
     "is_missing_table",
     "is_refusal",
+    "pool_size",
+    "pooled_slots",
 ]

@@ -26,7 +26,7 @@ class Lane:
         """Prepare; `tenant` is None for the shared lane."""
         self.tenant, self.pool, self.probation = tenant, pool, probation
         self.turns = Turns()
-        self.busy = 0  # kept by the register of runs
+        self.busy = self.peak = 0  # kept by the register of runs
         self.saturated = False
         self.last_claim = 0
         self._seen = (0, time.monotonic())
@@ -49,6 +49,11 @@ class Lane:
     def free(self) -> int:
         """How many slots nobody uses."""
         return self.pool.size - self.busy
+
+    def take_peak(self) -> int:
+        """Return how many slots were used at most since the last look."""
+        peak, self.peak = max(self.peak, self.busy), self.busy
+        return peak
 
     def take_waiting(self, claimed_before: float) -> list[Run]:
         """Take out the jobs that were claimed before a time and have not begun."""

@@ -46,19 +46,21 @@ class Maintenance(DatabaseService):
         show: Callable[[], None],
         stuck: Callable[[], int],
         promoted: Callable[[], None],
+        changed: Callable[[], object] = lambda: None,
         on_error: ErrorHandler,
     ) -> None:
         """Prepare the thread.
 
-        `keep` renews our own leases, `show` writes the process's row, at once when `stuck` tells another number, and `promoted` is
-        told of new work.
+        `keep` renews our own leases, `show` writes the process's row, at once when `stuck` tells another number or `changed` another
+        thing, and `promoted` is told of new work.
         """
         super().__init__(on_error)
         self._identity, self._keep, self._show, self.stuck, self._promoted = identity, keep, show, stuck, promoted
+        self._changed = changed
         self._heartbeat_seconds = heartbeat_seconds
         self._no_sweep_before = 0.0
         self._shown_at: float | None = None
-        self._shown_stuck = 0
+        self._seen: object = (0, None)
         self.errors = 0  # jobs that the sweep ended in ERROR
         self._turned_at = self._repaired_at = time.monotonic()
 
@@ -69,10 +71,10 @@ class Maintenance(DatabaseService):
             # The process stood still, and its heartbeat with it: leases that nobody has taken meanwhile can still be renewed.
             self._no_sweep_before = now + 2 * self._heartbeat_seconds
         self._turned_at = now
-        stuck = self.stuck()
-        if self._shown_at is None or now - self._shown_at >= WORKER_ROW_SECONDS or stuck != self._shown_stuck:
+        seen = (self.stuck(), self._changed())
+        if self._shown_at is None or now - self._shown_at >= WORKER_ROW_SECONDS or seen != self._seen:
             self._show()
-            self._shown_at, self._shown_stuck = now, stuck
+            self._shown_at, self._seen = now, seen
         due_in = Job.objects.next_due_seconds()
         if due_in is not None and due_in <= 0:
             moved = promote_due_jobs(BATCH)
