@@ -69,7 +69,7 @@ class Scaler(DatabaseService):
         self._quiet = max(quiet_seconds, LOOKS * scale_seconds)
         self._pooled = db.pooled_slots(pool_options())
         self._needs: deque[tuple[float, int]] = deque()  # what each look of the quiet time found needed
-        self._grown_at = self._looked_at = time.monotonic()
+        self._looked_at = time.monotonic()
         self._warned = False
         self.decision: Decision | None = None
 
@@ -84,7 +84,6 @@ class Scaler(DatabaseService):
     def begin(self) -> None:
         """Make the slots that are always there."""
         self._lanes.shared.pool.resize(min(self._least, self.bound))
-        self._grown_at = time.monotonic()
 
     def hurry(self) -> None:
         """Look soon, if there may be more slots: a claim found more than it had slots for; from any thread."""
@@ -107,21 +106,20 @@ class Scaler(DatabaseService):
         self._needs.append((now, min(max(needed, lane.take_peak()), bound)))
         while self._needs[0][0] < now - self._quiet:
             self._needs.popleft()
-        after, why = self._choose(now, size, needed, bound)
+        after, why = self._choose(size, needed, bound)
         if after != size:
             self._resize(Decision(now, size, after, running, claimable, why))
         return self._pause
 
-    def _choose(self, now: float, size: int, needed: int, bound: int) -> tuple[int, str]:
+    def _choose(self, size: int, needed: int, bound: int) -> tuple[int, str]:
         """Return how many slots there shall be, and why."""
         if size > bound:
             return bound, "the pool of connections serves no more beside the other lanes"
         if needed > size:
             short = bound < self._most and needed == bound
             return needed, f"more jobs than slots{'; the pool of connections serves no more' if short else ''}"
-        quiet = now - self._grown_at >= self._quiet and len(self._needs) >= LOOKS
-        peak = max(need for _, need in self._needs)
-        if quiet and peak < size:
+        peak = max(need for _, need in self._needs)  # also of the moment in which the slots were made
+        if peak < size and len(self._needs) >= LOOKS:
             return peak, f"no more were needed for {self._quiet:g} s"
         return size, ""
 
@@ -139,7 +137,6 @@ class Scaler(DatabaseService):
             decision.why,
         )
         if decision.after > decision.before:
-            self._grown_at = decision.at
             self._resized()
         self._decided()
 
