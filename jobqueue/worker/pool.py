@@ -31,6 +31,7 @@ class Pool:
         self._lock = threading.Lock()
         self._number = 0
         self._completed = 0
+        self._worked_seconds = 0.0
         self._leaving = 0  # of the threads, those that are to end once they are idle
         self.size = 0
         self.stuck = 0
@@ -49,6 +50,11 @@ class Pool:
     def completed(self) -> int:
         """How many runs have ended since the start."""
         return self._completed
+
+    @property
+    def worked_seconds(self) -> float:
+        """How long all runs that have ended took, together."""
+        return self._worked_seconds
 
     def resize(self, size: int) -> None:
         """Start threads, or let idle ones end; a busy one is never cut off."""
@@ -112,11 +118,13 @@ class Pool:
         rested_at = time.monotonic()
         try:
             while (run := self._next()) is not None:
-                outcome = execute(run, time.monotonic() - rested_at)
+                begun = time.monotonic()
+                outcome = execute(run, begun - rested_at)
                 rested_at = time.monotonic()
                 if run.abandoned:
                     self._end_of_stuck()
                     return
+                self._worked_seconds += rested_at - begun  # first: who sees the run as ended knows how long it took
                 self._completed += 1
                 self._put(run, outcome)
         finally:
