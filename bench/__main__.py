@@ -13,13 +13,14 @@ import time
 from pathlib import Path
 
 from bench import report
+from bench.autoscale import AUTOSCALE
 from bench.cluster import Cluster
 from bench.lines import LINES
 from bench.scenarios import QUICK, Row, Size
 from bench.scenarios import SCENARIOS as PLAIN
 from bench.subjects import BOTH
 
-SCENARIOS = {**PLAIN, **LINES}
+SCENARIOS = {**PLAIN, **LINES, **AUTOSCALE}
 WITH_STATEMENTS = {"idle"}
 
 

@@ -46,6 +46,15 @@ def lines(jobs: int, targets: int) -> dict[str, Any]:
     return {"jobs": jobs}
 
 
+def rests(jobs: int, seconds: float) -> dict[str, Any]:
+    """Enqueue jobs that rest for so long each."""
+    import jobqueue
+    from bench import tasks
+
+    jobqueue.enqueue_many(tasks.rest, [([seconds], {})] * jobs)
+    return {"jobs": jobs}
+
+
 def single(jobs: int) -> dict[str, Any]:
     """Time enqueue, one job and one commit at a time, against a bare INSERT of the same row."""
     from bench.tasks import noop
@@ -109,7 +118,14 @@ def paced(first: int, jobs: int, gap_seconds: float) -> dict[str, Any]:
     return {str(number): moment for number, moment in stamps.pace(stamp.enqueue, first, jobs, gap_seconds).items()}
 
 
-COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {"fill": fill, "lines": lines, "single": single, "bulk": bulk, "paced": paced}
+COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {
+    "fill": fill,
+    "lines": lines,
+    "rests": rests,
+    "single": single,
+    "bulk": bulk,
+    "paced": paced,
+}
 
 
 if __name__ == "__main__":

@@ -40,9 +40,12 @@ class Size:
     blocked: int = 100_000
     lines: int = 10_000
     chain: int = 2_000
+    burst: int = 200
+    waves: int = 5
+    wave: int = 40
 
 
-QUICK = Size(1, 400, 40, 400, 10, 1.0, (200, 600), 600, 100, 2_000, 200, 100)
+QUICK = Size(1, 400, 40, 400, 10, 1.0, (200, 600), 600, 100, 2_000, 200, 100, 12, 1, 12)
 
 
 @dataclass

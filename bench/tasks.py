@@ -1,5 +1,7 @@
 """The tasks that are measured."""
 
+import time
+
 from bench import stamps
 from jobqueue import task
 
@@ -13,3 +15,9 @@ def noop(number: int) -> None:
 def stamp(number: int) -> None:
     """Write down when the handler began."""
     stamps.write(number)
+
+
+@task
+def rest(seconds: float) -> None:
+    """Keep a slot for so long."""
+    time.sleep(seconds)

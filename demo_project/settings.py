@@ -62,11 +62,12 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "jobqueue",
     "demo_project.library",
+    "demo_project.workload",
 ]
 TASKS = {
     "default": {
         "BACKEND": "jobqueue.backends.DatabaseBackend",
-        "QUEUES": ["index", "covers", "reports", "mail"],
+        "QUEUES": ["index", "covers", "reports", "mail", "catalogue"],
     }
 }
 # A short lease: after `kill -9` of the worker its jobs come back in ten seconds instead of thirty.

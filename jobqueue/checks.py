@@ -14,8 +14,6 @@ from jobqueue.texts import safe_repr
 
 DATABASE_BACKEND = "jobqueue.backends.DatabaseBackend"
 TESTING = "jobqueue.testing."
-# What psycopg_pool takes where the pool's size is not said.
-DEFAULT_POOL_SIZE = 4
 SQLITE_OPTIONS = '"OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": "PRAGMA journal_mode=WAL"}'
 
 _WAL = re.compile(r"journal_mode\s*[=(]\s*['\"]?wal\b", re.IGNORECASE)
@@ -122,17 +120,15 @@ def pool_size(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:
     """Report a connection pool that cannot serve every slot of a worker; its services have connections outside the pool."""
     try:
         own = _slots_of_tenants()
-        needed = conf.current().max_workers + own + 1
+        slots = conf.current().max_workers + own
     except ImproperlyConfigured:
         return []
-    pool = options.get("pool")
-    if not pool:
+    size, served = db.pool_size(options), db.pooled_slots(options)
+    if size is None or served is None or served >= slots:
         return []
-    size = _size(pool) if isinstance(pool, Mapping) else DEFAULT_POOL_SIZE
-    if size >= needed:
-        return []
-    message = f"The pool of the database {alias!r} holds {size} connections; a worker with {needed - 1} slots needs {needed}."
-    hint = f'Set OPTIONS["pool"] = {{"max_size": {needed}}} or more, or lower MAX_WORKERS to {max(size - own - 1, 1)}.'
+    needed = slots + db.WORKER_CONNECTIONS
+    message = f"The pool of the database {alias!r} holds {size} connections; a worker with {slots} slots needs {needed}."
+    hint = f'Set OPTIONS["pool"] = {{"max_size": {needed}}} or more, or lower MAX_WORKERS to {max(served - own, 1)}.'
     if size - own < 2:
         hint = f'Set OPTIONS["pool"] = {{"max_size": {needed}}} or more, or lower MAX_WORKERS and the numbers of TENANTS.'
     return [Warning(message, hint=hint, id="jobqueue.W004")]
@@ -142,12 +138,6 @@ def _slots_of_tenants() -> int:
     """Return how many slots tenants have of their own; those that a callable gives may need a database that is not there yet."""
     numbers = conf.current().tenants
     return sum(numbers.values()) if isinstance(numbers, Mapping) else 0
-
-
-def _size(pool: Mapping[str, Any]) -> int:
-    """Return how many connections a pool may hold: without a maximum it stays at its minimum."""
-    least, most = pool.get("min_size", DEFAULT_POOL_SIZE), pool.get("max_size")
-    return int(least if most is None else most)
 
 
 def _job_database() -> db.Database:

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-import demo_project.library.tasks  # noqa: F401 - declared under the suite's settings, not under those that a test puts in their place
+# Declared under the suite's settings, not under those that a test puts in their place.
+import demo_project.library.tasks
+import demo_project.workload.tasks  # noqa: F401
 from tests.rivals import Rival
 
 VENDORS = {"postgresql": "needs what only PostgreSQL has", "sqlite": "speaks of SQLite"}

@@ -4,10 +4,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-from bench import report, scenarios
+from bench import plot, report, scenarios
 from bench.scenarios import Row
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -29,12 +30,19 @@ KEYS = {
     "many_lines",
     "one_line",
     "one_line_hand_over",
+    "autoscale_up",
+    "autoscale_down",
+    "autoscale_changes",
 }
+ALONE = {"parking", "autoscale_up", "autoscale_down", "autoscale_changes"}  # without a neighbour
 TARGETS = {"drain", "enqueue", "bulk", "latency_p99", "idle_statements", "idle_cpu", "memory", "memory_many"} | {
     "blocked",
     "many_lines",
     "one_line",
     "one_line_hand_over",
+    "autoscale_up",
+    "autoscale_down",
+    "autoscale_changes",
 }
 
 
@@ -55,11 +63,14 @@ def test_a_quick_run_measures_every_scenario_for_both_subjects(tmp_path: Path) -
     found = json.loads(out.read_text())
     rows = {row["key"]: row for row in found["rows"]}
     assert rows.keys() == KEYS
-    assert all(row["raw"] is not None for key, row in rows.items() if key != "parking")
+    assert all(row["raw"] is not None for key, row in rows.items() if key not in ALONE)
     assert all(row["ours"] > 0 for key, row in rows.items() if key != "idle_cpu")
     assert {key for key, row in rows.items() if row["target"] and row["met"] is not None} == TARGETS
     assert all(row["text"] in done.stdout for row in rows.values())
     assert found["versions"]["postgresql"]
+    drawn = tmp_path / "picture.svg"
+    subprocess.run([sys.executable, "-m", "bench.plot", str(out), str(drawn)], cwd=CHECKOUT, check=True, timeout=30)
+    assert drawn.read_text().startswith("<svg ")
 
 
 def test_an_unknown_scenario_is_refused_with_the_names_that_there_are() -> None:
@@ -83,3 +94,32 @@ def test_the_table_tells_which_targets_were_missed() -> None:
     _, _, drain, cpu = ([cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines())
     assert drain == ["drain", "1,234", "9,000", "0.137", "ratio at least 0.35", "missed"]
     assert cpu == ["idle", "0.25", "", "", "", ""]
+
+
+def test_a_picture_shows_each_step_and_begins_and_ends_at_its_frame() -> None:
+    drawn = ElementTree.fromstring(plot.picture([(0.0, 0, 0, 2), (5.0, 100, 8, 8), (10.0, 0, 0, 2)]))  # noqa: S314 - our own
+    paths = {path.get("class"): path.get("d") for path in drawn.iter("{http://www.w3.org/2000/svg}path")}
+    assert paths["slots"] == "M60.0,347.5 H470.0 V250.0 H880.0 V347.5 H880.0"
+    assert paths["depth"] == "M60.0,210 L60.0,210.0 H470.0 V46.0 H880.0 V210.0 H880.0 L880.0,210 Z"
+    texts = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert [text for text in texts if text.endswith(" s")] == [f"{second} s" for second in range(11)]
+
+
+@pytest.mark.parametrize(("most", "step"), [(0, 1), (2, 1), (5, 1), (8, 2), (10, 2), (11, 5), (198, 50), (200, 50), (120.4, 50)])
+def test_the_lines_of_a_picture_stand_at_round_numbers(most: float, step: float) -> None:
+    assert plot._step(most) == step
+
+
+def test_a_picture_of_other_figures_is_refused(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    figures.write_text(json.dumps({"rows": []}))
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.plot", str(figures), str(tmp_path / "no.svg")],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 2
+    assert "measure with --scenario autoscale first" in done.stderr

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from jobqueue.lifecycle import health, queues
 from jobqueue.lifecycle.queues import limit_queue, pause_queue
+from jobqueue.masking import MASK
 from jobqueue.models import BackgroundJobLease, Job, Queue
 from tests.factories import JobFactory, WorkerFactory
 
@@ -127,6 +128,69 @@ def test_counts_end_at_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ERROR 3 or more" in words
     assert "RUNNING 0" in words
     assert [line for line in words if line.startswith("default - - 3 or more 0")]
+
+
+# Report
+
+
+def test_a_job_is_told_of_with_its_errors_and_tracebacks_only_on_demand() -> None:
+    noon = timezone.now().replace(microsecond=0) - timedelta(hours=1)
+    times = {"started_at": noon.isoformat(), "finished_at": (noon + timedelta(seconds=75)).isoformat()}
+    first = {"attempt": 1, "worker": "w-1", "outcome": "RETRY", "exception": "builtins.OSError", "message": "OSError: no\nroute", **times}
+    job = JobFactory(
+        error=True,
+        task="shop.tasks.send",
+        queue="mail",
+        target="customer:7",
+        args=[7],
+        kwargs={"password": "hunter2"},
+        attempt=2,
+        failures=2,
+        max_attempts=2,
+        message="OSError: no route",
+        history=[{**first, "traceback": "Traceback: here"}, {**first, "attempt": 2, "outcome": "ERROR"}],
+    )
+    text, status = run("report", job.pk)
+    assert status == 0
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert lines[0] == f"Job {job.pk}  shop.tasks.send"
+    words = [" ".join(line.split()) for line in lines]
+    assert {"state ERROR", "attempts 2 runs begun; 2 of at most 2 failed", "message OSError: no route", "target customer:7"} <= {*words}
+    assert "ran 1 min 15 s (2 min 30 s in all)" in words
+    assert f'arguments 7, password="{MASK}"' in words
+    assert words[words.index("Runs that did not succeed") + 1] == f"run 1: RETRY, from {times['started_at']} to {times['finished_at']}"
+    assert "    OSError: no" in lines
+    assert "    route" in lines
+    assert "Traceback" not in text
+    assert "      Traceback: here" in run("report", job.pk, "--tracebacks")[0].splitlines()
+    data, _ = told("report", job.pk)
+    assert (data["id"], data["attempts"]["failures"], data["why_waiting"], "traceback" in data["errors"][0]) == (job.pk, 2, None, False)
+    assert told("report", job.pk, "--tracebacks")[0]["errors"][0]["traceback"] == "Traceback: here"
+
+
+def test_a_job_that_waits_is_told_of_with_the_reason() -> None:
+    job = JobFactory(queued=True)
+    text, _ = run("report", job.pk)
+    assert "waits because" in text
+    assert "attempts       none begun" in text
+    data, _ = told("report", job.pk)
+    assert data["why_waiting"]["gate"] == "no_worker"
+
+
+def test_what_a_job_says_does_not_steer_the_terminal_and_is_bounded() -> None:
+    job = JobFactory(success=True, message=f"\x1b[2Jgone\x9b\r{'x' * 5000}", result={"a": "\x07"})
+    text, _ = run("report", job.pk)
+    assert not {"\x1b", "\x9b", "\r", "\x07"} & {*text}
+    assert "characters more: --json" in text
+    assert len(text) < 4000
+
+
+@pytest.mark.parametrize("job_id", ["x", "0", "²"])
+def test_a_report_on_what_is_no_job_is_refused(job_id: str) -> None:
+    with pytest.raises(CommandError, match=r"JOB_ID is .*; it must be a whole number from 1 on"):
+        run("report", job_id)
+    with pytest.raises(CommandError, match=r"There is no job 12345\."):
+        run("report", 12345)
 
 
 # Health

@@ -14,12 +14,13 @@ from django.utils.html import format_html
 from jobqueue import masking
 from jobqueue.admin import cells, known
 from jobqueue.admin.listing import workers_of
-from jobqueue.admin.wording import NOTHING, as_json, between, masked_json, moment, parsed, prose
+from jobqueue.admin.wording import NOTHING, as_json, between, duration, excerpt, masked_json, moment, parsed, prose
 from jobqueue.models import Job
-from jobqueue.states import PENDING_TARGET
+from jobqueue.states import ENDED, PENDING_TARGET
 
 TRACEBACK_CHARACTERS = 16_000
 MOST_RUNS = 50
+BRIEF = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Page:
     """Everything that the template shows of a job."""
 
     job: Job
+    report: list[Row]
     status: str
     message: str
     progress: str
@@ -62,6 +64,7 @@ def page(job: Job) -> Page:
     now = cells.now_of(job)
     return Page(
         job=job,
+        report=_report(job) if job.attempt or job.status in ENDED else [],
         status=cells.status(job),
         message=prose(job.message),
         progress=cells.progress(job),
@@ -71,6 +74,23 @@ def page(job: Job) -> Page:
         metadata=masked_json(job.metadata) if job.metadata else "",
         sections=[("What", _what(job)), ("When", _when(job, now)), ("Budget", _budget(job)), ("Lease", _lease(job, now))],
         runs=list(_runs(job.history)),
+    )
+
+
+def _report(job: Job) -> list[Row]:
+    """Return what came of the job in a few lines; the rest of the page has the particulars."""
+    told = job.report()
+    last, in_all, waited = told["ran_seconds"], told["ran_seconds_in_all"], told["waited_seconds"]
+    count, errors = told["attempts"], told["errors"]
+    took = "" if last is None else f"{duration(last)} in the last run"
+    runs = [f"{count['runs']} begun", f"{count['failures']} failed of at most {count['max_attempts']}"]
+    error = (errors[-1]["message"] or errors[-1]["exception"] or errors[-1]["outcome"] or "unknown") if errors else ""
+    return _rows(
+        ("Outcome", job.get_status_display().capitalize() if job.status in ENDED else "not ended yet"),
+        ("Runs", ", ".join([*runs, *([f"{count['crashes']} lost with a worker"] if count["crashes"] else [])])),
+        ("Waited", "" if waited is None else f"{duration(waited)} before the last run"),
+        ("Ran", f"{took}{f', {duration(in_all)} in all' if last is not None and in_all > last else ''}"),
+        ("Errors", f"{len(errors)}; the last: {excerpt(error, BRIEF)}" if errors else "none"),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 
 from jobqueue.admin import cells
 from jobqueue.admin.base import ReadOnlyAdmin
-from jobqueue.admin.wording import between, moment
+from jobqueue.admin.wording import NOTHING, between, duration, moment
 from jobqueue.lifecycle.workers import HEARD_SECONDS, stuck_services
 from jobqueue.models import Worker
 
@@ -23,11 +23,35 @@ from jobqueue.models import Worker
 class WorkerAdmin(ReadOnlyAdmin[Worker]):
     """Show the worker processes."""
 
-    list_display = ("process", "shown_state", "served", "slots", "running", "stuck_threads", "troubles", "version", "started", "heard")
+    list_display = (
+        "process",
+        "shown_state",
+        "served",
+        "shown_slots",
+        "running",
+        "stuck_threads",
+        "troubles",
+        "version",
+        "started",
+        "heard",
+    )
     sortable_by = ("process", "started", "heard")
     list_per_page = 100
     actions = None
-    fields = ("id", "process", "shown_state", "served", "slots", "running", "stuck_threads", "troubles", "version", "started", "heard")
+    fields = (
+        "id",
+        "process",
+        "shown_state",
+        "served",
+        "slots",
+        "scaled",
+        "running",
+        "stuck_threads",
+        "troubles",
+        "version",
+        "started",
+        "heard",
+    )
     readonly_fields = fields
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
@@ -52,6 +76,21 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
         queues: Any = worker.queues
         return ", ".join(map(str, queues)) if isinstance(queues, list) and queues else "all"
 
+    @admin.display(description="slots", ordering="slots")
+    def shown_slots(self, worker: Worker) -> SafeString | str:
+        """Return how many slots it has, and the last change of their number; why is shown to who points at it."""
+        change = _change(worker)
+        if change is None:
+            return str(worker.slots)
+        note = f"{change.moved}, {change.ago} ago"
+        return format_html('{} <span class="jq-note" title="{}">{}</span>', worker.slots, change.why, note)
+
+    @admin.display(description="last change of slots")
+    def scaled(self, worker: Worker) -> SafeString | str:
+        """Return the last change of its slots in full."""
+        change = _change(worker)
+        return NOTHING if change is None else f"{change.moved}, {change.ago} ago: {change.why}"
+
     @admin.display(description="stuck threads")
     def stuck_threads(self, worker: Worker) -> SafeString | str:
         """Return the number of threads that were given up on, loudly where there are any."""
@@ -72,6 +111,27 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
     def heard(self, worker: Worker) -> str:
         """Return how long ago it last wrote its row."""
         return f"{between(worker.heartbeat_at, _now(worker))} ago"
+
+
+class Change(NamedTuple):
+    """Say a change of slots in words."""
+
+    moved: str
+    ago: str
+    why: str
+
+
+def _change(worker: Worker) -> Change | None:
+    """Return the last change of a worker's slots; None where there was none, or the row says nothing sensible."""
+    told: Any = worker.scaling
+    numbers = [told.get(name) for name in ("age", "before", "after", "running", "claimable")] if isinstance(told, dict) else []
+    known = [number for number in numbers if isinstance(number, int | float)]
+    if len(known) != 5:
+        return None
+    age, before, after, running, claimable = known
+    ago = duration((_now(worker) - worker.heartbeat_at).total_seconds() + age)
+    why = f"{told.get('why')} ({running:.0f} running, {claimable:.0f} claimable)"
+    return Change(f"{before:.0f} \N{RIGHTWARDS ARROW} {after:.0f}", ago, why)
 
 
 def _now(worker: Worker) -> datetime:

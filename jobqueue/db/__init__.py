@@ -2,10 +2,12 @@
 
 from jobqueue.db.base import Database, for_alias, is_connection_error, is_missing_table, is_outage, is_refusal, is_timeout
 from jobqueue.db.fence import fenced
+from jobqueue.db.pooling import WORKER_CONNECTIONS, pool_size, pooled_slots
 from jobqueue.db.records import Claimed, Lease, Lender, Mark, Renewed, Scope, Success
 from jobqueue.db.targets import Released
 
 __all__ = [
+    "WORKER_CONNECTIONS",
     "Claimed",
     "Database",
     "Lease",
@@ -22,4 +24,6 @@ __all__ = [
     "is_outage",
     "is_refusal",
     "is_timeout",
+    "pool_size",
+    "pooled_slots",
 ]

@@ -185,6 +185,11 @@ class Job(models.Model):
             raise JobIsRunning(f"Job {self.pk}: {answer.reason}.")
         return 1, {self._meta.label: 1}
 
+    def report(self, *, tracebacks: bool = False) -> dict[str, Any]:
+        """Return everything that a person may know of the job, as JSON values; its secrets hidden, tracebacks where asked for."""
+        told: dict[str, Any] = importlib.import_module("jobqueue.lifecycle.report").report(self, tracebacks=tracebacks)
+        return told
+
     @property
     def last_error(self) -> dict[str, Any] | None:
         """The newest entry of the history, or None."""

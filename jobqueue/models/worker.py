@@ -26,6 +26,9 @@ class Worker(models.Model):
     services = fields.json(
         dict, help_text="Of each service: seconds since its last good turn, seconds in its present turn, failures in a row."
     )
+    scaling = fields.json(
+        dict, help_text="The last change of its slots: before, after, what ran, what could be claimed, why, and how many seconds ago."
+    )
     version = fields.text(32)
     started_at = models.DateTimeField(db_default=Now())
     heartbeat_at = models.DateTimeField(db_default=Now())

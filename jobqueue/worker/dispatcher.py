@@ -58,13 +58,15 @@ class Dispatcher(DatabaseService):
         poll_seconds: float,
         is_notified: Callable[[], bool],
         lost: Callable[[Sequence[Expired]], None],
+        crowded: Callable[[], None],
         on_error: ErrorHandler,
     ) -> None:
-        """Prepare the thread."""
+        """Prepare the thread; `crowded` is told when there may be more to run than the shared lane has slots."""
         super().__init__(on_error)
         self._worker_id, self._picker, self._runs, self._lanes = worker_id, picker, runs, lanes
         self._loop, self._finisher, self._reporter = loop, finisher, reporter
         self._poll_seconds, self._is_notified, self._lost = poll_seconds, is_notified, lost
+        self._crowded = crowded
         self._suspects: deque[Run] = deque()  # handed over by the finisher, for the probation that only this thread touches
         self._worked_at = time.monotonic()
         self._pause = FAST_SECONDS
@@ -102,6 +104,7 @@ class Dispatcher(DatabaseService):
         lane.saturated = True  # before the look at the slots: one that becomes free from now on wakes us
         wanted = lane.wanted()
         if wanted <= 0:
+            self._tell_if_crowded(lane)
             return self._poll_seconds
         pick = self._picker.pick(lane, wanted)
         lane.saturated, lane.last_claim = pick.more or pick.limited, len(pick.jobs)
@@ -109,12 +112,18 @@ class Dispatcher(DatabaseService):
             self._lost(pick.lost)
         if pick.jobs:
             self._hand_over(lane, pick.jobs)
+        if pick.more:
+            self._tell_if_crowded(lane)
         if pick.moved:
             self._worked_at, self._pause = time.monotonic(), self._fast_pause()
             return 0.0 if pick.more and lane.wanted() > 0 else self._pause
         if pick.more:  # jobs whose targets somebody is just deciding on
             return FAST_SECONDS
         return min(self._idle_pause(), self._poll_seconds) if pick.limited else self._idle_pause()
+
+    def _tell_if_crowded(self, lane: Lane) -> None:
+        if lane is self._lanes.shared and lane.free <= 0:
+            self._crowded()
 
     # Hand to those who run them
 

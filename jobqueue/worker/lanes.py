@@ -26,29 +26,43 @@ class Lane:
         """Prepare; `tenant` is None for the shared lane."""
         self.tenant, self.pool, self.probation = tenant, pool, probation
         self.turns = Turns()
-        self.busy = 0  # kept by the register of runs
+        self.busy = self.peak = 0  # kept by the register of runs
         self.saturated = False
         self.last_claim = 0
-        self._seen = (0, time.monotonic())
+        self._seen = (0, 0.0, time.monotonic())
         self._rate = 0.0
 
     def wanted(self) -> int:
         """Return how many jobs to claim: the free slots, and what the pool will finish soon at its measured rate."""
-        completed, now = self.pool.completed, time.monotonic()
-        count, since = self._seen
-        if now - since >= RATE_SECONDS:
-            self._rate = (completed - count) / (now - since)
-            self._seen = (completed, now)
+        now = time.monotonic()
+        if now - self._seen[2] >= RATE_SECONDS:
+            self._measure(now)
         # Growing step by step: one burst of short jobs says little about the next ones.
         ahead = min(int(self._rate * PREFETCH_SECONDS), PREFETCH_MOST, 4 * max(self.last_claim, self.pool.size))
         wanted = self.free + ahead
         # A crumb is not worth a statement while plenty waits.
         return wanted if wanted >= ahead // 4 else 0
 
+    def _measure(self, now: float) -> None:
+        """Measure how many runs end in a second: no more than the slots can do, as long as each of the last ones took.
+
+        Else long runs that end at the same moment would look like a flood of short ones, and as many would be hoarded.
+        """
+        count, worked, since = self._seen
+        self._seen = (self.pool.completed, self.pool.worked_seconds, now)
+        ended = self._seen[0] - count
+        ceiling = self.pool.size * ended / max(self._seen[1] - worked, 1e-6)
+        self._rate = min(ended / (now - since), ceiling)
+
     @property
     def free(self) -> int:
         """How many slots nobody uses."""
         return self.pool.size - self.busy
+
+    def take_peak(self) -> int:
+        """Return how many slots were used at most since the last look."""
+        peak, self.peak = max(self.peak, self.busy), self.busy
+        return peak
 
     def take_waiting(self, claimed_before: float) -> list[Run]:
         """Take out the jobs that were claimed before a time and have not begun."""

@@ -37,25 +37,28 @@ class Maintenance(DatabaseService):
         show: Callable[[], None],
         stuck: Callable[[], int],
         found: Callable[[], None],
+        changed: Callable[[], object] = lambda: None,
         on_error: ErrorHandler,
     ) -> None:
         """Prepare the thread.
 
-        `show` writes the process's row, at once when `stuck` tells another number, and `found` is told that jobs came back.
+        `show` writes the process's row, at once when `stuck` tells another number or `changed` another thing, and `found` is told that
+        jobs came back.
         """
         super().__init__(on_error)
         self._identity, self._show, self.stuck, self._found = identity, show, stuck, found
+        self._changed = changed
         self._shown_at: float | None = None
-        self._shown_stuck = 0
+        self._seen: object = (0, None)
         self.errors = 0  # jobs that were found lost and ended in ERROR
 
     def turn(self) -> float | None:
         """Do each chore that is due; return the seconds to the next."""
         now = time.monotonic()
-        stuck = self.stuck()
-        if self._shown_at is None or now - self._shown_at >= WORKER_ROW_SECONDS or stuck != self._shown_stuck:
+        seen = (self.stuck(), self._changed())
+        if self._shown_at is None or now - self._shown_at >= WORKER_ROW_SECONDS or seen != self._seen:
             self._show()
-            self._shown_at, self._shown_stuck = now, stuck
+            self._shown_at, self._seen = now, seen
         lost: list[Expired] = []
         for owner in self._identity.dead_neighbours():
             BackgroundJobLease.objects.release_all_of(owner)

@@ -1,7 +1,8 @@
 """The threads that run plain functions, between a least and a most number.
 
-Claimed runs wait in one queue. A thread that does not react to an interrupt is given up on: it stays stuck until its task
-returns, and a new thread takes its place, so that the capacity stays.
+Claimed runs wait in one queue. A thread ends where it is idle and finds its sign to leave there; a pool that grows again takes
+back the signs that nobody has found yet, so that no thread works beside the number. A thread that does not react to an interrupt
+is given up on: it stays stuck until its task returns, and a new thread takes its place, so that the capacity stays.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Pool:
         self._lock = threading.Lock()
         self._number = 0
         self._completed = 0
+        self._worked_seconds = 0.0
+        self._leaving = 0  # of the threads, those that are to end once they are idle
         self.size = 0
         self.stuck = 0
 
@@ -39,18 +42,33 @@ class Pool:
         return self._queue.qsize()
 
     @property
+    def threads(self) -> int:
+        """How many threads there are: one per slot, those that are about to end, and those that were given up on."""
+        return len(self._threads)
+
+    @property
     def completed(self) -> int:
         """How many runs have ended since the start."""
         return self._completed
 
+    @property
+    def worked_seconds(self) -> float:
+        """How long all runs that have ended took, together."""
+        return self._worked_seconds
+
     def resize(self, size: int) -> None:
         """Start threads, or let idle ones end; a busy one is never cut off."""
         with self._lock:  # the scaler, the interrupter and the supervisor change the number
-            for _ in range(size - self.size):
-                self._start()
-            for _ in range(self.size - size):
+            while self.size < size:
+                if self._leaving:
+                    self._leaving -= 1
+                else:
+                    self._start()
+                self.size += 1
+            while self.size > size:
+                self._leaving += 1
                 self._queue.put(None)
-            self.size = size
+                self.size -= 1
 
     def submit(self, runs: list[Run]) -> None:
         """Queue runs, in order."""
@@ -90,17 +108,23 @@ class Pool:
         # Daemons: one that never returns must not keep the process alive.
         thread = threading.Thread(target=self._work, name=f"jobqueue-thread-{self._number}", daemon=True)
         self._threads.add(thread)
-        thread.start()
+        try:
+            thread.start()
+        except BaseException:  # the system gives no more threads
+            self._threads.discard(thread)
+            raise
 
     def _work(self) -> None:
         rested_at = time.monotonic()
         try:
             while (run := self._next()) is not None:
-                outcome = execute(run, time.monotonic() - rested_at)
+                begun = time.monotonic()
+                outcome = execute(run, begun - rested_at)
                 rested_at = time.monotonic()
                 if run.abandoned:
                     self._end_of_stuck()
                     return
+                self._worked_seconds += rested_at - begun  # first: who sees the run as ended knows how long it took
                 self._completed += 1
                 self._put(run, outcome)
         finally:
@@ -110,9 +134,18 @@ class Pool:
     def _next(self) -> Run | None:
         while True:
             try:
-                return self._queue.get(timeout=TIDY_SECONDS if hygiene.have_connections() else None)
+                run = self._queue.get(timeout=TIDY_SECONDS if hygiene.have_connections() else None)
             except queue.Empty:
                 hygiene.after_task()  # a connection may have become too old while resting
+                continue
+            if run is not None or self._may_leave():
+                return run
+
+    def _may_leave(self) -> bool:
+        with self._lock:
+            leaves = self._leaving > 0  # else the sign was taken back
+            self._leaving -= leaves
+            return leaves
 
     def _end_of_stuck(self) -> None:
         with self._lock:

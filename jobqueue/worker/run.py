@@ -194,8 +194,9 @@ class Runs:
         with self._lock:  # the dispatcher and the finisher add, the finisher removes, and the lanes are counted
             for run in runs:
                 self._runs[run.lease] = run
-                if run.lane is not None:
-                    run.lane.busy += 1
+                if (lane := run.lane) is not None:
+                    lane.busy += 1
+                    lane.peak = max(lane.peak, lane.busy)
 
     def get(self, lease: Lease) -> Run | None:
         """Return the run of a lease."""

@@ -23,7 +23,7 @@ logger = logging.getLogger("jobqueue")
 
 
 def show(identity: Identity, settings: Settings, state: str, **told: Any) -> None:
-    """Write the row (`told` are its slots, running, stuck and services), and drop rows of processes that were not heard for a day."""
+    """Write the row (`told` are its changing columns), and drop rows of processes that were not heard for a day."""
     workers = Worker.objects.using(Job.objects.database.alias)
     values = {"state": state, "heartbeat_at": Now(), **told}
     if not workers.filter(pk=identity.uuid).update(**values):

@@ -43,7 +43,7 @@ from jobqueue.worker.picker import Picker
 from jobqueue.worker.pool import Pool
 from jobqueue.worker.reporter import Reporter
 from jobqueue.worker.run import Run, Runs
-from jobqueue.worker.scaler import Scaler
+from jobqueue.worker.scaler import Scaler, told
 from jobqueue.worker.show import forget, health, show
 
 WATCH_SECONDS = 0.5
@@ -125,7 +125,7 @@ class Supervisor:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLD)
-        parts.lanes.shared.pool.resize(self.settings.min_workers)
+        parts.scaler.begin()
         for service in parts.services:
             service.start()
         try:
@@ -158,6 +158,7 @@ class Supervisor:
             poll_seconds=settings.poll_seconds,
             is_notified=lambda: listener is not None and listener.healthy,
             lost=self._lost,
+            crowded=lambda: scaler.hurry(),  # noqa: PLW0108 - made below
             on_error=self._on_error,
         )
         finisher.chain(gate, dispatcher.follow, dispatcher.lose_track, dispatcher.notified)
@@ -166,6 +167,7 @@ class Supervisor:
             show=self._show,
             stuck=lambda: lanes.stuck + loop.stuck + interrupter.stuck,
             found=dispatcher.notified,
+            changed=lambda: scaler.decision,
             on_error=self._on_error,
         )
         duties = self._duties(heartbeat.keep, maintenance.announce, dispatcher.notified)
@@ -178,6 +180,7 @@ class Supervisor:
             most=settings.max_workers,
             scale_seconds=settings.scale_seconds,
             resized=dispatcher.wake,
+            decided=maintenance.wake,
             on_error=self._on_error,
         )
         return Parts(runs, lanes, loop, finisher, interrupter, heartbeat, reporter, dispatcher, maintenance, duties, scaler, listener)
@@ -260,7 +263,8 @@ class Supervisor:
         lanes, stuck = self.parts.lanes, self.parts.maintenance.stuck()
         state = Worker.State.DRAINING if self.stops else state
         services = health([*self.parts.services, *self.parts.duties.chores])
-        show(self.identity, self.settings, state, slots=lanes.slots, running=len(self.parts.runs), stuck=stuck, services=services)
+        seen = {"slots": lanes.slots, "running": len(self.parts.runs), "stuck": stuck, "scaling": told(self.parts.scaler.decision)}
+        show(self.identity, self.settings, state, services=services, **seen)
 
     def _say_goodbye(self) -> None:
         # In a thread, since the database may never answer; a daemon, since the process ends whether it does or not.

@@ -1,5 +1,6 @@
 """The page of one job: everything that helps at night, nothing that should stay secret, no form to submit."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -221,3 +222,35 @@ def test_without_the_permission_to_view_there_is_no_page(login: Login) -> None:
     job = JobFactory()
     stranger = login(*VERBS)
     assert [stranger.get(url).status_code for url in (LIST, detail(job), f"{LIST}{job.pk}/history/")] == [403] * 3
+
+
+def test_the_report_tells_what_came_of_a_job_in_a_few_lines(viewer: Client) -> None:
+    begun = timezone.now() - timedelta(minutes=5)
+    run = {
+        "attempt": 1,
+        "outcome": "ERROR",
+        "message": "OSError: <b>no route</b>",
+        "started_at": begun.isoformat(),
+        "finished_at": (begun + timedelta(seconds=75)).isoformat(),
+    }
+    job = JobFactory(
+        error=True,
+        attempt=3,
+        failures=2,
+        crashes=1,
+        max_attempts=2,
+        enqueued_at=begun - timedelta(seconds=3),
+        started_at=begun,
+        history=[run, run],
+    )
+    page = viewer.get(detail(job)).content.decode()
+    card = page[page.index("jq-report") : page.index("</section>")]
+    texts = ["Error", "3 begun, 2 failed of at most 2, 1 lost with a worker", "3.0 s before the last run"]
+    texts += ["1 min 15 s in the last run, 2 min 30 s in all", "2; the last: OSError: &lt;b&gt;no route&lt;/b&gt;"]
+    assert [text for text in texts if text not in card] == []
+
+
+@pytest.mark.parametrize(("trait", "shown"), [("queued", False), ("success", True), ("error", True), ("canceled", True)])
+def test_a_job_that_has_neither_begun_nor_ended_has_no_report(viewer: Client, trait: str, shown: bool) -> None:
+    job = JobFactory(**{trait: True})
+    assert ("jq-report" in viewer.get(detail(job)).content.decode()) == shown

@@ -50,3 +50,16 @@ def test_a_stuck_service_is_named_loudly(viewer: Client) -> None:
     assert '<strong class="jq-alarm">its finisher has been in one turn for 35 s</strong>' in page
     Worker.objects.update(services={})
     assert "all go on" in viewer.get(WORKERS).content.decode()
+
+
+def test_the_last_change_of_slots_is_shown_with_its_reason_and_nonsense_is_not(viewer: Client) -> None:
+    told = {"age": 3.0, "before": 2, "after": 8, "running": 2, "claimable": 6, "why": "more jobs than <slots>"}
+    worker = WorkerFactory(slots=8, scaling=told, heartbeat_at=timezone.now() - timedelta(seconds=4))
+    page = viewer.get(WORKERS).content.decode()
+    assert '8 <span class="jq-note" title="more jobs than &lt;slots&gt; (2 running, 6 claimable)">2 → 8, 7.' in page
+    one = viewer.get(f"{WORKERS}{worker.pk}/change/").content.decode()
+    assert "ago: more jobs than &lt;slots&gt; (2 running, 6 claimable)" in one
+    for odd in ({}, [], {"age": "long"}, {**told, "after": None}):
+        Worker.objects.update(scaling=odd)
+        assert "→" not in viewer.get(WORKERS).content.decode()
+        assert viewer.get(f"{WORKERS}{worker.pk}/change/").status_code == 200

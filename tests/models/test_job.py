@@ -12,6 +12,7 @@ from django.db import connection, models
 from django.utils import timezone
 
 from jobqueue import states
+from jobqueue.lifecycle.report import report
 from jobqueue.models import Job, Worker
 from tests.factories import JobFactory, WorkerFactory
 
@@ -114,3 +115,11 @@ def test_the_factory_makes_rows_that_the_product_could_have_left(trait: str) -> 
     assert job.place in states.MOVES
     assert job.attempt == len(job.worker_ids) + (job.status == "RUNNING")
     assert (job.finished_at is not None) == (job.status in states.ENDED)
+
+
+@pytest.mark.django_db
+def test_a_job_reports_on_itself() -> None:
+    job = JobFactory(error=True, history=[{"attempt": 1, "message": "no", "traceback": "T"}])
+    assert job.report() == report(job)
+    assert "traceback" not in job.report()["errors"][0]
+    assert job.report(tracebacks=True)["errors"][0]["traceback"] == "T"

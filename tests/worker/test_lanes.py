@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jobqueue.lifecycle.outcome import Kind
-from jobqueue.worker.lanes import Lane, Lanes
+from jobqueue.worker.lanes import RATE_SECONDS, Lane, Lanes
 from jobqueue.worker.pool import Pool
 from jobqueue.worker.run import Run, Runs
 from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
@@ -170,3 +170,30 @@ def test_a_stuck_thread_of_a_lane_that_is_gone_is_still_counted_and_waited_for(s
     scene.lanes.set_slots({})
     assert scene.lanes.stuck == 1
     assert not scene.lanes.join(time.monotonic() + 0.05)
+
+
+def test_long_runs_that_end_together_are_no_reason_to_hoard_and_short_ones_are() -> None:
+    outcomes = Collector()
+    lanes = Lanes(lambda: Pool(outcomes.put), Runs(), 3)
+    lane = lanes.shared
+    lane.pool.resize(4)
+    lane.last_claim = 1000
+    begun, go_on = threading.Barrier(5), threading.Event()
+
+    def long() -> None:
+        begun.wait(PATIENCE_SECONDS)
+        go_on.wait(PATIENCE_SECONDS)
+
+    lane.pool.submit([run_of(long, number=number) for number in range(4)])
+    begun.wait(PATIENCE_SECONDS)
+    threading.Event().wait(0.5)
+    assert lane.wanted() == 4
+    go_on.set()
+    outcomes.wait(4)
+    threading.Event().wait(RATE_SECONDS)
+    assert lane.wanted() == 4, "in 0.1 s four slots do not end one run of half a second"
+    lane.pool.submit([run_of(lambda: None, number=number) for number in range(4, 2004)])
+    outcomes.wait(2004)
+    assert lane.wanted() > 50
+    lanes.close()
+    assert lanes.join(time.monotonic() + PATIENCE_SECONDS)

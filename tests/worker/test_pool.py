@@ -138,3 +138,41 @@ def test_the_interrupter_goes_from_the_flag_to_the_exception_to_giving_up(
     assert outcomes.wait(3)[2] is Kind.SUCCESS
     interrupter.stop()
     assert interrupter.join(PATIENCE_SECONDS)
+
+
+def test_a_pool_that_grows_again_takes_back_whom_it_has_told_to_leave(pool: Pool, outcomes: Collector) -> None:
+    begun, go_on = threading.Barrier(4), threading.Event()
+
+    def task() -> None:
+        begun.wait(PATIENCE_SECONDS)
+        go_on.wait(PATIENCE_SECONDS)
+
+    pool.resize(3)
+    pool.submit([run_of(task, number=number) for number in (1, 2, 3)])
+    begun.wait(PATIENCE_SECONDS)
+    for size in (1, 3, 0, 2):
+        pool.resize(size)
+    assert pool.threads == 3, "nobody works beside those who were told to leave"
+    go_on.set()
+    outcomes.wait(3)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while pool.threads > 2:
+        assert time.monotonic() < deadline
+    pool.submit([run_of(lambda: None, number=number) for number in range(4, 14)])
+    outcomes.wait(13)
+    assert (pool.threads, pool.size) == (2, 2)
+
+
+def test_where_the_system_gives_no_more_threads_the_size_says_how_many_there_are(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool.resize(1)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as scarce:
+        scarce.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            pool.resize(3)
+    assert (pool.size, pool.threads) == (1, 1)
+    pool.resize(3)
+    assert (pool.size, pool.threads) == (3, 3)

@@ -11,11 +11,15 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
+from django.db.models.functions import Now
 from django.db.utils import Error
 
 from jobqueue import db
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.lifecycle import control, health, leaders, queues
+from jobqueue.lifecycle.why import why_waiting
+from jobqueue.management import report_text
+from jobqueue.models import Job
 
 LARGEST_ID = 2**63 - 1
 LONGEST_AGE = 366 * 24 * 3600
@@ -23,7 +27,7 @@ Lines = list[str]
 
 
 class Command(BaseCommand):
-    """Look at the queues, pause and resume them, cancel and resume jobs, and say whether all is well."""
+    """Look at the queues, pause and resume them, cancel and resume jobs, tell of one, and say whether all is well."""
 
     help = "Look at the queues and steer them."
 
@@ -36,6 +40,9 @@ class Command(BaseCommand):
                 one.add_argument("queue", help="the name of the queue")
             elif argument == "jobs":
                 one.add_argument("jobs", nargs="+", metavar="JOB_ID", help="the number of a job")
+            elif argument == "job":
+                one.add_argument("job", metavar="JOB_ID", help="the number of the job")
+                one.add_argument("--tracebacks", action="store_true", help="show where each error was raised")
             elif argument == "age":
                 one.add_argument("--max-age", metavar="SECONDS", help="how long a QUEUED job may wait (default: for ever)")
             one.add_argument("--json", action="store_true", help="answer in JSON")
@@ -128,6 +135,16 @@ def _leaders(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     return [asdict(one) for one in found], _table(LEADER_COLUMNS, [_leader_cells(one) for one in found]), True
 
 
+def _report(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
+    job_id = _job_id(options["job"])
+    job = Job.objects.current.annotate(now=Now()).filter(pk=job_id).first()
+    if job is None:
+        raise JobDoesNotExist(f"There is no job {job_id}.")
+    told, why = job.report(tracebacks=options["tracebacks"]), why_waiting(job)
+    data = {**told, "why_waiting": asdict(why) if why is not None else None}
+    return data, report_text.lines(told, why.text if why is not None else ""), True
+
+
 SUBCOMMANDS = {
     "pause": ("Pause a queue: none of its jobs is begun; those that run go on.", "queue"),
     "resume": ("Let the jobs of a queue be begun again.", "queue"),
@@ -135,6 +152,7 @@ SUBCOMMANDS = {
     "cancel": ("Stop jobs for good; end with 1 where one was refused.", "jobs"),
     "resume-job": ("Let jobs that are paused or in error run again; end with 1 where one was refused.", "jobs"),
     "leaders": ("Show who leads which duty, what it did last, and what is wrong with it.", ""),
+    "report": ("Tell of one job: its state, attempts, times, outcome and errors.", "job"),
     "health": ("End with 1 where no worker is alive, a service or a duty is stuck, or a QUEUED job has waited for too long.", "age"),
 }
 DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool]]] = {
@@ -144,6 +162,7 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool]]] = {
     "cancel": _cancel,
     "resume-job": _resume_job,
     "leaders": _leaders,
+    "report": _report,
     "health": _health,
 }
 

@@ -1,0 +1,88 @@
+"""The catalogue of work kinds: what each job will do, foretold from its kind, number and seed alone.
+
+Nothing here is random: the same kind, number and seed give the same duration, outcome and attempts, on every machine. So whoever
+enqueued a mix can say afterwards whether each job ended as it must (see ``workload/verdict.py``).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+RETRIES = 3
+"""How many attempts a kind has that is tried again."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Say how jobs of one kind go: how long a run takes, how many fail first, and how the last one ends."""
+
+    name: str
+    text: str
+    seconds: tuple[float, float] = (0.0, 0.0)
+    outcome: str = "SUCCESS"
+    failing: tuple[int, int] = (0, 0)
+    """The least and the most runs that fail and are tried again, before the last one."""
+    weight: int = 1
+    """How often it is in a mix, compared with others."""
+
+    @property
+    def retryable(self) -> bool:
+        """Whether a run that fails is tried again."""
+        return self.failing[1] > 0
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """Tell what will become of one job: how long each of its runs takes, how many there are, and the end."""
+
+    kind: str
+    number: int
+    duration_seconds: float
+    outcome: str
+    attempts: int
+    retryable: bool
+    result: int | None
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("instant", "returns at once", weight=6),
+        Kind("short", "takes a moment, in a blocking call", (0.02, 0.2), weight=4),
+        Kind("long", "takes seconds, and tells how far it is", (2.0, 5.0)),
+        Kind("sleepy", "rests in context.wait, and can be stopped at any time", (0.5, 1.5), weight=2),
+        Kind("heavy", "keeps a processor busy", (0.05, 0.3), weight=2),
+        Kind("coroutine", "is an async def that awaits", (0.1, 1.0), weight=3),
+        Kind("flaky", "fails once or twice, then succeeds", (0.0, 0.1), failing=(1, RETRIES - 1), weight=2),
+        Kind("gives_up", f"fails {RETRIES} times, and with that for good", (0.0, 0.05), "ERROR", (RETRIES - 1, RETRIES - 1)),
+        Kind("broken", "fails at once, and is not tried again", outcome="ERROR"),
+        Kind("hopeless", "raises Fatal, so that its further attempts do not count", outcome="ERROR"),
+        Kind("slow_then_fails", "works for a while, then fails", (0.3, 1.0), "ERROR"),
+        Kind("coroutine_fails", "is an async def that fails after a while", (0.1, 0.5), "ERROR"),
+        Kind("cancels_itself", "asks for its own cancellation, and is interrupted", (0.0, 0.2), "CANCELED"),
+    )
+}
+
+
+def foretell(kind: str, number: int, seed: str = "", pace: float = 1.0) -> Foretold:
+    """Return what will become of a job; `pace` stretches (above 1) or shortens (below 1) every run."""
+    one = KINDS[kind]
+    least, most = one.seconds
+    seconds = least + (most - least) * _fraction(seed, kind, number, "seconds")
+    few, many = one.failing
+    failing = few + int((many - few + 1) * _fraction(seed, kind, number, "failing"))
+    result = int(1_000_000 * _fraction(seed, kind, number, "result")) if one.outcome == "SUCCESS" else None
+    return Foretold(kind, number, round(seconds * pace, 3), one.outcome, failing + 1, one.retryable, result)
+
+
+def catalogue(count: int, kinds: Sequence[str] = (), seed: str = "", pace: float = 1.0) -> Iterator[Foretold]:
+    """Yield what will become of the jobs 1 to `count` of a mix of kinds (none named: of all), by the weights of the kinds."""
+    names = [name for name in kinds or KINDS for _ in range(KINDS[name].weight)]
+    for number in range(1, count + 1):
+        yield foretell(names[int(len(names) * _fraction(seed, "mix", number, ""))], number, seed, pace)
+
+
+def _fraction(seed: str, kind: str, number: int, what: str) -> float:
+    """Return a number from 0 to below 1 that looks random and never changes."""
+    digest = blake2b("\0".join((seed, kind, str(number), what)).encode(), digest_size=6).digest()
+    return int.from_bytes(digest) / 2**48

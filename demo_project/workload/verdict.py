@@ -1,0 +1,55 @@
+"""Compare jobs of the catalogue with what was foretold of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from demo_project.workload.kinds import KINDS, Foretold, foretell
+from demo_project.workload.tasks import TASKS
+from jobqueue.models import Job
+from jobqueue.states import ENDED
+
+# A run is timed by two clocks, the process's and the database's.
+TOLERANCE_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Tell how one job went: whether it has ended, and in what it is not as foretold."""
+
+    job_id: int
+    foretold: Foretold
+    ended: bool
+    differences: tuple[str, ...]
+
+
+def verdicts(kinds: Sequence[str] = (), seed: str = "") -> Iterator[Verdict]:
+    """Yield a verdict on each job of these kinds (none named: of all) and this seed."""
+    paths = {TASKS[name].module_path: name for name in kinds or KINDS}
+    for job in Job.objects.filter(task__in=paths).order_by("pk").iterator():
+        told = _of(job, paths[job.task], seed)
+        if told is not None:
+            ended = job.status in ENDED
+            yield Verdict(job.pk, told, ended, tuple(differences(job, told)) if ended else ())
+
+
+def differences(job: Job, told: Foretold) -> Iterator[str]:
+    """Yield in what a job that has ended differs from what was foretold."""
+    if job.status != told.outcome:
+        yield f"it ended as {job.status}, foretold was {told.outcome} ({job.message[:200]})"
+        return
+    # A run whose worker was lost is one more run, and may take the place of one that was to fail.
+    if not told.attempts <= job.attempt <= told.attempts + job.crashes:
+        yield f"it took {job.attempt} runs, {job.crashes} of them lost with a worker; foretold were {told.attempts}"
+    if job.result != told.result:
+        yield f"its result is {job.result!r}, foretold was {told.result!r}"
+    ran = job.report()["ran_seconds"] or 0.0
+    if ran < told.duration_seconds - TOLERANCE_SECONDS:
+        yield f"its last run took {ran:.2f} s, foretold were {told.duration_seconds:.2f} s"
+
+
+def _of(job: Job, kind: str, seed: str) -> Foretold | None:
+    """Return what was foretold of a job; None where it is of another seed, or somebody has enqueued it with arguments of their own."""
+    match job.args:
+        case [int(number), str(its_seed), int(pace) | float(pace)] if its_seed == seed:
+            return foretell(kind, number, seed, pace)
+    return None

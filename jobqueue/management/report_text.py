@@ -1,0 +1,105 @@
+"""Write the report on a job as lines for a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+LONGEST = 2_000
+# Whoever writes a message must not be able to steer the terminal of the one who reads it.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def lines(told: dict[str, Any], why: str = "") -> list[str]:
+    """Return a report as lines; `why` says what the job waits for."""
+    found = [f"Job {told['id']}  {told['task']}"]
+    facts = [(name, _plain(text)) for name, text in _facts(told, why) if text]
+    width = max(len(name) for name, _ in facts)
+    for name, text in facts:
+        found += _indented(f"  {name.ljust(width)}  ", text)
+    errors = told["errors"]
+    if errors:
+        found += ["", "Runs that did not succeed"]
+        for error in errors:
+            found += _run(error)
+    return found
+
+
+def seconds(value: float) -> str:
+    """Return a length of time: "0.21 s", "12.0 s", "2 min 05 s", "3 h 20 min"."""
+    if value < 60:
+        return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
+    whole = int(value)
+    return f"{whole // 60} min {whole % 60:02} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def attempts(told: dict[str, Any]) -> str:
+    """Return in words how many runs there were, and what became of them."""
+    count = told["attempts"]
+    if not count["runs"]:
+        return "none begun"
+    failed = f"; {count['failures']} of at most {count['max_attempts']} failed" if count["failures"] else ""
+    lost = f"; {count['crashes']} lost with a worker" if count["crashes"] else ""
+    return f"{count['runs']} {'run' if count['runs'] == 1 else 'runs'} begun{failed}{lost}"
+
+
+def ran(told: dict[str, Any]) -> str:
+    """Return in words how long the last run took, and all of them where there were several."""
+    last, in_all = told["ran_seconds"], told["ran_seconds_in_all"]
+    if last is None:
+        return f"{seconds(in_all)} in all" if in_all else ""
+    return f"{seconds(last)}{f' ({seconds(in_all)} in all)' if in_all > last else ''}"
+
+
+def _facts(told: dict[str, Any], why: str) -> Iterator[tuple[str, str]]:
+    waiting = f" for {told['waiting_for']}" if told["waiting_for"] else ""
+    stopping = f", asked to stop, to be {told['cancel_requested']}" if told["cancel_requested"] else ""
+    yield "state", f"{told['status']}{waiting}{stopping}"
+    yield "waits because", why
+    yield "message", told["outcome"]["message"]
+    yield "result", _json(told["outcome"]["result"])
+    yield "attempts", attempts(told)
+    yield "waited", "" if told["waited_seconds"] is None else seconds(told["waited_seconds"])
+    yield "ran", ran(told)
+    yield "progress", f"{told['progress']} %" if told["progress"] else ""
+    yield "phase", told["phase"]
+    for name in ("created_at", "run_at", "first_started_at", "started_at", "finished_at"):
+        yield name.removesuffix("_at").replace("_", " "), told["times"][name] or ""
+    yield "queue", f"{told['queue']}, priority {told['priority']}"
+    for name in ("tenant", "target", "unique_key"):
+        yield name.replace("_", " "), told[name]
+    yield "arguments", _call(told["arguments"])
+    yield "metadata", _json(told["metadata"] or None)
+
+
+def _call(arguments: dict[str, Any]) -> str:
+    named = [f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in arguments["kwargs"].items()]
+    return ", ".join([*(json.dumps(value, ensure_ascii=False, default=str) for value in arguments["args"]), *named])
+
+
+def _json(value: Any) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _run(error: dict[str, Any]) -> Iterator[str]:
+    span = f"from {error['started_at'] or '?'} to {error['finished_at'] or '?'}"
+    yield _plain(f"  run {error['attempt'] or '?'}: {error['outcome'] or 'unknown'}, {span}")
+    if error["worker"]:
+        yield f"    on worker {_plain(error['worker'])}"
+    if error["exception"] or error["message"]:
+        yield from _indented("    ", _plain(error["message"] or error["exception"]))
+    if error.get("traceback"):
+        yield from _indented("      ", _plain(error["traceback"], len(error["traceback"])))
+
+
+def _plain(text: str, longest: int = LONGEST) -> str:
+    shown = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+    return shown if len(shown) <= longest else f"{shown[:longest]}… [{len(shown) - longest:,} characters more: --json]"
+
+
+def _indented(head: str, text: str) -> list[str]:
+    """Return a text behind its head, its further lines below its first one."""
+    first, *others = text.split("\n")
+    return [f"{head}{first}".rstrip(), *(f"{' ' * len(head)}{line}".rstrip() for line in others)]
