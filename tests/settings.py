@@ -26,6 +26,7 @@ INSTALLED_APPS = [
     "jobqueue",
     "demo_project.library",
     "tests",
+    "tests.shop",
 ]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -13,13 +13,14 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DatabaseError, InterfaceError, OperationalError
 
-from jobqueue.db.overview import Overview
+from jobqueue.db.ended import EndedJobs
 from jobqueue.db.records import Lease, Mark, Renewed, Success
 
 CONNECTION_ERRORS = (OperationalError, InterfaceError)
+GIVEN_UP = ("57014", "55P03", "40P01")
 
 
-class Database(Overview):
+class Database(EndedJobs):
     """Run the statements that the ORM has no word for, against one connection alias and one table of jobs."""
 
     vendor: ClassVar[str] = ""
@@ -117,6 +118,11 @@ class Database(Overview):
 def is_connection_error(error: BaseException) -> bool:
     """Return whether the connection or the server failed, not the statement."""
     return isinstance(error, CONNECTION_ERRORS)
+
+
+def was_given_up(error: BaseException) -> bool:
+    """Return whether the server gave up one statement: it took too long, waited too long for a lock, or for others in a circle."""
+    return getattr(error.__cause__, "sqlstate", None) in GIVEN_UP
 
 
 def is_missing_table(error: BaseException) -> bool:
