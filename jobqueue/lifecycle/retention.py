@@ -67,7 +67,7 @@ class Walk:
         for first in range(0, len(again), self.pace.size):
             result.add(self.act(again[first : first + self.pace.size]))
         self._start()
-        over = self.pace.over
+        over = False  # one look at least, whatever the time: else a run could come to nothing for ever
         while not over:
             found, complete = self._look_on()
             wanted = [one for one in found if self.wants(one)]
@@ -189,15 +189,12 @@ def by_settings() -> Sweep:
     return Sweep(*conf.retention(), *conf.retention_hooks())
 
 
-def due(rules: Rules, most: int) -> Iterator[Ended]:
-    """Yield the jobs that have come to the age that rules give them, without touching any; looks at `most` for each age."""
+def due(rules: Rules) -> Iterator[Ended]:
+    """Yield the jobs that have come to the age that rules give them, without touching any."""
     for age in rules.ages():
         key: Key | None = None
-        for _ in range(0, most, LOOK):
-            found = Job.objects.database.ended_before(age, key, LOOK)
+        while found := Job.objects.database.ended_before(age, key, LOOK):
             yield from (one for one in found if rules.seconds(one.queue, one.status) == age)
-            if len(found) < LOOK:
-                break
             key = found[-1].key
 
 

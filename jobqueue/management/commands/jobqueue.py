@@ -16,6 +16,7 @@ from django.db.utils import Error
 from jobqueue import db
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.lifecycle import control, health, queues
+from jobqueue.management import prune
 
 LARGEST_ID = 2**63 - 1
 LONGEST_AGE = 366 * 24 * 3600
@@ -38,12 +39,14 @@ class Command(BaseCommand):
                 one.add_argument("jobs", nargs="+", metavar="JOB_ID", help="the number of a job")
             elif argument == "age":
                 one.add_argument("--max-age", metavar="SECONDS", help="how long a QUEUED job may wait (default: for ever)")
+            elif argument == "prune":
+                prune.add_arguments(one)
             one.add_argument("--json", action="store_true", help="answer in JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do one subcommand; end with 1 where something was refused or is wrong."""
         try:
-            data, lines, fine = DOERS[options["what"]](options)
+            data, lines, fine = DOERS[options["what"]]({**options, "tell": self.stderr.write})
         except (JobQueueError, ImproperlyConfigured) as error:
             raise CommandError(str(error)) from error
         except Error as error:
@@ -115,6 +118,10 @@ def _health(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     return {"healthy": not wrong, "problems": wrong}, wrong or ["All is well."], not wrong
 
 
+def _prune(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
+    return prune.prune(options, options["tell"])
+
+
 def _status(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     found = health.status()
     lines = ["Queues", *_table(QUEUE_COLUMNS, [_queue_cells(queue) for queue in found.queues])]
@@ -130,6 +137,7 @@ SUBCOMMANDS = {
     "cancel": ("Stop jobs for good; end with 1 where one was refused.", "jobs"),
     "resume-job": ("Let jobs that are paused or in error run again; end with 1 where one was refused.", "jobs"),
     "health": ("End with 1 where no worker is alive, a service of one is stuck, or a QUEUED job has waited for too long.", "age"),
+    "prune": ("Delete ended jobs and mark stale ones: by the settings, or all that ended so long ago.", "prune"),
 }
 DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool]]] = {
     "pause": _pause,
@@ -138,6 +146,7 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool]]] = {
     "cancel": _cancel,
     "resume-job": _resume_job,
     "health": _health,
+    "prune": _prune,
 }
 
 # Arguments
