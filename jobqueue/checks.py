@@ -60,6 +60,24 @@ def check_tenants(**_: Any) -> list[CheckMessage]:
 
 
 @register()
+def check_hooks(**_: Any) -> list[CheckMessage]:
+    """Report hooks of retention that are not there: they would never be called."""
+    found: list[CheckMessage] = []
+    try:
+        hooks = {"ON_STALE": conf.current().on_stale, "ON_DELETE": conf.current().on_delete}
+    except ImproperlyConfigured:
+        return []  # check_settings has told it
+    for name, hook in hooks.items():
+        try:
+            wrong = "" if hook is None or callable(import_string(hook) if isinstance(hook, str) else hook) else "which cannot be called"
+        except ImportError as error:
+            wrong = f"which cannot be imported: {error}"
+        if wrong:
+            found.append(Error(f"{name} is {hook!r}, {wrong}", hint=f"It must be {conf.HOOK.text}.", id="jobqueue.E009"))
+    return found
+
+
+@register()
 def check_backend(**_: Any) -> list[CheckMessage]:
     """Report that no task would ever come to us; the test backends count as a choice."""
     from jobqueue.backends import DatabaseBackend

@@ -17,6 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
+from jobqueue import retention_rules as retained
 from jobqueue.exceptions import MAX_DELAY_SECONDS
 from jobqueue.texts import safe_repr
 
@@ -75,6 +76,9 @@ TENANTS = Rule(
     lambda value: _is_slots(value) or _is_callable_or_path(value),
 )
 
+TIMES = Rule(retained.TIMES_TEXT, retained.is_times)
+HOOK = Rule("a callable of one job, or its dotted path", _is_callable_or_path)
+
 
 def _setting(default: Any, rule: Rule) -> Any:
     """Return a field with its default and its rule."""
@@ -109,6 +113,11 @@ class Settings:
     api_authenticator: Any = _setting(
         None, Rule("a callable of the request that returns a user or None, or its dotted path", _is_callable_or_path)
     )
+    stale_after: Any = _setting(None, TIMES)
+    delete_after: Any = _setting(None, TIMES)
+    queue_retention: Any = _setting(None, Rule(retained.QUEUES_TEXT, retained.is_by_queue))
+    on_stale: Any = _setting(None, HOOK)
+    on_delete: Any = _setting(None, HOOK)
 
     def with_overrides(self, **values: Any) -> "Settings":
         """Return the settings with some replaced, as by the command line; None replaces nothing. Raise ImproperlyConfigured."""
@@ -156,6 +165,19 @@ def api_authenticator() -> Callable[[Any], Any] | None:
     """Return the project's own way to tell who sends a request to the REST API; None where that is left to the session."""
     found: Callable[[Any], Any] | None = _called(current().api_authenticator)
     return found
+
+
+def retention() -> tuple[retained.Rules, retained.Rules]:
+    """Return after how long ended jobs become stale, and after how long they are deleted."""
+    mine = current()
+    given = {"STALE_AFTER": mine.stale_after, "DELETE_AFTER": mine.delete_after}
+    stale, delete = (retained.rules(name, value, mine.queue_retention) for name, value in given.items())
+    return stale, delete
+
+
+def retention_hooks() -> tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None]:
+    """Return what is called with each job that becomes stale, and with each that is deleted; None where nothing is."""
+    return _called(current().on_stale), _called(current().on_delete)
 
 
 def _called(value: Any) -> Any:

@@ -2,6 +2,8 @@
 
 ``job_settled`` tells that the end of a run was written: job_id, task, queue, status, attempt, seconds, worker_id, message.
 ``job_lost`` tells that a job was recovered from a dead worker: job_id, task, status, worker_id.
+``job_stale`` tells that an ended job was marked as stale, ``job_deleted`` that retention has deleted one, both once that is
+committed: job_id, task, queue, tenant, target, status, finished_at.
 """
 
 import logging
@@ -12,6 +14,8 @@ from jobqueue import compat
 
 job_settled = Signal()
 job_lost = Signal()
+job_stale = Signal()
+job_deleted = Signal()
 
 _logs: dict[int, tuple[object, logging.Logger, int]] = {}
 
@@ -24,7 +28,8 @@ def only_logs(signal: Signal, key: object, logger: str, level: int) -> None:
 def listened_to(signal: Signal) -> bool:
     """Return whether a receiver does more than log."""
     receivers = signal.receivers
-    return len(receivers) > 1 or (len(receivers) == 1 and receivers[0][0][0] != _logs[id(signal)][0])
+    only_log = _logs[id(signal)][0] if id(signal) in _logs else None
+    return len(receivers) > 1 or (len(receivers) == 1 and receivers[0][0][0] != only_log)
 
 
 def heard(signal: Signal) -> bool:

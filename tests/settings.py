@@ -27,6 +27,7 @@ INSTALLED_APPS = [
     "demo_project.library",
     "demo_project.workload",
     "tests",
+    "tests.shop",
 ]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -1,6 +1,7 @@
 """The only place that knows which database it is: transactions, the hot statements, notifications."""
 
-from jobqueue.db.base import Database, for_alias, is_connection_error, is_missing_table, is_outage, is_refusal, is_timeout
+from jobqueue.db.base import Database, for_alias, is_connection_error, is_missing_table, is_outage, is_refusal, was_given_up
+from jobqueue.db.ended import Ended, Flow
 from jobqueue.db.fence import fenced
 from jobqueue.db.pooling import WORKER_CONNECTIONS, pool_size, pooled_slots
 from jobqueue.db.records import Claimed, Lease, Lender, Mark, Renewed, Scope, Success
@@ -10,6 +11,8 @@ __all__ = [
     "WORKER_CONNECTIONS",
     "Claimed",
     "Database",
+    "Ended",
+    "Flow",
     "Lease",
     "Lender",
     "Mark",
@@ -23,7 +26,7 @@ __all__ = [
     "is_missing_table",
     "is_outage",
     "is_refusal",
-    "is_timeout",
     "pool_size",
     "pooled_slots",
+    "was_given_up",
 ]

@@ -13,14 +13,14 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DatabaseError, InterfaceError, OperationalError
 
-from jobqueue.db.overview import Overview
+from jobqueue.db.ended import EndedJobs
 from jobqueue.db.records import Lease, Mark, Renewed, Success
 
 CONNECTION_ERRORS = (OperationalError, InterfaceError)
-TIMEOUTS = ("57014", "55P03")
+GIVEN_UP = ("57014", "55P03", "40P01")
 
 
-class Database(Overview):
+class Database(EndedJobs):
     """Run the statements that the ORM has no word for, against one connection alias and one table of jobs."""
 
     vendor: ClassVar[str] = ""
@@ -116,14 +116,17 @@ def is_connection_error(error: BaseException) -> bool:
     return isinstance(error, CONNECTION_ERRORS)
 
 
-def is_timeout(error: BaseException) -> bool:
-    """Return whether a statement was ended for taking too long, or for waiting too long for a lock; the connection is as good as before."""
-    return isinstance(error, DatabaseError) and getattr(error.__cause__, "sqlstate", None) in TIMEOUTS
+def was_given_up(error: BaseException) -> bool:
+    """Return whether the server gave up one statement: it took too long, waited too long for a lock, or for others in a circle.
+
+    The connection is as good as before.
+    """
+    return isinstance(error, DatabaseError) and getattr(error.__cause__, "sqlstate", None) in GIVEN_UP
 
 
 def is_outage(error: BaseException) -> bool:
     """Return whether the database cannot be reached just now."""
-    return is_connection_error(error) and not is_timeout(error)
+    return is_connection_error(error) and not was_given_up(error)
 
 
 def is_missing_table(error: BaseException) -> bool:

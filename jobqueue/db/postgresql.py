@@ -44,6 +44,8 @@ class PostgreSQL(Database):
     first_of = "CROSS JOIN LATERAL (SELECT * FROM {0} AS j WHERE {1} LIMIT {2}{3}) AS j"
     skip_locked = " FOR NO KEY UPDATE SKIP LOCKED"  # a plain FOR UPDATE would skip a job that an event's foreign key refers to
     key_share = " FOR KEY SHARE"
+    for_deletion = " FOR UPDATE SKIP LOCKED"
+    seconds_since = "extract(epoch FROM statement_timestamp() - {0})::float8"
     as_text = "{0}::text"
     last_entry = "history #>> '{{-1,{}}}'"
     can_notify: ClassVar[bool] = True

@@ -30,6 +30,8 @@ class SQLite(Database):
     one_writer = True
     now = f"strftime({FORMAT}, 'now')"
     ahead = f"strftime({FORMAT}, 'now', %s || ' seconds')"
+    exact_time = "{0} || ''"  # the text, for the driver would make a time of it
+    seconds_since = "(julianday('now') - julianday({0})) * 86400.0"
 
     @property
     def file(self) -> Path | None:

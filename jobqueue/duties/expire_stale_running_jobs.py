@@ -22,6 +22,7 @@ class ExpireStaleRunningJobs(Duty):
 
     name = "expire_stale_running_jobs"
     interval_seconds = 1.0
+    lets_jobs_in = True
 
     def __init__(self, keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None], not_before: Callable[[], float]) -> None:
         """Take what renews this process's own leases, whom to tell of lost jobs, and before which monotonic time none is looked for."""

@@ -22,6 +22,7 @@ class PromoteDueJobs(Duty):
 
     name = "promote_due_jobs"
     interval_seconds = LONGEST_SECONDS
+    lets_jobs_in = True
 
     def __init__(self) -> None:
         """Begin with full batches."""

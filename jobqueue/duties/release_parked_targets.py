@@ -15,6 +15,7 @@ class ReleaseParkedTargets(Duty):
 
     name = "release_parked_targets"
     interval_seconds = 5.0
+    lets_jobs_in = True
 
     def run_once(self, now: datetime) -> Report:
         """Look at the targets that have parked jobs, and let the next go where nobody holds or blocks one."""

@@ -50,7 +50,7 @@ class Batches:
         try:
             moved = at_once(self.size)
         except DatabaseError as error:
-            if db.is_timeout(error) and self.size > 1:
+            if db.was_given_up(error) and self.size > 1:
                 self.size = max(self.size // 2, 1)
                 logger.warning("%s timed out; the next batches have at most %d rows: %s", self._what, self.size, str(error).strip())
                 return Batch()

@@ -137,6 +137,8 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
         changes: dict[str, Any] = {"status": status, "waiting_for": waiting_for, **_consequences(status), **fields}
         if job.status == states.Status.RUNNING:
             changes = {**NO_LEASE, **changes}
+        if job.status == states.Status.ERROR:
+            changes["stale_at"] = None  # whoever lets it run again, or ends it for good, has it before their eyes
         guard = self.current.filter(pk=job.pk, status=job.status, waiting_for=job.waiting_for, lease_token=job.lease_token)
         return guard.update(**changes)
 

@@ -141,7 +141,8 @@ class Job(models.Model):
             ),
             models.Index(fields=["tenant", "target"], condition=TARGETED & HELD, name="jobqueue_job_held"),
             models.Index(fields=["lease_owner"], condition=Q(status="RUNNING"), name="jobqueue_job_running"),
-            models.Index(fields=["finished_at"], condition=Q(status__in=list(states.ENDED)), name="jobqueue_job_ended"),
+            # With the id, so that retention has a place to go on from among many that ended at one time.
+            models.Index(fields=["finished_at", "id"], condition=Q(status__in=list(states.ENDED)), name="jobqueue_job_ended"),
             models.Index(fields=["id"], condition=Q(status__in=["PAUSED", "ERROR", "CANCELED"]), name="jobqueue_job_attention"),
         )
 

@@ -28,7 +28,7 @@ class Chore(DatabaseService):
     def __init__(
         self, duty: Duty, term: Term | None, now: Callable[[], datetime], done: Callable[[Report], None], on_error: ErrorHandler
     ) -> None:
-        """Prepare the thread; `now` is the database's time, `done` is told of each run that did something."""
+        """Prepare the thread; `now` is the database's time, `done` is told of each run that let jobs in."""
         super().__init__(on_error)
         self.name = f"duty {duty.name}"
         self.duty, self.term = duty, term
@@ -64,7 +64,7 @@ class Chore(DatabaseService):
             self._note_error(error, now)
             raise
         self._note(report, now, time.monotonic() - began)
-        if report.items:
+        if report.items and self.duty.lets_jobs_in:
             self._done(report)
         pause = self.duty.interval_seconds if report.pause_seconds is None else report.pause_seconds
         return 0.0 if report.again else pause

@@ -50,7 +50,7 @@ class Duties(DatabaseService):
         """Prepare the thread.
 
         `makers` returns how each duty is made, given what tells before which monotonic time no lease is to be judged; `place` names
-        this process for people, `moved` is told that a duty did something, and `heartbeat_seconds` is how often workers renew the
+        this process for people, `moved` is told that a duty let jobs in, and `heartbeat_seconds` is how often workers renew the
         leases of jobs.
         """
         super().__init__(on_error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
-from datetime import timedelta
 from typing import Any
 
 from django.db.models.functions import Now
@@ -17,19 +16,16 @@ from jobqueue.models import Job, Worker
 from jobqueue.service import Service
 from jobqueue.worker.identity import Identity
 
-FORGET_AFTER = timedelta(days=1)
-
 logger = logging.getLogger("jobqueue")
 
 
 def show(identity: Identity, settings: Settings, state: str, **told: Any) -> None:
-    """Write the row (`told` are its changing columns), and drop rows of processes that were not heard for a day."""
+    """Write the row; `told` are its changing columns."""
     workers = Worker.objects.using(Job.objects.database.alias)
     values = {"state": state, "heartbeat_at": Now(), **told}
     if not workers.filter(pk=identity.uuid).update(**values):
         values.update(host=identity.host, pid=identity.pid, queues=list(settings.queues), version=jobqueue.__version__)
         workers.create(pk=identity.uuid, **values)
-        workers.filter(heartbeat_at__lt=Now() - FORGET_AFTER).delete()
 
 
 def health(services: Iterable[Service]) -> dict[str, dict[str, float]]:

@@ -25,6 +25,7 @@ class Told(Duty):
 
     name = "told"
     interval_seconds = 0.02
+    lets_jobs_in = True
 
     def __init__(self, act: Callable[[], Report]) -> None:
         self.act = act

@@ -18,7 +18,7 @@ from jobqueue import db
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.lifecycle import control, health, leaders, queues
 from jobqueue.lifecycle.why import why_waiting
-from jobqueue.management import report_text
+from jobqueue.management import prune, report_text
 from jobqueue.models import Job
 
 LARGEST_ID = 2**63 - 1
@@ -45,12 +45,14 @@ class Command(BaseCommand):
                 one.add_argument("--tracebacks", action="store_true", help="show where each error was raised")
             elif argument == "age":
                 one.add_argument("--max-age", metavar="SECONDS", help="how long a QUEUED job may wait (default: for ever)")
+            elif argument == "prune":
+                prune.add_arguments(one)
             one.add_argument("--json", action="store_true", help="answer in JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do one subcommand; end with 1 where something was refused or is wrong."""
         try:
-            data, lines, fine = DOERS[options["what"]](options)
+            data, lines, fine = DOERS[options["what"]]({**options, "tell": self.stderr.write})
         except (JobQueueError, ImproperlyConfigured) as error:
             raise CommandError(str(error)) from error
         except Error as error:
@@ -122,6 +124,10 @@ def _health(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     return {"healthy": not wrong, "problems": wrong}, wrong or ["All is well."], not wrong
 
 
+def _prune(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
+    return prune.prune(options, options["tell"])
+
+
 def _status(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     found = health.status()
     lines = ["Queues", *_table(QUEUE_COLUMNS, [_queue_cells(queue) for queue in found.queues])]
@@ -154,6 +160,7 @@ SUBCOMMANDS = {
     "leaders": ("Show who leads which duty, what it did last, and what is wrong with it.", ""),
     "report": ("Tell of one job: its state, attempts, times, outcome and errors.", "job"),
     "health": ("End with 1 where no worker is alive, a service or a duty is stuck, or a QUEUED job has waited for too long.", "age"),
+    "prune": ("Delete ended jobs and mark stale ones: by the settings, or all that ended so long ago.", "prune"),
 }
 DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool]]] = {
     "pause": _pause,
@@ -164,6 +171,7 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool]]] = {
     "leaders": _leaders,
     "report": _report,
     "health": _health,
+    "prune": _prune,
 }
 
 # Arguments

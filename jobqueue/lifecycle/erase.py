@@ -1,0 +1,248 @@
+"""Erase: delete jobs that have ended, and what belongs to them, a batch in a transaction.
+
+The order of locks is everybody's: first the targets that the deletion of a job in ERROR may free, then the rows. Nothing here waits for
+a lock: a job that somebody has locked, whose target's lock is taken, or that has a locked child, is left for later. Each row is judged
+once it is locked: one that was resumed meanwhile stays.
+
+A batch that the database refuses, or that takes too long, is tried again in halves, down to the one row that is to blame. That one is
+set aside with the reason in the log, and the rest is deleted. Children (rows of models with a CASCADE foreign key to the job) go with
+the job; the children of a job that has very many go first, in batches of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import models
+
+from jobqueue import conf, db, states
+from jobqueue.db import Ended
+from jobqueue.lifecycle.release import settle, try_lock
+from jobqueue.models import Job
+
+BATCH = 500
+MOST_CHILDREN = 10_000  # deleted together with their jobs
+SLOW_SECONDS, QUICK_SECONDS = 0.5, 0.1
+MOST_LOGGED = 10  # reasons of each run
+
+Hook = Callable[[Job], Any]
+logger = logging.getLogger("jobqueue")
+
+
+class TooManyChildrenError(Exception):
+    """The jobs of a batch have more children than one transaction deletes."""
+
+
+@dataclass(slots=True)
+class Done:
+    """Collect what came of jobs: those that were done, those that somebody had locked, and how many were set aside."""
+
+    done: list[Ended] = field(default_factory=list)
+    later: list[Ended] = field(default_factory=list)
+    set_aside: int = 0
+    unfinished: bool = False
+
+    def add(self, other: Done) -> None:
+        """Add what came of others."""
+        self.done += other.done
+        self.later += other.later
+        self.set_aside += other.set_aside
+        self.unfinished = self.unfinished or other.unfinished
+
+
+@dataclass(slots=True)
+class Pace:
+    """Fit the size of batches to what the database bears, and keep the time."""
+
+    size: int = BATCH
+    until: float = 0.0
+    logged: int = 0
+
+    def begin(self, budget_seconds: float) -> None:
+        """Begin a run that may take so long."""
+        self.until = time.monotonic() + budget_seconds
+        self.logged = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether the time of the run is up."""
+        return time.monotonic() >= self.until
+
+    def took(self, seconds: float) -> None:
+        """Make batches smaller after a slow one, and larger, by and by, after quick ones."""
+        if seconds > SLOW_SECONDS:
+            self.halve()
+        elif seconds < QUICK_SECONDS:
+            self.size = min(self.size + self.size // 8 + 1, BATCH)
+
+    def halve(self) -> None:
+        """Make batches half as large."""
+        self.size = max(self.size // 2, 1)
+
+    def tell(self, text: str, *values: Any) -> None:
+        """Log why something is kept; the first few of a run stand for all."""
+        self.logged += 1
+        if self.logged <= MOST_LOGGED:
+            logger.warning(text, *values)
+        elif self.logged == MOST_LOGGED + 1:
+            logger.warning("Retention keeps more jobs for such reasons; they are not named until its next run.")
+
+
+def in_parts(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], pace: Pace) -> Done:
+    """Do something to a batch in one transaction; where that fails, to its halves, until what is to blame stands alone."""
+    began, inside = time.monotonic(), False
+    try:
+        with Job.objects.database.atomic():
+            inside = True
+            done = once(found)
+    except Exception as error:
+        given_up = db.was_given_up(error)
+        if not inside or (db.is_connection_error(error) and not given_up):
+            raise
+        if given_up:
+            pace.halve()
+        if len(found) > 1:
+            done = Done()
+            for half in (found[: len(found) // 2], found[len(found) // 2 :]):
+                done.add(in_parts(half, once, pace))
+            return done
+        if isinstance(error, TooManyChildrenError):
+            return _thin_out(found[0], pace)
+        pace.tell("Retention keeps job %s (%s): %s", found[0].id, found[0].task, str(error).strip() or repr(error))
+        return Done(set_aside=1)
+    pace.took(time.monotonic() - began)
+    return done
+
+
+def erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) -> Done:
+    """Delete the jobs that still are as they were found and ended so many seconds ago; the hook is called with each before."""
+    return in_parts(found, lambda part: _erase(part, age, hook, pace), pace)
+
+
+def _erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) -> Done:
+    # Only a job in ERROR holds its target or blocks it.
+    blocking = {one.behind for one in found if one.target and one.status == states.Status.ERROR}
+    locked = try_lock(blocking)
+    result = Done(later=[one for one in found if one.behind in blocking - locked and one.status == states.Status.ERROR])
+    left = {one.id for one in result.later}
+    ids = [one.id for one in found if one.id not in left]
+    mine = Job.objects.database.lock_ended(ids, age, for_deletion=True) if ids else {}
+    result.later += _still_there(found, {*ids} - {*mine}, age)
+    going = [one for one in found if mine.get(one.id) == one.status]
+    for_good = _protected(going, pace)
+    busy = _busy_with_children([one.id for one in going if one.id not in for_good])
+    result.set_aside += len(for_good)
+    result.later += [one for one in going if one.id in busy]
+    result.done = [one for one in going if one.id not in busy and one.id not in for_good]
+    call(hook, result.done, "ON_DELETE")
+    if result.done:
+        Job.objects.current.filter(pk__in=[one.id for one in result.done]).only("pk").erase()
+    settle({one.behind for one in result.done} & locked)
+    return result
+
+
+def _still_there(found: Sequence[Ended], ids: set[int], age: float) -> list[Ended]:
+    """Return which of the jobs could not be locked since somebody else has them locked, not since they have changed."""
+    if not ids:
+        return []
+    there = dict(Job.objects.current.filter(pk__in=ids).values_list("pk", "status"))
+    return [one for one in found if there.get(one.id) == one.status]
+
+
+def call(hook: Hook | None, jobs: Sequence[Ended], name: str) -> None:
+    """Call a hook with each of the jobs, read whole one at a time, each in a savepoint: one that raises undoes its own work alone."""
+    if hook is None:
+        return
+    for one in jobs:
+        job = Job.objects.current.get(pk=one.id)
+        try:
+            with conf.tenant_context(one.tenant), Job.objects.database.atomic():
+                hook(job)
+        except Exception as error:
+            if db.is_connection_error(error) and not db.was_given_up(error):
+                raise
+            logger.exception("%s raised for job %s (%s); retention goes on.", name, one.id, one.task)
+
+
+# Children
+
+
+def _relations() -> Iterator[Any]:
+    """Yield the foreign keys to the job, of ours and of the project's, but the one by which a model inherits from it."""
+    for relation in Job._meta.get_fields(include_hidden=True):
+        if isinstance(relation, models.ManyToOneRel) and not relation.parent_link:
+            yield relation
+
+
+def _referring(relation: Any, ids: Sequence[int]) -> Any:
+    children = relation.related_model._base_manager.using(Job.objects.database.alias)
+    return children.filter(**{f"{relation.field.name}__in": ids}).order_by()
+
+
+def _protected(found: Sequence[Ended], pace: Pace) -> set[int]:
+    """Return which of the jobs must stay because rows with PROTECT refer to them; asked for all at once, since they may be many."""
+    kept: set[int] = set()
+    for relation in _relations():
+        if relation.on_delete is models.PROTECT and found:
+            rows = _referring(relation, [one.id for one in found])
+            mine = set(rows.values_list(relation.field.attname, flat=True).distinct())
+            if mine - kept:
+                first = ", ".join(map(str, sorted(mine)[:5]))
+                label = relation.related_model._meta.label
+                pace.tell("Retention keeps %d jobs that rows of %s refer to with PROTECT: %s…", len(mine), label, first)
+            kept |= mine
+    return kept
+
+
+def _busy_with_children(ids: Sequence[int]) -> set[int]:
+    """Lock the children that go with the jobs; return the jobs of which somebody else has a child locked."""
+    busy: set[int] = set()
+    total = 0
+    for relation in _relations():
+        if relation.on_delete is not models.CASCADE or not ids:
+            continue
+        children = _referring(relation, ids)
+        seen = list(children.values_list("pk", relation.field.attname)[: MOST_CHILDREN + 1])
+        total += len(seen)
+        if total > MOST_CHILDREN:
+            raise TooManyChildrenError(f"more than {MOST_CHILDREN} rows refer to it")
+        if seen:
+            free = set(children.select_for_update(skip_locked=True, of=("self",)).values_list("pk", flat=True))
+            busy.update(parent for child, parent in seen if child not in free)
+    return busy
+
+
+def _thin_out(one: Ended, pace: Pace) -> Done:
+    """Delete children of a job that has very many, in transactions of their own, for as long as the time of the run lasts.
+
+    A job that is resumed right now has lost its oldest children then.
+    """
+    size = MOST_CHILDREN // 2
+    while True:
+        try:
+            gone = _delete_children(one, size)
+        except Exception as error:
+            if not db.was_given_up(error) or size == 1:
+                raise
+            size //= 2
+            continue
+        if gone < size or pace.over:
+            return Done(later=[one], unfinished=gone > 0)
+
+
+def _delete_children(one: Ended, size: int) -> int:
+    gone = 0
+    with Job.objects.database.atomic():
+        if Job.objects.database.lock_ended([one.id], 0.0, for_deletion=True).get(one.id) != one.status:
+            return 0
+        for relation in _relations():
+            if relation.on_delete is models.CASCADE and gone < size:
+                children = _referring(relation, [one.id]).select_for_update(skip_locked=True, of=("self",))
+                keys = list(children.values_list("pk", flat=True)[: size - gone])
+                relation.related_model._base_manager.using(Job.objects.database.alias).filter(pk__in=keys).delete()
+                gone += len(keys)
+    return gone

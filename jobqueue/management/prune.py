@@ -1,0 +1,104 @@
+"""``manage.py jobqueue prune``: delete ended jobs now, by the settings or by options, or count what would go."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from jobqueue import conf
+from jobqueue.lifecycle import queues, retention
+from jobqueue.retention_rules import LONGEST_SECONDS, OUTCOMES, Rules, after
+
+TURN_SECONDS = 1.0
+TELL_SECONDS = 2.0
+MOST_COUNTED = 100_000
+NOTHING_TO_DO = "Nothing says how long jobs are kept: set DELETE_AFTER in JOBQUEUE, or say --older-than SECONDS."
+Lines = list[str]
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("--dry-run", action="store_true", help="count what would be done, and do nothing")
+    parser.add_argument("--older-than", metavar="SECONDS", help="delete what ended so long ago, whatever the settings say")
+    parser.add_argument("--status", action="append", default=[], help=f"only jobs that ended so: {', '.join(OUTCOMES)}; may be repeated")
+    parser.add_argument("--queue", action="append", default=[], help="only jobs of this queue; may be repeated")
+
+
+def prune(options: dict[str, Any], tell: Callable[[str], None]) -> tuple[Any, Lines, bool]:
+    """Do it; return the answer as JSON values, the same as lines of text, and whether it came to its end."""
+    sweep = _sweep(options)
+    return _counted(sweep) if options["dry_run"] else _done(sweep, tell)
+
+
+def _sweep(options: dict[str, Any]) -> retention.Sweep:
+    statuses = [_status(text) for text in options["status"]]
+    for name in options["queue"]:
+        queues.check_name(name)
+    on_stale, on_delete = conf.retention_hooks()
+    if options["older_than"] is not None:
+        stale, delete = Rules(), after(OUTCOMES, _seconds(options["older_than"]))
+    else:
+        stale, delete = conf.retention()
+        if not stale and not delete:
+            raise CommandError(NOTHING_TO_DO)
+    stale, delete = stale.only(statuses, options["queue"]), delete.only(statuses, options["queue"])
+    return retention.Sweep(stale, delete, on_stale, on_delete)
+
+
+def _done(sweep: retention.Sweep, tell: Callable[[str], None]) -> tuple[Any, Lines, bool]:
+    deleted = stale = set_aside = 0
+    told, whole = time.monotonic(), False
+    try:
+        while not whole:
+            run = sweep.run(TURN_SECONDS)
+            deleted, stale, set_aside, whole = deleted + run.deleted, stale + run.stale, set_aside + run.set_aside, not run.more
+            if not whole and time.monotonic() - told >= TELL_SECONDS:
+                told = time.monotonic()
+                tell(f"{deleted:,} jobs deleted, {stale:,} marked as stale so far.")
+    except KeyboardInterrupt:
+        tell("Stopped. What was done is done; the rest goes next time.")
+    lines = [f"{deleted:,} jobs deleted, {stale:,} marked as stale."]
+    if set_aside:
+        lines.append(f"{set_aside:,} jobs could not be deleted; the log says why.")
+    return {"deleted": deleted, "stale": stale, "set_aside": set_aside, "complete": whole}, lines, whole
+
+
+def _counted(sweep: retention.Sweep) -> tuple[Any, Lines, bool]:
+    data: dict[str, Any] = {}
+    lines: Lines = []
+    going: set[int] = set()
+    for key, text, rules in (("delete", "would be deleted", sweep.delete), ("stale", "would be marked as stale", sweep.stale)):
+        wanted = (one for one in retention.due(rules) if one.id not in going and (key == "delete" or not one.stale))
+        found = list(itertools.islice(wanted, MOST_COUNTED))
+        counts = Counter((one.queue, one.status) for one in found)
+        going = {one.id for one in found}
+        number = sum(counts.values())
+        more = number >= MOST_COUNTED
+        groups = [{"queue": queue, "status": status, "jobs": jobs} for (queue, status), jobs in sorted(counts.items())]
+        data[key] = {"jobs": number, "or_more": more, "groups": groups}
+        lines.append(f"{number:,}{' or more' if more else ''} jobs {text}{':' if groups else '.'}")
+        lines += [f"  {group['queue']}  {group['status']}  {group['jobs']:,}" for group in groups]
+    return data, lines, True
+
+
+def _status(text: str) -> str:
+    if text.upper() not in OUTCOMES:
+        raise CommandError(f"--status is {text[:80]!r}; it must be one of {', '.join(OUTCOMES)}: only what has ended is ever deleted.")
+    return text.upper()
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= LONGEST_SECONDS:  # NaN compares false, too
+        rule = f"it must be a number of seconds from 0 to {LONGEST_SECONDS}"
+        raise CommandError(f"--older-than is {text[:80]!r}; {rule}. For a week say 604800.")
+    return seconds

@@ -1,0 +1,28 @@
+"""How each queue did, a row for every ten seconds of the last hour, over and over again: the ring that graphs are drawn from."""
+
+from django.db import models
+from django.db.models.functions import Now
+
+from jobqueue.models import fields
+
+
+class QueueSample(models.Model):
+    """Hold what was seen of one queue at one moment; `slot` is its place in the ring, which the next hour writes over."""
+
+    id = models.BigAutoField(primary_key=True)
+    queue = models.CharField(max_length=200)
+    slot = models.SmallIntegerField()
+    at = models.DateTimeField(db_default=Now())
+    queued = fields.number(help_text="Jobs that could be claimed.")
+    running = fields.number()
+    oldest_seconds = models.FloatField(null=True, blank=True, help_text="How long the oldest QUEUED job had waited.")
+    enqueued_per_second = models.FloatField(null=True, blank=True, help_text="Empty: there was no look before.")
+    finished_per_second = models.FloatField(null=True, blank=True, help_text="All that ended, whatever the outcome.")
+    failed_per_second = models.FloatField(null=True, blank=True, help_text="Of these, those that ended in ERROR.")
+
+    class Meta:
+        ordering = ("queue", "at")
+        constraints = (models.UniqueConstraint(fields=["queue", "slot"], name="jobqueue_sample_slot"),)
+
+    def __str__(self) -> str:
+        return f"{self.queue} at {self.at:%H:%M:%S}"

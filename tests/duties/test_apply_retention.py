@@ -1,0 +1,53 @@
+"""The duty that applies retention: able where something is configured, a bounded time each run, the next at once if there is more."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from jobqueue.duties.apply_retention import ApplyRetention
+from jobqueue.duties.base import Report
+from jobqueue.lifecycle import retention
+from jobqueue.models import Job
+from tests.factories import JobFactory
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize(
+    ("values", "able"),
+    [
+        ({}, False),
+        ({"DELETE_AFTER": {"SUCCESS": None}}, False),
+        ({"DELETE_AFTER": 0}, True),
+        ({"STALE_AFTER": timedelta(days=1)}, True),
+        ({"QUEUE_RETENTION": {"mail": {"DELETE_AFTER": 5}}}, True),
+    ],
+)
+def test_it_is_able_where_something_is_configured(settings: Any, values: dict[str, Any], able: bool) -> None:
+    settings.JOBQUEUE = values
+    assert ApplyRetention().able() is able
+
+
+def test_it_marks_and_deletes_and_has_nothing_to_do_the_second_time(settings: Any) -> None:
+    settings.JOBQUEUE = {"STALE_AFTER": 3600, "DELETE_AFTER": timedelta(days=1)}
+    now = timezone.now()
+    for hours in (0, 2, 25):
+        JobFactory(success=True, finished_at=now - timedelta(hours=hours))
+    duty = ApplyRetention()
+    assert duty.run_once(now) == Report(items=2)
+    assert duty.run_once(now) == Report()
+    assert Job.objects.filter(stale_at__isnull=False).count() == 1
+    assert Job.objects.count() == 2
+
+
+def test_it_asks_for_the_next_run_at_once_where_there_is_more(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.JOBQUEUE = {"DELETE_AFTER": 0}
+    finished = timezone.now() - timedelta(days=1)
+    Job.objects.bulk_create([Job(task="tests.tasks.add", status="SUCCESS", finished_at=finished) for _ in range(700)])
+    monkeypatch.setattr(retention.Sweep.run, "__defaults__", (0.0,))
+    duty = ApplyRetention()
+    assert [duty.run_once(finished) for _ in range(2)] == [Report(items=500, again=True), Report(items=200)]

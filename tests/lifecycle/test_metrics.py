@@ -1,0 +1,167 @@
+"""Samples of queues: what they tell, how many are kept, and that looking costs the same however many jobs there are."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models.functions import Now
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from jobqueue.duties.base import Report
+from jobqueue.duties.collect_metrics import CollectMetrics
+from jobqueue.lifecycle import metrics
+from jobqueue.lifecycle.metrics import SLOT_SECONDS, SLOTS, Collector, samples
+from jobqueue.models import Job, QueueSample
+from tests.factories import JobFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def at(turn: int) -> datetime:
+    """Return the time of a turn of the duty."""
+    return datetime.fromtimestamp(1_800_000_000 + turn * SLOT_SECONDS, tz=timezone.get_current_timezone())
+
+
+def waited(collector: Collector, seconds: float) -> None:
+    """Let the look before lie so long back."""
+    assert collector._looked_at is not None
+    collector._looked_at -= seconds
+
+
+def ago(seconds: float) -> Any:
+    return Now() - timedelta(seconds=seconds)
+
+
+def test_a_sample_tells_depth_age_and_what_runs() -> None:
+    JobFactory(queue="mail", enqueued_at=timezone.now() - timedelta(seconds=90))
+    JobFactory(queue="mail")
+    JobFactory(queue="mail", running=True)
+    JobFactory(queue="reports", running=True)
+    JobFactory(queue="later", scheduled=True)
+    assert CollectMetrics().run_once(at(0)) == Report(items=2)
+    mail, reports = samples()
+    assert (mail.queue, mail.queued, mail.running) == ("mail", 2, 1)
+    assert mail.oldest_seconds == pytest.approx(90, abs=5)
+    assert (reports.queue, reports.queued, reports.running, reports.oldest_seconds) == ("reports", 0, 1, None)
+    assert (mail.enqueued_per_second, mail.finished_per_second, mail.failed_per_second) == (None, None, None)
+    assert samples("mail") == [mail]
+    assert samples("else") == []
+
+
+def test_rates_are_those_since_the_look_before() -> None:
+    collector = Collector()
+    collector.look(at(0))
+    waited(collector, 10)
+    recent, before = ago(5), ago(60)
+    for _ in range(20):
+        JobFactory(queue="mail", created_at=recent)
+    JobFactory(queue="mail", created_at=before)
+    JobFactory.create_batch(30, queue="mail", success=True, finished_at=recent, created_at=before)
+    JobFactory.create_batch(10, queue="mail", error=True, finished_at=recent, created_at=before)
+    JobFactory(queue="mail", success=True, finished_at=before, created_at=before)
+    JobFactory(queue="mail", success=True, finished_at=Now(), created_at=before)  # counted by the next look
+    collector.look(at(1))
+    [found] = samples("mail")
+    came, finished, failed = found.enqueued_per_second, found.finished_per_second, found.failed_per_second
+    assert came == pytest.approx(2.0, rel=0.3)  # the clock went on while the jobs were made
+    assert finished is not None
+    assert (came, failed) == (pytest.approx(finished / 2), pytest.approx(finished / 4))
+
+
+def test_a_queue_of_which_all_has_ended_is_seen_and_a_quiet_one_has_rates_of_zero() -> None:
+    collector = Collector()
+    collector.look(at(0))
+    waited(collector, 10)
+    JobFactory(queue="quick", success=True, finished_at=ago(5), created_at=ago(5))
+    JobFactory(queue="quiet", created_at=ago(60))
+    assert collector.look(at(1)) == 2
+    quick, quiet = samples()
+    assert (quick.queued, quick.finished_per_second) == (0, pytest.approx(0.1, rel=0.3))
+    assert (quiet.queued, quiet.enqueued_per_second, quiet.finished_per_second) == (1, 0.0, 0.0)
+
+
+def test_where_very_much_came_the_rate_is_that_of_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "MOST_COUNTED", 100)
+    collector = Collector()
+    collector.look(at(0))
+    waited(collector, 10)
+    moments = [ago(10 - number / 50) for number in range(500)]  # fifty a second
+    Job.objects.bulk_create(
+        Job(task="tests.tasks.add", queue="mail", status="SUCCESS", finished_at=moment, created_at=moment) for moment in moments
+    )
+    collector.look(at(1))
+    [found] = samples("mail")
+    assert found.finished_per_second == pytest.approx(50, rel=0.2)
+    assert found.enqueued_per_second == pytest.approx(50, rel=0.2)
+
+
+def test_the_ring_is_bounded() -> None:
+    JobFactory(queue="mail")
+    collector = Collector()
+    for turn in range(SLOTS + 20):
+        collector.look(at(turn))
+    assert QueueSample.objects.count() == SLOTS
+    assert len({row.slot for row in QueueSample.objects.all()}) == SLOTS
+
+
+def test_a_queue_that_is_gone_leaves_the_ring_after_an_hour() -> None:
+    JobFactory(queue="mail")
+    Collector().look(at(0))
+    Job.objects.all().delete()
+    Collector().look(at(1))
+    assert QueueSample.objects.count() == 1
+    QueueSample.objects.update(at=timezone.now() - timedelta(seconds=SLOTS * SLOT_SECONDS + 1))
+    assert samples() == []
+    Collector().look(at(2))
+    assert not QueueSample.objects.exists()
+
+
+def test_of_very_many_queues_the_busiest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "MOST_QUEUES", 2)
+    for queue, jobs in (("a", 1), ("b", 3), ("c", 2)):
+        JobFactory.create_batch(jobs, queue=queue)
+    assert Collector().look(at(0)) == 2
+    assert [one.queue for one in samples()] == ["b", "c"]
+
+
+def test_only_what_was_asked_for_is_returned() -> None:
+    JobFactory()
+    Collector().look(at(0))
+    Collector().look(at(1))
+    QueueSample.objects.filter(slot=QueueSample.objects.order_by("slot").values_list("slot", flat=True)[0]).update(at=ago(100))
+    assert len(samples(seconds=50)) == 1
+    assert len(samples()) == 2
+
+
+@pytest.mark.postgresql
+def test_a_look_costs_the_same_however_many_jobs_have_ended_or_come() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO jobqueue_job (task, queue, status, created_at, finished_at) SELECT 'tests.tasks.add', 'mail', 'SUCCESS',"
+            " now() - interval '1 hour', now() - interval '1 hour' + n * interval '10 milliseconds' FROM generate_series(1, 100000) AS n"
+        )
+    collector = Collector()
+    collector.look(at(0))
+    waited(collector, 10)
+    assert [cost(collector, at(1)) < 1000, cost(collector, at(2)) < 50] == [True, True]
+
+
+def cost(collector: Collector, moment: datetime) -> int:
+    """Return how many pages the counts of a look touch, each run once more."""
+    waited(collector, 10)
+    with CaptureQueriesContext(connection) as queries:
+        collector.look(moment)
+    looks = [one["sql"].split("; ")[-1] for one in queries.captured_queries if "FILTER" in one["sql"]]
+    assert len(looks) == 2
+    found = 0
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_sort = off")
+        for look in looks:
+            cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {look}")
+            plan = cursor.fetchone()[0][0]["Plan"]
+            found += plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    return int(found)

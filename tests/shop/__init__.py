@@ -1,0 +1,1 @@
+"""A project's own models that refer to jobs."""
