@@ -147,7 +147,7 @@ def _walls(cron: str, wall: datetime) -> Iterator[datetime]:
 
 
 def _hours(cron: str) -> str:
-    return (cron.split() + ["", ""])[1]
+    return [*cron.split(), "", ""][1]
 
 
 def _offset(zone: ZoneInfo, moment: datetime) -> timedelta:

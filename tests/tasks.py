@@ -10,6 +10,11 @@ def add(a: int, b: int = 0) -> int:
     return a + b
 
 
+@task(unique_key="one")
+def add_once(a: int, b: int = 0) -> int:
+    return a + b
+
+
 @task
 def fail(text: str = "no") -> None:
     raise ValueError(text)

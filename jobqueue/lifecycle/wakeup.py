@@ -19,6 +19,7 @@ from jobqueue.models import Job
 CHANNEL = "jobqueue"
 OWNER = "owner:{}"
 QUEUES = "queues"
+DUTIES = "duties"
 PAUSE_SECONDS = 0.025
 
 logger = logging.getLogger("jobqueue")
@@ -43,6 +44,11 @@ def read_work(payload: str) -> tuple[str, str] | None:
 def queues_changed() -> None:
     """Let every worker read the pauses and limits of queues anew once the caller's transaction has committed; never held back."""
     _after_commit(QUEUES, always=True)
+
+
+def duties_changed() -> None:
+    """Let whoever leads a duty look at once, after a schedule was changed and the transaction has committed; never held back."""
+    _after_commit(DUTIES, always=True)
 
 
 def owner(worker_id: str) -> None:
