@@ -120,13 +120,9 @@ def declared() -> list[str]:
 # Rules: for declarations, for forms, and for rows when their time has come
 
 
-def check(row: Schedule, now: datetime | None = None) -> None:
+def check(row: Schedule) -> None:
     """Refuse a definition that no job could come from, naming the value, the rule and the fix."""
-    if row.interval_seconds is not None:
-        crons.check_interval(row.interval_seconds)
-    if not isinstance(row.cron, str):
-        raise InvalidOption(f"cron is {safe_repr(row.cron)}; it must be text. {crons.EXAMPLE}")
-    row.timing.check(now or timezone.now())
+    check_timing(row)
     if row.missed not in crons.MISSED:
         raise InvalidOption(f"missed is {safe_repr(row.missed)}; it must be one of {', '.join(crons.MISSED)}.")
     whole = isinstance(row.missed_limit, int) and not isinstance(row.missed_limit, bool)
@@ -144,13 +140,24 @@ def check(row: Schedule, now: datetime | None = None) -> None:
     check_arguments(row)
 
 
-def check_arguments(row: Schedule) -> None:
-    """Refuse arguments that are no list and no object, or that JSON does not keep."""
+def check_timing(row: Schedule) -> None:
+    """Refuse what is never due."""
+    if row.interval_seconds is not None:
+        crons.check_interval(row.interval_seconds)
+    if not isinstance(row.cron, str):
+        raise InvalidOption(f"cron is {safe_repr(row.cron)}; it must be text. {crons.EXAMPLE}")
+    row.timing.check(timezone.now())
+
+
+def check_arguments(row: Schedule, entry: registry.Entry | None = None) -> None:
+    """Refuse arguments that are no list and no object, that JSON does not keep, or that do not fit the task where it is given."""
     if not isinstance(row.args, list):
         raise InvalidArgumentType(f"args is a {type(row.args).__qualname__}; it must be a list, such as [7].")
     if not isinstance(row.kwargs, dict):
         raise InvalidArgumentType(f'kwargs is a {type(row.kwargs).__qualname__}; it must be an object, such as {{"customer_id": 7}}.')
     payload.dumps_arguments(row.args, row.kwargs)
+    if entry is not None:
+        check_call(entry.func, row.args, row.kwargs, takes_context=entry.takes_context)
 
 
 def check_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, takes_context: bool) -> None:
@@ -202,8 +209,7 @@ def enqueue_scheduled(row: Schedule, nominal: datetime | None) -> int:
     entry = registry.find(row.task)
     if entry is None:
         raise InvalidOption(f"No registered task has the path {row.task!r}. See that it is in <app>/tasks.py or TASK_MODULES.")
-    check_arguments(row)
-    check_call(entry.func, row.args, row.kwargs, takes_context=entry.takes_context)
+    check_arguments(row, entry)
     task, given = entry.task, row.options
     if isinstance(task, JobTask):
         told = {"name": row.name, "nominal_at": nominal.isoformat() if nominal else None}

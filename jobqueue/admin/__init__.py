@@ -1,14 +1,19 @@
-"""The admin: look at jobs, targets, queues and workers, and act on them by verbs, each with its permission. No form edits a row."""
+"""The admin: look at jobs, targets, queues, schedules and workers, and act on them by verbs, each with its permission.
+
+No form edits a row, but that of a schedule.
+"""
 
 from django.contrib import admin
 
 from jobqueue.admin.jobs import JobAdmin
 from jobqueue.admin.queues import QueueAdmin
+from jobqueue.admin.schedules import ScheduleAdmin
 from jobqueue.admin.workers import WorkerAdmin
-from jobqueue.models import Job, Queue, Worker
+from jobqueue.models import Job, Queue, Schedule, Worker
 
-__all__ = ["JobAdmin", "QueueAdmin", "WorkerAdmin"]
+__all__ = ["JobAdmin", "QueueAdmin", "ScheduleAdmin", "WorkerAdmin"]
 
 admin.site.register(Job, JobAdmin)
 admin.site.register(Queue, QueueAdmin)
+admin.site.register(Schedule, ScheduleAdmin)
 admin.site.register(Worker, WorkerAdmin)
