@@ -22,7 +22,7 @@ JSON_FIELDS = {"args": list, "kwargs": dict}
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     """Let a person say what is enqueued when. A secret that is left hidden stays as it is stored."""
 
-    task = forms.ChoiceField(help_text="Only registered tasks can be chosen: those in <app>/tasks.py and TASK_MODULES.")
+    task = forms.ChoiceField(help_text="Only registered tasks can be chosen: those in tasks.py of an app, and in TASK_MODULES.")
     args = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="Positional arguments: a JSON list, [7].")
     kwargs = forms.CharField(
         required=False,

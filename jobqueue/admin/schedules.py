@@ -140,6 +140,10 @@ class ScheduleAdmin(Base[Schedule]):
             *super().get_urls(),
         ]
 
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list, with the sidebar's room for it."""
+        return super().changelist_view(request, {"title": "Schedules", "is_nav_sidebar_enabled": False, **(extra_context or {})})
+
     def changeform_view(
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
