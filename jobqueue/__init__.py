@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from jobqueue.lifecycle.expire import expire_stale_running_jobs
     from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
     from jobqueue.lifecycle.release import release_parked_targets
+    from jobqueue.lifecycle.schedules import disable_schedule, enable_schedule
     from jobqueue.lifecycle.why import Why, why_waiting
+    from jobqueue.schedules import run_schedule_now, schedule, sync_schedules
     from jobqueue.shortcuts import enqueue_job, enqueue_many
     from jobqueue.tasks.context import TaskContext
     from jobqueue.tasks.results import JobResult
@@ -52,7 +54,9 @@ _HOMES = {
     "jobqueue.lifecycle.expire": ("expire_stale_running_jobs",),
     "jobqueue.lifecycle.queues": ("limit_queue", "pause_queue", "resume_queue"),
     "jobqueue.lifecycle.release": ("release_parked_targets",),
+    "jobqueue.lifecycle.schedules": ("disable_schedule", "enable_schedule"),
     "jobqueue.lifecycle.why": ("Why", "why_waiting"),
+    "jobqueue.schedules": ("run_schedule_now", "schedule", "sync_schedules"),
     "jobqueue.shortcuts": ("enqueue_job", "enqueue_many"),
     "jobqueue.tasks.context": ("TaskContext",),
     "jobqueue.tasks.results": ("JobResult",),
@@ -79,8 +83,10 @@ __all__ = [
     "Why",
     "cancel",
     "clear_target",
+    "disable_schedule",
     "duty",
     "duty_transaction",
+    "enable_schedule",
     "enqueue_job",
     "enqueue_many",
     "expire_stale_running_jobs",
@@ -95,6 +101,9 @@ __all__ = [
     "resume",
     "resume_queue",
     "run_now",
+    "run_schedule_now",
+    "schedule",
+    "sync_schedules",
     "task",
     "why_waiting",
 ]

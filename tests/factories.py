@@ -7,7 +7,7 @@ import factory
 from django.utils import timezone
 from factory.django import DjangoModelFactory
 
-from jobqueue.models import Job, Worker
+from jobqueue.models import Job, Schedule, Worker
 
 
 def ahead(**delta: float) -> Any:
@@ -71,3 +71,16 @@ class WorkerFactory(DjangoModelFactory):
     slots = 8
     version = "0.1.0"
     heartbeat_at = ahead()
+
+
+class ScheduleFactory(DjangoModelFactory):
+    """Make a schedule of each minute that is enabled."""
+
+    class Meta:
+        model = Schedule
+
+    name = factory.Sequence(lambda number: f"schedule-{number}")
+    task = "tests.tasks.add"
+    args = factory.LazyFunction(lambda: [1])
+    cron = "* * * * *"
+    time_zone = "UTC"

@@ -1,12 +1,18 @@
 """The tasks of the test suite."""
 
 import asyncio
+from typing import Any
 
 from jobqueue import TaskContext, task
 
 
 @task
 def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+@task(unique_key="one")
+def add_once(a: int, b: int = 0) -> int:
     return a + b
 
 
@@ -27,3 +33,8 @@ def count_slowly(context: TaskContext, seconds: float = 60.0) -> int:
         context.progress(percent, f"step {percent} of 100")
         context.wait(seconds / 100)
     return 100
+
+
+@task
+def log_in(user: str, password: str, options: dict[str, Any] | None = None) -> None:
+    del user, password, options

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
 
@@ -18,7 +18,7 @@ from jobqueue.lifecycle.retention import Sweep, Swept
 from jobqueue.management import prune
 from jobqueue.masking import MASK
 from jobqueue.models import BackgroundJobLease, Job, Queue
-from tests.factories import JobFactory, WorkerFactory
+from tests.factories import JobFactory, ScheduleFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -54,6 +54,26 @@ def test_a_queue_is_paused_and_resumed() -> None:
 def test_a_name_that_no_queue_can_have_is_refused(name: str) -> None:
     with pytest.raises(CommandError, match=r"The name of the queue is .*; it must be text of 1 to 200 characters without NUL"):
         run("pause", name)
+
+
+# Schedules
+
+
+def test_the_schedules_are_listed_with_their_times_and_errors() -> None:
+    assert run("schedules") == ("Schedules\n  none\n", 0)
+    noon = datetime(2026, 6, 1, 12, tzinfo=UTC)
+    ScheduleFactory(name="mail", interval_seconds=60, cron="", next_at=noon, enabled=False)
+    ScheduleFactory(
+        name="nightly", cron="0 3 * * *", time_zone="Europe/Berlin", next_at=noon, last_at=noon, last_job_id=7, last_error="no", args=["x"]
+    )
+    text, status = run("schedules")
+    assert [" ".join(line.split()) for line in text.splitlines()[2:]] == [
+        "mail tests.tasks.add every 60 s disabled - - - -",
+        "nightly tests.tasks.add 0 3 * * * Europe/Berlin enabled 2026-06-01 12:00:00 2026-06-01 12:00:00 7 no",
+    ]
+    data, _ = told("schedules")
+    assert (status, data[0]["next_at"], data[1]["next_at"]) == (0, None, "2026-06-01T12:00:00+00:00")
+    assert {*data[1]} == {*["name", "source", "task", "when", "time_zone", "state", "next_at", "last_at", "last_job_id", "last_error"]}
 
 
 # Jobs

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from jobqueue.duties.apply_retention import ApplyRetention
 from jobqueue.duties.base import Duty
 from jobqueue.duties.collect_metrics import CollectMetrics
+from jobqueue.duties.enqueue_scheduled_jobs import EnqueueScheduledJobs
 from jobqueue.duties.expire_stale_running_jobs import ExpireStaleRunningJobs
 from jobqueue.duties.forget_dead_workers import ForgetDeadWorkers
 from jobqueue.duties.promote_due_jobs import PromoteDueJobs
@@ -22,7 +23,14 @@ def builtin(keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None],
     `keep` renews this process's own leases, `tell` is told of the jobs that were found lost, and none is looked for before the monotonic
     time that `not_before` gives.
     """
-    simple: tuple[type[Duty], ...] = (PromoteDueJobs, ReleaseParkedTargets, ApplyRetention, CollectMetrics, ForgetDeadWorkers)
+    simple: tuple[type[Duty], ...] = (
+        PromoteDueJobs,
+        EnqueueScheduledJobs,
+        ReleaseParkedTargets,
+        ApplyRetention,
+        CollectMetrics,
+        ForgetDeadWorkers,
+    )
     return {
         **{kind.name: kind for kind in simple},
         ExpireStaleRunningJobs.name: lambda: ExpireStaleRunningJobs(keep, tell, not_before),

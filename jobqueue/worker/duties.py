@@ -46,19 +46,20 @@ class Duties(DatabaseService):
         heartbeat_seconds: float,
         moved: Callable[[], None],
         on_error: ErrorHandler,
+        at_start: Callable[[], object] = lambda: None,
     ) -> None:
         """Prepare the thread.
 
         `makers` returns how each duty is made, given what tells before which monotonic time no lease is to be judged; `place` names
         this process for people, `moved` is told that a duty let jobs in, and `heartbeat_seconds` is how often workers renew the
-        leases of jobs.
+        leases of jobs. `at_start` is called before any duty is contended for, again and again while there is no database.
         """
         super().__init__(on_error)
         self._leadership = Leadership(worker_id)
         settings = conf.current()
         self._lease_seconds, self._renew_seconds = settings.duty_lease_seconds, settings.duty_heartbeat_seconds
         self._find_makers, self._place, self._heartbeat_seconds = makers, place, heartbeat_seconds
-        self._moved, self._tell_of_error = moved, on_error
+        self._moved, self._tell_of_error, self._at_start = moved, on_error, at_start
         self._chores: dict[str, Chore] = {}
         self._leaving: list[Chore] = []
         self._makers: Makers = {}
@@ -130,6 +131,7 @@ class Duties(DatabaseService):
 
     def _begin(self) -> set[str]:
         """Start what every worker does, and return the names of what one worker leads, as far as this process can do it."""
+        self._at_start()
         self._makers = self._find_makers(lambda: self.no_sweep_before)
         led = set()
         for name, make in self._makers.items():

@@ -24,6 +24,7 @@ from jobqueue.duties.builtin import builtin
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.managers.jobs import JobQuerySet
 from jobqueue.models import Job, Queue, Worker
+from jobqueue.schedules import sync_schedules
 from jobqueue.service import Service
 from jobqueue.tasks import registry
 from jobqueue.worker.base import DatabaseService, is_outage
@@ -193,6 +194,7 @@ class Supervisor:
             heartbeat_seconds=self.settings.heartbeat_seconds,
             moved=moved,
             on_error=self._on_error,
+            at_start=sync_schedules,
         )
 
     def _go_on_without(self, run: Run) -> None:

@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -16,7 +17,7 @@ from django.db.utils import Error
 
 from jobqueue import db
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
-from jobqueue.lifecycle import control, health, leaders, queues
+from jobqueue.lifecycle import control, health, leaders, queues, schedules
 from jobqueue.lifecycle.why import why_waiting
 from jobqueue.management import prune, report_text
 from jobqueue.models import Job
@@ -151,10 +152,17 @@ def _report(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     return data, report_text.lines(told, why.text if why is not None else ""), True
 
 
+def _schedules(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
+    found = schedules.schedule_states()
+    data = [{**asdict(one), **{name: _iso(getattr(one, name)) for name in ("next_at", "last_at")}} for one in found]
+    return data, ["Schedules", *_table(SCHEDULE_COLUMNS, [_schedule_cells(one) for one in found])], True
+
+
 SUBCOMMANDS = {
     "pause": ("Pause a queue: none of its jobs is begun; those that run go on.", "queue"),
     "resume": ("Let the jobs of a queue be begun again.", "queue"),
     "status": ("Show the queues, the workers that are alive, and how many jobs there are in each state.", ""),
+    "schedules": ("Show the schedules: when each is due next, when it last was, and why one could not be enqueued.", ""),
     "cancel": ("Stop jobs for good; end with 1 where one was refused.", "jobs"),
     "resume-job": ("Let jobs that are paused or in error run again; end with 1 where one was refused.", "jobs"),
     "leaders": ("Show who leads which duty, what it did last, and what is wrong with it.", ""),
@@ -166,6 +174,7 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool]]] = {
     "pause": _pause,
     "resume": _resume,
     "status": _status,
+    "schedules": _schedules,
     "cancel": _cancel,
     "resume-job": _resume_job,
     "leaders": _leaders,
@@ -221,6 +230,23 @@ def _leader_cells(one: leaders.Leader) -> tuple[str, ...]:
     took = "-" if one.last_duration_seconds is None else f"{one.last_duration_seconds:.3f} s"
     by = one.process or one.worker_id or "nobody"
     return (one.name, by, held, one.last_run_at or "-", took, str(one.items), str(one.runs), str(one.errors), one.problem or "-")
+
+
+SCHEDULE_COLUMNS = ("schedule", "task", "when", "state", "next (UTC)", "last (UTC)", "last job", "last error")
+
+
+def _schedule_cells(one: schedules.ScheduleState) -> tuple[str, ...]:
+    when = f"{one.when} {one.time_zone}".strip()
+    job = "-" if one.last_job_id is None else str(one.last_job_id)
+    return (one.name, one.task, when, one.state, _brief(one.next_at), _brief(one.last_at), job, one.last_error or "-")
+
+
+def _brief(when: datetime | None) -> str:
+    return "-" if when is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _iso(when: datetime | None) -> str | None:
+    return None if when is None else when.astimezone(UTC).isoformat()
 
 
 def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Lines:

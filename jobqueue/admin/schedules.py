@@ -1,0 +1,207 @@
+"""The admin of `Schedule`: what is enqueued again and again, when next, and what went wrong; a form, and verbs with a permission each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.decorators import method_decorator
+
+from jobqueue.admin import schedule_cells as cells
+from jobqueue.admin.base import Base
+from jobqueue.admin.schedule_form import ScheduleForm
+from jobqueue.exceptions import InvalidOption, JobQueueError
+from jobqueue.lifecycle import schedules as verbs
+from jobqueue.models import Job, Schedule
+from jobqueue.schedules import run_schedule_now
+
+WHAT: Final = ("name", "task", "args", "kwargs", "queue", "priority", "tenant", "target")
+WHEN: Final = ("cron", "interval_seconds", "time_zone", "missed", "missed_limit")
+SHOWN: Final = (cells.source, cells.state, cells.upcoming, cells.last_time, cells.error)
+MASKED: Final[dict[str, Any]] = {"args": cells.args, "kwargs": cells.kwargs}
+
+
+def _run_now(name: str) -> str:
+    return f"Job {run_schedule_now(name)} was made."
+
+
+def _enable(name: str) -> str:
+    return "Enabled." if verbs.enable_schedule(name).changed else "Enabled, as it was."
+
+
+def _disable(name: str) -> str:
+    return "Disabled." if verbs.disable_schedule(name).changed else "Disabled, as it was."
+
+
+VERBS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
+    "run_now": ("Run now", _run_now),
+    "enable": ("Enable", _enable),
+    "disable": ("Disable", _disable),
+}
+
+
+@method_decorator(transaction.non_atomic_requests, name="act_view")
+class ScheduleAdmin(Base[Schedule]):
+    """Show the schedules; those of the code cannot be edited here, but enabled, disabled and run."""
+
+    form = ScheduleForm
+    list_display = (cells.name, cells.task, cells.when, cells.state, cells.next_time, cells.last_time, cells.error)
+    sortable_by = (cells.name, cells.next_time, cells.last_time)  # type: ignore[assignment]  # callables, as above
+    search_fields = ("name", "task")
+    list_per_page = 100
+    actions = ("run_now_selected", "enable_selected", "disable_selected")
+    change_form_template = "jobqueue/admin/schedule.html"
+
+    class Media:
+        css = {"all": ("jobqueue/admin.css",)}
+
+    # Who may
+
+    def has_change_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
+        """Refuse what the code declares: the next start would undo it."""
+        return super().has_change_permission(request, obj) and (obj is None or obj.source == Schedule.Source.ADMIN)
+
+    def has_view_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
+        """Let those who may change schedules look at all of them."""
+        return super().has_view_permission(request, obj) or super().has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
+        """Refuse what the code declares: it would come back, without the proofs of its times."""
+        mine = obj is None or obj.source == Schedule.Source.ADMIN or obj.retired_at is not None
+        return super().has_delete_permission(request, obj) and mine
+
+    def has_run_now_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may make jobs of schedules."""
+        return self._may(request, "run_now")
+
+    def has_enable_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may enable schedules."""
+        return self._may(request, "enable")
+
+    def has_disable_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may disable schedules."""
+        return self._may(request, "disable")
+
+    def _may(self, request: HttpRequest, verb: str) -> bool:
+        return request.user.has_perm(f"jobqueue.{verb}_schedule")
+
+    # The form
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Schedule]:
+        """Return the schedules with the database's time."""
+        return super().get_queryset(request).annotate(now=Now())
+
+    def get_fieldsets(self, request: HttpRequest, obj: Schedule | None = None) -> Any:
+        """Return what is shown; to who may only look, the arguments with their secrets hidden."""
+        editable = self.has_change_permission(request, obj) if obj else True
+        what = WHAT if editable else tuple(MASKED.get(name, name) for name in WHAT)
+        if obj is None:
+            return ((None, {"fields": what}), ("When", {"fields": (*WHEN, "enabled")}))
+        return ((None, {"fields": what}), ("When", {"fields": WHEN}), ("How it goes", {"fields": SHOWN}))
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Schedule | None = None) -> Any:
+        """Return the fields that only tell."""
+        return (*SHOWN, *MASKED.values())
+
+    def save_model(self, request: HttpRequest, obj: Schedule, form: Any, change: bool) -> None:
+        """Write the fields of the form alone: what a leader has written meanwhile stays."""
+        if change:
+            verbs.define(obj, [name for name in (*WHAT, *WHEN) if name in form.fields])
+        else:
+            obj.source = Schedule.Source.ADMIN
+            if not verbs.create(obj):
+                raise InvalidOption(f"Somebody has made a schedule {obj.name!r} at this moment; reload the list.")
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Name the schedules alone: their ticks may be hundreds of thousands."""
+        return [str(obj) for obj in objs], {"schedules": len(objs)}, set(), []
+
+    def get_actions(self, request: HttpRequest) -> Any:
+        """Leave out the deletion of many: each is asked about on its own page."""
+        return {name: action for name, action in super().get_actions(request).items() if name != "delete_selected"}
+
+    # Pages
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the addresses of the buttons and of the preview."""
+        wrap = self.admin_site.admin_view
+        return [
+            path("preview/", wrap(self.preview_view), name="jobqueue_schedule_preview"),
+            path("<int:schedule_id>/act/<slug:verb>/", wrap(self.act_view), name="jobqueue_schedule_act"),
+            *super().get_urls(),
+        ]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list, with the sidebar's room for it."""
+        return super().changelist_view(request, {"title": "Schedules", "is_nav_sidebar_enabled": False, **(extra_context or {})})
+
+    def changeform_view(
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show one schedule with its buttons."""
+        able = [(verb, label) for verb, (label, _) in VERBS.items() if self._may(request, verb)] if object_id else []
+        return super().changeform_view(request, object_id, form_url, {"verbs": able, **(extra_context or {})})
+
+    def act_view(self, request: HttpRequest, schedule_id: int, verb: str) -> HttpResponse:
+        """Do a verb to one schedule, by POST; a GET (as after a login) only leads to its page."""
+        if verb not in VERBS:
+            raise Http404(f"Schedules have no action {verb!r}.")
+        found = self.get_object(request, str(schedule_id))
+        if not self.has_view_permission(request, found) or not self._may(request, verb):
+            raise PermissionDenied
+        if found is None:
+            return HttpResponseRedirect(reverse("admin:jobqueue_schedule_changelist", current_app=self.admin_site.name))
+        if request.method == "POST":
+            self._act(request, verb, [found])
+        return HttpResponseRedirect(reverse("admin:jobqueue_schedule_change", args=[found.pk], current_app=self.admin_site.name))
+
+    def preview_view(self, request: HttpRequest) -> HttpResponse:
+        """Show the next times of what stands in the form, saved or not."""
+        if not (self.has_add_permission(request) or self.has_change_permission(request)):
+            raise PermissionDenied
+        try:
+            timing, error = cells.timing_of(request.POST), ""
+            timing.check(timezone.now())
+            times = cells.next_times(timing, Job.objects.database.clock())
+        except InvalidOption as problem:
+            times, error = [], str(problem)
+        context = {**self.admin_site.each_context(request), "title": "Next times", "opts": self.opts, "times": times, "error": error}
+        return TemplateResponse(request, "jobqueue/admin/next_times.html", context)
+
+    # Actions
+
+    @admin.action(description="Run now: make a job of each", permissions=["run_now"])
+    def run_now_selected(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
+        """Make a job of each selected schedule."""
+        self._act(request, "run_now", queryset)
+
+    @admin.action(description="Enable", permissions=["enable"])
+    def enable_selected(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
+        """Enable the selected schedules."""
+        self._act(request, "enable", queryset)
+
+    @admin.action(description="Disable", permissions=["disable"])
+    def disable_selected(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
+        """Disable the selected schedules."""
+        self._act(request, "disable", queryset)
+
+    def _act(self, request: HttpRequest, verb: str, found: Any) -> None:
+        for schedule in found:
+            try:
+                # What is done and the record of it are committed together.
+                with Job.objects.database.atomic():
+                    told = VERBS[verb][1](schedule.name)
+                    self.log_change(request, schedule, told)
+            except JobQueueError as error:
+                self.message_user(request, f"Schedule {schedule.name}: {error}", messages.ERROR)
+            else:
+                self.message_user(request, f"Schedule {schedule.name}: {told}", messages.SUCCESS)

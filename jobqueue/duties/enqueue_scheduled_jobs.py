@@ -1,0 +1,68 @@
+"""The duty of schedules: make the jobs whose nominal time has come, each exactly once.
+
+Leadership keeps two workers from doing the same work; what keeps a time from getting two jobs is the transaction of each tick (see
+``lifecycle/schedules.py``), which holds with two leaders, and with none.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+
+from jobqueue.duties.base import Duty, Report
+from jobqueue.exceptions import LeadershipLost
+from jobqueue.lifecycle import schedules
+from jobqueue.masking import mask_text
+from jobqueue.models import Schedule
+from jobqueue.schedules import enqueue_scheduled
+from jobqueue.texts import exception_summary
+
+BATCH = 100  # schedules that one run looks at
+LONGEST_PAUSE_SECONDS = 5.0
+LOCKED_PAUSE_SECONDS = 1.0  # where a row is due that somebody else has locked
+FORGET_SECONDS = 600.0
+FORGET_BATCH = 2000
+
+logger = logging.getLogger("jobqueue")
+
+
+class EnqueueScheduledJobs(Duty):
+    """Enqueue what schedules say; sleep to the next of their times, at most 5 s."""
+
+    name = "enqueue_scheduled_jobs"
+    interval_seconds = LONGEST_PAUSE_SECONDS
+
+    def __init__(self) -> None:
+        """Begin with a look at old ticks."""
+        self._forget_at: datetime | None = None
+
+    def run_once(self, now: datetime) -> Report:
+        """Make the jobs that are due at `now`, one short transaction for each schedule; forget some old ticks now and then."""
+        due = list(Schedule.objects.current.due(now).order_by("next_at").values_list("pk", "name")[:BATCH])
+        made = aside = 0
+        more = False
+        for schedule_id, name in due:
+            try:
+                ticked = schedules.tick(schedule_id, now, enqueue_scheduled)
+            except LeadershipLost:
+                raise
+            except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the others
+                # Where it is the database that fails, this fails, too, and ends the run.
+                if schedules.set_aside(schedule_id, now, error):
+                    logger.warning("Schedule %s is set aside for now: %s", name, mask_text(exception_summary(error)))
+                aside += 1
+            else:
+                made += ticked.jobs
+                more = more or ticked.more
+        if self._forget_at is None or abs(now - self._forget_at) >= timedelta(seconds=FORGET_SECONDS):
+            forgotten = schedules.forget_ticks(now, FORGET_BATCH)
+            self._forget_at = None if forgotten == FORGET_BATCH else now
+        more = more or (len(due) == BATCH and (made > 0 or aside > 0))
+        return Report(items=made, set_aside=aside, again=more, pause_seconds=None if more else _pause(now))
+
+
+def _pause(now: datetime) -> float:
+    wake = Schedule.objects.next_wake(now)
+    if wake is None:
+        return LONGEST_PAUSE_SECONDS
+    return min((wake - now).total_seconds(), LONGEST_PAUSE_SECONDS) if wake > now else LOCKED_PAUSE_SECONDS

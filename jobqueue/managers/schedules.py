@@ -1,0 +1,70 @@
+"""Every query on schedules and their ticks, by name."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from django.db import models, router
+from django.db.models import F, Q
+
+if TYPE_CHECKING:
+    from jobqueue.models import Schedule, ScheduleTick  # noqa: F401 - the base classes name them
+
+# A last time so far ahead of now says that the clock was set back: without this, nothing would be due until it has caught up.
+CLOCK_WAS_AHEAD = timedelta(hours=1)
+
+
+class ScheduleQuerySet(models.QuerySet["Schedule"]):
+    """Name the sets of schedules that the product looks at."""
+
+    def active(self) -> ScheduleQuerySet:
+        """Return those that are enqueued when they are due."""
+        return self.filter(enabled=True, retired_at__isnull=True)
+
+    def due(self, now: datetime) -> ScheduleQuerySet:
+        """Return those whose time has come, but for those that failed a moment ago; and those that a wrong clock has put off."""
+        come = Q(next_at__lte=now) | Q(next_at__isnull=True) | Q(last_at__gt=now + CLOCK_WAS_AHEAD)
+        return self.active().filter(come).filter(Q(retry_at__isnull=True) | Q(retry_at__lte=now))
+
+    def locked(self) -> ScheduleQuerySet:
+        """Lock the rows, waiting for them, so that the foreign keys of ticks do not collide."""
+        return self.select_for_update(no_key=True)
+
+    def unlocked(self) -> ScheduleQuerySet:
+        """Lock the rows that nobody else has locked, and pass over the others."""
+        return self.select_for_update(no_key=True, skip_locked=True)
+
+
+class ScheduleManager(models.Manager.from_queryset(ScheduleQuerySet)):  # type: ignore[misc]
+    """Run the queries on the database that schedules are written to, also for reading where a decision depends on it."""
+
+    @property
+    def current(self) -> ScheduleQuerySet:
+        """All schedules, read where they are written."""
+        return ScheduleQuerySet(self.model, using=router.db_for_write(self.model))
+
+    def next_wake(self, now: datetime) -> datetime | None:
+        """Return when the next one is due, or is tried again; None where none is ever."""
+        active = self.current.active()
+        found = active.filter(retry_at__isnull=True).aggregate(at=models.Min("next_at"))["at"]
+        again = active.filter(retry_at__isnull=False).aggregate(at=models.Min("retry_at"))["at"]
+        return min((one for one in (found, again) if one is not None), default=None)
+
+
+class ScheduleTickQuerySet(models.QuerySet["ScheduleTick"]):
+    """Name the sets of ticks that the product looks at."""
+
+    def forgettable(self, now: datetime, keep: timedelta) -> ScheduleTickQuerySet:
+        """Return those that no clock can bring back: older by `keep` than now and than the last tick of the same schedule."""
+        last = models.ExpressionWrapper(F("schedule__last_at") - keep, output_field=models.DateTimeField())
+        return self.filter(nominal_at__lt=now - keep).filter(nominal_at__lt=last)
+
+
+class ScheduleTickManager(models.Manager.from_queryset(ScheduleTickQuerySet)):  # type: ignore[misc]
+    """Run the queries on the database that ticks are written to."""
+
+    @property
+    def current(self) -> ScheduleTickQuerySet:
+        """All ticks, read where they are written."""
+        return ScheduleTickQuerySet(self.model, using=router.db_for_write(self.model))

@@ -1,0 +1,119 @@
+"""What is enqueued again and again: one row for each schedule, and one for each of its nominal times that got its job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from jobqueue.cron import LONGEST_CRON, LONGEST_ZONE, MISSED, Timing
+from jobqueue.managers.schedules import ScheduleManager, ScheduleTickManager
+from jobqueue.models import fields
+
+
+class Schedule(models.Model):
+    """Say which job is enqueued when, and how far that has come.
+
+    `next_at` is the next nominal time; whoever moves it on holds the row's lock, and makes the job in the same transaction.
+    """
+
+    class Source(models.TextChoices):
+        """Say where a schedule comes from."""
+
+        CODE = "code", "code"
+        ADMIN = "admin", "admin"
+
+    class Missed(models.TextChoices):
+        """Say what becomes of the times that passed while nobody could enqueue."""
+
+        SKIP = "skip", "skip them"
+        ONCE = "once", "run once, late"
+        ALL = "all", "run all, up to a limit"
+
+    name = models.CharField(max_length=200, unique=True)
+    source = models.CharField(max_length=16, choices=Source.choices, default=Source.ADMIN, db_default=Source.ADMIN, editable=False)
+    task = models.CharField(max_length=500, help_text="Dotted path of a registered task.")
+    args = fields.json(list, help_text="Positional arguments: a JSON list.")
+    kwargs = fields.json(dict, help_text="Arguments by name: a JSON object.")
+    queue = fields.text(200, help_text="Empty: the task's own.")
+    priority = models.SmallIntegerField(null=True, blank=True, help_text="-100 to 100; empty: the task's own.")
+    tenant = fields.text(200, help_text="Empty: the task's own.")
+    target = fields.text(200, help_text="Empty: the task's own.")
+
+    cron = fields.text(LONGEST_CRON, help_text="Minute, hour, day of the month, month, day of the week. Or an interval.")
+    interval_seconds = models.PositiveIntegerField(null=True, blank=True, help_text="Counted from 1970 in UTC: 3600 is each full hour.")
+    time_zone = models.CharField(
+        max_length=LONGEST_ZONE, default=timezone.get_default_timezone_name, help_text="In which the cron expression is read."
+    )
+    missed = models.CharField(
+        max_length=16, choices=Missed.choices, default=Missed.ONCE, db_default=Missed.ONCE, help_text="Of times missed in a downtime."
+    )
+    missed_limit = fields.number(100, help_text="How many of the missed times run at most, where all do.")
+    enabled = models.BooleanField(default=True, db_default=True)
+
+    retired_at = fields.moment(help_text="When the code was found to declare it no longer.")
+    next_at = fields.moment(help_text="The next nominal time.")
+    last_at = fields.moment(help_text="The last nominal time that got its job.")
+    last_job_id = models.BigIntegerField(null=True, blank=True)
+    last_error = models.TextField(default="", db_default="", blank=True, help_text="Why it could not be enqueued.")
+    retry_at = fields.moment(help_text="When it is tried again, after an error.")
+    changed_at = models.DateTimeField(db_default=Now())
+
+    objects = ScheduleManager()
+
+    class Meta:
+        ordering = ("name",)
+        permissions = (
+            ("enable_schedule", "Can enable schedules"),
+            ("disable_schedule", "Can disable schedules"),
+            ("run_now_schedule", "Can run schedules now"),
+        )
+        constraints = (
+            models.CheckConstraint(condition=~Q(name="") & ~Q(task=""), name="jobqueue_schedule_name"),
+            models.CheckConstraint(condition=Q(missed__in=MISSED), name="jobqueue_schedule_missed"),
+            models.CheckConstraint(
+                condition=Q(cron="", interval_seconds__gte=1) | Q(interval_seconds__isnull=True) & ~Q(cron=""),
+                name="jobqueue_schedule_timing",
+            ),
+        )
+        indexes = (models.Index(fields=("next_at",), condition=Q(enabled=True, retired_at__isnull=True), name="jobqueue_schedule_due"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def timing(self) -> Timing:
+        """When it is due."""
+        return Timing(self.cron, self.interval_seconds, self.time_zone)
+
+    @property
+    def active(self) -> bool:
+        """Whether it is enqueued when it is due."""
+        return self.enabled and self.retired_at is None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What its jobs have that is not the task's own, as options of ``.using()``."""
+        given = {"queue_name": self.queue, "priority": self.priority, "tenant": self.tenant, "target": self.target}
+        return {name: value for name, value in given.items() if value not in ("", None)}
+
+
+class ScheduleTick(models.Model):
+    """Prove that a nominal time got its job, whatever became of the job since: the row outlives it."""
+
+    schedule = models.ForeignKey(Schedule, models.CASCADE, related_name="ticks", db_index=False)
+    nominal_at = models.DateTimeField()
+    job_id = models.BigIntegerField(null=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    objects = ScheduleTickManager()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("schedule", "nominal_at"), name="jobqueue_tick_once"),)
+        indexes = (models.Index(fields=("nominal_at",), name="jobqueue_tick_age"),)
+
+    def __str__(self) -> str:
+        return f"{self.schedule_id} at {self.nominal_at:%Y-%m-%d %H:%M:%S}"

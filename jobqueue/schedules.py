@@ -1,0 +1,270 @@
+"""Schedules in code: declare them beside the tasks, bring the declarations into rows, and make jobs of the rows.
+
+A worker brings the declarations into rows when it starts (`sync_schedules`). The code decides what is enqueued when; people decide
+whether: enabling and disabling is kept over restarts. A schedule that the code declares no longer is *retired*: it is not enqueued,
+but its row stays, with the proofs of its times, and comes back to life when it is declared again (as in a rollback).
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from jobqueue import cron as crons
+from jobqueue import payload
+from jobqueue.backends import DatabaseBackend, backend_of
+from jobqueue.exceptions import InvalidArgumentType, InvalidArgumentValue, InvalidOption
+from jobqueue.lifecycle import schedules
+from jobqueue.models import Schedule
+from jobqueue.tasks import options, registry
+from jobqueue.tasks.task import JobTask
+from jobqueue.texts import clean, safe_repr
+
+LONGEST_NAME = 200
+DEFINITION = (
+    "task", "args", "kwargs", "queue", "priority", "tenant", "target", "cron", "interval_seconds", "time_zone", "missed", "missed_limit"
+)  # fmt: skip
+
+logger = logging.getLogger("jobqueue")
+_declared: dict[str, Declaration] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """Hold what the code says of one schedule; the fields are those of the row."""
+
+    name: str
+    task: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    queue: str
+    priority: int | None
+    tenant: str
+    target: str
+    cron: str
+    interval_seconds: int | None
+    time_zone: str
+    missed: str
+    missed_limit: int
+    enabled: bool
+
+    def row(self) -> Schedule:
+        """Return a row that says the same."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Schedule(**values, source=Schedule.Source.CODE)
+
+
+def schedule(
+    name: str,
+    task: Any,
+    /,
+    *,
+    cron: str = "",
+    interval: int | timedelta | None = None,
+    time_zone: str | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    queue_name: str | None = None,
+    priority: int | None = None,
+    tenant: str | None = None,
+    target: str | None = None,
+    missed: str = "once",
+    missed_limit: int = 100,
+    enabled: bool = True,
+) -> None:
+    """Declare that a task is enqueued again and again: by a cron expression, or each `interval` (seconds or a timedelta).
+
+    `time_zone` is that of the expression (None: the project's `TIME_ZONE`); `missed` says what becomes of times that passed in a
+    downtime: "once" (one late job for all of them), "skip", or "all" (the newest `missed_limit`). Declare it where the tasks are
+    declared, with the task itself or its dotted path. `enabled` counts when the schedule is first seen; then people decide.
+    """
+    check_name(name)
+    args_text, kwargs_text = payload.dumps_arguments(args, kwargs or {})
+    made = Declaration(
+        name=name,
+        task=_path(task),
+        args=json.loads(args_text),  # as the row will return them, or each start would find a difference
+        kwargs=json.loads(kwargs_text),
+        queue=queue_name or "",
+        priority=priority,
+        tenant=tenant or "",
+        target=target or "",
+        cron=cron,
+        interval_seconds=_seconds(interval),
+        time_zone=timezone.get_default_timezone_name() if time_zone is None else time_zone,
+        missed=missed,
+        missed_limit=missed_limit,
+        enabled=enabled,
+    )
+    row = made.row()
+    check(row)
+    if not isinstance(task, str):
+        check_call(task.func, made.args, made.kwargs, takes_context=task.takes_context)
+    if _declared.setdefault(name, made) != made:
+        raise InvalidOption(f"The schedule {name!r} is declared twice, with different contents; give one of them another name.")
+
+
+def declared() -> list[str]:
+    """Return the names of the schedules that the code declares, as far as its modules are imported."""
+    return sorted(_declared)
+
+
+# Rules: for declarations, for forms, and for rows when their time has come
+
+
+def check(row: Schedule) -> None:
+    """Refuse a definition that no job could come from, naming the value, the rule and the fix."""
+    check_timing(row)
+    if row.missed not in crons.MISSED:
+        raise InvalidOption(f"missed is {safe_repr(row.missed)}; it must be one of {', '.join(crons.MISSED)}.")
+    whole = isinstance(row.missed_limit, int) and not isinstance(row.missed_limit, bool)
+    if not whole or not 1 <= row.missed_limit <= crons.MOST_MISSED:
+        raise InvalidOption(f"missed_limit is {safe_repr(row.missed_limit)}; it must be a whole number from 1 to {crons.MOST_MISSED}.")
+    given = row.options
+    if "queue_name" in given:
+        options.check_queue(row.queue)
+    if row.priority is not None and (isinstance(row.priority, bool) or not isinstance(row.priority, int) or abs(row.priority) > 100):
+        raise InvalidOption(f"priority is {safe_repr(row.priority)}; it must be a whole number from -100 to 100.")
+    options.check_tenant(given.get("tenant"))
+    if not isinstance(row.target, str):
+        raise InvalidOption(f"target is {safe_repr(row.target)}; a schedule's target must be text.")
+    options.check_target(given.get("target"))
+    check_arguments(row)
+
+
+def check_timing(row: Schedule) -> None:
+    """Refuse what is never due."""
+    if row.interval_seconds is not None:
+        crons.check_interval(row.interval_seconds)
+    if not isinstance(row.cron, str):
+        raise InvalidOption(f"cron is {safe_repr(row.cron)}; it must be text. {crons.EXAMPLE}")
+    row.timing.check(timezone.now())
+
+
+def check_arguments(row: Schedule, entry: registry.Entry | None = None) -> None:
+    """Refuse arguments that are no list and no object, that JSON does not keep, or that do not fit the task where it is given."""
+    if not isinstance(row.args, list):
+        raise InvalidArgumentType(f"args is a {type(row.args).__qualname__}; it must be a list, such as [7].")
+    if not isinstance(row.kwargs, dict):
+        raise InvalidArgumentType(f'kwargs is a {type(row.kwargs).__qualname__}; it must be an object, such as {{"customer_id": 7}}.')
+    payload.dumps_arguments(row.args, row.kwargs)
+    if entry is not None:
+        check_call(entry.func, row.args, row.kwargs, takes_context=entry.takes_context)
+
+
+def check_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, takes_context: bool) -> None:
+    """Refuse arguments that do not fit the parameters of a task; the error names no value."""
+    try:
+        signature = inspect.signature(func)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*([None] if takes_context else []), *args, **kwargs)
+    except TypeError as error:
+        takes = ", ".join([*signature.parameters][bool(takes_context) :]) or "none"
+        raise InvalidArgumentValue(f"The arguments do not fit the task: {error}. It takes: {takes[:300]}.") from None
+
+
+def check_name(name: Any) -> None:
+    """Refuse a name that no schedule can have."""
+    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME or clean(name) != name:
+        rule = f"text of 1 to {LONGEST_NAME} characters without NUL"
+        raise InvalidOption(f"The name of the schedule is {safe_repr(name)}; it must be {rule}, such as 'nightly-report'.")
+
+
+def _seconds(interval: Any) -> Any:
+    """Return the seconds of a timedelta, and anything else as it is, to be checked."""
+    if not isinstance(interval, timedelta):
+        return interval
+    seconds = interval.total_seconds()
+    return int(seconds) if seconds.is_integer() else seconds
+
+
+def _path(task: Any) -> str:
+    path = task if isinstance(task, str) else getattr(task, "module_path", None)
+    if not isinstance(path, str) or "." not in path or not all(part.isidentifier() for part in path.split(".")):
+        rule = "a task, or its dotted path such as 'shop.tasks.build_report'"
+        raise InvalidOption(f"The task of the schedule is {safe_repr(task)}; it must be {rule}.")
+    options.check_path(path)
+    return path
+
+
+# Jobs
+
+
+def enqueue_scheduled(row: Schedule, nominal: datetime | None) -> int:
+    """Make the job of a schedule, with the task's own options where the schedule has none; return the job's number.
+
+    Its metadata tell the schedule's name, and the nominal time. Where a live job has the task's unique key, that one stands for it.
+    """
+    registry.discover()
+    entry = registry.find(row.task)
+    if entry is None:
+        raise InvalidOption(f"No registered task has the path {row.task!r}. See that it is in <app>/tasks.py or TASK_MODULES.")
+    check_arguments(row, entry)
+    task, given = entry.task, row.options
+    if isinstance(task, JobTask):
+        told = {"name": row.name, "nominal_at": nominal.isoformat() if nominal else None}
+        given["metadata"] = {**(task.metadata or {}), "schedule": told}
+    elif "tenant" in given or "target" in given:
+        raise InvalidOption(f"{row.task} is a plain task of django.tasks, which has no tenant and no target; declare it by jobqueue.task.")
+    task = task.using(**given) if given else task
+    backend = backend_of(task)
+    if not isinstance(backend, DatabaseBackend):
+        raise InvalidOption(f"Backend {task.backend!r} of {row.task} is a {type(backend).__name__}; schedules need DatabaseBackend.")
+    return int(backend.enqueue(task, row.args, row.kwargs).id)
+
+
+def run_schedule_now(name: str) -> int:
+    """Make a job like those of a schedule at once, enabled or not; its times stay as they are. Return the job's number."""
+    return schedules.run_now(name, enqueue_scheduled)
+
+
+# Rows
+
+
+def sync_schedules() -> int:
+    """Bring the declarations into rows, and retire the rows that are declared no longer; return how many rows changed.
+
+    Safe to call at any time from anywhere; each worker does when it starts. A row of the same name that was made in the admin
+    becomes that of the code. One that fails is logged, and stops no other.
+    """
+    registry.discover()
+    rows = {row.name: row for row in Schedule.objects.current.all()}
+    changed = 0
+    for name, one in sorted(_declared.items()):
+        try:
+            changed += _bring(one, rows.get(name))
+        except InvalidOption as error:
+            logger.error("Schedule %s: its declaration could not be brought into its row: %s", name, error)
+    gone = [
+        row.name for row in rows.values() if row.source == Schedule.Source.CODE and row.retired_at is None and row.name not in _declared
+    ]
+    for name in gone:
+        changed += Schedule.objects.current.filter(name=name, source=Schedule.Source.CODE).update(retired_at=Now())
+        logger.info("Schedule %s is declared no longer: it is retired.", name)
+    return changed
+
+
+def _bring(one: Declaration, row: Schedule | None) -> int:
+    if row is None:
+        if schedules.create(one.row()):
+            logger.info("Schedule %s is new.", one.name)
+            return 1
+        row = Schedule.objects.current.get(name=one.name)  # another worker was first
+    wanted = {**{name: getattr(one, name) for name in DEFINITION}, "source": Schedule.Source.CODE.value, "retired_at": None}
+    if all(getattr(row, name) == value for name, value in wanted.items()):
+        return 0  # as at nearly every start: nothing is locked
+    for name, value in wanted.items():
+        setattr(row, name, value)
+    done = schedules.define(row, list(wanted))
+    logger.info("Schedule %s was changed by the code.", one.name)
+    return int(done)

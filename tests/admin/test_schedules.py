@@ -1,0 +1,313 @@
+"""The admin of schedules: the list, the form with its hidden secrets, the verbs, and who may do what."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+from django.utils import timezone
+
+from jobqueue.models import Job, Schedule, ScheduleTick
+from tests.admin.conftest import Login, choose, told
+from tests.factories import ScheduleFactory
+
+pytestmark = pytest.mark.django_db
+LIST = "/admin/jobqueue/schedule/"
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+VERBS = ("run_now", "enable", "disable")
+EVIL = "<img src=x onerror=alert(1)>'\"&"
+FORM = {
+    "name": "nightly",
+    "task": "tests.tasks.add",
+    "args": "[1]",
+    "kwargs": '{"b": 2}',
+    "cron": "0 3 * * *",
+    "time_zone": "Europe/Berlin",
+    "missed": "once",
+    "missed_limit": "100",
+    "enabled": "on",
+}
+
+
+@pytest.fixture
+def editor(login: Login) -> Client:
+    return login("view_job", "view_schedule", "add_schedule", "change_schedule", "delete_schedule", *(f"{verb}_schedule" for verb in VERBS))
+
+
+def page(schedule: Schedule, what: str = "change") -> str:
+    return f"{LIST}{schedule.pk}/{what}/"
+
+
+def act(schedule: Schedule, verb: str) -> str:
+    return f"{LIST}{schedule.pk}/act/{verb}/"
+
+
+def errors(response: Any) -> str:
+    return json.dumps(response.context["adminform"].form.errors.get_json_data())
+
+
+def stored(name: str = "nightly") -> Schedule:
+    return Schedule.objects.get(name=name)
+
+
+# The list
+
+
+def test_the_list_shows_next_and_last_time_and_the_last_error(editor: Client) -> None:
+    ScheduleFactory(name="mail", cron="", interval_seconds=3600, next_at=timezone.now() + timedelta(minutes=30))
+    ScheduleFactory(name="nightly", source="code", time_zone="Europe/Berlin", last_at=NOON, last_job_id=7, last_error="no such task")
+    ScheduleFactory(name="old", source="code", retired_at=NOON)
+    ScheduleFactory(name="paused", enabled=False)
+    text = editor.get(LIST).content.decode()
+    for part in ("every 3,600 s", "in 29 min", "Europe/Berlin", "2026-06-01 12:00:00 UTC", "job 7</a>", "no such task", "in code"):
+        assert part in text
+    for badge in ("Enabled", "Failing", "Retired", "Disabled"):
+        assert f"</span> {badge}</span>" in text
+    assert editor.get(LIST, {"q": "mail"}).context["cl"].result_count == 1
+    assert editor.get(LIST, {"q": "a\0b"}).status_code == 200
+    assert [editor.get(LIST, {"o": number}).status_code for number in (1, 2, 5)] == [200, 200, 200]
+
+
+def test_hostile_texts_are_escaped(editor: Client) -> None:
+    one = ScheduleFactory(name=EVIL, task=f"tests.{EVIL}", last_error=EVIL, target=EVIL, kwargs={EVIL: EVIL}, cron=EVIL, time_zone=EVIL)
+    for address in (LIST, page(one), page(one, "history"), page(one, "delete")):
+        response = editor.get(address)
+        assert response.status_code == 200
+        assert "<img src=x" not in response.content.decode()
+
+
+# The form
+
+
+def test_a_schedule_is_made_whose_first_time_lies_ahead(editor: Client) -> None:
+    assert editor.post(f"{LIST}add/", FORM).url == LIST
+    one = stored()
+    assert (one.source, one.task, one.args, one.kwargs, one.enabled) == ("admin", "tests.tasks.add", [1], {"b": 2}, True)
+    assert one.next_at == one.timing.after(timezone.now())
+    assert LogEntry.objects.get().is_addition()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field", "text"),
+    [
+        ({"task": "os.system"}, "task", "os.system is not one of the available choices"),
+        ({"task": ""}, "task", "required"),
+        ({"args": "{"}, "args", "This is no JSON"),
+        ({"args": "[" * 100_000}, "args", "This is no JSON"),
+        ({"args": "9" * 5000}, "args", "This is no JSON"),
+        ({"args": "7"}, "kwargs", "args is a int; it must be a list"),
+        ({"kwargs": "[]"}, "kwargs", "kwargs is a list; it must be an object"),
+        ({"kwargs": '{"b": NaN}'}, "kwargs", "is the float nan"),
+        ({"kwargs": '{"b": "\\u0000"}'}, "kwargs", "NUL character"),
+        ({"kwargs": '{"c": 2}'}, "kwargs", "got an unexpected keyword argument 'c'. It takes: a, b."),
+        ({"kwargs": '{"b": "********"}'}, "kwargs", "A secret is hidden as ******** where none is stored"),
+        ({"cron": "0 0 30 2 *"}, "cron", "Bad day-of-month"),
+        ({"cron": "soon"}, "cron", "Wrong number of fields"),
+        ({"cron": ""}, "cron", "either cron or an interval, but none is given"),
+        ({"interval_seconds": "60"}, "interval_seconds", "both are given"),
+        ({"cron": "", "interval_seconds": "0"}, "interval_seconds", "The interval is 0"),
+        ({"cron": "", "interval_seconds": str(2**31)}, "interval_seconds", "than or equal to 2147483647|The interval is"),
+        ({"time_zone": "Europe/Berlni"}, "time_zone", "did you mean 'Europe/Berlin'"),
+        ({"name": "a\0b"}, "name", "Null characters"),
+        ({"priority": "101"}, "__all__", "priority is 101"),
+        ({"missed_limit": "0"}, "__all__", "missed_limit is 0"),
+        ({"target": "a/b"}, "__all__", "target is 'a/b'"),
+    ],
+)
+def test_what_no_job_could_come_from_is_refused_at_its_field(editor: Client, wrong: dict[str, str], field: str, text: str) -> None:
+    response = editor.post(f"{LIST}add/", {**FORM, **wrong})
+    assert response.status_code == 200
+    found = response.context["adminform"].form.errors
+    assert list(found) == [field]
+    assert any(part in " ".join(found[field]) for part in text.split("|"))
+    assert not Schedule.objects.exists()
+
+
+def test_a_name_that_is_taken_is_told_of(editor: Client) -> None:
+    ScheduleFactory(name="nightly")
+    assert "already exists" in errors(editor.post(f"{LIST}add/", FORM))
+
+
+def test_other_times_are_counted_from_now_on_and_other_arguments_leave_them(editor: Client) -> None:
+    one = ScheduleFactory(name="nightly", cron="0 3 * * *", time_zone="Europe/Berlin", next_at=NOON, last_at=NOON, last_error="no")
+    assert editor.post(page(one), {**FORM, "args": "[5]"}).status_code == 302
+    assert (stored().args, stored().next_at, stored().last_at, stored().last_error) == ([5], NOON, NOON, "")
+    editor.post(page(one), {**FORM, "args": "[5]", "cron": "0 4 * * *"})
+    assert stored().next_at > timezone.now()
+    assert [entry.get_change_message() for entry in LogEntry.objects.order_by("pk")] == ["Changed args and kwargs.", "Changed Cron."]
+
+
+def test_a_form_that_was_open_for_long_overwrites_nothing_of_the_leaders_nor_the_pause(editor: Client) -> None:
+    one = ScheduleFactory(name="nightly", cron="0 3 * * *", time_zone="Europe/Berlin", enabled=False, next_at=NOON, last_job_id=7)
+    editor.post(page(one), {**FORM, "enabled": "on", "last_job_id": "1", "next_at_0": "2030-01-01"})
+    assert (stored().enabled, stored().next_at, stored().last_job_id) == (False, NOON, 7)
+
+
+def test_the_next_five_times_are_shown_in_the_zone_and_in_utc(editor: Client) -> None:
+    one = ScheduleFactory(cron="0 12 1 7 *", time_zone="Europe/Berlin")
+    text = editor.get(page(one)).content.decode()
+    assert text.count("-07-01 12:00:00 CEST = ") == 5
+    assert text.count("-07-01 10:00:00 UTC") == 5
+    assert "cannot be read" in editor.get(page(ScheduleFactory(cron="soon"))).content.decode()
+
+
+def test_a_preview_shows_the_times_of_what_stands_in_the_form_and_saves_nothing(editor: Client) -> None:
+    text = editor.post(f"{LIST}preview/", {**FORM, "cron": "0 12 1 7 *"}).content.decode()
+    assert (text.count("-07-01 12:00:00 CEST"), text.count("-07-01 10:00:00 UTC")) == (5, 5)
+    assert editor.post(f"{LIST}preview/", {"interval_seconds": "60", "time_zone": "UTC"}).content.decode().count(":00 UTC</td>") == 10
+    for wrong in ({"cron": EVIL}, {"interval_seconds": "9" * 5000}, {"time_zone": EVIL}, {"cron": ""}, {"cron": "a\0b"}):
+        response = editor.post(f"{LIST}preview/", {**FORM, **wrong})
+        assert response.status_code == 200
+        assert "errornote" in response.content.decode()
+        assert EVIL not in response.content.decode()
+    assert editor.get(f"{LIST}preview/").status_code == 200
+    assert not Schedule.objects.exists()
+
+
+# Secrets
+
+
+def secret_one() -> Schedule:
+    schedule = ScheduleFactory(name="nightly", task="tests.tasks.log_in", args=["joe", "hunter2"])
+    schedule.kwargs = {"options": {"api_key": "k-123", "url": "https://u:pw-456@host/", "tries": 3}}
+    schedule.save()
+    return schedule
+
+
+SECRETS = ("hunter2", "k-123", "pw-456")
+
+
+def test_secrets_are_hidden_wherever_people_read_them(editor: Client, login: Login) -> None:
+    one = secret_one()
+    jobs = login("view_schedule")
+    code = ScheduleFactory(name="code", source="code", task=one.task, args=one.args, kwargs=one.kwargs)
+    odd = ScheduleFactory(name="odd", args={"password": "hunter2"}, kwargs=[{"password": "k-123"}])
+    for client, row in ((editor, one), (jobs, one), (editor, code), (editor, odd), (jobs, odd)):
+        for address in (LIST, page(row), page(row, "history")):
+            response = client.get(address)
+            assert response.status_code == 200
+            assert not [secret for secret in SECRETS if secret in response.content.decode()]
+    assert "tries" in editor.get(page(one)).content.decode()
+
+
+def test_what_is_left_hidden_stays_as_it_is_stored(editor: Client) -> None:
+    one = secret_one()
+    form = editor.get(page(one)).context["adminform"].form
+    data = {
+        **FORM,
+        "task": one.task,
+        "args": form.initial["args"],
+        "kwargs": form.initial["kwargs"],
+        "cron": "* * * * *",
+        "time_zone": "UTC",
+    }
+    editor.post(page(one), data)
+    assert (stored().args, stored().kwargs) == (one.args, one.kwargs)
+    assert LogEntry.objects.get().get_change_message() == "No fields changed."
+    shown = json.loads(form.initial["kwargs"])
+    shown["options"]["tries"] = 4
+    editor.post(page(one), {**data, "args": '["ann", "********"]', "kwargs": json.dumps(shown)})
+    assert (stored().args, stored().kwargs) == (["ann", "hunter2"], {"options": {**one.kwargs["options"], "tries": 4}})
+    editor.post(page(one), {**data, "args": '["ann", "new"]'})
+    assert stored().args == ["ann", "new"]
+
+
+def test_a_hidden_secret_does_not_go_to_another_task(editor: Client) -> None:
+    one = secret_one()
+    form = editor.get(page(one)).context["adminform"].form
+    data = {**FORM, "task": "tests.tasks.fail", "args": form.initial["args"], "kwargs": form.initial["kwargs"]}
+    response = editor.post(page(one), data)
+    assert "or the task is another: write its value" in errors(response)
+    assert stored().task == one.task
+
+
+def test_a_task_that_is_gone_stays_to_be_seen_and_is_not_saved(editor: Client) -> None:
+    one = ScheduleFactory(name="nightly", task="tests.tasks.gone")
+    assert "tests.tasks.gone (not registered)" in editor.get(page(one)).content.decode()
+    assert stored().task == "tests.tasks.gone"
+
+
+# Verbs
+
+
+def test_a_schedule_is_run_disabled_and_enabled_from_its_page_and_the_list(editor: Client) -> None:
+    one = ScheduleFactory(name="nightly", next_at=NOON)
+    assert told(editor.post(act(one, "run_now"))) == [f"Schedule nightly: Job {Job.objects.get().pk} was made."]
+    assert editor.post(act(one, "disable")).url == page(one)
+    assert not stored().enabled
+    assert told(editor.post(act(one, "disable")))[-1] == "Schedule nightly: Disabled, as it was."
+    editor.post(act(one, "enable"))
+    assert stored().enabled
+    assert stored().next_at > timezone.now()
+    for action, number in (("disable_selected", 0), ("enable_selected", 2), ("run_now_selected", 2)):
+        choose(editor, action, one, ScheduleFactory(name=action), url=LIST)
+        assert Schedule.objects.filter(name__in=["nightly", action], enabled=True).count() == number
+    assert Job.objects.count() == 3
+    assert LogEntry.objects.filter(object_id=one.pk).count() == 7
+
+
+def test_a_verb_that_fails_is_told_and_makes_nothing(editor: Client) -> None:
+    gone, disabled = ScheduleFactory(name="gone", task="tests.tasks.gone"), ScheduleFactory(name="bad", cron="soon", enabled=False)
+    assert "No registered task has the path" in told(editor.post(act(gone, "run_now")))[0]
+    assert "cannot be read" in told(editor.post(act(disabled, "enable")))[-1]
+    assert (Job.objects.count(), stored("bad").enabled, LogEntry.objects.count()) == (0, False, 0)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_has_its_own_permission_and_needs_a_post_with_a_token(login: Login, verb: str) -> None:
+    one = ScheduleFactory(enabled=verb != "enable")
+    others = [f"{each}_schedule" for each in VERBS if each != verb]
+    assert login("view_schedule", "change_schedule", *others).post(act(one, verb)).status_code == 403
+    assert login(f"{verb}_schedule").post(act(one, verb)).status_code == 403  # may not even look
+    assert login("view_schedule", f"{verb}_schedule", enforce_csrf_checks=True).post(act(one, verb)).status_code == 403
+    assert Client().post(act(one, verb)).status_code == 302
+    may = login("view_schedule", f"{verb}_schedule")
+    assert may.get(act(one, verb)).url == page(one)
+    choose(login("view_schedule", *others), f"{verb}_selected", one, url=LIST)
+    assert (Job.objects.count(), stored(one.name).enabled) == (0, verb != "enable")
+    assert may.get(page(one)).content.decode().count("/act/") == 1
+    assert may.post(act(one, verb)).status_code == 302
+    assert LogEntry.objects.count() == 1
+
+
+def test_who_may_only_look_changes_nothing(login: Login) -> None:
+    one, viewer = ScheduleFactory(name="nightly"), login("view_schedule")
+    assert viewer.get(page(one)).status_code == 200
+    assert viewer.post(page(one), FORM).status_code == 403
+    assert viewer.post(f"{LIST}add/", FORM).status_code == 403
+    assert viewer.post(f"{LIST}preview/", FORM).status_code == 403
+    assert viewer.post(page(one, "delete"), {"post": "yes"}).status_code == 403
+    assert login("view_job").get(LIST).status_code == 403
+    assert stored().args == [1]
+
+
+@pytest.mark.urls("demo_project.urls")
+def test_an_unknown_verb_is_not_found_and_a_schedule_that_is_gone_leads_to_the_list(editor: Client) -> None:
+    one = ScheduleFactory()
+    assert editor.post(act(one, "explode")).status_code == 404
+    assert editor.post(f"{LIST}{one.pk + 1}/act/enable/").url == LIST
+
+
+def test_what_the_code_declares_is_neither_edited_nor_deleted_here(editor: Client) -> None:
+    one = ScheduleFactory(name="nightly", source="code")
+    assert editor.post(page(one), FORM).status_code == 403
+    assert editor.post(page(one, "delete"), {"post": "yes"}).status_code == 403
+    assert "the code: change it there" in editor.get(page(one)).content.decode()
+    assert editor.post(act(one, "disable")).status_code == 302
+    assert not stored().enabled
+    Schedule.objects.update(retired_at=NOON)
+    assert editor.post(page(one, "delete"), {"post": "yes"}).status_code == 302
+    assert not Schedule.objects.exists()
+
+
+def test_a_deletion_names_the_schedule_and_not_its_ticks(editor: Client, django_assert_max_num_queries: Any) -> None:
+    one = ScheduleFactory(name="nightly")
+    ScheduleTick.objects.bulk_create(ScheduleTick(schedule=one, nominal_at=NOON + timedelta(seconds=number)) for number in range(2000))
+    assert len(editor.get(page(one, "delete")).content) < 20_000
+    with django_assert_max_num_queries(20):
+        assert editor.post(page(one, "delete"), {"post": "yes"}).url == LIST
+    assert not ScheduleTick.objects.exists()
