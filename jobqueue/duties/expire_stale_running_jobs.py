@@ -7,10 +7,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from jobqueue.duties.base import Duty, Report
-from jobqueue.lifecycle.expire import Expired, expire_stale_running_jobs
+from jobqueue.lifecycle.expire import MOST, Expired, Recovery
 from jobqueue.models import Job
-
-BATCH = 500
 
 
 class ExpireStaleRunningJobs(Duty):
@@ -27,13 +25,14 @@ class ExpireStaleRunningJobs(Duty):
     def __init__(self, keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None], not_before: Callable[[], float]) -> None:
         """Take what renews this process's own leases, whom to tell of lost jobs, and before which monotonic time none is looked for."""
         self._keep, self._tell, self._not_before = keep, tell, not_before
+        self._recovery = Recovery()
 
     def run_once(self, now: datetime) -> Report:
         """Recover the jobs whose leases have run out."""
         if time.monotonic() < self._not_before() or not Job.objects.current.expired().exists():
             return Report()
         self._keep()
-        lost = expire_stale_running_jobs(BATCH)
+        lost, batch = self._recovery.run()
         if lost:
             self._tell(lost)
-        return Report(len(lost), again=len(lost) == BATCH)
+        return Report(len(lost), batch.set_aside, again=len(lost) >= MOST)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django.db import DatabaseError
+
+from jobqueue import db
 from jobqueue.duties.base import Duty, Report
-from jobqueue.lifecycle.release import release_parked_targets
+from jobqueue.lifecycle.release import BATCH, release_parked_targets
 
 MOST_TARGETS = 20_000
 
@@ -17,6 +20,17 @@ class ReleaseParkedTargets(Duty):
     interval_seconds = 5.0
     lets_jobs_in = True
 
+    def __init__(self) -> None:
+        """Begin with full batches."""
+        self._batch = BATCH
+
     def run_once(self, now: datetime) -> Report:
         """Look at the targets that have parked jobs, and let the next go where nobody holds or blocks one."""
-        return Report(release_parked_targets(MOST_TARGETS))
+        try:
+            released = release_parked_targets(MOST_TARGETS, self._batch)
+        except DatabaseError as error:
+            if db.was_given_up(error):  # the next run asks for less at a time
+                self._batch = max(self._batch // 2, 1)
+            raise
+        self._batch = min(2 * self._batch, BATCH)
+        return Report(released)

@@ -41,6 +41,11 @@ class Batches:
         self._aside = {row: until for row, until in self._aside.items() if until > now}
         return list(self._aside)
 
+    def leave(self, row: int) -> None:
+        """Leave a row alone for a while."""
+        if len(self._aside) < MOST_SET_ASIDE:
+            self._aside[row] = time.monotonic() + SET_ASIDE_SECONDS
+
     def run(self, at_once: Callable[[int], int], find: Callable[[int], Sequence[int]], one: Callable[[int], int]) -> Batch:
         """Move up to `size` rows by `at_once`, one transaction; return how many moved and how many were set aside.
 
@@ -69,7 +74,6 @@ class Batches:
                 if db.is_outage(error):
                     raise
                 bad += 1
-                if len(self._aside) < MOST_SET_ASIDE:
-                    self._aside[row] = time.monotonic() + SET_ASIDE_SECONDS
+                self.leave(row)
                 logger.error("%s failed for %d, which is set aside for %g s: %s", self._what, row, SET_ASIDE_SECONDS, str(error).strip())
         return Batch(moved, bad)

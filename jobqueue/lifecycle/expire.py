@@ -21,12 +21,14 @@ from django.db.models.functions import Now
 
 from jobqueue import conf, db, states
 from jobqueue.lifecycle import history, wakeup
+from jobqueue.lifecycle.batches import Batch, Batches
 from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER, Failure
 from jobqueue.lifecycle.release import settle, try_lock
 from jobqueue.managers.jobs import JobQuerySet
 from jobqueue.models import Job
 
 BATCH = 100
+MOST = 500
 WORKER_LOST = "jobqueue.exceptions.WorkerLost"
 NOT_BEGUN = "worker lost before the job had begun"
 
@@ -54,22 +56,50 @@ def expire_owner(owner: str) -> list[Expired]:
     return expire_jobs(Job.objects.current.owned_by(owner))
 
 
-def expire_jobs(found: JobQuerySet, limit: int | None = None) -> list[Expired]:
-    """Recover running jobs that are known to be lost, at most `limit`, passing over rows that somebody has locked."""
+class Recovery:
+    """Recover again and again, whatever single rows do."""
+
+    def __init__(self) -> None:
+        """Begin with full batches."""
+        self._batches = Batches("Recovering lost jobs", MOST)
+
+    def run(self) -> tuple[list[Expired], Batch]:
+        """Recover one batch of the jobs whose lease has run out; return them, and how many were set aside."""
+        lost: list[Expired] = []
+        failed: list[int] = []
+        aside = self._batches.set_aside
+        jobs = Job.objects.current.expired().exclude(pk__in=aside) if aside else Job.objects.current.expired()
+
+        def at_once(size: int) -> int:
+            lost.extend(expire_jobs(jobs, size, failed))
+            return len(lost)
+
+        # What fails in a row fails inside of a savepoint: all that is raised here ends the batch.
+        batch = self._batches.run(at_once, lambda size: [], lambda row: 0)
+        for job_id in failed:
+            self._batches.leave(job_id)
+        return lost, Batch(batch.moved, len(failed))
+
+
+def expire_jobs(found: JobQuerySet, limit: int | None = None, failed: list[int] | None = None) -> list[Expired]:
+    """Recover running jobs that are known to be lost, at most `limit`, passing over rows that somebody has locked.
+
+    Those that could not be recovered are logged, and added to `failed`.
+    """
     done: list[Expired] = []
     after = 0
     while limit is None or len(done) < limit:
         size = BATCH if limit is None else min(BATCH, limit - len(done))
         with Job.objects.database.atomic():
             jobs = list(found.filter(pk__gt=after).unlocked().order_by("pk").annotate(now=Now())[:size])
-            done += [expired for job in jobs if (expired := _expire_one(job)) is not None]
+            done += [expired for job in jobs if (expired := _expire_one(job, failed)) is not None]
         if len(jobs) < size:
             break
         after = jobs[-1].pk
     return done
 
 
-def _expire_one(job: Job) -> Expired | None:
+def _expire_one(job: Job, failed: list[int] | None) -> Expired | None:
     try:
         with Job.objects.database.atomic():  # a savepoint: one bad row never stops the rest
             destination, fields = decide(job, job.now)  # type: ignore[attr-defined]
@@ -82,6 +112,8 @@ def _expire_one(job: Job) -> Expired | None:
         if db.is_connection_error(error):
             raise
         logger.exception("Job %s could not be recovered from lost worker %s.", job.pk, job.lease_owner)
+        if failed is not None:
+            failed.append(job.pk)
         return None
     if destination == states.QUEUED:
         wakeup.work(job.queue, job.tenant)

@@ -40,20 +40,21 @@ def settle(targets: Collection[Target]) -> int:
     return len(released)
 
 
-def release_parked_targets(limit: int | None = None) -> int:
+def release_parked_targets(limit: int | None = None, batch: int = BATCH) -> int:
     """Repair what raw SQL left behind: jobs parked behind a target that nobody holds or blocks; return how many were let go.
 
-    Looks at up to `limit` targets (None: all). Safe to call at any time from anywhere; the worker calls it every 5 s.
+    Looks at up to `limit` targets (None: all), `batch` of them at a time. Safe to call at any time from anywhere; a worker calls it
+    every 5 s.
     """
     database = Job.objects.database
     released, seen, after = 0, 0, Target("", "")
     while limit is None or seen < limit:
-        found, next_after = database.parked_behind_free(after, BATCH)
+        found, next_after = database.parked_behind_free(after, batch)
         if found:
             with database.atomic():
                 # Whoever has a lock just now settles the target itself.
                 released += settle(try_lock(found))
         if next_after is None:
             break
-        seen, after = seen + BATCH, next_after
+        seen, after = seen + batch, next_after
     return released

@@ -177,6 +177,28 @@ def test_after_an_outage_no_lease_is_judged_before_the_heartbeats_had_time() -> 
     assert run(duty).items == 1
 
 
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_lost_job_that_cannot_be_recovered_is_set_aside_and_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    jobs = [JobFactory(expired=True) for _ in range(3)]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'bad row'; END $$;"
+            f"CREATE TRIGGER refuse BEFORE UPDATE ON jobqueue_job FOR EACH ROW WHEN (OLD.id = {jobs[1].pk}) EXECUTE FUNCTION refuse()"
+        )
+    try:
+        duty = ExpireStaleRunningJobs(lambda: None, lambda lost: None, lambda: 0.0)
+        report = run(duty)
+        assert (report.items, report.set_aside) == (2, 1)
+        assert caplog.text.count("bad row") >= 1
+        caplog.clear()
+        assert (run(duty).items, run(duty).set_aside) == (0, 0)
+        assert "bad row" not in caplog.text, "it is left alone for a while"
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TRIGGER refuse ON jobqueue_job; DROP FUNCTION refuse()")
+
+
 # Release
 
 
@@ -187,3 +209,24 @@ def test_lines_that_raw_sql_left_behind_go_on() -> None:
     assert statuses()[parked.pk] == "QUEUED"
     assert run(ReleaseParkedTargets()).items == 0
     assert ReleaseParkedTargets.interval_seconds == timedelta(seconds=5).total_seconds()
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_repair_that_times_out_asks_for_less_at_a_time() -> None:
+    JobFactory(waiting_for_target=True, target="t")
+    duty = ReleaseParkedTargets()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END $$;"
+            "CREATE TRIGGER slow BEFORE UPDATE ON jobqueue_job FOR EACH ROW EXECUTE FUNCTION slow(); SET statement_timeout = '100ms'"
+        )
+    try:
+        before = duty._batch
+        with pytest.raises(DatabaseError):
+            run(duty)
+        assert duty._batch == before // 2
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("RESET statement_timeout; DROP TRIGGER slow ON jobqueue_job; DROP FUNCTION slow()")
+    assert run(duty).items == 1
