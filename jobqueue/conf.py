@@ -196,6 +196,11 @@ def databases() -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
+def uses_time_zones() -> bool:
+    """Return whether the project's times have zones (``USE_TZ``)."""
+    return bool(settings.USE_TZ)
+
+
 def session_cookie_name() -> str:
     """Return the name of the cookie that the project's sessions have."""
     return str(settings.SESSION_COOKIE_NAME)

@@ -18,8 +18,8 @@ from typing import Any
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from jobqueue import conf, payload
 from jobqueue import cron as crons
-from jobqueue import payload
 from jobqueue.backends import DatabaseBackend, backend_of
 from jobqueue.exceptions import InvalidArgumentType, InvalidArgumentValue, InvalidOption
 from jobqueue.lifecycle import schedules
@@ -142,6 +142,8 @@ def check(row: Schedule) -> None:
 
 def check_timing(row: Schedule) -> None:
     """Refuse what is never due."""
+    if not conf.uses_time_zones():
+        raise InvalidOption("Schedules need USE_TZ = True: a local time without its zone occurs twice when the clock is set back.")
     if row.interval_seconds is not None:
         crons.check_interval(row.interval_seconds)
     if not isinstance(row.cron, str):

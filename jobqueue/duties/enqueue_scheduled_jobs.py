@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
+from jobqueue import conf
 from jobqueue.duties.base import Duty, Report
 from jobqueue.exceptions import LeadershipLost
 from jobqueue.lifecycle import schedules
@@ -35,6 +36,10 @@ class EnqueueScheduledJobs(Duty):
     def __init__(self) -> None:
         """Begin with a look at old ticks."""
         self._forget_at: datetime | None = None
+
+    def able(self) -> bool:
+        """Return whether times can be told apart."""
+        return conf.uses_time_zones()
 
     def run_once(self, now: datetime) -> Report:
         """Make the jobs that are due at `now`, one short transaction for each schedule; forget some old ticks now and then."""

@@ -103,7 +103,11 @@ def _problem(told: dict[str, Any], held: float | None, heard: float | None, inte
 
 
 def _since(then: datetime | None, now: datetime) -> float | None:
-    return None if then is None else max((now - then) / timedelta(seconds=1), 0.0)
+    if then is None:
+        return None
+    if (then.tzinfo is None) != (now.tzinfo is None):  # USE_TZ = False
+        then, now = (one if one.tzinfo else one.astimezone() for one in (then, now))
+    return max((now - then) / timedelta(seconds=1), 0.0)
 
 
 def _text(told: dict[str, Any], name: str) -> str:

@@ -131,7 +131,12 @@ class Duties(DatabaseService):
 
     def _begin(self) -> set[str]:
         """Start what every worker does, and return the names of what one worker leads, as far as this process can do it."""
-        self._at_start()
+        try:
+            self._at_start()
+        except Exception as error:
+            if is_outage(error):
+                raise
+            logger.exception("What a worker does for the duties at its start failed; it goes on.")
         self._makers = self._find_makers(lambda: self.no_sweep_before)
         led = set()
         for name, make in self._makers.items():

@@ -264,7 +264,9 @@ class Supervisor:
     def _show(self, state: str = Worker.State.RUNNING) -> None:
         lanes, stuck = self.parts.lanes, self.parts.maintenance.stuck()
         state = Worker.State.DRAINING if self.stops else state
-        services = health([*self.parts.services, *self.parts.duties.chores])
+        # Of a project's duty nobody but the project knows how long it may take.
+        chores = [chore for chore in self.parts.duties.chores if chore.duty.longest_run_seconds is not None]
+        services = health([*self.parts.services, *chores])
         seen = {"slots": lanes.slots, "running": len(self.parts.runs), "stuck": stuck, "scaling": told(self.parts.scaler.decision)}
         show(self.identity, self.settings, state, services=services, **seen)
 
