@@ -129,9 +129,10 @@ class ScheduleAdmin(Base[Schedule]):
         """Name the schedules alone: their ticks may be hundreds of thousands."""
         return [str(obj) for obj in objs], {"schedules": len(objs)}, set(), []
 
-    def get_actions(self, request: HttpRequest) -> Any:
+    def get_actions(self, request: HttpRequest, action_location: Any = None) -> Any:
         """Leave out the deletion of many: each is asked about on its own page."""
-        return {name: action for name, action in super().get_actions(request).items() if name != "delete_selected"}
+        more = {} if action_location is None else {"action_location": action_location}  # Django 6.1 tells it, older ones know no such thing
+        return {name: action for name, action in super().get_actions(request, **more).items() if name != "delete_selected"}
 
     # Pages
 
