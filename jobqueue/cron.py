@@ -106,7 +106,7 @@ def due(timing: Timing, next_at: datetime, now: datetime, missed: str, most: int
     if (now - next_at).total_seconds() <= ON_TIME_SECONDS:
         return _between(timing, before, now, ON_TIME_SECONDS + 1)
     if missed == "skip":
-        before = max(before, now - timedelta(seconds=ON_TIME_SECONDS) - SECOND)
+        before = max(before, now - timedelta(seconds=ON_TIME_SECONDS, microseconds=1))
     return _newest(timing, before, now, most if missed == "all" else 1)
 
 

@@ -179,6 +179,13 @@ def test_what_is_a_minute_old_at_most_comes_whatever_is_said_of_missed_times() -
         assert (len(each_second), each_second[0], each_second[-1]) == (61, NOW - timedelta(seconds=60), NOW)
 
 
+def test_a_minute_is_a_minute() -> None:
+    begin = NOW.replace(second=0) - timedelta(days=1)
+    daily = Timing("0 12 * * *")
+    for seconds, number in ((60, 1), (60.5, 0)):
+        assert len(due(daily, begin, NOW.replace(second=0) + timedelta(seconds=seconds), "skip", 1)) == number
+
+
 def test_after_a_downtime_the_policy_decides() -> None:
     newest = NOW.replace(second=0)
     assert due(EACH_MINUTE, DAYS_AGO, NOW, "once", 100) == [newest]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import override_settings
 from django.utils import timezone
 
@@ -17,7 +19,7 @@ from jobqueue.lifecycle import schedules as verbs
 from jobqueue.lifecycle import wakeup
 from jobqueue.models import Job, Schedule, ScheduleTick
 from tests.factories import ScheduleFactory
-from tests.rivals import together
+from tests.rivals import Rival, together, wait_until_somebody_waits_for_a_lock
 from tests.tasks import add, count_slowly
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -248,6 +250,27 @@ def test_a_name_that_is_taken_makes_no_second_row() -> None:
     ScheduleFactory(name="nightly", args=[5])
     assert not verbs.create(Schedule(name="nightly", task="tests.tasks.add", cron="* * * * *"))
     assert row().args == [5]
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_schedule_that_is_deleted_while_its_time_comes_is_gone_with_its_ticks(rival: Rival) -> None:
+    schedule = ScheduleFactory(next_at=NOON)
+    with rival.transaction():
+        assert rival.do(verbs.tick, schedule.pk, NOON, schedules.enqueue_scheduled).jobs == 1
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            gone = pool.submit(remove, schedule)
+            wait_until_somebody_waits_for_a_lock()
+            rival.do(rival._open.close)
+            gone.result(20)
+    assert (Schedule.objects.count(), ScheduleTick.objects.count(), Job.objects.count()) == (0, 0, 1)
+
+
+def remove(schedule: Schedule) -> None:
+    try:
+        verbs.remove(schedule)
+    finally:
+        connection.close()
 
 
 @pytest.mark.postgresql

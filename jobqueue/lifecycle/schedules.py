@@ -181,6 +181,14 @@ def define(schedule: Schedule, names: Sequence[str]) -> bool:
     return bool(changed)
 
 
+def remove(schedule: Schedule) -> None:
+    """Delete a schedule with its ticks; its jobs stay."""
+    with Job.objects.database.atomic():
+        # First the row, so that no leader makes a tick while the ticks are deleted.
+        for found in Schedule.objects.current.locked().filter(pk=schedule.pk):
+            found.delete()
+
+
 def run_now(name: str, enqueue: Enqueue) -> int:
     """Make a job like those of a schedule at once, enabled or not; its times stay as they are. Return the job's number."""
     with Job.objects.database.atomic():

@@ -304,6 +304,13 @@ def test_what_the_code_declares_is_neither_edited_nor_deleted_here(editor: Clien
     assert not Schedule.objects.exists()
 
 
+def test_the_list_deletes_nothing(editor: Client) -> None:
+    one = ScheduleFactory(source="code")
+    assert "delete_selected" not in editor.get(LIST).content.decode()
+    choose(editor, "delete_selected", one, url=LIST, post="yes")
+    assert Schedule.objects.exists()
+
+
 def test_a_deletion_names_the_schedule_and_not_its_ticks(editor: Client, django_assert_max_num_queries: Any) -> None:
     one = ScheduleFactory(name="nightly")
     ScheduleTick.objects.bulk_create(ScheduleTick(schedule=one, nominal_at=NOON + timedelta(seconds=number)) for number in range(2000))
