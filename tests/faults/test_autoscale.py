@@ -12,7 +12,7 @@ from django.db import connection
 from jobqueue import enqueue_many
 from jobqueue.models import Job, Worker
 from tests.faults import tasks
-from tests.faults.harness import WorkerProcess, Workers, wait_until
+from tests.faults.harness import WorkerProcess, Workers, database_entry, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
@@ -116,6 +116,7 @@ def test_a_long_job_is_not_cut_off_and_a_sawtooth_changes_nothing_while_it_lasts
     assert worker.stop() == 0
 
 
+@pytest.mark.slow
 def test_sigterm_in_a_burst_loses_nothing(workers: Workers) -> None:
     first = workers.start(**SETTINGS)
     begun(first)
@@ -130,3 +131,18 @@ def test_sigterm_in_a_burst_loses_nothing(workers: Workers) -> None:
     assert set(Job.objects.values_list("status", "attempt", "crashes")) == {("SUCCESS", 1, 0)}
     assert set(workers.witness.starts().values()) == {1}
     assert len(workers.witness.starts()) == 60
+
+
+@pytest.mark.postgresql
+def test_slots_stay_within_the_pool_of_connections_and_no_job_waits_for_one_in_vain(workers: Workers) -> None:
+    entry = database_entry()
+    pool = {"min_size": 1, "max_size": 5, "timeout": 0.3}  # shorter than a job: one thread more than it serves would fail its job
+    entry |= {"CONN_MAX_AGE": 0, "OPTIONS": {**entry["OPTIONS"], "pool": pool}}
+    worker = workers.start(database=entry, **SETTINGS)
+    begun(worker)
+    enqueue_many(tasks.hold_connection, [((0.6,), {})] * 12)
+    wait_until(lambda: not Job.objects.current.filter(status__in=["QUEUED", "RUNNING"]).exists(), "the burst is over", 20)
+    assert set(Job.objects.values_list("status", "message", "attempt")) == {("SUCCESS", "", 1)}
+    wait_until(lambda: Worker.objects.get().scaling.get("after") == 4, "the worker tells of its slots", 12)
+    assert worker.stop() == 0
+    assert "the pool of connections serves no more." in worker.text
