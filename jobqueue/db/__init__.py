@@ -1,6 +1,6 @@
 """The only place that knows which database it is: transactions, the hot statements, notifications."""
 
-from jobqueue.db.base import Database, for_alias, is_connection_error, is_missing_table, is_refusal, was_given_up
+from jobqueue.db.base import Database, for_alias, is_connection_error, is_lock_refusal, is_missing_table, is_refusal, was_given_up
 from jobqueue.db.ended import Ended, Flow
 from jobqueue.db.records import Claimed, Lease, Lender, Mark, Renewed, Scope, Success
 from jobqueue.db.targets import Released
@@ -19,6 +19,7 @@ __all__ = [
     "Success",
     "for_alias",
     "is_connection_error",
+    "is_lock_refusal",
     "is_missing_table",
     "is_refusal",
     "was_given_up",

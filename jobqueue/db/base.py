@@ -17,7 +17,8 @@ from jobqueue.db.ended import EndedJobs
 from jobqueue.db.records import Lease, Mark, Renewed, Success
 
 CONNECTION_ERRORS = (OperationalError, InterfaceError)
-GIVEN_UP = ("57014", "55P03", "40P01")
+LOCK_REFUSED = "55P03"
+GIVEN_UP = ("57014", LOCK_REFUSED, "40P01")
 
 
 class Database(EndedJobs):
@@ -123,6 +124,11 @@ def is_connection_error(error: BaseException) -> bool:
 def was_given_up(error: BaseException) -> bool:
     """Return whether the server gave up one statement: it took too long, waited too long for a lock, or for others in a circle."""
     return getattr(error.__cause__, "sqlstate", None) in GIVEN_UP
+
+
+def is_lock_refusal(error: BaseException) -> bool:
+    """Return whether a statement failed since somebody else has a lock that it would not wait for any longer."""
+    return getattr(error.__cause__, "sqlstate", None) == LOCK_REFUSED
 
 
 def is_missing_table(error: BaseException) -> bool:

@@ -1,0 +1,101 @@
+"""A table full of expired jobs and their children is emptied in little memory, also when who empties it is killed in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from django.db import connection
+
+from jobqueue.models import Job
+from tests.factories import JobFactory
+from tests.faults.harness import WorkerProcess, Workers, database_entry, wait_until
+from tests.shop.models import Event, Receipt
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
+MEGABYTE = 2**20
+CHILDREN = 2
+JOBS = {
+    "postgresql": (
+        300_000,
+        (
+            "INSERT INTO jobqueue_job (task, queue, status, finished_at, result) SELECT 'tests.tasks.add', 'old', 'SUCCESS',"
+            " now() - interval '1 day', to_jsonb(repeat('x', 500)) FROM generate_series(1, %s) AS n"
+        ),
+    ),
+    "sqlite": (
+        30_000,
+        (
+            "INSERT INTO jobqueue_job (task, queue, status, finished_at, result) WITH RECURSIVE r(n) AS (VALUES (1) UNION ALL SELECT n + 1"
+            " FROM r WHERE n < %s) SELECT 'tests.tasks.add', 'old', 'SUCCESS', datetime('now', '-1 day'), '\"x\"' FROM r"
+        ),
+    ),
+}
+
+
+def fill() -> int:
+    """Make expired jobs with children of a project's model, as by years of work."""
+    number, sql = JOBS[connection.vendor]
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [number])
+        for _ in range(CHILDREN):
+            cursor.execute("INSERT INTO shop_event (job_id, text) SELECT id, 'event' FROM jobqueue_job")
+    return number
+
+
+def pruning(workers: Workers, log: Path) -> WorkerProcess:
+    """Start a process that deletes what has expired, on a database that gives up what takes longer than five seconds."""
+    entry = database_entry()
+    if connection.vendor == "postgresql":
+        entry["OPTIONS"] = {**entry["OPTIONS"], "options": "-c statement_timeout=5s"}
+    return WorkerProcess(log, workers.witness, "prune", "--older-than", "3600", command="jobqueue", database=entry)
+
+
+def test_very_many_expired_jobs_go_with_their_children_though_the_process_is_killed(workers: Workers, tmp_path: Path) -> None:
+    number = fill()
+    kept = [JobFactory(error=True), JobFactory(paused=True), JobFactory()]
+    protected = Job.objects.filter(queue="old").order_by("pk")[number // 2]
+    Receipt.objects.create(job=protected)
+    first = Job.objects.filter(queue="old").order_by("finished_at", "pk").values_list("pk", flat=True)[0]
+
+    victim = pruning(workers, tmp_path / "prune-1.log")
+    try:
+        wait_until(lambda: not Job.objects.filter(pk=first).exists() or not victim.alive, "the first job goes", 60)
+        wait_until(lambda: Job.objects.filter(queue="old").count() < number * 0.8 or not victim.alive, "many have gone", 60)
+        assert victim.alive, victim.text
+        victim.kill()
+        rest = Job.objects.filter(queue="old").count()
+        assert 0 < rest < number
+        assert not Event.objects.exclude(job__in=Job.objects.all()).exists()
+    finally:
+        victim.clean_up()
+
+    heir = pruning(workers, tmp_path / "prune-2.log")
+    sizes: list[int] = []
+
+    def ended() -> bool:
+        sizes.append(memory_of(heir) if Job.objects.filter(queue="old").count() < rest else 0)
+        return not heir.alive
+
+    try:
+        wait_until(ended, "all the others have gone", 120)
+        assert heir.wait() == 0
+        assert "jobs could not be deleted" in heir.text
+    finally:
+        heir.clean_up()
+    held = [size for size in sizes if size]
+    assert len(held) > 2
+    assert max(held) - held[0] < 100 * MEGABYTE
+    assert set(Job.objects.values_list("pk", flat=True)) == {protected.pk, *(job.pk for job in kept)}
+    assert set(Event.objects.values_list("job_id", flat=True)) == {protected.pk}
+
+
+def memory_of(process: WorkerProcess) -> int:
+    """Return how much memory a process holds; 0 where it has just ended."""
+    try:
+        found: Any = psutil.Process(process.pid).memory_info().rss
+    except psutil.Error:
+        return 0
+    return int(found)
