@@ -63,12 +63,14 @@ def test_very_many_expired_jobs_go_with_their_children_though_the_process_is_kil
     victim = pruning(workers, tmp_path / "prune-1.log")
     try:
         wait_until(lambda: not Job.objects.filter(pk=first).exists() or not victim.alive, "the first job goes", 60)
-        wait_until(lambda: Job.objects.filter(queue="old").count() < number * 0.8 or not victim.alive, "many have gone", 60)
+        wait_until(lambda: Job.objects.filter(queue="old").count() < number * 0.9 or not victim.alive, "many have gone", 100)
         assert victim.alive, victim.text
         victim.kill()
-        rest = Job.objects.filter(queue="old").count()
+        with connection.cursor() as cursor:  # in one statement: the server may still be about to end its last transaction
+            cursor.execute("SELECT (SELECT count(*) FROM jobqueue_job WHERE queue = 'old'), (SELECT count(*) FROM shop_event)")
+            rest, events = cursor.fetchone()
         assert 0 < rest < number
-        assert not Event.objects.exclude(job__in=Job.objects.all()).exists()
+        assert events == CHILDREN * rest
     finally:
         victim.clean_up()
 
@@ -80,7 +82,7 @@ def test_very_many_expired_jobs_go_with_their_children_though_the_process_is_kil
         return not heir.alive
 
     try:
-        wait_until(ended, "all the others have gone", 120)
+        wait_until(ended, "all the others have gone", 200)
         assert heir.wait() == 0
         assert "jobs could not be deleted" in heir.text
     finally:
