@@ -58,12 +58,12 @@ def test_very_many_expired_jobs_go_with_their_children_though_the_process_is_kil
     kept = [JobFactory(error=True), JobFactory(paused=True), JobFactory()]
     protected = Job.objects.filter(queue="old").order_by("pk")[number // 2]
     Receipt.objects.create(job=protected)
-    first = Job.objects.filter(queue="old").order_by("finished_at", "pk").values_list("pk", flat=True)[0]
+    # They go in the order of their ids, all having ended at one time. One is looked for, not all counted: that would cost as much.
+    tenth = Job.objects.filter(queue="old").order_by("pk").values_list("pk", flat=True)[number // 10]
 
     victim = pruning(workers, tmp_path / "prune-1.log")
     try:
-        wait_until(lambda: not Job.objects.filter(pk=first).exists() or not victim.alive, "the first job goes", 60)
-        wait_until(lambda: Job.objects.filter(queue="old").count() < number * 0.9 or not victim.alive, "many have gone", 100)
+        wait_until(lambda: not Job.objects.filter(pk=tenth).exists() or not victim.alive, "a tenth has gone", 100)
         assert victim.alive, victim.text
         victim.kill()
         with connection.cursor() as cursor:  # in one statement: the server may still be about to end its last transaction
@@ -74,11 +74,12 @@ def test_very_many_expired_jobs_go_with_their_children_though_the_process_is_kil
     finally:
         victim.clean_up()
 
+    next_id = Job.objects.filter(queue="old").order_by("pk").values_list("pk", flat=True)[0]
     heir = pruning(workers, tmp_path / "prune-2.log")
     sizes: list[int] = []
 
     def ended() -> bool:
-        sizes.append(memory_of(heir) if Job.objects.filter(queue="old").count() < rest else 0)
+        sizes.append(0 if Job.objects.filter(pk=next_id).exists() else memory_of(heir))
         return not heir.alive
 
     try:

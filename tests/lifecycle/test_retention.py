@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -35,8 +34,9 @@ def ended(outcome: str = "success", ago: timedelta = LONG_AGO, **fields: Any) ->
 
 
 def many(number: int, **fields: Any) -> list[int]:
-    """Make jobs that all ended at one moment two days ago, on the database's clock."""
-    values = {"task": "tests.tasks.add", "status": "SUCCESS", "finished_at": Now() - LONG_AGO, **fields}
+    """Make jobs that all ended at one moment of the day before yesterday."""
+    moment = timezone.now().replace(minute=0, second=0, microsecond=123_000) - LONG_AGO
+    values = {"task": "tests.tasks.add", "status": "SUCCESS", "finished_at": moment, **fields}
     return [job.pk for job in Job.objects.bulk_create([Job(**values) for _ in range(number)])]
 
 
