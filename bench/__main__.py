@@ -16,11 +16,12 @@ from bench import report
 from bench.autoscale import AUTOSCALE
 from bench.cluster import Cluster
 from bench.lines import LINES
+from bench.retention import RETENTION
 from bench.scenarios import QUICK, Row, Size
 from bench.scenarios import SCENARIOS as PLAIN
 from bench.subjects import BOTH
 
-SCENARIOS = {**PLAIN, **LINES, **AUTOSCALE}
+SCENARIOS = {**PLAIN, **LINES, **AUTOSCALE, **RETENTION}
 WITH_STATEMENTS = {"idle"}
 
 
@@ -31,6 +32,8 @@ def main() -> int:
     size = QUICK if options.quick else Size()
     if options.repeats:
         size = dataclasses.replace(size, repeats=options.repeats)
+    if options.expired:
+        size = dataclasses.replace(size, expired=options.expired)
     rows: list[Row] = []
     version = ""
     for statements in (False, True):
@@ -53,6 +56,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--scenario", type=_names, default=[*SCENARIOS], help=f"names, separated by commas: {', '.join(SCENARIOS)}")
     parser.add_argument("--quick", action="store_true", help="a few hundred jobs: shows that everything runs, not how fast")
     parser.add_argument("--repeats", type=int, help="how often each pair is measured (default 3, with --quick 1)")
+    parser.add_argument("--expired", type=int, help="how many expired jobs retention deletes (default 300000, with --quick 30000)")
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "jobqueue-bench.json", help="file for the JSON")
     return parser.parse_args()
 

@@ -43,9 +43,10 @@ class Size:
     burst: int = 200
     waves: int = 5
     wave: int = 40
+    expired: int = 300_000
 
 
-QUICK = Size(1, 400, 40, 400, 10, 1.0, (200, 600), 600, 100, 2_000, 200, 100, 12, 1, 12)
+QUICK = Size(1, 400, 40, 400, 10, 1.0, (200, 600), 600, 100, 2_000, 200, 100, 12, 1, 12, 30_000)
 
 
 @dataclass
@@ -139,7 +140,7 @@ def latency(cluster: Cluster, size: Size) -> Iterator[Row]:
     for _ in range(size.repeats):
         for subject in BOTH:
             found[subject.name] += _latency(cluster, subject, size.latency)
-    middle, late = ({name: _quantile(times, part) for name, times in found.items()} for part in (0.5, 0.99))
+    middle, late = ({name: quantile(times, part) for name, times in found.items()} for part in (0.5, 0.99))
     for key, text, value in (("latency_p50", "pick-up p50, ms", middle), ("latency_p99", "pick-up p99, ms", late)):
         row = Row(key, text, value["ours"], value["raw"], value["ours"] / value["raw"])
         if key == "latency_p99":
@@ -163,7 +164,8 @@ def _latency(cluster: Cluster, subject: Subject, jobs: int) -> list[float]:
     return [1000 * (began[int(number)] - moment) for number, moment in sent.items()]
 
 
-def _quantile(values: list[float], part: float) -> float:
+def quantile(values: list[float], part: float) -> float:
+    """Return the value that so large a part of the values does not exceed."""
     ordered = sorted(values)
     return ordered[min(int(len(ordered) * part), len(ordered) - 1)]
 

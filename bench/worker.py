@@ -56,6 +56,11 @@ class Worker:
         self._log.close()
 
     @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    @property
     def rss_megabytes(self) -> float:
         """The memory that the process holds now."""
         return float(self._process.memory_info().rss) / MEGABYTE

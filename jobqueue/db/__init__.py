@@ -1,6 +1,15 @@
 """The only place that knows which database it is: transactions, the hot statements, notifications."""
 
-from jobqueue.db.base import Database, for_alias, is_connection_error, is_missing_table, is_outage, is_refusal, was_given_up
+from jobqueue.db.base import (
+    Database,
+    for_alias,
+    is_connection_error,
+    is_lock_refusal,
+    is_missing_table,
+    is_outage,
+    is_refusal,
+    was_given_up,
+)
 from jobqueue.db.ended import Ended, Flow
 from jobqueue.db.fence import fenced
 from jobqueue.db.pooling import WORKER_CONNECTIONS, pool_size, pooled_slots
@@ -23,6 +32,7 @@ __all__ = [
     "fenced",
     "for_alias",
     "is_connection_error",
+    "is_lock_refusal",
     "is_missing_table",
     "is_outage",
     "is_refusal",

@@ -17,7 +17,8 @@ from jobqueue.db.ended import EndedJobs
 from jobqueue.db.records import Lease, Mark, Renewed, Success
 
 CONNECTION_ERRORS = (OperationalError, InterfaceError)
-GIVEN_UP = ("57014", "55P03", "40P01")
+LOCK_REFUSED = "55P03"
+GIVEN_UP = ("57014", LOCK_REFUSED, "40P01")
 
 
 class Database(EndedJobs):
@@ -127,6 +128,11 @@ def was_given_up(error: BaseException) -> bool:
 def is_outage(error: BaseException) -> bool:
     """Return whether the database cannot be reached just now."""
     return is_connection_error(error) and not was_given_up(error)
+
+
+def is_lock_refusal(error: BaseException) -> bool:
+    """Return whether a statement failed since somebody else has a lock that it would not wait for any longer."""
+    return getattr(error.__cause__, "sqlstate", None) == LOCK_REFUSED
 
 
 def is_missing_table(error: BaseException) -> bool:

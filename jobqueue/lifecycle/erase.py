@@ -100,10 +100,10 @@ def in_parts(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], pa
             inside = True
             done = once(found)
     except Exception as error:
-        given_up = db.was_given_up(error)
+        given_up, locked = db.was_given_up(error), db.is_lock_refusal(error)
         if not inside or (db.is_connection_error(error) and not given_up):
             raise
-        if given_up:
+        if given_up and not locked:
             pace.halve()
         if len(found) > 1:
             done = Done()
@@ -112,6 +112,8 @@ def in_parts(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], pa
             return done
         if isinstance(error, TooManyChildrenError):
             return _thin_out(found[0], pace)
+        if locked:
+            return Done(later=[*found])
         pace.tell("Retention keeps job %s (%s): %s", found[0].id, found[0].task, str(error).strip() or repr(error))
         return Done(set_aside=1)
     pace.took(time.monotonic() - began)
@@ -133,14 +135,15 @@ def _erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) ->
     mine = Job.objects.database.lock_ended(ids, age, for_deletion=True) if ids else {}
     result.later += _still_there(found, {*ids} - {*mine}, age)
     going = [one for one in found if mine.get(one.id) == one.status]
-    for_good = _protected(going, pace)
-    busy = _busy_with_children([one.id for one in going if one.id not in for_good])
+    with Job.objects.database.by_index():
+        for_good = _protected(going, pace)
+        _lock_children([one.id for one in going if one.id not in for_good])
     result.set_aside += len(for_good)
-    result.later += [one for one in going if one.id in busy]
-    result.done = [one for one in going if one.id not in busy and one.id not in for_good]
+    result.done = [one for one in going if one.id not in for_good]
     call(hook, result.done, "ON_DELETE")
     if result.done:
-        Job.objects.current.filter(pk__in=[one.id for one in result.done]).only("pk").erase()
+        with Job.objects.database.by_index():
+            Job.objects.current.filter(pk__in=[one.id for one in result.done]).only("pk").erase()
     settle({one.behind for one in result.done} & locked)
     return result
 
@@ -198,22 +201,15 @@ def _protected(found: Sequence[Ended], pace: Pace) -> set[int]:
     return kept
 
 
-def _busy_with_children(ids: Sequence[int]) -> set[int]:
-    """Lock the children that go with the jobs; return the jobs of which somebody else has a child locked."""
-    busy: set[int] = set()
+def _lock_children(ids: Sequence[int]) -> None:
+    """Lock the children that go with the jobs; fail at once where somebody else has one locked, or they are too many."""
     total = 0
     for relation in _relations():
-        if relation.on_delete is not models.CASCADE or not ids:
-            continue
-        children = _referring(relation, ids)
-        seen = list(children.values_list("pk", relation.field.attname)[: MOST_CHILDREN + 1])
-        total += len(seen)
-        if total > MOST_CHILDREN:
-            raise TooManyChildrenError(f"more than {MOST_CHILDREN} rows refer to it")
-        if seen:
-            free = set(children.select_for_update(skip_locked=True, of=("self",)).values_list("pk", flat=True))
-            busy.update(parent for child, parent in seen if child not in free)
-    return busy
+        if relation.on_delete is models.CASCADE and ids:
+            rows = _referring(relation, ids).select_for_update(nowait=True, of=("self",))
+            total += len(rows.values_list("pk", flat=True)[: MOST_CHILDREN + 1])
+            if total > MOST_CHILDREN:
+                raise TooManyChildrenError(f"more than {MOST_CHILDREN} rows refer to it")
 
 
 def _thin_out(one: Ended, pace: Pace) -> Done:
@@ -242,7 +238,8 @@ def _delete_children(one: Ended, size: int) -> int:
         for relation in _relations():
             if relation.on_delete is models.CASCADE and gone < size:
                 children = _referring(relation, [one.id]).select_for_update(skip_locked=True, of=("self",))
-                keys = list(children.values_list("pk", flat=True)[: size - gone])
-                relation.related_model._base_manager.using(Job.objects.database.alias).filter(pk__in=keys).delete()
+                with Job.objects.database.by_index():
+                    keys = list(children.values_list("pk", flat=True)[: size - gone])
+                    relation.related_model._base_manager.using(Job.objects.database.alias).filter(pk__in=keys).delete()
                 gone += len(keys)
     return gone

@@ -50,4 +50,8 @@ def test_it_asks_for_the_next_run_at_once_where_there_is_more(settings: Any, mon
     Job.objects.bulk_create([Job(task="tests.tasks.add", status="SUCCESS", finished_at=finished) for _ in range(700)])
     monkeypatch.setattr(retention.Sweep.run, "__defaults__", (0.0,))
     duty = ApplyRetention()
-    assert [duty.run_once(finished) for _ in range(2)] == [Report(items=500, again=True), Report(items=200)]
+    reports = [duty.run_once(finished)]
+    while reports[-1].again:
+        reports.append(duty.run_once(finished))
+    assert sum(report.items for report in reports) == 700
+    assert len(reports) > 1

@@ -15,6 +15,16 @@ class Parcel(models.Model):
         return f"parcel {self.pk}"
 
 
+class Event(models.Model):
+    """Go with the job, and have nothing that goes with it."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE)
+    text = models.TextField(default="", db_default="")
+
+    def __str__(self) -> str:
+        return f"event {self.pk}"
+
+
 class Label(models.Model):
     """Go with the parcel, and so with the job."""
 

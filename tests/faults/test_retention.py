@@ -1,0 +1,104 @@
+"""A table full of expired jobs and their children is emptied in little memory, also when who empties it is killed in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from django.db import connection
+
+from jobqueue.models import Job
+from tests.factories import JobFactory
+from tests.faults.harness import WorkerProcess, Workers, database_entry, wait_until
+from tests.shop.models import Event, Receipt
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
+MEGABYTE = 2**20
+CHILDREN = 2
+JOBS = {
+    "postgresql": (
+        300_000,
+        (
+            "INSERT INTO jobqueue_job (task, queue, status, finished_at, result) SELECT 'tests.tasks.add', 'old', 'SUCCESS',"
+            " now() - interval '1 day', to_jsonb(repeat('x', 500)) FROM generate_series(1, %s) AS n"
+        ),
+    ),
+    "sqlite": (
+        30_000,
+        (
+            "INSERT INTO jobqueue_job (task, queue, status, finished_at, result) WITH RECURSIVE r(n) AS (VALUES (1) UNION ALL SELECT n + 1"
+            " FROM r WHERE n < %s) SELECT 'tests.tasks.add', 'old', 'SUCCESS', datetime('now', '-1 day'), '\"x\"' FROM r"
+        ),
+    ),
+}
+
+
+def fill() -> int:
+    """Make expired jobs with children of a project's model, as by years of work."""
+    number, sql = JOBS[connection.vendor]
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [number])
+        for _ in range(CHILDREN):
+            cursor.execute("INSERT INTO shop_event (job_id, text) SELECT id, 'event' FROM jobqueue_job")
+    return number
+
+
+def pruning(workers: Workers, log: Path) -> WorkerProcess:
+    """Start a process that deletes what has expired, on a database that gives up what takes longer than five seconds."""
+    entry = database_entry()
+    if connection.vendor == "postgresql":
+        entry["OPTIONS"] = {**entry["OPTIONS"], "options": "-c statement_timeout=5s"}
+    return WorkerProcess(log, workers.witness, "prune", "--older-than", "3600", command="jobqueue", database=entry)
+
+
+def test_very_many_expired_jobs_go_with_their_children_though_the_process_is_killed(workers: Workers, tmp_path: Path) -> None:
+    number = fill()
+    kept = [JobFactory(error=True), JobFactory(paused=True), JobFactory()]
+    protected = Job.objects.filter(queue="old").order_by("pk")[number // 2]
+    Receipt.objects.create(job=protected)
+    # They go in the order of their ids, all having ended at one time. One is looked for, not all counted: that would cost as much.
+    tenth = Job.objects.filter(queue="old").order_by("pk").values_list("pk", flat=True)[number // 10]
+
+    victim = pruning(workers, tmp_path / "prune-1.log")
+    try:
+        wait_until(lambda: not Job.objects.filter(pk=tenth).exists() or not victim.alive, "a tenth has gone", 100)
+        assert victim.alive, victim.text
+        victim.kill()
+        with connection.cursor() as cursor:  # in one statement: the server may still be about to end its last transaction
+            cursor.execute("SELECT (SELECT count(*) FROM jobqueue_job WHERE queue = 'old'), (SELECT count(*) FROM shop_event)")
+            rest, events = cursor.fetchone()
+        assert 0 < rest < number
+        assert events == CHILDREN * rest
+    finally:
+        victim.clean_up()
+
+    next_id = Job.objects.filter(queue="old").order_by("pk").values_list("pk", flat=True)[0]
+    heir = pruning(workers, tmp_path / "prune-2.log")
+    sizes: list[int] = []
+
+    def ended() -> bool:
+        sizes.append(0 if Job.objects.filter(pk=next_id).exists() else memory_of(heir))
+        return not heir.alive
+
+    try:
+        wait_until(ended, "all the others have gone", 200)
+        assert heir.wait() == 0
+        assert "jobs could not be deleted" in heir.text
+    finally:
+        heir.clean_up()
+    held = [size for size in sizes if size]
+    assert len(held) > 2
+    assert max(held) - held[0] < 100 * MEGABYTE
+    assert set(Job.objects.values_list("pk", flat=True)) == {protected.pk, *(job.pk for job in kept)}
+    assert set(Event.objects.values_list("job_id", flat=True)) == {protected.pk}
+
+
+def memory_of(process: WorkerProcess) -> int:
+    """Return how much memory a process holds; 0 where it has just ended."""
+    try:
+        found: Any = psutil.Process(process.pid).memory_info().rss
+    except psutil.Error:
+        return 0
+    return int(found)
