@@ -19,7 +19,7 @@ from jobqueue.admin.wording import NOTHING, ago, duration, excerpt, moment, pars
 from jobqueue.lifecycle import leaders
 from jobqueue.models import BackgroundJobLease
 
-COLUMNS = ("job_name", "shown_leader", "held_for", "every", "last_run", "took", "did", "errors", "shown_problem")
+COLUMNS = ("duty", "shown_problem", "shown_leader", "held_for", "every", "last_run", "took", "did", "errors")
 BRIEF_CHARACTERS = 200
 
 
@@ -28,7 +28,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
 
     list_display = COLUMNS
     list_per_page = 100
-    sortable_by = ("job_name",)
+    sortable_by = ("duty",)
     search_fields = ("job_name",)
     actions = ("release",)
     fields = (*COLUMNS, "heard", "set_aside", "last_error")
@@ -54,6 +54,11 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
                 free.append(row.pk)
         if free:
             self.message_user(request, f"Nobody leads {', '.join(free)}.", messages.INFO)
+
+    @admin.display(description="duty", ordering="job_name")
+    def duty(self, row: BackgroundJobLease) -> str:
+        """Return its name."""
+        return row.job_name
 
     @admin.display(description="led by")
     def shown_leader(self, row: BackgroundJobLease) -> str:
