@@ -13,7 +13,7 @@ from django.db import ProgrammingError, connection
 from jobqueue.exceptions import InvalidArgumentValue
 from jobqueue.models import Job
 from jobqueue.worker.reporter import BEGUN_SECONDS, PAUSE_SECONDS, Reporter
-from jobqueue.worker.run import Run, Runs
+from jobqueue.worker.run import Reason, Run, Runs
 from tests.factories import JobFactory
 from tests.rivals import Rival
 from tests.worker.parts import PATIENCE_SECONDS, run_of
@@ -161,6 +161,8 @@ def test_values_that_the_database_refuses_are_dropped_and_the_others_are_written
 @pytest.mark.django_db(transaction=True)
 def test_a_task_whose_metadata_the_database_refuses_is_told_so_and_may_save_others(scene: Scene) -> None:
     run = scene.run()
+    patience = threading.Timer(PATIENCE_SECONDS, run.interrupt, [Reason.LOST])
+    patience.start()
     scene.reporter.start()
     try:
         with pytest.raises(InvalidArgumentValue, match="the database refuses it"):
@@ -168,6 +170,7 @@ def test_a_task_whose_metadata_the_database_refuses_is_told_so_and_may_save_othe
         run.save('{"cursor": 8}')
         assert row(run).metadata == {"cursor": 8}
     finally:
+        patience.cancel()
         scene.reporter.stop()
         assert scene.reporter.join(PATIENCE_SECONDS)
 

@@ -213,6 +213,7 @@ def test_the_refusal_of_a_success_is_the_cause_of_its_error() -> None:
     assert outcome.failure is not None
     cause = "CHECK constraint failed" if connection.vendor == "sqlite" else "invalid input syntax for type json"
     assert cause in outcome.failure.traceback
+    assert outcome.failure.path == "jobqueue.exceptions.TransactionUndone"
 
 
 @pytest.mark.parametrize("durable", [False, True], ids=["savepoint", "no savepoint"])
