@@ -16,6 +16,7 @@ from jobqueue.lifecycle import health, queues
 from jobqueue.lifecycle.queues import limit_queue, pause_queue
 from jobqueue.lifecycle.retention import Sweep, Swept
 from jobqueue.management import prune
+from jobqueue.management.commands.jobqueue import Command
 from jobqueue.masking import MASK
 from jobqueue.models import BackgroundJobLease, Job, Queue
 from tests.factories import JobFactory, ScheduleFactory, WorkerFactory
@@ -416,3 +417,33 @@ def test_a_prune_that_cannot_be_meant_is_refused(args: list[str], text: str) -> 
     with pytest.raises(CommandError, match=text):
         run("prune", *args)
     assert Job.objects.count() == 1
+
+
+# A terminal
+
+
+def test_names_do_nothing_to_a_terminal() -> None:
+    JobFactory(queue="a\x1b[31mb\nc\u202e")
+    pause_queue("ma\til")
+    text, _ = run("status")
+    assert "  a\\x1b[31mb\\nc\\u202e  -       -        1       0        " in text
+    assert f"  {chr(92).join(['ma', 'til']).ljust(19)}  paused" in text
+    assert all(line.isprintable() for line in text.splitlines())
+    Job.objects.update(created_at=timezone.now() - timedelta(days=1))
+    assert all(line.isprintable() for line in run("health", "--max-age", 1)[0].splitlines())
+    assert told("status")[0]["queues"][0]["name"] == "a\x1b[31mb\nc\u202e"
+
+
+@pytest.mark.parametrize("words", [(), ("stat",), ("pause",), ("cancel",), ("status", "--jsn")])
+def test_what_is_missing_or_unknown_ends_with_two_and_the_usage(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        Command().run_from_argv(["manage.py", "jobqueue", *words])
+    assert end.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: manage.py jobqueue")
+
+
+def test_a_wrong_value_ends_with_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        Command().run_from_argv(["manage.py", "jobqueue", "cancel", "x"])
+    assert end.value.code == 1
+    assert "JOB_ID is 'x'; it must be a whole number from 1 on." in capsys.readouterr().err

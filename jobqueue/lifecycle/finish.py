@@ -59,6 +59,15 @@ def finish(outcomes: Sequence[Outcome], hand_over: HandOver | None = None) -> li
     ]
 
 
+def finish_with_work(outcome: Outcome) -> Settled:
+    """Write one success in the caller's transaction, which is that of its work; raise where the database refuses its values.
+
+    It never becomes another ending: that would be committed together with work that counts as not done.
+    """
+    [settled] = _succeed([outcome]) if outcome.target is None else _finish_targeted(None, [outcome])
+    return settled
+
+
 def _finish_targeted(hand_over: HandOver | None, outcomes: Sequence[Outcome]) -> list[Settled]:
     if not outcomes:
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import uuid
 from collections.abc import Callable, Sequence
 
@@ -101,7 +102,8 @@ class Bench:
 
     def _execute(self, run: Run) -> Outcome:
         if run.entry is not None and run.entry.is_async:
-            return async_to_sync(execute_async)(run)
+            # In a copy of the caller's variables: what the tenant's context sets must not stay with him.
+            return contextvars.copy_context().run(async_to_sync(execute_async), run)
         return execute(run, hygienic=False)
 
     def _write_marks(self, run: Run) -> None:

@@ -45,13 +45,9 @@ def execute(run: Run, idle_seconds: float = 0.0, *, hygienic: bool = True) -> Ou
             contextvars.copy_context().run(_call, run)
         else:
             _call(run)
-        run.close()
-    except BaseException as error:  # noqa: BLE001 - an interruption that arrives between two of our lines, or a fault of ours
-        if not run.returned and run.raised is None:
-            run.raised = error
-    run.close()  # again, since an interruption may have arrived on the way into the first; there is never a second one
-    run.ended = time.monotonic()
-    outcome = conclude(run)
+    except BaseException as error:  # noqa: BLE001 - the beginning or the end of its tenant's context, or a fault of ours
+        _note(run, error)
+    outcome = run.outcome or _end(run)
     if hygienic:
         hygiene.after_task()
     return outcome
@@ -59,14 +55,34 @@ def execute(run: Run, idle_seconds: float = 0.0, *, hygienic: bool = True) -> Ou
 
 def _call(run: Run) -> None:
     if not run.job.tenant:
-        _call_inside(run)
+        _call_to_the_end(run)
         return
     with inside(run.job.tenant):
-        try:
-            _call_inside(run)
-        finally:
-            # Still inside: an interrupt thrown into this thread must never hit the end of the context, and leave the thread in it.
-            run.close()
+        _call_to_the_end(run)
+
+
+def _call_to_the_end(run: Run) -> None:
+    """Call the task, and make its outcome where it ran: the text of its error may look at the database, or at a variable.
+
+    An interrupt thrown into this thread must never hit the end of the tenant's context, and leave the thread in it.
+    """
+    try:
+        _call_inside(run)
+        run.close()
+    except BaseException as error:  # noqa: BLE001 - an interruption that arrives between two of our lines, or a fault of ours
+        _note(run, error)
+    run.outcome = _end(run)
+
+
+def _note(run: Run, error: BaseException) -> None:
+    if not run.returned and run.raised is None:
+        run.raised = error
+
+
+def _end(run: Run) -> Outcome:
+    run.close()  # again, since an interruption may have arrived on the way into the first; there is never a second one
+    run.ended = time.monotonic()
+    return conclude(run)
 
 
 def _call_inside(run: Run) -> None:
@@ -93,11 +109,8 @@ async def execute_async(run: Run) -> Outcome:
         async with inside_async(run.job.tenant):
             await _call_async(run)
     except BaseException as error:  # noqa: BLE001 - the end of its tenant's context, or a cancellation on the way into it
-        if not run.returned and run.raised is None:
-            run.raised = error
-    run.close()
-    run.ended = time.monotonic()
-    return conclude(run)
+        _note(run, error)
+    return run.outcome or _end(run)
 
 
 async def _call_async(run: Run) -> None:
@@ -114,6 +127,12 @@ async def _call_async(run: Run) -> None:
         run.raised = error
     leave_if_forked(pid, run.raised)
     run.close()  # still inside of the tenant's context, as for a plain function: no interrupt must cancel its end
+    run.ended = time.monotonic()
+    if run.raised is None or isinstance(run.raised, Interrupted | asyncio.CancelledError):
+        run.outcome = conclude(run)
+    else:  # in the thread that may ask the database; where even this is canceled, the loop's own thread does it
+        run.outcome = await sync_to_async(_judged)(run)
+        run.raised = None
 
 
 def prepare(run: Run) -> tuple[Any, list[Any], dict[str, Any]] | None:
@@ -172,11 +191,16 @@ def _read_result_and_close(run: Run) -> Any:
 def conclude(run: Run) -> Outcome:
     """Turn what the task returned or raised into an outcome, and let go of it."""
     try:
+        return _judged(run)
+    finally:
+        run.value = run.raised = None  # a traceback keeps every local of the task alive
+
+
+def _judged(run: Run) -> Outcome:
+    try:
         return _conclude(run)
     except BaseException as error:  # noqa: BLE001 - a fault in here must end as the job's error, not the thread
         return _failed(run, Kind.ERROR, error)
-    finally:
-        run.value = run.raised = None  # a traceback keeps every local of the task alive
 
 
 def _conclude(run: Run) -> Outcome:

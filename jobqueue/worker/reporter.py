@@ -6,9 +6,13 @@ the last value. It never takes part in a task's transaction, and never waits for
 
 from __future__ import annotations
 
+import logging
 import time
 
-from jobqueue.db import Mark
+from django.db import Error
+
+from jobqueue import db
+from jobqueue.db import Lease, Mark
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler
 from jobqueue.worker.base import DatabaseService
@@ -16,6 +20,8 @@ from jobqueue.worker.run import Run, Runs
 
 BEGUN_SECONDS = 0.2
 PAUSE_SECONDS = 1.0
+
+logger = logging.getLogger("jobqueue")
 
 
 class Reporter(DatabaseService):
@@ -55,7 +61,7 @@ class Reporter(DatabaseService):
             run.dirty_since = None  # before the values are read: one that comes meanwhile is written next time
             marks.append(Mark(*run.lease, now - (run.began or now), run.progress, run.message, run.metadata))
         try:
-            written = set(Job.objects.database.mark(marks))
+            written = self._mark(due, marks)
         except BaseException:
             for run in due:
                 run.dirty_since = now
@@ -67,3 +73,25 @@ class Reporter(DatabaseService):
                     saved.set()
             else:  # locked by somebody, or lost; the heartbeat tells which
                 run.dirty_since = run.dirty_since or now
+
+    def _mark(self, due: list[Run], marks: list[Mark]) -> set[Lease]:
+        try:
+            return set(Job.objects.database.mark(marks))
+        except (Error, ValueError, TypeError) as error:
+            if not db.is_refusal(error):
+                raise
+            if len(marks) > 1:  # one bad value must not stop what others show
+                return {lease for run, mark in zip(due, marks, strict=True) for lease in self._mark([run], [mark])}
+            # Where not even this is taken, it is not the values: that raises, and is tried again.
+            written = set(Job.objects.database.mark([marks[0]._replace(progress=None, message=None, metadata=None)]))
+            _drop(due[0], marks[0], error)
+            return written
+
+
+def _drop(run: Run, mark: Mark, error: Exception) -> None:
+    """Let go of values that the database refuses, so that neither the next turn nor the outcome brings them again."""
+    logger.warning("Job %s: the database refuses its progress, message or metadata, which are dropped: %s", run.job.id, error)
+    run.refused = mark.metadata is not None
+    for name in ("progress", "message", "metadata"):
+        if getattr(run, name) == getattr(mark, name):  # else the task has told a new one meanwhile
+            setattr(run, name, None)

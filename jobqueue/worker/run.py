@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from jobqueue import texts
 from jobqueue.db import Claimed, Lease
-from jobqueue.exceptions import Interrupted, LeaseLost
+from jobqueue.exceptions import Interrupted, InvalidArgumentValue, LeaseLost
 from jobqueue.tasks.registry import Entry
 
 if TYPE_CHECKING:
@@ -58,8 +59,10 @@ class Run:
     message: str | None = None
     metadata: str | None = None
     saved: threading.Event | None = None
+    refused = False  # what it was to save
     saves_with_outcome = False
     committed: Outcome | None = None
+    outcome: Outcome | None = None
     chained = 0  # how many runs of its target went before it without a claim
     chained_since = 0.0
     _signal: threading.Event | None = None
@@ -147,7 +150,7 @@ class Run:
         """Keep the newest progress, to be written soon."""
         self.progress = progress
         if message is not None:
-            self.message = message[:1000]
+            self.message = texts.clean(message[:1000])
         if self.dirty_since is None:
             self.dirty_since = time.monotonic()
             self.flush(self)
@@ -157,7 +160,7 @@ class Run:
         self.metadata = metadata
         if self.saves_with_outcome:  # nobody else can write while this task's transaction is open
             return
-        self.saved = threading.Event()
+        self.refused, self.saved = False, threading.Event()
         self.dirty_since = time.monotonic()
         self.flush(self)
         while not self.saved.wait(0.5):
@@ -165,6 +168,8 @@ class Run:
             if interruption is not None:
                 raise interruption
         self.saved = None
+        if self.refused:
+            raise InvalidArgumentValue("The metadata cannot be stored: the database refuses it. The worker's log says why.")
 
     def result(self) -> Any:
         """Return the job's task result as the database has it."""

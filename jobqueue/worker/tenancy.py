@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import logging
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -39,16 +40,43 @@ def telling(tenant: str, signal: Signal) -> contextlib.AbstractContextManager[No
 
 @contextlib.asynccontextmanager
 async def inside_async(tenant: str) -> AsyncIterator[None]:
-    """Be inside a tenant's context in the thread that the coroutine's synchronous parts use: the context is that of a connection."""
+    """Be inside a tenant's context in the thread that the coroutine's synchronous parts use: the context is that of a connection.
+
+    Each call into that thread has a copy of the coroutine's variables, but a variable is reset only in the copy in which it was set. So
+    the context is entered and left in one copy, and what changes is carried over at both ends.
+    """
     context = _made(tenant)
     if context is None:
         yield
         return
-    await sync_to_async(_enter)(tenant, context)
+    variables = await sync_to_async(_enter_apart)(tenant, context)
     try:
         yield
     finally:
-        await sync_to_async(_leave)(tenant, context)
+        await sync_to_async(_leave_apart)(tenant, context, variables)
+
+
+def _enter_apart(tenant: str, context: Any) -> contextvars.Context:
+    variables = contextvars.copy_context()
+    variables.run(_enter, tenant, context)
+    _carry_over(variables)
+    return variables
+
+
+def _leave_apart(tenant: str, context: Any, variables: contextvars.Context) -> None:
+    variables.run(_carry_over, contextvars.copy_context())
+    try:
+        variables.run(_leave, tenant, context)
+    finally:
+        _carry_over(variables)
+
+
+def _carry_over(variables: contextvars.Context) -> None:
+    """Give the variables here the values that they have there; from here asgiref takes them on to the coroutine."""
+    here = contextvars.copy_context()
+    for variable, value in variables.items():
+        if variable not in here or here[variable] is not value:
+            variable.set(value)
 
 
 def _made(tenant: str) -> Any:

@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from django.db import transaction
+from django.db import Error, transaction
 
-from jobqueue import conf
+from jobqueue import conf, db
+from jobqueue.db import own
 from jobqueue.exceptions import LeaseLost, TransactionUndone
-from jobqueue.lifecycle.finish import finish
-from jobqueue.lifecycle.outcome import Outcome
+from jobqueue.lifecycle.finish import finish_with_work
+from jobqueue.lifecycle.outcome import Outcome, Settled
 from jobqueue.lifecycle.release import lock
 from jobqueue.models import Job
 from jobqueue.worker.forked import leave_if_forked
@@ -31,21 +32,27 @@ logger = logging.getLogger("jobqueue")
 def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Run], Outcome]) -> None:
     """Call the task and write its success in one transaction; raise, all being undone, where either fails."""
     database, began = Job.objects.database, time.monotonic()
+    connection = transaction.get_connection(database.alias)
+    was_inside = connection.in_atomic_block
     run.saves_with_outcome = database.one_writer
     pid = os.getpid()
     with database.atomic():
+        own.mark(connection)
+        blocks = list(connection.atomic_blocks)
         try:
             run.value = call()
         except BaseException as error:
             leave_if_forked(pid, error)  # before the rollback, which would be sent through the parent's connection
+            _end_what_was_left_open(connection, blocks)
             raise
         leave_if_forked(pid)
-        if transaction.get_connection(database.alias).needs_rollback:
-            raise TransactionUndone("The task left its transaction marked for rollback, so its work cannot be committed.")
+        _check(connection, blocks)
         # From here on no interrupt is thrown into this thread: the job ends as it is, or not at all.
         run.close()
         outcome = success(run)
         _finish(outcome)
+    if connection.in_atomic_block != was_inside:
+        raise TransactionUndone("The transaction of the task did not end, so its work is undone.")
     outcome.committed = True
     run.committed = outcome
     if database.one_writer and time.monotonic() - began > conf.current().lease_seconds / 2:
@@ -53,17 +60,47 @@ def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Ru
         logger.warning(text, run.job.id, run.job.task, time.monotonic() - began)
 
 
+def _check(connection: Any, blocks: list[Any]) -> None:
+    """Raise where the task has not left its transaction as it was."""
+    if _end_what_was_left_open(connection, blocks):
+        raise TransactionUndone("The task left an atomic block open, so its work is undone. Use 'with transaction.atomic():'.")
+    if connection.atomic_blocks != blocks:
+        raise TransactionUndone("The task ended an atomic block that it had not begun, so its work cannot be committed with its end.")
+    if wrong := own.complaint(connection):
+        raise TransactionUndone(f"The task {wrong}")
+
+
+def _end_what_was_left_open(connection: Any, blocks: list[Any]) -> bool:
+    """Undo and end the atomic blocks inside of these; return whether there were any.
+
+    The end of the transaction's own block would end only the innermost, and leave the transaction open.
+    """
+    left = connection.atomic_blocks[len(blocks) :]
+    for block in reversed(left):
+        block.__exit__(TransactionUndone, None, None)
+    return bool(left)
+
+
 def _finish(outcome: Outcome) -> None:
     # Waiting for the lock: this transaction has not touched the job's row, so nobody who has the lock waits for us.
     if outcome.target is not None:
         lock([outcome.target])
     while True:
-        [settled] = finish([outcome])
+        settled = _written(outcome)
         if settled.written:
             return
         if not settled.later:
             raise LeaseLost(MESSAGES[Reason.LOST])
         _rest()  # a heartbeat or a person has the row just now
+
+
+def _written(outcome: Outcome) -> Settled:
+    try:
+        return finish_with_work(outcome)
+    except (Error, ValueError, TypeError) as error:
+        if not db.is_refusal(error):
+            raise
+        raise TransactionUndone("The database refuses the job's result, message or metadata, so its work is undone.") from error
 
 
 def _rest() -> None:

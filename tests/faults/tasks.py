@@ -379,6 +379,37 @@ def book(context: Any, name: str, dies: bool = False) -> None:
         os._exit(9)
 
 
+@task(takes_context=True, transactional=True)
+def book_and_leave_open(context: Any) -> None:
+    """Make a group, and never leave the block that it is made in."""
+    transaction.atomic().__enter__()
+    Group.objects.create(name=f"left open {context.job_id}")
+
+
+@task(takes_context=True, transactional=True)
+def book_and_mumble(context: Any) -> None:
+    """Make a group, and say what no database stores."""
+    Group.objects.create(name=f"mumbled {context.job_id}")
+    context.progress(50, "a\0b\ud800c")
+
+
+# What others must not suffer from
+
+
+@task(takes_context=True)
+def mumble(context: Any, seconds: float) -> None:
+    """Say what no database stores, and go on for so long."""
+    context.progress(50, "a\0b\ud800c")
+    context.wait(seconds)
+
+
+@task(takes_context=True)
+def save(context: Any) -> None:
+    """Save metadata, which waits for whoever writes for all jobs of the process."""
+    context.metadata["saved"] = True
+    context.save_metadata()
+
+
 # What a thread or a process must not keep
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from django.db import connection
 
-from jobqueue import enqueue_job
+from jobqueue import enqueue_job, pause
 from jobqueue.models import Job
 from tests.faults import tasks
 from tests.faults.harness import Workers, job_id, row, wait_for, wait_until
@@ -205,6 +206,28 @@ def test_a_retry_runs_again_and_succeeds(scene: Scene) -> None:
     job = scene.jobs["retry"]
     assert (job.status, job.attempt, job.failures, job.result) == ("SUCCESS", 2, 1, "second")
     assert scene.witness.count("start", job.pk) == 2
+
+
+def test_a_message_that_no_database_stores_holds_up_nobody(workers: Workers) -> None:
+    bad = workers.enqueue(tasks.mumble, 60.0)
+    worker = workers.start().ready()
+    shown = wait_until(lambda: (job := row(bad)).progress and job, "its progress is shown")
+    assert (shown.status, shown.message) == ("RUNNING", "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c")
+    assert wait_for(workers.enqueue(tasks.save), "SUCCESS").metadata == {"saved": True}
+    pause(job_id(bad))
+    wait_for(bad, "PAUSED")
+    assert worker.stop() == 0
+
+
+def test_a_transactional_task_is_done_with_its_success_or_not_at_all(workers: Workers) -> None:
+    left, mumbled = workers.enqueue(tasks.book_and_leave_open), workers.enqueue(tasks.book_and_mumble)
+    worker = workers.start(MIN_WORKERS=1, MAX_WORKERS=1).ready()
+    failed = wait_for(left, "ERROR")
+    assert (failed.attempt, failed.crashes) == (1, 0)
+    assert "left an atomic block open" in failed.message
+    wait_for(mumbled, "SUCCESS")
+    assert list(Group.objects.values_list("name", flat=True)) == [f"mumbled {job_id(mumbled)}"]
+    assert worker.stop() == 0
 
 
 REFUSED: dict[str, Callable[[], Any]] = {

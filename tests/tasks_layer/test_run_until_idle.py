@@ -1,5 +1,8 @@
 """run_until_idle does what a worker does, in the calling thread and its transaction."""
 
+import contextlib
+import contextvars
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -116,6 +119,58 @@ class TestRunUntilIdle(TestCase):
         finally:
             signals.job_settled.disconnect(listen)
         assert told == [(good.job_id, "SUCCESS"), (bad.job_id, "ERROR")]
+
+
+CURRENT: contextvars.ContextVar[str] = contextvars.ContextVar("tenant")
+
+
+@contextlib.contextmanager
+def by_variable(name: str) -> Iterator[None]:
+    """Keep the tenant in a variable, as a project may."""
+    token = CURRENT.set(name)
+    yield
+    CURRENT.reset(token)
+
+
+@task
+def tells_tenant() -> str:
+    return CURRENT.get()
+
+
+@task
+async def atells_tenant() -> str:
+    return CURRENT.get()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("tells", [tells_tenant, atells_tenant])
+def test_a_tenants_variables_do_not_stay_with_the_caller(settings: Any, tells: Any) -> None:
+    settings.JOBQUEUE = {"TENANT_CONTEXT": by_variable}
+    tells.using(tenant="acme").enqueue()
+    assert run_until_idle() == 1
+    assert (Job.objects.get().result, CURRENT.get("nobody")) == ("acme", "nobody")
+
+
+@task(transactional=True)
+def leaves_open(name: str) -> None:
+    User.objects.create(username=name)
+    transaction.atomic().__enter__()
+
+
+@task(transactional=True)
+def books(name: str) -> str:
+    User.objects.create(username=name)
+    return name
+
+
+@pytest.mark.django_db
+def test_a_transactional_task_is_undone_alone_in_the_transaction_of_the_caller() -> None:
+    books.enqueue("kept")
+    leaves_open.enqueue("undone")
+    books.enqueue("kept, too")
+    assert run_until_idle() == 3
+    assert list(Job.objects.order_by("pk").values_list("status", flat=True)) == ["SUCCESS", "ERROR", "SUCCESS"]
+    assert list(User.objects.order_by("pk").values_list("username", flat=True)) == ["kept", "kept, too"]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import ProgrammingError, connection
 
+from jobqueue.exceptions import InvalidArgumentValue
 from jobqueue.models import Job
 from jobqueue.worker.reporter import BEGUN_SECONDS, PAUSE_SECONDS, Reporter
-from jobqueue.worker.run import Run, Runs
+from jobqueue.worker.run import Reason, Run, Runs
 from tests.factories import JobFactory
 from tests.rivals import Rival
 from tests.worker.parts import PATIENCE_SECONDS, run_of
@@ -128,3 +130,61 @@ def test_a_run_that_lost_its_lease_writes_nothing(scene: Scene) -> None:
     run.report(50, "lost")
     scene.reporter.turn()
     assert (row(run).progress, row(run).message, row(run).started_at) == (0, "", None)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "a\ud800b"])
+@pytest.mark.django_db
+def test_a_message_that_no_database_stores_is_cleaned(scene: Scene, text: str) -> None:
+    run = scene.run()
+    run.report(10, text)
+    scene.reporter.turn()
+    assert (row(run).progress, row(run).message) == (10, "a\N{REPLACEMENT CHARACTER}b")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_values_that_the_database_refuses_are_dropped_and_the_others_are_written(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    good, bad, long = scene.run(), scene.run(age=3), scene.run(age=3)
+    good.report(10, "good")
+    bad.report(10, None)
+    bad.message = "a\ud800b"  # past what cleans it
+    scene.reporter.turn()
+    assert [row(run).message for run in (good, bad)] == ["good", ""]
+    assert None not in [row(run).started_at for run in (bad, long)], "it shows that it began"
+    assert f"Job {bad.job.id}: the database refuses its progress, message or metadata, which are dropped:" in caplog.text
+    assert bad.message is None, "the outcome must not bring it again"
+    bad.report(20, "better")
+    bad.marked_at = (bad.marked_at or 0) - PAUSE_SECONDS
+    scene.reporter.turn()
+    assert row(bad).message == "better"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_task_whose_metadata_the_database_refuses_is_told_so_and_may_save_others(scene: Scene) -> None:
+    run = scene.run()
+    patience = threading.Timer(PATIENCE_SECONDS, run.interrupt, [Reason.LOST])
+    patience.start()
+    scene.reporter.start()
+    try:
+        with pytest.raises(InvalidArgumentValue, match="the database refuses it"):
+            run.save('{"half": "a\ud800b"}')  # past what looks at it
+        run.save('{"cursor": 8}')
+        assert row(run).metadata == {"cursor": 8}
+    finally:
+        patience.cancel()
+        scene.reporter.stop()
+        assert scene.reporter.join(PATIENCE_SECONDS)
+
+
+@pytest.mark.django_db
+def test_a_failure_that_is_no_fault_of_the_values_drops_none(scene: Scene) -> None:
+    def fail(*_: Any) -> Any:
+        raise ProgrammingError("no such table")
+
+    runs = [scene.run(), scene.run()]
+    for run in runs:
+        run.report(10, "kept")
+    with connection.execute_wrapper(fail), pytest.raises(ProgrammingError):
+        scene.reporter.turn()
+    assert [run.message for run in runs] == ["kept", "kept"]
+    scene.reporter.turn()
+    assert [row(run).message for run in runs] == ["kept", "kept"]

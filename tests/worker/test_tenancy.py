@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import dataclasses
 import json
 import logging
@@ -208,6 +210,140 @@ def test_an_exception_thrown_into_a_thread_at_the_last_moment_leaves_the_context
         thread.join(PATIENCE_SECONDS)
         assert outcomes[0].kind in (Kind.SUCCESS, Kind.INTERRUPTED)
     assert steps() == ["enter acme", "leave acme"] * 200
+
+
+# Variables, and the text of an error
+
+
+CURRENT: contextvars.ContextVar[str] = contextvars.ContextVar("tenant")
+SET_BY_TASK: contextvars.ContextVar[str] = contextvars.ContextVar("set_by_task", default="")
+
+
+@contextlib.contextmanager
+def by_variable(name: str) -> Iterator[None]:
+    """Keep the tenant in a variable, as a project may."""
+    token = CURRENT.set(name)
+    try:
+        yield
+    finally:
+        Place.told.append((f"leave {CURRENT.get()} {SET_BY_TASK.get()}".rstrip(), name, 0))
+        CURRENT.reset(token)
+
+
+@pytest.fixture
+def variable(settings: Any) -> None:
+    settings.JOBQUEUE = {"TENANT_CONTEXT": by_variable}
+
+
+class Telling(Exception):
+    """Say what is around it when its text is made."""
+
+    def __str__(self) -> str:
+        return f"[{CURRENT.get('nobody')}|{tenant()}|{SET_BY_TASK.get()}]"
+
+
+async def aset_by_task() -> str:
+    SET_BY_TASK.set("changed")
+    return CURRENT.get()
+
+
+@pytest.mark.usefixtures("variable")
+def test_a_context_may_keep_the_tenant_in_a_variable(caplog: pytest.LogCaptureFixture) -> None:
+    async def coroutine() -> list[str]:
+        return [CURRENT.get(), await sync_to_async(CURRENT.get)(), await aset_by_task()]
+
+    async def lasting() -> list[str]:
+        CURRENT.set("other")  # its own affair: it is reset all the same
+        return await coroutine()
+
+    assert run(CURRENT.get).result == '"acme"'
+    apart = contextvars.copy_context()
+    assert apart.run(run_async, coroutine).result == '["acme","acme","acme"]'
+    assert apart.run(run_async, lasting).result == '["other","other","other"]'
+    assert [step for step, _, _ in Place.told] == ["leave acme", "leave acme changed", "leave other changed"]
+    assert caplog.records == []
+
+
+@pytest.mark.usefixtures("variable")
+def test_coroutines_side_by_side_have_each_its_own_variable() -> None:
+    outcomes = Collector()
+    loop = Loop(outcomes.put)
+    gate = threading.Event()
+
+    async def task() -> str:
+        await sync_to_async(gate.wait)(PATIENCE_SECONDS)
+        return CURRENT.get("nobody")
+
+    for number, name in enumerate(("acme", "globex", "", "acme")):
+        loop.submit(run_of(task, is_async=True, number=number, tenant=name))
+    gate.set()
+    outcomes.wait(4)
+    assert {(one.job.tenant or "nobody") == json.loads(outcome.result) for one, outcome in outcomes.outcomes} == {True}
+    assert sorted(step for step, _, _ in Place.told) == ["leave acme", "leave acme", "leave globex"]
+    loop.stop()
+    assert loop.join(PATIENCE_SECONDS)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("kind", ["thread", "variable"])
+def test_the_text_of_an_error_is_made_where_the_task_ran(is_async: bool, kind: str, request: pytest.FixtureRequest) -> None:
+    def task() -> None:
+        SET_BY_TASK.set("changed")
+        raise Telling
+
+    async def coroutine() -> None:
+        task()
+
+    if kind == "variable":
+        request.getfixturevalue("variable")
+    one = run_of(coroutine if is_async else task, is_async=is_async, tenant="acme")
+    outcome = contextvars.copy_context().run(async_to_sync(execute_async), one) if is_async else execute(one)
+    assert outcome.failure is not None
+    expected = "[acme||changed]" if kind == "variable" else "[nobody|acme|changed]"
+    assert outcome.failure.summary.endswith(f"Telling: {expected}")
+    assert expected in outcome.failure.traceback
+    assert (one.raised, one.value, one.ended is None) == (None, None, False)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("name", ["", "acme"])
+def test_the_text_of_an_error_may_look_at_the_database(is_async: bool, name: str) -> None:
+    class Lazy(Exception):
+        def __str__(self) -> str:
+            return f"{Job.objects.count()} jobs"
+
+    def task() -> None:
+        raise Lazy
+
+    async def coroutine() -> None:
+        raise Lazy
+
+    outcome = run_async(coroutine, name) if is_async else run(task, name)
+    assert outcome.failure is not None
+    assert outcome.failure.summary.endswith("Lazy: 0 jobs")
+
+
+def test_a_backoff_is_asked_where_the_task_ran() -> None:
+    asked: list[str] = []
+
+    def task() -> None:
+        raise ValueError("no")
+
+    def backoff(error: BaseException, failures: int) -> float:
+        asked.append(tenant())
+        return 1.0
+
+    async def coroutine() -> None:
+        task()
+
+    for function, is_async in ((task, False), (coroutine, True)):
+        one = run_of(function, is_async=is_async, tenant="acme", max_attempts=2)
+        assert one.entry is not None
+        one.entry = dataclasses.replace(one.entry, backoff=backoff)
+        outcome = async_to_sync(execute_async)(one) if is_async else execute(one, hygienic=False)
+        assert (outcome.kind, outcome.delay_seconds) == (Kind.RETRY, 1.0)
+    assert asked == ["acme", "acme"]
 
 
 # A context that fails

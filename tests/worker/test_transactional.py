@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import IntegrityError, connection, transaction
+from django.db import DatabaseError, IntegrityError, connection, transaction
 
 from jobqueue import Retry, TaskContext, task
-from jobqueue.exceptions import InvalidOption
+from jobqueue.exceptions import InvalidOption, TransactionUndone
 from jobqueue.lifecycle import control
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.models import Job
@@ -180,3 +180,108 @@ def test_a_coroutine_is_refused() -> None:
 
     with pytest.raises(InvalidOption, match="coroutine"):
         task(transactional=True)(function)
+
+
+# What cannot be committed
+
+
+def undone(function: Callable[..., Any], text: str, **columns: Any) -> None:
+    """Execute, and look that nothing is there, that the job is told to have failed, and that the connection is clean."""
+    outcome, job, made = execute_and_look(function, **columns)
+    assert (outcome.kind, outcome.committed, job.status, made) == (Kind.ERROR, False, "RUNNING", [])
+    assert outcome.failure is not None
+    assert outcome.failure.path == "jobqueue.exceptions.TransactionUndone"
+    assert text in outcome.failure.summary
+    assert (connection.in_atomic_block, connection.savepoint_ids, connection.atomic_blocks) == (False, [], [])
+
+
+@pytest.mark.parametrize("target", ["", "customer:7"])
+def test_a_success_that_the_database_refuses_undoes_the_work(target: str) -> None:
+    def function(context: TaskContext) -> str:
+        context._control.message = "a\ud800b"  # type: ignore[attr-defined]  # past what cleans it
+        return work()
+
+    undone(function, "The database refuses the job's result, message or metadata", target=target)
+
+
+def test_the_refusal_of_a_success_is_the_cause_of_its_error() -> None:
+    def function(context: TaskContext) -> str:
+        context._control.metadata = "no JSON"  # type: ignore[attr-defined]  # past what looks at it
+        return work()
+
+    outcome, _, _ = execute_and_look(function)
+    assert outcome.failure is not None
+    cause = "CHECK constraint failed" if connection.vendor == "sqlite" else "invalid input syntax for type json"
+    assert cause in outcome.failure.traceback
+    assert outcome.failure.path == "jobqueue.exceptions.TransactionUndone"
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["savepoint", "no savepoint"])
+@pytest.mark.parametrize("raises", [False, True])
+def test_an_atomic_block_that_is_left_open_undoes_the_work(durable: bool, raises: bool) -> None:
+    def function() -> None:
+        work()
+        transaction.atomic(savepoint=not durable).__enter__()
+        transaction.atomic().__enter__()
+        Group.objects.create(name="inside")
+        if raises:
+            raise TransactionUndone("of the task")
+
+    undone(function, "of the task" if raises else "left an atomic block open")
+
+
+def test_an_atomic_block_of_ours_that_the_task_ends_is_no_success() -> None:
+    def function() -> None:
+        connection.atomic_blocks[-1].__exit__(ValueError, None, None)
+        transaction.atomic().__enter__()
+
+    undone(function, "ended an atomic block that it had not begun")
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_rollback_of_the_tasks_own_is_no_success(again: bool) -> None:
+    def function() -> None:
+        work()
+        with connection.cursor() as cursor:
+            cursor.execute("ROLLBACK")
+            if again:  # on PostgreSQL the next statement begins a new transaction, which looks like the old one
+                cursor.execute("SELECT 1")
+
+    undone(function, "ended its transaction with a COMMIT or ROLLBACK of its own")
+
+
+def test_a_commit_of_the_tasks_own_is_told_though_what_was_before_it_stays() -> None:
+    def function() -> None:
+        work()
+        with connection.cursor() as cursor:
+            cursor.execute("COMMIT")
+            if connection.vendor == "postgresql":
+                Group.objects.create(name="after")
+
+    outcome, job, made = execute_and_look(function)
+    assert (outcome.kind, outcome.committed, job.status, made) == (Kind.ERROR, False, "RUNNING", ["made"])
+    assert outcome.failure is not None
+    assert "COMMIT or ROLLBACK" in outcome.failure.summary
+
+
+def test_an_error_that_the_task_swallows_around_a_bare_statement_is_no_success() -> None:
+    def function() -> None:
+        work()
+        with contextlib.suppress(DatabaseError), connection.cursor() as cursor:
+            cursor.execute("SELECT nothing FROM nowhere")
+        if connection.vendor == "sqlite":  # there only the statement is undone
+            transaction.set_rollback(True)
+
+    undone(function, "marked for rollback")
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("statement", ["SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", "SET LOCAL search_path TO pg_catalog, public"])
+def test_the_task_may_set_up_its_own_transaction(statement: str) -> None:
+    def function() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+        work()
+
+    outcome, _, made = execute_and_look(function)
+    assert (outcome.committed, made) == (True, ["made"])

@@ -58,7 +58,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         except Error as error:
             raise CommandError(_of_the_database(error)) from error
-        for line in [json.dumps(data, indent=2)] if options["json"] else lines:
+        for line in [json.dumps(data, indent=2)] if options["json"] else map(_printable, lines):
             self.stdout.write(line)
         if not fine:
             self.stdout.flush()
@@ -249,8 +249,14 @@ def _iso(when: datetime | None) -> str | None:
     return None if when is None else when.astimezone(UTC).isoformat()
 
 
+def _printable(text: str) -> str:
+    """Return a text as one line that does nothing to a terminal: anybody who enqueues may have named a queue."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+
+
 def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Lines:
     if not rows:
         return ["  none"]
+    rows = [tuple(map(_printable, row)) for row in rows]  # before their widths are taken
     widths = [max(len(row[number]) for row in [columns, *rows]) for number in range(len(columns))]
     return [f"  {'  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()}" for row in [columns, *rows]]

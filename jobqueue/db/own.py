@@ -1,0 +1,37 @@
+"""Tell whether a connection is still in the transaction that was begun for a task: it may send COMMIT or ROLLBACK by itself.
+
+Django does not see such a statement. On PostgreSQL the transaction carries a setting that ends with it; a statement that sets one takes no
+snapshot, so the task may still choose its isolation level. SQLite tells without being asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+SETTING = "jobqueue.work"
+IN_ERROR_STATUS = 3  # libpq's PQTRANS_INERROR
+
+
+def mark(connection: Any) -> None:
+    """Mark the transaction that this connection is in."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL {SETTING} = 'on'")
+
+
+def complaint(connection: Any) -> str:
+    """Return what is wrong with the transaction that was marked, as the end of a sentence; "" where it can be committed."""
+    raw = connection.connection
+    if raw is None or connection.needs_rollback or (connection.vendor == "postgresql" and raw.info.transaction_status == IN_ERROR_STATUS):
+        return "left its transaction marked for rollback, so its work cannot be committed."
+    if not _stands(connection, raw):
+        return "ended its transaction with a COMMIT or ROLLBACK of its own, so what it did before does not belong to the end of its job."
+    return ""
+
+
+def _stands(connection: Any, raw: Any) -> bool:
+    if connection.vendor == "sqlite":
+        return bool(raw.in_transaction)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting(%s, true)", [SETTING])
+        return bool(cursor.fetchone() == ("on",))
