@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ class Claims(Statements):
     """Run the statements of the claim."""
 
     picked: ClassVar[str] = "IN ({})"
+    not_among: ClassVar[str] = "NOT IN (SELECT value FROM json_each(%s))"  # of one parameter, a list as JSON
 
     def claim(
         self, lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | None = None
@@ -49,19 +51,21 @@ class Claims(Statements):
         """Return a select of the jobs to look at, and its parameters."""
         most = scope.most or {}
         if not scope.queues:
-            return self.best(columns, scope.tenant, None, limit, after)
+            return self.best(columns, scope, None, limit, after)
         if len(scope.queues) == 1:
             queue = scope.queues[0]
-            return self.best(columns, scope.tenant, queue, min(limit, most.get(queue, limit)), after)
+            return self.best(columns, scope, queue, min(limit, most.get(queue, limit)), after)
         # The best few of each queue by its own index, locked there since a union cannot lock; then the best of all.
-        each = [self.best(columns, scope.tenant, queue, min(limit, most.get(queue, limit)), after) for queue in scope.queues]
+        each = [self.best(columns, scope, queue, min(limit, most.get(queue, limit)), after) for queue in scope.queues]
         selects, values = zip(*each, strict=True)
         union = " UNION ALL ".join(f"SELECT {columns} FROM ({select}) AS q" for select in selects)
         return f"SELECT {columns} FROM ({union}) AS best ORDER BY claim_rank, id LIMIT %s", [*itertools.chain(*values), limit]
 
-    def best(self, columns: str, tenant: str, queue: str | None, limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
+    def best(self, columns: str, scope: Scope, queue: str | None, limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
         """Return a select of the best jobs of one queue (None: of all), and its parameters."""
-        where, order, params = self.range(tenant, queue, after)
+        where, order, params = self.range(scope.tenant, queue, after)
+        if scope.without:  # left out before any row is locked
+            where, params = f"{where} AND target {self.not_among}", [*params, json.dumps(scope.without)]
         sql = f"SELECT {columns} FROM {self.table} WHERE status = 'QUEUED'{where} ORDER BY {order} LIMIT %s{self.skip_locked}"
         return sql, [*params, limit]
 

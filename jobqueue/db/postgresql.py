@@ -41,6 +41,7 @@ class PostgreSQL(Database):
     now = "statement_timestamp()"
     ahead = "statement_timestamp() + make_interval(secs => %s)"
     picked = "= ANY(ARRAY({}))"  # an init plan: evaluated once, whatever the planner thinks of LIMIT
+    not_among = "NOT IN (SELECT json_array_elements_text(%s::json))"
     first_of = "CROSS JOIN LATERAL (SELECT * FROM {0} AS j WHERE {1} LIMIT {2}{3}) AS j"
     skip_locked = " FOR NO KEY UPDATE SKIP LOCKED"  # a plain FOR UPDATE would skip a job that an event's foreign key refers to
     key_share = " FOR KEY SHARE"

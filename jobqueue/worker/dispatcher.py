@@ -67,7 +67,7 @@ class Dispatcher(DatabaseService):
         self._poll_seconds, self._is_notified, self._lost = poll_seconds, is_notified, lost
         self._suspects: deque[Run] = deque()  # handed over by the finisher, for the probation that only this thread touches
         self._worked_at = time.monotonic()
-        self._pause = FAST_SECONDS
+        self._pause = self._busy_pause = FAST_SECONDS
         self._checked_at = 0.0
         self._lost_track = False
 
@@ -110,10 +110,14 @@ class Dispatcher(DatabaseService):
         if pick.jobs:
             self._hand_over(lane, pick.jobs)
         if pick.moved:
-            self._worked_at, self._pause = time.monotonic(), self._fast_pause()
+            self._worked_at, self._pause, self._busy_pause = time.monotonic(), self._fast_pause(), FAST_SECONDS
             return 0.0 if pick.more and lane.wanted() > 0 else self._pause
-        if pick.more:  # jobs whose targets somebody is just deciding on
-            return FAST_SECONDS
+        if pick.more:  # the look was cut short, for others to have theirs
+            return 0.0
+        if pick.busy:  # a target's lock is mostly kept for a moment, but may be for long
+            pause, self._busy_pause = self._busy_pause, 2 * self._busy_pause
+            self._busy_pause = min(self._busy_pause, self._poll_seconds)
+            return min(pause, self._idle_pause())
         return min(self._idle_pause(), self._poll_seconds) if pick.limited else self._idle_pause()
 
     # Hand to those who run them

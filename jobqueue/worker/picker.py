@@ -3,6 +3,9 @@
 A claim starts behind the key of the last job that was looked at (dead index entries of claimed rows pile up before it while an old
 snapshot is open), and from the head again every 0.1 s and whenever a scan finds too little: higher priorities, late commits and
 returned jobs lie before the cursor.
+
+Jobs whose target somebody is just deciding on are left alone, perhaps for as long as a transaction stays open. They must not stand in the
+way of others: where a claim saw nothing else, the next one goes on behind them at once, and leaves those targets out.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from dataclasses import dataclass, field
 from jobqueue.db import Claimed, Lender, Scope
 from jobqueue.lifecycle.claim import Claim, claim
 from jobqueue.lifecycle.expire import Expired
+from jobqueue.lifecycle.limits import Limits
 from jobqueue.models import Job
 from jobqueue.worker.gate import Gate
 from jobqueue.worker.lanes import Lane, Lanes
@@ -22,6 +26,8 @@ from jobqueue.worker.turns import share
 HEAD_SECONDS = 0.1
 MOST_TENANTS = 1000
 ROUNDS = 100
+STEPS = 20
+MOST_BUSY = 1000
 
 
 @dataclass
@@ -30,6 +36,8 @@ class Walk:
 
     cursor: tuple[int, int] | None = None
     head_at: float = 0.0
+    going: bool = False  # past jobs that nobody can take now, and not at the end yet
+    busy: frozenset[str] = frozenset()  # of those jobs, the targets
 
 
 @dataclass
@@ -42,6 +50,8 @@ class Pick:
     moved: bool = False  # something was taken or parked
     early: bool = False  # what was found is to begin before the next look, which is from the head
     limited: bool = False  # a limit stood in the way: others may make room at any time
+    going: bool = False  # the look is to go on from where it ended
+    busy: bool = False  # and so did targets that somebody was just deciding on
 
 
 class Picker:
@@ -96,43 +106,68 @@ class Picker:
                 break
             tenant, portion = waiting.popleft(), min(part, left)
             scope = self._gate.scope(tenant)
+            pick.more = False
             found = Claim([]) if scope is None else self._claim(scope, portion, pick)
             pick.jobs += found.jobs
             pick.lost += found.lost
-            pick.moved = pick.moved or bool(found.jobs) or found.parked > 0
-            pick.more = found.seen >= portion
+            pick.moved = pick.moved or found.moved
+            pick.busy = pick.busy or bool(found.busy)
             lane.turns.served(tenant)
             if pick.early:
                 pick.more = True
                 break
             if not found.seen:  # else one more look soon: a notification may have been held back
                 lane.turns.drop(tenant)
-            elif pick.more and (found.jobs or found.parked):
+            elif pick.more and found.moved:
                 again.append(tenant)
-        pick.more = pick.more or bool(waiting or again)
+        pick.more = pick.more or pick.going or bool(waiting or again)
         return pick
 
     def _claim(self, scope: Scope, wanted: int, pick: Pick) -> Claim:
+        """Claim for one tenant; note in `pick` whether the last look was full."""
+        walk = self._walks.setdefault(scope.tenant, Walk())
         if limits := self._gate.limits_of(scope):
             pick.limited = True
-            return claim(self._lender, scope, wanted, limits=limits)
+            return self._look(scope, wanted, walk, pick, limits=limits)
         now = time.monotonic()
-        walk = self._walks.setdefault(scope.tenant, Walk())
-        if now - walk.head_at >= HEAD_SECONDS:
+        going = walk.going
+        if now - walk.head_at >= HEAD_SECONDS and not going:
             walk.cursor = None
-        found = Claim([])
-        if walk.cursor is not None:
-            found = claim(self._lender, scope, wanted, walk.cursor)
-            if found.jobs and found.seen < wanted:
-                walk.cursor, pick.early = None, True
+        if walk.cursor is None:
+            walk.head_at, found = now, self._look(scope, wanted, walk, pick)
+        else:
+            found = self._look(scope, wanted, walk, pick, walk.cursor)
+            if not pick.more and (found.jobs or going):
+                walk.cursor, pick.early = None, bool(found.jobs)
                 return found
-        if found.seen < wanted:
-            found = _together(found, claim(self._lender, scope, wanted - found.seen))
-            walk.head_at = now
+            if not pick.more:
+                walk.head_at, found = now, _together(found, self._look(scope, wanted, walk, pick))
         walk.cursor = found.last or walk.cursor
+        return found
+
+    def _look(
+        self, scope: Scope, wanted: int, walk: Walk, pick: Pick, after: tuple[int, int] | None = None, limits: Limits | None = None
+    ) -> Claim:
+        """Claim once, or several times where nothing of all that was seen can be taken or parked now."""
+        if walk.going:
+            scope = scope._replace(without=tuple(walk.busy))
+        found, busy = Claim([]), walk.busy
+        for _ in range(STEPS):
+            one = claim(self._lender, scope, wanted, after, limits)
+            found = _together(found, one)
+            # Under limits each queue has a window of its own, and no key is behind them all: there the targets alone are left out.
+            walk.going = not one.moved and (bool(one.busy) if limits else one.seen >= wanted)
+            pick.more = one.seen >= wanted
+            if not walk.going:
+                break
+            busy, after = one.busy | (busy if len(busy) < MOST_BUSY or limits else frozenset()), one.last
+            scope = scope._replace(without=tuple(busy))
+        pick.going, pick.more = pick.going or walk.going, pick.more or walk.going
+        walk.busy = busy if walk.going else frozenset()
         return found
 
 
 def _together(one: Claim, other: Claim) -> Claim:
     last = max(filter(None, (one.last, other.last)), default=None)
-    return Claim([*one.jobs, *other.jobs], last, one.seen + other.seen, one.parked + other.parked)
+    jobs, lost = [*one.jobs, *other.jobs], [*one.lost, *other.lost]
+    return Claim(jobs, last, one.seen + other.seen, one.parked + other.parked, lost, one.busy | other.busy)

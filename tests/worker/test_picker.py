@@ -13,6 +13,7 @@ from django.db import connection
 
 from jobqueue.db import Claimed, Lender
 from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
+from jobqueue.line import Target
 from jobqueue.models import Job
 from jobqueue.worker import picker
 from jobqueue.worker.gate import Gate
@@ -21,6 +22,7 @@ from jobqueue.worker.picker import HEAD_SECONDS, MOST_TENANTS, Pick, Picker
 from jobqueue.worker.pool import Pool
 from jobqueue.worker.run import Runs
 from tests.factories import JobFactory
+from tests.rivals import Rival
 from tests.worker.parts import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.django_db
@@ -66,6 +68,13 @@ def scene() -> Iterator[Scene]:
 
 def flood(number: int, **job: Any) -> None:
     Job.objects.bulk_create([Job(task="tests.tasks.add", args=[1], **job) for _ in range(number)])
+
+
+@pytest.fixture
+def rival() -> Iterator[Rival]:
+    made = Rival()
+    yield made
+    made.close()
 
 
 def tenants(jobs: list[Claimed]) -> dict[str, int]:
@@ -208,6 +217,43 @@ def test_without_pauses_and_limits_a_pass_is_one_statement_for_each_tenant(scene
     each = 1 if connection.vendor == "postgresql" else 4  # on SQLite a look and a write, in a transaction
     with django_assert_num_queries(2 * each):
         assert len(scene.picker.pick(scene.lanes.shared, 8).jobs) == 8
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("max_running", [None, 50])
+@pytest.mark.parametrize("targets", [1, 3, 300])
+def test_jobs_whose_targets_somebody_keeps_locked_stand_in_nobodys_way(rival: Rival, targets: int, max_running: int | None) -> None:
+    scene = Scene(max_running=max_running)
+    names = [f"customer:{number}" for number in range(targets)]
+    for name in names:
+        flood(300 // targets, target=name)
+    free, other, late = JobFactory(), JobFactory(target="customer:free"), JobFactory(priority=-1)
+    with rival.holding(*(Target("", name).key for name in names)):
+        found = scene.pick(8)
+        while found.more and not found.moved:  # no pause is made between two looks
+            assert found.going
+            found = scene.picker.pick(scene.lanes.shared, 8)
+        assert ids(found.jobs) == [free.pk, other.pk, late.pk]
+        scene.age()
+        again = scene.pick(8)
+        while again.more:
+            again = scene.picker.pick(scene.lanes.shared, 8)
+        assert (again.jobs, again.busy) == ([], True), "at the end it says why it found nothing"
+        scene.age()
+        urgent = JobFactory(priority=5)
+        assert ids(scene.pick(8).jobs) == [urgent.pk]
+    scene.age()
+    assert len(scene.pick(8).jobs) == min(targets, 8)
+    scene.close()
+
+
+@pytest.mark.postgresql
+def test_what_is_locked_in_one_queue_hides_nothing_behind_that_queues_limit(scene: Scene, rival: Rival) -> None:
+    limit_queue("mail", 2)
+    flood(30, queue="mail", target="customer:7")
+    free = [JobFactory(queue="mail").pk for _ in range(3)]
+    with rival.holding(Target("", "customer:7").key):
+        assert ids(scene.pick(8).jobs) == free[:2]
 
 
 @pytest.mark.postgresql
