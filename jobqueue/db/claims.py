@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
 from jobqueue.db.records import Claimed, Lender, Scope
@@ -87,19 +87,35 @@ class Claims(Statements):
             return self._hop("tenant", "status = 'QUEUED' AND tenant > %s", [after], limit)
         return self._hop("tenant", "status = 'QUEUED'", [], limit)
 
-    def queued_queues(self, limit: int, tenant: str = "") -> list[str]:
-        """Return the queues in which a tenant has QUEUED jobs."""
-        # The range keeps the planner on the index that begins with the tenant and goes on with the queue.
-        return self._hop("queue", "status = 'QUEUED' AND tenant = %s", [tenant], limit)
+    def queued_places(self, limit: int, after: tuple[str, str] | None = None) -> list[tuple[str, str]]:
+        """Return the tenants and queues that have QUEUED jobs, in order, behind `after` where there is one."""
+        beyond = "" if after is None else " AND (tenant, queue) > (%s, %s)"
+        first = f"SELECT tenant, queue FROM {self.table} WHERE status = 'QUEUED'{beyond} ORDER BY tenant, queue LIMIT 1"
+        following = (
+            f"SELECT p.id FROM {self.table} AS p WHERE p.status = 'QUEUED' AND (p.tenant, p.queue) > (t.tenant || '', t.queue || '')"
+            " ORDER BY p.tenant, p.queue LIMIT 1"
+        )
+        sql = (
+            f"{self.hint()}WITH RECURSIVE t(tenant, queue) AS (SELECT * FROM ({first}) AS first UNION ALL"
+            f" SELECT n.tenant, n.queue FROM t JOIN {self.table} AS n ON n.id = ({following})) SELECT tenant, queue FROM t LIMIT %s"
+        )
+        return [(row[0], row[1]) for row in self.rows(sql, [*(after or ()), limit])]
 
-    def _hop(self, column: str, where: str, params: list[Any], limit: int) -> list[str]:
+    def queued_queues(self, limit: int, tenant: str = "", after: str = "", without: Collection[str] = ()) -> list[str]:
+        """Return the queues in which a tenant has QUEUED jobs, in order, behind `after`, but none of `without`."""
+        # The range keeps the planner on the index that begins with the tenant and goes on with the queue.
+        return self._hop("queue", "status = 'QUEUED' AND tenant = %s AND queue > %s", [tenant, after], limit, without)
+
+    def _hop(self, column: str, where: str, params: list[Any], limit: int, without: Collection[str] = ()) -> list[str]:
+        # They are hopped over and not asked for in each hop, which would walk over all that is queued there.
+        others, names = (f" AND value {self.not_among}", [json.dumps([*without])]) if without else ("", [])
         first = f"SELECT {column} FROM {self.table} WHERE {where}"
         sql = (
             f"{self.hint()}WITH RECURSIVE hop(value) AS (SELECT * FROM ({first} ORDER BY {column} LIMIT 1) AS first UNION ALL"
             f" SELECT ({first} AND {column} > hop.value ORDER BY {column} LIMIT 1) FROM hop WHERE hop.value IS NOT NULL)"
-            " SELECT value FROM hop WHERE value IS NOT NULL LIMIT %s"
+            f" SELECT value FROM hop WHERE value IS NOT NULL{others} LIMIT %s"
         )
-        return [row[0] for row in self.rows(sql, [*params, *params, limit])]
+        return [row[0] for row in self.rows(sql, [*params, *params, *names, limit])]
 
 
 def in_claim_order(jobs: Any) -> list[Claimed]:

@@ -28,7 +28,8 @@ PARKED_AT_ONCE = 2000
 class Claim(NamedTuple):
     """Tell what a claim took, the key of the last job that it looked at, how many it looked at and parked, whom it found lost.
 
-    `busy` are the targets that somebody was just deciding on, so that their jobs were left alone.
+    `busy` are the targets that somebody was just deciding on, so that their jobs were left alone; `full` are the queues whose limits left
+    no room for any job ("" where that of all jobs did).
     """
 
     jobs: list[Claimed]
@@ -37,6 +38,7 @@ class Claim(NamedTuple):
     parked: int = 0
     lost: Sequence[Expired] = ()
     busy: frozenset[str] = frozenset()
+    full: frozenset[str] = frozenset()
 
     @property
     def moved(self) -> bool:
@@ -84,13 +86,14 @@ def _limited(lender: Lender, scope: Scope, limit: int, limits: Limits) -> Claim:
         with database.atomic():
             # The locks of limits come first, while nothing is held: whoever waits for one makes nobody wait.
             free, scope, lost = room(limits, scope, limit)
+            full = frozenset(name for name, most in (scope.most or {}).items() if most <= 0)
             if free <= 0:
-                return Claim([], lost=lost)
+                return Claim([], lost=lost, full=full)
             taken, found = database.claim(lender, scope, free)
             behind = _take_targeted(lender, database.lock_candidates([one.id for one in found])) if found else Behind([])
     except (IntegrityError, DataError):
         return _one_by_one(lender, scope, limit, limits)
-    return _claim(taken, behind, found, lost)
+    return _claim(taken, behind, found, lost)._replace(full=full)
 
 
 def _take_targeted(lender: Lender, candidates: Sequence[Candidate]) -> Behind:
