@@ -84,6 +84,11 @@ def test_no_more_than_so_many_in_a_row_nor_for_longer_are_taken_over(scene: Scen
     assert len(scene.followed) == (expected == "RUNNING")
 
 
+def test_the_second_counts_from_the_claim_of_the_first_however_long_that_one_runs(scene: Scene) -> None:
+    assert scene.end(claimed_at=time.monotonic() - CHAIN_SECONDS) == "QUEUED"
+    assert scene.followed == []
+
+
 def test_a_process_that_drains_takes_nothing_over(scene: Scene) -> None:
     scene.finisher.unchain()
     assert (scene.end(), scene.followed) == ("QUEUED", [])
