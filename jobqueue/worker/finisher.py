@@ -112,8 +112,9 @@ class Finisher(DatabaseService):
         if len(done) == len(everything):
             return done
         batch = [item for item in everything if not item[1].committed]
-        hand_over = self._hand_over(batch)
+        hand_over = None
         try:
+            hand_over = self._hand_over(batch)
             if self.failures:
                 settled = self._again(batch, hand_over)
             else:
@@ -138,6 +139,8 @@ class Finisher(DatabaseService):
         if gate is None or gate.limits.max_running is not None:
             return None
         leases = {run.lease for run, outcome in batch if outcome.target is not None and self._may_chain(run, now)}
+        if leases:  # the dispatcher may be resting for longer than a pause may be unknown
+            gate.refresh_queues()
         return HandOver(Lender(self._worker_id, self._lease_seconds), leases, gate.queues, gate.closed)
 
     def _may_chain(self, run: Run, now: float) -> bool:

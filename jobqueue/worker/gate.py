@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 
@@ -26,11 +27,13 @@ class Gate:
         self.paused: frozenset[str] = frozenset()
         self.limits = Limits(max_running)
         self._read_at: float | None = None
+        self._queues_read_at: float | None = None
+        self._reading = threading.Lock()  # the dispatcher and the finisher read: what was seen earlier must not replace what was seen later
         self._after: dict[str, str] = {}  # of tenants with more queues than one claim looks at, the last one
 
     def changed(self) -> None:
         """Read everything anew at the next look."""
-        self._read_at = None
+        self._read_at = self._queues_read_at = None
 
     @property
     def is_selective(self) -> bool:
@@ -53,14 +56,32 @@ class Gate:
             self._read_at = None
             raise
 
+    def refresh_queues(self) -> None:
+        """Read the rows of queues where that is due; from any thread, but not the numbers of tenants, whose lanes the dispatcher has."""
+        now = time.monotonic()
+        if self._queues_read_at is None or now - self._queues_read_at >= READ_SECONDS:
+            self._read_queues()
+
     def _read(self) -> None:
-        rows = list(Queue.objects.current.special().values_list("name", "paused", "max_running"))
-        self.paused = frozenset(name for name, paused, _ in rows if paused)
-        self.limits = Limits(self._max_running, {name: most for name, _, most in rows if most is not None})
+        self._read_queues()
         try:
             self._set_tenants(conf.tenant_slots())
         except Exception as error:  # noqa: BLE001 - the project's own code; the last numbers stay, and jobs go on
             logger.error("TENANTS could not be read, so the numbers of before stay: %s", error)
+
+    def _read_queues(self) -> None:
+        with self._reading:
+            self._queues_read_at = time.monotonic()
+            try:
+                self._take_queues()
+            except BaseException:
+                self._queues_read_at = None
+                raise
+
+    def _take_queues(self) -> None:
+        rows = list(Queue.objects.current.special().values_list("name", "paused", "max_running"))
+        self.paused = frozenset(name for name, paused, _ in rows if paused)
+        self.limits = Limits(self._max_running, {name: most for name, _, most in rows if most is not None})
 
     @property
     def closed(self) -> tuple[str, ...]:
