@@ -47,10 +47,11 @@ class Rival:
             yield
 
     @contextlib.contextmanager
-    def holding(self, key: int) -> Iterator[None]:
-        """Keep an advisory lock in the thread's transaction."""
+    def holding(self, *keys: int) -> Iterator[None]:
+        """Keep advisory locks in the thread's transaction."""
         with self.transaction():
-            self.do(_lock, key)
+            for key in keys:
+                self.do(_lock, key)
             yield
 
     def close(self) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
 from jobqueue.db.records import Claimed, Lender, Scope
@@ -15,6 +16,7 @@ class Claims(Statements):
     """Run the statements of the claim."""
 
     picked: ClassVar[str] = "IN ({})"
+    not_among: ClassVar[str] = "NOT IN (SELECT value FROM json_each(%s))"  # of one parameter, a list as JSON
 
     def claim(
         self, lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | None = None
@@ -49,19 +51,21 @@ class Claims(Statements):
         """Return a select of the jobs to look at, and its parameters."""
         most = scope.most or {}
         if not scope.queues:
-            return self.best(columns, scope.tenant, None, limit, after)
+            return self.best(columns, scope, None, limit, after)
         if len(scope.queues) == 1:
             queue = scope.queues[0]
-            return self.best(columns, scope.tenant, queue, min(limit, most.get(queue, limit)), after)
+            return self.best(columns, scope, queue, min(limit, most.get(queue, limit)), after)
         # The best few of each queue by its own index, locked there since a union cannot lock; then the best of all.
-        each = [self.best(columns, scope.tenant, queue, min(limit, most.get(queue, limit)), after) for queue in scope.queues]
+        each = [self.best(columns, scope, queue, min(limit, most.get(queue, limit)), after) for queue in scope.queues]
         selects, values = zip(*each, strict=True)
         union = " UNION ALL ".join(f"SELECT {columns} FROM ({select}) AS q" for select in selects)
         return f"SELECT {columns} FROM ({union}) AS best ORDER BY claim_rank, id LIMIT %s", [*itertools.chain(*values), limit]
 
-    def best(self, columns: str, tenant: str, queue: str | None, limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
+    def best(self, columns: str, scope: Scope, queue: str | None, limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
         """Return a select of the best jobs of one queue (None: of all), and its parameters."""
-        where, order, params = self.range(tenant, queue, after)
+        where, order, params = self.range(scope.tenant, queue, after)
+        if scope.without:  # left out before any row is locked
+            where, params = f"{where} AND target {self.not_among}", [*params, json.dumps(scope.without)]
         sql = f"SELECT {columns} FROM {self.table} WHERE status = 'QUEUED'{where} ORDER BY {order} LIMIT %s{self.skip_locked}"
         return sql, [*params, limit]
 
@@ -83,19 +87,35 @@ class Claims(Statements):
             return self._hop("tenant", "status = 'QUEUED' AND tenant > %s", [after], limit)
         return self._hop("tenant", "status = 'QUEUED'", [], limit)
 
-    def queued_queues(self, limit: int, tenant: str = "") -> list[str]:
-        """Return the queues in which a tenant has QUEUED jobs."""
-        # The range keeps the planner on the index that begins with the tenant and goes on with the queue.
-        return self._hop("queue", "status = 'QUEUED' AND tenant = %s", [tenant], limit)
+    def queued_places(self, limit: int, after: tuple[str, str] | None = None) -> list[tuple[str, str]]:
+        """Return the tenants and queues that have QUEUED jobs, in order, behind `after` where there is one."""
+        beyond = "" if after is None else " AND (tenant, queue) > (%s, %s)"
+        first = f"SELECT tenant, queue FROM {self.table} WHERE status = 'QUEUED'{beyond} ORDER BY tenant, queue LIMIT 1"
+        following = (
+            f"SELECT p.id FROM {self.table} AS p WHERE p.status = 'QUEUED' AND (p.tenant, p.queue) > (t.tenant || '', t.queue || '')"
+            " ORDER BY p.tenant, p.queue LIMIT 1"
+        )
+        sql = (
+            f"{self.hint()}WITH RECURSIVE t(tenant, queue) AS (SELECT * FROM ({first}) AS first UNION ALL"
+            f" SELECT n.tenant, n.queue FROM t JOIN {self.table} AS n ON n.id = ({following})) SELECT tenant, queue FROM t LIMIT %s"
+        )
+        return [(row[0], row[1]) for row in self.rows(sql, [*(after or ()), limit])]
 
-    def _hop(self, column: str, where: str, params: list[Any], limit: int) -> list[str]:
+    def queued_queues(self, limit: int, tenant: str = "", after: str = "", without: Collection[str] = ()) -> list[str]:
+        """Return the queues in which a tenant has QUEUED jobs, in order, behind `after`, but none of `without`."""
+        # The range keeps the planner on the index that begins with the tenant and goes on with the queue.
+        return self._hop("queue", "status = 'QUEUED' AND tenant = %s AND queue > %s", [tenant, after], limit, without)
+
+    def _hop(self, column: str, where: str, params: list[Any], limit: int, without: Collection[str] = ()) -> list[str]:
+        # They are hopped over and not asked for in each hop, which would walk over all that is queued there.
+        others, names = (f" AND value {self.not_among}", [json.dumps([*without])]) if without else ("", [])
         first = f"SELECT {column} FROM {self.table} WHERE {where}"
         sql = (
             f"{self.hint()}WITH RECURSIVE hop(value) AS (SELECT * FROM ({first} ORDER BY {column} LIMIT 1) AS first UNION ALL"
             f" SELECT ({first} AND {column} > hop.value ORDER BY {column} LIMIT 1) FROM hop WHERE hop.value IS NOT NULL)"
-            " SELECT value FROM hop WHERE value IS NOT NULL LIMIT %s"
+            f" SELECT value FROM hop WHERE value IS NOT NULL{others} LIMIT %s"
         )
-        return [row[0] for row in self.rows(sql, [*params, *params, limit])]
+        return [row[0] for row in self.rows(sql, [*params, *params, *names, limit])]
 
 
 def in_claim_order(jobs: Any) -> list[Claimed]:

@@ -9,6 +9,10 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+# What the planner is told for one transaction, how that is taken back, and the mark on a connection that was told.
+HINT = "SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = off; "
+HINTED = "_jobqueue_hinted"
+UNHINT = "RESET enable_sort; RESET enable_incremental_sort"
 # The statement is not known, is known already, or is of a table that has changed since: another session, or a migration.
 GONE = ("26000", "42P05", "0A000")
 OPTION = "prepare_threshold"

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-import socket
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -22,14 +20,11 @@ from jobqueue.db.claims import in_claim_order
 from jobqueue.db.columns import Columns, cell
 from jobqueue.db.records import Claimed, Lease, Lender, Mark, Relayed, Renewed, Scope, Success
 from jobqueue.db.relay import relay
-from jobqueue.db.reserved import read_committed, reserve
+from jobqueue.db.reserved import cut_network, read_committed, reserve
 from jobqueue.line import Candidate, Target
 
 COPY_BLOCK = 1000
 STANDSTILL_SECONDS = 5
-HINTED = "_jobqueue_hinted"
-UNHINT = "RESET enable_sort; RESET enable_incremental_sort"
-HINT = "SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = off; "
 # In the columns of `Claimed`, what a claim tells of a job with a target.
 FOUND = "id, claim_rank, 0, 0, 0, 0, 0, '', '', tenant, target, '', '', '', '', ''"
 
@@ -41,6 +36,7 @@ class PostgreSQL(Database):
     now = "statement_timestamp()"
     ahead = "statement_timestamp() + make_interval(secs => %s)"
     picked = "= ANY(ARRAY({}))"  # an init plan: evaluated once, whatever the planner thinks of LIMIT
+    not_among = "NOT IN (SELECT json_array_elements_text(%s::json))"
     first_of = "CROSS JOIN LATERAL (SELECT * FROM {0} AS j WHERE {1} LIMIT {2}{3}) AS j"
     skip_locked = " FOR NO KEY UPDATE SKIP LOCKED"  # a plain FOR UPDATE would skip a job that an event's foreign key refers to
     key_share = " FOR KEY SHARE"
@@ -63,10 +59,7 @@ class PostgreSQL(Database):
 
     def break_connection(self, connection: Any) -> None:
         """Cut the network of a connection whose thread hangs in a statement: a proxy that keeps silent answers no keep-alive's question."""
-        raw = connection.connection
-        if raw is not None and not raw.closed:
-            with socket.socket(fileno=os.dup(raw.fileno())) as network:
-                network.shutdown(socket.SHUT_RDWR)
+        cut_network(connection.connection)
 
     @functools.cached_property
     def read_committed(self) -> bool:
@@ -89,16 +82,16 @@ class PostgreSQL(Database):
         outermost = not connection.in_atomic_block
         if outermost:
             connection.ensure_connection()  # the level is known once there is a connection
-            setattr(connection, HINTED, False)  # what was told outside a transaction, or in a failed one, is over
+            setattr(connection, plans.HINTED, False)  # what was told outside a transaction, or in a failed one, is over
         usual = self.read_committed and connection.isolation_level in (None, read_committed())
         with transaction.atomic(using=self.alias):
             if outermost and not usual:
                 self.rows("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             with fence.passed():
                 yield
-            if not outermost and getattr(connection, HINTED, False):
-                self.rows(UNHINT)  # the rest of the caller's transaction is the caller's
-            setattr(connection, HINTED, False)
+            if not outermost and getattr(connection, plans.HINTED, False):
+                self.rows(plans.UNHINT)  # the rest of the caller's transaction is the caller's
+            setattr(connection, plans.HINTED, False)
 
     def rows(self, sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement, or several in one message, and return the rows of the last."""
@@ -111,7 +104,7 @@ class PostgreSQL(Database):
     def often(self, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
         """Run a statement under targets' locks for each of many jobs: by a kept plan, where the connection keeps plans and is hinted."""
         connection = self.connection
-        kept = plans.are_kept(connection) and getattr(connection, HINTED, False)
+        kept = plans.are_kept(connection) and getattr(connection, plans.HINTED, False)
         return plans.rows(connection, sql, params) if kept else super().often(sql, params)
 
     @property
@@ -125,8 +118,8 @@ class PostgreSQL(Database):
         connection = self.connection
         if connection.settings_dict["OPTIONS"].get("server_side_binding"):
             return ""  # a prepared statement is one alone
-        setattr(connection, HINTED, True)
-        return HINT
+        setattr(connection, plans.HINTED, True)
+        return plans.HINT
 
     @contextlib.contextmanager
     def by_index(self) -> Iterator[None]:
@@ -260,7 +253,7 @@ class PostgreSQL(Database):
         """Do it in one message (see `db/relay.py`), on a connection that keeps plans."""
         if not plans.can_be_sent_together(self.connection):
             return None
-        setattr(self.connection, HINTED, True)
+        setattr(self.connection, plans.HINTED, True)
         return relay(self, end, note, hand_over)
 
     def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str, str]]) -> tuple[list[int], Any]:

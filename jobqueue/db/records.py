@@ -71,6 +71,7 @@ class Scope(NamedTuple):
     tenant: str = ""
     queues: tuple[str, ...] = ()
     most: dict[str, int] | None = None  # how many of a queue at the most, where a limit says so
+    without: tuple[str, ...] = ()  # targets whose jobs are left out
 
 
 class Lender(NamedTuple):

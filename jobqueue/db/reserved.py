@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import socket
 from typing import Any
 
 from django.db import connections
@@ -37,3 +39,10 @@ def read_committed() -> Any:
     from psycopg import IsolationLevel
 
     return IsolationLevel.READ_COMMITTED
+
+
+def cut_network(raw: Any) -> None:
+    """Cut the network of a driver's connection, from another thread than that which uses it."""
+    if raw is not None and not raw.closed:
+        with socket.socket(fileno=os.dup(raw.fileno())) as network:
+            network.shutdown(socket.SHUT_RDWR)

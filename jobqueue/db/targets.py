@@ -17,6 +17,8 @@ PARKED = "status = 'PENDING' AND waiting_for = 'target'"
 # The condition of the index of those that hold or block, word by word: else no planner finds it.
 HELD = "NOT (target = '') AND (holds_target OR status IN ('PAUSED', 'ERROR'))"
 
+MOST_BETTER = 100
+
 
 class Released(NamedTuple):
     """Name a job that was let out of its line, to be taken by any worker."""
@@ -96,7 +98,7 @@ class Targets(Claims):
         """Take the next job of each free target, QUEUED or parked; return those that were taken.
 
         Nobody is taken whose queue is not among `queues` (none named: any) or is in `closed`, nor past a QUEUED job of the
-        tenant that has a higher priority.
+        tenant that has a higher priority and might be taken by the same rule.
         """
         return in_claim_order(map(Claimed._make, self.often(*self.handing_over(lender, targets, queues, closed))))
 
@@ -111,11 +113,8 @@ class Targets(Claims):
             for part in (PARKED, "status = 'QUEUED' AND NOT (target = '')")
         )
         best = f"SELECT (SELECT id FROM ({parts}) AS line ORDER BY claim_rank, id LIMIT 1) FROM t WHERE {self._free(HELD)}"
-        better = (
-            f"coalesce((SELECT q.claim_rank FROM {self.table} AS q WHERE q.status = 'QUEUED' AND q.tenant = j.tenant"
-            " ORDER BY q.claim_rank, q.id LIMIT 1), 32767) >= j.claim_rank"
-        )
-        allowed, more = self._in_queues(queues, closed)
+        better, others = self._nobody_better(queues, closed)
+        allowed, more = self._in_queues("j", queues, closed)
         changes, values = self.to_running(lender)
         # It is found and locked by its key alone; its place is judged in the row. As conditions they would lead the planner, which knows
         # nothing of how many are parked, into the indexes of all that are.
@@ -124,7 +123,20 @@ class Targets(Claims):
             f"WITH t(tenant, name) AS ({source}) UPDATE {self.table} SET {changes} WHERE id {self.picked.format(mine)}"
             f" AND status IN ('QUEUED', 'PENDING') AND waiting_for IN ('', 'target') AND {only_if} RETURNING {self.claimed_columns()}"
         )
-        return sql, [*params, *values, *more]
+        return sql, [*params, *values, *others, *more]
+
+    def _nobody_better(self, queues: Sequence[str], closed: Sequence[str]) -> tuple[str, list[Any]]:
+        """Return the condition that no better job of the tenant is QUEUED in some queues, and the parameters.
+
+        Only the first few are looked at where not all queues count: very many may be queued where none is taken. What is not seen so waits
+        for the end of the chain.
+        """
+        best = f"FROM {self.table} AS q WHERE q.status = 'QUEUED' AND q.tenant = j.tenant ORDER BY q.claim_rank, q.id LIMIT"
+        counts, params = self._in_queues("q", queues, closed)
+        rank = f"SELECT q.claim_rank {best} 1"
+        if counts:
+            rank = f"SELECT min(q.claim_rank) FROM (SELECT q.claim_rank, q.queue {best} {MOST_BETTER}) AS q WHERE TRUE{counts}"
+        return f"coalesce(({rank}), 32767) >= j.claim_rank", params
 
     def relay(self, end: Success, note: str, hand_over: tuple[Lender, Target, Sequence[str], Sequence[str]]) -> Relayed | None:
         """Lock one target, end its job with success and take over the next in one message; None where this connection cannot."""
@@ -181,11 +193,11 @@ class Targets(Claims):
     def _first(self, where: str, order: str) -> str:
         return f"({self._select('j.id', where, order)}{self.skip_locked_of('j')})"
 
-    def _in_queues(self, queues: Sequence[str], closed: Sequence[str]) -> tuple[str, list[Any]]:
+    def _in_queues(self, alias: str, queues: Sequence[str], closed: Sequence[str]) -> tuple[str, list[Any]]:
         """Return conditions on the queue, and their parameters."""
         sql, params = "", list[Any]()
         for word, names in (("IN", queues), ("NOT IN", closed)):
             if names:
-                sql += f" AND j.queue {word} ({', '.join('%s' for _ in names)})"
+                sql += f" AND {alias}.queue {word} ({', '.join('%s' for _ in names)})"
                 params += names
         return sql, params

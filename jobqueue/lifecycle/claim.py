@@ -26,13 +26,24 @@ PARKED_AT_ONCE = 2000
 
 
 class Claim(NamedTuple):
-    """Tell what a claim took, the key of the last job that it looked at, how many it looked at and parked, whom it found lost."""
+    """Tell what a claim took, the key of the last job that it looked at, how many it looked at and parked, whom it found lost.
+
+    `busy` are the targets that somebody was just deciding on, so that their jobs were left alone; `full` are the queues whose limits left
+    no room for any job ("" where that of all jobs did).
+    """
 
     jobs: list[Claimed]
     last: tuple[int, int] | None = None
     seen: int = 0
     parked: int = 0
     lost: Sequence[Expired] = ()
+    busy: frozenset[str] = frozenset()
+    full: frozenset[str] = frozenset()
+
+    @property
+    def moved(self) -> bool:
+        """Whether it took or parked anything."""
+        return bool(self.jobs) or self.parked > 0
 
 
 def claim(lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | None = None, limits: Limits | None = None) -> Claim:
@@ -56,16 +67,17 @@ def claim(lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | Non
 
 
 class Behind(NamedTuple):
-    """Tell which jobs with a target were taken, and how many were parked."""
+    """Tell which jobs with a target were taken, how many were parked, and the targets whose locks somebody has."""
 
     jobs: list[Claimed]
     parked: int = 0
+    busy: frozenset[str] = frozenset()
 
 
 def _claim(plain: list[Claimed], behind: Behind, found: Sequence[Candidate], lost: Sequence[Expired] = ()) -> Claim:
     keys = [(one.claim_rank, one.id) for one in plain] + [(one.claim_rank, one.id) for one in found]
     jobs = sorted([*plain, *behind.jobs], key=lambda job: (job.claim_rank, job.id)) if behind.jobs else plain
-    return Claim(jobs, max(keys, default=None), len(keys), behind.parked, lost)
+    return Claim(jobs, max(keys, default=None), len(keys), behind.parked, lost, behind.busy)
 
 
 def _limited(lender: Lender, scope: Scope, limit: int, limits: Limits) -> Claim:
@@ -74,13 +86,14 @@ def _limited(lender: Lender, scope: Scope, limit: int, limits: Limits) -> Claim:
         with database.atomic():
             # The locks of limits come first, while nothing is held: whoever waits for one makes nobody wait.
             free, scope, lost = room(limits, scope, limit)
+            full = frozenset(name for name, most in (scope.most or {}).items() if most <= 0)
             if free <= 0:
-                return Claim([], lost=lost)
+                return Claim([], lost=lost, full=full)
             taken, found = database.claim(lender, scope, free)
             behind = _take_targeted(lender, database.lock_candidates([one.id for one in found])) if found else Behind([])
     except (IntegrityError, DataError):
         return _one_by_one(lender, scope, limit, limits)
-    return _claim(taken, behind, found, lost)
+    return _claim(taken, behind, found, lost)._replace(full=full)
 
 
 def _take_targeted(lender: Lender, candidates: Sequence[Candidate]) -> Behind:
@@ -100,7 +113,7 @@ def _take_targeted(lender: Lender, candidates: Sequence[Candidate]) -> Behind:
     parked = len(decision.park)
     if decision.crowded:
         parked += database.park_line(decision.crowded, PARKED_AT_ONCE)
-    return Behind(taken, parked)
+    return Behind(taken, parked, frozenset(one.name for one in targets if one.key not in locked))
 
 
 def _one_by_one(lender: Lender, scope: Scope, limit: int, limits: Limits | None = None) -> Claim:

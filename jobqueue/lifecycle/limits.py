@@ -15,6 +15,8 @@ from jobqueue.lifecycle.expire import Expired, expire_jobs
 from jobqueue.line import Target
 from jobqueue.models import Job, Queue
 
+ALL = ""  # stands among the names of queues for all jobs together
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -41,7 +43,7 @@ def room(limits: Limits, scope: Scope, limit: int) -> tuple[int, Scope, list[Exp
     a transaction. The rows of the queues are read anew under the lock: a worker may have seen them a second ago.
     """
     database = Job.objects.database
-    names = ([""] if limits.max_running is not None else []) + sorted(limits.queues)
+    names = ([ALL] if limits.max_running is not None else []) + sorted(limits.queues)
     # A target's name is never empty, so no target has the key of a limit.
     database.wait_for_locks(sorted(Target(f"limit:{name}", "").key for name in names))
     running = Job.objects.current.filter(status=states.Status.RUNNING)
@@ -52,7 +54,9 @@ def room(limits: Limits, scope: Scope, limit: int) -> tuple[int, Scope, list[Exp
     rows = Queue.objects.current.filter(pk__in=limits.queues).values_list("pk", "max_running")
     free = limit if limits.max_running is None else min(limit, limits.max_running - sum(counts.values()))
     rest = {name: max(most - counts.get(name, 0), 0) for name, most in rows if most is not None}
+    if limits.max_running is not None:
+        rest[ALL] = max(free, 0)
     open_queues = tuple(name for name in scope.queues if rest.get(name, 1) > 0)
     if scope.queues and not open_queues:
-        return 0, scope, lost
+        return 0, scope._replace(most=rest), lost
     return free, scope._replace(queues=open_queues, most=rest), lost

@@ -26,7 +26,7 @@ from jobqueue.worker.executor import handed_back, read_result
 from jobqueue.worker.finisher import Finisher
 from jobqueue.worker.lanes import Lane, Lanes
 from jobqueue.worker.loop import Loop
-from jobqueue.worker.picker import Picker
+from jobqueue.worker.picker import HEAD_SECONDS, Picker
 from jobqueue.worker.probation import PUT_OFF, PUT_OFF_SECONDS
 from jobqueue.worker.reporter import Reporter
 from jobqueue.worker.run import Run, Runs
@@ -69,7 +69,7 @@ class Dispatcher(DatabaseService):
         self._crowded = crowded
         self._suspects: deque[Run] = deque()  # handed over by the finisher, for the probation that only this thread touches
         self._worked_at = time.monotonic()
-        self._pause = FAST_SECONDS
+        self._pause = self._busy_pause = FAST_SECONDS
         self._checked_at = 0.0
         self._lost_track = False
 
@@ -86,6 +86,8 @@ class Dispatcher(DatabaseService):
         pause = min([self._fill(lane) for lane in self._lanes])
         if self._picker.look_further():
             pause = 0.0
+        if self._picker.is_halfway and any(lane.free > 0 for lane in self._lanes):
+            pause = min(pause, HEAD_SECONDS)
         while self._suspects:
             run = self._suspects.popleft()
             (run.lane or self._lanes.shared).probation.add([run])
@@ -115,10 +117,14 @@ class Dispatcher(DatabaseService):
         if pick.more:
             self._tell_if_crowded(lane)
         if pick.moved:
-            self._worked_at, self._pause = time.monotonic(), self._fast_pause()
+            self._worked_at, self._pause, self._busy_pause = time.monotonic(), self._fast_pause(), FAST_SECONDS
             return 0.0 if pick.more and lane.wanted() > 0 else self._pause
-        if pick.more:  # jobs whose targets somebody is just deciding on
-            return FAST_SECONDS
+        if pick.more:  # the look was cut short, for others to have theirs
+            return 0.0 if pick.going else FAST_SECONDS
+        if pick.busy:  # a target's lock is mostly kept for a moment, but may be for long
+            pause, self._busy_pause = self._busy_pause, 2 * self._busy_pause
+            self._busy_pause = min(self._busy_pause, self._poll_seconds)
+            return min(pause, self._idle_pause())
         return min(self._idle_pause(), self._poll_seconds) if pick.limited else self._idle_pause()
 
     def _tell_if_crowded(self, lane: Lane) -> None:

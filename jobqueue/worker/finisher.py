@@ -1,7 +1,7 @@
 """The finisher writes outcomes to the database, in batches, at once when it is idle.
 
 Where a job with a target has ended, the next of its target is taken over in the same transaction, as long as the slot is free for it and
-no more than 20 in a row, or 1 s, went so: whoever waits for a slot has his turn.
+no more than 20 in a row, or 1 s since the first of them was claimed, went so: whoever waits for a slot has his turn.
 
 An outcome that cannot be written is tried again with backoff while its lease is renewed, for at most three leases; then it is let
 go, the lease runs out, and the job is recovered like any other. A slot counts as busy until its outcome is acknowledged or refused.
@@ -112,8 +112,9 @@ class Finisher(DatabaseService):
         if len(done) == len(everything):
             return done
         batch = [item for item in everything if not item[1].committed]
-        hand_over = self._hand_over(batch)
+        hand_over = None
         try:
+            hand_over = self._hand_over(batch)
             if self.failures:
                 settled = self._again(batch, hand_over)
             else:
@@ -138,12 +139,14 @@ class Finisher(DatabaseService):
         if gate is None or gate.limits.max_running is not None:
             return None
         leases = {run.lease for run, outcome in batch if outcome.target is not None and self._may_chain(run, now)}
+        if leases:  # the dispatcher may be resting for longer than a pause may be unknown
+            gate.refresh_queues()
         return HandOver(Lender(self._worker_id, self._lease_seconds), leases, gate.queues, gate.closed)
 
     def _may_chain(self, run: Run, now: float) -> bool:
         if run.lane is None or not run.lane.pool.size:  # the tenant has lost its lane
             return False
-        return run.chained < CHAIN_MOST and (run.chained == 0 or now - run.chained_since < CHAIN_SECONDS)
+        return run.chained < CHAIN_MOST and now - (run.chained_since or run.claimed_at) < CHAIN_SECONDS
 
     def _again(self, batch: Sequence[Item], hand_over: HandOver | None) -> list[Settled]:
         # The commit of the failed try may have been done, its acknowledgement lost.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 
@@ -26,10 +27,22 @@ class Gate:
         self.paused: frozenset[str] = frozenset()
         self.limits = Limits(max_running)
         self._read_at: float | None = None
+        self._queues_read_at: float | None = None
+        self._reading = threading.Lock()  # the dispatcher and the finisher read: what was seen earlier must not replace what was seen later
+        self._after: dict[str, str] = {}  # of tenants with more queues than one claim looks at, the last one
 
     def changed(self) -> None:
         """Read everything anew at the next look."""
-        self._read_at = None
+        self._read_at = self._queues_read_at = None
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether there may be queues from which this process takes nothing."""
+        return bool(self.queues or self.paused or self.limits.queues)
+
+    def is_open(self, queue: str) -> bool:
+        """Return whether this process serves a queue, and it is neither paused nor limited to no job at all."""
+        return queue not in self.paused and (not self.queues or queue in self.queues) and self.limits.queues.get(queue) != 0
 
     def refresh(self) -> None:
         """Read the rows of queues and the numbers of tenants where that is due."""
@@ -43,14 +56,32 @@ class Gate:
             self._read_at = None
             raise
 
+    def refresh_queues(self) -> None:
+        """Read the rows of queues where that is due; from any thread, but not the numbers of tenants, whose lanes the dispatcher has."""
+        now = time.monotonic()
+        if self._queues_read_at is None or now - self._queues_read_at >= READ_SECONDS:
+            self._read_queues()
+
     def _read(self) -> None:
-        rows = list(Queue.objects.current.special().values_list("name", "paused", "max_running"))
-        self.paused = frozenset(name for name, paused, _ in rows if paused)
-        self.limits = Limits(self._max_running, {name: most for name, _, most in rows if most is not None})
+        self._read_queues()
         try:
             self._set_tenants(conf.tenant_slots())
         except Exception as error:  # noqa: BLE001 - the project's own code; the last numbers stay, and jobs go on
             logger.error("TENANTS could not be read, so the numbers of before stay: %s", error)
+
+    def _read_queues(self) -> None:
+        with self._reading:
+            self._queues_read_at = time.monotonic()
+            try:
+                self._take_queues()
+            except BaseException:
+                self._queues_read_at = None
+                raise
+
+    def _take_queues(self) -> None:
+        rows = list(Queue.objects.current.special().values_list("name", "paused", "max_running"))
+        self.paused = frozenset(name for name, paused, _ in rows if paused)
+        self.limits = Limits(self._max_running, {name: most for name, _, most in rows if most is not None})
 
     @property
     def closed(self) -> tuple[str, ...]:
@@ -62,9 +93,22 @@ class Gate:
         if not self.paused and not self.limits.queues:
             return Scope(tenant, self.queues)
         # By name: a claim over all queues would walk over what a paused one holds.
-        names = self.queues or tuple(Job.objects.database.queued_queues(MOST_QUEUES, tenant))
-        opened = tuple(name for name in names if name not in self.paused)
+        opened = tuple(name for name in self.queues if name not in self.paused) if self.queues else self._queued_in(tenant)
         return Scope(tenant, opened) if opened else None
+
+    def _queued_in(self, tenant: str) -> tuple[str, ...]:
+        """Return open queues in which a tenant has QUEUED jobs; where there are very many, others each time."""
+        look, after = Job.objects.database.queued_queues, self._after.pop(tenant, "")
+        found = look(MOST_QUEUES, tenant, after, self.paused)
+        if after and len(found) < MOST_QUEUES:  # the rest from the beginning; those behind `after` are in the list
+            found += [name for name in look(MOST_QUEUES - len(found), tenant, "", self.paused) if name <= after]
+        if len(found) == MOST_QUEUES:
+            self._after[tenant] = found[-1]
+        return tuple(found)
+
+    def is_part(self, scope: Scope) -> bool:
+        """Return whether a scope has only some of the tenant's queues, and the next one others."""
+        return scope.tenant in self._after
 
     def limits_of(self, scope: Scope) -> Limits | None:
         """Return the limits that a claim in this scope must heed; None where there is none."""

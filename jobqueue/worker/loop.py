@@ -3,8 +3,8 @@
 Each coroutine gets a thread of its own for the synchronous parts that Django's asynchronous ORM sends away, so that the
 transactions of two of them never mix; its connections are closed in that thread at the end.
 
-A lane runs no more coroutines at a time than it has slots. Those that were claimed ahead wait for one of them to end, as plain functions
-wait for a thread.
+A lane runs no more jobs at a time than it has slots, coroutines and plain functions together (see ``worker/slots.py``). Coroutines that
+were claimed ahead wait for one of them to end, as plain functions wait for a thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -47,8 +46,7 @@ class Loop:
         self._outcomes: dict[Run, Outcome] = {}
         self._stopping = False
         self._waiting: set[Run] = set()
-        self._running: dict[Lane, set[Run]] = {}
-        self._late: dict[Lane, deque[Run]] = {}  # of the waiting, those that found no slot; in order
+        self._lanes: set[Lane] = set()
         self._unanswered: list[threading.Event] = []
 
     @property
@@ -69,6 +67,8 @@ class Loop:
                 with contextlib.suppress(KeyError):  # begun at this moment
                     self._waiting.remove(run)
                     taken.append(run)
+                    if run.lane is not None:
+                        run.lane.pool.slots.remove(run)
         return taken
 
     def replace_if_blocked(self) -> None:
@@ -81,7 +81,8 @@ class Loop:
             logger.error("A coroutine blocks the event loop; those that have not begun run in a new one.")
             with self._lock:
                 self._loop = self._thread = None
-                self._running, self._late = {}, {}  # what is blocked takes up no slot
+                for lane in list(self._lanes):
+                    lane.pool.slots.forget_coroutines()  # what is blocked takes up no slot
                 self._unanswered = [*(one for one in self._unanswered if not one.is_set()), answer]
             for run in list(self._waiting):
                 self._started().call_soon_threadsafe(self._begin, run)
@@ -129,14 +130,17 @@ class Loop:
         if run.lane is None:
             self._start(run)
         else:
-            self._late.setdefault(run.lane, deque()).append(run)
-            self._begin_late(run.lane)
+            self._lanes.add(lane := run.lane)
+            call = partial(asyncio.get_running_loop().call_soon_threadsafe, self._begin_late, lane)
+            lane.pool.slots.add(run, call)
+            self._begin_late(lane)
 
     def _begin_late(self, lane: Lane) -> None:
-        late, running = self._late.get(lane), self._running.setdefault(lane, set())
-        while late and sum(not run.abandoned for run in running) < lane.pool.size:
-            if self._start(run := late.popleft()):
-                running.add(run)
+        if asyncio.get_running_loop() is not self._loop:  # one that was left to itself
+            return
+        while (run := lane.pool.slots.next(self._waiting)) is not None:
+            if not self._start(run):
+                lane.pool.slots.end(run)
 
     def _start(self, run: Run) -> bool:
         try:
@@ -165,8 +169,8 @@ class Loop:
             task.exception()  # looked at: else the loop tells of it
         if not run.abandoned:
             self._put(run, outcome)
-        if run.lane is not None and asyncio.get_running_loop() is self._loop:  # not one that was left to itself
-            self._running.get(run.lane, set()).discard(run)
+        if run.lane is not None:
+            run.lane.pool.slots.end(run)
             self._begin_late(run.lane)
 
     async def _execute(self, run: Run) -> Outcome:

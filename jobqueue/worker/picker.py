@@ -3,6 +3,9 @@
 A claim starts behind the key of the last job that was looked at (dead index entries of claimed rows pile up before it while an old
 snapshot is open), and from the head again every 0.1 s and whenever a scan finds too little: higher priorities, late commits and
 returned jobs lie before the cursor.
+
+Jobs whose target somebody is just deciding on are left alone, perhaps for as long as a transaction stays open. They must not stand in the
+way of others: where a claim saw nothing else, the next one goes on behind them at once, and leaves those targets out.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from dataclasses import dataclass, field
 from jobqueue.db import Claimed, Lender, Scope
 from jobqueue.lifecycle.claim import Claim, claim
 from jobqueue.lifecycle.expire import Expired
+from jobqueue.lifecycle.limits import ALL, Limits
 from jobqueue.models import Job
 from jobqueue.worker.gate import Gate
 from jobqueue.worker.lanes import Lane, Lanes
@@ -22,6 +26,9 @@ from jobqueue.worker.turns import share
 HEAD_SECONDS = 0.1
 MOST_TENANTS = 1000
 ROUNDS = 100
+MOST_EMPTY = 20
+STEPS = 20
+MOST_BUSY = 1000
 
 
 @dataclass
@@ -30,6 +37,8 @@ class Walk:
 
     cursor: tuple[int, int] | None = None
     head_at: float = 0.0
+    going: bool = False  # past jobs that nobody can take now, and not at the end yet
+    busy: frozenset[str] = frozenset()  # of those jobs, the targets
 
 
 @dataclass
@@ -42,6 +51,9 @@ class Pick:
     moved: bool = False  # something was taken or parked
     early: bool = False  # what was found is to begin before the next look, which is from the head
     limited: bool = False  # a limit stood in the way: others may make room at any time
+    going: bool = False  # the look is to go on from where it ended
+    full: frozenset[str] = frozenset()  # the queues whose limits leave no room
+    busy: bool = False  # and so did targets that somebody was just deciding on
 
 
 class Picker:
@@ -54,6 +66,8 @@ class Picker:
         self._walks: dict[str, Walk] = {}
         self._found_at = 0.0
         self._after: str | None = None
+        self._after_place: tuple[str, str] | None = None
+        self._places: dict[str, set[str]] = {}  # of tenants that have turns, the queues in which they were found to have something
 
     def hear(self, tenant: str) -> None:
         """Note that a tenant has new work; from any thread."""
@@ -64,6 +78,7 @@ class Picker:
         self._gate.refresh()
         while self._heard:
             tenant = self._heard.popleft()
+            self._places.pop(tenant, None)
             self._lanes.of(tenant).turns.hear(tenant)
         if not any(len(lane.turns) for lane in self._lanes):
             self._find()
@@ -78,61 +93,121 @@ class Picker:
 
     def _find(self) -> None:
         self._found_at = time.monotonic()
-        found = Job.objects.database.queued_tenants(MOST_TENANTS, self._after)
-        for tenant in found:
-            self._lanes.of(tenant).turns.hear(tenant)
-        self._after = found[-1] if len(found) == MOST_TENANTS else None
+        if self._gate.is_selective:
+            self._find_places()
+        else:
+            found = Job.objects.database.queued_tenants(MOST_TENANTS, self._after)
+            for tenant in found:
+                self._lanes.of(tenant).turns.find(tenant)
+            self._after = found[-1] if len(found) == MOST_TENANTS else None
         if len(self._walks) > MOST_TENANTS:
             self._walks.clear()
 
+    def _find_places(self) -> None:
+        """Find tenants by the queues from which this process takes: those who have something elsewhere only are to have no turns."""
+        found = Job.objects.database.queued_places(MOST_TENANTS, self._after_place)
+        for tenant, queue in found:
+            if self._gate.is_open(queue):
+                self._lanes.of(tenant).turns.find(tenant)
+                self._places.setdefault(tenant, set()).add(queue)
+        self._after_place = found[-1] if len(found) == MOST_TENANTS else None
+
+    @property
+    def is_halfway(self) -> bool:
+        """Whether there are more who may have something queued than one look has found."""
+        return (self._after_place if self._gate.is_selective else self._after) is not None
+
     def pick(self, lane: Lane, wanted: int) -> Pick:
         """Claim up to `wanted` jobs, an even share for each tenant whose turn it is, until the lane is full or nothing is left."""
-        pick, waiting, again, part = Pick(), deque[str](), lane.turns.round(), 0
-        for _ in range(ROUNDS):
+        pick, waiting, again, part, looks, empty = Pick(), deque[str](), lane.turns.round(), 0, 0, 0
+        while looks < ROUNDS and empty < MOST_EMPTY:
             left = wanted - len(pick.jobs)
             if not waiting and again:  # a new round: what nobody needed in the last one is shared among those who have more
                 waiting, again, part = again, deque(), share(left, len(again))
             if not waiting or left <= 0:
                 break
             tenant, portion = waiting.popleft(), min(part, left)
-            scope = self._gate.scope(tenant)
-            found = Claim([]) if scope is None else self._claim(scope, portion, pick)
-            pick.jobs += found.jobs
-            pick.lost += found.lost
-            pick.moved = pick.moved or bool(found.jobs) or found.parked > 0
-            pick.more = found.seen >= portion
+            if (places := self._places.get(tenant)) and pick.full.issuperset(places):
+                self._drop(lane, tenant)
+                continue
+            looks += 1
+            found = self._turn(tenant, portion, pick)
             lane.turns.served(tenant)
             if pick.early:
                 pick.more = True
                 break
+            if ALL in found.full:  # nobody else could take anything
+                return pick
+            empty = 0 if found.seen else empty + 1
             if not found.seen:  # else one more look soon: a notification may have been held back
-                lane.turns.drop(tenant)
-            elif pick.more and (found.jobs or found.parked):
+                self._drop(lane, tenant)
+            elif pick.more and found.moved:
                 again.append(tenant)
-        pick.more = pick.more or bool(waiting or again)
+        pick.going = pick.going or empty == MOST_EMPTY
+        pick.more = pick.more or pick.going or bool(waiting or again)
         return pick
 
+    def _drop(self, lane: Lane, tenant: str) -> None:
+        self._places.pop(tenant, None)
+        lane.turns.drop(tenant)
+
+    def _turn(self, tenant: str, portion: int, pick: Pick) -> Claim:
+        """Claim for one tenant, and add what it brought to the pick."""
+        scope = self._gate.scope(tenant)
+        pick.more = False
+        found = Claim([]) if scope is None else self._claim(scope, portion, pick)
+        pick.jobs += found.jobs
+        pick.lost += found.lost
+        pick.full |= found.full
+        pick.moved = pick.moved or found.moved
+        pick.busy = pick.busy or bool(found.busy)
+        return found
+
     def _claim(self, scope: Scope, wanted: int, pick: Pick) -> Claim:
+        """Claim for one tenant; note in `pick` whether the last look was full."""
+        walk = self._walks.setdefault(scope.tenant, Walk())
         if limits := self._gate.limits_of(scope):
             pick.limited = True
-            return claim(self._lender, scope, wanted, limits=limits)
+            return self._look(scope, wanted, walk, pick, limits=limits)
         now = time.monotonic()
-        walk = self._walks.setdefault(scope.tenant, Walk())
-        if now - walk.head_at >= HEAD_SECONDS:
+        going = walk.going
+        if (now - walk.head_at >= HEAD_SECONDS and not going) or self._gate.is_part(scope):
             walk.cursor = None
-        found = Claim([])
-        if walk.cursor is not None:
-            found = claim(self._lender, scope, wanted, walk.cursor)
-            if found.jobs and found.seen < wanted:
-                walk.cursor, pick.early = None, True
+        if walk.cursor is None:
+            walk.head_at, found = now, self._look(scope, wanted, walk, pick)
+        else:
+            found = self._look(scope, wanted, walk, pick, walk.cursor)
+            if not pick.more and (found.jobs or going):
+                walk.cursor, pick.early = None, bool(found.jobs)
                 return found
-        if found.seen < wanted:
-            found = _together(found, claim(self._lender, scope, wanted - found.seen))
-            walk.head_at = now
+            if not pick.more:
+                walk.head_at, found = now, _together(found, self._look(scope, wanted, walk, pick))
         walk.cursor = found.last or walk.cursor
+        return found
+
+    def _look(
+        self, scope: Scope, wanted: int, walk: Walk, pick: Pick, after: tuple[int, int] | None = None, limits: Limits | None = None
+    ) -> Claim:
+        """Claim once, or several times where nothing of all that was seen can be taken or parked now."""
+        if walk.going:
+            scope = scope._replace(without=tuple(walk.busy))
+        found, busy = Claim([]), walk.busy
+        for _ in range(STEPS):
+            one = claim(self._lender, scope, wanted, after, limits)
+            found = _together(found, one)
+            # Under limits each queue has a window of its own, and no key is behind them all: there the targets alone are left out.
+            walk.going = not one.moved and (bool(one.busy) if limits else one.seen >= wanted)
+            pick.more = one.seen >= wanted
+            if not walk.going:
+                break
+            busy, after = one.busy | (busy if len(busy) < MOST_BUSY or limits else frozenset()), one.last
+            scope = scope._replace(without=tuple(busy))
+        pick.going, pick.more = pick.going or walk.going, pick.more or walk.going
+        walk.busy = busy if walk.going else frozenset()
         return found
 
 
 def _together(one: Claim, other: Claim) -> Claim:
     last = max(filter(None, (one.last, other.last)), default=None)
-    return Claim([*one.jobs, *other.jobs], last, one.seen + other.seen, one.parked + other.parked)
+    jobs, lost = [*one.jobs, *other.jobs], [*one.lost, *other.lost]
+    return Claim(jobs, last, one.seen + other.seen, one.parked + other.parked, lost, one.busy | other.busy, one.full | other.full)

@@ -16,6 +16,7 @@ from jobqueue.db import hygiene
 from jobqueue.lifecycle.outcome import Outcome
 from jobqueue.worker.executor import execute
 from jobqueue.worker.run import Run
+from jobqueue.worker.slots import Slots
 
 TIDY_SECONDS = 5.0
 
@@ -35,11 +36,12 @@ class Pool:
         self._leaving = 0  # of the threads, those that are to end once they are idle
         self.size = 0
         self.stuck = 0
+        self.slots = Slots(lambda: self.size)
 
     @property
     def waiting(self) -> int:
         """How many runs wait for a thread."""
-        return self._queue.qsize()
+        return self._queue.qsize() + self.slots.held
 
     @property
     def threads(self) -> int:
@@ -77,7 +79,7 @@ class Pool:
 
     def take_waiting(self, claimed_before: float) -> list[Run]:
         """Take out the runs that were claimed before a time and have not begun."""
-        taken: list[Run] = []
+        taken = self.slots.take_held(claimed_before)
         kept: list[Run | None] = []
         try:
             while True:
@@ -93,6 +95,7 @@ class Pool:
 
     def replace(self, run: Run) -> None:
         """Count the thread of a run that was given up on as stuck, and start one in its place."""
+        self.slots.leave()
         with self._lock:
             self.stuck += 1
             self._start()
@@ -118,6 +121,8 @@ class Pool:
         rested_at = time.monotonic()
         try:
             while (run := self._next()) is not None:
+                if not self.slots.enter(run):
+                    continue
                 begun = time.monotonic()
                 outcome = execute(run, begun - rested_at)
                 rested_at = time.monotonic()
@@ -125,6 +130,7 @@ class Pool:
                     self._end_of_stuck()
                     return
                 self._worked_seconds += rested_at - begun  # first: who sees the run as ended knows how long it took
+                self.slots.leave()
                 self._completed += 1
                 self._put(run, outcome)
         finally:

@@ -22,6 +22,7 @@ from jobqueue.db import Lender, hygiene
 from jobqueue.duties import registry as registry_of_duties
 from jobqueue.duties.builtin import builtin
 from jobqueue.lifecycle.expire import Expired
+from jobqueue.lifecycle.release import release_parked_targets
 from jobqueue.managers.jobs import JobQuerySet
 from jobqueue.models import Job, Queue, Worker
 from jobqueue.schedules import sync_schedules
@@ -233,7 +234,8 @@ class Supervisor:
     def _all_done(self) -> bool:
         """Whether ``--once`` may end: seen twice in a row, nothing runs here, and nothing is left in the queues that may begin."""
         try:
-            done = not len(self.parts.runs) and not self._left().exists()
+            # Last what raw SQL has left parked behind free targets: what is let go now is left, too.
+            done = not len(self.parts.runs) and not self._left().exists() and not release_parked_targets()
         except Exception as error:
             if not is_outage(error):
                 raise

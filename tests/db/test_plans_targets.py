@@ -118,7 +118,10 @@ STATEMENTS = {
         lambda db: db.parked_behind_free(Target("", ""), 500), {"held", "line_parked", "line_queued"}, 500 * PER_TARGET
     ),
     "queued_tenants": Statement(lambda db: db.queued_tenants(1_000), {"next", "next_in_queue"}, any_of=True),
+    "queued_places": Statement(lambda db: db.queued_places(1_000), {"next_in_queue"}),
+    "queued_places behind one": Statement(lambda db: db.queued_places(1_000, ("acme", "mail")), {"next_in_queue"}),
     "queued_queues": Statement(lambda db: db.queued_queues(1_000), {"next_in_queue"}),
+    "queued_queues but some": Statement(lambda db: db.queued_queues(1_000, "", "a", ["default", "mail"]), {"next_in_queue"}),
     "succeed one": Statement(lambda db: db.succeed(ended(db, 1), ""), set()),
     "succeed some": Statement(lambda db: db.succeed(ended(db, 20), ""), set()),
     "succeed many": Statement(lambda db: db.succeed(ended(db, 300), ""), set(), 300 * PER_ROW),

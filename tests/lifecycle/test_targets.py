@@ -139,6 +139,8 @@ def test_a_hand_over_takes_the_best_of_those_that_are_queued_and_parked() -> Non
         {"queues": ("mail",)},
         {"rival": {"priority": 9}},
         {"rival": {"priority": 9, "queue": "mail"}},
+        {"rival": {"priority": 9, "queue": "mail"}, "closed": ("reports",)},
+        {"rival": {"priority": 9, "queue": "mail"}, "queues": ("default", "mail")},
     ],
 )
 def test_without_a_hand_over_the_next_is_let_go(forbidden: dict[str, Any]) -> None:
@@ -149,6 +151,16 @@ def test_without_a_hand_over_the_next_is_let_go(forbidden: dict[str, Any]) -> No
     hand_over = mine(*([Lease(first.pk, 1)] if forbidden.pop("leases", True) else []), **forbidden)
     end(first, hand_over=hand_over)
     assert (hand_over.taken, places(second)) == ([], [states.QUEUED])
+
+
+@pytest.mark.parametrize("where", [{"closed": ("mail",)}, {"queues": ("default", "reports")}])
+def test_a_better_job_that_nobody_may_take_here_switches_no_hand_over_off(where: dict[str, Any]) -> None:
+    first, second = JobFactory(**SEVEN), JobFactory(**SEVEN)
+    take()
+    JobFactory(priority=9, queue="mail")
+    hand_over = mine(Lease(first.pk, 1), **where)
+    end(first, hand_over=hand_over)
+    assert ids(hand_over.taken) == [second.pk]
 
 
 @pytest.mark.parametrize("kind", [Kind.ERROR, Kind.RETRY, Kind.HANDED_BACK, Kind.STOPPED])

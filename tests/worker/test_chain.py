@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.db import OperationalError, connection
@@ -14,7 +15,7 @@ from jobqueue.lifecycle.queues import limit_queue, pause_queue
 from jobqueue.line import Target
 from jobqueue.models import Job
 from jobqueue.worker.finisher import CHAIN_MOST, CHAIN_SECONDS, Finisher
-from jobqueue.worker.gate import Gate
+from jobqueue.worker.gate import READ_SECONDS, Gate
 from jobqueue.worker.lanes import Lanes
 from jobqueue.worker.pool import Pool
 from jobqueue.worker.run import Run, Runs
@@ -84,9 +85,35 @@ def test_no_more_than_so_many_in_a_row_nor_for_longer_are_taken_over(scene: Scen
     assert len(scene.followed) == (expected == "RUNNING")
 
 
+def test_the_second_counts_from_the_claim_of_the_first_however_long_that_one_runs(scene: Scene) -> None:
+    assert scene.end(claimed_at=time.monotonic() - CHAIN_SECONDS) == "QUEUED"
+    assert scene.followed == []
+
+
 def test_a_process_that_drains_takes_nothing_over(scene: Scene) -> None:
     scene.finisher.unchain()
     assert (scene.end(), scene.followed) == ("QUEUED", [])
+
+
+def test_a_pause_that_nobody_told_of_counts_for_hand_overs_after_a_second(scene: Scene) -> None:
+    pause_queue("default")
+    assert scene.gate._queues_read_at is not None
+    scene.gate._queues_read_at -= READ_SECONDS
+    assert (scene.end(), scene.followed) == ("QUEUED", [])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_outcome_is_kept_where_the_pauses_cannot_be_read(scene: Scene) -> None:
+    def fail(execute: Any, sql: str, *more: Any) -> Any:
+        if "jobqueue_queue" in sql:
+            raise OperationalError("the server is away")
+        return execute(sql, *more)
+
+    scene.gate.changed()
+    with connection.execute_wrapper(fail):
+        assert (scene.end(), scene.finisher.unwritten) == ("PENDING", 1)
+    scene.finisher._attempt(scene.finisher.turn)
+    assert (len(scene.followed), scene.finisher.unwritten) == (1, 0)
 
 
 @pytest.mark.parametrize("decide", [pause_queue, lambda name: limit_queue(name, 5)], ids=["paused", "limited"])

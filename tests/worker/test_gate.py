@@ -74,6 +74,25 @@ def test_pauses_and_limits_are_read_anew_each_second_and_not_more_often(django_a
     assert sorted(found.closed) == ["mail", "reports"]
 
 
+def test_the_finisher_reads_queues_each_second_and_leaves_the_slots_of_tenants_to_the_dispatcher(
+    django_assert_num_queries: Callable[[int], Any],
+) -> None:
+    told = Told()
+    found = Gate((), None, told)
+    found.refresh()
+    pause_queue("mail")
+    with django_assert_num_queries(0):
+        found.refresh_queues()
+    found.changed()
+    with django_assert_num_queries(1):
+        found.refresh_queues()
+        found.refresh_queues()
+    assert (found.paused, len(told.slots)) == (frozenset({"mail"}), 1)
+    with django_assert_num_queries(1):
+        found.refresh()
+    assert len(told.slots) == 2, "it was told of a change, too"
+
+
 def test_a_change_that_is_told_of_is_read_at_once() -> None:
     found = gate()
     pause_queue("mail")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -34,15 +35,26 @@ class Scene:
 
     def submit(self, lane: Lane, number: int) -> list[Run]:
         """Give the loop so many coroutines of a lane."""
-        runs = []
-        for _ in range(number):
-            self._number += 1
-            plain = run_of(lambda: self._work(lane), is_async=True, number=self._number)
-            run = Run(plain.job, plain.flush, plain.read_result, lane)
-            run.entry = plain.entry
-            runs.append(run)
-            self.loop.submit(run)
-        return runs
+        return [self.coroutine(lane, lambda: self._work(lane)) for _ in range(number)]
+
+    def coroutine(self, lane: Lane, function: Callable[[], Any]) -> Run:
+        """Give the loop one coroutine of a lane."""
+        run = self._run(lane, function, is_async=True)
+        self.loop.submit(run)
+        return run
+
+    def function(self, lane: Lane, function: Callable[[], Any]) -> Run:
+        """Give a lane one plain function."""
+        run = self._run(lane, function, is_async=False)
+        lane.pool.submit([run])
+        return run
+
+    def _run(self, lane: Lane, function: Callable[[], Any], *, is_async: bool) -> Run:
+        self._number += 1
+        plain = run_of(function, is_async=is_async, number=self._number)
+        run = Run(plain.job, plain.flush, plain.read_result, lane)
+        run.entry = plain.entry
+        return run
 
     async def _work(self, lane: Lane) -> None:
         self._count(lane, 1)
@@ -93,6 +105,70 @@ def test_so_many_run_as_there_are_slots_and_the_others_follow_in_order(scene: Sc
     assert (scene.most[shared], scene.most[own]) == (2, 2)
     began = [run.began for run in flood]
     assert began == sorted(began, key=lambda at: at or 0.0)
+
+
+def test_functions_and_coroutines_share_the_slots_and_neither_starves_the_other(scene: Scene) -> None:
+    shared, let_go = scene.lanes.shared, threading.Event()
+
+    def work() -> None:
+        scene._count(shared, 1)
+        let_go.wait(PATIENCE_SECONDS)
+        threading.Event().wait(0.01)
+        scene._count(shared, -1)
+
+    def functions(number: int) -> list[Run]:
+        return [scene.function(shared, work) for _ in range(number)]
+
+    functions(1)
+    late = scene.submit(shared, 3)
+    flood = functions(30)
+    scene.wait_for(shared, 2)
+    threading.Event().wait(0.2)  # time to do wrong
+    assert scene.most[shared] == 2
+    let_go.set()
+    scene.let_go()
+    assert scene.outcomes.wait(34) == [Kind.SUCCESS] * 34
+    assert scene.most[shared] == 2
+    last = max(run.began or 0.0 for run in flood)
+    assert all(run.began is not None and run.began < last for run in late), "no flood of functions makes a coroutine wait until its end"
+
+
+def test_functions_that_wait_behind_coroutines_are_handed_back(scene: Scene) -> None:
+    shared = scene.lanes.shared
+    scene.submit(shared, 2)
+    scene.wait_for(shared, 2)
+    run = scene.function(shared, lambda: None)
+    for _ in range(1000):
+        if shared.pool.slots.held:
+            break
+        threading.Event().wait(0.01)
+    assert shared.take_waiting(run.claimed_at) == []
+    assert shared.take_waiting(time.monotonic() + 1) == [run]
+    scene.let_go()
+    assert scene.outcomes.wait(2) == [Kind.SUCCESS] * 2
+    last = scene.function(shared, lambda: None)
+    scene.outcomes.wait(3)
+    assert scene.outcomes.outcomes[-1][0] is last
+
+
+def test_functions_do_not_wait_for_coroutines_whose_loop_is_blocked(scene: Scene) -> None:
+    shared, begun, unblock = scene.lanes.shared, threading.Event(), threading.Event()
+
+    async def block() -> None:
+        begun.set()
+        unblock.wait(PATIENCE_SECONDS)
+
+    scene.coroutine(shared, block)
+    assert begun.wait(PATIENCE_SECONDS)
+    scene.submit(shared, 3)
+    for _ in range(20):
+        scene.function(shared, lambda: None)
+    since = time.monotonic()
+    assert scene.outcomes.wait(20) == [Kind.SUCCESS] * 20
+    assert time.monotonic() - since < 1.0, "one of them found out for all"
+    unblock.set()
+    scene.let_go()
+    scene.outcomes.wait(24)
 
 
 def test_those_that_wait_are_handed_back_and_never_begin(scene: Scene) -> None:

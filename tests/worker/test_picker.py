@@ -13,14 +13,16 @@ from django.db import connection
 
 from jobqueue.db import Claimed, Lender
 from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
+from jobqueue.line import Target
 from jobqueue.models import Job
-from jobqueue.worker import picker
+from jobqueue.worker import gate, picker
 from jobqueue.worker.gate import Gate
 from jobqueue.worker.lanes import Lanes
 from jobqueue.worker.picker import HEAD_SECONDS, MOST_TENANTS, Pick, Picker
 from jobqueue.worker.pool import Pool
 from jobqueue.worker.run import Runs
 from tests.factories import JobFactory
+from tests.rivals import Rival
 from tests.worker.parts import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.django_db
@@ -66,6 +68,13 @@ def scene() -> Iterator[Scene]:
 
 def flood(number: int, **job: Any) -> None:
     Job.objects.bulk_create([Job(task="tests.tasks.add", args=[1], **job) for _ in range(number)])
+
+
+@pytest.fixture
+def rival() -> Iterator[Rival]:
+    made = Rival()
+    yield made
+    made.close()
 
 
 def tenants(jobs: list[Claimed]) -> dict[str, int]:
@@ -183,6 +192,83 @@ def test_a_tenant_whose_queues_are_all_paused_takes_no_turn_from_the_others(scen
     assert tenants(scene.pick(8).jobs) == {"globex": 8}
 
 
+@pytest.fixture
+def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let 300 tenants have a job in the queue "mail", found by a hundred at a time."""
+    monkeypatch.setattr(picker, "MOST_TENANTS", 100)
+    Job.objects.bulk_create([Job(task="tests.tasks.add", args=[1], tenant=f"t{number:03}", queue="mail") for number in range(300)])
+
+
+@pytest.mark.usefixtures("crowded")
+@pytest.mark.parametrize("queues", [(), ("reports",)], ids=["paused", "not served"])
+def test_tenants_that_have_something_only_where_nothing_may_be_taken_have_no_turns(
+    queues: tuple[str, ...], django_assert_max_num_queries: Any
+) -> None:
+    scene = Scene(*queues)
+    if not queues:
+        pause_queue("mail")
+    scene.look_around()
+    assert (len(scene.lanes.shared.turns), scene.picker.is_halfway) == (0, True)
+    found, told = JobFactory(tenant="zz", queue="reports"), JobFactory(tenant="t299", queue="reports")
+    scene.picker.hear("t299")
+    with django_assert_max_num_queries(24):
+        assert ids(scene.pick(8).jobs) == [told.pk]
+        while scene.picker.is_halfway:
+            scene.look_around()
+        assert ids(scene.pick(8).jobs) == [found.pk]
+    scene.close()
+
+
+@pytest.mark.usefixtures("crowded")
+@pytest.mark.parametrize("why", ["queue", "all"])
+def test_a_limit_that_leaves_no_room_is_found_once_and_not_by_each_tenant(why: str, django_assert_max_num_queries: Any) -> None:
+    limit_queue("mail", 1)
+    JobFactory(running=True, queue="mail")
+    scene = Scene(max_running=1 if why == "all" else None)
+    scene.look_around()
+    told = JobFactory(tenant="t299", queue="reports")
+    scene.picker.hear("t299")
+    scene.picker.look_around()
+    assert len(scene.lanes.shared.turns) > 100
+    with django_assert_max_num_queries(30):
+        pick = scene.picker.pick(scene.lanes.shared, 8)
+    assert (ids(pick.jobs), pick.limited, pick.more) == ([told.pk] if why == "queue" else [], True, False)
+    scene.close()
+
+
+@pytest.mark.usefixtures("crowded")
+def test_tenants_whose_jobs_others_have_taken_make_a_look_no_longer(scene: Scene, django_assert_max_num_queries: Any) -> None:
+    scene.look_around()
+    Job.objects.all().delete()
+    with django_assert_max_num_queries(20 * (1 if connection.vendor == "postgresql" else 6)):
+        pick = scene.picker.pick(scene.lanes.shared, 8)
+    assert (pick.jobs, pick.more, pick.going) == ([], True, True)
+    for _ in range(20):
+        pick = scene.picker.pick(scene.lanes.shared, 8)
+    assert (pick.more, len(scene.lanes.shared.turns)) == (False, 0)
+
+
+def test_however_many_queues_are_paused_the_others_are_served(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "MOST_QUEUES", 10)
+    for number in range(30):
+        JobFactory(queue=f"q{number:02}")
+        if number not in (3, 29):
+            pause_queue(f"q{number:02}")
+    assert {job.queue for job in scene.pick(8).jobs} == {"q03", "q29"}
+
+
+def test_however_many_queues_there_are_beside_one_with_a_limit_each_has_its_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "MOST_QUEUES", 10)
+    limit_queue("q00", 1)
+    for number in reversed(range(36)):
+        flood(20, queue=f"q{number:02}")
+    # The first ten, the next, the third ten, and the rest with the first ones: of each, the oldest.
+    order = [sorted({job.queue for job in scene.pick(10).jobs}) for _ in range(4)]
+    assert order == [["q09"], ["q19"], ["q29"], ["q35"]]
+    served = {job.queue for _ in range(12) for job in scene.pick(10).jobs}
+    assert served >= {"q13", "q23", "q33", "q35"}, "none waits for the next look from the head"
+
+
 def test_a_pass_heeds_the_limits_and_says_so(scene: Scene) -> None:
     limit_queue("mail", 2)
     flood(10, queue="mail")
@@ -208,6 +294,43 @@ def test_without_pauses_and_limits_a_pass_is_one_statement_for_each_tenant(scene
     each = 1 if connection.vendor == "postgresql" else 4  # on SQLite a look and a write, in a transaction
     with django_assert_num_queries(2 * each):
         assert len(scene.picker.pick(scene.lanes.shared, 8).jobs) == 8
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("max_running", [None, 50])
+@pytest.mark.parametrize("targets", [1, 3, 300])
+def test_jobs_whose_targets_somebody_keeps_locked_stand_in_nobodys_way(rival: Rival, targets: int, max_running: int | None) -> None:
+    scene = Scene(max_running=max_running)
+    names = [f"customer:{number}" for number in range(targets)]
+    for name in names:
+        flood(300 // targets, target=name)
+    free, other, late = JobFactory(), JobFactory(target="customer:free"), JobFactory(priority=-1)
+    with rival.holding(*(Target("", name).key for name in names)):
+        found = scene.pick(8)
+        while found.more and not found.moved:  # no pause is made between two looks
+            assert found.going
+            found = scene.picker.pick(scene.lanes.shared, 8)
+        assert ids(found.jobs) == [free.pk, other.pk, late.pk]
+        scene.age()
+        again = scene.pick(8)
+        while again.more:
+            again = scene.picker.pick(scene.lanes.shared, 8)
+        assert (again.jobs, again.busy) == ([], True), "at the end it says why it found nothing"
+        scene.age()
+        urgent = JobFactory(priority=5)
+        assert ids(scene.pick(8).jobs) == [urgent.pk]
+    scene.age()
+    assert len(scene.pick(8).jobs) == min(targets, 8)
+    scene.close()
+
+
+@pytest.mark.postgresql
+def test_what_is_locked_in_one_queue_hides_nothing_behind_that_queues_limit(scene: Scene, rival: Rival) -> None:
+    limit_queue("mail", 2)
+    flood(30, queue="mail", target="customer:7")
+    free = [JobFactory(queue="mail").pk for _ in range(3)]
+    with rival.holding(Target("", "customer:7").key):
+        assert ids(scene.pick(8).jobs) == free[:2]
 
 
 @pytest.mark.postgresql

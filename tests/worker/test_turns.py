@@ -44,6 +44,30 @@ def test_a_round_that_has_begun_is_not_changed_by_what_is_heard_meanwhile() -> N
     assert list(begun) == ["a", "b"]
 
 
+def test_who_is_told_to_have_something_does_not_wait_for_all_who_were_found() -> None:
+    made = Turns()
+    for tenant in ("found-1", "found-2", "found-3"):
+        made.find(tenant)
+    made.hear("told-1")
+    made.hear("told-2")
+    made.find("told-2")
+    made.hear("found-3")
+    assert list(made.round()) == ["told-1", "found-1", "told-2", "found-2", "found-3"]
+
+
+def test_who_is_told_of_again_and_again_starves_nobody_who_was_found() -> None:
+    made = Turns()
+    for tenant in ("found-1", "found-2"):
+        made.find(tenant)
+    order = []
+    for _ in range(4):
+        made.hear("told")
+        order.append(made.round()[0])
+        made.served(order[-1])
+        made.drop(order[-1])
+    assert order == ["told", "found-1", "told", "found-2"]
+
+
 @pytest.mark.parametrize(("slots", "tenants", "expected"), [(8, 1, 8), (8, 2, 4), (8, 3, 3), (1, 3, 1), (3, 1000, 1), (0, 3, 0)])
 def test_a_share_is_an_even_part_rounded_up(slots: int, tenants: int, expected: int) -> None:
     assert share(slots, tenants) == expected
