@@ -269,8 +269,9 @@ def test_a_function_counts_as_many_items_as_it_returns(fleet: Fleet) -> None:
 
 
 def test_when_a_worker_goes_the_rows_say_that_nobody_leads(fleet: Fleet) -> None:
-    one = fleet.start("worker-1", Told(lambda: Report(1)))
-    wait_until(lambda: holder() == "worker-1", "it leads")
+    duty = Told(lambda: Report(1))
+    one = fleet.start("worker-1", duty)
+    wait_until(lambda: duty.runs > 1, "it leads, and has completed a run")
     one.stop()
     assert one.join(PATIENCE_SECONDS)
     found = row()
