@@ -96,7 +96,7 @@ def refusing(job: Job) -> Iterator[None]:
 @pytest.mark.parametrize("outcome", ["success", "error", "canceled"])
 def test_what_ended_long_ago_goes_and_what_ended_of_late_stays(outcome: str) -> None:
     old, young = ended(outcome), ended(outcome, timedelta(hours=23))
-    done = deleting().run()
+    done = deleting().run(60)
     assert (done.deleted, done.stale, done.set_aside, done.more) == (1, 0, 0, False)
     assert left() == {young.pk}
     assert old.pk not in left()
@@ -110,7 +110,7 @@ def test_what_ended_long_ago_goes_and_what_ended_of_late_stays(outcome: str) -> 
 def test_what_has_not_ended_is_never_touched(place: str) -> None:
     job = JobFactory(**{place: True}, created_at=timezone.now() - LONG_AGO)
     Job.objects.filter(pk=job.pk).update(finished_at=timezone.now() - LONG_AGO)  # a paused job may have ended once
-    done = Sweep(after(OUTCOMES, 0), after(OUTCOMES, 0)).run()
+    done = Sweep(after(OUTCOMES, 0), after(OUTCOMES, 0)).run(60)
     assert (done.deleted, done.stale) == (0, 0)
     assert Job.objects.get(pk=job.pk).stale_at is None
 
@@ -123,7 +123,7 @@ def test_each_queue_and_outcome_has_its_own_time(settings: Any) -> None:
     }
     kept = [ended("error"), ended("canceled"), ended("success", timedelta(minutes=59)), ended(queue="audit"), ended("error", queue="audit")]
     gone = [ended(), ended("error", timedelta(0), queue="mail"), ended(queue="mail")]
-    assert by_settings().run().deleted == len(gone)
+    assert by_settings().run(60).deleted == len(gone)
     assert left() == {job.pk for job in kept}
 
 
@@ -131,14 +131,14 @@ def test_each_queue_and_outcome_has_its_own_time(settings: Any) -> None:
 def test_without_rules_nothing_is_done_and_nothing_asked() -> None:
     ended()
     with CaptureQueriesContext(connection) as queries:
-        assert by_settings().run() == retention.Swept()
+        assert by_settings().run(60) == retention.Swept()
     assert not queries.captured_queries
 
 
 @pytest.mark.django_db
 def test_a_time_of_zero_deletes_at_once() -> None:
     ended(ago=timedelta(0))
-    assert deleting(0).run().deleted == 1
+    assert deleting(0).run(60).deleted == 1
 
 
 @pytest.mark.django_db
@@ -161,12 +161,12 @@ def test_a_job_becomes_stale_once() -> None:
     old, young = ended(), ended(ago=timedelta(hours=1))
     sweep = marking()
     with heard(signals.job_stale) as told:
-        assert (sweep.run().stale, sweep.run().stale, marking().run().stale) == (1, 0, 0)
+        assert (sweep.run(60).stale, sweep.run(60).stale, marking().run(60).stale) == (1, 0, 0)
     assert [one["job_id"] for one in told] == [old.pk]
     first = Job.objects.get(pk=old.pk).stale_at
     assert first is not None
     assert Job.objects.get(pk=young.pk).stale_at is None
-    marking().run()
+    marking().run(60)
     assert Job.objects.get(pk=old.pk).stale_at == first
 
 
@@ -174,7 +174,7 @@ def test_a_job_becomes_stale_once() -> None:
 @pytest.mark.parametrize("verb", [control.resume, control.cancel])
 def test_a_job_that_a_person_moves_on_is_stale_no_more(verb: Any) -> None:
     job = ended("error")
-    marking().run()
+    marking().run(60)
     assert verb(job.pk)
     assert Job.objects.get(pk=job.pk).stale_at is None
 
@@ -183,7 +183,7 @@ def test_a_job_that_a_person_moves_on_is_stale_no_more(verb: Any) -> None:
 def test_what_is_about_to_go_is_not_marked_before() -> None:
     ended()
     with heard(signals.job_stale) as told:
-        done = Sweep(after(OUTCOMES, 1), after(OUTCOMES, DAY)).run()
+        done = Sweep(after(OUTCOMES, 1), after(OUTCOMES, DAY)).run(60)
     assert (done.deleted, done.stale, told) == (1, 0, [])
 
 
@@ -194,7 +194,7 @@ def test_what_is_about_to_go_is_not_marked_before() -> None:
 def test_the_signal_tells_what_was_deleted() -> None:
     job = ended("error", queue="mail", target="customer:7", tenant="")
     with heard(signals.job_deleted) as told:
-        deleting().run()
+        deleting().run(60)
     (values,) = told
     values.pop("signal")
     assert values == {
@@ -218,8 +218,8 @@ def test_hooks_get_each_job_whole_and_with_its_children() -> None:
     def look(one: Job) -> None:
         seen.append((one.pk, one.result, one.stale_at is not None, Parcel.objects.filter(job_id=one.pk).count()))
 
-    assert marking(on_stale=look).run().stale == 1
-    assert deleting(on_delete=look).run().deleted == 1
+    assert marking(on_stale=look).run(60).stale == 1
+    assert deleting(on_delete=look).run(60).deleted == 1
     assert seen == [(job.pk, {"answer": 42}, True, 1)] * 2
     assert not left()
 
@@ -235,7 +235,7 @@ def test_a_hook_that_raises_is_logged_undone_and_stops_nothing(make: Any, caplog
             raise RuntimeError("no room in the archive")
 
     name = "on_stale" if make is marking else "on_delete"
-    done = make(**{name: hook}).run()
+    done = make(**{name: hook}).run(60)
     assert done.deleted + done.stale == 3
     assert Note.objects.count() == 2
     (record,) = [one for one in caplog.records if one.levelno == logging.ERROR]
@@ -260,7 +260,7 @@ def test_a_hook_and_a_listener_are_inside_of_the_jobs_tenant(settings: Any) -> N
     ended(tenant="acme")
     signals.job_deleted.connect(listen)
     try:
-        deleting(on_delete=lambda job: seen.append((job.tenant, [*inside]))).run()
+        deleting(on_delete=lambda job: seen.append((job.tenant, [*inside]))).run(60)
     finally:
         signals.job_deleted.disconnect(listen)
     assert seen == [("acme", ["acme"])] * 2
@@ -275,7 +275,7 @@ def test_the_line_behind_a_deleted_job_in_error_moves_on(holds: bool) -> None:
     ended("error", target="customer:7", holds_target=holds)
     ended("success", target="customer:8")
     waiting = JobFactory(waiting_for_target=True)
-    assert deleting().run().deleted == 2
+    assert deleting().run(60).deleted == 2
     assert Job.objects.get(pk=waiting.pk).status == "QUEUED"
 
 
@@ -286,7 +286,7 @@ def test_children_go_with_the_job_and_what_outlives_it_stays() -> None:
         for _ in range(3):
             Label.objects.create(parcel=Parcel.objects.create(job=one))
     note = Note.objects.create(job=job)
-    assert deleting().run().deleted == 1
+    assert deleting().run(60).deleted == 1
     assert set(Parcel.objects.values_list("job_id", flat=True)) == {other.pk}
     assert Label.objects.count() == 3
     note.refresh_from_db()
@@ -300,7 +300,7 @@ def test_a_job_that_something_protects_is_kept_with_a_reason_and_not_tried_in_ea
     for job_id in kept:
         Receipt.objects.create(job_id=job_id)
     sweep = deleting()
-    first, second = sweep.run(), sweep.run()
+    first, second = sweep.run(60), sweep.run(60)
     assert (first.deleted, first.set_aside, first.more) == (30, 3, False)
     assert (second.deleted, second.set_aside, second.more) == (0, 0, False)
     assert left() == {*kept}
@@ -316,7 +316,7 @@ def test_one_job_that_the_database_refuses_keeps_no_other_and_is_named(caplog: p
     many(20)
     with refusing(bad):
         sweep = deleting()
-        first, second = sweep.run(), sweep.run()
+        first, second = sweep.run(60), sweep.run(60)
     assert (first.deleted, first.set_aside, first.more) == (40, 1, False)
     assert (second.deleted, second.set_aside, second.more) == (0, 0, False)
     assert left() == {bad.pk}
@@ -333,7 +333,7 @@ def test_the_children_of_a_job_that_has_very_many_go_in_batches_of_their_own(mon
     Parcel.objects.bulk_create([Parcel(job_id=jobs[2]) for _ in range(33)])
     sweep = deleting()
     with CaptureQueriesContext(connection) as queries:
-        runs = [sweep.run(), sweep.run()]
+        runs = [sweep.run(60), sweep.run(60)]
     assert [run.deleted for run in runs] == [5, 1]
     assert [run.more for run in runs] == [True, False]
     assert not left()
@@ -385,9 +385,9 @@ def test_what_is_kept_is_looked_at_once() -> None:
 def test_a_run_that_was_written_late_is_found_in_the_next_run() -> None:
     ended(ago=timedelta(days=1, seconds=1))
     sweep = deleting()
-    assert sweep.run().deleted == 1
+    assert sweep.run(60).deleted == 1
     late, lost = ended(ago=timedelta(days=1, seconds=60)), ended(ago=timedelta(days=1, seconds=600))
-    assert sweep.run().deleted == 1
+    assert sweep.run(60).deleted == 1
     assert left() == {lost.pk}
     assert late.pk not in left()
 
@@ -395,17 +395,17 @@ def test_a_run_that_was_written_late_is_found_in_the_next_run() -> None:
 @pytest.mark.django_db
 def test_now_and_then_a_walk_starts_anew_the_less_often_the_less_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = deleting()
-    sweep.run()
+    sweep.run(60)
     lost = ended(ago=timedelta(days=30))
-    assert sweep.run().deleted == 0
+    assert sweep.run(60).deleted == 0
     [walk] = sweep._walks
     assert walk._anew_seconds == retention.ANEW_SECONDS
     walk._began_anew -= retention.ANEW_SECONDS + 1
-    assert sweep.run().deleted == 1
+    assert sweep.run(60).deleted == 1
     assert lost.pk not in left()
     assert walk._anew_seconds == 2 * retention.ANEW_SECONDS  # the walk before had found nothing
     walk._began_anew -= 2 * retention.ANEW_SECONDS + 1
-    sweep.run()
+    sweep.run(60)
     assert walk._anew_seconds == retention.ANEW_SECONDS
 
 
@@ -417,10 +417,10 @@ def test_a_job_that_somebody_has_locked_is_passed_over_and_goes_in_the_next_run(
     job, other = ended(), ended()
     sweep = Sweep(after(OUTCOMES, 5), after(OUTCOMES, DAY))
     with rival.locking(job):
-        assert sweep.run().deleted == 1
+        assert sweep.run(60).deleted == 1
         assert left() == {job.pk}
         assert Job.objects.get(pk=job.pk).stale_at is None
-    done = sweep.run()
+    done = sweep.run(60)
     assert (done.deleted, done.more) == (1, False)
     assert other.pk not in left()
 
@@ -431,8 +431,8 @@ def test_a_job_to_which_somebody_adds_a_child_is_not_waited_for(rival: Rival) ->
     sweep = deleting()
     with rival.transaction():
         rival.do(lambda: connection.cursor().execute("SELECT 1 FROM jobqueue_job WHERE id = %s FOR KEY SHARE", [job.pk]))
-        assert sweep.run().deleted == 0
-    assert sweep.run().deleted == 1
+        assert sweep.run(60).deleted == 0
+    assert sweep.run(60).deleted == 1
 
 
 @pytest.mark.postgresql
@@ -443,9 +443,9 @@ def test_a_job_of_which_somebody_has_a_child_locked_is_not_waited_for(rival: Riv
     sweep = deleting()
     with rival.transaction():
         rival.do(lambda: Parcel.objects.select_for_update().get(pk=parcel.pk))
-        assert sweep.run().deleted == 1
+        assert sweep.run(60).deleted == 1
         assert left() == {job.pk}
-    assert sweep.run().deleted == 1
+    assert sweep.run(60).deleted == 1
 
 
 @pytest.mark.postgresql
@@ -453,9 +453,9 @@ def test_a_job_in_error_whose_target_somebody_has_locked_is_not_waited_for(rival
     job, free = ended("error", target="line"), ended("success", target="line")
     sweep = deleting()
     with rival.holding(Target("", "line").key):
-        assert sweep.run().deleted == 1
+        assert sweep.run(60).deleted == 1
         assert left() == {job.pk}
-    assert sweep.run().deleted == 1
+    assert sweep.run(60).deleted == 1
     assert free.pk not in left()
 
 
