@@ -6,16 +6,18 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import BadRequest
 from django.db.models import QuerySet
 from django.db.models.functions import Now
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from jobqueue.admin import cells
 from jobqueue.admin.base import ReadOnlyAdmin
-from jobqueue.admin.wording import NOTHING, ago, duration, excerpt, moment, parsed
+from jobqueue.admin.wording import NOTHING, ago, duration, excerpt, moment
 from jobqueue.lifecycle import leaders
 from jobqueue.models import BackgroundJobLease
 
@@ -37,6 +39,12 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[BackgroundJobLease]:
         """Return the duties with the database's time, by which they are judged."""
         return super().get_queryset(request).annotate(now=Now())
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list, or do an action on it; refuse names that no duty can have."""
+        if any("\0" in name for name in request.POST.getlist(ACTION_CHECKBOX_NAME)):
+            raise BadRequest("The name of a duty holds no NUL.")
+        return super().changelist_view(request, extra_context)
 
     def has_release_permission(self, request: HttpRequest) -> bool:
         """Return whether the user may take duties away from their leaders."""
@@ -85,7 +93,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
     @admin.display(description="last run")
     def last_run(self, row: BackgroundJobLease) -> SafeString | str:
         """Return when the last run that was completed began."""
-        when = parsed(_told(row).last_run_at)
+        when = leaders.moment(_told(row).last_run_at)
         return ago(when, _now(row)) if when else NOTHING
 
     @admin.display(description="took")
@@ -113,7 +121,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
     def last_error(self, row: BackgroundJobLease) -> SafeString | str:
         """Return the last error, and when it came."""
         found = _told(row)
-        when = parsed(found.last_error_at)
+        when = leaders.moment(found.last_error_at)
         return (
             format_html("{} ({})", found.last_error, moment(when, _now(row))) if found.last_error and when else found.last_error or NOTHING
         )

@@ -77,6 +77,16 @@ def after_task() -> None:
             _discard(connection)
 
 
+def end_transactions() -> list[str]:
+    """Close this thread's connections that are inside of a transaction; return their aliases."""
+    left = []
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is not None and not _tidied(connection):
+            left.append(connection.alias)
+            _discard(connection)
+    return left
+
+
 def _tidied(connection: Any) -> bool:
     """Close a connection that is too old; return False for one that is no good: in a transaction, or closed under Django's feet."""
     try:

@@ -13,6 +13,19 @@ from datetime import datetime
 from typing import Literal
 
 Strategy = Literal["lease", "everyone"]
+# The names of the duties that come with the product (`duties/builtin.py`): a project's duty must not take one's place.
+RESERVED = frozenset(
+    {
+        "promote_due_jobs",
+        "expire_stale_running_jobs",
+        "enqueue_scheduled_jobs",
+        "apply_retention",
+        "deliver_webhooks",
+        "collect_metrics",
+        "forget_dead_workers",
+        "release_parked_targets",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

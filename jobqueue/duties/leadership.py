@@ -107,6 +107,8 @@ class Leadership:
     def _acquire(self, names: Collection[str]) -> list[Term]:
         began = time.monotonic()
         taken = BackgroundJobLease.objects.acquire(self.holder, names)
+        for one in taken.values():  # where there was no row, the look has told no time
+            self.clock.set(one.acquired_at)
         new = [Term(self.holder, name, one.acquired_at, began, one.metadata) for name, one in taken.items()]
         self.terms.update({term.name: term for term in new})
         return new

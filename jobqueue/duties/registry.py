@@ -13,7 +13,8 @@ from typing import TypeVar
 from django.apps import apps
 from django.utils.module_loading import module_has_submodule
 
-from jobqueue.duties.base import Duty, FunctionDuty, Strategy
+from jobqueue import conf
+from jobqueue.duties.base import RESERVED, Duty, FunctionDuty, Strategy
 from jobqueue.exceptions import InvalidOption, delay_in_seconds
 from jobqueue.models import Job
 from jobqueue.texts import safe_repr
@@ -42,9 +43,13 @@ def duty(
         raise InvalidOption(f"interval is {seconds:g} s; it must be at least {SHORTEST_SECONDS} s.")
     if not isinstance(name, str) or not 0 < len(name.strip()) == len(name) <= 200:
         raise InvalidOption(f"name is {safe_repr(name)}; it must be a text of 1 to 200 characters without spaces around it.")
+    if name in RESERVED:
+        raise InvalidOption(f"name is {name!r}, that of a duty of jobqueue; choose another one, such as 'shop.{name}'.")
     if strategy not in STRATEGIES:
         raise InvalidOption(f'strategy is {safe_repr(strategy)}; it must be "lease" or "everyone".')
     rotate = None if rotate_after_seconds is None else delay_in_seconds(rotate_after_seconds, "rotate_after_seconds")
+    if rotate is not None and rotate < (lease := conf.current().duty_lease_seconds):
+        raise InvalidOption(f"rotate_after_seconds is {rotate:g}; it must be at least DUTY_LEASE_SECONDS, {lease:g}.")
 
     def register(function: Function) -> Function:
         _refuse_what_cannot_be_called(function)

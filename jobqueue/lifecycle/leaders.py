@@ -14,6 +14,8 @@ from jobqueue.models import BackgroundJobLease
 
 STUCK_SECONDS = 300.0
 STUCK_INTERVALS = 10
+LARGEST = 2**53
+FIRST_YEAR, LAST_YEAR = 1970, 9998
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def leader(row: BackgroundJobLease, now: datetime) -> Leader:
         failures_in_a_row=_count(told, "failures_in_a_row"),
         last_error=masking.mask_text(_text(told, "last_error")),
         last_error_at=_text(told, "last_error_at") or None,
-        problem=_problem(told, held, heard, interval or 0.0, now),
+        problem=_problem(told, held, heard, interval or 0.0, now, _since(now, row.heartbeat_at or now) or 0.0),
     )
 
 
@@ -89,9 +91,11 @@ def release(name: str) -> str:
     return holder
 
 
-def _problem(told: dict[str, Any], held: float | None, heard: float | None, interval: float, now: datetime) -> str:
+def _problem(told: dict[str, Any], held: float | None, heard: float | None, interval: float, now: datetime, ahead: float) -> str:
     if heard is None or held is None:
         return ""  # handed over in order: the next to look leads it
+    if ahead > conf.current().duty_lease_seconds:
+        return f"the heartbeat of its leader lies {ahead:.0f} s ahead of the database's clock"
     if heard > 2 * conf.current().duty_lease_seconds:
         return f"its leader was last heard {heard:.0f} s ago, and nobody has taken over"
     ran = _since(_moment(told, "last_run_at"), now)
@@ -117,17 +121,24 @@ def _text(told: dict[str, Any], name: str) -> str:
 
 def _count(told: dict[str, Any], name: str) -> int:
     value = told.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST else 0
 
 
 def _number(told: dict[str, Any], name: str) -> float | None:
     value = told.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= LARGEST:  # NaN compares false
+        return None
+    return float(value)
 
 
 def _moment(told: dict[str, Any], name: str) -> datetime | None:
+    return moment(_text(told, name))
+
+
+def moment(text: str | None) -> datetime | None:
+    """Return the time that the row of a duty names; None where it names none, or one that no calendar of ours has in every zone."""
     try:
-        found = datetime.fromisoformat(_text(told, name))
+        found = datetime.fromisoformat(text or "")
     except ValueError:
         return None
-    return found if found.tzinfo is not None else None
+    return found if found.tzinfo is not None and FIRST_YEAR <= found.year <= LAST_YEAR else None

@@ -39,8 +39,12 @@ class LeaseQuerySet(models.QuerySet["BackgroundJobLease"]):
     """Name the sets of leases that the product looks at."""
 
     def free(self) -> LeaseQuerySet:
-        """Return those that nobody holds, or whose holder has not been heard for longer than a lease."""
-        return self.filter(Q(heartbeat_at__isnull=True) | Q(heartbeat_at__lt=Now() - _lease()))
+        """Return those that nobody holds, or whose holder has not been heard for longer than a lease.
+
+        So is a heartbeat that lies ahead by more: the clock was set back, or the row comes from elsewhere.
+        """
+        old = Q(heartbeat_at__lt=Now() - _lease()) | Q(heartbeat_at__gt=Now() + _lease())
+        return self.filter(Q(heartbeat_at__isnull=True) | old)
 
     def terms(self, holder: str, terms: Mapping[str, datetime]) -> LeaseQuerySet:
         """Return those that are still in these terms of a holder."""
@@ -68,7 +72,7 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet)):  # type: ignore
         columns = ("job_name", "held_by_worker_id", "lease_acquired_at", "heartbeat_at", "now")
         rows = list(self.current.order_by().annotate(now=Now()).values_list(*columns))
         lease = _lease()
-        found = [Standing(name, holder, at, beat is None or now - beat > lease) for name, holder, at, beat, now in rows]
+        found = [Standing(name, holder, at, beat is None or abs(now - beat) > lease) for name, holder, at, beat, now in rows]
         return found, rows[0][4] if rows else None
 
     def add(self, names: Collection[str]) -> None:

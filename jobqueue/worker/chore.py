@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import logging
+import os
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -11,11 +14,13 @@ from typing import Any
 from jobqueue import db, texts
 from jobqueue.duties.base import Duty, Report
 from jobqueue.duties.leadership import Term
-from jobqueue.exceptions import LeadershipLost
+from jobqueue.exceptions import MAX_DELAY_SECONDS, JobQueueError, LeadershipLost
 from jobqueue.service import ErrorHandler
 from jobqueue.worker.base import DatabaseService
+from jobqueue.worker.forked import leave_if_forked
 
 LONGEST_TEXT = 500
+LARGEST_COUNT = 2**53
 
 logger = logging.getLogger("jobqueue")
 
@@ -66,14 +71,24 @@ class Chore(DatabaseService):
         self._note(report, now, time.monotonic() - began)
         if report.items and self.duty.lets_jobs_in:
             self._done(report)
-        pause = self.duty.interval_seconds if report.pause_seconds is None else report.pause_seconds
+        pause = report.pause_seconds
+        if not isinstance(pause, int | float) or not 0 <= pause <= MAX_DELAY_SECONDS:
+            pause = self.duty.interval_seconds
         return 0.0 if report.again else pause
 
     def _run(self, now: datetime) -> Report:
-        if self.term is None:
-            return self.duty.run_once(now)
-        with db.fenced(self.term.check):
-            return self.duty.run_once(now)
+        pid = os.getpid()
+        try:
+            with db.fenced(self.term.check) if self.term is not None else contextlib.nullcontext():
+                # A context of its own: a time zone that a project's duty activates, or any variable that it sets, goes with it.
+                report = contextvars.copy_context().run(self.duty.run_once, now)
+        except BaseException as error:
+            leave_if_forked(pid, error)
+            raise
+        leave_if_forked(pid, None)
+        if left := db.hygiene.end_transactions():
+            raise JobQueueError(f"The duty left a transaction open ({', '.join(left)}): what it did in it was undone.")
+        return report
 
     def _note(self, report: Report, now: datetime, seconds: float) -> None:
         self.completed_at = time.monotonic()
@@ -82,9 +97,9 @@ class Chore(DatabaseService):
             **told,
             "last_run_at": _iso(now),
             "last_duration_seconds": round(seconds, 4),
-            "last_items": report.items,
-            "items": _count(told, "items") + report.items,
-            "set_aside": _count(told, "set_aside") + report.set_aside,
+            "last_items": _whole(report.items),
+            "items": _whole(_count(told, "items") + _whole(report.items)),
+            "set_aside": _whole(_count(told, "set_aside") + _whole(report.set_aside)),
             "runs": _count(told, "runs") + 1,
             "failures_in_a_row": 0,
         }
@@ -102,6 +117,11 @@ class Chore(DatabaseService):
     def _report_error(self, error: BaseException) -> None:
         if not self.given_up:
             super()._report_error(error)
+
+
+def _whole(value: object) -> int:
+    """Return what a duty counts as a number that every reader of JSON can read."""
+    return min(max(value, 0), LARGEST_COUNT) if isinstance(value, int) else 0
 
 
 def _count(told: dict[str, Any], name: str) -> int:

@@ -12,6 +12,8 @@ import random
 import time
 from collections.abc import Callable, Iterable
 
+from django.db import DatabaseError
+
 from jobqueue import conf
 from jobqueue.db import is_outage
 from jobqueue.duties.builtin import Makers
@@ -46,20 +48,19 @@ class Duties(DatabaseService):
         heartbeat_seconds: float,
         moved: Callable[[], None],
         on_error: ErrorHandler,
-        at_start: Callable[[], object] = lambda: None,
     ) -> None:
         """Prepare the thread.
 
         `makers` returns how each duty is made, given what tells before which monotonic time no lease is to be judged; `place` names
         this process for people, `moved` is told that a duty let jobs in, and `heartbeat_seconds` is how often workers renew the
-        leases of jobs. `at_start` is called before any duty is contended for, again and again while there is no database.
+        leases of jobs.
         """
         super().__init__(on_error)
         self._leadership = Leadership(worker_id)
         settings = conf.current()
         self._lease_seconds, self._renew_seconds = settings.duty_lease_seconds, settings.duty_heartbeat_seconds
         self._find_makers, self._place, self._heartbeat_seconds = makers, place, heartbeat_seconds
-        self._moved, self._tell_of_error, self._at_start = moved, on_error, at_start
+        self._moved, self._tell_of_error = moved, on_error
         self._chores: dict[str, Chore] = {}
         self._leaving: list[Chore] = []
         self._makers: Makers = {}
@@ -101,7 +102,7 @@ class Duties(DatabaseService):
         self._let_go(now)
         if now >= self._renew_at:
             self._renew_at = now + self._renew_seconds
-            self._leadership.renew(self._told())
+            self._renew()
         if now >= self._contend_at:
             # A fleet must not contend in step.
             self._contend_at = now + self._lease_seconds * random.uniform(*CONTEND_SHARES)  # noqa: S311
@@ -131,12 +132,6 @@ class Duties(DatabaseService):
 
     def _begin(self) -> set[str]:
         """Start what every worker does, and return the names of what one worker leads, as far as this process can do it."""
-        try:
-            self._at_start()
-        except Exception as error:
-            if is_outage(error):
-                raise
-            logger.exception("What a worker does for the duties at its start failed; it goes on.")
         self._makers = self._find_makers(lambda: self.no_sweep_before)
         led = set()
         for name, make in self._makers.items():
@@ -148,6 +143,15 @@ class Duties(DatabaseService):
             else:
                 led.add(name)
         return led
+
+    def _renew(self) -> None:
+        try:
+            self._leadership.renew(self._told())
+        except DatabaseError as error:
+            if is_outage(error):
+                raise
+            logger.exception("What the duties tell of themselves cannot be written; they are renewed without it.")
+            self._leadership.renew({})
 
     def _contend(self, now: float) -> None:
         names = {name for name in self._names or () if self._not_before.get(name, 0.0) <= now and name not in self._chores}
@@ -223,7 +227,8 @@ class Duties(DatabaseService):
     # Errors
 
     def _failed(self, service: Service, error: BaseException, failures: int) -> None:
-        if is_outage(error):
+        # A project's duty may fail to reach what is its own: that is no outage of the database of the jobs.
+        if is_outage(error) and isinstance(service, Chore) and service.duty.longest_run_seconds is not None:
             self._note_trouble()
         self._tell_of_error(service, error, failures)
 

@@ -14,12 +14,13 @@ from jobqueue import signals, states
 from jobqueue.lifecycle.expire import Expired, expire_owner
 from jobqueue.models import BackgroundJobLease
 from jobqueue.service import ErrorHandler
-from jobqueue.worker.base import DatabaseService
+from jobqueue.worker.base import DatabaseService, is_outage
 from jobqueue.worker.identity import Identity
 from jobqueue.worker.tenancy import telling
 
 PAUSE_SECONDS = 1.0
 WORKER_ROW_SECONDS = 10.0
+AGAIN_SECONDS = 30.0
 
 logger = logging.getLogger("jobqueue")
 
@@ -38,16 +39,18 @@ class Maintenance(DatabaseService):
         stuck: Callable[[], int],
         found: Callable[[], None],
         changed: Callable[[], object] = lambda: None,
+        at_start: Callable[[], int] = lambda: 0,
         on_error: ErrorHandler,
     ) -> None:
         """Prepare the thread.
 
         `show` writes the process's row, at once when `stuck` tells another number or `changed` another thing, and `found` is told that
-        jobs came back.
+        jobs came back. `at_start` is called until it returns that nothing is left to do.
         """
         super().__init__(on_error)
         self._identity, self._show, self.stuck, self._found = identity, show, stuck, found
-        self._changed = changed
+        self._changed, self._at_start = changed, at_start
+        self._start_at: float | None = 0.0
         self._shown_at: float | None = None
         self._seen: object = (0, None)
         self.errors = 0  # jobs that were found lost and ended in ERROR
@@ -59,6 +62,8 @@ class Maintenance(DatabaseService):
         if self._shown_at is None or now - self._shown_at >= WORKER_ROW_SECONDS or seen != self._seen:
             self._show()
             self._shown_at, self._seen = now, seen
+        if self._start_at is not None and now >= self._start_at:
+            self._start_at = now + AGAIN_SECONDS if self._start() else None
         lost: list[Expired] = []
         for owner in self._identity.dead_neighbours():
             BackgroundJobLease.objects.release_all_of(owner)
@@ -67,6 +72,16 @@ class Maintenance(DatabaseService):
             self.announce(lost)
             self._found()
         return PAUSE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - workers must not look in step
+
+    def _start(self) -> int:
+        # Here, where a statement that waits for somebody's lock holds up nobody's leadership.
+        try:
+            return self._at_start()
+        except Exception as error:
+            if is_outage(error):
+                raise
+            logger.exception("What a worker does at its start failed; it is tried again in %g s.", AGAIN_SECONDS)
+            return 1
 
     def announce(self, lost: Sequence[Expired]) -> None:
         """Tell of jobs that were found lost; from any thread."""

@@ -170,6 +170,7 @@ class Supervisor:
             stuck=lambda: lanes.stuck + loop.stuck + interrupter.stuck,
             found=dispatcher.notified,
             changed=lambda: scaler.decision,
+            at_start=lambda: 0 * sync_schedules(),
             on_error=self._on_error,
         )
         duties = self._duties(heartbeat.keep, maintenance.announce, dispatcher.notified)
@@ -190,12 +191,11 @@ class Supervisor:
     def _duties(self, keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None], moved: Callable[[], None]) -> Duties:
         return Duties(
             self.identity.worker_id,
-            lambda not_before: builtin(keep, tell, not_before) | registry_of_duties.discover(),
+            lambda not_before: registry_of_duties.discover() | builtin(keep, tell, not_before),
             place=f"{self.identity.host}:{self.identity.pid}",
             heartbeat_seconds=self.settings.heartbeat_seconds,
             moved=moved,
             on_error=self._on_error,
-            at_start=sync_schedules,
         )
 
     def _go_on_without(self, run: Run) -> None:

@@ -9,6 +9,7 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.utils import timezone
 
+from jobqueue.lifecycle import leaders
 from jobqueue.models import BackgroundJobLease
 from tests.admin.conftest import told
 
@@ -75,6 +76,32 @@ def test_what_is_wrong_catches_the_eye(admin_client: Client, wrong: dict[str, An
 def test_a_duty_with_long_intervals_is_given_time(admin_client: Client, fine: dict[str, Any]) -> None:
     lease(**fine)
     assert "jq-alarm" not in page(admin_client)
+
+
+def test_a_heartbeat_ahead_of_the_clock_is_told(admin_client: Client) -> None:
+    lease(heard_seconds=-3600)
+    assert "lies 3" in page(admin_client)
+
+
+def test_a_name_that_no_duty_can_have_is_refused(admin_client: Client) -> None:
+    answer = admin_client.post(DUTIES, {"action": "release", "index": 0, "select_across": 0, "_selected_action": ["a\0b"]})
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"interval_seconds": 1e300, "last_duration_seconds": -1e300},
+        {"items": 10**100, "runs": -(10**100)},
+        {"last_run_at": "2020-01-01"},
+        {"last_run_at": "9999-12-31T23:59:59-23:59", "last_error": "x", "last_error_at": "0001-01-01T00:00:00+23:59"},
+    ],
+)
+def test_odd_numbers_and_times_are_no_500(admin_client: Client, odd: dict[str, Any]) -> None:
+    row = lease(**odd)
+    page(admin_client)
+    assert admin_client.get(f"{DUTIES}{row.pk}/change/").status_code == 200
+    assert leaders.problems() in ([], leaders.problems())
 
 
 @pytest.mark.parametrize("metadata", [[], None, "text", {"runs": "many", "last_run_at": 7, "interval_seconds": True, "process": ["x"]}])

@@ -11,6 +11,7 @@ import pytest
 from django.db import DatabaseError, connection
 from django.utils import timezone
 
+from jobqueue.duties.base import RESERVED
 from jobqueue.duties.builtin import builtin
 from jobqueue.duties.expire_stale_running_jobs import ExpireStaleRunningJobs
 from jobqueue.duties.promote_due_jobs import UNTOLD_SECONDS, PromoteDueJobs
@@ -33,6 +34,7 @@ def test_every_duty_is_made_under_its_own_name(db: Any) -> None:
     for name, make in builtin(lambda: None, lambda lost: None, lambda: 0.0).items():
         duty = make()
         assert duty.name == name
+        assert name in RESERVED
         assert make() is not duty, "each term begins with a fresh one"
 
 

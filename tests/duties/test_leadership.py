@@ -59,6 +59,19 @@ def test_a_lease_is_taken_over_once_its_heartbeat_is_old(first: Leadership, seco
     assert len(second.contend(NAMES)) == taken
 
 
+@pytest.mark.parametrize(("seconds", "taken"), [(-9, 0), (-3600, 2)])
+def test_a_heartbeat_that_lies_ahead_of_the_clock_keeps_nobody_out(first: Leadership, second: Leadership, seconds: int, taken: int) -> None:
+    first.contend(NAMES)
+    age(seconds)
+    assert len(second.contend(NAMES)) == taken
+
+
+def test_the_databases_time_is_known_before_the_first_duty_runs(first: Leadership) -> None:
+    first.clock.set(timezone.now() + timedelta(minutes=20))  # our own clock is wrong, and there is no row yet
+    first.contend(NAMES)
+    assert abs(first.clock.now() - timezone.now()) < timedelta(minutes=1)
+
+
 def test_the_lease_is_as_long_as_the_settings_say(first: Leadership, second: Leadership, settings: Any) -> None:
     settings.JOBQUEUE = {"DUTY_LEASE_SECONDS": 60}
     first.contend(NAMES)

@@ -51,6 +51,8 @@ def test_the_same_declaration_may_come_twice_but_a_name_is_one_functions_alone()
         ({"name": "x" * 201}, "1 to 200 characters"),
         ({"name": 7}, "name is 7"),
         ({"strategy": "leader"}, 'strategy is \'leader\'; it must be "lease" or "everyone"'),
+        ({"name": "promote_due_jobs"}, "that of a duty of jobqueue; choose another one, such as 'shop.promote_due_jobs'"),
+        ({"rotate_after_seconds": 5}, "rotate_after_seconds is 5; it must be at least DUTY_LEASE_SECONDS, 10"),
         ({"rotate_after_seconds": -3}, "rotate_after_seconds is -3"),
     ],
 )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, transaction
+from django.utils import timezone
 
 from jobqueue.duties.base import Duty, FunctionDuty, Report
 from jobqueue.models import BackgroundJobLease, Job
@@ -266,6 +267,84 @@ def test_a_function_counts_as_many_items_as_it_returns(fleet: Fleet) -> None:
     fleet.start("worker-1", FunctionDuty("told", lambda: next(answers, 0), 0.01, "lease", None))
     wait_until(lambda: told().get("runs", 0) > 5, "it was called")
     assert row().metadata["items"] == 7
+
+
+def test_a_projects_duty_that_cannot_reach_what_is_its_own_keeps_nobody_from_recovering_jobs(fleet: Fleet) -> None:
+    def fail() -> Report:
+        raise OperationalError("connection refused")
+
+    bad = FunctionDuty("bad", fail, 0.01, "lease", None)
+    one = fleet.start("worker-1", bad)
+    wait_until(lambda: told("bad").get("errors", 0) > 1, "it has failed")
+    assert one.no_sweep_before == 0.0
+    own = Told(fail)
+    two = fleet.start("worker-2", own)
+    wait_until(lambda: two.no_sweep_before > 0, "an outage that a duty of ours meets is one")
+
+
+@pytest.mark.parametrize("name", ["huge", "negative", "nan", "nan report", "huge report", "none"])
+def test_whatever_a_duty_returns_takes_no_duty_from_anybody(fleet: Fleet, name: str) -> None:
+    answers: dict[str, Any] = {
+        "huge": 10**5000,
+        "negative": -5,
+        "nan": float("nan"),
+        "nan report": Report(items=float("nan")),  # type: ignore[arg-type]
+        "huge report": Report(items=10**400),
+        "none": Report(set_aside=None),  # type: ignore[arg-type]
+    }
+    odd = FunctionDuty("odd", lambda: answers[name], 0.01, "lease", None)
+    good = Told(lambda: Report(1))
+    fleet.start("worker-1", odd, good)
+    wait_until(lambda: told("odd").get("runs", 0) > 3, "it goes on")
+    began = row().lease_acquired_at
+    wait_until(lambda: told().get("runs", 0) > 60, "the other goes on longer than a lease lasts")
+    assert row().lease_acquired_at == began
+    assert 0 <= told("odd")["items"] <= 2**53
+
+
+@pytest.mark.parametrize("pause", [float("nan"), float("inf"), -1.0, "soon"])
+def test_a_pause_that_is_none_is_the_duty_s_interval(fleet: Fleet, pause: Any) -> None:
+    duty = Told(lambda: Report(pause_seconds=pause))
+    fleet.start("worker-1", duty)
+    wait_until(lambda: duty.runs > 3, "it goes on")
+
+
+def test_what_cannot_be_told_in_the_row_keeps_nobody_from_renewing(fleet: Fleet) -> None:
+    duty = Told(lambda: Report(1))
+    one = fleet.start("worker-1", duty)
+    wait_until(lambda: duty.runs, "it is led")
+    began = row().lease_acquired_at
+    one.chores[0].told = {"items": float("nan")}
+    duty.interval_seconds = 1000.0
+    renewed = row().heartbeat_at
+    wait_until(
+        lambda: (row().heartbeat_at or began) - (renewed or began) > timedelta(seconds=1.5), "it is renewed longer than a lease lasts"
+    )
+    assert row().lease_acquired_at == began
+
+
+def test_a_transaction_that_a_duty_leaves_open_is_undone_and_counts_as_an_error(fleet: Fleet) -> None:
+    def leave_open() -> None:
+        transaction.atomic().__enter__()
+        JobFactory()
+
+    fleet.start("worker-1", FunctionDuty("told", leave_open, 0.01, "lease", None))
+    wait_until(lambda: told().get("errors", 0) > 1, "it is counted")
+    assert "left a transaction open" in told()["last_error"]
+    assert not Job.objects.exists()
+    assert "runs" not in told()
+
+
+def test_what_a_duty_activates_does_not_stay(fleet: Fleet) -> None:
+    seen = []
+
+    def activate() -> None:
+        seen.append(timezone.get_current_timezone_name())
+        timezone.activate("Asia/Tokyo")
+
+    fleet.start("worker-1", FunctionDuty("told", activate, 0.01, "lease", None))
+    wait_until(lambda: len(seen) > 2, "it has run")
+    assert "Asia/Tokyo" not in seen
 
 
 def test_when_a_worker_goes_the_rows_say_that_nobody_leads(fleet: Fleet) -> None:
