@@ -57,7 +57,7 @@ class Loop:
     def submit(self, run: Run) -> None:
         """Begin a coroutine task."""
         self._waiting.add(run)
-        self._started().call_soon_threadsafe(self._begin, run)
+        self._submit(run)
 
     def take_waiting(self, claimed_before: float) -> list[Run]:
         """Take out the runs that were claimed before a time and have not begun."""
@@ -84,8 +84,8 @@ class Loop:
                 for lane in list(self._lanes):
                     lane.pool.slots.forget_coroutines()  # what is blocked takes up no slot
                 self._unanswered = [*(one for one in self._unanswered if not one.is_set()), answer]
-            for run in list(self._waiting):
-                self._started().call_soon_threadsafe(self._begin, run)
+            for run in sorted(self._waiting, key=lambda run: run.claimed_at):
+                self._submit(run)
 
     def stop(self) -> None:
         """End the loop once its tasks have ended or been given up on."""
@@ -100,6 +100,18 @@ class Loop:
         if self._thread is not None:
             self._thread.join(timeout)
         return self._thread is None or not self._thread.is_alive()
+
+    def _submit(self, run: Run) -> None:
+        loop = self._started()
+        if (lane := run.lane) is not None:  # at once, so that no function that comes later is before it
+            self._lanes.add(lane)
+            lane.pool.slots.add(run, partial(self._tell_of_room, lane))
+        loop.call_soon_threadsafe(self._begin, run)
+
+    def _tell_of_room(self, lane: Lane) -> None:
+        # Without the lock: who calls this has one that is taken under it.
+        if (loop := self._loop) is not None:
+            loop.call_soon_threadsafe(self._begin_late, lane)
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -130,10 +142,7 @@ class Loop:
         if run.lane is None:
             self._start(run)
         else:
-            self._lanes.add(lane := run.lane)
-            call = partial(asyncio.get_running_loop().call_soon_threadsafe, self._begin_late, lane)
-            lane.pool.slots.add(run, call)
-            self._begin_late(lane)
+            self._begin_late(run.lane)
 
     def _begin_late(self, lane: Lane) -> None:
         if asyncio.get_running_loop() is not self._loop:  # one that was left to itself

@@ -52,11 +52,11 @@ def test_a_job_runs_in_the_schema_of_its_tenant_and_leaves_the_thread_in_public(
     plain = {name: workers.enqueue(tasks.note, tenant=name) for name in SCHEMAS}
     coroutines = {name: workers.enqueue(tasks.anote, tenant=name) for name in SCHEMAS}
     nobody = workers.enqueue(tasks.note)
-    endless = workers.enqueue(tasks.note, 60, tenant="acme")
     worker = start(workers, MIN_WORKERS=1, MAX_WORKERS=1)
     for name in SCHEMAS:
         assert (wait_for(plain[name], "SUCCESS").result, wait_for(coroutines[name], "SUCCESS").result) == (name, name)
     assert wait_for(nobody, "SUCCESS").result == "public"
+    endless = workers.enqueue(tasks.note, 60, tenant="acme")
     wait_until(lambda: workers.witness.count("start", job_id(endless)), "the endless job runs")
     pause(job_id(endless))
     wait_for(endless, "PAUSED")
