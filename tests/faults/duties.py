@@ -6,6 +6,7 @@ What it attempts goes through a connection of its own, past the product and its 
 from __future__ import annotations
 
 import os
+import warnings
 
 import psycopg
 from django.db import connection
@@ -36,3 +37,17 @@ if "FAULTS_TERM_LOG" in os.environ:
                     [os.getpid(), lease.held_by_worker_id, lease.lease_acquired_at],
                 )
         return 1
+
+
+if "FAULTS_FORKING_DUTY" in os.environ:
+
+    @duty(name="forking", interval=0.1)
+    def fork() -> None:
+        """Write down which process acts, and fork without an end of the child."""
+        with open(os.environ["FAULTS_FORKING_DUTY"], "a") as log:  # noqa: PTH123 - the shortest that a child may do
+            log.write(f"{os.getpid()}\n")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which the worker has
+            child = os.fork()
+        if child:
+            os.waitpid(child, 0)

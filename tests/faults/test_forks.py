@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import tasks
-from tests.faults.harness import Workers, job_id, wait_for
+from tests.faults.harness import Workers, job_id, wait_for, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db]
 
@@ -49,4 +49,13 @@ def test_time_zone_and_language_of_a_task_do_not_stay_with_its_thread(workers: W
     wait_for(changing, "SUCCESS")
     assert wait_for(after, "SUCCESS").result == usual
     assert usual[0] != "Asia/Tokyo"
+    assert worker.stop() == 0
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="it counts processes in /proc")
+def test_the_child_of_a_duty_never_comes_back_into_the_worker(workers: Workers, tmp_path: Path) -> None:
+    log = tmp_path / "acts"
+    worker = workers.start(environment={"FAULTS_FORKING_DUTY": str(log)}).ready()
+    wait_until(lambda: log.exists() and len(log.read_text().split()) > 5, "the duty has run")
+    assert {*log.read_text().split()} == {str(worker.pid)}
     assert worker.stop() == 0
