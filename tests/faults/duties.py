@@ -44,7 +44,7 @@ if "FAULTS_FORKING_DUTY" in os.environ:
     @duty(name="forking", interval=0.1)
     def fork() -> None:
         """Write down which process acts, and fork without an end of the child."""
-        with open(os.environ["FAULTS_FORKING_DUTY"], "a") as log:  # noqa: PTH123 - the shortest that a child may do
+        with open(os.environ["FAULTS_FORKING_DUTY"], "a") as log:
             log.write(f"{os.getpid()}\n")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which the worker has
