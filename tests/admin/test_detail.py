@@ -147,6 +147,7 @@ def operator_of_rows(login: Login) -> Client:
     return login("view_job", *VERBS)
 
 
+@pytest.mark.slow
 def test_huge_texts_are_shortened_with_a_mark(viewer: Client) -> None:
     huge = "y" * 1_000_000
     job = JobFactory(error=True, args=[huge], result=huge, message=huge, history=[failed(traceback=huge)] * 30)

@@ -198,6 +198,7 @@ def test_what_has_no_index_is_looked_for_among_the_newest_jobs_only(viewer: Clie
     assert "Only the newest" not in viewer.get(LIST).content.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.postgresql
 def test_the_window_is_walked_in_the_index_of_the_primary_key(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "WINDOW", 1000)

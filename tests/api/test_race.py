@@ -99,6 +99,7 @@ def work(context: TaskContext, milliseconds: float, fails: bool) -> None:
         raise OSError("not now")
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("tokens")
 def test_a_cancel_at_any_moment_of_a_jobs_life_tells_the_truth() -> None:

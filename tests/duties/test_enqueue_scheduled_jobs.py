@@ -84,6 +84,7 @@ def test_a_leader_that_dies_in_the_middle_leaves_both_or_neither(monkeypatch: py
     assert run(NOON).items == 1
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_storm_of_two_leaders_whose_clocks_differ_makes_one_job_for_each_time() -> None:
     schedule = ScheduleFactory(interval_seconds=1, cron="", next_at=NOON)

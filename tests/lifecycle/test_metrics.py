@@ -99,6 +99,7 @@ def test_where_very_much_came_the_rate_is_that_of_the_newest(monkeypatch: pytest
     assert found.enqueued_per_second == pytest.approx(50, rel=0.2)
 
 
+@pytest.mark.slow
 def test_the_ring_is_bounded() -> None:
     JobFactory(queue="mail")
     collector = Collector()
