@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -99,6 +100,12 @@ class WorkerProcess:
     def pid(self) -> int:
         """Its process id."""
         return self.process.pid
+
+    @property
+    def worker_id(self) -> str:
+        """The identity that it greets with."""
+        found = re.search(r"jobqueue worker ([0-9a-f-]{36}) ", self.text)
+        return found[1] if found else ""
 
     @property
     def alive(self) -> bool:

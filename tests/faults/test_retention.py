@@ -9,9 +9,10 @@ import psutil
 import pytest
 from django.db import connection
 
-from jobqueue.models import Job
+from jobqueue.models import BackgroundJobLease, Job
 from tests.factories import JobFactory
-from tests.faults.harness import WorkerProcess, Workers, database_entry, wait_until
+from tests.faults import tasks
+from tests.faults.harness import WorkerProcess, Workers, database_entry, wait_for, wait_until
 from tests.shop.models import Event, Receipt
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
@@ -93,6 +94,32 @@ def test_very_many_expired_jobs_go_with_their_children_though_the_process_is_kil
     assert max(held) - held[0] < 100 * MEGABYTE
     assert set(Job.objects.values_list("pk", flat=True)) == {protected.pk, *(job.pk for job in kept)}
     assert set(Event.objects.values_list("job_id", flat=True)) == {protected.pk}
+
+
+def test_the_leader_that_deletes_is_killed_in_the_middle_and_another_goes_on_beside_new_work(workers: Workers) -> None:
+    number = 40_000 if connection.vendor == "postgresql" else 10_000
+    with connection.cursor() as cursor:
+        cursor.execute(JOBS[connection.vendor][1], [number])
+    settings = {"DELETE_AFTER": {"SUCCESS": 3600}}
+    started = [workers.start(**settings) for _ in range(2)]
+    old = Job.objects.filter(queue="old")
+    tenth = old.order_by("pk").values_list("pk", flat=True)[number // 10]
+    wait_until(lambda: not Job.objects.filter(pk=tenth).exists(), "a tenth has gone", 100)
+    leader = next(one for one in started if one.worker_id == lease("apply_retention"))
+    leader.kill()
+    assert old.exists()
+    fresh = [workers.enqueue(tasks.work, 0) for _ in range(20)]
+    wait_until(lambda: not old.exists(), "all have gone", 100)
+    for job in fresh:
+        wait_for(job, "SUCCESS")
+    [other] = [one for one in started if one is not leader]
+    assert lease("apply_retention") == other.worker_id
+    assert other.stop() == 0
+
+
+def lease(duty: str) -> str:
+    """Return which worker leads a duty."""
+    return BackgroundJobLease.objects.values_list("held_by_worker_id", flat=True).get(pk=duty)
 
 
 def memory_of(process: WorkerProcess) -> int:
