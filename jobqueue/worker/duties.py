@@ -104,8 +104,9 @@ class Duties(DatabaseService):
             self._renew_at = now + self._renew_seconds
             self._renew()
         if now >= self._contend_at:
-            # A fleet must not contend in step.
-            self._contend_at = now + self._lease_seconds * random.uniform(*CONTEND_SHARES)  # noqa: S311
+            # Before the look: what is heard meanwhile sets it anew. A fleet must not contend in step; who has everything looks seldom.
+            share = random.uniform(*CONTEND_SHARES) if self._lacks_something else CONTEND_SHARES[1]  # noqa: S311
+            self._contend_at = now + self._lease_seconds * share
             self._contend(now)
         self._let_go(now)
         return max(min(self._renew_at, self._contend_at) - time.monotonic(), 0.0)
@@ -160,6 +161,10 @@ class Duties(DatabaseService):
             self._start(term.name, term)
         if terms:
             logger.info("This worker leads from now on: %s.", ", ".join(sorted(term.name for term in terms)))
+
+    @property
+    def _lacks_something(self) -> bool:
+        return any(name not in self._chores for name in self._names or ())
 
     def _start(self, name: str, term: Term | None) -> None:
         chore = Chore(self._makers[name](), term, self._leadership.clock.now, lambda report: self._moved(), self._failed)

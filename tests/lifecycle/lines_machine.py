@@ -254,7 +254,11 @@ class Lines(RuleBasedStateMachine):
             row = self.rows[job.id]
             assert (row.status, row.owner, row.token, row.holds) == ("RUNNING", "worker-1", job.lease_token, True)
             assert job.queue not in closed
-            better = [one for one in before.values() if one.status == "QUEUED" and one.tenant == row.tenant and one.rank < row.rank]
+            better = [
+                one
+                for one in before.values()
+                if one.status == "QUEUED" and one.tenant == row.tenant and one.rank < row.rank and one.queue not in closed
+            ]
             assert not better, "a better job waits for any slot"
 
     @rule(side=SIDE, picks=st.lists(PICK, min_size=1, max_size=3), kind=KIND, limit=st.integers(1, 4))
