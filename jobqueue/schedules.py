@@ -10,23 +10,25 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
-from django.db.models.functions import Now
 from django.utils import timezone
 
 from jobqueue import conf, payload
 from jobqueue import cron as crons
 from jobqueue.backends import DatabaseBackend, backend_of
-from jobqueue.exceptions import InvalidArgumentType, InvalidArgumentValue, InvalidOption
+from jobqueue.db import is_outage
+from jobqueue.exceptions import InvalidArgumentType, InvalidArgumentValue, InvalidOption, LeadershipLost
 from jobqueue.lifecycle import schedules
+from jobqueue.masking import mask_text
 from jobqueue.models import Schedule
 from jobqueue.tasks import options, registry
 from jobqueue.tasks.task import JobTask
-from jobqueue.texts import clean, safe_repr
+from jobqueue.texts import clean, exception_summary, safe_repr
 
 LONGEST_NAME = 200
 DEFINITION = (
@@ -237,23 +239,39 @@ def sync_schedules() -> int:
     """Bring the declarations into rows, and retire the rows that are declared no longer; return how many rows changed.
 
     Safe to call at any time from anywhere; each worker does when it starts. A row of the same name that was made in the admin
-    becomes that of the code. One that fails is logged, and stops no other.
+    becomes that of the code. One that fails is logged, and stops no other; one that somebody has locked is left as it is.
     """
+    return bring_schedules()[0]
+
+
+def bring_schedules() -> tuple[int, int]:
+    """Do what `sync_schedules` does; return how many rows changed, and how many were left, so that it is worth trying again."""
     registry.discover()
-    rows = {row.name: row for row in Schedule.objects.current.all()}
-    changed = 0
-    for name, one in sorted(_declared.items()):
+    rows = Schedule.objects.by_name()
+    steps: list[tuple[str, Callable[[], int]]] = [(name, partial(_bring, one, rows.get(name))) for name, one in sorted(_declared.items())]
+    for name, row in rows.items():
+        if row.source == Schedule.Source.CODE and row.retired_at is None and name not in _declared:
+            steps.append((name, partial(_retire, name)))
+    changed = left = 0
+    for name, step in steps:
         try:
-            changed += _bring(one, rows.get(name))
-        except InvalidOption as error:
-            logger.error("Schedule %s: its declaration could not be brought into its row: %s", name, error)
-    gone = [
-        row.name for row in rows.values() if row.source == Schedule.Source.CODE and row.retired_at is None and row.name not in _declared
-    ]
-    for name in gone:
-        changed += Schedule.objects.current.filter(name=name, source=Schedule.Source.CODE).update(retired_at=Now())
-        logger.info("Schedule %s is declared no longer: it is retired.", name)
-    return changed
+            changed += step()
+        except Schedule.DoesNotExist:
+            logger.warning("Schedule %s could not be brought up to date: somebody has its row locked.", name)
+            left += 1
+        except Exception as error:
+            if is_outage(error) or isinstance(error, LeadershipLost):
+                raise
+            text = mask_text(exception_summary(error))
+            logger.error("Schedule %s: its declaration could not be brought into its row: %s", name, text)
+            left += 1
+    return changed, left
+
+
+def _retire(name: str) -> int:
+    schedules.retire(name)
+    logger.info("Schedule %s is declared no longer: it is retired.", name)
+    return 1
 
 
 def _bring(one: Declaration, row: Schedule | None) -> int:
@@ -267,6 +285,7 @@ def _bring(one: Declaration, row: Schedule | None) -> int:
         return 0  # as at nearly every start: nothing is locked
     for name, value in wanted.items():
         setattr(row, name, value)
-    done = schedules.define(row, list(wanted))
-    logger.info("Schedule %s was changed by the code.", one.name)
+    done = schedules.define(row, list(wanted), wait=False)
+    if done:
+        logger.info("Schedule %s was changed by the code.", one.name)
     return int(done)

@@ -11,7 +11,7 @@ import pytest
 import jobqueue
 from jobqueue import cron, schedules
 from jobqueue.admin.schedules import VERBS
-from jobqueue.duties.enqueue_scheduled_jobs import LONGEST_PAUSE_SECONDS
+from jobqueue.duties.enqueue_scheduled_jobs import BUDGET_SECONDS, LONGEST_PAUSE_SECONDS
 from jobqueue.lifecycle import schedules as verbs
 from jobqueue.models import Schedule
 from jobqueue.tasks import registry
@@ -40,6 +40,7 @@ def test_every_policy_and_permission_is_on_the_page() -> None:
 def test_the_numbers_are_the_codes() -> None:
     assert f"tried again each {verbs.RETRY_SECONDS:.0f} s" in PAGE
     assert f"at most {LONGEST_PAUSE_SECONDS:.0f} s" in PAGE
+    assert f"each run ends after about {BUDGET_SECONDS:.0f} s" in PAGE
     assert f"until they are {verbs.KEEP_TICKS.days} days older" in PAGE
     assert (timedelta(days=3), 60) == (verbs.KEEP_TICKS, cron.ON_TIME_SECONDS)
     assert f"({Schedule().missed_limit}; {cron.MOST_MISSED} at most)" in PAGE

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test import override_settings
 from django.utils import timezone
 
@@ -193,6 +193,68 @@ def test_workers_that_start_together_make_one_row() -> None:
         declare(f"schedule-{number}")
     assert sum(together(jobqueue.sync_schedules, jobqueue.sync_schedules)) == 20
     assert Schedule.objects.count() == 20
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_rows_that_somebody_has_locked_are_not_waited_for_and_tried_again(rival: Rival) -> None:
+    declare("changes")
+    declare("goes")
+    declare("stays")
+    schedules.bring_schedules()
+    schedules._declared.clear()
+    declare("changes", args=(2,))
+    declare("new")
+    declare("stays")
+    with connection.cursor() as cursor:
+        cursor.execute("SET statement_timeout = '2s'")
+    try:
+        with rival.transaction():
+            rival.do(lambda: list(Schedule.objects.select_for_update().all()))
+            assert schedules.bring_schedules() == (1, 2)
+            assert row("new").args == [1]
+        assert schedules.bring_schedules() == (2, 0)
+        assert schedules.bring_schedules() == (0, 0)
+    finally:
+        connection.close()
+    assert (row("changes").args, row("goes").active, row("stays").active) == ([2], False, True)
+
+
+@pytest.mark.django_db
+def test_one_that_fails_for_whatever_reason_stops_no_other_and_an_outage_is_none(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a", "b", "c"):
+        declare(name)
+    create, errors = verbs.create, [RuntimeError("a signal of the project's"), OperationalError("the database is away")]
+
+    def fail(schedule: Schedule) -> bool:
+        if schedule.name == "b":
+            raise errors.pop(0)
+        return create(schedule)
+
+    monkeypatch.setattr(verbs, "create", fail)
+    assert schedules.bring_schedules() == (2, 1)
+    assert "Schedule b: its declaration could not be brought into its row: RuntimeError: a signal of the project's" in caplog.text
+    with pytest.raises(OperationalError):
+        schedules.bring_schedules()
+    monkeypatch.undo()
+    assert schedules.bring_schedules() == (1, 0)
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db
+def test_a_row_that_cannot_be_read_stops_no_other_and_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    declare("bad")
+    declare("good")
+    schedules.bring_schedules()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE jobqueue_schedule SET args = ('[' || repeat('9', 5000) || ']')::jsonb WHERE name = 'bad'")
+    redeclare(name="bad")
+    declare("good", args=(2,))
+    assert schedules.bring_schedules() == (1, 1)
+    assert row("good").args == [2]
+    assert "Schedule bad: its row cannot be read: " in caplog.text
 
 
 # What people decide

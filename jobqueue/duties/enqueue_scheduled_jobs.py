@@ -7,6 +7,7 @@ Leadership keeps two workers from doing the same work; what keeps a time from ge
 from __future__ import annotations
 
 import logging
+import time
 from datetime import datetime, timedelta
 
 from jobqueue import conf
@@ -19,6 +20,7 @@ from jobqueue.schedules import enqueue_scheduled
 from jobqueue.texts import exception_summary
 
 BATCH = 100  # schedules that one run looks at
+BUDGET_SECONDS = 5.0  # after which a run begins no other one
 LONGEST_PAUSE_SECONDS = 5.0
 LOCKED_PAUSE_SECONDS = 1.0  # where a row is due that somebody else has locked
 FORGET_SECONDS = 600.0
@@ -42,11 +44,15 @@ class EnqueueScheduledJobs(Duty):
         return conf.uses_time_zones()
 
     def run_once(self, now: datetime) -> Report:
-        """Make the jobs that are due at `now`, one short transaction for each schedule; forget some old ticks now and then."""
+        """Make the jobs that are due at `now`, one short transaction each, for about 5 s; forget some old ticks now and then."""
         due = list(Schedule.objects.current.due(now).order_by("next_at").values_list("pk", "name")[:BATCH])
         made = aside = 0
         more = False
-        for schedule_id, name in due:
+        until = time.monotonic() + BUDGET_SECONDS
+        for number, (schedule_id, name) in enumerate(due):
+            if number and time.monotonic() >= until:
+                more = True
+                break
             try:
                 ticked = schedules.tick(schedule_id, now, enqueue_scheduled)
             except LeadershipLost:

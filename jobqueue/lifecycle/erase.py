@@ -7,6 +7,9 @@ once it is locked: one that was resumed meanwhile stays.
 A batch that the database refuses, or that takes too long, is tried again in halves, down to the one row that is to blame. That one is
 set aside with the reason in the log, and the rest is deleted. Children (rows of models with a CASCADE foreign key to the job) go with
 the job; the children of a job that has very many go first, in batches of their own.
+
+Where a hook is called, nobody knows how long it takes: after half a second of it, or when the time of the run is up, what was reached is
+deleted, and the rest is for the next transaction.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from django.db import models
 
 from jobqueue import conf, db, states
 from jobqueue.db import Ended
+from jobqueue.exceptions import LeadershipLost
 from jobqueue.lifecycle.release import settle, try_lock
 from jobqueue.models import Job
 
@@ -39,15 +43,19 @@ class TooManyChildrenError(Exception):
 
 @dataclass(slots=True)
 class Done:
-    """Collect what came of jobs: those that were done, those that somebody had locked, and how many were set aside."""
+    """Collect what came of jobs: those that were done, those that somebody had locked, and how many were set aside.
+
+    `unreached` are the last of a batch, for which there was no time: nothing was done to them.
+    """
 
     done: list[Ended] = field(default_factory=list)
     later: list[Ended] = field(default_factory=list)
     set_aside: int = 0
     unfinished: bool = False
+    unreached: Sequence[Ended] = ()
 
     def add(self, other: Done) -> None:
-        """Add what came of others."""
+        """Add what came of others, but for those that were not reached."""
         self.done += other.done
         self.later += other.later
         self.set_aside += other.set_aside
@@ -101,15 +109,14 @@ def in_parts(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], pa
             done = once(found)
     except Exception as error:
         given_up, locked = db.was_given_up(error), db.is_lock_refusal(error)
-        if not inside or (db.is_connection_error(error) and not given_up):
+        if inside and db.is_outage(error):
+            pace.halve()  # perhaps the connection was cut since it took too long
+        if not inside or db.is_outage(error) or isinstance(error, LeadershipLost):
             raise
         if given_up and not locked:
             pace.halve()
         if len(found) > 1:
-            done = Done()
-            for half in (found[: len(found) // 2], found[len(found) // 2 :]):
-                done.add(in_parts(half, once, pace))
-            return done
+            return _in_halves(found, once, pace)
         if isinstance(error, TooManyChildrenError):
             return _thin_out(found[0], pace)
         if locked:
@@ -117,6 +124,18 @@ def in_parts(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], pa
         pace.tell("Retention keeps job %s (%s): %s", found[0].id, found[0].task, str(error).strip() or repr(error))
         return Done(set_aside=1)
     pace.took(time.monotonic() - began)
+    return done
+
+
+def _in_halves(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], pace: Pace) -> Done:
+    middle = len(found) // 2
+    done, second = in_parts(found[:middle], once, pace), found[middle:]
+    if done.unreached:  # the time is up
+        done.unreached = [*done.unreached, *second]
+        return done
+    other = in_parts(second, once, pace)
+    done.add(other)
+    done.unreached = other.unreached
     return done
 
 
@@ -138,9 +157,13 @@ def _erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) ->
     with Job.objects.database.by_index():
         for_good = _protected(going, pace)
         _lock_children([one.id for one in going if one.id not in for_good])
-    result.set_aside += len(for_good)
-    result.done = [one for one in going if one.id not in for_good]
-    call(hook, result.done, "ON_DELETE")
+    wanted = [one for one in going if one.id not in for_good]
+    result.done = call(hook, wanted, "ON_DELETE", pace)
+    if len(result.done) < len(wanted):
+        result.unreached = onward(found, wanted[len(result.done)])
+    unreached = {one.id for one in result.unreached}
+    result.set_aside += len(for_good - unreached)
+    result.later = [one for one in result.later if one.id not in unreached]
     if result.done:
         with Job.objects.database.by_index():
             Job.objects.current.filter(pk__in=[one.id for one in result.done]).only("pk").erase()
@@ -156,19 +179,38 @@ def _still_there(found: Sequence[Ended], ids: set[int], age: float) -> list[Ende
     return [one for one in found if there.get(one.id) == one.status]
 
 
-def call(hook: Hook | None, jobs: Sequence[Ended], name: str) -> None:
-    """Call a hook with each of the jobs, read whole one at a time, each in a savepoint: one that raises undoes its own work alone."""
+def onward(found: Sequence[Ended], first: Ended) -> Sequence[Ended]:
+    """Return one of a batch, and all behind it."""
+    return found[found.index(first) :]
+
+
+def call(
+    hook: Hook | None, jobs: Sequence[Ended], name: str, pace: Pace, prepare: Callable[[Sequence[Ended]], object] = lambda jobs: None
+) -> list[Ended]:
+    """Call a hook with each of the jobs, read whole one at a time, until the time is up; return those that were reached, one at least.
+
+    Each is prepared before. Each call has a savepoint: one that raises, be it SystemExit, undoes its own work alone.
+    """
     if hook is None:
-        return
+        prepare(jobs)
+        return [*jobs]
+    began, reached = time.monotonic(), list[Ended]()
     for one in jobs:
+        if reached and (pace.over or time.monotonic() - began >= SLOW_SECONDS):
+            break
+        reached.append(one)
+        prepare([one])
         job = Job.objects.current.get(pk=one.id)
         try:
             with conf.tenant_context(one.tenant), Job.objects.database.atomic():
                 hook(job)
-        except Exception as error:
-            if db.is_connection_error(error) and not db.was_given_up(error):
+        except (KeyboardInterrupt, LeadershipLost):
+            raise
+        except BaseException as error:
+            if db.is_outage(error):
                 raise
             logger.exception("%s raised for job %s (%s); retention goes on.", name, one.id, one.task)
+    return reached
 
 
 # Children

@@ -23,7 +23,7 @@ from django.dispatch import Signal
 from jobqueue import conf, db, signals
 from jobqueue.db import Ended
 from jobqueue.db.ended import Key
-from jobqueue.lifecycle.erase import Done, Hook, Pace, call, erase, in_parts
+from jobqueue.lifecycle.erase import Done, Hook, Pace, call, erase, in_parts, onward
 from jobqueue.models import Job
 from jobqueue.retention_rules import Rules
 
@@ -63,30 +63,36 @@ class Walk:
     def run(self) -> Done:
         """Walk until nothing is left, or the time is up."""
         result = Done()
-        again, self._later = self._later, []
-        for first in range(0, len(again), self.pace.size):
-            result.add(self.act(again[first : first + self.pace.size]))
+        left = self._later[self._act_on(self._later, result) :]
         self._start()
         over = False  # one look at least, whatever the time: else a run could come to nothing for ever
         while not over:
             found, complete = self._look_on()
             wanted = [one for one in found if self.wants(one)]
-            for first in range(0, len(wanted), self.pace.size):
-                if first and self.pace.over:  # the next run begins behind those that were done
-                    found = [one for one in found if one.key < wanted[first].key]
-                    complete, over = False, True
-                    break
-                result.add(self.act(wanted[first : first + self.pace.size]))
+            acted = self._act_on(wanted, result)
+            if acted < len(wanted):  # the next run begins behind those that were done
+                found = [one for one in found if one.key < wanted[acted].key]
+                complete, over = False, True
             if found:
                 self._key = found[-1].key
             if complete:
                 self._ended_at = time.monotonic()
                 break
             over = over or self.pace.over
-        self._later = result.later[:MOST_LATER]
+        self._later = [*left, *result.later][:MOST_LATER]
         self._found += len(result.done)
-        result.unfinished = result.unfinished or over
+        result.unfinished = result.unfinished or over or bool(left)
         return result
+
+    def _act_on(self, wanted: Sequence[Ended], result: Done) -> int:
+        """Act on batches of the jobs, one at least, until the time is up; return how many were done with."""
+        acted = 0
+        while acted < len(wanted) and not (acted and self.pace.over):
+            batch = wanted[acted : acted + self.pace.size]
+            done = self.act(batch)
+            result.add(done)
+            acted += len(batch) - len(done.unreached)
+        return acted
 
     def wants(self, one: Ended) -> bool:
         """Return whether the walk is for a job."""
@@ -149,9 +155,14 @@ class Marking(Walk):
     def _mark(self, found: Sequence[Ended]) -> Done:
         locked = Job.objects.database.lock_ended([one.id for one in found], self.age, for_deletion=False)
         mine = [one for one in found if locked.get(one.id) == one.status]
-        Job.objects.current.filter(pk__in=[one.id for one in mine], stale_at__isnull=True).update(stale_at=Now())
-        call(self.hook, mine, "ON_STALE")
-        return Done(mine, [one for one in found if one.id not in locked])
+        reached = call(self.hook, mine, "ON_STALE", self.pace, _set_stale)
+        unreached = onward(found, mine[len(reached)]) if len(reached) < len(mine) else ()
+        left = {one.id for one in unreached}
+        return Done(reached, [one for one in found if one.id not in locked and one.id not in left], unreached=unreached)
+
+
+def _set_stale(jobs: Sequence[Ended]) -> None:
+    Job.objects.current.filter(pk__in=[one.id for one in jobs], stale_at__isnull=True).update(stale_at=Now())
 
 
 @dataclass(slots=True)

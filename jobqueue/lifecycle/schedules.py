@@ -165,13 +165,15 @@ def create(schedule: Schedule) -> bool:
     return True
 
 
-def define(schedule: Schedule, names: Sequence[str]) -> bool:
+def define(schedule: Schedule, names: Sequence[str], *, wait: bool = True) -> bool:
     """Write these fields of a schedule that is there, and no others; where its times change, the next is counted from now on.
 
-    Return whether anything changed. What a leader writes meanwhile stays.
+    Return whether anything changed. What a leader writes meanwhile stays. Without `wait`, a row that somebody has locked is as good as
+    gone: `Schedule.DoesNotExist`.
     """
     with Job.objects.database.atomic():
-        stored = Schedule.objects.current.locked().get(pk=schedule.pk)
+        rows = Schedule.objects.current
+        stored = (rows.locked() if wait else rows.unlocked()).get(pk=schedule.pk)
         changed = {name: getattr(schedule, name) for name in names if getattr(stored, name) != getattr(schedule, name)}
         if changed:
             if schedule.timing != stored.timing or (schedule.active and not stored.active):
@@ -179,6 +181,14 @@ def define(schedule: Schedule, names: Sequence[str]) -> bool:
             _move(stored, **changed, changed_at=Now())
             wakeup.duties_changed()
     return bool(changed)
+
+
+def retire(name: str) -> None:
+    """Retire a schedule of the code; raise `Schedule.DoesNotExist` where somebody has it locked, or has retired or deleted it."""
+    with Job.objects.database.atomic():
+        rows = Schedule.objects.current.filter(name=name, source=Schedule.Source.CODE, retired_at__isnull=True)
+        found = rows.unlocked().only("pk").get()
+        Schedule.objects.current.filter(pk=found.pk).update(retired_at=Now())
 
 
 def remove(schedule: Schedule) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from django.db import models, router
 from django.db.models import F, Q
 
+from jobqueue.db import is_outage
+from jobqueue.masking import mask_text
+from jobqueue.texts import exception_summary
+
 if TYPE_CHECKING:
     from jobqueue.models import Schedule, ScheduleTick  # noqa: F401 - the base classes name them
+
+logger = logging.getLogger("jobqueue")
 
 # A last time so far ahead of now says that the clock was set back: without this, nothing would be due until it has caught up.
 CLOCK_WAS_AHEAD = timedelta(hours=1)
@@ -43,6 +50,23 @@ class ScheduleManager(models.Manager.from_queryset(ScheduleQuerySet)):  # type: 
     def current(self) -> ScheduleQuerySet:
         """All schedules, read where they are written."""
         return ScheduleQuerySet(self.model, using=router.db_for_write(self.model))
+
+    def by_name(self) -> dict[str, Schedule]:
+        """Return every schedule by its name; one whose row cannot be read is logged, and left out."""
+        try:
+            return {row.name: row for row in self.current}
+        except Exception as error:
+            if is_outage(error):
+                raise
+        found = {}
+        for name in self.current.values_list("name", flat=True):
+            try:
+                found[name] = self.current.get(name=name)
+            except Exception as error:
+                if is_outage(error):
+                    raise
+                logger.error("Schedule %s: its row cannot be read: %s", name, mask_text(exception_summary(error)))
+        return found
 
     def next_wake(self, now: datetime) -> datetime | None:
         """Return when the next one is due, or is tried again; None where none is ever."""

@@ -50,6 +50,26 @@ class Migration(migrations.Migration):
                         ),
                         name="jobqueue_duty_lease",
                     ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(
+                                ("lease_acquired_at__isnull", True),
+                                models.Q(
+                                    ("lease_acquired_at__gte", models.Value("1970-01-01")),
+                                    ("lease_acquired_at__lt", models.Value("9999-01-01")),
+                                ),
+                                _connector="OR",
+                            ),
+                            models.Q(
+                                ("heartbeat_at__isnull", True),
+                                models.Q(
+                                    ("heartbeat_at__gte", models.Value("1970-01-01")), ("heartbeat_at__lt", models.Value("9999-01-01"))
+                                ),
+                                _connector="OR",
+                            ),
+                        ),
+                        name="jobqueue_duty_times",
+                    ),
                 ],
             },
         ),

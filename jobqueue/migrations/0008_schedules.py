@@ -119,6 +119,36 @@ class Migration(migrations.Migration):
                         ),
                         name="jobqueue_schedule_timing",
                     ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(
+                                ("retired_at__isnull", True),
+                                models.Q(("retired_at__gte", models.Value("1970-01-01")), ("retired_at__lt", models.Value("9999-01-01"))),
+                                _connector="OR",
+                            ),
+                            models.Q(
+                                ("next_at__isnull", True),
+                                models.Q(("next_at__gte", models.Value("1970-01-01")), ("next_at__lt", models.Value("9999-01-01"))),
+                                _connector="OR",
+                            ),
+                            models.Q(
+                                ("last_at__isnull", True),
+                                models.Q(("last_at__gte", models.Value("1970-01-01")), ("last_at__lt", models.Value("9999-01-01"))),
+                                _connector="OR",
+                            ),
+                            models.Q(
+                                ("retry_at__isnull", True),
+                                models.Q(("retry_at__gte", models.Value("1970-01-01")), ("retry_at__lt", models.Value("9999-01-01"))),
+                                _connector="OR",
+                            ),
+                            models.Q(
+                                ("changed_at__isnull", True),
+                                models.Q(("changed_at__gte", models.Value("1970-01-01")), ("changed_at__lt", models.Value("9999-01-01"))),
+                                _connector="OR",
+                            ),
+                        ),
+                        name="jobqueue_schedule_times",
+                    ),
                 ],
             },
         ),

@@ -35,6 +35,7 @@ class BackgroundJobLease(models.Model):
                 ),
                 name="jobqueue_duty_lease",
             ),
+            models.CheckConstraint(condition=fields.readable("lease_acquired_at", "heartbeat_at"), name="jobqueue_duty_times"),
         )
 
     def __str__(self) -> str:

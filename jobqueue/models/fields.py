@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.db import models
-from django.db.models import Value
+from django.db.models import Q, Value
 
 
 def text(max_length: int, **options: Any) -> "models.CharField[str, str]":
@@ -31,3 +31,15 @@ def json(empty: type[list[Any]] | type[dict[str, Any]], **options: Any) -> "mode
 def moment(**options: Any) -> "models.DateTimeField[Any, Any]":
     """Return an optional point in time, on the database's clock."""
     return models.DateTimeField(null=True, blank=True, **options)
+
+
+def readable(*names: str) -> Q:
+    """Return the condition that Python can read these times: one row with infinity, or a year BC, would fail every query that reads it.
+
+    The bounds are text, which each database compares in its own way, and which is the same with and without `USE_TZ`.
+    """
+    condition = Q()
+    for name in names:
+        bounds = {f"{name}__gte": Value("1970-01-01"), f"{name}__lt": Value("9999-01-01")}
+        condition &= Q(**{f"{name}__isnull": True}) | Q(**bounds)
+    return condition

@@ -78,6 +78,9 @@ class Schedule(models.Model):
                 condition=Q(cron="", interval_seconds__gte=1) | Q(interval_seconds__isnull=True) & ~Q(cron=""),
                 name="jobqueue_schedule_timing",
             ),
+            models.CheckConstraint(
+                condition=fields.readable("retired_at", "next_at", "last_at", "retry_at", "changed_at"), name="jobqueue_schedule_times"
+            ),
         )
         indexes = (models.Index(fields=("next_at",), condition=Q(enabled=True, retired_at__isnull=True), name="jobqueue_schedule_due"),)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, connection, models, transaction
+from django.utils import timezone
 
 from jobqueue import states
-from jobqueue.models import Job
-from tests.factories import JobFactory
+from jobqueue.models import BackgroundJobLease, Job, Schedule
+from tests.factories import JobFactory, ScheduleFactory
 
 LEASE = "lease_owner = 'w', lease_expires_at = CURRENT_TIMESTAMP, heartbeat_at = CURRENT_TIMESTAMP"
 
@@ -129,3 +130,27 @@ def test_the_rank_follows_the_priority_whoever_writes_it(priority: int) -> None:
         cursor.execute("UPDATE jobqueue_job SET priority = %s", [priority])
     job.refresh_from_db()
     assert job.claim_rank == -priority
+
+
+TIMES = {
+    Schedule: ("jobqueue_schedule_times", ["retired_at", "next_at", "last_at", "retry_at", "changed_at"]),
+    BackgroundJobLease: ("jobqueue_duty_times", ["lease_acquired_at", "heartbeat_at"]),
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("moment", ["infinity", "-infinity", "0044-03-15 12:00:00 BC", "1969-12-30 00:00:00", "9999-01-02 00:00:00"])
+@pytest.mark.parametrize(("model", "column"), [(model, column) for model, (_, columns) in TIMES.items() for column in columns])
+def test_a_time_that_cannot_be_read_is_refused(model: Any, column: str, moment: str) -> None:
+    now = timezone.now()
+    if model is Schedule:
+        ScheduleFactory(next_at=now, last_at=None)
+    else:
+        BackgroundJobLease.objects.create(job_name="d", held_by_worker_id="w", lease_acquired_at=now, heartbeat_at=now)
+    refuse(f"UPDATE {model._meta.db_table} SET {column} = '{moment}'", TIMES[model][0])
+
+
+def test_every_time_of_these_tables_is_tried() -> None:
+    for model, (_, columns) in TIMES.items():
+        found = [one.name for one in model._meta.get_fields() if isinstance(one, models.DateTimeField)]
+        assert sorted(found) == sorted(columns)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from jobqueue.duties import enqueue_scheduled_jobs as duty_of_schedules
 from jobqueue.duties.base import Report
 from jobqueue.duties.enqueue_scheduled_jobs import EnqueueScheduledJobs
 from jobqueue.exceptions import LeadershipLost
@@ -206,6 +207,31 @@ def test_a_row_without_a_next_time_is_given_one() -> None:
     schedule = ScheduleFactory(next_at=None)
     assert run(NOON).items == 0
     assert fresh(schedule).next_at == NOON + MINUTE
+
+
+class Clock:
+    """Stand still until somebody says how long something took."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_a_run_of_many_slow_ones_ends_in_time_and_the_next_goes_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = ScheduleFactory.create_batch(12, next_at=NOON)
+    clock, enqueue = Clock(), duty_of_schedules.enqueue_scheduled
+
+    def slowly(schedule: Schedule, nominal: datetime | None) -> int:
+        clock.now += 1.0
+        return enqueue(schedule, nominal)
+
+    monkeypatch.setattr(duty_of_schedules, "time", clock)
+    monkeypatch.setattr(duty_of_schedules, "enqueue_scheduled", slowly)
+    duty = EnqueueScheduledJobs()
+    reports = [duty.run_once(NOON) for _ in range(3)]
+    assert [(report.items, report.again) for report in reports] == [(5, True), (5, True), (2, False)]
+    assert [ticks(row) for row in rows] == [[NOON]] * 12
 
 
 # What is bad

@@ -9,11 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from jobqueue import signals
+from jobqueue.exceptions import LeadershipLost
 from jobqueue.lifecycle import control, erase, retention
 from jobqueue.lifecycle.erase import Pace
 from jobqueue.lifecycle.retention import Sweep, by_settings
@@ -240,6 +241,108 @@ def test_a_hook_that_raises_is_logged_undone_and_stops_nothing(make: Any, caplog
     assert Note.objects.count() == 2
     (record,) = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert f"{name.upper()} raised for job {jobs[1].pk}" in record.getMessage()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("make", [marking, deleting])
+def test_a_hook_that_ends_its_process_ends_nothing_but_its_own_call(make: Any, caplog: pytest.LogCaptureFixture) -> None:
+    jobs = [ended(), ended()]
+
+    def leave(job: Job) -> None:
+        Note.objects.create()
+        if job.pk == jobs[0].pk:
+            raise SystemExit(3)
+
+    done = make(**{"on_stale" if make is marking else "on_delete": leave}).run(60)
+    assert (done.deleted + done.stale, Note.objects.count()) == (2, 1)
+    assert [one.getMessage().split(";")[0] for one in caplog.records if one.exc_info] == [
+        f"ON_{'STALE' if make is marking else 'DELETE'} raised for job {jobs[0].pk} ({jobs[0].task})"
+    ]
+
+
+@pytest.mark.django_db
+def test_a_person_and_a_lost_leadership_end_a_sweep_inside_of_a_hook_and_its_work_is_undone() -> None:
+    many(2)
+    for error in (KeyboardInterrupt, LeadershipLost):
+        calls = list[int]()
+
+        def hook(job: Job, error: type[BaseException] = error, calls: list[int] = calls) -> None:
+            calls.append(job.pk)
+            raise error
+
+        with pytest.raises(error):
+            deleting(on_delete=hook).run(60)
+        assert (len(calls), len(left())) == (1, 2)
+
+
+class Clock:
+    """Stand still until a hook says how long it took."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("make", [marking, deleting])
+def test_runs_stay_short_with_a_slow_hook_that_is_called_once_for_each(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(erase, "time", clock)
+    jobs = many(600)
+    called: list[int] = []
+
+    def hook(job: Job) -> None:
+        called.append(job.pk)
+        clock.now += 0.1
+
+    sweep = make(**{"on_stale" if make is marking else "on_delete": hook})
+    took: list[float] = []
+    done, more = 0, True
+    while more:
+        began = clock.now
+        run = sweep.run(1.0)
+        done, more = done + run.deleted + run.stale, run.more
+        took.append(clock.now - began)
+        assert len(took) <= 100
+        assert done == len(called)  # nothing is kept whose hook was called
+    assert (done, called) == (600, jobs)
+    assert max(took) < 1.2
+    assert not left() or make is marking
+
+
+@pytest.mark.django_db
+def test_a_hook_that_takes_longer_than_the_run_is_called_for_one_job_in_each() -> None:
+    jobs, called = many(3), list[int]()
+    sweep = deleting(on_delete=lambda job: called.append(job.pk))
+    runs = [sweep.run(0.0) for _ in range(3)]
+    assert ([run.deleted for run in runs], called) == ([1, 1, 1], jobs)
+
+
+@pytest.mark.postgresql
+def test_what_somebody_has_locked_behind_the_end_of_the_time_is_neither_lost_nor_done_twice(rival: Rival) -> None:
+    first, locked, last = ended(), ended(), ended()
+    called: list[int] = []
+    sweep = deleting(on_delete=lambda job: called.append(job.pk))
+    with rival.locking(locked):
+        assert [sweep.run(0.0).deleted for _ in range(3)] == [1, 1, 0]
+    assert sweep.run(0.0).deleted == 1
+    assert called == [first.pk, last.pk, locked.pk]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_batches_are_smaller_after_a_run_whose_connection_was_cut() -> None:
+    many(600)
+
+    def cut(job: Job) -> None:
+        raise OperationalError("the connection is closed")
+
+    sweep = deleting(on_delete=cut)
+    with pytest.raises(OperationalError):
+        sweep.run(60)
+    assert sweep._pace.size == erase.BATCH // 2
+    sweep._walks[0].hook = None
+    assert sweep.run(60).deleted == 600
 
 
 @pytest.mark.django_db
