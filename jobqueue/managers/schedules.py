@@ -70,10 +70,10 @@ class ScheduleManager(models.Manager.from_queryset(ScheduleQuerySet)):  # type: 
 
     def next_wake(self, now: datetime) -> datetime | None:
         """Return when the next one is due, or is tried again; None where none is ever."""
-        active = self.current.active()
-        found = active.filter(retry_at__isnull=True).aggregate(at=models.Min("next_at"))["at"]
-        again = active.filter(retry_at__isnull=False).aggregate(at=models.Min("retry_at"))["at"]
-        return min((one for one in (found, again) if one is not None), default=None)
+        found = self.current.active().aggregate(
+            due=models.Min("next_at", filter=Q(retry_at__isnull=True)), again=models.Min("retry_at", filter=Q(retry_at__isnull=False))
+        )
+        return min((one for one in found.values() if one is not None), default=None)
 
 
 class ScheduleTickQuerySet(models.QuerySet["ScheduleTick"]):

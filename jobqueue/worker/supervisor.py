@@ -25,7 +25,7 @@ from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.release import release_parked_targets
 from jobqueue.managers.jobs import JobQuerySet
 from jobqueue.models import Job, Queue, Worker
-from jobqueue.schedules import sync_schedules
+from jobqueue.schedules import bring_schedules
 from jobqueue.service import Service
 from jobqueue.tasks import registry
 from jobqueue.worker.base import DatabaseService, is_outage
@@ -170,7 +170,7 @@ class Supervisor:
             stuck=lambda: lanes.stuck + loop.stuck + interrupter.stuck,
             found=dispatcher.notified,
             changed=lambda: scaler.decision,
-            at_start=lambda: 0 * sync_schedules(),
+            at_start=lambda: bring_schedules()[1],
             on_error=self._on_error,
         )
         duties = self._duties(heartbeat.keep, maintenance.announce, dispatcher.notified)
