@@ -261,7 +261,7 @@ def test_a_context_may_keep_the_tenant_in_a_variable(caplog: pytest.LogCaptureFi
     assert apart.run(run_async, coroutine).result == '["acme","acme","acme"]'
     assert apart.run(run_async, lasting).result == '["other","other","other"]'
     assert [step for step, _, _ in Place.told] == ["leave acme", "leave acme changed", "leave other changed"]
-    assert caplog.records == []
+    assert "could not be left" not in caplog.text
 
 
 @pytest.mark.usefixtures("variable")
@@ -370,7 +370,7 @@ def test_a_context_that_cannot_be_left_is_logged_and_leaves_the_work_done(caplog
     Place.fail_at["leave", "acme"] = ValueError("stuck")
     assert run(lambda: 7).result == "7"
     assert run_async(where).kind is Kind.SUCCESS
-    texts = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    texts = [record.getMessage() for record in caplog.records if "could not be left" in record.getMessage()]
     assert texts == ["The context of tenant 'acme' could not be left; this thread's connections are closed."] * 2
 
 
