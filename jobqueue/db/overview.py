@@ -156,5 +156,8 @@ class Overview(Targets):
         return same if beyond is None else f"{same} AND {beyond[0]} > {beyond[1]}"
 
     def _reading(self) -> contextlib.AbstractContextManager[None]:
-        # Where a hint can be given, it ends with the transaction; where there is one writer at a time, nobody who reads is in its way.
-        return contextlib.nullcontext() if self.one_writer else self.atomic()
+        # A hint ends with the transaction: that of the caller goes on, so it is given in a savepoint and taken back. Else the message is
+        # a transaction by itself. Where there is one writer at a time, nobody who reads is in its way.
+        if self.one_writer:
+            return contextlib.nullcontext()
+        return self.atomic() if self.connection.in_atomic_block else self.hot()

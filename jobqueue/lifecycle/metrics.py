@@ -63,9 +63,8 @@ class Collector:
 
     def look(self, now: datetime) -> int:
         """Write a sample of each queue, and drop those of queues that were not seen for an hour; return how many were written."""
-        # One transaction around all, short as it is: each of the looks would else have one of its own.
+        made = self._sampled(int(now.timestamp() // SLOT_SECONDS) % SLOTS)
         with Job.objects.database.atomic():
-            made = self._sampled(int(now.timestamp() // SLOT_SECONDS) % SLOTS)
             _ring().bulk_create(made, update_conflicts=True, unique_fields=["queue", "slot"], update_fields=["at", *VALUES])
             old = _ring().filter(at__lt=Now() - timedelta(seconds=SLOTS * SLOT_SECONDS))
             old.filter(pk__in=list(old.values_list("pk", flat=True)[:1000])).delete()
