@@ -108,7 +108,11 @@ def slow_commit() -> Iterator[None]:
 def committing() -> list[int]:
     """Return the server processes that are in the middle of such a commit."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query = 'COMMIT' AND state = 'active'")
+        # Those of a worker's services are short, and not meant.
+        cursor.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query = 'COMMIT' AND state = 'active'"
+            " AND application_name NOT LIKE 'jobqueue%'"
+        )
         return [found[0] for found in cursor.fetchall()]
 
 

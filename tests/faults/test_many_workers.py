@@ -110,15 +110,15 @@ def test_a_job_that_this_worker_does_not_know_is_run_once_by_one_that_does(worke
 
 @at_once
 def test_slots_grow_with_the_work_and_shrink_only_when_idle(workers: Workers) -> None:
-    long = workers.enqueue(tasks.work, 3)
+    long = workers.enqueue(tasks.work, 16)
     worker = workers.start("-v", "2", MIN_WORKERS=1, MAX_WORKERS=5, SCALE_SECONDS=0.2).ready()
     wait_until_started(workers.witness, long)
     burst = [workers.enqueue(tasks.meet, 4) for _ in range(4)]
     for job in burst:
         wait_for(job, "SUCCESS")
-    wait_until(lambda: " to 1 (running 1" in worker.text, "idle slots end", 5)
+    wait_until(lambda: " to 1 (1 running" in worker.text, "idle slots end, after a quiet time", 15)
     assert state(long) == "RUNNING"
-    assert wait_for(long, "SUCCESS").attempt == 1
+    assert wait_for(long, "SUCCESS", seconds=20).attempt == 1
     listed = wait_for(workers.enqueue(tasks.names_of_threads), "SUCCESS").result
     assert sum(name.startswith("jobqueue-thread") for name in listed) == 1
     assert workers.shown == 1

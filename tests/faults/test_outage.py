@@ -45,7 +45,7 @@ def own_server() -> Iterator[Server]:
 @pytest.fixture
 def empty(server: Server) -> Server:
     """Lend the server without any job."""
-    server.run("TRUNCATE jobqueue_job, jobqueue_worker")
+    server.run("TRUNCATE jobqueue_job, jobqueue_worker CASCADE")
     return server
 
 
