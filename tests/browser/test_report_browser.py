@@ -14,7 +14,7 @@ from tests.browser.conftest import Open
 from tests.browser.test_targets_browser import picture
 from tests.factories import JobFactory, WorkerFactory
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 

@@ -14,7 +14,7 @@ from tests.browser.test_admin_browser import CONTRAST, says
 from tests.browser.test_targets_browser import picture
 from tests.factories import ScheduleFactory
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 LIST = "/admin/jobqueue/schedule/"
 

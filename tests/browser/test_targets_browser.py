@@ -16,7 +16,7 @@ from tests.browser.conftest import Open
 from tests.browser.test_admin_browser import CONTRAST, says
 from tests.factories import JobFactory, WorkerFactory
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 TARGETS = "/admin/jobqueue/job/targets/"
 QUEUES = "/admin/jobqueue/queue/"
