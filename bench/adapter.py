@@ -10,7 +10,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 PATH = (os.environ.get("PYTHONPATH", ""), str(Path(base.__file__).parent.parent), str(CHECKOUT), str(Path(__file__).parent))
 ENV = {"PYTHONPATH": os.pathsep.join(PATH)}
 PYTHON = "3.13"
-PIP = ["django>=6.1", "psycopg[binary,pool]"]
+PIP = ["django>=6.1", "psycopg[binary,pool]", "cronsim>=2.6"]
 VERSION = "checkout"
 NOTE = "manage.py runworkers, 8 threads, everything else at its default; CONN_MAX_AGE=None"
 INSTALLED_APPS = ["jobqueue"]
