@@ -63,6 +63,22 @@ def test_it_looks_closely_where_nobody_tells_it_and_after_it_was_told(settings: 
 
 
 @contextmanager
+def trigger(body: str, only: Job | None = None) -> Iterator[None]:
+    """Let every update of a job (or of one only) run some PL/pgSQL first, and drop what was set for the session afterwards."""
+    when = f" WHEN (OLD.id = {only.pk})" if only is not None else ""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"CREATE FUNCTION harm() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$;"
+            f"CREATE TRIGGER harm BEFORE UPDATE ON jobqueue_job FOR EACH ROW{when} EXECUTE FUNCTION harm()"
+        )
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("RESET statement_timeout; DROP TRIGGER harm ON jobqueue_job; DROP FUNCTION harm()")
+
+
+@contextmanager
 def refusing(judge: Callable[[str], None]) -> Iterator[None]:
     """Let statements on jobs be judged before they are sent."""
 
@@ -78,12 +94,7 @@ def refusing(judge: Callable[[str], None]) -> Iterator[None]:
 @pytest.mark.django_db(transaction=True)
 def test_one_bad_row_is_set_aside_with_its_reason_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     jobs = [JobFactory(due=True) for _ in range(5)]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'bad row'; END $$;"
-            f"CREATE TRIGGER refuse BEFORE UPDATE ON jobqueue_job FOR EACH ROW WHEN (OLD.id = {jobs[2].pk}) EXECUTE FUNCTION refuse()"
-        )
-    try:
+    with trigger("RAISE EXCEPTION 'bad row';", jobs[2]):
         duty = PromoteDueJobs()
         report = run(duty)
         assert (report.items, report.set_aside, report.again) == (4, 1, True)
@@ -94,30 +105,21 @@ def test_one_bad_row_is_set_aside_with_its_reason_and_the_rest_goes_on(caplog: p
         more = JobFactory(due=True)
         assert run(duty).items == 1
         assert statuses()[more.pk] == "QUEUED"
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("DROP TRIGGER refuse ON jobqueue_job; DROP FUNCTION refuse()")
 
 
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_a_time_out_makes_the_batches_smaller_until_they_pass() -> None:
     Job.objects.bulk_create([JobFactory.build(due=True) for _ in range(8)])
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.1); RETURN NEW; END $$;"
-            "CREATE TRIGGER slow BEFORE UPDATE ON jobqueue_job FOR EACH ROW EXECUTE FUNCTION slow(); SET statement_timeout = '450ms'"
-        )
-    try:
+    with trigger("PERFORM pg_sleep(0.1); RETURN NEW;"):
+        with connection.cursor() as cursor:
+            cursor.execute("SET statement_timeout = '450ms'")
         duty = PromoteDueJobs()
         duty._promotion._batches.size = 8
         moved = [run(duty).items for _ in range(20)]
         assert moved[0] == 0
         assert sum(moved) == 8
         assert max(moved) <= 4
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("RESET statement_timeout; DROP TRIGGER slow ON jobqueue_job; DROP FUNCTION slow()")
 
 
 @pytest.mark.postgresql
@@ -183,12 +185,7 @@ def test_after_an_outage_no_lease_is_judged_before_the_heartbeats_had_time() -> 
 @pytest.mark.django_db(transaction=True)
 def test_a_lost_job_that_cannot_be_recovered_is_set_aside_and_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
     jobs = [JobFactory(expired=True) for _ in range(3)]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'bad row'; END $$;"
-            f"CREATE TRIGGER refuse BEFORE UPDATE ON jobqueue_job FOR EACH ROW WHEN (OLD.id = {jobs[1].pk}) EXECUTE FUNCTION refuse()"
-        )
-    try:
+    with trigger("RAISE EXCEPTION 'bad row';", jobs[1]):
         duty = ExpireStaleRunningJobs(lambda: None, lambda lost: None, lambda: 0.0)
         report = run(duty)
         assert (report.items, report.set_aside) == (2, 1)
@@ -196,9 +193,6 @@ def test_a_lost_job_that_cannot_be_recovered_is_set_aside_and_stops_no_other(cap
         caplog.clear()
         assert (run(duty).items, run(duty).set_aside) == (0, 0)
         assert "bad row" not in caplog.text, "it is left alone for a while"
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("DROP TRIGGER refuse ON jobqueue_job; DROP FUNCTION refuse()")
 
 
 # Release
@@ -218,17 +212,11 @@ def test_lines_that_raw_sql_left_behind_go_on() -> None:
 def test_a_repair_that_times_out_asks_for_less_at_a_time() -> None:
     JobFactory(waiting_for_target=True, target="t")
     duty = ReleaseParkedTargets()
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END $$;"
-            "CREATE TRIGGER slow BEFORE UPDATE ON jobqueue_job FOR EACH ROW EXECUTE FUNCTION slow(); SET statement_timeout = '100ms'"
-        )
-    try:
+    with trigger("PERFORM pg_sleep(0.5); RETURN NEW;"):
+        with connection.cursor() as cursor:
+            cursor.execute("SET statement_timeout = '100ms'")
         before = duty._batch
         with pytest.raises(DatabaseError):
             run(duty)
         assert duty._batch == before // 2
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("RESET statement_timeout; DROP TRIGGER slow ON jobqueue_job; DROP FUNCTION slow()")
     assert run(duty).items == 1
