@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.harness import Workers
+from tests.faults.harness import Workers, empty_tables
 from tests.faults.together import outcomes
 
 __all__ = ["outcomes"]
@@ -28,13 +28,10 @@ def workers(transactional_db: Any, tmp_path: Path) -> Iterator[Workers]:
 @pytest.fixture(scope="module")
 def shared_workers(django_db_setup: Any, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
     """Start workers for one scene that the tests of a module look at afterwards; the tables are emptied at the end."""
-    from jobqueue.models import Job, Worker
-
     made = Workers(tmp_path_factory.mktemp("faults"))
     with django_db_blocker.unblock():
         try:
             yield made
         finally:
             made.clean_up()
-            Job.objects.all().erase()
-            Worker.objects.all().delete()
+            empty_tables()

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from django.apps import apps
+from django.core.management.color import no_style
 from django.db import connection
 
 from jobqueue.models import Job
@@ -139,7 +141,8 @@ class WorkerProcess:
             raise AssertionError(f"The worker did not end in {seconds} s. It said:\n{self.text}") from None
 
     def stop(self, seconds: float = 20.0) -> int:
-        """Ask it to end, and return its exit code."""
+        """Ask it to end, and return its exit code; it may still be starting when others have done its jobs."""
+        wait_until(lambda: READY in self.text or not self.alive, "the worker greets", 30)
         self.terminate()
         return self.wait(seconds)
 
@@ -193,6 +196,12 @@ class Workers:
         """End them all."""
         for worker in self._started:
             worker.clean_up()
+
+
+def empty_tables() -> None:
+    """Empty the app's tables, also those that the duties of real workers fill."""
+    tables = [model._meta.db_table for model in apps.get_app_config("jobqueue").get_models()]
+    connection.ops.execute_sql_flush(connection.ops.sql_flush(no_style(), tables, allow_cascade=True))
 
 
 def state(job: Any) -> str:

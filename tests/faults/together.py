@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.db import connection, connections
 
-from tests.faults.harness import Workers
+from tests.faults.harness import Workers, empty_tables
 
 AT_ONCE = 4
 
@@ -49,8 +49,6 @@ def outcomes(
     request: pytest.FixtureRequest, django_db_setup: Any, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[Any]]]:
     """Run the scenes of the module and the bodies of its selected tests; the tables are emptied at the end."""
-    from jobqueue.models import Job, Worker
-
     selected = {item.name for item in request.session.items if item.fspath == request.path}
     found = {
         name: body
@@ -76,5 +74,4 @@ def outcomes(
             yield futures
         finally:
             sys.stdout.flush()
-            Job.objects.all().erase()
-            Worker.objects.all().delete()
+            empty_tables()
