@@ -1,10 +1,25 @@
 """The tables: fields, constraints, indexes and small properties; no queries, no saves."""
 
 from jobqueue.models.duty import BackgroundJobLease
+from jobqueue.models.event import JobEvent
 from jobqueue.models.job import Job
+from jobqueue.models.phase import JobDependency, JobPhase
 from jobqueue.models.queue import Queue
 from jobqueue.models.sample import QueueSample
 from jobqueue.models.schedule import Schedule, ScheduleTick
+from jobqueue.models.webhook import WebhookDelivery
 from jobqueue.models.worker import Worker
 
-__all__ = ["BackgroundJobLease", "Job", "Queue", "QueueSample", "Schedule", "ScheduleTick", "Worker"]
+__all__ = [
+    "BackgroundJobLease",
+    "Job",
+    "JobDependency",
+    "JobEvent",
+    "JobPhase",
+    "Queue",
+    "QueueSample",
+    "Schedule",
+    "ScheduleTick",
+    "WebhookDelivery",
+    "Worker",
+]

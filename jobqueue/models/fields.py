@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.db import models
-from django.db.models import Q, Value
+from django.db.models import Func, Q, Value
 
 
 def text(max_length: int, **options: Any) -> "models.CharField[str, str]":
@@ -43,3 +43,18 @@ def readable(*names: str) -> Q:
         bounds = {f"{name}__gte": Value("1970-01-01"), f"{name}__lt": Value("9999-01-01")}
         condition &= Q(**{f"{name}__isnull": True}) | Q(**bounds)
     return condition
+
+
+class CurrentTransaction(Func):
+    """Stand for the id of the transaction that writes the row, where the database tells one; as a default, never in a query."""
+
+    allowed_default = True
+    arity = 0
+
+    def as_sql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, tuple[Any, ...]]:  # type: ignore[override]
+        """Return nothing, for databases with one writer: there the order of ids is that of commits."""
+        return "NULL", ()
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, tuple[Any, ...]]:
+        """Return the id of the outermost transaction, with its epoch: it never comes again."""
+        return "(pg_current_xact_id()::text::bigint)", ()

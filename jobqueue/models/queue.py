@@ -16,6 +16,10 @@ class Queue(models.Model):
     max_running = models.PositiveIntegerField(
         null=True, blank=True, help_text="How many of its jobs may run at once, over all workers; empty: no limit, 0: none."
     )
+    webhook_url = models.TextField(
+        default="", db_default="", blank=True, help_text="Where its jobs' events are sent, unless a job has a URL of its own."
+    )
+    webhook_events = fields.json(list, help_text="Which events are sent; empty: job.completed, job.failed and job.canceled.")
     changed_at = models.DateTimeField(db_default=Now())
 
     objects = QueueManager()

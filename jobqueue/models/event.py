@@ -1,0 +1,40 @@
+"""What happened to jobs, one row for each event, written in the transaction of the move that it tells of."""
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from jobqueue.models import fields
+from jobqueue.models.job import Job
+
+
+class JobEvent(models.Model):
+    """Tell one thing that happened to a job.
+
+    The events of a job are written while its row is locked, so that their ids rise in the order in which they happened. Among jobs the
+    order of ids is not that of commits: who reads on goes by `xid`, the transaction that wrote the row (see ``events/stream.py``).
+    No foreign key guards `job`: the last event of a deleted job outlives it, and a key's check would lock the job's row at each insert.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, models.CASCADE, related_name="events", db_constraint=False, db_index=False)
+    name = models.CharField(max_length=40, help_text="Such as job.started.")
+    at = models.DateTimeField(db_default=Now())
+    attempt = fields.number()
+    tenant = fields.text(200)
+    target = fields.text(200)
+    data = models.JSONField(null=True, blank=True, help_text="What is particular to this event: a JSON object, or nothing.")
+    xid = models.BigIntegerField(
+        null=True, editable=False, db_default=fields.CurrentTransaction(), help_text="The transaction that wrote it (PostgreSQL)."
+    )
+
+    class Meta:
+        ordering = ("id",)
+        indexes = (
+            models.Index(fields=["job", "id"], name="jobqueue_event_of_job"),
+            models.Index(fields=["xid"], name="jobqueue_event_xid"),
+            models.Index(fields=["tenant", "target", "id"], condition=~Q(target=""), name="jobqueue_event_of_target"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name} of job {self.job_id}"

@@ -1,0 +1,71 @@
+"""The phases of pipelines, and which jobs a job waits for."""
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from jobqueue.models import fields
+from jobqueue.models.job import Job
+
+
+class JobPhase(models.Model):
+    """Hold one named phase of one job: how far it is, what came of it, and where inside of it a next run goes on.
+
+    No foreign key is checked by the database: a check would lock the job's row at each write, and slow each deletion.
+    """
+
+    class Status(models.TextChoices):
+        """Say where a phase is in its life; the stored value is the name."""
+
+        PENDING = "PENDING", "Pending"
+        RUNNING = "RUNNING", "Running"
+        SUCCESS = "SUCCESS", "Success"
+        ERROR = "ERROR", "Error"
+        CANCELED = "CANCELED", "Canceled"
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, models.CASCADE, related_name="phases", db_constraint=False, db_index=False)
+    position = models.PositiveSmallIntegerField(help_text="From 0 on.")
+    name = models.CharField(max_length=200)
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.PENDING, db_default=Status.PENDING)
+    progress = fields.number(field=models.SmallIntegerField, help_text="0 to 100.")
+    message = models.TextField(default="", db_default="", blank=True)
+    result = models.JSONField(null=True, blank=True)
+    checkpoint = models.JSONField(null=True, blank=True, help_text="Where inside of the phase the next run goes on.")
+    attempts = fields.number(help_text="How often it was begun.")
+    started_at = fields.moment(help_text="When it was last begun.")
+    finished_at = fields.moment()
+
+    class Meta:
+        ordering = ("job", "position")
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(status__in=["PENDING", "RUNNING", "SUCCESS", "ERROR", "CANCELED"]), name="jobqueue_phase_status"
+            ),
+            models.CheckConstraint(condition=Q(progress__gte=0, progress__lte=100), name="jobqueue_phase_progress"),
+            models.UniqueConstraint(fields=["job", "name"], name="jobqueue_phase_name"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name} of job {self.job_id}"
+
+
+class JobDependency(models.Model):
+    """Say that a job waits for another one to end; `ended` once that was seen. A child that was deleted counts as ended."""
+
+    id = models.BigAutoField(primary_key=True)
+    parent = models.ForeignKey(Job, models.CASCADE, related_name="children", db_constraint=False, db_index=False)
+    child = models.ForeignKey(Job, models.DO_NOTHING, related_name="parents", db_constraint=False, db_index=False)
+    ended = fields.flag()
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        verbose_name_plural = "job dependencies"
+        constraints = (models.UniqueConstraint(fields=["parent", "child"], name="jobqueue_dependency_once"),)
+        indexes = (
+            models.Index(fields=["parent", "child"], condition=Q(ended=False), name="jobqueue_dependency_open"),
+            models.Index(fields=["child"], name="jobqueue_dependency_child"),
+        )
+
+    def __str__(self) -> str:
+        return f"job {self.parent_id} waits for job {self.child_id}"

@@ -1,0 +1,55 @@
+"""The outbox of webhooks: one row for each message, written in the transaction of the event that it tells of."""
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from jobqueue.models import fields
+from jobqueue.models.job import Job
+
+
+class WebhookDelivery(models.Model):
+    """Hold one message to one receiver until it was delivered or given up.
+
+    `message_id` and `body` are the same at each attempt. The body is made at the first one and kept. `next_attempt_at` lies ahead while
+    an attempt is under way: whoever makes it may die.
+    """
+
+    class Status(models.TextChoices):
+        """Say where a delivery is in its life; the stored value is the name."""
+
+        PENDING = "PENDING", "Pending"
+        DELIVERED = "DELIVERED", "Delivered"
+        FAILED = "FAILED", "Failed"
+
+    id = models.BigAutoField(primary_key=True)
+    message_id = models.UUIDField(editable=False)
+    job = models.ForeignKey(Job, models.CASCADE, related_name="deliveries", db_constraint=False, db_index=False)
+    event = models.CharField(max_length=40, help_text="Such as job.completed.")
+    queue = models.CharField(max_length=200)
+    url = models.TextField()
+    facts = fields.json(dict, help_text="What the message tells of the job, as it was at the event.")
+    body = models.TextField(default="", db_default="", blank=True, help_text="The message as it is sent; empty before the first attempt.")
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.PENDING, db_default=Status.PENDING)
+    attempts = fields.number()
+    created_at = models.DateTimeField(db_default=Now())
+    next_attempt_at = models.DateTimeField(db_default=Now())
+    finished_at = fields.moment()
+    response_status = models.PositiveSmallIntegerField(null=True, blank=True)
+    error = models.TextField(default="", db_default="", blank=True, help_text="What the last attempt failed of.")
+
+    class Meta:
+        ordering = ("-id",)
+        verbose_name_plural = "webhook deliveries"
+        permissions = (("redeliver_webhookdelivery", "Can redeliver webhooks"),)
+        constraints = (
+            models.CheckConstraint(condition=Q(status__in=["PENDING", "DELIVERED", "FAILED"]), name="jobqueue_delivery_status"),
+            models.CheckConstraint(condition=~Q(url=""), name="jobqueue_delivery_url"),
+        )
+        indexes = (
+            models.Index(fields=["next_attempt_at"], condition=Q(status="PENDING"), name="jobqueue_delivery_due"),
+            models.Index(fields=["job"], name="jobqueue_delivery_of_job"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.event} of job {self.job_id} to {self.url}"
