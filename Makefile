@@ -52,20 +52,23 @@ bench: $(STAMP)
 # Tests that harm processes or drive a browser keep the tests of a file together: most of their time is waiting.
 # $(call PYTEST,environment,report)
 PYTEST = $(1)/bin/python -m pytest --junitxml=$(REPORTS)/$(2).xml -n $(WORKERS)
+# The same for tests with real processes: what only waited in vain beside others runs once more, alone.
+# $(call PATIENTLY,environment,report,options)
+PATIENTLY = $(call PYTEST,$(1),$(2)) $(3) $(ARGS) || $(PY) .ci/again.py $(REPORTS)/$(2).xml $(1)/bin/python -m pytest
 TOGETHER := --dist worksteal -m "not faults and not browser and not slow"
 ALONE := --dist loadfile -m "(faults or browser) and not slow"
 SLOW := --dist loadfile -m slow
 
 test: $(STAMP)
 	$(call PYTEST,$(VENV),postgresql) $(TOGETHER) $(ARGS)
-	$(call PYTEST,$(VENV),postgresql-alone) $(ALONE) $(ARGS)
+	$(call PATIENTLY,$(VENV),postgresql-alone,$(ALONE))
 	TEST_DATABASE=sqlite $(call PYTEST,$(VENV),sqlite) $(TOGETHER) $(ARGS)
 
 # What takes longer: long state machines, the whole demo, a short run of the benchmarks, and real processes on SQLite.
 test-slow: $(STAMP)
-	$(call PYTEST,$(VENV),postgresql-slow) $(SLOW) $(ARGS)
-	TEST_DATABASE=sqlite $(call PYTEST,$(VENV),sqlite-alone) $(ALONE) $(ARGS)
-	TEST_DATABASE=sqlite $(call PYTEST,$(VENV),sqlite-slow) $(SLOW) tests/lifecycle $(ARGS)
+	$(call PATIENTLY,$(VENV),postgresql-slow,$(SLOW))
+	export TEST_DATABASE=sqlite; $(call PATIENTLY,$(VENV),sqlite-alone,$(ALONE))
+	export TEST_DATABASE=sqlite; $(call PATIENTLY,$(VENV),sqlite-slow,$(SLOW) tests/lifecycle)
 
 django-6.1: .venv-dj61/.installed
 	$(call PYTEST,.venv-dj61,$@) $(TOGETHER) $(ARGS)
