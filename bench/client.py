@@ -16,7 +16,7 @@ from typing import Any
 import django
 from django.db import connection
 
-from bench import stamps
+from bench import same_chain, stamps
 
 BLOCK = 100
 FILL_BLOCK = 10_000
@@ -125,6 +125,7 @@ COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {
     "single": single,
     "bulk": bulk,
     "paced": paced,
+    "chain": same_chain.run,
 }
 
 

@@ -29,6 +29,7 @@ KEYS = {
     "parking",
     "many_lines",
     "one_line",
+    "one_line_least",
     "one_line_hand_over",
     "autoscale_up",
     "autoscale_down",

@@ -1,0 +1,42 @@
+"""The chain of one line once more: the very statements of the product, sent by a bare loop that keeps their plans, and nothing else.
+
+What a worker adds to them (threads, the run of the task, the account of what it holds, the claim after every 20 jobs) is the rest.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.db import connection
+from psycopg import Cursor
+
+
+def run(jobs: int, target_name: str = "t0") -> dict[str, Any]:
+    """Take the parked jobs of a target one after another; return how many a second."""
+    from jobqueue.db import Lender, Success
+    from jobqueue.db.relay import ENDED, LOCK, LOCKED, TELL_ENDED
+    from jobqueue.line import Target
+    from jobqueue.models import Job
+
+    database, target = Job.objects.database, Target("", target_name)
+    lender = Lender("bare loop", 30.0)
+    end, ending = database.successes([Success(0, 0, "null", 0.0, 0.0, None, None)], "", LOCKED, TELL_ENDED)
+    follow, following = database.handing_over(lender, [target], (), (), ENDED)
+    raw: Any = connection.connection
+    raw.cursor_factory = Cursor  # Django's own writes the values into the text, which no plan can be kept for
+    raw.prepare_threshold = 0
+    row = raw.execute(*database.handing_over(lender, [target], (), ())).fetchone()
+    done, began = 0, time.perf_counter()
+    while row is not None:
+        ids = {"job_id": f"{{{row[0]}}}", "token": f"{{{row[2]}}}"}
+        with raw.transaction(), raw.pipeline():
+            raw.execute(LOCK, [target.key])
+            raw.execute(end, {**ending, **ids})
+            taken = raw.execute(follow, following)
+        row = taken.fetchone()
+        done += 1
+    seconds = time.perf_counter() - began
+    if done != jobs:
+        raise RuntimeError(f"The line had {done} jobs, not {jobs}")
+    return {"rate": jobs / seconds}
