@@ -1,6 +1,7 @@
 """How long ended jobs are kept: the settings of retention, judged and read into one table.
 
-A time is a number of seconds, a timedelta, or None (never). It is said for all outcomes or for each; a queue may say it anew.
+A time is a number of seconds, a timedelta, or None (never). It is said for all outcomes or for each; a queue may say it anew. Where a
+setting says nothing, what is usual holds (`USUAL`); an empty dict says never.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ TIMES_TEXT = (
     ' ("SUCCESS", "ERROR", "CANCELED") in which None means never'
 )
 QUEUES_TEXT = 'a dict of queue names to dicts with "STALE_AFTER", "DELETE_AFTER" or both, each as the setting of that name'
-NAMES = ("STALE_AFTER", "DELETE_AFTER")
+DAY_SECONDS = 24 * 3600.0
+USUAL: dict[str, dict[str, float]] = {
+    "STALE_AFTER": {"SUCCESS": 7 * DAY_SECONDS, "CANCELED": 7 * DAY_SECONDS, "ERROR": 30 * DAY_SECONDS},
+    "DELETE_AFTER": {"SUCCESS": 30 * DAY_SECONDS, "CANCELED": 30 * DAY_SECONDS, "ERROR": 90 * DAY_SECONDS},
+}
+NAMES = tuple(USUAL)
 Times = Mapping[str, float | None]
 
 
@@ -88,7 +94,7 @@ class Rules:
 def rules(name: str, general: Any, by_queue: Mapping[str, Mapping[str, Any]] | None) -> Rules:
     """Return the rules of one setting (`name`) from its value and what queues say of it; all of it was judged before."""
     own = {queue: _times(said[name]) for queue, said in (by_queue or {}).items() if name in said}
-    return Rules({} if general is None else _times(general), own)
+    return Rules(_times(USUAL[name] if general is None else general), own)
 
 
 def after(outcomes: Iterable[str], seconds: float) -> Rules:

@@ -412,7 +412,8 @@ def test_a_prune_tells_how_far_it_is_and_can_be_stopped(monkeypatch: pytest.Monk
         (["--older-than=1", "--queue="], "The name of the queue is ''"),
     ],
 )
-def test_a_prune_that_cannot_be_meant_is_refused(args: list[str], text: str) -> None:
+def test_a_prune_that_cannot_be_meant_is_refused(args: list[str], text: str, settings: Any) -> None:
+    settings.JOBQUEUE = {"STALE_AFTER": {}, "DELETE_AFTER": {}}
     ended()
     with pytest.raises(CommandError, match=text):
         run("prune", *args)

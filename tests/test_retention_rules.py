@@ -18,10 +18,10 @@ def hook(job: Any) -> None:
     """Be called."""
 
 
-def test_nothing_is_done_unless_it_is_said() -> None:
+def test_what_is_usual_holds_where_nothing_is_said() -> None:
     stale, delete = conf.retention()
-    assert not stale
-    assert not delete
+    assert [stale.seconds("mail", outcome) for outcome in OUTCOMES] == [days * 86_400 for days in (7, 30, 7)]
+    assert [delete.seconds("mail", outcome) for outcome in OUTCOMES] == [days * 86_400 for days in (30, 90, 30)]
     assert conf.retention_hooks() == (None, None)
 
 
@@ -31,7 +31,12 @@ def test_one_time_holds_for_every_outcome(settings: Any, value: Any) -> None:
     stale, delete = conf.retention()
     assert {outcome: delete.seconds("mail", outcome) for outcome in OUTCOMES} == dict.fromkeys(OUTCOMES, 60.0)
     assert delete.ages() == [60.0]
-    assert not stale
+    assert stale.seconds("mail", "SUCCESS") == 7 * 86_400
+
+
+def test_an_empty_dict_is_never(settings: Any) -> None:
+    settings.JOBQUEUE = {"DELETE_AFTER": {}, "STALE_AFTER": {}}
+    assert not any(conf.retention())
 
 
 def test_zero_is_a_time_and_none_is_never(settings: Any) -> None:

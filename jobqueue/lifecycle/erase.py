@@ -22,10 +22,9 @@ from typing import Any
 
 from django.db import models
 
-from jobqueue import conf, db, states
+from jobqueue import conf, db
 from jobqueue.db import Ended
 from jobqueue.exceptions import LeadershipLost
-from jobqueue.lifecycle.release import settle, try_lock
 from jobqueue.models import Job
 
 BATCH = 500
@@ -145,14 +144,10 @@ def erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) -> 
 
 
 def _erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) -> Done:
-    # Only a job in ERROR holds its target or blocks it.
-    blocking = {one.behind for one in found if one.target and one.status == states.Status.ERROR}
-    locked = try_lock(blocking)
-    result = Done(later=[one for one in found if one.behind in blocking - locked and one.status == states.Status.ERROR])
-    left = {one.id for one in result.later}
-    ids = [one.id for one in found if one.id not in left]
-    mine = Job.objects.database.lock_ended(ids, age, for_deletion=True) if ids else {}
-    result.later += _still_there(found, {*ids} - {*mine}, age)
+    # No lock of a target is needed: one that has ended for good holds none, and a job in ERROR that does is not deleted.
+    ids = [one.id for one in found]
+    mine = Job.objects.database.lock_ended(ids, age, for_deletion=True)
+    result = Done(later=_still_there(found, {*ids} - {*mine}, age))
     going = [one for one in found if mine.get(one.id) == one.status]
     with Job.objects.database.by_index():
         for_good = _protected(going, pace)
@@ -167,7 +162,6 @@ def _erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) ->
     if result.done:
         with Job.objects.database.by_index():
             Job.objects.current.filter(pk__in=[one.id for one in result.done]).only("pk").erase()
-    settle({one.behind for one in result.done} & locked)
     return result
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from django.db.models.functions import Now
 from django.dispatch import Signal
 
-from jobqueue import conf, db, signals
+from jobqueue import conf, db, signals, states
 from jobqueue.db import Ended
 from jobqueue.db.ended import Key
 from jobqueue.lifecycle.erase import Done, Hook, Pace, call, erase, in_parts, onward
@@ -132,6 +132,10 @@ class Walk:
 class Deletion(Walk):
     """Delete them."""
 
+    def wants(self, one: Ended) -> bool:
+        """Return whether the walk is for a job that may go."""
+        return super().wants(one) and may_go(one)
+
     def act(self, found: Sequence[Ended]) -> Done:
         """Delete a batch, and tell of it."""
         done = erase(found, self.age, self.hook, self.pace)
@@ -163,6 +167,11 @@ class Marking(Walk):
 
 def _set_stale(jobs: Sequence[Ended]) -> None:
     Job.objects.current.filter(pk__in=[one.id for one in jobs], stale_at__isnull=True).update(stale_at=Now())
+
+
+def may_go(one: Ended) -> bool:
+    """Return whether a job may be deleted: one in ERROR with a target holds its line, which only a person lets go on."""
+    return not (one.target and one.status == states.Status.ERROR)
 
 
 @dataclass(slots=True)

@@ -74,7 +74,9 @@ def _counted(sweep: retention.Sweep) -> tuple[Any, Lines, bool]:
     lines: Lines = []
     going: set[int] = set()
     for key, text, rules in (("delete", "would be deleted", sweep.delete), ("stale", "would be marked as stale", sweep.stale)):
-        wanted = (one for one in retention.due(rules) if one.id not in going and (key == "delete" or not one.stale))
+        wanted = (
+            one for one in retention.due(rules) if one.id not in going and (retention.may_go(one) if key == "delete" else not one.stale)
+        )
         found = list(itertools.islice(wanted, MOST_COUNTED))
         counts = Counter((one.queue, one.status) for one in found)
         going = {one.id for one in found}

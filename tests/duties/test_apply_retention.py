@@ -20,16 +20,26 @@ pytestmark = pytest.mark.django_db
 @pytest.mark.parametrize(
     ("values", "able"),
     [
-        ({}, False),
-        ({"DELETE_AFTER": {"SUCCESS": None}}, False),
-        ({"DELETE_AFTER": 0}, True),
-        ({"STALE_AFTER": timedelta(days=1)}, True),
-        ({"QUEUE_RETENTION": {"mail": {"DELETE_AFTER": 5}}}, True),
+        ({}, True),
+        ({"STALE_AFTER": {}}, True),
+        ({"STALE_AFTER": {}, "DELETE_AFTER": {"SUCCESS": None}}, False),
+        ({"STALE_AFTER": {}, "DELETE_AFTER": 0}, True),
+        ({"STALE_AFTER": timedelta(days=1), "DELETE_AFTER": {}}, True),
+        ({"STALE_AFTER": {}, "DELETE_AFTER": {}, "QUEUE_RETENTION": {"mail": {"DELETE_AFTER": 5}}}, True),
     ],
 )
 def test_it_is_able_where_something_is_configured(settings: Any, values: dict[str, Any], able: bool) -> None:
     settings.JOBQUEUE = values
     assert ApplyRetention().able() is able
+
+
+@pytest.mark.parametrize(("outcome", "stale_days", "delete_days"), [("success", 7, 30), ("canceled", 7, 30), ("error", 30, 90)])
+def test_without_settings_jobs_go_after_the_usual_times(outcome: str, stale_days: int, delete_days: int) -> None:
+    now = timezone.now()
+    ages = {days: now - timedelta(days=days, minutes=minutes) for days, minutes in ((stale_days - 1, 0), (stale_days, 5), (delete_days, 5))}
+    fresh, stale, _ = (JobFactory(**{outcome: True}, finished_at=ended) for ended in ages.values())
+    assert ApplyRetention().run_once(now) == Report(items=2)
+    assert {job.pk: job.stale_at is None for job in Job.objects.all()} == {fresh.pk: True, stale.pk: False}
 
 
 def test_it_marks_and_deletes_and_has_nothing_to_do_the_second_time(settings: Any) -> None:

@@ -18,7 +18,6 @@ from jobqueue.exceptions import LeadershipLost
 from jobqueue.lifecycle import control, erase, retention
 from jobqueue.lifecycle.erase import Pace
 from jobqueue.lifecycle.retention import Sweep, by_settings
-from jobqueue.line import Target
 from jobqueue.models import Job
 from jobqueue.retention_rules import OUTCOMES, Rules, after
 from tests.factories import JobFactory
@@ -129,7 +128,8 @@ def test_each_queue_and_outcome_has_its_own_time(settings: Any) -> None:
 
 
 @pytest.mark.django_db
-def test_without_rules_nothing_is_done_and_nothing_asked() -> None:
+def test_without_rules_nothing_is_done_and_nothing_asked(settings: Any) -> None:
+    settings.JOBQUEUE = {"STALE_AFTER": {}, "DELETE_AFTER": {}}
     ended()
     with CaptureQueriesContext(connection) as queries:
         assert by_settings().run(60) == retention.Swept()
@@ -193,7 +193,7 @@ def test_what_is_about_to_go_is_not_marked_before() -> None:
 
 @pytest.mark.django_db
 def test_the_signal_tells_what_was_deleted() -> None:
-    job = ended("error", queue="mail", target="customer:7", tenant="")
+    job = ended("canceled", queue="mail", target="customer:7", tenant="")
     with heard(signals.job_deleted) as told:
         deleting().run(60)
     (values,) = told
@@ -204,7 +204,7 @@ def test_the_signal_tells_what_was_deleted() -> None:
         "queue": "mail",
         "tenant": "",
         "target": "customer:7",
-        "status": "ERROR",
+        "status": "CANCELED",
         "finished_at": values["finished_at"],
     }
     assert abs(values["finished_at"] - job.finished_at) < timedelta(milliseconds=2)
@@ -374,12 +374,12 @@ def test_a_hook_and_a_listener_are_inside_of_the_jobs_tenant(settings: Any) -> N
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("holds", [True, False])
-def test_the_line_behind_a_deleted_job_in_error_moves_on(holds: bool) -> None:
-    ended("error", target="customer:7", holds_target=holds)
-    ended("success", target="customer:8")
+def test_a_job_in_error_that_holds_up_a_line_is_kept_for_a_person_to_decide(holds: bool) -> None:
+    job, _ = ended("error", target="customer:7", holds_target=holds), ended("success", target="customer:7")
     waiting = JobFactory(waiting_for_target=True)
-    assert deleting().run(60).deleted == 2
-    assert Job.objects.get(pk=waiting.pk).status == "QUEUED"
+    assert deleting().run(60).deleted == 1
+    assert left() == {job.pk, waiting.pk}
+    assert Job.objects.get(pk=waiting.pk).status == "PENDING"
 
 
 @pytest.mark.django_db
@@ -549,17 +549,6 @@ def test_a_job_of_which_somebody_has_a_child_locked_is_not_waited_for(rival: Riv
         assert sweep.run(60).deleted == 1
         assert left() == {job.pk}
     assert sweep.run(60).deleted == 1
-
-
-@pytest.mark.postgresql
-def test_a_job_in_error_whose_target_somebody_has_locked_is_not_waited_for(rival: Rival) -> None:
-    job, free = ended("error", target="line"), ended("success", target="line")
-    sweep = deleting()
-    with rival.holding(Target("", "line").key):
-        assert sweep.run(60).deleted == 1
-        assert left() == {job.pk}
-    assert sweep.run(60).deleted == 1
-    assert free.pk not in left()
 
 
 @pytest.mark.postgresql
