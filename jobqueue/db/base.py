@@ -14,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DatabaseError, InterfaceError, OperationalError
 
 from jobqueue.db.ended import EndedJobs
+from jobqueue.db.eventlog import EventLog
 from jobqueue.db.records import Lease, Mark, Renewed, Success
 
 CONNECTION_ERRORS = (OperationalError, InterfaceError)
@@ -21,7 +22,7 @@ LOCK_REFUSED = "55P03"
 GIVEN_UP = ("57014", LOCK_REFUSED, "40P01")
 
 
-class Database(EndedJobs):
+class Database(EndedJobs, EventLog):
     """Run the statements that the ORM has no word for, against one connection alias and one table of jobs."""
 
     vendor: ClassVar[str] = ""
