@@ -23,6 +23,7 @@ from jobqueue.texts import safe_repr
 
 NAME = "JOBQUEUE"
 RECOVERIES = ("requeue", "hold")
+LOGS = ("all", "lifecycle", "none")
 
 
 class Problem(NamedTuple):
@@ -118,6 +119,8 @@ class Settings:
     queue_retention: Any = _setting(None, Rule(retained.QUEUES_TEXT, retained.is_by_queue))
     on_stale: Any = _setting(None, HOOK)
     on_delete: Any = _setting(None, HOOK)
+    event_log: str = _setting("lifecycle", Rule('"all", "lifecycle" or "none"', lambda value: value in LOGS))
+    event_delete_after: Any = _setting(2_592_000, Rule(retained.TIME_TEXT, retained.is_time_or_never))
 
     def with_overrides(self, **values: Any) -> "Settings":
         """Return the settings with some replaced, as by the command line; None replaces nothing. Raise ImproperlyConfigured."""
@@ -173,6 +176,11 @@ def retention() -> tuple[retained.Rules, retained.Rules]:
     given = {"STALE_AFTER": mine.stale_after, "DELETE_AFTER": mine.delete_after}
     stale, delete = (retained.rules(name, value, mine.queue_retention) for name, value in given.items())
     return stale, delete
+
+
+def event_age() -> float | None:
+    """Return after how many seconds events are deleted; None: never."""
+    return retained.seconds_or_never(current().event_delete_after)
 
 
 def retention_hooks() -> tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None]:

@@ -20,6 +20,8 @@ TIMES_TEXT = (
     f"a number of seconds from 0 to {LONGEST_SECONDS} (100 years), a timedelta, or a dict of these by outcome"
     ' ("SUCCESS", "ERROR", "CANCELED") in which None means never'
 )
+NEVER = "never"
+TIME_TEXT = f'a number of seconds from 0 to {LONGEST_SECONDS} (100 years), a timedelta, or "{NEVER}"'
 QUEUES_TEXT = 'a dict of queue names to dicts with "STALE_AFTER", "DELETE_AFTER" or both, each as the setting of that name'
 DAY_SECONDS = 24 * 3600.0
 USUAL: dict[str, dict[str, float]] = {
@@ -37,6 +39,11 @@ def is_time(value: Any) -> bool:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     whole = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     return whole and math.isfinite(seconds) and 0 <= seconds <= LONGEST_SECONDS
+
+
+def is_time_or_never(value: Any) -> bool:
+    """Return whether a value is one time, or says in words that it never comes."""
+    return value == NEVER or (value is not None and is_time(value))
 
 
 def is_times(value: Any) -> bool:
@@ -100,6 +107,11 @@ def rules(name: str, general: Any, by_queue: Mapping[str, Mapping[str, Any]] | N
 def after(outcomes: Iterable[str], seconds: float) -> Rules:
     """Return the rules that outcomes, in whatever queue, have one time."""
     return Rules(dict.fromkeys(outcomes, seconds))
+
+
+def seconds_or_never(value: Any) -> float | None:
+    """Return one time in seconds, None for never; it was judged before."""
+    return None if value == NEVER else _seconds(value)
 
 
 def _times(value: Any) -> Times:

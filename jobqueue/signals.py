@@ -4,6 +4,8 @@
 ``job_lost`` tells that a job was recovered from a dead worker: job_id, task, status, worker_id.
 ``job_stale`` tells that an ended job was marked as stale, ``job_deleted`` that retention has deleted one, both once that is
 committed: job_id, task, queue, tenant, target, status, finished_at.
+``job_event`` tells each event of the log (see ``event_names.py``) once it is committed, in the process that wrote it: name, job_id, at,
+attempt, tenant, target, data (a dict or None).
 """
 
 import logging
@@ -16,6 +18,7 @@ job_settled = Signal()
 job_lost = Signal()
 job_stale = Signal()
 job_deleted = Signal()
+job_event = Signal()
 
 _logs: dict[int, tuple[object, logging.Logger, int]] = {}
 

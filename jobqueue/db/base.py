@@ -14,6 +14,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DatabaseError, InterfaceError, OperationalError
 
 from jobqueue.db.ended import EndedJobs
+from jobqueue.db.eventlog import EventLog
+from jobqueue.db.events import Events
 from jobqueue.db.records import Lease, Mark, Renewed, Success
 
 CONNECTION_ERRORS = (OperationalError, InterfaceError)
@@ -21,7 +23,7 @@ LOCK_REFUSED = "55P03"
 GIVEN_UP = ("57014", LOCK_REFUSED, "40P01")
 
 
-class Database(EndedJobs):
+class Database(EndedJobs, Events, EventLog):
     """Run the statements that the ORM has no word for, against one connection alias and one table of jobs."""
 
     vendor: ClassVar[str] = ""
@@ -71,13 +73,13 @@ class Database(EndedJobs):
 
     def insert(self, columns: dict[str, Any], *, ignore_conflicts: bool) -> tuple[Any, ...] | None:
         """Insert one job; return (id, created_at), or None where a live job has its unique key."""
+        raise NotImplementedError
+
+    def inserting(self, columns: dict[str, Any], ignore_conflicts: bool) -> str:
+        """Return the insert of one job, which lacks a RETURNING."""
         names = ", ".join("run_at" if name == "run_in" else name for name in columns)
         values = ", ".join([self.placeholder(name) for name in columns])
-        conflict = " ON CONFLICT DO NOTHING" if ignore_conflicts else ""
-        rows = self.rows(
-            f"INSERT INTO {self.table} ({names}) VALUES ({values}){conflict} RETURNING id, created_at", [*map(self.adapt, columns.values())]
-        )
-        return (rows[0][0], self.moment(rows[0][1])) if rows else None
+        return f"INSERT INTO {self.table} ({names}) VALUES ({values}){' ON CONFLICT DO NOTHING' if ignore_conflicts else ''}"
 
     def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str, str]]) -> tuple[list[int], Any]:
         """Insert one job for each call (args and kwargs as JSON text, unique key, target), all with the same other columns.

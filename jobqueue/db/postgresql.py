@@ -1,4 +1,4 @@
-"""PostgreSQL's differences: SKIP LOCKED, sets of rows by unnest, COPY, NOTIFY.
+"""PostgreSQL's differences: SKIP LOCKED, sets of rows by unnest, NOTIFY; COPY and what writes events are in ``writes.py``.
 
 The hot updates name their rows by primary key (``= ANY``) and token only. A condition on `status` would invite the planner into a
 partial index full of dead entries. No statement here depends on the planner's statistics.
@@ -15,21 +15,20 @@ from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobqueue.db import fence, plans
-from jobqueue.db.base import Database
 from jobqueue.db.claims import in_claim_order
-from jobqueue.db.columns import Columns, cell
-from jobqueue.db.records import Claimed, Lease, Lender, Mark, Relayed, Renewed, Scope, Success
+from jobqueue.db.columns import Columns
+from jobqueue.db.records import Claimed, Lease, Lender, Relayed, Renewed, Scope, Success
 from jobqueue.db.relay import relay
 from jobqueue.db.reserved import cut_network, read_committed, reserve
+from jobqueue.db.writes import Writes
 from jobqueue.line import Candidate, Target
 
-COPY_BLOCK = 1000
 STANDSTILL_SECONDS = 5
 # In the columns of `Claimed`, what a claim tells of a job with a target.
 FOUND = "id, claim_rank, 0, 0, 0, 0, 0, '', '', tenant, target, '', '', '', '', ''"
 
 
-class PostgreSQL(Database):
+class PostgreSQL(Writes):
     """Run the hot statements on PostgreSQL."""
 
     vendor = "postgresql"
@@ -191,63 +190,11 @@ class PostgreSQL(Database):
         rows = Columns(leases, Lease)
         sql = (
             f"UPDATE {self.table} SET lease_expires_at = {self.now} + make_interval(secs => %(seconds)s), heartbeat_at = {self.now}"
-            f" WHERE id = ANY(ARRAY({self._ours(rows)})) RETURNING id, lease_token, cancel_requested, cancel_outcome"
+            f" WHERE id = ANY(ARRAY(SELECT id FROM ({self.mine(rows)}) AS mine))"
+            " RETURNING id, lease_token, cancel_requested, cancel_outcome"
         )
         with self.hot():
             return [Renewed(*row) for row in self.rows(sql, {**rows.params, "seconds": lease_seconds})]
-
-    def _ours(self, rows: Columns) -> str:
-        """Return a select that locks the rows that are still ours and free.
-
-        That the lease lives is asked in a way that no statistics answer. Where few of many jobs run, the planner would take the two sets
-        for tiny and compare each row of one with each of the other.
-        """
-        alive = "CASE WHEN j.lease_expires_at IS NULL THEN FALSE ELSE TRUE END"
-        return (
-            f"SELECT j.id FROM {self.table} AS j, {rows.source}"
-            f" WHERE j.id = o.job_id AND j.id = ANY({rows.ids}) AND j.lease_token = o.token AND {alive}"
-            f" ORDER BY j.id FOR NO KEY UPDATE OF j SKIP LOCKED"
-        )
-
-    def mark(self, marks: Sequence[Mark]) -> list[Lease]:
-        """Write when runs began and how far they are; return the rows written."""
-        rows = Columns(marks, Mark)
-        sql = (
-            f"UPDATE {self.table} AS j SET {self._began(rows.began_ago)},"
-            f" progress = coalesce({rows.progress}, j.progress), message = coalesce({rows.message}, j.message),"
-            f" metadata = coalesce({rows.metadata}::jsonb, j.metadata)"
-            f" FROM {rows.source} WHERE j.id = o.job_id AND j.lease_token = o.token AND j.id = ANY(ARRAY({self._ours(rows)}))"
-            " RETURNING j.id, j.lease_token"
-        )
-        with self.hot():
-            return [Lease(*row) for row in self.rows(sql, rows.params)]
-
-    def _began(self, ago: str) -> str:
-        at = f"{self.now} - make_interval(secs => {ago})"
-        return f"started_at = coalesce(j.started_at, {at}), first_started_at = coalesce(j.first_started_at, {at})"
-
-    def succeed(self, ends: Sequence[Success], note: str) -> list[Lease]:
-        """Move runs to SUCCESS; `note` is the message where a request to stop came too late. Return the rows written."""
-        (sql, params), connection = self.successes(ends, note), self.connection
-        with self.hot():
-            # The text differs with what the ends have in common, and the best plan with their number; one alone has one text and one plan.
-            kept = len(ends) == 1 and plans.are_kept(connection)
-            return [Lease(*row) for row in (plans.rows(connection, sql, params) if kept else self.rows(sql, params))]
-
-    def successes(self, ends: Sequence[Success], note: str, only_if: str = "TRUE", telling: str = "") -> tuple[str, dict[str, Any]]:
-        """Return the statement of `succeed` and its parameters; it writes under a condition, and returns one more column."""
-        rows = Columns(ends, Success)
-        sql = (
-            f"UPDATE {self.table} AS j SET status = 'SUCCESS', {self._began(rows.began_ago)},"
-            f" finished_at = {self.now} - make_interval(secs => {rows.ended_ago}), result = {rows.result}::jsonb, progress = 100,"
-            f" message = CASE WHEN j.cancel_requested THEN %(note)s ELSE coalesce({rows.message}, j.message) END,"
-            f" metadata = coalesce({rows.metadata}::jsonb, j.metadata), worker_ids = j.worker_ids || to_jsonb(j.lease_owner),"
-            " holds_target = FALSE, lease_owner = '', lease_expires_at = NULL, heartbeat_at = NULL,"
-            " cancel_requested = FALSE, cancel_outcome = ''"
-            f" FROM {rows.source} WHERE j.id = o.job_id AND j.lease_token = o.token AND j.id = ANY(ARRAY({self._ours(rows)}))"
-            f" AND {only_if} RETURNING j.id, j.lease_token{telling}"
-        )
-        return sql, {**rows.params, "note": note}
 
     def relay(self, end: Success, note: str, hand_over: tuple[Lender, Target, Sequence[str], Sequence[str]]) -> Relayed | None:
         """Do it in one message (see `db/relay.py`), on a connection that keeps plans."""
@@ -255,26 +202,6 @@ class PostgreSQL(Database):
             return None
         setattr(self.connection, plans.HINTED, True)
         return relay(self, end, note, hand_over)
-
-    def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str, str]]) -> tuple[list[int], Any]:
-        """Insert one job for each call by COPY, under ids taken from the sequence first; return the ids, in order, and `created_at`."""
-        sequence = f"pg_get_serial_sequence('{self.table}', 'id')"
-        ids = [row[0] for row in self.rows(f"SELECT nextval({sequence}) FROM generate_series(1, %s)", [len(calls)])]
-        same = {name: value for name, value in columns.items() if name not in ("args", "kwargs", "target")}
-        ahead = same.pop("run_in", None)
-        created_at, run_at = self.rows(f"SELECT {self.now}, {self.now} + %s::interval", [ahead])[0]
-        same.update({"created_at": created_at, **({"run_at": run_at} if ahead is not None else {})})
-        tail = "".join(f"\t{cell(value)}" for value in same.values()) + "\n"
-        command = f"COPY {self.table} (id, args, kwargs, target, {', '.join(same)}) FROM STDIN"
-        with self.connection.cursor() as cursor, cursor.copy(command) as copy_in:
-            for first in range(0, len(calls), COPY_BLOCK):
-                pairs = zip(ids[first : first + COPY_BLOCK], calls[first : first + COPY_BLOCK], strict=True)
-                lines = [
-                    f"{job_id}\t{cell(args)}\t{cell(kwargs)}\t{target and cell(target)}{tail}"
-                    for job_id, (args, kwargs, _, target) in pairs
-                ]
-                copy_in.write("".join(lines))
-        return ids, created_at
 
     def placeholder(self, name: str) -> str:
         """Return the placeholder of a column."""

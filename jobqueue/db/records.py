@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import NamedTuple
 
 
@@ -87,3 +88,19 @@ class Relayed(NamedTuple):
     locked: bool
     written: list[Lease]
     taken: list[Claimed]
+
+
+class Event(NamedTuple):
+    """Carry one event to be written, with what a webhook tells of its job; `data` is JSON text, and `at` None means now."""
+
+    job_id: int
+    name: str
+    at: datetime | None
+    attempt: int
+    tenant: str
+    target: str
+    data: str | None
+    queue: str
+    task: str
+    status: str
+    url: str

@@ -41,4 +41,4 @@ def relay(database: PostgreSQL, end: Success, note: str, hand_over: tuple[Lender
             database.handing_over(lender, [target], queues, closed, ENDED),
         ],
     )
-    return Relayed(step == "locked", [Lease(*row[:2]) for row in ended], in_claim_order(map(Claimed._make, taken)))
+    return Relayed(step == "locked", [Lease(*row) for row in database.heard_of(ended, 2)], in_claim_order(map(Claimed._make, taken)))

@@ -6,16 +6,20 @@ Times are text with milliseconds, as Django's ``Now()`` writes them; they compar
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from django.db import transaction
 
+from jobqueue import conf, signals
+from jobqueue import event_names as names
 from jobqueue.db import fence
 from jobqueue.db.base import Database
-from jobqueue.db.records import Claimed, Lease, Lender, Mark, Renewed, Scope, Success
+from jobqueue.db.events import DEFAULT, OF_JOB
+from jobqueue.db.records import Claimed, Event, Lease, Lender, Mark, Renewed, Scope, Success
 from jobqueue.line import Candidate
 
 FORMAT = "'%%Y-%%m-%%d %%H:%%M:%%f'"
@@ -32,6 +36,16 @@ class SQLite(Database):
     ahead = f"strftime({FORMAT}, 'now', %s || ' seconds')"
     exact_time = "{0} || ''"  # the text, for the driver would make a time of it
     seconds_since = "(julianday('now') - julianday({0})) * 86400.0"
+    message_id = "lower(hex(randomblob(16)))"
+    facts = (
+        "json_patch(json_object('job_id', h.job_id, 'task', h.task, 'queue', h.queue, 'tenant', h.tenant, 'target', h.target,"
+        " 'status', h.status, 'attempt', h.attempt, 'at', replace(h.at, ' ', 'T') || '+00:00'),"
+        f" CASE WHEN h.name = '{names.FAILED}' THEN json_object('message', json_extract(h.data, '$.message')) ELSE '{{}}' END)"
+    )
+    asked_for = (
+        f"CASE WHEN coalesce(q.webhook_events, '[]') = '[]' THEN h.name IN ({DEFAULT})"
+        " ELSE h.name IN (SELECT value FROM json_each(q.webhook_events)) END"
+    )
 
     @property
     def file(self) -> Path | None:
@@ -82,7 +96,10 @@ class SQLite(Database):
             " progress = coalesce(%s, progress), message = coalesce(%s, message), metadata = coalesce(%s, metadata)"
             f" {GUARD} RETURNING id, lease_token"
         )
-        return self._each(sql, [(m.began_ago, m.began_ago, m.progress, m.message, m.metadata, m.job_id, m.token) for m in marks])
+        params = [(m.began_ago, m.began_ago, m.progress, m.message, m.metadata, m.job_id, m.token) for m in marks]
+        with self.atomic():
+            shown = [m for m in marks if conf.current().event_log == "all" and self._shows(m)]
+            return self._begun(sql, params, names.PROGRESS, {m.job_id for m in shown})
 
     def succeed(self, ends: Sequence[Success], note: str) -> list[Lease]:
         """Move runs to SUCCESS; `note` is the message where a request to stop came too late. Return the rows written."""
@@ -94,22 +111,84 @@ class SQLite(Database):
             " lease_expires_at = NULL, heartbeat_at = NULL, cancel_requested = FALSE, cancel_outcome = ''"
             f" {GUARD} RETURNING id, lease_token"
         )
-        return self._each(
-            sql,
-            [(e.began_ago, e.began_ago, e.ended_ago, e.result, note, e.message, e.metadata, e.job_id, e.token) for e in ends],
-        )
-
-    def _each(self, sql: str, params: Iterable[Sequence[Any]]) -> list[Lease]:
+        params = [(e.began_ago, e.began_ago, e.ended_ago, e.result, note, e.message, e.metadata, e.job_id, e.token) for e in ends]
         with self.atomic():
-            return [Lease(*row) for values in params for row in self.rows(sql, values)]
+            return self._begun(sql, params, names.COMPLETED, {e.job_id for e in ends})
+
+    def _shows(self, mark: Mark) -> bool:
+        """Return whether a mark tells of a progress that the row does not have yet."""
+        sql = f"SELECT coalesce(%s, progress) <> progress OR coalesce(%s, message) <> message FROM {self.table} {GUARD}"
+        rows = self.rows(sql, [mark.progress, mark.message, mark.job_id, mark.token])
+        return bool(rows and rows[0][0])
+
+    def _begun(self, sql: str, params: Sequence[Sequence[Any]], name: str, ids: Collection[int]) -> list[Lease]:
+        """Run an update for each of the runs; write that those began which had not, and the event of that name for those of `ids`."""
+        among = "SELECT value FROM json_each(%s)"
+        fresh = f"SELECT id FROM {self.table} WHERE id IN ({among}) AND started_at IS NULL"
+        new = [row[0] for row in self.rows(fresh, [json.dumps([one[-2] for one in params])])]
+        written = [Lease(*row) for values in params for row in self.rows(sql, values)]
+        moved = [lease.job_id for lease in written]
+        done = [job_id for job_id in moved if job_id in ids]
+        data = "json_object('progress', j.progress, 'message', j.message)" if name == names.PROGRESS else "NULL"
+        at = f"CASE e.n WHEN 1 THEN j.started_at ELSE {'j.finished_at' if name == names.COMPLETED else self.now} END"
+        self._write(
+            f"SELECT j.id AS job_id, e.name, {at} AS at, j.attempt, {OF_JOB.format('j', f'CASE e.n WHEN 2 THEN {data} END')}"
+            f" FROM json_each(%s) AS o JOIN {self.table} AS j ON j.id = o.value"
+            f" JOIN (SELECT 1 AS n, '{names.STARTED}' AS name UNION ALL SELECT 2, '{name}') AS e"
+            f" WHERE e.n = 1 AND j.id IN ({among}) OR e.n = 2 AND j.id IN ({among}) ORDER BY o.key, e.n",
+            [json.dumps(moved), json.dumps(new), json.dumps(done)],
+        )
+        return written
+
+    def _write(self, happened: str, params: Sequence[Any]) -> None:
+        """Write events, and what is sent of them; tell them to those who listen."""
+        part = f"WITH happened AS ({happened})"
+        if conf.current().event_log != "none":
+            self.rows(f"{part} {self.log_events()}", params)
+        self.rows(f"{part} {self.send_events()}", params)
+        if signals.listened_to(signals.job_event):
+            events = map(Event._make, self.rows(f"{part} SELECT {', '.join(Event._fields)} FROM happened", params))
+            self.announce([event._replace(at=self.moment(event.at)) for event in events])
+
+    def write_events(self, events: str) -> None:
+        """Write events that are given as JSON."""
+        columns = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in Event._fields if name != "at")
+        happened = f"SELECT {columns}, coalesce(json_extract(value, '$.at'), {self.now}) AS at FROM json_each(%s) ORDER BY key"
+        part = f"WITH happened AS ({happened})"
+        if conf.current().event_log != "none":
+            self.rows(f"{part} {self.log_events()}", [events])
+        self.rows(f"{part} {self.send_events()}", [events])
+
+    def moment_text(self, at: Any) -> str | None:
+        """Return a time as Django stores it."""
+        return self.adapt(at) if at else None
+
+    def insert(self, columns: dict[str, Any], *, ignore_conflicts: bool) -> tuple[Any, ...] | None:
+        """Insert one job; return (id, created_at), or None where a live job has its unique key."""
+        with self.atomic():
+            made = self._insert(columns, ignore_conflicts)
+            self._tell_made(made)
+        return made[0] if made else None
 
     def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str, str]]) -> tuple[list[int], Any]:
         """Insert one job for each call in one transaction; return the ids, in order, and `created_at`."""
         with self.atomic():
             each = ({"args": args, "kwargs": kwargs, "target": target} for args, kwargs, _, target in calls)
-            made = [self.insert({**columns, **own}, ignore_conflicts=False) for own in each]
-        rows = [row for row in made if row is not None]
-        return [row[0] for row in rows], rows[0][1]
+            made = [row for own in each for row in self._insert({**columns, **own}, ignore_conflicts=False)]
+            self._tell_made(made)
+        return [row[0] for row in made], made[0][1]
+
+    def _insert(self, columns: dict[str, Any], ignore_conflicts: bool) -> list[tuple[Any, ...]]:
+        sql = f"{self.inserting(columns, ignore_conflicts)} RETURNING id, created_at"
+        return [(row[0], self.moment(row[1])) for row in self.rows(sql, [*map(self.adapt, columns.values())])]
+
+    def _tell_made(self, made: Sequence[tuple[Any, ...]]) -> None:
+        if made:
+            self._write(
+                f"SELECT j.id AS job_id, '{names.ENQUEUED}' AS name, j.created_at AS at, 0 AS attempt, {OF_JOB.format('j', 'NULL')}"
+                f" FROM json_each(%s) AS o JOIN {self.table} AS j ON j.id = o.value ORDER BY o.key",
+                [json.dumps([row[0] for row in made])],
+            )
 
     def placeholder(self, name: str) -> str:
         """Return the placeholder of a column."""

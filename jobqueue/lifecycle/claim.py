@@ -15,8 +15,10 @@ from typing import NamedTuple
 
 from django.db import DataError, IntegrityError
 
+from jobqueue import event_names as names
 from jobqueue import line, states
 from jobqueue.db import Claimed, Lender, Scope
+from jobqueue.events.record import record
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.limits import Limits, room
 from jobqueue.line import Candidate
@@ -138,5 +140,7 @@ def _take_one(lender: Lender, job_id: int, limits: Limits | None = None) -> list
         except (IntegrityError, DataError) as error:
             # The savepoint took the target's lock with it. None is needed: a row in ERROR frees nothing.
             job = Job.objects.current.get(pk=job_id)
-            Job.objects.move(job, states.ERROR, message=f"The job cannot be claimed: {error}"[:1000])
+            message = f"The job cannot be claimed: {error}"[:1000]
+            Job.objects.move(job, states.ERROR, message=message)
+            record(job, names.FAILED, {"message": message})
             return []

@@ -19,7 +19,9 @@ from typing import Any
 from django.db import IntegrityError
 from django.db.models.functions import Now
 
+from jobqueue import event_names as names
 from jobqueue import states
+from jobqueue.events.record import event, record, record_all
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
 from jobqueue.lifecycle import history, wakeup
 from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER
@@ -67,6 +69,7 @@ def request_job_cancel(job_id: int, *, outcome: str = states.Status.PAUSED) -> A
             return _refused(job, f"a job in state {job.status} cannot be {'paused' if destination == states.PAUSED else 'canceled'}")
         message = INTERRUPTED_BY_USER if destination == states.PAUSED else CANCELED_BY_USER
         answer = _moved(job, destination, message=message)
+        record(job, names.ENDING_OF[outcome], {"message": message})
         if destination == states.CANCELED:
             _settle(job)
         return answer
@@ -172,6 +175,7 @@ def _resume(job: Job, now: datetime) -> Answer:
     try:
         with Job.objects.database.atomic():  # a savepoint: the key may be taken, and the transaction must stay usable
             answer = _moved(job, destination, failures=0, crashes=0, message="", progress=0, options=options)
+            record_all([event(job, names.RESUMED, status=destination[0])])
     except IntegrityError:
         rival = Job.objects.current.filter(tenant=job.tenant, unique_key=job.unique_key, status__in=states.LIVE).exclude(pk=job.pk)
         taken = rival.values_list("pk", flat=True).first()

@@ -242,7 +242,9 @@ def _lock_children(ids: Sequence[int]) -> None:
     total = 0
     for relation in _relations():
         if relation.on_delete is models.CASCADE and ids:
-            rows = _referring(relation, ids).select_for_update(nowait=True, of=("self",))
+            rows = _referring(relation, ids)
+            if relation.related_model._meta.app_label != Job._meta.app_label:  # ours are written by whoever has locked the job
+                rows = rows.select_for_update(nowait=True, of=("self",))
             total += len(rows.values_list("pk", flat=True)[: MOST_CHILDREN + 1])
             if total > MOST_CHILDREN:
                 raise TooManyChildrenError(f"more than {MOST_CHILDREN} rows refer to it")

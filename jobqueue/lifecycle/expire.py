@@ -20,8 +20,11 @@ from django.db import DatabaseError
 from django.db.models.functions import Now
 
 from jobqueue import conf, db, states
+from jobqueue.db import Event
+from jobqueue.events.record import record_all
 from jobqueue.lifecycle import history, wakeup
 from jobqueue.lifecycle.batches import Batch, Batches
+from jobqueue.lifecycle.endings import lease_lost
 from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER, Failure
 from jobqueue.lifecycle.release import settle, try_lock
 from jobqueue.managers.jobs import JobQuerySet
@@ -92,14 +95,16 @@ def expire_jobs(found: JobQuerySet, limit: int | None = None, failed: list[int] 
         size = BATCH if limit is None else min(BATCH, limit - len(done))
         with Job.objects.database.atomic():
             jobs = list(found.filter(pk__gt=after).unlocked().order_by("pk").annotate(now=Now())[:size])
-            done += [expired for job in jobs if (expired := _expire_one(job, failed)) is not None]
+            events: list[Event] = []
+            done += [expired for job in jobs if (expired := _expire_one(job, failed, events)) is not None]
+            record_all(events)
         if len(jobs) < size:
             break
         after = jobs[-1].pk
     return done
 
 
-def _expire_one(job: Job, failed: list[int] | None) -> Expired | None:
+def _expire_one(job: Job, failed: list[int] | None, events: list[Event]) -> Expired | None:
     try:
         with Job.objects.database.atomic():  # a savepoint: one bad row never stops the rest
             destination, fields = decide(job, job.now)  # type: ignore[attr-defined]
@@ -115,9 +120,21 @@ def _expire_one(job: Job, failed: list[int] | None) -> Expired | None:
         if failed is not None:
             failed.append(job.pk)
         return None
+    events += _told(job, destination, fields)
     if destination == states.QUEUED:
         wakeup.work(job.queue, job.tenant)
     return Expired(job.pk, job.task, job.tenant, job.lease_owner, destination[0])
+
+
+def _told(job: Job, destination: states.Place, fields: dict[str, Any]) -> list[Event]:
+    delay = _pause(fields["crashes"]) if destination == states.PENDING_TIME else None
+    return lease_lost(job, destination[0], fields["message"], exception=WORKER_LOST, delay_seconds=delay, begun="crashes" in fields)
+
+
+def _pause(crashes: int) -> float:
+    """Return for how many seconds a job waits that has lost its worker so often."""
+    seconds: float = 2.0 ** min(crashes - 1, 16)
+    return seconds
 
 
 def decide(job: Job, now: datetime) -> tuple[states.Place, dict[str, Any]]:
@@ -137,7 +154,7 @@ def decide(job: Job, now: datetime) -> tuple[states.Place, dict[str, Any]]:
         destination, message = states.QUEUED, lost
     else:
         destination, message = states.PENDING_TIME, lost
-        fields["run_at"] = Now() + timedelta(seconds=2.0 ** min(crashes - 1, 16))
+        fields["run_at"] = Now() + timedelta(seconds=_pause(crashes))
     failure = Failure(WORKER_LOST, f"{lost}: {job.lease_owner}", "")
     new = history.entry(attempt=job.attempt, worker=job.lease_owner, outcome="LOST", began=job.started_at, ended=now, failure=failure)
     return destination, {**fields, "message": message, "history": history.extended(job.history, new)}

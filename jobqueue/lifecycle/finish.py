@@ -21,8 +21,11 @@ from django.db import Error
 from django.db.models.functions import Now
 
 from jobqueue import conf, db, states
-from jobqueue.db import Claimed, Lease, Success
+from jobqueue import event_names as names
+from jobqueue.db import Claimed, Event, Lease, Success
+from jobqueue.events.record import event, record_all
 from jobqueue.lifecycle import history, wakeup
+from jobqueue.lifecycle.endings import ending
 from jobqueue.lifecycle.outcome import (
     FINISHED_FIRST,
     INTERRUPTED_BY_SHUTDOWN,
@@ -189,14 +192,20 @@ def _decide_all(outcomes: Sequence[Outcome]) -> list[Settled]:
     with Job.objects.database.atomic():
         rows = Job.objects.current.unlocked().filter(pk__in=[o.lease.job_id for o in outcomes]).order_by("pk").annotate(now=Now())
         jobs = {Lease(job.pk, job.lease_token): job for job in rows if job.status == states.Status.RUNNING}
-        done = [Settled(o, _write(jobs[o.lease], o, now)) for o in outcomes if o.lease in jobs]
+        events: list[Event] = []
+        done = [Settled(o, _write(jobs[o.lease], o, now, events)) for o in outcomes if o.lease in jobs]
+        record_all(events)
     return done + _missed([o for o in outcomes if o.lease not in jobs])
 
 
-def _write(job: Job, outcome: Outcome, now: float) -> str:
+def _write(job: Job, outcome: Outcome, now: float, events: list[Event]) -> str:
+    began = _began(job, outcome, job.now, now)  # type: ignore[attr-defined]
     destination, fields = decide(job, outcome, job.now, now)  # type: ignore[attr-defined]
     if not Job.objects.move(job, destination, **fields):
         return ""
+    if job.started_at is None and began is not None:
+        events.append(event(job, names.STARTED, at=began))
+    events.append(ending(job, outcome, destination[0], fields.get("message", "")))
     if destination == states.QUEUED:
         wakeup.work(job.queue, job.tenant)
     elif destination == states.PENDING_TIME:
@@ -207,7 +216,7 @@ def _write(job: Job, outcome: Outcome, now: float) -> str:
 def decide(job: Job, outcome: Outcome, db_now: datetime, now: float) -> Decision:
     """Return where a run's end moves its (locked) job, and with which columns."""
     flag = job.cancel_outcome if job.cancel_requested else ""
-    began = job.started_at or (db_now - timedelta(seconds=max(now - outcome.began, 0.0)) if outcome.began else None)
+    began = _began(job, outcome, db_now, now)
     fields: dict[str, Any] = {"started_at": began, "first_started_at": job.first_started_at or began}
     if outcome.metadata is not None:
         fields["metadata"] = json.loads(outcome.metadata)
@@ -227,6 +236,10 @@ def decide(job: Job, outcome: Outcome, db_now: datetime, now: float) -> Decision
         new = history.entry(attempt=job.attempt, worker=job.lease_owner, outcome=label, began=began, ended=db_now, failure=outcome.failure)
         fields["history"] = history.extended(job.history, new)
     return destination, fields
+
+
+def _began(job: Job, outcome: Outcome, db_now: datetime, now: float) -> datetime | None:
+    return job.started_at or (db_now - timedelta(seconds=max(now - outcome.began, 0.0)) if outcome.began else None)
 
 
 def _stopped(destination: states.Place, message: str) -> Decision:

@@ -21,8 +21,10 @@ from django.db.models.functions import Now
 from django.dispatch import Signal
 
 from jobqueue import conf, db, signals, states
+from jobqueue import event_names as names
 from jobqueue.db import Ended
 from jobqueue.db.ended import Key
+from jobqueue.events.record import record_of
 from jobqueue.lifecycle.erase import Done, Hook, Pace, call, erase, in_parts, onward
 from jobqueue.models import Job
 from jobqueue.retention_rules import Rules
@@ -166,7 +168,9 @@ class Marking(Walk):
 
 
 def _set_stale(jobs: Sequence[Ended]) -> None:
-    Job.objects.current.filter(pk__in=[one.id for one in jobs], stale_at__isnull=True).update(stale_at=Now())
+    ids = [one.id for one in jobs]
+    Job.objects.current.filter(pk__in=ids, stale_at__isnull=True).update(stale_at=Now())
+    record_of(ids, names.STALE)
 
 
 def may_go(one: Ended) -> bool:

@@ -7,6 +7,7 @@ go through `move`, which looks up the table of states first.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,13 +17,15 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from jobqueue import states
-from jobqueue.db import Database, Lease, Renewed, for_alias
+from jobqueue.db import Database, Event, Lease, Renewed, for_alias
+from jobqueue.event_names import DELETED
 from jobqueue.exceptions import JobIsRunning
 
 if TYPE_CHECKING:
     from jobqueue.line import Target
     from jobqueue.models import Job
 
+ERASED_AT_ONCE = 1000
 NO_LEASE: dict[str, Any] = {
     "lease_owner": "",
     "lease_expires_at": None,
@@ -68,8 +71,19 @@ class JobQuerySet(models.QuerySet["Job"]):
         return dict(self.order_by().values_list("queue").annotate(models.Count("pk")))
 
     def erase(self) -> tuple[int, dict[str, int]]:
-        """Delete the rows as they are: for those who hold the locks of their targets and settle them."""
-        return super().delete()
+        """Delete the rows as they are, and record it: for those who hold the locks of their targets and settle them."""
+        database, total = for_alias(self.db, self.model._meta.db_table), Counter[str]()
+        with database.atomic():
+            columns = ("pk", "attempt", "tenant", "target", "queue", "task", "status", "webhook_url")
+            # Locked, so that what is told to be deleted is.
+            rows = list(self.order_by("pk").select_for_update(of=("self",)).values_list(*columns))
+            for first in range(0, len(rows), ERASED_AT_ONCE):
+                part = rows[first : first + ERASED_AT_ONCE]
+                jobs = JobQuerySet(self.model, using=self.db).filter(pk__in=[row[0] for row in part]).only("pk")
+                total.update(models.QuerySet.delete(jobs)[1])
+                # After the deletion, which takes the job's events with it.
+                database.tell(Event._make((row[0], DELETED, None, *row[1:4], None, *row[4:])) for row in part)
+        return total.total(), dict(total)
 
     def delete(self) -> tuple[int, dict[str, int]]:
         """Delete the jobs, their targets moving on; raise `JobIsRunning`, and delete nothing, where one of them is running.

@@ -1,11 +1,22 @@
 """The outbox of webhooks: one row for each message, written in the transaction of the event that it tells of."""
 
+from typing import Any
+
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
 from jobqueue.models import fields
 from jobqueue.models.job import Job
+
+
+def keep_pending(collector: Any, field: Any, sub_objs: Any, using: Any) -> None:
+    """Delete the messages of a deleted job, but for those that are still to be sent."""
+    models.CASCADE(collector, field, sub_objs.exclude(status="PENDING"), using)
+
+
+# Django need not read them before.
+keep_pending.lazy_sub_objs = True  # type: ignore[attr-defined]
 
 
 class WebhookDelivery(models.Model):
@@ -24,7 +35,7 @@ class WebhookDelivery(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     message_id = models.UUIDField(editable=False)
-    job = models.ForeignKey(Job, models.CASCADE, related_name="deliveries", db_constraint=False, db_index=False)
+    job = models.ForeignKey(Job, keep_pending, related_name="deliveries", db_constraint=False, db_index=False)
     event = models.CharField(max_length=40, help_text="Such as job.completed.")
     queue = models.CharField(max_length=200)
     url = models.TextField()

@@ -166,8 +166,9 @@ OWNERS_WRITES: dict[str, Callable[[Database, list[Lease]], Any]] = {
 @pytest.mark.parametrize("write", OWNERS_WRITES)
 def test_an_owners_write_finds_its_rows_by_primary_key_alone(table: Table, write: str, number: int) -> None:
     nodes = nodes_of(lambda: OWNERS_WRITES[write](table.database, table.leases[:number]))
-    assert "Seq Scan" not in {node["Node Type"] for node in nodes}
-    assert indexes(nodes) == {BY_KEY}
+    mine = [node for node in nodes if "plans_job" in node.get("Relation Name", node.get("Index Name", ""))]
+    assert "Seq Scan" not in {node["Node Type"] for node in mine}
+    assert indexes(mine) == {BY_KEY}
 
 
 @pytest.mark.postgresql

@@ -143,6 +143,9 @@ def test_no_statement_reads_what_waits(scale: float) -> None:
     assert wrong == {}
 
 
+OTHERS = ("jobqueue_queue", "jobqueue_jobevent", "jobqueue_webhookdelivery")
+
+
 def judged(database: PostgreSQL, statement: Statement, names: dict[str, str]) -> list[str]:
     """Send a statement, undo it, and return what is wrong with its plan."""
     plans: list[dict[str, Any]] = []
@@ -151,7 +154,8 @@ def judged(database: PostgreSQL, statement: Statement, names: dict[str, str]) ->
             statement.send(database)
         transaction.set_rollback(True)
     [plan] = [plan for plan in plans if plan["Node Type"] != "Result"][-1:]
-    nodes = list(walk(plan))
+    # The few queues, and the log and the messages that are only written to, are tables of their own.
+    nodes = [node for node in walk(plan) if not node.get("Relation Name", node.get("Index Name", "")).startswith(OTHERS)]
     faults = [f"a scan of the whole table: {node['Node Type']}" for node in nodes if node["Node Type"] == "Seq Scan"]
     sorts = [node for node in nodes if "Sort" in node["Node Type"] and sorts_what_it_searched(node["Plans"][0])]
     faults += [f"a sort of what was read from the table: {node['Sort Key']}" for node in sorts]

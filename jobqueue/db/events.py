@@ -1,0 +1,95 @@
+"""What happened to jobs is written by the statement that made it happen, or by the next one of its transaction.
+
+Each such statement has a part called ``happened``, one row for each event; two inserts read it. One writes the log, unless `EVENT_LOG` is
+"none". The other writes what webhooks are to be sent, for the events that a job's or its queue's URL asks for. Nothing is done in Python
+for each job of a batch; only where somebody listens to `job_event` do the rows come back, to be told after the commit.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, ClassVar
+
+from django.db import transaction
+
+from jobqueue import conf, signals
+from jobqueue import event_names as names
+from jobqueue.db.eventlog import EVENTS
+from jobqueue.db.records import Event
+from jobqueue.db.statements import Statements
+
+QUEUES = "jobqueue_queue"
+DELIVERIES = "jobqueue_webhookdelivery"
+LOGGED = "job_id, name, at, attempt, tenant, target, data"
+FACTS = ("job_id", "task", "queue", "tenant", "target", "status", "attempt")
+DEFAULT = ", ".join(f"'{name}'" for name in names.SENT_BY_DEFAULT)
+# What an event tells of its job, as far as the job's row says it, in the order of `Event` from `attempt` on.
+OF_JOB = "{0}.tenant, {0}.target, {1} AS data, {0}.queue, {0}.task, {0}.status, {0}.webhook_url AS url"
+
+logger = logging.getLogger("jobqueue")
+
+
+class Events(Statements):
+    """Write events and what is to be sent of them."""
+
+    message_id: ClassVar[str] = ""  # a random one
+    facts: ClassVar[str] = ""  # of `happened` as h, as JSON
+    asked_for: ClassVar[str] = ""  # the condition that the queue q names the event of h
+
+    def log_events(self) -> str:
+        """Return the insert of what `happened` into the log."""
+        return f"INSERT INTO {EVENTS} ({LOGGED}) SELECT {LOGGED} FROM happened"
+
+    def send_events(self) -> str:
+        """Return the insert of the messages that what `happened` asks for."""
+        return (
+            f"INSERT INTO {DELIVERIES} (message_id, job_id, event, queue, url, facts) SELECT {self.message_id}, h.job_id, h.name, h.queue,"
+            f" CASE WHEN h.url <> '' THEN h.url ELSE q.webhook_url END, {self.facts} FROM happened AS h"
+            f" LEFT JOIN {QUEUES} AS q ON q.name = h.queue WHERE (h.url <> '' OR q.webhook_url <> '') AND {self.asked_for}"
+        )
+
+    def tell(self, events: Iterable[Event]) -> None:
+        """Write events; the caller's transaction moved their jobs, whose rows it has locked."""
+        log = conf.current().event_log
+        wanted = [event for event in events if names.happens(event.name, log)]
+        if not wanted:
+            return
+        if signals.listened_to(signals.job_event):
+            now = self.moment(self.rows(f"SELECT {self.now}")[0][0])
+            wanted = [event if event.at else event._replace(at=now) for event in wanted]
+        self.write_events(json.dumps([{**event._asdict(), "at": self.moment_text(event.at)} for event in wanted]))
+        self.announce(wanted)
+
+    def tell_of(self, ids: Sequence[int], name: str) -> None:
+        """Write the same event of each of the jobs, which the caller has locked."""
+        condition, params = self.among(ids)
+        rows = self.rows(
+            f"SELECT id, attempt, {OF_JOB.format('j', 'NULL')} FROM {self.table} AS j WHERE id {condition} ORDER BY id", params
+        )
+        self.tell(Event(row[0], name, None, *row[1:]) for row in rows)
+
+    def write_events(self, events: str) -> None:
+        """Write events that are given as JSON."""
+        raise NotImplementedError
+
+    def moment_text(self, at: Any) -> str | None:
+        """Return a time as the database reads it."""
+        return at.isoformat() if at else None
+
+    def announce(self, events: Collection[Event]) -> None:
+        """Tell those who listen, if anybody does, once the transaction has committed."""
+        if events and signals.listened_to(signals.job_event):
+            transaction.on_commit(functools.partial(_send, type(self), [*events]), using=self.alias, robust=True)
+
+
+def _send(sender: type, events: Sequence[Event]) -> None:
+    for event in events:
+        values = {name: getattr(event, name) for name in ("name", "job_id", "at", "attempt", "tenant", "target")}
+        try:
+            with conf.tenant_context(event.tenant):
+                signals.job_event.send_robust(sender, **values, data=json.loads(event.data) if event.data else None)
+        except Exception as error:  # noqa: BLE001 - it has happened; telling of one must not keep the rest from being told
+            logger.warning("Job %s: that %s has happened was not told to those who listen: %s", event.job_id, event.name, error)

@@ -1,0 +1,203 @@
+"""PostgreSQL's statements that make jobs, show how far they are and end them with success, each with the events that it makes happen.
+
+Their parts are ``mine``, the rows that are locked, as they were; ``moved``, as they are now; ``happened``, the events; and the inserts of
+these. All is one statement, so it is there together or not at all, also without a transaction around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from jobqueue import conf, signals
+from jobqueue import event_names as names
+from jobqueue.db import plans
+from jobqueue.db.base import Database
+from jobqueue.db.columns import Columns, cell
+from jobqueue.db.events import DEFAULT, OF_JOB
+from jobqueue.db.records import Event, Lease, Mark, Success
+
+COPY_BLOCK = 1000
+TYPES = (
+    "job_id bigint, name text, at timestamptz, attempt int, tenant text, target text, data text, queue text, task text,"
+    " status text, url text"
+)
+EVENT = ", ".join(f"h.{name}" for name in Event._fields)
+BEGUN = "j.id, j.lease_token, j.attempt, j.tenant, j.target, j.queue, j.task, j.status, j.webhook_url, j.started_at"
+
+
+class Writes(Database):
+    """Run the statements that write jobs together with their events."""
+
+    message_id = "gen_random_uuid()"
+    facts = (
+        "jsonb_build_object('job_id', h.job_id, 'task', h.task, 'queue', h.queue, 'tenant', h.tenant, 'target', h.target,"
+        f" 'status', h.status, 'attempt', h.attempt, 'at', h.at) || CASE WHEN h.name = '{names.FAILED}'"
+        " THEN jsonb_build_object('message', h.data ->> 'message') ELSE '{}' END"
+    )
+    asked_for = (
+        f"CASE WHEN q.webhook_events IS NULL OR q.webhook_events = '[]' THEN h.name IN ({DEFAULT}) ELSE q.webhook_events ? h.name END"
+    )
+
+    # Pieces
+
+    def telling(self, happened: str) -> str:
+        """Return the parts of a statement that write events, behind a comma."""
+        logged = "" if conf.current().event_log == "none" else f", logged AS ({self.log_events()})"
+        return f", happened AS ({happened}){logged}, sent AS ({self.send_events()})"
+
+    def answer(self, *columns: str) -> str:
+        """Return the end of a statement that asks for columns of `moved`, and for the events where somebody listens; see `heard_of`."""
+        mine = ", ".join(f"m.{column}" for column in columns)
+        if not signals.listened_to(signals.job_event):
+            return f"SELECT {mine} FROM moved AS m"
+        return f"SELECT {mine}, {EVENT.replace('h.data', 'h.data::text')} FROM moved AS m LEFT JOIN happened AS h ON h.job_id = m.id"
+
+    def heard_of(self, rows: Iterable[tuple[Any, ...]], columns: int) -> list[tuple[Any, ...]]:
+        """Return the columns of an answer that were asked for, one row for each job; tell the events to those who listen."""
+        found = list(rows)
+        if not found or len(found[0]) == columns:
+            return found
+        events = [Event(*row[columns:]) for row in found if row[columns] is not None]
+        self.announce(sorted(events, key=lambda event: (event.at, event.name != names.STARTED)))
+        return list(dict.fromkeys(row[:columns] for row in found))
+
+    def write_events(self, events: str) -> None:
+        """Write events that are given as JSON."""
+        happened = (
+            f"SELECT h.job_id, h.name, coalesce(h.at, {self.now}) AS at, h.attempt, h.tenant, h.target, h.data::jsonb AS data,"
+            f" h.queue, h.task, h.status, h.url FROM json_to_recordset(%s::json) AS h({TYPES})"
+        )
+        self.rows(f"WITH nothing AS (SELECT 1){self.telling(happened)} SELECT 1", [events])
+
+    # Begun and ended
+
+    def mine(self, rows: Columns, more: str = "") -> str:
+        """Return a select that locks the rows that are still ours and free, and tells what they were.
+
+        That the lease lives is asked in a way that no statistics answer. Where few of many jobs run, the planner would take the two sets
+        for tiny and compare each row of one with each of the other.
+        """
+        alive = "CASE WHEN j.lease_expires_at IS NULL THEN FALSE ELSE TRUE END"
+        return (
+            f"SELECT j.id, j.started_at IS NULL AS fresh{more} FROM {self.table} AS j, {rows.source}"
+            f" WHERE j.id = o.job_id AND j.id = ANY({rows.ids}) AND j.lease_token = o.token AND {alive}"
+            f" ORDER BY j.id FOR NO KEY UPDATE OF j SKIP LOCKED"
+        )
+
+    def _began(self, ago: str) -> str:
+        at = f"{self.now} - make_interval(secs => {ago})"
+        return f"started_at = coalesce(j.started_at, {at}), first_started_at = coalesce(j.first_started_at, {at})"
+
+    def mark(self, marks: Sequence[Mark]) -> list[Lease]:
+        """Write when runs began and how far they are; return the rows written."""
+        rows = Columns(marks, Mark)
+        shown = (
+            f", coalesce({rows.progress}, j.progress) <> j.progress OR coalesce({rows.message}, j.message) <> j.message AS shown"
+            if conf.current().event_log == "all"
+            else ", FALSE AS shown"
+        )
+        happened = (
+            f"SELECT m.id AS job_id, e.name, CASE e.n WHEN 1 THEN m.started_at ELSE {self.now} END AS at, m.attempt,"
+            f" {OF_JOB.format('m', 'CASE e.n WHEN 2 THEN m.shown END')} FROM moved AS m"
+            f" CROSS JOIN (VALUES (1, '{names.STARTED}'), (2, '{names.PROGRESS}')) AS e(n, name)"
+            " WHERE m.id IN (SELECT id FROM mine WHERE fresh) AND e.n = 1 OR m.id IN (SELECT id FROM mine WHERE shown) AND e.n = 2"
+        )
+        sql = (
+            f"WITH mine AS MATERIALIZED ({self.mine(rows, shown)}), moved AS (UPDATE {self.table} AS j SET {self._began(rows.began_ago)},"
+            f" progress = coalesce({rows.progress}, j.progress), message = coalesce({rows.message}, j.message),"
+            f" metadata = coalesce({rows.metadata}::jsonb, j.metadata)"
+            f" FROM {rows.source} WHERE j.id = o.job_id AND j.lease_token = o.token AND j.id = ANY(ARRAY(SELECT id FROM mine))"
+            f" RETURNING {BEGUN}, jsonb_build_object('progress', j.progress, 'message', j.message) AS shown)"
+            f"{self.telling(happened)} {self.answer('id', 'lease_token')}"
+        )
+        with self.hot():
+            return [Lease(*row) for row in self.heard_of(self.rows(sql, rows.params), 2)]
+
+    def succeed(self, ends: Sequence[Success], note: str) -> list[Lease]:
+        """Move runs to SUCCESS; `note` is the message where a request to stop came too late. Return the rows written."""
+        (sql, params), connection = self.successes(ends, note), self.connection
+        with self.hot():
+            # The text differs with what the ends have in common, and the best plan with their number; one alone has one text and one plan.
+            kept = len(ends) == 1 and plans.are_kept(connection)
+            rows = plans.rows(connection, sql, params) if kept else self.rows(sql, params)
+            return [Lease(*row) for row in self.heard_of(rows, 2)]
+
+    def successes(self, ends: Sequence[Success], note: str, only_if: str = "TRUE", telling: str = "") -> tuple[str, dict[str, Any]]:
+        """Return the statement of `succeed` and its parameters; it writes under a condition, and computes something for each row."""
+        rows = Columns(ends, Success)
+        happened = (
+            f"SELECT m.id AS job_id, e.name, CASE e.n WHEN 1 THEN m.started_at ELSE m.finished_at END AS at, m.attempt,"
+            f" {OF_JOB.format('m', 'NULL::jsonb')} FROM moved AS m"
+            f" CROSS JOIN (VALUES (1, '{names.STARTED}'), (2, '{names.COMPLETED}')) AS e(n, name)"
+            " WHERE e.n = 2 OR m.id IN (SELECT id FROM mine WHERE fresh)"
+        )
+        sql = (
+            f"WITH mine AS MATERIALIZED ({self.mine(rows)}), moved AS (UPDATE {self.table} AS j"
+            f" SET status = 'SUCCESS', {self._began(rows.began_ago)},"
+            f" finished_at = {self.now} - make_interval(secs => {rows.ended_ago}), result = {rows.result}::jsonb, progress = 100,"
+            f" message = CASE WHEN j.cancel_requested THEN %(note)s ELSE coalesce({rows.message}, j.message) END,"
+            f" metadata = coalesce({rows.metadata}::jsonb, j.metadata), worker_ids = j.worker_ids || to_jsonb(j.lease_owner),"
+            " holds_target = FALSE, lease_owner = '', lease_expires_at = NULL, heartbeat_at = NULL,"
+            " cancel_requested = FALSE, cancel_outcome = ''"
+            f" FROM {rows.source} WHERE j.id = o.job_id AND j.lease_token = o.token AND j.id = ANY(ARRAY(SELECT id FROM mine))"
+            f" AND {only_if} RETURNING {BEGUN}, j.finished_at{telling}){self.telling(happened)} {self.answer('id', 'lease_token')}"
+        )
+        return sql, {**rows.params, "note": note}
+
+    # Made
+
+    def insert(self, columns: dict[str, Any], *, ignore_conflicts: bool) -> tuple[Any, ...] | None:
+        """Insert one job; return (id, created_at), or None where a live job has its unique key."""
+        happened = (
+            f"SELECT j.id AS job_id, '{names.ENQUEUED}' AS name, j.created_at AS at, 0 AS attempt,"
+            f" {OF_JOB.format('j', 'NULL::jsonb')} FROM moved AS j"
+        )
+        made = f"{self.inserting(columns, ignore_conflicts)} RETURNING id, created_at, tenant, target, queue, task, status, webhook_url"
+        sql = f"WITH moved AS ({made}){self.telling(happened)} {self.answer('id', 'created_at')}"
+        rows = self.heard_of(self.rows(sql, [*columns.values()]), 2)
+        return rows[0] if rows else None
+
+    def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str, str]]) -> tuple[list[int], Any]:
+        """Insert one job for each call by COPY, under ids taken from the sequence first; return the ids, in order, and `created_at`."""
+        sequence = f"pg_get_serial_sequence('{self.table}', 'id')"
+        ids = [row[0] for row in self.rows(f"SELECT nextval({sequence}) FROM generate_series(1, %s)", [len(calls)])]
+        same = {name: value for name, value in columns.items() if name not in ("args", "kwargs", "target")}
+        ahead = same.pop("run_in", None)
+        created_at, run_at = self.rows(f"SELECT {self.now}, {self.now} + %s::interval", [ahead])[0]
+        same.update({"created_at": created_at, **({"run_at": run_at} if ahead is not None else {})})
+        tail = "".join(f"\t{cell(value)}" for value in same.values()) + "\n"
+        command = f"COPY {self.table} (id, args, kwargs, target, {', '.join(same)}) FROM STDIN"
+        with self.connection.cursor() as cursor, cursor.copy(command) as copy_in:
+            for first in range(0, len(calls), COPY_BLOCK):
+                pairs = zip(ids[first : first + COPY_BLOCK], calls[first : first + COPY_BLOCK], strict=True)
+                lines = [
+                    f"{job_id}\t{cell(args)}\t{cell(kwargs)}\t{target and cell(target)}{tail}"
+                    for job_id, (args, kwargs, _, target) in pairs
+                ]
+                copy_in.write("".join(lines))
+        self._tell_made(ids, [target for _, _, _, target in calls], same)
+        return ids, created_at
+
+    def _tell_made(self, ids: Sequence[int], targets: Sequence[str], same: dict[str, Any]) -> None:
+        """Write that jobs were made which have all but the target in common."""
+        happened = (
+            f"SELECT o.id AS job_id, '{names.ENQUEUED}' AS name, %(at)s::timestamptz AS at, 0 AS attempt, %(tenant)s::text AS tenant,"
+            " o.target, NULL::jsonb AS data, %(queue)s::text AS queue, %(task)s::text AS task, %(status)s::text AS status,"
+            " %(url)s::text AS url FROM unnest(%(ids)s::bigint[], %(targets)s::text[]) AS o(id, target)"
+        )
+        params = {
+            "at": same["created_at"],
+            "tenant": same.get("tenant", ""),
+            "queue": same["queue"],
+            "task": same["task"],
+            "status": same.get("status", "QUEUED"),
+            "url": same.get("webhook_url", ""),
+        }
+        lists = {"ids": f"{{{','.join(map(str, ids))}}}", "targets": list(targets)}
+        sql = f"WITH nothing AS (SELECT 1){self.telling(happened)} SELECT 1"
+        self.rows(sql, {**params, **lists})
+        if signals.listened_to(signals.job_event):
+            told = (params["queue"], params["task"], params["status"], params["url"])
+            pairs = zip(ids, targets, strict=True)
+            self.announce([Event(pk, names.ENQUEUED, params["at"], 0, params["tenant"], target, None, *told) for pk, target in pairs])

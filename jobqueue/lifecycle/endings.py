@@ -1,0 +1,46 @@
+"""The events of runs that did not succeed: why each ended, in the words that were written to the job's row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobqueue import event_names as names
+from jobqueue import states
+from jobqueue.db import Event
+from jobqueue.events.record import event
+from jobqueue.lifecycle.outcome import Kind, Outcome
+from jobqueue.models import Job
+
+# The events of runs whose jobs are to run again.
+AGAIN = {
+    Kind.RETRY: names.RETRYING,
+    Kind.HANDED_BACK: names.HANDED_BACK,
+    Kind.UNKNOWN_TASK: names.HANDED_BACK,
+    Kind.INTERRUPTED: names.HANDED_BACK,
+}
+
+
+def ending(job: Job, outcome: Outcome, status: str, message: str) -> Event:
+    """Return the one event that ends a run; `status` is where it moves the job to, which was read before."""
+    data: dict[str, Any] = {}
+    if outcome.failure is not None and status == states.Status.ERROR:
+        data["exception"] = outcome.failure.path
+    if outcome.delay_seconds and status == states.Status.PENDING:
+        data["delay_seconds"] = outcome.delay_seconds
+    if message:
+        data["message"] = message
+    return event(job, names.ENDING_OF.get(status) or AGAIN[outcome.kind], data, status=status)
+
+
+def lease_lost(job: Job, status: str, message: str, *, exception: str, delay_seconds: float | None, begun: bool) -> list[Event]:
+    """Return that a lease has run out, and how the run ended by that; one that had not begun is as good as handed back."""
+    data: dict[str, Any] = {"message": message}
+    if status == states.Status.ERROR:
+        data["exception"] = exception
+    if delay_seconds is not None:
+        data["delay_seconds"] = delay_seconds
+    again = names.RETRYING if begun else names.HANDED_BACK
+    return [
+        event(job, names.LEASE_EXPIRED, {"worker": job.lease_owner}, status=status),
+        event(job, names.ENDING_OF.get(status, again), data, status=status),
+    ]

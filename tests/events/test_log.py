@@ -1,0 +1,177 @@
+"""A reader of the log misses nothing, whatever order transactions commit in."""
+
+from __future__ import annotations
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connection, connections, transaction
+
+from jobqueue.db.eventlog import EVENTS, Cursor
+from jobqueue.line import Target
+from jobqueue.models import Job, JobEvent
+from tests.rivals import Rival
+
+WRITERS, EVENTS_EACH = 16, 40
+
+
+def add(job_id: int, name: str = "job.progress", **values: Any) -> int:
+    """Write an event past every verb."""
+    event: JobEvent = JobEvent.objects.create(job_id=job_id, name=name, **values)
+    return event.pk
+
+
+def ids(cursor: Cursor, limit: int = 100, **which: Any) -> tuple[list[int], Cursor]:
+    rows, after = Job.objects.database.events_after(cursor, limit, **which)
+    return [row.id for row in rows], after
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_reader_that_begins_now_sees_what_comes_and_nothing_twice() -> None:
+    add(1)
+    cursor = Job.objects.database.event_cursor()
+    assert ids(cursor)[0] == []
+    second = add(1)
+    found, cursor = ids(cursor)
+    assert found == [second]
+    assert ids(cursor)[0] == []
+
+
+@pytest.mark.postgresql
+def test_an_event_that_commits_after_one_with_a_higher_id_is_not_missed(rival: Rival) -> None:
+    cursor = Job.objects.database.event_cursor()
+    with rival.transaction():
+        late = rival.do(add, 1)
+        early = add(2)
+        found, cursor = ids(cursor)
+        assert found == [early]
+        assert ids(cursor)[0] == []
+    assert late < early
+    found, after = ids(cursor)
+    assert found == [late]
+    assert ids(after)[0] == []
+
+
+@pytest.mark.postgresql
+def test_who_reads_again_from_the_horizon_misses_no_event_that_was_not_committed(rival: Rival) -> None:
+    before = Job.objects.database.event_cursor()
+    with rival.transaction():
+        late = rival.do(add, 1)
+        early = add(2)
+        _, cursor = ids(before)
+    again, _ = ids(Cursor.at(cursor.horizon))
+    assert again == [late, early]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_client_replays_from_its_horizon_on_in_bounded_parts() -> None:
+    add(1)
+    horizon = Job.objects.database.event_cursor().horizon
+    written = [add(1) for _ in range(7)]
+    cursor, seen, parts = Cursor.at(horizon), list[int](), 0
+    while parts == 0 or cursor.more:
+        found, cursor = ids(cursor, 3)
+        assert len(found) <= 3
+        if cursor.more:
+            assert cursor.horizon == horizon, "in the middle of a batch the horizon stands"
+        seen, parts = seen + found, parts + 1
+    assert (seen[-7:], parts) == (written, 3)
+    assert cursor.horizon > horizon
+
+
+@pytest.mark.postgresql
+def test_what_commits_between_two_parts_of_a_batch_comes_after_it(rival: Rival) -> None:
+    cursor = Job.objects.database.event_cursor()
+    with rival.transaction():
+        late = rival.do(add, 1)
+        early = [add(2) for _ in range(4)]
+        found, cursor = ids(cursor, 2)
+    later = add(2)
+    seen = found
+    while cursor.more:
+        found, cursor = ids(cursor, 2)
+        seen += found
+    assert seen == early
+    assert ids(cursor)[0] == [late, later]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_reader_may_ask_for_the_events_of_one_job_or_one_target_alone() -> None:
+    cursor = Job.objects.database.event_cursor()
+    of_job = add(1)
+    of_target = add(2, tenant="t", target="customer:7")
+    add(3, tenant="u", target="customer:7")
+    assert ids(cursor, job_id=1)[0] == [of_job]
+    assert ids(cursor, behind=Target("t", "customer:7"))[0] == [of_target]
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_events_that_another_server_wrote_before_a_restore_are_not_new_again_and_again() -> None:
+    cursor = Job.objects.database.event_cursor()
+    JobEvent.objects.filter(pk=add(1)).update(xid=2**50)
+    mine = add(1)
+    found, cursor = ids(cursor)
+    assert found == [mine]
+    assert ids(cursor)[0] == []
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_readers_miss_nothing_of_sixteen_writers_that_hold_their_transactions_open() -> None:
+    cursor = begin = Job.objects.database.event_cursor()
+
+    def write(job_id: int) -> list[int]:
+        chance, pause, written = random.Random(job_id), threading.Event(), []
+        try:
+            for _ in range(EVENTS_EACH):
+                with transaction.atomic():
+                    written.append(add(job_id))
+                    pause.wait(chance.uniform(0, 0.02))
+        finally:
+            connections.close_all()
+        return written
+
+    seen: list[tuple[int, int]] = []
+    with ThreadPoolExecutor(WRITERS) as pool:
+        running = [pool.submit(write, job_id) for job_id in range(WRITERS)]
+        while not all(one.done() for one in running):
+            rows, cursor = Job.objects.database.events_after(cursor, 50)
+            seen += [(row.job_id, row.id) for row in rows]
+    rows, cursor = Job.objects.database.events_after(cursor, 10_000)
+    seen += [(row.job_id, row.id) for row in rows]
+    for job_id, one in enumerate(running):
+        assert [pk for owner, pk in seen if owner == job_id] == one.result(), "each once, in order"
+    assert sorted(pk for _, pk in seen) == ids(Cursor.at(begin.horizon), 10_000)[0]
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_what_is_new_is_found_by_the_index_in_a_table_that_was_never_analyzed() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {EVENTS} (job_id, name, xid) SELECT n, 'job.started', 3 FROM generate_series(1, 20000) AS n")
+    since = Job.objects.database.event_cursor()
+    add(1)
+    with connection.execute_wrapper(explained := Explained()):
+        assert len(ids(since)[0]) == 1
+    assert "jobqueue_event_xid" in explained.text
+    assert "Seq Scan" not in explained.text
+
+
+class Explained:
+    """Ask for the plan of each statement that is run."""
+
+    text = ""
+
+    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        hint, _, select = sql.partition("; ") if sql.startswith("SET") else ("", "", sql)
+        with context["connection"].connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+            cursor.execute(f"{hint}; EXPLAIN {select}" if hint else f"EXPLAIN {select}", params)
+            while cursor.nextset():
+                pass
+            self.text += "\n".join(row[0] for row in cursor.fetchall())
+        return execute(sql, params, many, context)
