@@ -20,7 +20,7 @@ from django.db import DatabaseError
 from django.db.models.functions import Now
 
 from jobqueue import conf, db, states
-from jobqueue.lifecycle import history, wakeup
+from jobqueue.lifecycle import children, history, phases, wakeup
 from jobqueue.lifecycle.batches import Batch, Batches
 from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER, Failure
 from jobqueue.lifecycle.release import settle, try_lock
@@ -108,6 +108,9 @@ def _expire_one(job: Job, failed: list[int] | None) -> Expired | None:
             if len(try_lock(freed)) < len(freed) or not Job.objects.move(job, destination, **fields):
                 return None
             settle(freed)
+            phases.settle(job, destination, message=fields["message"])
+            if job.phase:
+                children.forget_unended(job)
     except DatabaseError as error:
         if db.is_connection_error(error):
             raise

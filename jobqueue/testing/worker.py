@@ -10,6 +10,7 @@ from asgiref.sync import async_to_sync
 from django.db import DatabaseError, transaction
 
 from jobqueue.db import Claimed, Lender, Scope
+from jobqueue.lifecycle.children import resume_parents
 from jobqueue.lifecycle.claim import Claim, claim
 from jobqueue.lifecycle.control import run_now
 from jobqueue.lifecycle.outcome import Outcome
@@ -60,6 +61,7 @@ def _next(lender: Lender, queues: Sequence[str]) -> Claimed | None:
 
 def _promote(queues: Sequence[str], *, scheduled: bool) -> None:
     Job.objects.promote_due(PROMOTED_MOST)
+    resume_parents()
     if scheduled:
         waiting = Job.objects.current.filter(status=Status.PENDING, waiting_for=WaitingFor.TIME).in_queues(queues)
         for job_id in waiting.order_by("run_at", "pk").values_list("pk", flat=True):

@@ -1,0 +1,1 @@
+"""What happened to jobs, told in the transaction in which it happened."""
