@@ -111,7 +111,7 @@ def has_live(job: Job) -> bool:
 
 def ended(job_id: int, after: int = 0, limit: int = LOOKED_AT) -> list[Child]:
     """Return what became of the jobs that a job has waited for, in the order of their ids, behind one."""
-    ids = list(_rows(parent=job_id, child__gt=after).order_by("child").values_list("child_id", flat=True)[:limit])
+    ids = list(_rows(parent=job_id, child_id__gt=after).order_by("child_id").values_list("child_id", flat=True)[:limit])
     rows = Job.objects.current.filter(pk__in=ids).values_list("pk", "status", "result", "message")
     found = {row[0]: Child(*row) for row in rows}
     return [found.get(number) or Child(number, "", None, "") for number in ids]
@@ -120,7 +120,7 @@ def ended(job_id: int, after: int = 0, limit: int = LOOKED_AT) -> list[Child]:
 def waits(job: Job) -> Waits:
     """Count whom a job waits for, among the first thousand that were not seen to have ended."""
     in_all = _rows(parent=job).count()
-    ids = list(_rows(parent=job, ended=False).order_by("child").values_list("child_id", flat=True)[: LOOKED_AT + 1])
+    ids = list(_rows(parent=job, ended=False).order_by("child_id").values_list("child_id", flat=True)[: LOOKED_AT + 1])
     live = sorted(Job.objects.current.filter(pk__in=ids).exclude(status__in=states.ENDED).values_list("pk", flat=True))
     return Waits(len(live), in_all, live[0] if live else None, len(ids) > LOOKED_AT)
 
@@ -165,7 +165,7 @@ class Parents:
 
     def _ready(self) -> tuple[list[int], int]:
         """Return those of the next waiting jobs whose first open child has ended, and where to go on (0: at the start)."""
-        first = _rows(parent=OuterRef("pk"), ended=False).order_by("child").values("child_id")[:1]
+        first = _rows(parent=OuterRef("pk"), ended=False).order_by("child_id").values("child_id")[:1]
         waiting = Job.objects.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.CHILDREN, pk__gt=self._after)
         found = list(waiting.order_by("pk").annotate(first=Subquery(first)).values_list("pk", "first")[:PARENTS])
         self.any = bool(found) or self._after > 0
@@ -183,7 +183,7 @@ class Parents:
             job = waiting.first()
             if job is None:
                 return 0
-            rows = list(_rows(parent=job, ended=False).order_by("child").values_list("pk", "child_id")[: MARKED + 1])
+            rows = list(_rows(parent=job, ended=False).order_by("child_id").values_list("pk", "child_id")[: MARKED + 1])
             alive = Job.objects.current.filter(pk__in=[child for _, child in rows]).exclude(status__in=states.ENDED)
             live = set(alive.values_list("pk", flat=True))
             done = [pk for pk, child in rows[:MARKED] if child not in live]

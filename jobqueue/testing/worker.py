@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import uuid
 from collections.abc import Callable, Sequence
@@ -109,6 +110,8 @@ class Bench:
         return execute(run, hygienic=False)
 
     def _write_marks(self, run: Run) -> None:
+        if run.saved is None and run.errand is None and _is_in_event_loop():
+            return  # the outcome carries what a coroutine shows
         self._reporter.turn()
         if run.saved is not None and not run.saved.is_set():
             run.interrupt(Reason.LOST)  # its row is gone, and nobody else would tell it
@@ -127,3 +130,11 @@ def _leaving_a_usable_transaction(execute: Callable[[], Outcome]) -> Outcome:
         if not outcomes:
             raise
     return outcomes[0]
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
