@@ -14,10 +14,10 @@ MOST_SEEN = 200_000
 
 def insert_phases(database: Statements, table: str, job_ids: Sequence[int], names: Sequence[str]) -> None:
     """Give each of the jobs a row for each phase, in one statement."""
+    params: list[Any]
     if database.one_writer:
-        source, params = _json("key, value", names), [json.dumps(list(job_ids)), json.dumps(list(names))]
-        jobs = _json("value", job_ids)
-        sql = f"SELECT j.value, p.key, p.value FROM ({jobs}) AS j CROSS JOIN ({source}) AS p ORDER BY j.value, p.key"
+        params = [json.dumps(list(job_ids)), json.dumps(list(names))]
+        sql = "SELECT j.value, p.key, p.value FROM json_each(%s) AS j CROSS JOIN json_each(%s) AS p ORDER BY j.value, p.key"
     else:
         params = [list(job_ids), list(names)]
         sql = (
@@ -25,10 +25,6 @@ def insert_phases(database: Statements, table: str, job_ids: Sequence[int], name
             " CROSS JOIN unnest(%s::text[]) WITH ORDINALITY AS p(name, place) ORDER BY j.id, p.place"
         )
     database.rows(f"INSERT INTO {table} (job_id, position, name) {sql}", params)
-
-
-def _json(columns: str, values: Sequence[Any]) -> str:
-    return f"SELECT {columns} FROM json_each(%s)"
 
 
 def insert_dependencies(database: Statements, table: str, parent: int, children: Sequence[int], ended: str) -> None:

@@ -171,7 +171,9 @@ def _children(job: Any) -> Why:
     others = "at least " if waits.more else ""
     first = Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk=waits.first).first()
     stands = f" ({first.task}): {_stands(first)}" if first is not None else ""
-    return Why("children", f"It waits for {others}{waits.live} of {waits.in_all} children; the first is job {waits.first}{stands}.", waits.first)
+    return Why(
+        "children", f"It waits for {others}{waits.live} of {waits.in_all} children; the first is job {waits.first}{stands}.", waits.first
+    )
 
 
 def _no_worker(job: Any) -> Why | None:

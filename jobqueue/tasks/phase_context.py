@@ -12,7 +12,6 @@ from django.utils import timezone
 
 from jobqueue import conf, payload
 from jobqueue.exceptions import InvalidOption, NoPhases, Suspended, delay_in_seconds
-from jobqueue.lifecycle import children as kin
 from jobqueue.lifecycle.children import Child
 from jobqueue.texts import safe_repr
 
@@ -48,12 +47,14 @@ class Steps(Protocol):
     def in_transaction(self) -> bool:
         """Return whether the caller's connection to the job database is in a transaction."""
 
+    def children(self, after: int, limit: int) -> list[Child]:
+        """Return what became of the jobs that were waited for."""
+
 
 class PhaseContext:
     """Be the part of a task's context that is for pipelines; each method raises `NoPhases` in a task without phases."""
 
     _steps: Steps | None
-    job_id: Any
 
     def raise_if_cancelled(self) -> None:
         """Raise `Interrupted` once the run is to stop."""
@@ -123,8 +124,7 @@ class PhaseContext:
         Each has `job_id`, `status`, `result` and `message`; the status of one that was deleted is "".
         """
         self.raise_if_cancelled()
-        self._of_pipeline("children")
-        return kin.ended(self.job_id, after, max(limit, 0))
+        return self._of_pipeline("children").children(after, max(limit, 0))
 
     async def achildren(self, after: int = 0, limit: int = MOST_TOLD) -> list[Child]:
         """Do what `children` does in a coroutine."""

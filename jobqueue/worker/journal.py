@@ -8,7 +8,9 @@ from typing import TypeVar
 from django.db import transaction
 
 from jobqueue.exceptions import JobQueueError, Suspended
-from jobqueue.lifecycle import children, phases
+from jobqueue.lifecycle import children as kin
+from jobqueue.lifecycle import phases
+from jobqueue.lifecycle.children import Child
 from jobqueue.lifecycle.outcome import Done, Kind, Outcome
 from jobqueue.models import Job
 from jobqueue.phases import Standing
@@ -42,7 +44,7 @@ class RunJournal:
 
     def wait(self, ids: Sequence[int], *, in_transaction: bool) -> None:
         """Let the job wait for others from its end on."""
-        children.wait(self._run.lease, ids, in_transaction=in_transaction)
+        kin.wait(self._run.lease, ids, in_transaction=in_transaction)
 
     def do(self, work: Callable[[], T]) -> T:
         """Have one of these done."""
@@ -61,6 +63,10 @@ class RunJournal:
     def in_transaction(self) -> bool:
         """Return whether the caller's connection to the job database is in a transaction."""
         return bool(transaction.get_connection(Job.objects.database.alias).in_atomic_block)
+
+    def children(self, after: int, limit: int) -> list[Child]:
+        """Return what became of the jobs that were waited for; read on the caller's own connection."""
+        return kin.ended(self._run.job.id, after, limit)
 
 
 def begin(run: Run, entry: Entry) -> Pipeline:

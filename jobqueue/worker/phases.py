@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from jobqueue import payload
 from jobqueue.exceptions import NoPhases, PhaseResultNotStorable, PhaseUnknown, ResultNotStorable, Suspended
+from jobqueue.lifecycle.children import Child
 from jobqueue.lifecycle.outcome import Done, Shown
 from jobqueue.phases import Phase, Standing, overall
 
@@ -43,6 +44,9 @@ class Journal(Protocol):
 
     def in_transaction(self) -> bool:
         """Return whether the caller's connection to the job database is in a transaction."""
+
+    def children(self, after: int, limit: int) -> list[Child]:
+        """Return what became of the jobs that were waited for."""
 
 
 class Pipeline:
@@ -212,3 +216,7 @@ class Pipeline:
     def in_transaction(self) -> bool:
         """Return whether the caller's connection to the job database is in a transaction."""
         return self._journal.in_transaction()
+
+    def children(self, after: int, limit: int) -> list[Child]:
+        """Return what became of the jobs that were waited for."""
+        return self._journal.children(after, limit)
