@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from jobqueue.backoff import exponential, fixed, linear
     from jobqueue.duties.registry import duty, duty_transaction
     from jobqueue.exceptions import (
+        ChildrenRefused,
         Fatal,
         Interrupted,
         InvalidArguments,
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
         JobQueueError,
         LeadershipLost,
         LeaseLost,
+        PhasesChanged,
+        PhaseUnknown,
         Retry,
     )
     from jobqueue.lifecycle.control import Answer, Verdict, cancel, clear_target, pause, request_job_cancel, resume, run_now
@@ -27,11 +30,12 @@ if TYPE_CHECKING:
     from jobqueue.lifecycle.release import release_parked_targets
     from jobqueue.lifecycle.schedules import disable_schedule, enable_schedule
     from jobqueue.lifecycle.why import Why, why_waiting
+    from jobqueue.phases import phase
     from jobqueue.schedules import run_schedule_now, schedule, sync_schedules
     from jobqueue.shortcuts import enqueue_job, enqueue_many
     from jobqueue.tasks.context import TaskContext
     from jobqueue.tasks.results import JobResult
-    from jobqueue.tasks.task import JobTask, task
+    from jobqueue.tasks.task import JobTask, pipeline, task
 
 __version__ = "0.1.0"
 
@@ -39,6 +43,7 @@ _HOMES = {
     "jobqueue.backoff": ("exponential", "fixed", "linear"),
     "jobqueue.duties.registry": ("duty", "duty_transaction"),
     "jobqueue.exceptions": (
+        "ChildrenRefused",
         "Fatal",
         "Interrupted",
         "InvalidArguments",
@@ -48,6 +53,8 @@ _HOMES = {
         "JobQueueError",
         "LeadershipLost",
         "LeaseLost",
+        "PhasesChanged",
+        "PhaseUnknown",
         "Retry",
     ),
     "jobqueue.lifecycle.control": ("Answer", "Verdict", "cancel", "clear_target", "pause", "request_job_cancel", "resume", "run_now"),
@@ -56,16 +63,18 @@ _HOMES = {
     "jobqueue.lifecycle.release": ("release_parked_targets",),
     "jobqueue.lifecycle.schedules": ("disable_schedule", "enable_schedule"),
     "jobqueue.lifecycle.why": ("Why", "why_waiting"),
+    "jobqueue.phases": ("phase",),
     "jobqueue.schedules": ("run_schedule_now", "schedule", "sync_schedules"),
     "jobqueue.shortcuts": ("enqueue_job", "enqueue_many"),
     "jobqueue.tasks.context": ("TaskContext",),
     "jobqueue.tasks.results": ("JobResult",),
-    "jobqueue.tasks.task": ("JobTask", "task"),
+    "jobqueue.tasks.task": ("JobTask", "pipeline", "task"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Answer",
+    "ChildrenRefused",
     "Fatal",
     "Interrupted",
     "InvalidArguments",
@@ -77,6 +86,8 @@ __all__ = [
     "JobTask",
     "LeadershipLost",
     "LeaseLost",
+    "PhaseUnknown",
+    "PhasesChanged",
     "Retry",
     "TaskContext",
     "Verdict",
@@ -96,6 +107,8 @@ __all__ = [
     "linear",
     "pause",
     "pause_queue",
+    "phase",
+    "pipeline",
     "release_parked_targets",
     "request_job_cancel",
     "resume",

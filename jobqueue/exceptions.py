@@ -1,11 +1,11 @@
 """Name everything that can go wrong, and the exceptions that steer a running task.
 
-``JobQueueError`` is the root of the errors. ``Retry`` and ``Fatal`` are raised by a task, ``Interrupted`` and ``LeaseLost`` reach a
-running task from outside; these four say what shall happen and are no errors of ours.
+``JobQueueError`` is the root of the errors. ``Retry`` and ``Fatal`` are raised by a task, ``Suspended`` by its context, ``Interrupted``
+and ``LeaseLost`` reach a running task from outside; these five say what shall happen and are no errors of ours.
 """
 
 import math
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 MAX_DELAY_SECONDS = 366 * 24 * 3600
 
@@ -99,6 +99,49 @@ class Retry(Exception):
 
 class Fatal(Exception):
     """End the job in ERROR with this message, whatever attempts are left; raised by a task."""
+
+
+class PhasesChanged(JobQueueError, Fatal):
+    """Say that a deployment changed the phases of a pipeline so that a job that has begun cannot go on."""
+
+
+class PhaseUnknown(JobQueueError, LookupError):
+    """Say that a pipeline has no phase of this name, or that the phase has not finished."""
+
+
+class ChildrenRefused(JobQueueError, Fatal):
+    """Refuse to wait for jobs that could end only after the one that waits."""
+
+
+class NoPhases(JobQueueError, Fatal):
+    """Refuse to a task, or outside of its phases, what only a phase can do."""
+
+
+class PhaseResultNotStorable(ResultNotStorable, Fatal):
+    """Say that a phase returned something that cannot be stored as its result."""
+
+
+class Suspended(BaseException):
+    """End a phase and the run: the job goes on at its next phase later. Raised by ``context.sleep`` and ``context.wait_for``.
+
+    It is a BaseException, so that an ``except Exception`` in the task does not swallow it. `until` (a datetime) is stronger than
+    `seconds`; `children` are the ids of jobs to wait for, None where it sleeps.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        value: object = None,
+        seconds: float = 0.0,
+        until: datetime | None = None,
+        children: tuple[int, ...] | None = None,
+        in_transaction: bool = False,
+    ) -> None:
+        """Keep what the phase came to, and what the job waits for."""
+        super().__init__(message)
+        self.value, self.seconds, self.until = value, seconds, until
+        self.children, self.in_transaction = children, in_transaction
 
 
 def delay_in_seconds(delay: object, name: str = "delay") -> float:

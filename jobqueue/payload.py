@@ -57,13 +57,9 @@ _REFERENCE = "Store the data in a model or a file and pass its id."
 _ARGS = _Subject("args", "The job cannot be enqueued:", InvalidArgumentType, InvalidArgumentValue, _REFERENCE)
 _KWARGS = _Subject("kwargs", "The job cannot be enqueued:", InvalidArgumentType, InvalidArgumentValue, _REFERENCE)
 _METADATA = _Subject("metadata", "The metadata cannot be stored:", InvalidArgumentType, InvalidArgumentValue, _REFERENCE)
-_RESULT = _Subject(
-    "result",
-    "The task ran, but its result cannot be stored:",
-    ResultNotStorable,
-    ResultNotStorable,
-    "Store the data in a model or a file and return its id.",
-)
+_RETURN = "Store the data in a model or a file and return its id."
+_RESULT = _Subject("result", "The task ran, but its result cannot be stored:", ResultNotStorable, ResultNotStorable, _RETURN)
+_CHECKPOINT = _Subject("checkpoint", "The checkpoint cannot be stored:", InvalidArgumentType, InvalidArgumentValue, _REFERENCE)
 
 
 def dumps_arguments(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[str, str]:
@@ -81,6 +77,11 @@ def dumps_metadata(metadata: Mapping[str, object]) -> str:
     return _dumps(metadata if type(metadata) is dict else dict(metadata), _METADATA)
 
 
+def dumps_checkpoint(data: object) -> str:
+    """Return the checkpoint of a phase as a JSON text; raise InvalidArgumentType or InvalidArgumentValue, naming the place."""
+    return "null" if data is None else _dumps(data, _CHECKPOINT)
+
+
 def dumps_result(value: object) -> str:
     """Return the result of a task as a JSON text; raise ResultNotStorable, naming the place."""
     try:
@@ -94,7 +95,7 @@ def dumps_result(value: object) -> str:
 def _dumps(value: object, subject: _Subject) -> str:
     """Return the value as a JSON text of at most MAX_BYTES, or refuse it."""
     # The lists of args and kwargs are ours and no part of what the caller nested.
-    depth = MAX_DEPTH if subject is _RESULT or subject is _METADATA else MAX_DEPTH + 1
+    depth = MAX_DEPTH + 1 if subject is _ARGS or subject is _KWARGS else MAX_DEPTH
     if not (_is_flat(value) or _is_plain(value, depth)):
         _Search(subject).search(value, subject.name, depth)
     try:

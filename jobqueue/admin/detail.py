@@ -12,8 +12,9 @@ from django.utils import timezone
 from django.utils.html import format_html
 
 from jobqueue import masking
-from jobqueue.admin import cells, known
+from jobqueue.admin import cells, known, phases
 from jobqueue.admin.listing import workers_of
+from jobqueue.admin.phases import PhaseRow
 from jobqueue.admin.wording import NOTHING, as_json, between, duration, excerpt, masked_json, moment, parsed, prose
 from jobqueue.models import Job
 from jobqueue.states import ENDED, PENDING_TARGET
@@ -51,6 +52,7 @@ class Page:
     status: str
     message: str
     progress: str
+    phases: list[PhaseRow]
     arguments: list[Row]
     result: str | None
     options: str
@@ -68,6 +70,7 @@ def page(job: Job) -> Page:
         status=cells.status(job),
         message=prose(job.message),
         progress=cells.progress(job),
+        phases=phases.rows(job, now),
         arguments=arguments(job),
         result=masked_json(job.result) if job.status == Job.Status.SUCCESS or job.result is not None else None,
         options=masked_json(job.options) if job.options else "",

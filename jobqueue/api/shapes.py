@@ -16,6 +16,7 @@ SECONDS: Final[Shape] = {"type": "number", "minimum": 0}
 OBJECT: Final[Shape] = {"type": "object"}
 STATUS: Final[Shape] = {"enum": states.Status.values}
 ANYTHING: Final[Shape] = {}
+PHASE_STATES: Final = ["PENDING", "RUNNING", "SUCCESS", "ERROR", "CANCELED"]
 
 
 def ref(name: str) -> Shape:
@@ -71,12 +72,23 @@ SHAPES: Final[dict[str, Shape]] = {
         ran_seconds=said(some(SECONDS), "How long the last run took, or has taken until now."),
         ran_seconds_in_all=said(SECONDS, "How long all runs took that the report still tells of."),
         progress=COUNT,
-        phase=TEXT,
+        phase=said(TEXT, "The phase of a pipeline that runs, or is next."),
+        phases=many(ref("Phase")),
         outcome=record(message=TEXT, result=ANYTHING),
         errors=many(ref("Run")),
         metadata=OBJECT,
         arguments=record(args=many(ANYTHING), kwargs=OBJECT),
         why_waiting=some(ref("Why")),
+    ),
+    "Phase": record(
+        name=TEXT,
+        position=COUNT,
+        status={"enum": PHASE_STATES},
+        progress=COUNT,
+        message=TEXT,
+        attempts=COUNT,
+        started_at=some(MOMENT),
+        finished_at=some(MOMENT),
     ),
     "Run": {
         **record(**ENTRY_FIELDS),

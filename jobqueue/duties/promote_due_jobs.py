@@ -1,4 +1,4 @@
-"""Promote: jobs whose time has come are let into the queue, on time."""
+"""Promote: jobs whose time has come, or whose children have ended, are let into the queue, on time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import datetime
 
 from jobqueue import conf
 from jobqueue.duties.base import Duty, Report
+from jobqueue.lifecycle.children import Parents
 from jobqueue.lifecycle.promote import Promotion
 from jobqueue.models import Job
 
@@ -18,7 +19,7 @@ CLOSELY_SECONDS = 2.0
 
 
 class PromoteDueJobs(Duty):
-    """Sleep to the next due time, and promote what is due in batches."""
+    """Sleep to the next due time, and promote what is due in batches; look after the jobs that wait for others, too."""
 
     name = "promote_due_jobs"
     interval_seconds = LONGEST_SECONDS
@@ -27,6 +28,7 @@ class PromoteDueJobs(Duty):
     def __init__(self) -> None:
         """Begin with full batches."""
         self._promotion = Promotion()
+        self._parents = Parents()
         self._closely_until = 0.0
 
     def hear(self) -> None:
@@ -35,11 +37,14 @@ class PromoteDueJobs(Duty):
 
     def run_once(self, now: datetime) -> Report:
         """Promote one batch where something is due; tell when the next is."""
+        parents = self._parents.run()
+        items, aside = (parents.moved, parents.set_aside) if parents is not None else (0, 0)
         told = Job.objects.database.can_notify and conf.current().notify and time.monotonic() > self._closely_until
-        longest = LONGEST_SECONDS if told else UNTOLD_SECONDS
+        longest = LONGEST_SECONDS if told and not self._parents.any else UNTOLD_SECONDS
         due_in = Job.objects.next_due_seconds(self._promotion.set_aside)
         if due_in is None or due_in > 0:
-            return Report(pause_seconds=longest if due_in is None else min(due_in, longest))
+            return Report(items, aside, again=parents is not None, pause_seconds=longest if due_in is None else min(due_in, longest))
         batch = self._promotion.run()
         # Where nothing moved though something is due, somebody has locked it just now.
-        return Report(batch.moved, batch.set_aside, again=batch.moved > 0, pause_seconds=UNTOLD_SECONDS)
+        again = batch.moved > 0 or parents is not None
+        return Report(items + batch.moved, aside + batch.set_aside, again=again, pause_seconds=UNTOLD_SECONDS)

@@ -23,7 +23,7 @@ from jobqueue import event_names as names
 from jobqueue import states
 from jobqueue.events.record import event, record, record_all
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
-from jobqueue.lifecycle import history, wakeup
+from jobqueue.lifecycle import children, history, phases, suspend, wakeup
 from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER
 from jobqueue.lifecycle.release import lock, settle
 from jobqueue.line import Target
@@ -144,6 +144,9 @@ def _settle(job: Job) -> None:
 def _moved(job: Job, destination: states.Place, **fields: Any) -> Answer:
     # The row is locked, so the guard of the move cannot miss.
     Job.objects.move(job, destination, **fields)
+    phases.settle(job, destination)
+    if destination == states.CANCELED and job.phase:
+        children.forget_unended(job)
     return Answer(job.pk, Verdict.DONE, destination[0])
 
 
@@ -168,13 +171,15 @@ def _withdraw(job: Job) -> Answer:
 
 
 def _resume(job: Job, now: datetime) -> Answer:
-    # Only a caller's own time is still ahead of a job that never ran; the time of a retry ends with the resume.
-    ahead = job.attempt == 0 and job.run_at is not None and job.run_at > now
+    # Only a caller's own time is still ahead of a job that never ran, or its sleep; the time of a retry ends with the resume.
+    ahead = suspend.sleeps(job, now) or (job.attempt == 0 and job.run_at is not None and job.run_at > now)
     destination = states.PENDING_TIME if ahead else states.QUEUED
+    if job.phase and children.has_live(job):
+        destination = states.PENDING_CHILDREN
     options = {key: value for key, value in history.as_dict(job.options).items() if key != "unknown_since"}
     try:
         with Job.objects.database.atomic():  # a savepoint: the key may be taken, and the transaction must stay usable
-            answer = _moved(job, destination, failures=0, crashes=0, message="", progress=0, options=options)
+            answer = _moved(job, destination, failures=0, crashes=0, message="", progress=phases.progress_of(job), options=options)
             record_all([event(job, names.RESUMED, status=destination[0])])
     except IntegrityError:
         rival = Job.objects.current.filter(tenant=job.tenant, unique_key=job.unique_key, status__in=states.LIVE).exclude(pk=job.pk)

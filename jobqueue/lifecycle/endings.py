@@ -17,6 +17,8 @@ AGAIN = {
     Kind.HANDED_BACK: names.HANDED_BACK,
     Kind.UNKNOWN_TASK: names.HANDED_BACK,
     Kind.INTERRUPTED: names.HANDED_BACK,
+    Kind.SLEEP: names.SLEEPING,
+    Kind.WAIT: names.WAITING,
 }
 
 

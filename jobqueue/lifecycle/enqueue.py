@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from jobqueue import states
 from jobqueue.exceptions import JobQueueError
-from jobqueue.lifecycle import wakeup
+from jobqueue.lifecycle import phases, wakeup
 from jobqueue.models import Job
 
 TRIES = 20
@@ -37,6 +37,7 @@ class JobSpec:
     options: str = "{}"
     tenant: str = ""
     target: str = ""
+    phases: tuple[str, ...] = ()
 
     @property
     def immediate(self) -> bool:
@@ -53,6 +54,8 @@ class JobSpec:
             "priority": self.priority,
         }
         columns.update({name: getattr(self, name) for name, default in OPTIONAL.items() if getattr(self, name) != default})
+        if self.phases:
+            columns["phase"] = self.phases[0]  # the phase that it is in, or begins with
         if not self.immediate:
             columns.update(status=states.Status.PENDING.value, waiting_for=states.WaitingFor.TIME.value)
             columns["run_in" if isinstance(self.run_after, timedelta) else "run_at"] = self.run_after
@@ -78,12 +81,20 @@ class Enqueued(NamedTuple):
 
 def enqueue(spec: JobSpec) -> Enqueued:
     """Make one job; where a live job has its unique key, return that one instead."""
+    if spec.phases:
+        with Job.objects.database.atomic():  # the job and its phases, or neither
+            return _enqueue(spec)
+    return _enqueue(spec)
+
+
+def _enqueue(spec: JobSpec) -> Enqueued:
     database = Job.objects.database
     columns = spec.columns()
     for _ in range(TRIES):
         # DO NOTHING in place of an error: the caller's transaction stays usable. It waits for a rival that has not committed.
         row = database.insert(columns, ignore_conflicts=bool(spec.unique_key))
         if row is not None:
+            phases.make([row[0]], spec.phases)
             _tell(spec)
             return Enqueued(row[0], row[1], created=True)
         rivals = Job.objects.current.filter(tenant=spec.tenant, unique_key=spec.unique_key, status__in=states.LIVE)
@@ -102,6 +113,7 @@ def enqueue_many(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:
         if any(call.unique_key for call in calls):
             return [enqueue(replace(spec, **call._asdict())) for call in calls]
         ids, created_at = database.insert_many(spec.columns(), calls)
+        phases.make(ids, spec.phases)
         _tell(spec)
     return [Enqueued(job_id, created_at, created=True) for job_id in ids]
 

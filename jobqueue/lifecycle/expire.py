@@ -22,7 +22,7 @@ from django.db.models.functions import Now
 from jobqueue import conf, db, states
 from jobqueue.db import Event
 from jobqueue.events.record import record_all
-from jobqueue.lifecycle import history, wakeup
+from jobqueue.lifecycle import children, history, phases, wakeup
 from jobqueue.lifecycle.batches import Batch, Batches
 from jobqueue.lifecycle.endings import lease_lost
 from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER, Failure
@@ -113,6 +113,9 @@ def _expire_one(job: Job, failed: list[int] | None, events: list[Event]) -> Expi
             if len(try_lock(freed)) < len(freed) or not Job.objects.move(job, destination, **fields):
                 return None
             settle(freed)
+            phases.settle(job, destination, message=fields["message"])
+            if job.phase:
+                children.forget_unended(job)
     except DatabaseError as error:
         if db.is_connection_error(error):
             raise

@@ -1,7 +1,7 @@
 """Finish: write what came of runs, each guarded by id, `lease_token` and a live lease.
 
 The status is decided by the flag on the locked row, since the worker's view of it may be old. SUCCESS and ERROR stand. Everything
-that would let the job run again (retry, hand-back, interrupt, unknown task) becomes PAUSED or CANCELED where a flag stands; an
+that would let the job run again (retry, hand-back, interrupt, unknown task, sleep, wait) becomes PAUSED or CANCELED where a flag stands; an
 interrupt whose flag was withdrawn becomes QUEUED, its attempt given back. An outcome that moves no row came too late: the lease
 was lost, and nothing of it counts. A row that somebody has locked is passed over and told as `later`: one locked row must not
 hold up the outcomes of all others.
@@ -24,7 +24,7 @@ from jobqueue import conf, db, states
 from jobqueue import event_names as names
 from jobqueue.db import Claimed, Event, Lease, Success
 from jobqueue.events.record import event, record_all
-from jobqueue.lifecycle import history, wakeup
+from jobqueue.lifecycle import history, suspend, wakeup
 from jobqueue.lifecycle.endings import ending
 from jobqueue.lifecycle.outcome import (
     FINISHED_FIRST,
@@ -160,7 +160,7 @@ _REFUSED = "outcome could not be stored"
 
 def _refused(outcome: Outcome, error: BaseException) -> Outcome:
     failure = Failure(f"{type(error).__module__}.{type(error).__qualname__}", f"{_REFUSED}: {error}"[:500], "")
-    return replace(outcome, kind=Kind.ERROR, result="null", failure=failure, message=_REFUSED, metadata=None, progress=None)
+    return replace(outcome, kind=Kind.ERROR, result="null", failure=failure, message=_REFUSED, metadata=None, progress=None, phase=None)
 
 
 def _succeed(outcomes: Sequence[Outcome]) -> list[Settled]:
@@ -206,10 +206,13 @@ def _write(job: Job, outcome: Outcome, now: float, events: list[Event]) -> str:
     if job.started_at is None and began is not None:
         events.append(event(job, names.STARTED, at=began))
     events.append(ending(job, outcome, destination[0], fields.get("message", "")))
+    suspend.end_phases(job, outcome, destination, fields.get("message", ""))
     if destination == states.QUEUED:
         wakeup.work(job.queue, job.tenant)
     elif destination == states.PENDING_TIME:
         wakeup.due(outcome.delay_seconds)
+    elif destination == states.PENDING_CHILDREN:
+        wakeup.due(0)  # whoever promotes looks after parents, too
     return destination[0]
 
 
@@ -224,10 +227,11 @@ def decide(job: Job, outcome: Outcome, db_now: datetime, now: float) -> Decision
         fields["progress"] = outcome.progress
     if flag and outcome.kind is not Kind.ERROR:
         destination, more = _stopped(states.place(flag), INTERRUPTED_BY_USER)
+        fields.update(suspend.kept(job, outcome, db_now))
     else:
         destination, more = DECISIONS[outcome.kind](job, outcome, db_now)
     fields.update(more)
-    options = history.as_dict(job.options)
+    options = history.as_dict(fields.get("options", job.options))
     if UNKNOWN_SINCE in options and outcome.kind is not Kind.UNKNOWN_TASK:
         fields["options"] = {key: value for key, value in options.items() if key != UNKNOWN_SINCE}
     if "attempt" not in fields:  # the run counts
@@ -284,5 +288,7 @@ DECISIONS: dict[Kind, Callable[[Job, Outcome, datetime], Decision]] = {
     Kind.HANDED_BACK: _hand_back,
     Kind.UNKNOWN_TASK: _unknown_task,
     Kind.INTERRUPTED: _hand_back,
+    Kind.SLEEP: suspend.sleep,
+    Kind.WAIT: suspend.wait,
     Kind.STOPPED: lambda job, outcome, db_now: _stopped(states.PAUSED, INTERRUPTED_BY_SHUTDOWN),
 }

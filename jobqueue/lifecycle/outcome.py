@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
+from typing import NamedTuple
 
 from jobqueue.db import Claimed, Lease, Lender
 from jobqueue.line import Target
@@ -24,6 +26,8 @@ class Kind(Enum):
     STOPPED = "stopped"  # the worker had to end, and the job is held for a person
     HANDED_BACK = "handed back"  # given back in order, not having failed; with a delay it waits so long
     UNKNOWN_TASK = "unknown task"
+    SLEEP = "sleep"  # a phase has ended, and the job goes on later
+    WAIT = "wait"  # a phase has ended, and the job goes on once others have ended
 
 
 @dataclass(slots=True)
@@ -33,6 +37,22 @@ class Failure:
     path: str
     summary: str
     traceback: str
+
+
+class Done(NamedTuple):
+    """Name a phase that has finished, its place from 0 on, and its result as JSON text."""
+
+    name: str
+    position: int
+    result: str = "null"
+
+
+class Shown(NamedTuple):
+    """Carry what a running phase shows."""
+
+    name: str
+    progress: int
+    message: str | None
 
 
 @dataclass(slots=True)
@@ -50,6 +70,10 @@ class Outcome:
     metadata: str | None = None
     progress: int | None = None
     target: Target | None = None
+    phase: Shown | None = None
+    done: Done | None = None  # the phase that a suspended run has ended
+    following: str = ""  # the phase at which it goes on
+    until: datetime | None = None
     committed: bool = False  # written already, in the task's own transaction
 
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from jobqueue import masking, states
 from jobqueue.lifecycle import history
-from jobqueue.models import Job
+from jobqueue.models import Job, JobPhase
 
 ENTRY_TEXTS = ("worker", "outcome", "exception", "message", "started_at", "finished_at")
 
@@ -38,10 +38,31 @@ def report(job: Job, *, tracebacks: bool = False) -> dict[str, Any]:
         "ran_seconds_in_all": in_all,
         "progress": job.progress,
         "phase": masking.mask_text(job.phase),
+        "phases": [_phase(row) for row in phases_of(job)],
         "outcome": {"message": masking.mask_text(job.message), "result": masking.mask(job.result)},
         "errors": [_entry(entry, tracebacks=tracebacks) for entry in runs],
         "metadata": masking.mask(history.as_dict(job.metadata)),
         "arguments": _arguments(job),
+    }
+
+
+def phases_of(job: Job) -> list[JobPhase]:
+    """Return the phases of a job in order, without what they came to."""
+    if not job.phase:
+        return []
+    return list(job.phases.defer("result", "checkpoint").order_by("position", "pk"))
+
+
+def _phase(row: JobPhase) -> dict[str, Any]:
+    return {
+        "name": masking.mask_text(row.name),
+        "position": row.position,
+        "status": row.status,
+        "progress": row.progress,
+        "message": masking.mask_text(row.message),
+        "attempts": row.attempts,
+        "started_at": row.started_at.isoformat() if row.started_at else None,
+        "finished_at": row.finished_at.isoformat() if row.finished_at else None,
     }
 
 

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from jobqueue import conf, masking, states
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
-from jobqueue.lifecycle import history
+from jobqueue.lifecycle import children, history, suspend
 from jobqueue.lifecycle.finish import UNKNOWN_SINCE
 from jobqueue.lifecycle.lines import blocker_of, moment_of
 from jobqueue.lifecycle.workers import Serving, serving
@@ -67,7 +67,7 @@ def why_waiting(job: Any) -> Why | None:
     if found.status == states.Status.PAUSED:
         return Why("paused", f"It is PAUSED{_paused_since(found)}: resume it, or cancel it.")
     if found.place == states.PENDING_CHILDREN:
-        return Why("children", "It waits for the jobs that it has started to end.")
+        return _children(found)
     if found.place == states.PENDING_TIME:
         return _unknown_task(found) or _not_due(found)
     if found.place == states.PENDING_TARGET:
@@ -153,12 +153,27 @@ def _not_due(job: Any) -> Why:
             return Why("no_worker", f"It is due{due}, and no worker is alive that could let it be taken: start 'manage.py runworkers'.")
         return Why("not_due", f"It is due{due}: a worker lets it be taken within a second.")
     until = f"{clock(job.run_at, job.now)} (in {about(job.run_at - job.now)})"
+    if suspend.sleeps(job, job.now):
+        return Why("sleeping", f"It sleeps until {until}, as its task asked for; 'run now' does not wait.")
     if job.crashes and job.crashes >= job.failures:
         return Why("not_due", f"Its worker was lost {_times(job.crashes)}, so it waits until {until}; 'run now' does not wait.")
     if job.failures:
         tried = f"{job.failures} of {job.max_attempts} attempts failed"
         return Why("not_due", f"It waits for a retry until {until}: {tried}; 'run now' does not wait.")
     return Why("not_due", f"It is scheduled for {until}; 'run now' does not wait.")
+
+
+def _children(job: Any) -> Why:
+    waits = children.waits(job)
+    if waits.first is None:
+        what = "are seen to have ended by now" if waits.in_all else "are gone"
+        return Why("children", f"The jobs that it waited for {what}: a worker lets it be taken within a second.")
+    others = "at least " if waits.more else ""
+    first = Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk=waits.first).first()
+    stands = f" ({first.task}): {_stands(first)}" if first is not None else ""
+    return Why(
+        "children", f"It waits for {others}{waits.live} of {waits.in_all} children; the first is job {waits.first}{stands}.", waits.first
+    )
 
 
 def _no_worker(job: Any) -> Why | None:

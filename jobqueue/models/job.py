@@ -130,6 +130,7 @@ class Job(models.Model):
             models.Index(fields=["tenant", "claim_rank", "id"], condition=Q(status="QUEUED"), name="jobqueue_job_next"),
             models.Index(fields=["tenant", "queue", "claim_rank", "id"], condition=Q(status="QUEUED"), name="jobqueue_job_next_in_queue"),
             models.Index(fields=["run_at"], condition=Q(status="PENDING", waiting_for="time"), name="jobqueue_job_due"),
+            models.Index(fields=["id"], condition=Q(status="PENDING", waiting_for="children"), name="jobqueue_job_parents"),
             # The line of a target, in two: whoever looks for the best of one part must not walk over the other.
             models.Index(
                 fields=["tenant", "target", "claim_rank", "id"], condition=TARGETED & Q(status="QUEUED"), name="jobqueue_job_line_queued"

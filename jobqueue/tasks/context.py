@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from jobqueue import compat, payload
 from jobqueue.db import Claimed
 from jobqueue.exceptions import Interrupted, delay_in_seconds
+from jobqueue.tasks.phase_context import PhaseContext, Steps
+from jobqueue.texts import safe_repr
 
 
 class Control(Protocol):
@@ -31,13 +33,13 @@ class Control(Protocol):
         """Return the job's task result as the database has it."""
 
 
-class TaskContext(compat.TaskContext):  # type: ignore[misc]
+class TaskContext(PhaseContext, compat.TaskContext):  # type: ignore[misc]
     """The `context` argument of a task that takes one. Every method raises `Interrupted` once the run is to stop."""
 
-    def __init__(self, job: Claimed, control: Control) -> None:
-        """Bind the run."""
+    def __init__(self, job: Claimed, control: Control, steps: Steps | None = None) -> None:
+        """Bind the run; `steps` are those of a pipeline."""
         # The parent is a frozen dataclass with slots.
-        for name, value in (("_job", job), ("_control", control), ("_metadata", None), ("_result", None)):
+        for name, value in (("_job", job), ("_control", control), ("_steps", steps), ("_metadata", None), ("_result", None)):
             object.__setattr__(self, name, value)
 
     @property
@@ -80,7 +82,7 @@ class TaskContext(compat.TaskContext):  # type: ignore[misc]
         self.raise_if_cancelled()
 
     def progress(self, percent: float, message: str | None = None) -> None:
-        """Tell how far the work is, from 0 to 100 percent, and what it does."""
+        """Tell how far the work is, from 0 to 100 percent, and what it does; in a phase, how far the phase is."""
         self.raise_if_cancelled()
         self._control.report(whole_percent(percent), message if message is None else str(message))
 
@@ -100,5 +102,5 @@ class TaskContext(compat.TaskContext):  # type: ignore[misc]
 def whole_percent(percent: Any) -> int:
     """Return a percentage rounded half up; refuse what is no number from 0 to 100."""
     if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:
-        raise ValueError(f"progress is {percent!r}; it must be a number from 0 to 100.")
+        raise ValueError(f"progress is {safe_repr(percent)}; it must be a number from 0 to 100. Cut it: min(max(percent, 0), 100).")
     return math.floor(percent + 0.5)

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from jobqueue import payload, states
+from jobqueue import payload, phases, states
 from jobqueue.exceptions import InvalidOption
 
 LONGEST_KEY = 200
@@ -96,6 +96,12 @@ def check_metadata(value: Any) -> None:
         if not isinstance(value, Mapping):
             raise InvalidOption(f"metadata is a {type(value).__qualname__}; it must be a mapping.")
         payload.dumps_metadata(value)
+
+
+def check_phases(value: Any) -> None:
+    """Refuse anything but the phases of a pipeline; none are none."""
+    if value:
+        phases.declared(value)
 
 
 def check_path(value: str) -> None:

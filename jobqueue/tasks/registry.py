@@ -17,6 +17,7 @@ from django.apps import apps
 from django.utils.module_loading import module_has_submodule
 
 from jobqueue import backoff, compat, conf
+from jobqueue.phases import Phase
 
 _tasks: dict[str, Any] = {}
 _entries: dict[str, Entry] = {}
@@ -36,6 +37,7 @@ class Entry:
     retry_on: tuple[type[BaseException], ...]
     backoff: Callable[..., Any]
     transactional: bool
+    phases: tuple[Phase, ...] = ()
 
 
 def register(task: Any) -> None:
@@ -70,6 +72,7 @@ def find(path: str) -> Entry | None:
             retry_on=getattr(task, "retry_on", ()),
             backoff=getattr(task, "backoff", backoff.DEFAULT),
             transactional=getattr(task, "transactional", False),
+            phases=getattr(task, "phases", ()),
         )
     return entry
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from inspect import iscoroutinefunction
@@ -14,11 +14,12 @@ from django.utils import timezone
 from jobqueue import backoff as backoffs
 from jobqueue import compat
 from jobqueue.exceptions import InvalidOption
+from jobqueue.phases import Phase, declared
 from jobqueue.tasks import options, registry
 
 PLAIN_OPTIONS = ("priority", "queue_name", "run_after", "backend")
-JOB_OPTIONS = ("max_attempts", "backoff", "retry_on", "recovery", "target", "tenant", "transactional", "unique_key", "metadata")
-DECLARED_ONLY = ("backoff", "retry_on", "transactional")  # read from the code whenever the task runs, so no job can have its own
+JOB_OPTIONS = ("max_attempts", "backoff", "retry_on", "recovery", "target", "tenant", "transactional", "unique_key", "metadata", "phases")
+DECLARED_ONLY = ("backoff", "retry_on", "transactional", "phases")  # read from the code whenever the task runs, so no job can have its own
 # Django 6.0 has no defaults for these fields.
 DEFAULTS: dict[str, Any] = {"priority": 0, "queue_name": "default", "backend": "default", "takes_context": False}
 
@@ -31,7 +32,8 @@ class JobTask(compat.Task):  # type: ignore[misc]
     ``(exception, failures)`` that returns seconds. ``recovery`` says what becomes of the job when its worker is lost. While a job
     with the same ``unique_key`` is live, enqueue returns that one. ``metadata`` goes along with the job for the task to read.
     Jobs of one ``target`` (text, or a callable of the arguments that returns text or None) run one at a time, in order, per
-    ``tenant``. The work of a ``transactional`` task in the job database and the end of its job are one transaction.
+    ``tenant``. The work of a ``transactional`` task in the job database and the end of its job are one transaction. ``phases`` are the
+    steps of a pipeline (see ``@pipeline``).
     """
 
     max_attempts: int = 1
@@ -43,6 +45,7 @@ class JobTask(compat.Task):  # type: ignore[misc]
     transactional: bool = False
     unique_key: str | Callable[..., str | None] | None = None
     metadata: Mapping[str, Any] | None = field(default=None, hash=False)
+    phases: tuple[Phase, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the options, let the backend check the rest, and register the task."""
@@ -54,6 +57,9 @@ class JobTask(compat.Task):  # type: ignore[misc]
             raise InvalidOption(
                 "transactional=True is for plain functions: a coroutine has no transaction of its own. Leave it out, or async."
             )
+        if self.phases:
+            object.__setattr__(self, "phases", declared(self.phases))
+            check_pipeline(self)
         options.check_queue(self.queue_name)
         options.check_path(self.module_path)
         super().__post_init__()
@@ -73,6 +79,23 @@ class JobTask(compat.Task):  # type: ignore[misc]
 
     def _keeps_deltas(self, alias: str) -> bool:
         return bool(getattr(compat.task_backends()[alias], "keeps_deltas", False))
+
+
+def check_pipeline(task: Any) -> None:
+    """Refuse what a task with phases cannot be."""
+    if not task.takes_context:
+        raise InvalidOption("A task with phases takes the context as its first argument: declare it with @pipeline(phases=[...]).")
+    if task.transactional:
+        rule = "its phases are kept one by one, so its work cannot be one transaction"
+        raise InvalidOption(f"transactional=True is for tasks without phases: a pipeline's is refused, since {rule}. Leave it out.")
+    kinds = {"async def" if iscoroutinefunction(func) else "def" for func in (task.func, *(one.func for one in task.phases))}
+    if len(kinds) > 1:
+        name = "async def" if iscoroutinefunction(task.func) else "def"
+        other = next(one.name for one in task.phases if one.is_async != iscoroutinefunction(task.func))
+        rule = "the function and all of its phases must be of one kind"
+        raise InvalidOption(
+            f"The pipeline's function is {name!r} and its phase {other!r} is not; {rule}: write all with def, or async def."
+        )
 
 
 def detached(task: Any, **changes: Any) -> Any:
@@ -130,3 +153,23 @@ def task(function: Callable[..., Any] | None = None, /, **given: Any) -> JobTask
         return JobTask(func=func, run_after=None, **{**DEFAULTS, **given})
 
     return declare(function) if function is not None else declare
+
+
+def pipeline(*, phases: Sequence[Callable[..., Any] | Phase], **given: Any) -> Callable[[Callable[..., Any]], JobTask]:
+    """Declare a module-level function as a pipeline: a task of named phases that run one after the other, each of them once.
+
+    Each phase is called with the context and the job's arguments. The function itself runs last: what it returns is the job's result, or
+    where that is None, what the last phase returned. It takes every option of ``@task`` but ``takes_context``, which it always has,
+    and ``transactional``.
+    """
+    known = ("priority", "queue_name", "backend", *(name for name in JOB_OPTIONS if name != "transactional"))
+    if "transactional" not in given:  # else the reason is told where it is refused
+        options.check_names(given, known)
+    steps = declared(phases)
+
+    def declare(func: Callable[..., Any]) -> JobTask:
+        if not callable(func) or hasattr(func, "module_path"):
+            raise InvalidOption(f"@pipeline got {func!r}; it must be a module-level function. Take away its other decorator.")
+        return JobTask(func=func, run_after=None, **{**DEFAULTS, **given, "takes_context": True, "phases": steps})
+
+    return declare

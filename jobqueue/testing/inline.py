@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from inspect import iscoroutinefunction
 from typing import Any
@@ -17,14 +17,18 @@ from jobqueue import backoff, compat, signals, states
 from jobqueue.db import Claimed
 from jobqueue.exceptions import Interrupted
 from jobqueue.lifecycle.outcome import Kind, Outcome
+from jobqueue.phases import Standing
 from jobqueue.tasks.context import TaskContext
 from jobqueue.tasks.registry import Entry
 from jobqueue.tasks.results import JobResult
+from jobqueue.testing.inline_phases import InlineJournal, keep_end
 from jobqueue.worker.executor import conclude
+from jobqueue.worker.phases import Pipeline
 from jobqueue.worker.run import Run
 
 REST_SECONDS = 0.01
 WORKER_ID = "inline"
+GOES_ON = (Kind.RETRY, Kind.SLEEP, Kind.WAIT)  # at once: a test does not wait
 
 
 @dataclass(eq=False)
@@ -38,6 +42,8 @@ class Kept:
     unique_key: str = ""
     progress: int = 0
     message: str = ""
+    phases: list[Standing] = field(default_factory=list)
+    children: list[int] = field(default_factory=list)
 
     @property
     def due(self) -> datetime:
@@ -60,9 +66,9 @@ class Kept:
 class InlineControl:
     """Be what a task's context talks to: nothing interrupts it, and what it tells is kept."""
 
-    def __init__(self, kept: Kept) -> None:
-        """Bind what was enqueued."""
-        self._kept = kept
+    def __init__(self, kept: Kept, pipeline: Pipeline | None = None) -> None:
+        """Bind what was enqueued, and the run of its phases where it has some."""
+        self._kept, self._pipeline = kept, pipeline
 
     def interruption(self) -> Interrupted | None:
         """Return None: nobody asks it to stop."""
@@ -74,7 +80,7 @@ class InlineControl:
 
     def report(self, progress: int, message: str | None) -> None:
         """Keep the progress."""
-        self._kept.progress = progress
+        self._kept.progress = progress if self._pipeline is None else self._pipeline.report(progress, message)
         self._kept.message = self._kept.message if message is None else message
 
     def save(self, metadata: str) -> None:
@@ -91,7 +97,7 @@ def run(kept: Kept, sender: type) -> None:
     for attempt in itertools.count(1):
         outcome = _attempt(kept, sender, attempt)
         _settle(kept, outcome)
-        if outcome.kind is not Kind.RETRY:
+        if outcome.kind not in GOES_ON:
             signals.task_finished.send_robust(sender, task_result=kept.result)
             return
 
@@ -115,19 +121,23 @@ def _attempt(kept: Kept, sender: type, attempt: int) -> Outcome:
 
 def _call(one: Run, kept: Kept) -> Any:
     args, kwargs = json.loads(kept.args), json.loads(kept.kwargs)
-    task = kept.result.task
+    task, func = kept.result.task, kept.result.task.func
+    if phases := getattr(task, "phases", ()):
+        one.pipeline = pipeline = Pipeline(phases, func, InlineJournal(kept.phases, kept.children))
+        func = pipeline.arun if iscoroutinefunction(func) else pipeline.run
     if task.takes_context:
-        args.insert(0, TaskContext(one.job, InlineControl(kept)))
+        args.insert(0, TaskContext(one.job, InlineControl(kept, one.pipeline), one.pipeline))
     if iscoroutinefunction(task.func):
-        return async_to_sync(task.func)(*args, **kwargs)
-    return task.func(*args, **kwargs)
+        return async_to_sync(func)(*args, **kwargs)
+    return func(*args, **kwargs)
 
 
 def _settle(kept: Kept, outcome: Outcome) -> None:
     errors = list(kept.result.errors)
     if outcome.failure is not None:
         errors.append(compat.TaskError(exception_class_path=outcome.failure.path, traceback=outcome.failure.traceback))
-    if outcome.kind is Kind.RETRY:
+    if outcome.kind in GOES_ON:
+        keep_end(kept.phases, outcome)
         kept.update(errors=errors, status=compat.TaskResultStatus.READY, job_status=states.Status.PENDING.value)
         return
     good = outcome.kind is Kind.SUCCESS

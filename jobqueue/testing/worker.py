@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import uuid
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from asgiref.sync import async_to_sync
 from django.db import DatabaseError, transaction
 
 from jobqueue.db import Claimed, Lender, Scope
+from jobqueue.lifecycle.children import resume_parents
 from jobqueue.lifecycle.claim import Claim, claim
 from jobqueue.lifecycle.control import run_now
 from jobqueue.lifecycle.outcome import Outcome
@@ -60,6 +62,7 @@ def _next(lender: Lender, queues: Sequence[str]) -> Claimed | None:
 
 def _promote(queues: Sequence[str], *, scheduled: bool) -> None:
     Job.objects.promote_due(PROMOTED_MOST)
+    resume_parents()
     if scheduled:
         waiting = Job.objects.current.filter(status=Status.PENDING, waiting_for=WaitingFor.TIME).in_queues(queues)
         for job_id in waiting.order_by("run_at", "pk").values_list("pk", flat=True):
@@ -107,6 +110,8 @@ class Bench:
         return execute(run, hygienic=False)
 
     def _write_marks(self, run: Run) -> None:
+        if run.saved is None and run.errand is None and _is_in_event_loop():
+            return  # the outcome carries what a coroutine shows
         self._reporter.turn()
         if run.saved is not None and not run.saved.is_set():
             run.interrupt(Reason.LOST)  # its row is gone, and nobody else would tell it
@@ -125,3 +130,11 @@ def _leaving_a_usable_transaction(execute: Callable[[], Outcome]) -> Outcome:
         if not outcomes:
             raise
     return outcomes[0]
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -19,12 +19,13 @@ from asgiref.sync import sync_to_async
 
 from jobqueue import backoff, payload, signals, texts
 from jobqueue.db import hygiene
-from jobqueue.exceptions import Fatal, Interrupted, InvalidBackoff, ResultNotStorable, Retry
+from jobqueue.exceptions import Fatal, Interrupted, InvalidBackoff, ResultNotStorable, Retry, Suspended
 from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
 from jobqueue.line import Target
 from jobqueue.models import Job
 from jobqueue.tasks import registry, results
 from jobqueue.tasks.context import TaskContext
+from jobqueue.worker import journal
 from jobqueue.worker.forked import leave_if_forked
 from jobqueue.worker.run import Reason, Run
 from jobqueue.worker.tenancy import inside, inside_async
@@ -150,11 +151,15 @@ def prepare(run: Run) -> tuple[Any, list[Any], dict[str, Any]] | None:
             f"The job's row holds args {texts.shorten(job.args, 80)} and kwargs {texts.shorten(job.kwargs, 80)};"
             " they must be a JSON list and a JSON object."
         )
+    func = entry.func
+    if entry.phases:
+        pipeline = journal.begin(run, entry)
+        func = pipeline.arun if entry.is_async else pipeline.run
     if entry.takes_context:
-        args.insert(0, TaskContext(job, run))
+        args.insert(0, TaskContext(job, run, run.pipeline))
     if signals.heard(signals.task_started):
         _tell_started(run, entry.task)
-    return entry.func, args, kwargs
+    return func, args, kwargs
 
 
 def _tell_started(run: Run, task: Any) -> None:
@@ -226,6 +231,8 @@ def _success(run: Run) -> Outcome:
 def _raised(run: Run, error: BaseException) -> Outcome:
     if run.reason is not None and isinstance(error, Interrupted | asyncio.CancelledError):
         return interrupted(run)
+    if isinstance(error, Suspended):
+        return journal.suspended(run, error, _outcome(run, Kind.SLEEP))
     if run.began is None and isinstance(error, asyncio.CancelledError):  # another coroutine canceled it before it began
         return handed_back(run)
     entry = run.entry
@@ -270,7 +277,7 @@ def _failed(run: Run, kind: Kind, error: BaseException) -> Outcome:
 
 
 def _outcome(run: Run, kind: Kind, failure: Failure | None = None) -> Outcome:
-    return Outcome(
+    outcome = Outcome(
         run.lease,
         kind,
         run.began,
@@ -280,3 +287,4 @@ def _outcome(run: Run, kind: Kind, failure: Failure | None = None) -> Outcome:
         progress=run.progress,
         target=Target(run.job.tenant, run.job.target) if run.job.target else None,
     )
+    return journal.told(run, outcome)

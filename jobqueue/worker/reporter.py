@@ -13,6 +13,7 @@ from django.db import Error
 
 from jobqueue import db
 from jobqueue.db import Lease, Mark
+from jobqueue.lifecycle import phases
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler
 from jobqueue.worker.base import DatabaseService
@@ -20,6 +21,7 @@ from jobqueue.worker.run import Run, Runs
 
 BEGUN_SECONDS = 0.2
 PAUSE_SECONDS = 1.0
+LOCKED_SECONDS = 0.02
 
 logger = logging.getLogger("jobqueue")
 
@@ -39,12 +41,27 @@ class Reporter(DatabaseService):
         self.wake()
 
     def turn(self) -> float | None:
-        """Write what is due."""
+        """Do the errands of runs, and write what is due."""
+        later = self._errands()
         now = time.monotonic()
         due = [run for run in self._runs if run.began is not None and run.ended is None and self._is_due(run, now)]
         if due:
             self._write(due, now)
+        if later:
+            return LOCKED_SECONDS
         return BEGUN_SECONDS if len(self._runs) else None
+
+    def _errands(self) -> bool:
+        """Do what runs wait for; return whether some of it is for later, since somebody has locked a row."""
+        later = False
+        for run in self._runs:
+            if (errand := run.errand) is not None:
+                if errand.attempt():
+                    if run.errand is errand:
+                        run.errand = None
+                else:
+                    later = True
+        return later
 
     def _is_due(self, run: Run, now: float) -> bool:
         if run.marked_at is None:
@@ -76,7 +93,7 @@ class Reporter(DatabaseService):
 
     def _mark(self, due: list[Run], marks: list[Mark]) -> set[Lease]:
         try:
-            return set(Job.objects.database.mark(marks))
+            return _written(due, marks)
         except (Error, ValueError, TypeError) as error:
             if not db.is_refusal(error):
                 raise
@@ -86,6 +103,18 @@ class Reporter(DatabaseService):
             written = set(Job.objects.database.mark([marks[0]._replace(progress=None, message=None, metadata=None)]))
             _drop(due[0], marks[0], error)
             return written
+
+
+def _written(due: list[Run], marks: list[Mark]) -> set[Lease]:
+    """Write marks, and in the same transaction, under the locks of the jobs' rows, what their phases show."""
+    if all(run.pipeline is None for run in due):
+        return set(Job.objects.database.mark(marks))
+    with Job.objects.database.atomic():
+        written = set(Job.objects.database.mark(marks))
+        for run in due:
+            if run.lease in written and run.pipeline is not None and (shown := run.pipeline.shown) is not None:
+                phases.show(run.job.id, shown)
+    return written
 
 
 def _drop(run: Run, mark: Mark, error: Exception) -> None:

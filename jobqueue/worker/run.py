@@ -20,7 +20,9 @@ from jobqueue.tasks.registry import Entry
 
 if TYPE_CHECKING:
     from jobqueue.lifecycle.outcome import Outcome
+    from jobqueue.worker.errands import Errand
     from jobqueue.worker.lanes import Lane
+    from jobqueue.worker.phases import Pipeline
 
 
 class Reason(Enum):
@@ -61,6 +63,8 @@ class Run:
     saved: threading.Event | None = None
     refused = False  # what it was to save
     saves_with_outcome = False
+    errand: Errand[Any] | None = None
+    pipeline: Pipeline | None = None
     committed: Outcome | None = None
     outcome: Outcome | None = None
     chained = 0  # how many runs of its target went before it without a claim
@@ -128,6 +132,11 @@ class Run:
                 continue  # it was raised here, late: absorbed
             return
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether another worker may run the job."""
+        return self.reason is Reason.LOST
+
     # What the context needs
 
     def interruption(self) -> Interrupted | None:
@@ -148,9 +157,9 @@ class Run:
 
     def report(self, progress: int, message: str | None) -> None:
         """Keep the newest progress, to be written soon."""
-        self.progress = progress
         if message is not None:
-            self.message = texts.clean(message[:1000])
+            message = self.message = texts.clean(message[:1000])
+        self.progress = progress if self.pipeline is None else self.pipeline.report(progress, message)
         if self.dirty_since is None:
             self.dirty_since = time.monotonic()
             self.flush(self)

@@ -21,6 +21,7 @@ from jobqueue.conf import Settings
 from jobqueue.db import Lender, hygiene
 from jobqueue.duties import registry as registry_of_duties
 from jobqueue.duties.builtin import builtin
+from jobqueue.lifecycle.children import resume_parents
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.release import release_parked_targets
 from jobqueue.managers.jobs import JobQuerySet
@@ -234,8 +235,8 @@ class Supervisor:
     def _all_done(self) -> bool:
         """Whether ``--once`` may end: seen twice in a row, nothing runs here, and nothing is left in the queues that may begin."""
         try:
-            # Last what raw SQL has left parked behind free targets: what is let go now is left, too.
-            done = not len(self.parts.runs) and not self._left().exists() and not release_parked_targets()
+            # Last those whose children have ended, and what raw SQL has left parked behind free targets: what is let go now is left, too.
+            done = not len(self.parts.runs) and not self._left().exists() and not resume_parents() and not release_parked_targets()
         except Exception as error:
             if not is_outage(error):
                 raise

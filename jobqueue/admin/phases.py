@@ -1,0 +1,46 @@
+"""The phases of a pipeline on the page of its job; the texts are plain, masked and of bounded length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from jobqueue.admin.wording import between, excerpt, moment, prose
+from jobqueue.lifecycle.report import phases_of
+from jobqueue.models import Job, JobPhase
+
+LONGEST_NAME = 80
+LONGEST_MESSAGE = 300
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseRow:
+    """Show one phase."""
+
+    name: str
+    status: str
+    label: str
+    progress: int
+    message: str
+    attempts: int
+    began: str
+    took: str
+
+
+def rows(job: Job, now: datetime) -> list[PhaseRow]:
+    """Return the phases of a job, in order."""
+    return [_row(one, now) for one in phases_of(job)]
+
+
+def _row(one: JobPhase, now: datetime) -> PhaseRow:
+    until = one.finished_at or (now if one.status == JobPhase.Status.RUNNING else None)
+    return PhaseRow(
+        name=excerpt(prose(one.name), LONGEST_NAME),
+        status=one.status,
+        label=one.get_status_display(),
+        progress=one.progress,
+        message=excerpt(prose(one.message), LONGEST_MESSAGE),
+        attempts=one.attempts,
+        began=moment(one.started_at, now) if one.started_at else "",
+        took=between(one.started_at, until) if one.started_at and until else "",
+    )

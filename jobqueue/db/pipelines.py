@@ -1,0 +1,49 @@
+"""The statements on phases and on whom jobs wait for that the ORM has no word for: INSERT … SELECT, and a walk down a graph."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from jobqueue.db.statements import Statements
+
+WAITS_KEY = 0x6A6F6271_75657565  # of the one lock under which jobs begin to wait for others: no circle may close unseen
+MOST_SEEN = 200_000
+
+
+def insert_phases(database: Statements, table: str, job_ids: Sequence[int], names: Sequence[str]) -> None:
+    """Give each of the jobs a row for each phase, in one statement."""
+    params: list[Any]
+    if database.one_writer:
+        params = [json.dumps(list(job_ids)), json.dumps(list(names))]
+        sql = "SELECT j.value, p.key, p.value FROM json_each(%s) AS j CROSS JOIN json_each(%s) AS p ORDER BY j.value, p.key"
+    else:
+        params = [list(job_ids), list(names)]
+        sql = (
+            "SELECT j.id, p.place - 1, p.name FROM unnest(%s::bigint[]) AS j(id)"
+            " CROSS JOIN unnest(%s::text[]) WITH ORDINALITY AS p(name, place) ORDER BY j.id, p.place"
+        )
+    database.rows(f"INSERT INTO {table} (job_id, position, name) {sql}", params)
+
+
+def insert_dependencies(database: Statements, table: str, parent: int, children: Sequence[int], ended: str) -> None:
+    """Let a job wait for others; those that have ended (the condition on `j`), or are gone, count as ended at once."""
+    source = "SELECT value AS id FROM json_each(%s)" if database.one_writer else "SELECT unnest(%s::bigint[]) AS id"
+    values: Any = json.dumps(list(children)) if database.one_writer else list(children)
+    sql = (
+        f"INSERT INTO {table} (parent_id, child_id, ended) SELECT %s, c.id, j.id IS NULL OR {ended} FROM ({source}) AS c"
+        f" LEFT JOIN {database.table} AS j ON j.id = c.id WHERE TRUE ON CONFLICT (parent_id, child_id) DO UPDATE SET ended = excluded.ended"
+    )
+    database.rows(sql, [parent, values])
+
+
+def waits_for(database: Statements, table: str, parent: int) -> tuple[bool, int]:
+    """Return whether a job waits, through others, for itself, and how many it waits for, as far as was looked."""
+    sql = (
+        f"WITH RECURSIVE below(id) AS (SELECT child_id FROM {table} WHERE parent_id = %s AND NOT ended UNION"
+        f" SELECT d.child_id FROM below JOIN {table} AS d ON d.parent_id = below.id AND NOT d.ended)"
+        " SELECT count(*), coalesce(sum(CASE WHEN id = %s THEN 1 ELSE 0 END), 0) FROM (SELECT id FROM below LIMIT %s) AS seen"
+    )
+    [(seen, itself)] = database.rows(sql, [parent, parent, MOST_SEEN])
+    return bool(itself), int(seen)

@@ -1,0 +1,200 @@
+"""Wait for other jobs: a job goes on once all those that it waits for have ended, in whatever way, or are gone.
+
+A job begins to wait under one lock for all (taken first, before any row), so that two jobs can never begin at once to wait for each
+other: whoever comes second sees the first. Rows of `JobDependency` name whom it waits for; that a child has ended is not told by the
+child, whose end is a hot statement, but found by whoever looks. A look reads one open child of each waiting job, and goes on to others
+only where that one has ended: so the cost does not grow with the number of children that are still to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from django.db.models import OuterRef, QuerySet, Subquery
+
+from jobqueue import states
+from jobqueue.db import Lease
+from jobqueue.db.pipelines import MOST_SEEN, WAITS_KEY, insert_dependencies, waits_for
+from jobqueue.exceptions import ChildrenRefused
+from jobqueue.lifecycle import wakeup
+from jobqueue.lifecycle.batches import Batch, Batches
+from jobqueue.lifecycle.guard import guarded
+from jobqueue.models import Job, JobDependency
+
+PARENTS = 200  # looked at in one go
+MARKED = 5000  # children marked as ended in one go
+MOST_CHILDREN = 100_000
+LOOKED_AT = 1000
+ENDED_SQL = "j.status IN ('SUCCESS', 'ERROR', 'CANCELED')"
+
+
+class Child(NamedTuple):
+    """Tell what became of a job that was waited for; one that was deleted has the status ""."""
+
+    job_id: int
+    status: str
+    result: Any
+    message: str
+
+
+class Waits(NamedTuple):
+    """Count the children that a job still waits for, as far as was looked, and name the first."""
+
+    live: int
+    in_all: int
+    first: int | None
+    more: bool
+
+
+def _rows(**where: Any) -> QuerySet[JobDependency]:
+    return JobDependency.objects.using(Job.objects.database.alias).filter(**where)
+
+
+def wait(lease: Lease, ids: Sequence[int], *, in_transaction: bool) -> None:
+    """Let a running job wait for others from its end on; raise `ChildrenRefused` where that could never end."""
+    database = Job.objects.database
+    if len(ids) > MOST_CHILDREN:
+        raise ChildrenRefused(f"A job can wait for at most {MOST_CHILDREN:,} jobs at once, not for {len(ids):,}. Wait for them in phases.")
+    with database.atomic():
+        database.wait_for_locks([WAITS_KEY])
+        with guarded(lease) as job:
+            _check(job, ids, in_transaction=in_transaction)
+            forget_unended(job)
+            insert_dependencies(database, JobDependency._meta.db_table, job.pk, ids, ENDED_SQL)
+            itself, seen = waits_for(database, JobDependency._meta.db_table, job.pk)
+            if itself:
+                raise ChildrenRefused(
+                    f"Job {job.pk} cannot wait for {_named(ids)}: through others, that waits for job {job.pk}. Let only one of them wait."
+                )
+            if seen >= MOST_SEEN:
+                raise ChildrenRefused(
+                    f"The jobs that job {job.pk} would wait for wait for {seen:,} others. Wait for fewer of them at once."
+                )
+
+
+def _check(job: Job, ids: Sequence[int], *, in_transaction: bool) -> None:
+    if job.pk in ids:
+        raise ChildrenRefused(f"Job {job.pk} cannot wait for itself: take its own id out of the children.")
+    if job.target:
+        same = Job.objects.current.filter(tenant=job.tenant, target=job.target).exclude(status__in=states.ENDED)
+        mine = same.filter(pk__in=ids).order_by("pk").values_list("pk", flat=True).first()
+        if mine is not None:
+            raise ChildrenRefused(
+                f"Job {job.pk} cannot wait for job {mine}: both have the target {job.target!r}, which the one that waits keeps. Give the"
+                " child another target, or none."
+            )
+    if in_transaction:
+        known = set(Job.objects.current.filter(pk__in=ids).values_list("pk", flat=True))
+        missing = [number for number in ids if number not in known]
+        if missing:
+            raise ChildrenRefused(
+                f"Job {job.pk} cannot wait for {_named(missing)} inside of a transaction that is not committed: nobody can see the jobs"
+                " that it has enqueued. Call context.wait_for behind the 'with transaction.atomic():'."
+            )
+
+
+def _named(ids: Sequence[int]) -> str:
+    return f"job{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids[:5]))}{', …' if len(ids) > 5 else ''}"
+
+
+def forget_unended(job: Job) -> None:
+    """Let a job wait for nobody: what it still waited for when it was ended in another way, or began anew."""
+    _rows(parent=job, ended=False).delete()
+
+
+def has_live(job: Job) -> bool:
+    """Return whether a job waits for one that has not ended."""
+    return _rows(parent=job, ended=False, child__status__in=states.LIVE).exists()
+
+
+def ended(job_id: int, after: int = 0, limit: int = LOOKED_AT) -> list[Child]:
+    """Return what became of the jobs that a job has waited for, in the order of their ids, behind one."""
+    ids = list(_rows(parent=job_id, child_id__gt=after).order_by("child_id").values_list("child_id", flat=True)[:limit])
+    rows = Job.objects.current.filter(pk__in=ids).values_list("pk", "status", "result", "message")
+    found = {row[0]: Child(*row) for row in rows}
+    return [found.get(number) or Child(number, "", None, "") for number in ids]
+
+
+def waits(job: Job) -> Waits:
+    """Count whom a job waits for, among the first thousand that were not seen to have ended."""
+    in_all = _rows(parent=job).count()
+    ids = list(_rows(parent=job, ended=False).order_by("child_id").values_list("child_id", flat=True)[: LOOKED_AT + 1])
+    live = sorted(Job.objects.current.filter(pk__in=ids).exclude(status__in=states.ENDED).values_list("pk", flat=True))
+    return Waits(len(live), in_all, live[0] if live else None, len(ids) > LOOKED_AT)
+
+
+# Whoever looks after all of them
+
+
+def resume_parents() -> int:
+    """Let all jobs be taken whose children have ended; return how many. Safe to call at any time from anywhere."""
+    parents, moved = Parents(), 0
+    while (batch := parents.run()) is not None:
+        moved += batch.moved
+    return moved
+
+
+class Parents:
+    """Look at the jobs that wait for others, again and again, some at a time."""
+
+    def __init__(self) -> None:
+        """Begin with the first."""
+        self._batches = Batches("Resuming jobs whose children have ended", PARENTS)
+        self._after = 0
+        self.busy = False
+        """Whether there is more to do at once."""
+        self.any = False
+        """Whether anybody was seen to wait."""
+
+    def run(self) -> Batch | None:
+        """Look at the next few; return what moved, None where all were looked at."""
+        ready, last = self._ready()
+        aside = set(self._batches.set_aside)
+        ready = [job_id for job_id in ready if job_id not in aside]
+        batch = Batch()
+        self.busy = False
+        for job_id in ready:
+            one = self._batches.run(partial(self._advance_one, job_id), partial(_alone, job_id), self._advance)
+            batch = Batch(batch.moved + one.moved, batch.set_aside + one.set_aside)
+        if self.busy:
+            return batch
+        self._after = last
+        return batch if last or batch.moved else None
+
+    def _ready(self) -> tuple[list[int], int]:
+        """Return those of the next waiting jobs whose first open child has ended, and where to go on (0: at the start)."""
+        first = _rows(parent=OuterRef("pk"), ended=False).order_by("child_id").values("child_id")[:1]
+        waiting = Job.objects.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.CHILDREN, pk__gt=self._after)
+        found = list(waiting.order_by("pk").annotate(first=Subquery(first)).values_list("pk", "first")[:PARENTS])
+        self.any = bool(found) or self._after > 0
+        firsts = [child for _, child in found if child is not None]
+        live = set(Job.objects.current.filter(pk__in=firsts).exclude(status__in=states.ENDED).values_list("pk", flat=True))
+        return [job_id for job_id, child in found if child not in live], found[-1][0] if len(found) == PARENTS else 0
+
+    def _advance_one(self, job_id: int, size: int) -> int:
+        return self._advance(job_id)
+
+    def _advance(self, job_id: int) -> int:
+        """Mark children of a job that have ended, and let it be taken where no other is left; return 1 where it was."""
+        with Job.objects.database.atomic():
+            waiting = Job.objects.current.unlocked().filter(pk=job_id, status=states.Status.PENDING, waiting_for=states.WaitingFor.CHILDREN)
+            job = waiting.first()
+            if job is None:
+                return 0
+            rows = list(_rows(parent=job, ended=False).order_by("child_id").values_list("pk", "child_id")[: MARKED + 1])
+            alive = Job.objects.current.filter(pk__in=[child for _, child in rows]).exclude(status__in=states.ENDED)
+            live = set(alive.values_list("pk", flat=True))
+            done = [pk for pk, child in rows[:MARKED] if child not in live]
+            _rows(pk__in=done).update(ended=True)
+            if live or len(rows) > MARKED:
+                self.busy = self.busy or (len(rows) > MARKED and not live)
+                return 0
+            moved = Job.objects.move(job, states.QUEUED)
+            wakeup.work(job.queue, job.tenant)
+        return moved
+
+
+def _alone(job_id: int, size: int) -> list[int]:
+    return [job_id]

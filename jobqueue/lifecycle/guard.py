@@ -1,0 +1,32 @@
+"""Guard what a run writes while it runs: by its lease, under the lock of the job's row, and without ever waiting for that lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from jobqueue import states
+from jobqueue.db import Lease
+from jobqueue.exceptions import LeaseLost
+from jobqueue.models import Job
+
+LOST = "The lease was lost: another worker may run the job"
+
+
+class Locked(Exception):
+    """Somebody has locked the job's row just now."""
+
+
+@contextmanager
+def guarded(lease: Lease) -> Iterator[Job]:
+    """Open a short transaction that has locked the row of a job while it runs under this lease.
+
+    Raises `LeaseLost` where it does not, and `Locked` where somebody has the row: the caller tries again.
+    """
+    with Job.objects.database.atomic():
+        job = Job.objects.current.unlocked().filter(pk=lease.job_id).first()
+        if job is None and Job.objects.still_ours([lease]):
+            raise Locked
+        if job is None or job.status != states.Status.RUNNING or job.lease_token != lease.token:
+            raise LeaseLost(LOST)
+        yield job

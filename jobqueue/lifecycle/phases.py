@@ -1,0 +1,135 @@
+"""The phases of jobs: made with the job, begun and ended by its run, and told how the job ends.
+
+Everything is written while the job's row is locked. A run's own writes (`open_phases`, `go_on`, `keep_checkpoint`, `show`) are
+guarded by its lease (`guard.py`). Each may be repeated, since the answer to a commit can be lost. That a phase has finished is known
+before the next one begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import JSONField, QuerySet, TextField, Value
+from django.db.models.functions import Cast, Now
+
+from jobqueue import states
+from jobqueue.db import Lease, Mark
+from jobqueue.db.pipelines import insert_phases
+from jobqueue.events.record import record
+from jobqueue.lifecycle import children
+from jobqueue.lifecycle.guard import guarded
+from jobqueue.lifecycle.outcome import Done, Shown
+from jobqueue.models import Job, JobPhase
+from jobqueue.phases import Standing, overall, reconciled
+
+
+def _phases(**where: Any) -> QuerySet[JobPhase]:
+    return JobPhase.objects.using(Job.objects.database.alias).filter(**where)
+
+
+def make(job_ids: Sequence[int], names: Sequence[str]) -> None:
+    """Give new jobs their phases, in the transaction that makes the jobs."""
+    if names and job_ids:
+        insert_phases(Job.objects.database, JobPhase._meta.db_table, job_ids, names)
+
+
+def open_phases(lease: Lease, names: Sequence[str]) -> list[Standing]:
+    """Bring a job's phases in line with the code, begin the first that has not finished, and return how all stand."""
+    with guarded(lease) as job:
+        texts = {f"{name}_text": Cast(name, TextField()) for name in ("result", "checkpoint")}
+        rows = {row.name: row for row in _phases(job=job).defer("result", "checkpoint").annotate(**texts)}
+        standing = reconciled(names, [_standing(row) for row in rows.values()])
+        unfit = [row.pk for row in rows.values() if row.name not in names and row.status != JobPhase.Status.SUCCESS]
+        if unfit:
+            _phases(pk__in=unfit).delete()
+        make([job.pk], [name for name in names if name not in rows])
+        for position, name in enumerate(names):
+            if name not in rows or rows[name].position != position:
+                _phases(job=job, name=name).update(position=position)
+        children.forget_unended(job)
+        # That the job began is told before its phases are.
+        Job.objects.database.mark([Mark(*lease, 0.0, None, None, None)])
+        done = sum(one.finished for one in standing)
+        current = standing[done] if done < len(standing) else None
+        progress = overall(done, 0, len(names))
+        _begin(job, current, done, progress)
+    # What finished before and is no longer in the code can still be read.
+    gone = [_standing(row) for row in rows.values() if row.name not in names and row.status == JobPhase.Status.SUCCESS]
+    return [*standing, *gone]
+
+
+def _standing(row: Any) -> Standing:
+    return Standing(row.name, row.status, row.attempts, row.result_text, row.checkpoint_text)
+
+
+def go_on(lease: Lease, done: Done, following: Standing | None, progress: int) -> None:
+    """End a phase with its result, and begin the next (None: that was the last), in one transaction."""
+    with guarded(lease) as job:
+        finish(job, done)
+        _begin(job, following, done.position + 1, progress)
+
+
+def finish(job: Job, done: Done, message: str | None = None) -> None:
+    """End a phase of a job whose row is locked."""
+    changes: dict[str, Any] = {"message": message} if message is not None else {}
+    moved = (
+        _phases(job=job, name=done.name)
+        .exclude(status=JobPhase.Status.SUCCESS)
+        .update(status=JobPhase.Status.SUCCESS, progress=100, finished_at=Now(), result=as_json(done.result), **changes)
+    )
+    if moved:
+        record(job, "job.phase.completed", {"phase": done.name, "position": done.position})
+
+
+def _begin(job: Job, phase: Standing | None, position: int, progress: int) -> None:
+    changes: dict[str, Any] = {"progress": progress}
+    if phase is not None:
+        changes["phase"] = phase.name
+        rows = _phases(job=job, name=phase.name).exclude(status=JobPhase.Status.SUCCESS)
+        fresh = {"attempts": phase.attempts + 1, "progress": 0, "message": ""}
+        if rows.update(status=JobPhase.Status.RUNNING, started_at=Now(), finished_at=None, **fresh):
+            record(job, "job.phase.started", {"phase": phase.name, "position": position, "attempt": phase.attempts + 1})
+    Job.objects.current.filter(pk=job.pk).update(**changes)
+
+
+def keep_checkpoint(lease: Lease, name: str, text: str) -> None:
+    """Write where inside of a phase the next run goes on."""
+    with guarded(lease) as job:
+        _phases(job=job, name=name).update(checkpoint=as_json(text))
+
+
+def show(job_id: int, shown: Shown) -> None:
+    """Write how far a phase is; the caller has locked the job's row under the run's lease."""
+    changes: dict[str, Any] = {"progress": shown.progress}
+    if shown.message is not None:
+        changes["message"] = shown.message
+    _phases(job=job_id, name=shown.name, status=JobPhase.Status.RUNNING).update(**changes)
+
+
+def settle(job: Job, destination: states.Place, shown: Shown | None = None, message: str = "") -> None:
+    """Let the phases of a job tell how it was moved, in the same transaction; nothing for a job without phases."""
+    if not job.phase:
+        return
+    if shown is not None:
+        show(job.pk, shown)
+    if destination == states.CANCELED:
+        unfinished = _phases(job=job).exclude(status=JobPhase.Status.SUCCESS)
+        unfinished.update(status=JobPhase.Status.CANCELED, finished_at=Now())
+    elif destination == states.ERROR:
+        _phases(job=job, status=JobPhase.Status.RUNNING).update(status=JobPhase.Status.ERROR, finished_at=Now(), message=message)
+    elif destination != states.SUCCESS:
+        _phases(job=job, status__in=[JobPhase.Status.RUNNING, JobPhase.Status.ERROR]).update(status=JobPhase.Status.PENDING)
+
+
+def progress_of(job: Job) -> int:
+    """Return how far a job is by the phases that it has finished; 0 for one without phases."""
+    if not job.phase:
+        return 0
+    found = list(_phases(job=job).values_list("status", flat=True))
+    return overall(sum(status == JobPhase.Status.SUCCESS for status in found), 0, len(found)) if found else 0
+
+
+def as_json(text: str) -> Any:
+    """Return JSON text as the value of a JSON column, written as it is."""
+    return Cast(Value(text, output_field=TextField()), JSONField())

@@ -1,0 +1,62 @@
+"""Suspend: what becomes of a run that ends before its job does, since the job sleeps or waits for other jobs; and when it goes on.
+
+The end of the phase and the job's move are one transaction, so neither is ever seen without the other. Like a hand-back it costs no
+attempt, and a holder keeps its target. Where somebody has asked the job to stop, that comes first; the phase has ended all the same,
+and a resume goes back to what it slept or waited for.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from jobqueue import states
+from jobqueue.exceptions import MAX_DELAY_SECONDS
+from jobqueue.lifecycle import children, history, phases
+from jobqueue.lifecycle.outcome import Kind, Outcome
+from jobqueue.models import Job
+
+SLEEPS_UNTIL = "sleeps_until"
+SUSPENDED = (Kind.SLEEP, Kind.WAIT)
+
+
+def sleep(job: Job, outcome: Outcome, db_now: datetime) -> tuple[states.Place, dict[str, Any]]:
+    """Return where a run that lets its job sleep moves it."""
+    return states.PENDING_TIME, {**_back(job, outcome), **kept(job, outcome, db_now)}
+
+
+def wait(job: Job, outcome: Outcome, db_now: datetime) -> tuple[states.Place, dict[str, Any]]:
+    """Return where a run that lets its job wait for others moves it."""
+    return states.PENDING_CHILDREN, {**_back(job, outcome), **kept(job, outcome, db_now)}
+
+
+def _back(job: Job, outcome: Outcome) -> dict[str, Any]:
+    return {"attempt": max(job.attempt - 1, 0), "message": outcome.message or ""}
+
+
+def kept(job: Job, outcome: Outcome, db_now: datetime) -> dict[str, Any]:
+    """Return the columns that say where a suspended job goes on, and when, whatever it was moved to."""
+    fields: dict[str, Any] = {"phase": outcome.following} if outcome.following else {}
+    if outcome.kind is Kind.SLEEP:
+        latest = db_now + timedelta(seconds=MAX_DELAY_SECONDS)
+        run_at = min(outcome.until or db_now + timedelta(seconds=outcome.delay_seconds), latest)
+        fields |= {"run_at": run_at, "options": {**history.as_dict(job.options), SLEEPS_UNTIL: run_at.isoformat()}}
+    return fields
+
+
+def sleeps(job: Job, now: datetime) -> bool:
+    """Return whether a job's own sleep is not over; it may be paused meanwhile."""
+    until = history.as_dict(job.options).get(SLEEPS_UNTIL)
+    return until is not None and job.run_at is not None and job.run_at > now and job.run_at.isoformat() == until
+
+
+def end_phases(job: Job, outcome: Outcome, destination: states.Place, message: str = "") -> None:
+    """Let a job's phases tell how its run ended, in the transaction that moved it."""
+    if not job.phase:
+        return
+    suspended = outcome.kind in SUSPENDED
+    if suspended and outcome.done is not None:
+        phases.finish(job, outcome.done, outcome.phase.message if outcome.phase else None)
+    phases.settle(job, destination, None if suspended else outcome.phase, message)
+    if outcome.kind is not Kind.WAIT or destination == states.CANCELED:
+        children.forget_unended(job)

@@ -1,0 +1,84 @@
+"""Errands: small transactions that a run needs done outside of its task's transactions, by a thread that has a connection for them.
+
+The run waits for the answer. An errand may be done again, since a connection can be lost between the commit and its answer, and is put
+off while somebody has locked the job's row. A run that is told to stop does not wait for long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from asgiref.sync import sync_to_async
+
+from jobqueue import db
+from jobqueue.lifecycle.guard import Locked
+
+if TYPE_CHECKING:
+    from jobqueue.worker.run import Run
+
+LOOK_SECONDS = 0.1
+PATIENCE_SECONDS = 1.0  # of a run that was told to stop
+T = TypeVar("T")
+
+
+class Errand(Generic[T]):
+    """Do `work` once there is a thread for it; `future` has the answer."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        """Keep what is to be done."""
+        self._work = work
+        self.future: Future[T] = Future()
+
+    def attempt(self) -> bool:
+        """Try it; return False where it is to be tried again. Raise errors of the connection, after which it is, too."""
+        if self.future.done():
+            return True
+        with contextlib.suppress(InvalidStateError):  # nobody waits for it any longer
+            try:
+                answer = self._work()
+            except Locked:
+                return False
+            except Exception as error:
+                if db.is_connection_error(error):
+                    raise
+                self.future.set_exception(error)
+            else:
+                self.future.set_result(answer)
+        return True
+
+
+def send(run: Run, work: Callable[[], T]) -> Future[T]:
+    """Have something done for a run; return where the answer comes."""
+    errand = Errand(work)
+    run.errand = errand
+    run.flush(run)
+    return errand.future
+
+
+def wait_for(run: Run, future: Future[T]) -> T:
+    """Return the answer; raise what the run is to be stopped with where that comes first."""
+    told_at = None
+    while True:
+        try:
+            return future.result(LOOK_SECONDS)
+        except (TimeoutError, CancelledError):
+            if future.done() and not future.cancelled():  # the work itself raised it
+                raise
+        interruption = run.interruption()
+        told_at = None if interruption is None else told_at or time.monotonic()
+        if interruption is not None and (run.is_lost or time.monotonic() - (told_at or 0.0) >= PATIENCE_SECONDS):
+            future.cancel()
+            raise interruption
+
+
+async def do_async(run: Run, work: Callable[[], T]) -> T:
+    """Have something done for a run of a coroutine; return the answer."""
+    import asyncio
+
+    future: Any = await sync_to_async(send)(run, work)
+    answer: T = await asyncio.wrap_future(future)
+    return answer

@@ -1,0 +1,91 @@
+"""The journal of a worker's run: what its phases write goes to the database by errands, guarded by the run's lease."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from django.db import transaction
+
+from jobqueue.exceptions import JobQueueError, Suspended
+from jobqueue.lifecycle import children as kin
+from jobqueue.lifecycle import phases
+from jobqueue.lifecycle.children import Child
+from jobqueue.lifecycle.outcome import Done, Kind, Outcome
+from jobqueue.models import Job
+from jobqueue.phases import Standing
+from jobqueue.tasks.registry import Entry
+from jobqueue.worker.errands import do_async, send, wait_for
+from jobqueue.worker.phases import Pipeline
+from jobqueue.worker.run import Run
+
+T = TypeVar("T")
+
+
+class RunJournal:
+    """Keep how the phases of one run stand."""
+
+    def __init__(self, run: Run) -> None:
+        """Bind the run."""
+        self._run = run
+
+    def open(self, names: Sequence[str]) -> list[Standing]:
+        """Begin the first phase that has not finished; return how all stand."""
+        return phases.open_phases(self._run.lease, names)
+
+    def go_on(self, done: Done, following: Standing | None, progress: int) -> None:
+        """End a phase and begin the next."""
+        phases.go_on(self._run.lease, done, following, progress)
+        self._run.progress = progress  # what was told before, and is not written yet, must not follow
+
+    def keep(self, name: str, text: str) -> None:
+        """Keep a checkpoint."""
+        phases.keep_checkpoint(self._run.lease, name, text)
+
+    def wait(self, ids: Sequence[int], *, in_transaction: bool) -> None:
+        """Let the job wait for others from its end on."""
+        kin.wait(self._run.lease, ids, in_transaction=in_transaction)
+
+    def do(self, work: Callable[[], T]) -> T:
+        """Have one of these done."""
+        future = send(self._run, work)
+        if not future.done() and Job.objects.database.one_writer and self.in_transaction() and future.cancel():
+            raise JobQueueError(
+                "A phase cannot keep anything while its own transaction is open on SQLite, which has one writer at a time. Call"
+                " context.checkpoint behind the 'with transaction.atomic():', and end it before the phase returns."
+            )
+        return wait_for(self._run, future)
+
+    async def ado(self, work: Callable[[], T]) -> T:
+        """Do the same for a coroutine."""
+        return await do_async(self._run, work)
+
+    def in_transaction(self) -> bool:
+        """Return whether the caller's connection to the job database is in a transaction."""
+        return bool(transaction.get_connection(Job.objects.database.alias).in_atomic_block)
+
+    def children(self, after: int, limit: int) -> list[Child]:
+        """Return what became of the jobs that were waited for; read on the caller's own connection."""
+        return kin.ended(self._run.job.id, after, limit)
+
+
+def begin(run: Run, entry: Entry) -> Pipeline:
+    """Return the pipeline of a run whose task has phases."""
+    run.pipeline = Pipeline(entry.phases, entry.func, RunJournal(run))
+    return run.pipeline
+
+
+def told(run: Run, outcome: Outcome) -> Outcome:
+    """Return an outcome that also tells how far the phases are."""
+    if (pipeline := run.pipeline) is not None and pipeline.opened:
+        outcome.progress, outcome.phase = pipeline.progress, pipeline.shown
+    return outcome
+
+
+def suspended(run: Run, error: Suspended, outcome: Outcome) -> Outcome:
+    """Return the outcome of a run that goes on later."""
+    outcome.kind = Kind.SLEEP if error.children is None else Kind.WAIT
+    outcome.delay_seconds, outcome.until, outcome.message = error.seconds, error.until, run.message
+    if run.pipeline is not None:
+        outcome.done, outcome.following, outcome.progress = run.pipeline.done, run.pipeline.following, run.pipeline.after
+    return outcome

@@ -1,0 +1,183 @@
+"""Jobs that sleep and jobs that wait for others: their slot is free, their target is kept, and they go on at the next phase."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from jobqueue import cancel, pause, resume, run_now, why_waiting
+from jobqueue.models import Job, JobDependency, JobEvent
+from jobqueue.testing import run_until_idle
+from tests.pipelines import samples
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    samples.forget()
+    yield
+    samples.forget()
+
+
+def row(result: Any) -> Job:
+    return Job.objects.get(pk=result.job_id)
+
+
+def names(job: Job) -> list[str]:
+    return list(JobEvent.objects.filter(job=job).values_list("name", flat=True))
+
+
+def test_a_job_that_sleeps_ends_its_phase_and_its_run() -> None:
+    result = samples.nap.using(target="bed").enqueue(3600)
+    assert run_until_idle() == 1
+    job = row(result)
+    assert (job.place, job.phase, job.progress) == (("PENDING", "time"), "rise", 50)
+    assert (job.attempt, job.failures, job.worker_ids, job.history) == (0, 0, [], [])
+    assert job.holds_target
+    assert 3590 < (job.run_at - timezone.now()).total_seconds() <= 3600
+    assert list(job.phases.values_list("status", "result")) == [("SUCCESS", "slept"), ("PENDING", None)]
+    assert "job.sleeping" in names(job)
+    why = why_waiting(job)
+    assert why is not None
+    assert why.text.startswith("It sleeps until ")
+    assert run_until_idle(scheduled=True) == 1
+    job = row(result)
+    assert (job.status, job.result, job.attempt) == ("SUCCESS", "slept", 1)
+    assert dict(samples.ran) == {"rest": 1, "rise": 1}
+
+
+@pytest.mark.parametrize("until", [0, timedelta(0), 0.5])
+def test_a_sleep_may_be_short(until: Any) -> None:
+    seconds = until.total_seconds() if isinstance(until, timedelta) else until
+    result = samples.nap.enqueue(seconds)
+    run_until_idle(scheduled=True)
+    assert row(result).status == "SUCCESS"
+
+
+def test_a_sleeping_job_that_is_paused_sleeps_on_when_it_is_resumed() -> None:
+    result = samples.nap.enqueue(3600)
+    run_until_idle()
+    before = row(result).run_at
+    pause(result.job_id)
+    assert row(result).status == "PAUSED"
+    resume(result.job_id)
+    job = row(result)
+    assert (job.place, job.run_at, job.progress) == (("PENDING", "time"), before, 50)
+    run_now(result.job_id)
+    run_until_idle()
+    assert row(result).status == "SUCCESS"
+
+
+def test_a_sleeping_job_that_is_canceled_has_canceled_phases() -> None:
+    result = samples.nap.using(target="bed").enqueue(3600)
+    run_until_idle()
+    cancel(result.job_id)
+    job = row(result)
+    assert (job.status, job.holds_target) == ("CANCELED", False)
+    assert list(job.phases.values_list("status", flat=True)) == ["SUCCESS", "CANCELED"]
+
+
+def test_a_parent_goes_on_when_all_children_have_ended_and_sees_what_became_of_them() -> None:
+    result = samples.family.enqueue([1, 2, -3])
+    assert run_until_idle(limit=1) == 1
+    job = row(result)
+    assert (job.place, job.phase, job.attempt) == (("PENDING", "children"), "gather", 0)
+    assert "job.waiting" in names(job)
+    why = why_waiting(job)
+    assert why is not None
+    first = job.children.order_by("child_id").first()
+    assert first is not None
+    assert why.job_id == first.child_id
+    assert "3 of 3" in why.text
+    cancel(job.children.order_by("child_id")[1].child_id)
+    run_until_idle()
+    job = row(result)
+    assert job.status == "SUCCESS", job.history
+    assert [one[0] for one in job.result] == ["SUCCESS", "CANCELED", "ERROR"]
+    assert job.result[0][1] == 1
+    assert "negative" in job.result[2][2]
+    assert dict(samples.ran) == {"spread": 1}
+
+
+def test_a_child_that_was_deleted_counts_as_ended() -> None:
+    result = samples.family.enqueue([1])
+    run_until_idle(limit=1)
+    Job.objects.get(pk=row(result).children.get().child_id).delete()
+    run_until_idle()
+    assert row(result).result == [["", None, ""]]
+
+
+def test_a_waiting_parent_that_is_paused_waits_on_when_it_is_resumed() -> None:
+    result = samples.family.enqueue([1])
+    run_until_idle(limit=1)
+    pause(result.job_id)
+    resume(result.job_id)
+    assert row(result).place == ("PENDING", "children")
+    pause(result.job_id)
+    run_until_idle()
+    assert row(result).status == "PAUSED"
+    resume(result.job_id)
+    assert row(result).place == ("QUEUED", "")
+    run_until_idle()
+    assert row(result).status == "SUCCESS"
+
+
+def test_a_canceled_parent_waits_for_nobody() -> None:
+    result = samples.family.enqueue([1])
+    run_until_idle(limit=1)
+    cancel(result.job_id)
+    assert not JobDependency.objects.exists()
+    run_until_idle()
+    assert row(result).status == "CANCELED"
+
+
+def test_a_job_that_waits_for_nobody_goes_on_at_once() -> None:
+    result = samples.follow.enqueue([])
+    run_until_idle()
+    assert row(result).result == 0
+
+
+def error_of(result: Any) -> str:
+    job = row(result)
+    assert job.status == "ERROR"
+    assert not JobDependency.objects.filter(parent=job).exists()
+    return job.message
+
+
+def test_a_job_cannot_wait_for_itself() -> None:
+    result = samples.follow.enqueue([])
+    Job.objects.filter(pk=result.job_id).update(args=[[result.job_id]])
+    run_until_idle()
+    assert "cannot wait for itself" in error_of(result)
+
+
+def test_a_circle_of_waiting_jobs_is_refused_to_the_one_that_would_close_it() -> None:
+    made = [samples.follow.enqueue([]) for _ in range(3)]
+    for one, other in zip(made, [*made[1:], made[0]], strict=True):
+        Job.objects.filter(pk=one.job_id).update(args=[[other.job_id]])
+    run_until_idle()
+    errors = [row(one) for one in made if row(one).status == "ERROR"]
+    assert len(errors) == 1
+    assert "through others" in errors[0].message
+    assert [row(one).status for one in made].count("SUCCESS") == 2
+
+
+def test_a_child_with_the_parents_own_target_is_refused() -> None:
+    child = samples.child.using(target="t", queue_name="later").enqueue(1)
+    result = samples.follow.using(target="t").enqueue([child.job_id])
+    cancel(samples.child.using(target="t").enqueue(1).job_id)
+    Job.objects.filter(pk=child.job_id).update(status="PENDING", waiting_for="target")
+    run_until_idle(["default"])
+    assert "both have the target 't'" in error_of(result)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_children_of_a_transaction_that_is_still_open_are_refused() -> None:
+    result = samples.hasty.enqueue()
+    run_until_idle()
+    assert "inside of a transaction that is not committed" in error_of(result)
