@@ -11,7 +11,11 @@ import subprocess
 import sys
 from xml.etree import ElementTree
 
-OF_TIME = re.compile(r"In [\d.]+ s it did not come about that |Timeout \d+ms exceeded|The worker did not end in [\d.]+ s")
+OF_TIME = re.compile(
+    r"In [\d.]+ s it did not come about that |Timeout \d+ms exceeded|The worker did not end in [\d.]+ s|the longest waits: "
+    # a time, or the difference of two, against the most that it may be
+    r"|assert (\d+\.\d+|\(\d+\.\d+ - \d+\.\d+\)) <=? "
+)
 MOST = 5
 
 
