@@ -20,8 +20,9 @@ pytestmark = pytest.mark.django_db
 @pytest.mark.parametrize(
     ("values", "able"),
     [
-        ({}, False),
-        ({"DELETE_AFTER": {"SUCCESS": None}}, False),
+        ({}, True),
+        ({"EVENT_DELETE_AFTER": "never"}, False),
+        ({"EVENT_DELETE_AFTER": "never", "DELETE_AFTER": {"SUCCESS": None}}, False),
         ({"DELETE_AFTER": 0}, True),
         ({"STALE_AFTER": timedelta(days=1)}, True),
         ({"QUEUE_RETENTION": {"mail": {"DELETE_AFTER": 5}}}, True),
