@@ -16,7 +16,8 @@ DATABASES = {
     }
 }
 TASKS = {"default": {"BACKEND": "jobqueue.backends.DatabaseBackend", "QUEUES": []}}
-JOBQUEUE = {"TASK_MODULES": ["bench.tasks"]}
+EVENT_LOG = "BENCH_EVENT_LOG"
+JOBQUEUE = {"TASK_MODULES": ["bench.tasks"], "EVENT_LOG": os.environ.get(EVENT_LOG)}
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

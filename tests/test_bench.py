@@ -37,6 +37,9 @@ KEYS = {
     "retention_p95",
     "retention_rate",
     "retention_memory",
+    "events_drain",
+    "events_enqueue",
+    "events_bulk",
 }
 ALONE = {"parking", "autoscale_up", "autoscale_down", "autoscale_changes", "retention_rate", "retention_memory"}  # without a neighbour
 TARGETS = {"drain", "enqueue", "bulk", "latency_p99", "idle_statements", "idle_cpu", "memory", "memory_many"} | {
@@ -49,6 +52,9 @@ TARGETS = {"drain", "enqueue", "bulk", "latency_p99", "idle_statements", "idle_c
     "autoscale_changes",
     "retention_p95",
     "retention_memory",
+    "events_drain",
+    "events_enqueue",
+    "events_bulk",
 }
 
 

@@ -354,7 +354,7 @@ def test_prune_by_the_settings_deletes_and_marks(settings: Any) -> None:
     )
     assert Job.objects.count() == 3
     assert run("prune") == ("1 jobs deleted, 1 marked as stale.\n", 0)
-    assert told("prune") == ({"deleted": 0, "stale": 0, "set_aside": 0, "complete": True}, 0)
+    assert told("prune") == ({"deleted": 0, "events": 0, "stale": 0, "set_aside": 0, "complete": True}, 0)
 
 
 def test_prune_by_its_options_deletes_whatever_the_settings_say() -> None:

@@ -16,6 +16,7 @@ from jobqueue.admin import cells, known, phases
 from jobqueue.admin.listing import workers_of
 from jobqueue.admin.phases import PhaseRow
 from jobqueue.admin.wording import NOTHING, as_json, between, duration, excerpt, masked_json, moment, parsed, prose
+from jobqueue.events.timeline import Happening, timeline
 from jobqueue.models import Job
 from jobqueue.states import ENDED, PENDING_TARGET
 
@@ -44,6 +45,19 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the timeline."""
+
+    id: int
+    name: str
+    label: str
+    at: str
+    after: str
+    attempt: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """Everything that the template shows of a job."""
 
@@ -59,11 +73,14 @@ class Page:
     metadata: str
     sections: list[tuple[str, list[Row]]]
     runs: list[Run]
+    events: list[Event]
+    older_events: bool
 
 
 def page(job: Job) -> Page:
     """Return what to show of a job that was read whole."""
     now = cells.now_of(job)
+    events, older = timeline(job)
     return Page(
         job=job,
         report=_report(job) if job.attempt or job.status in ENDED else [],
@@ -77,7 +94,19 @@ def page(job: Job) -> Page:
         metadata=masked_json(job.metadata) if job.metadata else "",
         sections=[("What", _what(job)), ("When", _when(job, now)), ("Budget", _budget(job)), ("Lease", _lease(job, now))],
         runs=list(_runs(job.history)),
+        events=[_event(one) for one in events],
+        older_events=older,
     )
+
+
+def _event(one: Happening) -> Event:
+    label = one.name.removeprefix("job.").replace(".", " ").replace("_", " ").capitalize()
+    # The message first; what else there is, by name.
+    rest = [f"{name.replace('_', ' ')}: {value}" for name, value in one.data.items() if name != "message" and value not in (None, "")]
+    message = one.data.get("message")
+    text = "; ".join([*([str(message)] if message else []), *rest])
+    after = "" if one.seconds is None else f"+{duration(one.seconds)}"
+    return Event(one.id, one.name, label, moment(one.at), after, one.attempt, prose(text, BRIEF))
 
 
 def _report(job: Job) -> list[Row]:

@@ -76,6 +76,8 @@ SHAPES: Final[dict[str, Shape]] = {
         phases=many(ref("Phase")),
         outcome=record(message=TEXT, result=ANYTHING),
         errors=many(ref("Run")),
+        events=said(many(ref("Event")), "The newest events, the oldest of these first."),
+        older_events=said(FLAG, "There are older ones."),
         metadata=OBJECT,
         arguments=record(args=many(ANYTHING), kwargs=OBJECT),
         why_waiting=some(ref("Why")),
@@ -95,6 +97,7 @@ SHAPES: Final[dict[str, Shape]] = {
         "properties": {**ENTRY_FIELDS, "traceback": said(some(TEXT), "Only there for those who may open the admin.")},
         "description": "A run that did not succeed.",
     },
+    "Event": record(id={"type": "integer"}, name=TEXT, at=MOMENT, attempt=COUNT, data=said(OBJECT, "What is particular to this event.")),
     "Why": record(
         gate=said(TEXT, "What the job waits for, for programs."),
         text=said(TEXT, "The same as a sentence."),

@@ -96,6 +96,21 @@ class EventLog(Statements):
         newest = f"SELECT {COLUMNS} FROM {EVENTS} WHERE job_id = %s ORDER BY id DESC LIMIT %s"
         return [self._event(row) for row in self.rows(newest, [job_id, limit])][::-1]
 
+    def delete_old(self, table: str, column: str, age: float, after_id: int, batch: int) -> tuple[int, int | None]:
+        """Delete those of the next rows behind an id whose time in `column` is so many seconds ago.
+
+        Return how many, and behind which id to go on; None where none of these was old, or there were no more.
+        """
+        sql = f"SELECT id, coalesce({column} <= {self.ahead}, FALSE) FROM {table} WHERE id > %s ORDER BY id LIMIT %s"
+        with self.atomic():
+            rows = self.rows(sql, [-age, after_id, batch])
+            old = [row[0] for row in rows if row[1]]
+            if not old:
+                return 0, None
+            condition, params = self.among(old)
+            self.rows(f"DELETE FROM {table} WHERE id {condition}", params)
+        return len(old), rows[-1][0] if len(rows) == batch else None
+
     def _by_id(self, cursor: Cursor, where: str, params: dict[str, Any]) -> tuple[list[EventRow], Cursor]:
         sql = f"SELECT {COLUMNS} FROM {EVENTS} WHERE id > %(after)s AND {where} ORDER BY id LIMIT %(limit)s"
         rows = [self._event(row) for row in self.rows(sql, {**params, "after": max(cursor.after_id, cursor.horizon)})]

@@ -1,4 +1,4 @@
-"""Mark ended jobs as stale and delete them, as the settings say (see ``lifecycle/retention.py``)."""
+"""Mark ended jobs as stale and delete them, and delete old events, as the settings say (see ``lifecycle/retention.py``)."""
 
 from __future__ import annotations
 
@@ -6,26 +6,31 @@ from datetime import datetime
 
 from jobqueue import conf
 from jobqueue.duties.base import Duty, Report
+from jobqueue.lifecycle.old_events import OldEvents
 from jobqueue.lifecycle.retention import Sweep, by_settings
+
+EVENTS_SECONDS = 0.5
 
 
 class ApplyRetention(Duty):
-    """Apply `STALE_AFTER`, `DELETE_AFTER` and `QUEUE_RETENTION`, about a second at a time."""
+    """Apply `STALE_AFTER`, `DELETE_AFTER`, `QUEUE_RETENTION` and `EVENT_DELETE_AFTER`, about a second at a time."""
 
     name = "apply_retention"
     interval_seconds = 60.0
 
     def __init__(self) -> None:
-        """Start from the oldest job."""
+        """Start from the oldest job and the oldest event."""
         self._sweep: Sweep | None = None
+        self._events: OldEvents | None = None
 
     def able(self) -> bool:
         """Return whether anything is configured."""
-        return any(conf.retention())
+        return any(conf.retention()) or conf.event_age() is not None
 
     def run_once(self, now: datetime) -> Report:
         """Go on where the last run ended; ask for the next one at once where there is more."""
-        if self._sweep is None:
-            self._sweep = by_settings()
+        if self._sweep is None or self._events is None:
+            self._sweep, self._events = by_settings(), OldEvents(conf.event_age())
         done = self._sweep.run()
-        return Report(items=done.deleted + done.stale, set_aside=done.set_aside, again=done.more)
+        events, more = self._events.run(EVENTS_SECONDS)
+        return Report(items=done.deleted + done.stale + events, set_aside=done.set_aside, again=done.more or more)

@@ -25,7 +25,7 @@ from django.db import models
 from jobqueue import conf, db
 from jobqueue.db import Ended
 from jobqueue.exceptions import LeadershipLost
-from jobqueue.models import Job
+from jobqueue.models import Job, JobEvent
 
 BATCH = 500
 MOST_CHILDREN = 10_000  # deleted together with their jobs
@@ -44,7 +44,7 @@ class TooManyChildrenError(Exception):
 class Done:
     """Collect what came of jobs: those that were done, those that somebody had locked, and how many were set aside.
 
-    `unreached` are the last of a batch, for which there was no time: nothing was done to them.
+    `unreached` are the last of a batch, for which there was no time: nothing was done to them. `events` went with their jobs.
     """
 
     done: list[Ended] = field(default_factory=list)
@@ -52,12 +52,14 @@ class Done:
     set_aside: int = 0
     unfinished: bool = False
     unreached: Sequence[Ended] = ()
+    events: int = 0
 
     def add(self, other: Done) -> None:
         """Add what came of others, but for those that were not reached."""
         self.done += other.done
         self.later += other.later
         self.set_aside += other.set_aside
+        self.events += other.events
         self.unfinished = self.unfinished or other.unfinished
 
 
@@ -161,7 +163,8 @@ def _erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) ->
     result.later = [one for one in result.later if one.id not in unreached]
     if result.done:
         with Job.objects.database.by_index():
-            Job.objects.current.filter(pk__in=[one.id for one in result.done]).only("pk").erase()
+            _, gone = Job.objects.current.filter(pk__in=[one.id for one in result.done]).only("pk").erase()
+            result.events = gone.get(JobEvent._meta.label, 0)
     return result
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from django.utils import timezone
 
 from jobqueue import masking, states
+from jobqueue.events.timeline import timeline
 from jobqueue.lifecycle import history
 from jobqueue.models import Job, JobPhase
 
@@ -29,6 +30,7 @@ def report(job: Job, *, tracebacks: bool = False) -> dict[str, Any]:
     """
     runs = [entry for entry in history.as_list(job.history) if isinstance(entry, dict)]
     last, in_all = _ran(job, runs)
+    events, older = timeline(job)
     return {
         **_identity(job),
         "attempts": {"runs": job.attempt, "failures": job.failures, "crashes": job.crashes, "max_attempts": job.max_attempts},
@@ -41,6 +43,8 @@ def report(job: Job, *, tracebacks: bool = False) -> dict[str, Any]:
         "phases": [_phase(row) for row in phases_of(job)],
         "outcome": {"message": masking.mask_text(job.message), "result": masking.mask(job.result)},
         "errors": [_entry(entry, tracebacks=tracebacks) for entry in runs],
+        "events": [one.as_json() for one in events],
+        "older_events": older,
         "metadata": masking.mask(history.as_dict(job.metadata)),
         "arguments": _arguments(job),
     }

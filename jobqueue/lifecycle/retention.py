@@ -40,12 +40,13 @@ logger = logging.getLogger("jobqueue")
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """Tell what one run did; `more` where it ended before there was nothing left to do."""
+    """Tell what one run did; `more` where it ended before there was nothing left to do. `events` went with the deleted jobs."""
 
     deleted: int = 0
     stale: int = 0
     set_aside: int = 0
     more: bool = False
+    events: int = 0
 
 
 class Walk:
@@ -197,15 +198,15 @@ class Sweep:
     def run(self, budget_seconds: float = BUDGET_SECONDS) -> Swept:
         """Do what is due, for about so long."""
         done: dict[type[Walk], int] = {Deletion: 0, Marking: 0}
-        set_aside, more = 0, False
+        set_aside, more, events = 0, False, 0
         for walk in self._walks:
             # Each has its share, so that one with very much to do keeps none from its turn.
             self._pace.begin(budget_seconds / len(self._walks))
             result = walk.run()
             done[type(walk)] += len(result.done)
-            set_aside += result.set_aside
+            set_aside, events = set_aside + result.set_aside, events + result.events
             more = more or result.unfinished
-        return Swept(done[Deletion], done[Marking], set_aside, more)
+        return Swept(done[Deletion], done[Marking], set_aside, more, events)
 
 
 def by_settings() -> Sweep:

@@ -52,21 +52,24 @@ def _sweep(options: dict[str, Any]) -> retention.Sweep:
 
 
 def _done(sweep: retention.Sweep, tell: Callable[[str], None]) -> tuple[Any, Lines, bool]:
-    deleted = stale = set_aside = 0
+    deleted = stale = set_aside = events = 0
     told, whole = time.monotonic(), False
     try:
         while not whole:
             run = sweep.run(TURN_SECONDS)
             deleted, stale, set_aside, whole = deleted + run.deleted, stale + run.stale, set_aside + run.set_aside, not run.more
+            events += run.events
             if not whole and time.monotonic() - told >= TELL_SECONDS:
                 told = time.monotonic()
                 tell(f"{deleted:,} jobs deleted, {stale:,} marked as stale so far.")
     except KeyboardInterrupt:
         tell("Stopped. What was done is done; the rest goes next time.")
     lines = [f"{deleted:,} jobs deleted, {stale:,} marked as stale."]
+    if events:
+        lines.append(f"{events:,} events went with them.")
     if set_aside:
         lines.append(f"{set_aside:,} jobs could not be deleted; the log says why.")
-    return {"deleted": deleted, "stale": stale, "set_aside": set_aside, "complete": whole}, lines, whole
+    return {"deleted": deleted, "events": events, "stale": stale, "set_aside": set_aside, "complete": whole}, lines, whole
 
 
 def _counted(sweep: retention.Sweep) -> tuple[Any, Lines, bool]:

@@ -21,11 +21,19 @@ pytestmark = pytest.mark.django_db
     ("values", "able"),
     [
         ({}, True),
-        ({"STALE_AFTER": {}}, True),
-        ({"STALE_AFTER": {}, "DELETE_AFTER": {"SUCCESS": None}}, False),
-        ({"STALE_AFTER": {}, "DELETE_AFTER": 0}, True),
-        ({"STALE_AFTER": timedelta(days=1), "DELETE_AFTER": {}}, True),
-        ({"STALE_AFTER": {}, "DELETE_AFTER": {}, "QUEUE_RETENTION": {"mail": {"DELETE_AFTER": 5}}}, True),
+        ({"EVENT_DELETE_AFTER": "never"}, True),
+        ({"EVENT_DELETE_AFTER": "never", "STALE_AFTER": {}, "DELETE_AFTER": {"SUCCESS": None}}, False),
+        ({"EVENT_DELETE_AFTER": "never", "STALE_AFTER": {}, "DELETE_AFTER": 0}, True),
+        ({"EVENT_DELETE_AFTER": "never", "STALE_AFTER": timedelta(days=1), "DELETE_AFTER": {}}, True),
+        (
+            {
+                "EVENT_DELETE_AFTER": "never",
+                "STALE_AFTER": {},
+                "DELETE_AFTER": {},
+                "QUEUE_RETENTION": {"mail": {"DELETE_AFTER": 5}},
+            },
+            True,
+        ),
     ],
 )
 def test_it_is_able_where_something_is_configured(settings: Any, values: dict[str, Any], able: bool) -> None:

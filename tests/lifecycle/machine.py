@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
 from jobqueue.models import Job
 from tests.claiming import claim
+from tests.events.story import judge
 
 WORKERS = ("worker-1", "worker-2")
 QUEUES = ("a", "b")
@@ -117,12 +119,14 @@ class Lifecycle(RuleBasedStateMachine):
         super().__init__()
         self.given: dict[Lease, str] = {}  # every lease that was ever given, with its owner
         self.endings: dict[int, int] = {}
+        self.idle_stops: Counter[int] = Counter()
         self.locked: set[int] = set()
         self.unseen: int | None = None  # enqueued, not committed
         self.open = contextlib.ExitStack()
         connections["default"] = self.parties[0]
         with connection.cursor() as cursor:
             cursor.execute("DELETE FROM jobqueue_job")
+            cursor.execute("DELETE FROM jobqueue_jobevent")
         self.rows: Rows = {}
 
     def teardown(self) -> None:
@@ -185,6 +189,17 @@ class Lifecycle(RuleBasedStateMachine):
         new = self.rows[old.id]
         expected = {"attempt": old.attempt, "failures": old.failures, "crashes": old.crashes, **changed}
         assert {name: getattr(new, name) for name in expected} == expected
+
+    @invariant()
+    def events_tell_the_same_story_as_the_row(self) -> None:
+        told: dict[int, list[str]] = {}
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT job_id, name FROM jobqueue_jobevent ORDER BY id")
+            for job_id, name in cursor.fetchall():
+                told.setdefault(job_id, []).append(name)
+        assert told.keys() == self.rows.keys(), "a job without events, or events without a job"
+        for row in self.rows.values():
+            judge(told[row.id], status=row.status, begun=row.begun, claims=row.token, idle_stops=self.idle_stops[row.id])
 
     # Verbs
 
@@ -344,6 +359,7 @@ class Lifecycle(RuleBasedStateMachine):
         else:
             assert bool(answer) == states.allows(row.place, states.place(outcome))
             assert new.status == (outcome if answer else row.status)
+            self.idle_stops[row.id] += bool(answer)
             if answer and outcome == "CANCELED":
                 self.endings[row.id] = self.endings.get(row.id, 0) + 1
 

@@ -1,0 +1,45 @@
+"""What the events of a job must tell for its row to be as it is: judged without a look at how they are written."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from jobqueue import event_names as names
+
+WAITING = {"PENDING", "QUEUED", "RUNNING"}  # a claim tells nothing
+STATUSES = {
+    names.ENQUEUED: WAITING,
+    names.STARTED: {"RUNNING"},
+    names.RETRYING: WAITING,
+    names.HANDED_BACK: WAITING,
+    names.SLEEPING: WAITING,
+    names.WAITING: WAITING,
+    names.RESUMED: WAITING,
+    names.PAUSED: {"PAUSED"},
+    names.COMPLETED: {"SUCCESS"},
+    names.FAILED: {"ERROR"},
+    names.CANCELED: {"CANCELED"},
+}
+
+
+def judge(told: Sequence[str], *, status: str, begun: bool, claims: int, idle_stops: int = 0) -> None:
+    """Hold that the names of a job's events, in their order, tell what its row says.
+
+    `claims` are its runs, those that still go on among them; `idle_stops` are how often it was paused or canceled while none went on.
+    """
+    assert told[0] == names.ENQUEUED, told
+    assert told.count(names.ENQUEUED) == 1, told
+    moves = [name for name in told if name in STATUSES]
+    assert status in STATUSES[moves[-1]], (status, told)
+    endings = [name for name in told if name in names.ENDINGS]
+    assert len(endings) == claims - (status == "RUNNING") + idle_stops, (status, claims, idle_stops, told)
+    for before, name in itertools.pairwise(moves):
+        assert before not in (names.COMPLETED, names.CANCELED), f"nothing comes after the end: {told}"
+        assert (before, name) != (names.STARTED, names.STARTED), told
+        assert name != names.RESUMED or before in (names.PAUSED, names.FAILED), told
+        assert name != names.COMPLETED or before == names.STARTED, told
+    if status == "RUNNING":
+        assert (moves[-1] == names.STARTED) == begun, (begun, told)
+    for at, name in enumerate(told):
+        assert name != names.LEASE_EXPIRED or told[at + 1] in names.ENDINGS, told

@@ -1,0 +1,94 @@
+"""Events go with their job, and with time; messages that are still to be sent stay."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from jobqueue.duties.apply_retention import ApplyRetention
+from jobqueue.lifecycle.old_events import OldEvents
+from jobqueue.lifecycle.retention import Sweep
+from jobqueue.models import Job, JobDependency, JobEvent, JobPhase, WebhookDelivery
+from jobqueue.retention_rules import OUTCOMES, Rules, after
+from tests.factories import JobFactory
+
+pytestmark = pytest.mark.django_db
+DAY = 86_400.0
+LONG_AGO = timedelta(days=40)
+
+
+def events(number: int, ago: timedelta = LONG_AGO, job_id: int = 1) -> None:
+    JobEvent.objects.bulk_create([JobEvent(job_id=job_id, name="job.started", at=timezone.now() - ago) for _ in range(number)])
+
+
+def message(job: Job, status: str, ago: timedelta = LONG_AGO) -> WebhookDelivery:
+    ended = None if status == "PENDING" else timezone.now() - ago
+    made: WebhookDelivery = WebhookDelivery.objects.create(
+        job=job, event="job.completed", queue="default", url="https://x.example", status=status, finished_at=ended, message_id=f"{1:032}"
+    )
+    return made
+
+
+def test_what_belongs_to_a_job_goes_with_it_and_its_end_is_told() -> None:
+    job, other = JobFactory(success=True), JobFactory(success=True, finished_at=timezone.now() + timedelta(hours=1))
+    for owner in (job, other):
+        events(3, job_id=owner.pk)
+        JobPhase.objects.create(job=owner, position=0, name="p")
+        JobDependency.objects.create(parent=owner, child_id=1)
+    swept = Sweep(Rules(), after(OUTCOMES, 0)).run()
+    assert (swept.deleted, swept.events) == (1, 3)
+    assert list(JobEvent.objects.filter(job_id=job.pk).values_list("name", flat=True)) == ["job.deleted"]
+    assert [JobEvent.objects.filter(job_id=other.pk).count(), JobPhase.objects.count(), JobDependency.objects.count()] == [3, 1, 1]
+
+
+def test_old_events_go_in_batches_and_young_ones_stay() -> None:
+    events(25)
+    events(5, timedelta(days=29))
+    old = OldEvents(30 * DAY)
+    counts = [old.run(0.0, batch=10)]
+    while counts[-1][1]:
+        counts.append(old.run(0.0, batch=10))
+    assert sum(deleted for deleted, _ in counts) == 25
+    assert all(deleted <= 10 for deleted, _ in counts)
+    assert JobEvent.objects.count() == 5
+    assert old.run(1.0) == (0, False)
+
+
+def test_nothing_is_deleted_without_an_age() -> None:
+    events(5)
+    assert OldEvents(None).run(1.0) == (0, False)
+    assert JobEvent.objects.count() == 5
+
+
+def test_messages_go_once_they_were_sent_or_given_up_and_old() -> None:
+    job = JobFactory(success=True)
+    kept = [message(job, "PENDING"), message(job, "DELIVERED", timedelta(days=1))]
+    for status in ("DELIVERED", "FAILED"):
+        message(job, status)
+    assert OldEvents(30 * DAY).run(1.0) == (2, False)
+    assert list(WebhookDelivery.objects.order_by("pk")) == kept
+
+
+def test_the_duty_deletes_old_events_by_the_setting(settings: Any) -> None:
+    events(3)
+    settings.JOBQUEUE = {"EVENT_DELETE_AFTER": "never"}
+    assert not ApplyRetention().able()
+    settings.JOBQUEUE = {"EVENT_DELETE_AFTER": timedelta(days=60)}
+    assert ApplyRetention().run_once(timezone.now()).items == 0
+    settings.JOBQUEUE = {}
+    duty = ApplyRetention()
+    assert duty.able()
+    assert duty.run_once(timezone.now()).items == 3
+
+
+@pytest.mark.postgresql
+def test_old_events_are_found_by_the_primary_key_whatever_the_planner_knows() -> None:
+    events(2000)
+    sql = "SELECT id, coalesce(at <= now(), FALSE) FROM jobqueue_jobevent WHERE id > 0 ORDER BY id LIMIT 10"
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN {sql}")
+        assert "jobqueue_jobevent_pkey" in str(cursor.fetchall())
