@@ -87,11 +87,11 @@ def _declared(one: Any) -> Phase:
 
 
 def _check_callable(one: Any) -> None:
+    if hasattr(one, "module_path"):
+        raise InvalidOption(f"phases lists the task {one.module_path!r}; a phase must be a plain function. Take away its @task.")
     if not callable(one):
         hint = "take the function itself, not a call of it or its name"
         raise InvalidOption(f"phases lists {safe_repr(one)}; each phase must be a callable of (context, *args, **kwargs): {hint}.")
-    if hasattr(one, "module_path"):
-        raise InvalidOption(f"phases lists the task {one.module_path!r}; a phase must be a plain function. Take away its @task.")
 
 
 def _check_name(name: Any) -> None:

@@ -43,7 +43,13 @@ def test_the_decorator_and_using_take_what_the_table_says(name: str) -> None:
     assert accepted(lambda: jobqueue.task(**{name: None})) == (by_decorator == "yes")
     taken = name in (*PLAIN_OPTIONS, *JOB_OPTIONS) and name not in DECLARED_ONLY
     assert taken == (by_using == "yes")
-    value: Any = {"backoff": backoff.fixed(1), "retry_on": (OSError,), "takes_context": True, "transactional": True}.get(name)
+    value: Any = {
+        "backoff": backoff.fixed(1),
+        "retry_on": (OSError,),
+        "takes_context": True,
+        "transactional": True,
+        "phases": (print,),
+    }.get(name)
     assert accepted(lambda: samples.plain.using(**{name: value})) == taken
 
 

@@ -14,7 +14,8 @@ EXPORT_SECONDS, EXPORT_DELAY = 60, 6  # export_archive: the one that the demo ca
 PAUSE = 0.7  # of every job but those of the modules, whose pause fills the rest of the time
 REFRESHES = 8
 READERS = ("ada@example.org", "grace@example.org", "guido@example.org")
-EXTRAS = REFRESHES + len(READERS) + 3
+REPORT_PAUSE = 3.3  # of each of its three phases
+EXTRAS = REFRESHES + len(READERS) + 4
 CHORES = ("make_cover", "measure_package", "check_links")
 SMALLEST = EXTRAS + len(CHORES) + 1
 
@@ -102,6 +103,7 @@ def _chores(packages: Sequence[str], modules: Sequence[tuple[str, str]]) -> Iter
 
 def _extras(packages: Sequence[str]) -> Iterator[Order]:
     """Spread what fails, what is retried and what is mailed over the line."""
+    yield Order(0.05, "publish_report", (), REPORT_PAUSE)
     yield Order(0.3, "broken_parser", ("legacy.txt",))
     refreshed = spread(packages, REFRESHES)
     for at, package in enumerate(refreshed):

@@ -89,6 +89,12 @@ def store_words(uses: Counter[str], limit: int = 28) -> int:
     return len(rows)
 
 
+def write_media(name: str, content: bytes) -> str:
+    """Write a file of the media folder, and return its name."""
+    write_file(Path(settings.MEDIA_ROOT) / name, content)
+    return name
+
+
 def write_file(path: Path, content: bytes) -> None:
     """Put `content` at `path` in one step: a reader sees the old file or the new one, whatever crashes."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,11 +15,12 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.db.models import Count, Sum
 
-from demo_project.library import catalogue, extract, shelf
+from demo_project.library import catalogue, extract, report, shelf
 from demo_project.library.models import Definition, Module, Package
-from jobqueue import TaskContext, exponential, task
+from jobqueue import TaskContext, exponential, phase, pipeline, task
 
 SAMPLES = Path(__file__).parent / "samples"
+REPORTED = 12  # packages in the picture
 
 
 def once_per(kind: str) -> Callable[..., str]:
@@ -128,3 +129,37 @@ def export_archive(context: TaskContext, seconds: float = 60.0) -> str:
         context.wait(seconds / len(names))
     shelf.write_file(Path(settings.MEDIA_ROOT) / "exports" / "modules.jsonl", "\n".join(lines).encode())
     return "exports/modules.jsonl"
+
+
+def collect(context: TaskContext, pause: float = 0.0) -> dict[str, int]:
+    """Count what is indexed of each package."""
+    names, found = list(catalogue.packages()), {}
+    for done, name in enumerate(names, 1):
+        found[name] = Definition.objects.filter(module__package__name=name).count()
+        context.progress(100 * done / len(names), f"{name}: {found[name]} definitions")
+        context.wait(pause / len(names))
+    return found
+
+
+def draw(context: TaskContext, pause: float = 0.0) -> str:
+    """Draw the largest packages as bars; the checkpoint lets a second run go on at the bar where the first one ended."""
+    largest = Counter(context.phase_result("collect")).most_common(REPORTED)
+    bars: list[str] = context.checkpoint_data or []
+    for name, count in largest[len(bars) :]:
+        bars.append(report.bar(len(bars), name, count, largest[0][1]))
+        context.checkpoint(bars)
+        context.progress(100 * len(bars) / len(largest), f"{name} is drawn")
+        context.wait(pause / len(largest))
+    return shelf.write_media("reports/library.svg", report.chart(bars))
+
+
+def write_up(context: TaskContext, pause: float = 0.0) -> str:
+    """Write the page around the picture."""
+    context.progress(50, "writing")
+    context.wait(pause)
+    return shelf.write_media("reports/library.html", report.page(context.phase_results()["collect"], "library.svg"))
+
+
+@pipeline(phases=[collect, draw, phase("write the page")(write_up)], queue_name="reports", priority=15, unique_key="publish_report")
+def publish_report(context: TaskContext, pause: float = 0.0) -> None:
+    """Collect what is indexed, draw it, and write a page about it; each step takes so long that a person can watch it."""

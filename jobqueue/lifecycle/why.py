@@ -235,9 +235,8 @@ def _named(job: Any, *, capital: bool = True) -> str:
 def _stands(job: Any) -> str:
     """Say how another job stands, and what a person can do about it."""
     now, status = job.now, job.status
-    if job.place == states.PENDING_TIME:
-        until = f" until {clock(job.run_at, now)}" if job.run_at else ""
-        return f"it waits for a retry{until}; cancel it to move on, or let it run now"
+    if job.place in (states.PENDING_TIME, states.PENDING_CHILDREN):
+        return _rests(job)
     if status in (states.Status.QUEUED, states.Status.PENDING):
         if status == states.Status.QUEUED and _paused_queue(job) is not None:
             return f"it is QUEUED in queue {job.queue!r}, which is paused: resume the queue, or cancel the job"
@@ -248,6 +247,14 @@ def _stands(job: Any) -> str:
         end = "canceled" if job.cancel_outcome == states.Status.CANCELED else "paused, and then holds it until it is resumed or canceled"
         return f"it is RUNNING and was asked to stop, to be {end}"
     return f"it is {status}{_since(job)}; {WHAT_TO_DO[states.Status(status)]}"
+
+
+def _rests(job: Any) -> str:
+    if job.place == states.PENDING_CHILDREN:
+        return "it waits for its children to end; cancel it to move on"
+    what = "sleeps" if suspend.sleeps(job, job.now) else "waits for a retry"
+    until = f" until {clock(job.run_at, job.now)}" if job.run_at else ""
+    return f"it {what}{until}; cancel it to move on, or let it run now"
 
 
 def _since(job: Any) -> str:

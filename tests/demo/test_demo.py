@@ -165,7 +165,7 @@ def test_after_ctrl_c_no_process_stays_and_the_next_run_takes_up_what_was_left(s
     assert "Interrupted." in program.text
     assert not workers(environment)
     again = start("--once", "--no-serve", *SMALL)
-    again.until(r"Enqueued \d+ jobs of 9 kinds; [1-9]\d* of an earlier run go on")
+    again.until(r"Enqueued \d+ jobs of 10 kinds; [1-9]\d* of an earlier run go on")
     assert again.ended() == 0, again.text
     assert "http" not in again.text
     assert status_of_kinds(again.text)["all"][2:] == ["1", "1"]

@@ -12,6 +12,8 @@ from django.db import connections
 from demo_project.library import catalogue, shelf, tasks
 from demo_project.library.models import Definition, Package, Word
 from jobqueue import Interrupted
+from jobqueue.models import Job
+from jobqueue.testing import run_until_idle
 from tests.demo.desk import Desk, context
 
 pytestmark = pytest.mark.django_db
@@ -111,3 +113,13 @@ def test_what_still_waits_is_not_enqueued_twice() -> None:
     first, second, other = (tasks.index_module.enqueue(name, pause=0.1) for name in ("json", "json", "html"))
     assert (first.created, second.created, other.created) == (True, False, True)
     assert first.id == second.id != other.id
+
+
+def test_a_report_is_published_phase_by_phase(media: Path) -> None:
+    shelf.store_module(catalogue.find("json.tool"))
+    result = tasks.publish_report.enqueue(pause=0.01)
+    assert run_until_idle() == 1
+    job = Job.objects.get(pk=result.job_id)
+    assert (job.status, job.result, job.phase) == ("SUCCESS", "reports/library.html", "write the page"), job.history
+    assert b"<svg" in (media / "reports" / "library.svg").read_bytes()
+    assert b"<th>json</th>" in (media / "reports" / "library.html").read_bytes()

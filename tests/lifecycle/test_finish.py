@@ -51,6 +51,8 @@ UNFLAGGED = {
     Kind.STOPPED: states.PAUSED,
     Kind.HANDED_BACK: states.QUEUED,
     Kind.UNKNOWN_TASK: states.PENDING_TIME,
+    Kind.SLEEP: states.PENDING_TIME,
+    Kind.WAIT: states.PENDING_CHILDREN,
 }
 STANDING = (Kind.SUCCESS, Kind.ERROR)  # a flag does not change these
 FLAGS = ("", "PAUSED", "CANCELED")
@@ -77,7 +79,7 @@ def test_where_a_run_ends_is_told_by_its_kind_and_the_flag(kind: Kind, flag: str
 def test_a_run_counts_unless_it_is_given_back(kind: Kind, flag: str) -> None:
     job = JobFactory(running=True, attempt=2, worker_ids=["worker-0"], cancel_requested=bool(flag), cancel_outcome=flag)
     end(job, kind)
-    given_back = kind in (Kind.INTERRUPTED, Kind.HANDED_BACK, Kind.UNKNOWN_TASK) and not flag
+    given_back = kind in (Kind.INTERRUPTED, Kind.HANDED_BACK, Kind.UNKNOWN_TASK, Kind.SLEEP, Kind.WAIT) and not flag
     assert job.attempt == (1 if given_back else 2)
     assert job.worker_ids == (["worker-0"] if given_back else ["worker-0", "worker-1"])
     assert len(job.history) == (0 if given_back or kind is Kind.SUCCESS else 1)

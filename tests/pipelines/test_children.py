@@ -1,0 +1,123 @@
+"""Whoever looks after waiting jobs looks at little, and at each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection
+
+from jobqueue import states
+from jobqueue.lifecycle import children
+from jobqueue.lifecycle.children import Parents, resume_parents
+from jobqueue.models import Job, JobDependency
+from tests.factories import JobFactory
+from tests.rivals import Rival
+
+
+def parent_of(*statuses: str, **columns: Any) -> Job:
+    """Return a job that waits for others, one for each trait."""
+    parent = JobFactory(waiting_for_children=True, phase="gather", **columns)
+    for status in statuses:
+        JobDependency.objects.create(parent=parent, child=JobFactory(**{status: True}))
+    return parent
+
+
+def place(job: Job) -> states.Place:
+    return Job.objects.get(pk=job.pk).place
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("live", ["queued", "running", "paused", "scheduled", "waiting_for_target", "waiting_for_children"])
+def test_a_job_waits_while_one_of_its_children_lives(live: str) -> None:
+    parents = [parent_of(live, "success"), parent_of("success", live)]
+    resume_parents()
+    assert [place(one) for one in parents] == [states.PENDING_CHILDREN] * 2
+    Job.objects.exclude(pk__in=[one.pk for one in parents]).filter(status__in=states.LIVE).update(
+        status="CANCELED", waiting_for="", lease_owner="", lease_expires_at=None, heartbeat_at=None
+    )
+    assert resume_parents() == 2
+    assert [place(one) for one in parents] == [states.QUEUED] * 2
+
+
+@pytest.mark.django_db
+def test_a_job_goes_on_when_all_have_ended_in_whatever_way_and_a_paused_one_does_not() -> None:
+    going = [parent_of("success", "error", "canceled"), parent_of()]
+    paused = parent_of("success")
+    Job.objects.filter(pk=paused.pk).update(status="PAUSED", waiting_for="")
+    assert resume_parents() == 2
+    assert [place(one) for one in going] == [states.QUEUED] * 2
+    assert place(paused) == states.PAUSED
+
+
+@pytest.mark.django_db
+def test_a_look_costs_the_same_for_one_child_and_for_thousands(django_assert_num_queries: Callable[[int], Any]) -> None:
+    parent = parent_of("queued")
+    parents = Parents()
+    with django_assert_num_queries(2):
+        assert parents.run() is None
+    many = Job.objects.bulk_create([Job(task="tests.tasks.add") for _ in range(3000)])
+    JobDependency.objects.bulk_create([JobDependency(parent=parent, child=one) for one in many])
+    with django_assert_num_queries(2):
+        assert parents.run() is None
+    assert parents.any
+
+
+@pytest.mark.django_db
+def test_more_children_than_one_look_marks_are_marked_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "MARKED", 10)
+    parent = parent_of(*["success"] * 35)
+    parents = Parents()
+    looks = 0
+    while place(parent) == states.PENDING_CHILDREN:
+        parents.run()
+        looks += 1
+    assert looks == 4
+
+
+@pytest.mark.django_db
+def test_more_parents_than_one_look_takes_are_all_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "PARENTS", 3)
+    made = [parent_of("success" if number % 2 else "queued") for number in range(10)]
+    assert resume_parents() == 5
+    assert [place(one) == states.QUEUED for one in made] == [bool(number % 2) for number in range(10)]
+
+
+@pytest.mark.postgresql
+def test_a_parent_that_somebody_has_locked_holds_up_no_other(rival: Rival) -> None:
+    locked, free = parent_of("success"), parent_of("success")
+    with rival.locking(locked):
+        assert resume_parents() == 1
+    assert place(free) == states.QUEUED
+    assert resume_parents() == 1
+
+
+@pytest.mark.django_db
+def test_a_parent_that_cannot_be_moved_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad, good = parent_of("success"), parent_of("success")
+    advance = Parents._advance
+
+    def fail(self: Parents, job_id: int) -> int:
+        if job_id == bad.pk:
+            raise DatabaseError("no")
+        return advance(self, job_id)
+
+    monkeypatch.setattr(Parents, "_advance", fail)
+    parents = Parents()
+    for _ in range(3):
+        parents.run()
+    assert place(good) == states.QUEUED
+    assert place(bad) == states.PENDING_CHILDREN
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db
+def test_the_look_finds_parents_and_their_first_open_child_by_an_index_without_statistics() -> None:
+    parent_of("queued")
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = on")
+        first = JobDependency.objects.filter(parent=1, ended=False).order_by("child_id")[:1]
+        assert "jobqueue_dependency_o" in first.explain()
+    waiting = Job.objects.current.filter(status="PENDING", waiting_for="children", pk__gt=0).order_by("pk")[:200]
+    assert "jobqueue_job_parents" in waiting.explain()

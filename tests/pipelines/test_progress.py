@@ -1,0 +1,102 @@
+"""What a running phase shows: exact, never going back within a run, written in the transaction of the job's own mark."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from jobqueue.db import Claimed, Lease
+from jobqueue.lifecycle import phases
+from jobqueue.models import Job, JobEvent, JobPhase
+from jobqueue.phases import declared
+from jobqueue.tasks import registry
+from jobqueue.worker import journal, reporter
+from jobqueue.worker.reporter import Reporter
+from jobqueue.worker.run import Run, Runs
+from tests.claiming import claim
+from tests.pipelines import samples
+
+pytestmark = pytest.mark.django_db
+NAMES = [one.name for one in declared([samples.download, samples.process, samples.upload])]
+
+
+class Scene:
+    """A pipeline that has begun, and a reporter that no thread runs."""
+
+    def __init__(self) -> None:
+        samples.publish.enqueue("a")
+        [job] = claim("worker-1", (), 1, 30.0)
+        self.job: Claimed = job
+        self.runs = Runs()
+        self.reporter = Reporter(self.runs, lambda *_: None)
+        self.run = Run(job, lambda run: None, lambda run: None)
+        self.run.entry = registry.find(job.task)
+        assert self.run.entry is not None
+        self.pipeline = journal.begin(self.run, self.run.entry)
+        self.run.began = time.monotonic()
+        self.runs.add([self.run])
+        self.pipeline._opened(phases.open_phases(Lease(job.id, job.lease_token), NAMES))
+
+    def tell(self, percent: int, message: str | None = None) -> tuple[int, list[int]]:
+        """Tell of progress, have it written, and return what the job and its phases show."""
+        self.run.report(percent, message)
+        self.run.marked_at = None
+        self.reporter.turn()
+        return self.shown()
+
+    def shown(self) -> tuple[int, list[int]]:
+        rows = JobPhase.objects.filter(job=self.job.id).order_by("position")
+        return Job.objects.get(pk=self.job.id).progress, list(rows.values_list("progress", flat=True))
+
+    def end_phase(self) -> None:
+        done = self.pipeline._ended(None)
+        self.pipeline._journal.go_on(done, self.pipeline._following, self.pipeline.after)
+        self.pipeline._advance(done)
+
+
+def test_the_job_shows_what_the_table_says() -> None:
+    scene = Scene()
+    assert scene.shown() == (0, [0, 0, 0])
+    assert scene.tell(50) == (17, [50, 0, 0])
+    scene.end_phase()
+    assert scene.shown() == (33, [100, 0, 0])
+    assert scene.tell(25) == (42, [100, 25, 0])
+    scene.end_phase()
+    assert scene.tell(80) == (93, [100, 100, 80])
+
+
+def test_overall_progress_never_goes_back_within_a_run() -> None:
+    scene = Scene()
+    assert scene.tell(90, "nearly") == (30, [90, 0, 0])
+    assert scene.tell(10, "again") == (30, [10, 0, 0])
+    assert JobPhase.objects.get(job=scene.job.id, position=0).message == "again"
+
+
+def test_what_was_told_before_the_end_of_a_phase_does_not_follow_it() -> None:
+    scene = Scene()
+    scene.run.report(50, None)
+    scene.end_phase()
+    scene.run.marked_at = None
+    scene.reporter.turn()
+    assert scene.shown() == (33, [100, 0, 0])
+
+
+def test_a_run_that_has_lost_its_lease_shows_nothing() -> None:
+    scene = Scene()
+    Job.objects.filter(pk=scene.job.id).update(lease_token=99)
+    assert scene.tell(50) == (0, [0, 0, 0])
+
+
+@pytest.mark.parametrize("wished", [True, False])
+def test_progress_is_an_event_where_the_project_wants_it(monkeypatch: pytest.MonkeyPatch, wished: bool) -> None:
+    from jobqueue.events import record
+
+    for module in (record, reporter):
+        monkeypatch.setattr(module, "is_kept", lambda name: wished)
+    scene = Scene()
+    scene.tell(50, "half")
+    scene.tell(50, "half")
+    found: list[Any] = list(JobEvent.objects.filter(name="job.progress").values_list("data", flat=True))
+    assert found == ([{"progress": 17, "message": "half"}] if wished else [])
