@@ -47,6 +47,14 @@ class Waits(NamedTuple):
     first: int | None
     more: bool
 
+    @property
+    def text(self) -> str:
+        """The same in words, without the full stop."""
+        if self.first is None:
+            return f"The jobs that it waited for {'have ended' if self.in_all else 'are gone'}: a worker lets it be taken within a second"
+        least = "at least " if self.more else ""
+        return f"It waits for {least}{self.live} of {self.in_all} children; the first is job {self.first}"
+
 
 def _rows(**where: Any) -> QuerySet[JobDependency]:
     return JobDependency.objects.using(Job.objects.database.alias).filter(**where)

@@ -47,7 +47,7 @@ def test_a_job_that_sleeps_ends_its_phase_and_its_run() -> None:
     assert why.text.startswith("It sleeps until ")
     assert run_until_idle(scheduled=True) == 1
     job = row(result)
-    assert (job.status, job.result, job.attempt) == ("SUCCESS", "slept", 1)
+    assert (job.status, job.result, job.attempt, job.options) == ("SUCCESS", "slept", 1, {})
     assert dict(samples.ran) == {"rest": 1, "rise": 1}
 
 
