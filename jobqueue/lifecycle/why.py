@@ -165,7 +165,7 @@ def _not_due(job: Any) -> Why:
 
 def _children(job: Any) -> Why:
     waits = children.waits(job)
-    first = Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk=waits.first).first()
+    first = Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk=waits.first or 0).first()
     return Why("children", f"{waits.text}{f' ({first.task}): {_stands(first)}.' if first is not None else '.'}", waits.first)
 
 
