@@ -49,7 +49,8 @@ def targets_kept(database: Statements, table: str, job: int) -> dict[Target, int
     """Return the targets of a job and of those that wait for it, through others, too; each with the job that has it."""
     sql = (
         f"WITH RECURSIVE above(id) AS (SELECT CAST(%s AS bigint) UNION SELECT d.parent_id FROM above"
-        f" JOIN {table} AS d ON d.child_id = above.id AND NOT d.ended) SELECT j.tenant, j.target, j.id FROM (SELECT id FROM above LIMIT %s) AS seen"
+        f" JOIN {table} AS d ON d.child_id = above.id AND NOT d.ended)"
+        " SELECT j.tenant, j.target, j.id FROM (SELECT id FROM above LIMIT %s) AS seen"
         f" JOIN {database.table} AS j ON j.id = seen.id WHERE j.target <> ''"
     )
     return {Target(*row[:2]): row[2] for row in database.rows(sql, [job, MOST_SEEN])}
