@@ -195,7 +195,7 @@ class Parents:
         """Mark children of a job that have ended, and let it be taken where no other is left; return 1 where it was."""
         with Job.objects.database.atomic():
             waiting = Job.objects.current.unlocked().filter(pk=job_id, status=states.Status.PENDING, waiting_for=states.WaitingFor.CHILDREN)
-            job = waiting.first()
+            job = waiting.only("pk", "status", "waiting_for", "lease_token", "queue", "tenant").first()
             if job is None:
                 return 0
             rows = list(_rows(parent=job, ended=False).order_by("child_id").values_list("pk", "child_id")[: MARKED + 1])
