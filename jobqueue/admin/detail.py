@@ -86,7 +86,7 @@ def page(job: Job) -> Page:
         report=_report(job) if job.attempt or job.status in ENDED else [],
         status=cells.status(job),
         message=prose(job.message),
-        progress=cells.progress(job),
+        progress=phases.bar(job),
         phases=phases.rows(job, now),
         arguments=arguments(job),
         result=masked_json(job.result) if job.status == Job.Status.SUCCESS or job.result is not None else None,

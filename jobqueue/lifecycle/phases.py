@@ -17,11 +17,13 @@ from jobqueue import states
 from jobqueue.db import Lease, Mark
 from jobqueue.db.pipelines import insert_phases
 from jobqueue.events.record import record
-from jobqueue.lifecycle import children
+from jobqueue.lifecycle import children, history
 from jobqueue.lifecycle.guard import guarded
 from jobqueue.lifecycle.outcome import Done, Shown
 from jobqueue.models import Job, JobPhase
 from jobqueue.phases import Standing, overall, reconciled
+
+SLEEPS_UNTIL = "sleeps_until"
 
 
 def _phases(**where: Any) -> QuerySet[JobPhase]:
@@ -54,6 +56,9 @@ def open_phases(lease: Lease, names: Sequence[str]) -> list[Standing]:
         current = standing[done] if done < len(standing) else None
         progress = overall(done, 0, len(names))
         _begin(job, current, done, progress)
+        if SLEEPS_UNTIL in history.as_dict(job.options):
+            awake = {key: value for key, value in job.options.items() if key != SLEEPS_UNTIL}
+            Job.objects.current.filter(pk=job.pk).update(options=awake)
     # What finished before and is no longer in the code can still be read.
     gone = [_standing(row) for row in rows.values() if row.name not in names and row.status == JobPhase.Status.SUCCESS]
     return [*standing, *gone]
