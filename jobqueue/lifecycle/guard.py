@@ -13,7 +13,7 @@ from jobqueue.models import Job
 LOST = "The lease was lost: another worker may run the job"
 
 # Not the arguments and the result, which may be large.
-COLUMNS = ("pk", "status", "waiting_for", "lease_token", "attempt", "tenant", "target", "phase", "options")
+COLUMNS = ("pk", "status", "waiting_for", "lease_token", "attempt", "tenant", "target", "phase", "options", "started_at")
 
 
 class Locked(Exception):

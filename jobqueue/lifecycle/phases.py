@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import JSONField, QuerySet, TextField, Value
-from django.db.models.functions import Cast, Now
+from django.db.models.functions import Cast, Coalesce, Now
 
 from jobqueue import states
 from jobqueue.db import Lease, Mark
@@ -55,13 +55,21 @@ def open_phases(lease: Lease, names: Sequence[str]) -> list[Standing]:
         done = sum(one.finished for one in standing)
         current = standing[done] if done < len(standing) else None
         progress = overall(done, 0, len(names))
-        _begin(job, current, done, progress)
-        if SLEEPS_UNTIL in history.as_dict(job.options):
-            awake = {key: value for key, value in job.options.items() if key != SLEEPS_UNTIL}
-            Job.objects.current.filter(pk=job.pk).update(options=awake)
+        _begin(job, current, done, progress, **_started(job))
     # What finished before and is no longer in the code can still be read.
     gone = [_standing(row) for row in rows.values() if row.name not in names and row.status == JobPhase.Status.SUCCESS]
     return [*standing, *gone]
+
+
+def _started(job: Job) -> dict[str, Any]:
+    """Return the columns of a job that has begun to run now; that it did is told before its first phase is."""
+    changes: dict[str, Any] = {}
+    if job.started_at is None:
+        changes |= {"started_at": Now(), "first_started_at": Coalesce("first_started_at", Now())}
+        record(job, "job.started")
+    if SLEEPS_UNTIL in history.as_dict(job.options):
+        changes["options"] = {key: value for key, value in job.options.items() if key != SLEEPS_UNTIL}
+    return changes
 
 
 def _standing(row: Any) -> Standing:
@@ -87,8 +95,8 @@ def finish(job: Job, done: Done, message: str | None = None) -> None:
         record(job, "job.phase.completed", {"phase": done.name, "position": done.position})
 
 
-def _begin(job: Job, phase: Standing | None, position: int, progress: int) -> None:
-    changes: dict[str, Any] = {"progress": progress}
+def _begin(job: Job, phase: Standing | None, position: int, progress: int, **changes: Any) -> None:
+    changes["progress"] = progress
     if phase is not None:
         changes["phase"] = phase.name
         rows = _phases(job=job, name=phase.name).exclude(status=JobPhase.Status.SUCCESS)

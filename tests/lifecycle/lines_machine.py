@@ -22,6 +22,7 @@ from jobqueue import states
 from jobqueue.db import Lease, Lender, Scope
 from jobqueue.db.plans import OPTION
 from jobqueue.lifecycle import control
+from jobqueue.lifecycle.children import resume_parents
 from jobqueue.lifecycle.claim import claim
 from jobqueue.lifecycle.enqueue import JobSpec, enqueue
 from jobqueue.lifecycle.expire import expire_owner, expire_stale_running_jobs
@@ -305,12 +306,13 @@ class Lines(RuleBasedStateMachine):
             expire_stale_running_jobs()
         self.judge()
 
-    @precondition(lambda self: any(row.waiting_for == "time" for row in self.rows.values()) and self.locked is None)
+    @precondition(lambda self: any(row.waiting_for in ("time", "children") for row in self.rows.values()) and self.locked is None)
     @rule(side=SIDE)
     def time_passes(self, side: int) -> None:
         Job.objects.filter(status="PENDING", run_at__isnull=False).update(run_at=F("run_at") - timedelta(minutes=1))
         with self.via(side):
             promote_due_jobs()
+            resume_parents()
         self.judge()
 
     @rule(name=st.sampled_from(QUEUES), decision=st.sampled_from(["pause", "resume", "resume", "limit 0", "limit 1", "no limit"]))
@@ -374,7 +376,7 @@ class Lines(RuleBasedStateMachine):
     def run_alone(self) -> None:
         for _ in range(ROUNDS):
             Job.objects.filter(status="PENDING", waiting_for="time").update(run_at=F("created_at"))
-            moved = promote_due_jobs()
+            moved = promote_due_jobs() + resume_parents()
             for tenant in set(TENANTS):
                 found = claim(Lender("worker-1", LEASE_SECONDS), Scope(tenant), 3)
                 moved += found.parked

@@ -248,3 +248,14 @@ def test_children_of_a_transaction_that_is_still_open_are_refused() -> None:
     result = samples.hasty.enqueue()
     run_until_idle()
     assert "inside of a transaction that is not committed" in error_of(result)
+
+
+def test_the_log_says_when_a_job_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="jobqueue"):
+        samples.nap.enqueue(3600)
+        samples.family.enqueue([1])
+        run_until_idle(limit=2)
+    said = " ".join(caplog.messages)
+    assert "nap PENDING in" in said
+    assert ", again in 3600.0 s" in said
+    assert ", again when the jobs that it waits for have ended" in said
