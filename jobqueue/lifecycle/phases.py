@@ -14,8 +14,9 @@ from django.db.models import JSONField, QuerySet, TextField, Value
 from django.db.models.functions import Cast, Coalesce, Now
 
 from jobqueue import states
-from jobqueue.db import Lease, Mark
+from jobqueue.db import Lease
 from jobqueue.db.pipelines import insert_phases
+from jobqueue.event_names import PHASE_COMPLETED, PHASE_STARTED, STARTED
 from jobqueue.events.record import record
 from jobqueue.lifecycle import children, history
 from jobqueue.lifecycle.guard import guarded
@@ -50,8 +51,6 @@ def open_phases(lease: Lease, names: Sequence[str]) -> list[Standing]:
             if name not in rows or rows[name].position != position:
                 _phases(job=job, name=name).update(position=position)
         children.forget_unended(job)
-        # That the job began is told before its phases are.
-        Job.objects.database.mark([Mark(*lease, 0.0, None, None, None)])
         done = sum(one.finished for one in standing)
         current = standing[done] if done < len(standing) else None
         progress = overall(done, 0, len(names))
@@ -66,7 +65,7 @@ def _started(job: Job) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     if job.started_at is None:
         changes |= {"started_at": Now(), "first_started_at": Coalesce("first_started_at", Now())}
-        record(job, "job.started")
+        record(job, STARTED)
     if SLEEPS_UNTIL in history.as_dict(job.options):
         changes["options"] = {key: value for key, value in job.options.items() if key != SLEEPS_UNTIL}
     return changes
@@ -92,7 +91,7 @@ def finish(job: Job, done: Done, message: str | None = None) -> None:
         .update(status=JobPhase.Status.SUCCESS, progress=100, finished_at=Now(), result=as_json(done.result), **changes)
     )
     if moved:
-        record(job, "job.phase.completed", {"phase": done.name, "position": done.position})
+        record(job, PHASE_COMPLETED, {"phase": done.name, "position": done.position})
 
 
 def _begin(job: Job, phase: Standing | None, position: int, progress: int, **changes: Any) -> None:
@@ -102,7 +101,7 @@ def _begin(job: Job, phase: Standing | None, position: int, progress: int, **cha
         rows = _phases(job=job, name=phase.name).exclude(status=JobPhase.Status.SUCCESS)
         fresh = {"attempts": phase.attempts + 1, "progress": 0, "message": ""}
         if rows.update(status=JobPhase.Status.RUNNING, started_at=Now(), finished_at=None, **fresh):
-            record(job, "job.phase.started", {"phase": phase.name, "position": position, "attempt": phase.attempts + 1})
+            record(job, PHASE_STARTED, {"phase": phase.name, "position": position, "attempt": phase.attempts + 1})
     Job.objects.current.filter(pk=job.pk).update(**changes)
 
 
