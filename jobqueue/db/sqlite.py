@@ -165,7 +165,8 @@ class SQLite(Database):
 
     def insert(self, columns: dict[str, Any], *, ignore_conflicts: bool) -> tuple[Any, ...] | None:
         """Insert one job; return (id, created_at), or None where a live job has its unique key."""
-        with self.atomic():
+        # The caller's transaction is enough: a savepoint would be two more statements for each job.
+        with contextlib.nullcontext() if self.connection.in_atomic_block else self.atomic():
             made = self._insert(columns, ignore_conflicts)
             self._tell_made(made)
         return made[0] if made else None

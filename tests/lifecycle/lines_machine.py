@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from django.db import connection, connections, transaction
 from django.db.models import F
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from jobqueue import states
 from jobqueue.db import Lease, Lender, Scope
@@ -34,6 +34,7 @@ from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
 from jobqueue.lifecycle.release import release_parked_targets
 from jobqueue.line import Target
 from jobqueue.models import Job, Queue
+from tests.events import story
 
 WORKERS = ("worker-1", "worker-2")
 QUEUES = ("a", "b")
@@ -100,11 +101,13 @@ class Lines(RuleBasedStateMachine):
         self.locked: Row | None = None
         self.was_locked = False
         self.held: Target | None = None
+        self.idle_stops: Counter[int] = Counter()
         self.open = contextlib.ExitStack()
         connections["default"] = self.parties[0]
         with connection.cursor() as cursor:
             cursor.execute("DELETE FROM jobqueue_job")
             cursor.execute("DELETE FROM jobqueue_queue")
+            cursor.execute("DELETE FROM jobqueue_jobevent")
         self.rows: Rows = {}
 
     def teardown(self) -> None:
@@ -144,9 +147,22 @@ class Lines(RuleBasedStateMachine):
                 self.judge_start(old, before)
             elif old.place != row.place:
                 assert states.allows(old.place, row.place), f"{old.place} -> {row.place}"
+            stopped = row.status in ("PAUSED", "CANCELED") and row.status != old.status
+            self.idle_stops[job_id] += stopped and old.status != "RUNNING"
             assert not (row.status in states.FINAL and row.holds)
         self.rows = after
         return before
+
+    @invariant()
+    def events_tell_the_same_story_as_the_row(self) -> None:
+        told = story.all_told()
+        assert told.keys() >= self.rows.keys(), "a job without events"
+        for job_id, names in told.items():
+            row = self.rows.get(job_id)
+            if row is None:
+                assert names == ["job.deleted"]
+            else:
+                story.judge(names, status=row.status, claims=row.token, idle_stops=self.idle_stops[job_id])
 
     def judge_start(self, job: Row, before: Rows) -> None:
         """Hold that nobody better of the same target waited, and that nobody stood in the way, but one that ended in the same verb."""

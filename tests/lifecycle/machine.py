@@ -30,7 +30,7 @@ from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
 from jobqueue.models import Job
 from tests.claiming import claim
-from tests.events.story import judge
+from tests.events.story import all_told, judge
 
 WORKERS = ("worker-1", "worker-2")
 QUEUES = ("a", "b")
@@ -195,11 +195,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @invariant()
     def events_tell_the_same_story_as_the_row(self) -> None:
-        told: dict[int, list[str]] = {}
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT job_id, name FROM jobqueue_jobevent ORDER BY id")
-            for job_id, name in cursor.fetchall():
-                told.setdefault(job_id, []).append(name)
+        told = all_told()
         assert told.keys() == self.rows.keys(), "a job without events, or events without a job"
         for row in self.rows.values():
             judge(told[row.id], status=row.status, begun=row.begun, claims=row.token, idle_stops=self.idle_stops[row.id])
