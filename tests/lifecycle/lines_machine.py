@@ -100,6 +100,7 @@ class Lines(RuleBasedStateMachine):
         super().__init__()
         self.locked: Row | None = None
         self.was_locked = False
+        self.passed_over: set[int] = set()  # rows that were locked: when their line moved on, a worse one may have been let go
         self.held: Target | None = None
         self.idle_stops: Counter[int] = Counter()
         self.open = contextlib.ExitStack()
@@ -175,7 +176,8 @@ class Lines(RuleBasedStateMachine):
             still = after[other.id]
             assert still.status not in ("PAUSED", "ERROR"), f"{job} starts though {still} blocks its target"
             waits = other.place in (states.QUEUED, states.PENDING_TARGET)
-            if waits and other != self.locked and still.status not in states.FINAL:
+            passed = other == self.locked or (other.place == states.PENDING_TARGET and other.id in self.passed_over)
+            if waits and not passed and still.status not in states.FINAL:
                 assert job.order < other.order, f"{job} starts before {other}"
 
     def pick(self, pick: int, *statuses: str) -> Row | None:
@@ -356,6 +358,7 @@ class Lines(RuleBasedStateMachine):
                 else:
                     cursor.execute("SELECT 1 FROM jobqueue_job WHERE id = %s FOR UPDATE", [row.id])
                     self.locked, self.was_locked = row, True
+                    self.passed_over.add(row.id)
 
     @precondition(lambda self: self.locked is not None or self.held is not None)
     @rule()
