@@ -9,10 +9,11 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from jobqueue.admin.base import ReadOnlyAdmin
+from jobqueue.event_names import SENT_BY_DEFAULT
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.queues import check_name
 from jobqueue.models import Job, Queue
-from jobqueue.webhook_rules import DEFAULT_EVENTS, EVENTS, LONGEST_URL, shown_url
+from jobqueue.webhook_rules import EVENTS, LONGEST_URL, shown_url
 from jobqueue.webhooks.queues import set_webhook
 
 
@@ -47,7 +48,7 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         try:
             with Job.objects.database.atomic():
                 changed = set_webhook(row.name, url, events)
-                told = f"Webhook: {shown_url(url)} ({', '.join(events) or ', '.join(DEFAULT_EVENTS)})." if url else "No webhook."
+                told = f"Webhook: {shown_url(url)} ({', '.join(events) or ', '.join(SENT_BY_DEFAULT)})." if url else "No webhook."
                 if changed:
                     self.log_change(request, Queue(name=row.name), told)
         except InvalidOption as error:
@@ -69,6 +70,6 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
             "url": shown_url(row.webhook_url),
             "longest": LONGEST_URL,
             "events": [(name, name in chosen) for name in EVENTS],
-            "default_events": ", ".join(DEFAULT_EVENTS),
+            "default_events": ", ".join(SENT_BY_DEFAULT),
         }
         return TemplateResponse(request, "jobqueue/admin/queue_webhook.html", context)
