@@ -13,14 +13,14 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from jobqueue.admin import cells, detail, filters, listing
-from jobqueue.admin.targets import TargetsAdmin
+from jobqueue.admin.live import LiveAdmin
 from jobqueue.admin.verbs import VERBS
 from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.lifecycle.why import Why, why_waiting
 from jobqueue.models import Job
 
 
-class JobAdmin(TargetsAdmin):
+class JobAdmin(LiveAdmin):
     """Show jobs, and let people cancel, pause, resume, hurry and delete them."""
 
     list_display = (
@@ -90,6 +90,7 @@ class JobAdmin(TargetsAdmin):
             "original": job,
             "page": detail.page(job),
             "why": _why(job),
+            "events_address": self.events_address(job),
             "verbs": [verb for verb in VERBS.values() if verb.possible(job) and verb.allowed(request)],
             **(extra_context or {}),
         }
