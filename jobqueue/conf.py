@@ -120,6 +120,8 @@ class Settings:
     on_stale: Any = _setting(None, HOOK)
     on_delete: Any = _setting(None, HOOK)
     event_log: str = _setting("lifecycle", Rule('"all", "lifecycle" or "none"', lambda value: value in LOGS))
+    event_ping_seconds: float = _setting(15, POSITIVE)
+    event_streams_most: int = _setting(10, COUNT)
     event_delete_after: Any = _setting(2_592_000, Rule(retained.TIME_TEXT, retained.is_time_or_never))
 
     def with_overrides(self, **values: Any) -> "Settings":

@@ -14,7 +14,7 @@ from django.template.response import TemplateResponse
 from django.utils.cache import patch_vary_headers
 
 from jobqueue.admin import cells, detail, filters, listing
-from jobqueue.admin.targets import TargetsAdmin
+from jobqueue.admin.live import LiveAdmin
 from jobqueue.admin.verbs import VERBS
 from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.lifecycle.why import Why, why_waiting
@@ -23,7 +23,7 @@ from jobqueue.models import Job
 PART_HEADER = "X-Jobqueue-Part"
 
 
-class JobAdmin(TargetsAdmin):
+class JobAdmin(LiveAdmin):
     """Show jobs, and let people cancel, pause, resume, hurry and delete them."""
 
     list_display = (
@@ -96,6 +96,7 @@ class JobAdmin(TargetsAdmin):
             "original": job,
             "page": detail.page(job),
             "why": _why(job),
+            "events_address": self.events_address(job),
             "verbs": [verb for verb in VERBS.values() if verb.possible(job) and verb.allowed(request)],
             **(extra_context or {}),
         }

@@ -16,6 +16,7 @@ from django.core.signals import got_request_exception
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.http.multipartparser import MultiPartParserError
+from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, re_path
 
 from jobqueue import conf, db
@@ -57,7 +58,7 @@ class _View:
         for alias in conf.databases():
             transaction.non_atomic_requests(using=alias)(self)
 
-    def __call__(self, request: HttpRequest, **given: Any) -> HttpResponse:
+    def __call__(self, request: HttpRequest, **given: Any) -> HttpResponseBase:
         try:
             return self.reply(request, given)
         except Problem as problem:
@@ -69,7 +70,7 @@ class _View:
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked for JSON gets JSON
             return _failed(request, error)
 
-    def reply(self, request: HttpRequest, given: dict[str, str]) -> HttpResponse:
+    def reply(self, request: HttpRequest, given: dict[str, str]) -> HttpResponseBase:
         """Guard the request and return what its endpoint answers."""
         if not self.endpoints:
             raise Problem(404, UNKNOWN)
@@ -82,8 +83,8 @@ class _View:
             user = access.authenticated(request)
             access.check_permissions(user, endpoint.permissions)
             access.check_csrf(request, user)
-        status, body = endpoint.handler(request, user, given)
-        return answer(body, status)
+        reply = endpoint.handler(request, user, given)
+        return reply if isinstance(reply, HttpResponseBase) else answer(reply[1], reply[0])
 
 
 def _failed(request: HttpRequest, error: Exception) -> HttpResponse:

@@ -1,24 +1,21 @@
 /* Keep the admin's page of one job as it is now, without loading it again.
 
-   What changes often (progress, message, phases, new events) comes with the stream and is written as text. What changes with the status
-   (the buttons, the report, the result, every word that a translator or a project may have changed) is asked of the server once more,
-   as the same template makes it, and put in place of what is there, node by node: focus, scroll position and opened runs stay. */
+   What changes often (progress, message, phases, new events) comes with the stream and is written as text. What only the server can say
+   (the buttons, the report, the result) is asked of it once more, as the same template makes it, and put in place of what is there, node
+   by node: focus, scroll position and opened runs stay. Without a stream the page stays as it was loaded, and says so. */
+"use strict";
 
 (function () {
-  "use strict";
-
   const page = document.getElementById("jobqueue-job");
-  if (!page || !page.dataset.stream || !window.EventSource || !window.JobqueueStream) return;
+  if (!page || !page.dataset.events || !window.EventSource || !window.jobqueue) return;
 
   const WORDS = { live: "Live", reconnecting: "Reconnecting…", off: "Not live", ended: "Ended", deleted: "Deleted" };
-  const PATIENCE = 2_000; // a short break is nothing to speak of
-  const BETWEEN_LOOKS = 1_500, AFTER_FAILURE = 5_000, MOST_FAILURES = 5;
+  const FINAL = ["SUCCESS", "CANCELED"];
+  const PATIENCE_MS = 2_000; // a short break is nothing to speak of
+  const BETWEEN_LOOKS_MS = 1_500, AFTER_FAILURE_MS = 5_000, MOST_FAILURES = 5;
+  const EPILOGUE_MS = 20_000; // what follows an end: webhooks
   const MOST_EVENTS = 500;
   const MINUTE = 60, HOUR = 3600, DAY = 86400;
-
-  let job = null; // as the stream told it last
-  let shown = [page.dataset.status, page.dataset.attempt]; // what of it the server's part of the page was made for
-  let drawing = false, phasesSeen = 0;
 
   const find = (id) => document.getElementById(id);
 
@@ -38,8 +35,7 @@
   let mode = "", soon = 0;
 
   function sign(name) {
-    if (name === mode || mode === "deleted") return;
-    const said = mode;
+    if (name === mode || mode === "deleted" || (mode === "ended" && name !== "deleted")) return;
     mode = name;
     clearTimeout(soon);
     const write = () => {
@@ -47,50 +43,52 @@
       node.dataset.mode = name;
       put(node, WORDS[name]);
     };
-    if (name === "reconnecting" || (name === "live" && said === "off")) soon = setTimeout(write, name === "live" ? 0 : PATIENCE);
+    if (name === "reconnecting") soon = setTimeout(write, PATIENCE_MS);
     else write();
   }
 
-  // What the stream tells of the job -----------------------------------------------------------------------------------------
+  // What the stream tells, until the server's own words for it are there ---------------------------------------------------------
 
-  function tell(now) {
-    job = now;
+  const news = new Map();
+  let drawing = false;
+
+  function note(name, value) {
+    if (value === undefined || value === null) return;
+    news.set(name, { value, at: Date.now() });
     if (!drawing) requestAnimationFrame(draw);
     drawing = true;
-    const made = [now.status, String(now.attempt), now.status_text, now.phase];
-    if (shown.some((value, number) => value !== made[number])) look();
-    if (shown.length > 2 && shown[2] !== made[2]) put(find("jobqueue-told"), `Status: ${now.status_text}`);
-    shown = made;
   }
+
+  const PHASE_CELLS = {
+    status(row, status) {
+      row.dataset.status = status;
+      put(row.querySelector('[data-cell="status"]'), status.charAt(0) + status.slice(1).toLowerCase());
+    },
+    progress: (row, percent) => put(row.querySelector('[data-cell="progress"]'), `${percent} %`),
+    message: (row, text) => put(row.querySelector('[data-cell="message"]'), text),
+    attempts: (row, count) => put(row.querySelector('[data-cell="attempts"]'), String(count)),
+  };
 
   function draw() {
     drawing = false;
-    if (!job) return;
-    const bar = find("jobqueue-progress");
-    if (bar) {
-      bar.value = job.progress;
-      put(bar, `${job.progress} %`);
-      put(find("jobqueue-percent"), `${job.progress} %`);
-    }
-    const message = find("jobqueue-message");
-    put(message, job.message || "");
-    message.hidden = !job.message;
     const rows = document.querySelectorAll("#jobqueue-phases tbody tr");
-    const phases = job.phases || [];
-    if (rows.length === phases.length) phases.forEach((phase, number) => drawPhase(rows[number], phase));
-    else if (phasesSeen !== phases.length) look();
-    phasesSeen = phases.length;
+    for (const [name, { value }] of news) {
+      const [what, position, cell] = name.split(" ");
+      if (what === "progress" && find("jobqueue-progress")) {
+        find("jobqueue-progress").value = value;
+        put(find("jobqueue-percent"), `${value} %`);
+      } else if (what === "message") {
+        put(find("jobqueue-message"), value);
+        find("jobqueue-message").hidden = !value;
+      } else if (what === "phase" && rows[position]) {
+        PHASE_CELLS[cell](rows[position], value);
+      }
+    }
   }
 
-  function drawPhase(row, phase) {
-    const cell = (name) => row.querySelector(`[data-cell="${name}"]`);
-    if (row.dataset.status !== phase.status) {
-      row.dataset.status = phase.status;
-      put(cell("status"), phase.status.charAt(0) + phase.status.slice(1).toLowerCase());
-    }
-    put(cell("progress"), `${phase.progress} %`);
-    put(cell("message"), phase.message || "");
-    put(cell("attempts"), String(phase.attempts));
+  function notePhase(phase) {
+    for (const cell of Object.keys(PHASE_CELLS)) note(`phase ${phase.position} ${cell}`, phase[cell]);
+    if (phase.status === "RUNNING") running = phase.position;
   }
 
   // The timeline -------------------------------------------------------------------------------------------------------------
@@ -127,7 +125,7 @@
     return made;
   }
 
-  function told(data) {
+  function particulars(data) {
     const words = (value) => (typeof value === "object" ? JSON.stringify(value) : String(value));
     const { message, ...rest } = data || {};
     const named = Object.entries(rest).filter(([, value]) => value !== null && value !== "");
@@ -143,7 +141,7 @@
     made.append(moment(event.at), " ", make("span", "jq-quiet jq-after", Number.isNaN(seconds) ? "" : `+${duration(seconds)}`), " ");
     made.append(make("strong", "jq-event-name", name.charAt(0).toUpperCase() + name.slice(1)));
     if (event.attempt) made.append(" ", make("span", "jq-note", `run ${event.attempt}`));
-    const text = told(event.data);
+    const text = particulars(event.data);
     if (text) made.append(" ", make("span", "jq-event-text", text));
     return made;
   }
@@ -165,7 +163,6 @@
     place(event.id, (before) => item(event, before));
     const none = page.querySelector(".jq-no-events");
     if (none) none.remove();
-    if (event.event === "job.deleted") sign("deleted");
   }
 
   // Where nothing of what is shown is among the newest, there may be a gap: what is older is let go, as when the page is loaded.
@@ -185,7 +182,7 @@
       waiting = waiting || -1; // once more, when the answer is there
       return;
     }
-    waiting = setTimeout(ask, Math.max(0, last + BETWEEN_LOOKS - Date.now()));
+    waiting = setTimeout(ask, Math.max(0, last + BETWEEN_LOOKS_MS - Date.now()));
   }
 
   function ask() {
@@ -204,10 +201,12 @@
       waiting = 0;
       if (fresh) {
         failures = 0;
+        for (const [name, { at }] of news) if (at < last) news.delete(name); // the server knew
         become(page, fresh);
         draw();
+        settled();
       }
-      if (again) waiting = setTimeout(ask, fresh ? BETWEEN_LOOKS : AFTER_FAILURE);
+      if (again) waiting = setTimeout(ask, fresh ? BETWEEN_LOOKS_MS : AFTER_FAILURE_MS);
     };
     request.send();
   }
@@ -265,18 +264,58 @@
     if (tools) tools.focus({ preventScroll: true });
   }
 
-  // --------------------------------------------------------------------------------------------------------------------------
+  // What to do with each event -----------------------------------------------------------------------------------------------
 
-  new window.JobqueueStream(page.dataset.stream, {
-    snapshot(data) {
-      caughtUp(Array.isArray(data.events) ? data.events : []);
-      if (data.job) tell(data.job);
-    },
-    state: tell,
-    event: happened,
-    mode(name) {
-      sign(name);
-      if (name === "ended") look();
-    },
-  }).open();
+  let running = 0; // the position of the phase that runs
+  let first = true;
+  let status = page.dataset.status;
+
+  // The server's words for the job are there: tell those who do not see the badge, and stop where nothing will follow.
+  function settled() {
+    if (status === page.dataset.status) return;
+    status = page.dataset.status;
+    put(find("jobqueue-told"), `Status: ${page.querySelector(".jq-badge").lastChild.textContent.trim()}`);
+    if (FINAL.includes(status)) {
+      sign("ended");
+      setTimeout(stop, EPILOGUE_MS);
+    }
+  }
+
+  function snapshot(job) {
+    if (!job) {
+      sign("deleted");
+      return;
+    }
+    caughtUp((job.events || []).map((event) => ({ ...event, event: event.name })));
+    note("progress", job.progress);
+    note("message", job.outcome && job.outcome.message);
+    (job.phases || []).forEach(notePhase);
+    const changed = page.dataset.status !== job.status || page.dataset.attempt !== String(job.attempts && job.attempts.runs);
+    if (changed || !first) look();
+    first = false;
+  }
+
+  function progressed({ progress, message, phase_progress: percent, phase_message: text }) {
+    note("progress", progress);
+    note("message", message);
+    note(`phase ${running} progress`, percent);
+    note(`phase ${running} message`, text);
+  }
+
+  function told(event) {
+    const data = event.data || {};
+    if (event.event === "jobqueue.snapshot") snapshot(data.job);
+    if (!event.event.startsWith("job.")) return;
+    happened(event);
+    if (event.event === "job.progress") {
+      progressed(data);
+      if (event.status === undefined || event.status === page.dataset.status) return;
+    }
+    if (event.event === "job.phase.started") notePhase({ position: data.position, status: "RUNNING" });
+    if (event.event === "job.phase.completed") notePhase({ position: data.position, status: "SUCCESS", progress: 100 });
+    if (event.event === "job.deleted") sign("deleted");
+    else look();
+  }
+
+  const stop = window.jobqueue.follow(page.dataset.events, told, { mode: sign });
 })();
