@@ -10,7 +10,7 @@ from django.utils.decorators import sync_and_async_middleware
 
 os.environ["TEST_DATABASE"] = "sqlite"  # only so that reading the settings of the tests starts no server
 
-from tests import settings  # noqa: E402
+from tests import settings
 
 POLICY = "default-src 'self'; base-uri 'none'; frame-ancestors 'none'; object-src 'none'"
 

@@ -119,6 +119,8 @@ def test_a_pipeline_moves_before_ones_eyes_until_it_is_canceled_on_its_page(watc
     assert page.evaluate(NUMBERS) == sorted(set(page.evaluate(NUMBERS)))
     wait_until(lambda: "Running" in page.inner_text("#jobqueue-told"), "the change of the status was told to who does not see it")
 
+    picture(page, "live-running")
+
     # Text from outside is text, wherever the stream or the server put it.
     assert "process <script>alert(1)</script>" in page.locator("#jobqueue-phases tbody th").nth(1).text_content()
     assert pipelines.NASTY[:60] in page.inner_text("#jobqueue-timeline")
@@ -132,3 +134,100 @@ def test_a_pipeline_moves_before_ones_eyes_until_it_is_canceled_on_its_page(watc
     assert wait_for(job, "CANCELED").message
     assert [each.inner_text() for each in page.locator(".jq-verb").all()] == ["Delete"]
     assert names(page)[-1] == "job.canceled"
+
+
+def test_the_page_of_a_plain_job_gets_its_bar_its_result_and_its_last_words_without_being_loaded_again(
+    watch: Watch, workers: Workers
+) -> None:
+    job = tasks.count_slowly.enqueue(3.0)
+    page = watch(job, 390, 800)
+    connection(page, "live")
+    assert progress(page) == -1
+    page.locator(".jq-verb-cancel").focus()
+    workers.start(TASK_MODULES=["tests.tasks"])
+    wait_until(lambda: 0 < progress(page) < 100, "the bar is there, and moves")
+    assert page.evaluate("document.activeElement.className").endswith("jq-verb-cancel"), "the focus has stayed"
+    connection(page, "ended")
+    assert page.inner_text("[data-part=result]").splitlines()[-1] == "100"
+    assert "1 begun, 0 failed" in page.inner_text("[data-part=report]")
+    assert [each.inner_text() for each in page.locator(".jq-verb").all()] == ["Delete"]
+    assert page.evaluate("document.activeElement.className") == "jq-verbs", "the button is gone: who was there is still among the others"
+    assert names(page) == ["job.enqueued", "job.started", "job.completed"]
+    assert page.evaluate("window.neverLoadedAgain")
+    assert page.evaluate(WIDER) == 0
+    picture(page, "live-ended-390")
+
+
+def test_the_page_comes_back_after_the_server_was_restarted_and_misses_nothing(
+    watch: Watch, web: Web, workers: Workers, complaints: list[str]
+) -> None:
+    job = pipelines.publish.enqueue()
+    page = watch(job)
+    connection(page, "live")
+    web.stop()
+    connection(page, "reconnecting")
+    picture(page, "live-reconnecting")
+    workers.start(TASK_MODULES=[pipelines.__name__])
+    wait_until(lambda: Job.objects.get(pk=job.id).progress == 83, "the last phase is at its half, while nobody could see it", 40)
+    assert names(page) == ["job.enqueued"]
+    web.start()
+    connection(page, "live")
+    wait_until(lambda: progress(page) == 83, "the bar is where the job is")
+    told = ["job.enqueued", "job.started", *["job.phase.started", "job.phase.completed"] * 2, "job.phase.started"]
+    wait_until(lambda: names(page) == told, "the timeline has all of it")
+    page.locator(".jq-badge.jq-running").wait_for()
+    assert page.evaluate("window.neverLoadedAgain")
+    complaints[:] = [text for text in complaints if not AWAY.search(text)]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "dark"), (390, "light"), (390, "dark")])
+def test_a_page_that_moves_fits_the_screen(watch: Watch, workers: Workers, width: int, scheme: str) -> None:
+    job = pipelines.publish.enqueue()
+    page = watch(job, width, 800, scheme)
+    workers.start(TASK_MODULES=[pipelines.__name__])
+    page.evaluate(
+        "window.widest = 0; new MutationObserver(() => { window.widest = Math.max(window.widest, WIDER) }).observe("
+        "document.body, {subtree: true, childList: true, characterData: true})".replace("WIDER", WIDER)
+    )
+    wait_until(lambda: page.locator("#jobqueue-message").inner_text() == "half of it", "the last phase is at its half", 40)
+    page.locator("#jobqueue-timeline > li").nth(6).wait_for()
+    assert page.evaluate(WIDER) == 0
+    picture(page, f"live-{width}-{scheme}")
+
+
+def test_whoever_reads_the_timeline_keeps_the_place(watch: Watch, workers: Workers) -> None:
+    job = pipelines.publish.enqueue()
+    page = watch(job, 390, 500)
+    connection(page, "live")
+    page.evaluate("document.querySelector('[data-part=When]').scrollIntoView()")
+    top = "document.querySelector('[data-part=When] h2').getBoundingClientRect().top"
+    before = page.evaluate(top)
+    workers.start(TASK_MODULES=[pipelines.__name__])
+    page.locator("#jobqueue-timeline > li").nth(6).wait_for(timeout=30_000)
+    assert abs(page.evaluate(top) - before) < 5
+
+
+def test_without_a_stream_the_page_says_so_and_stays_as_it_is(watch: Watch, web: Web, complaints: list[str]) -> None:
+    """So it is where a server has no room for one more."""
+    page = watch(tasks.add.enqueue(1))
+    page.route("**/events/**", lambda route: route.fulfill(status=503, body="no room", content_type="application/json"))
+    page.reload()
+    connection(page, "off")
+    assert page.inner_text("#jobqueue-live") == "Not live"
+    assert page.locator(".jq-verb-cancel").is_enabled()
+    page.unroute("**/events/**")
+    connection(page, "live")  # the next try, some seconds later
+    complaints[:] = [text for text in complaints if not AWAY.search(text)]
+
+
+def test_a_tab_that_nobody_sees_gives_its_connection_back(watch: Watch) -> None:
+    """A browser without HTTP/2 has six for a site, whatever the number of tabs."""
+    job = tasks.add.enqueue(1)
+    page = watch(job)
+    connection(page, "live")
+    hide = "Object.defineProperty(document, '{0}', {{configurable: true, get: () => {1}}}); "
+    change = "document.dispatchEvent(new Event('visibilitychange'))"
+    page.evaluate(hide.format("hidden", "true") + change)
+    page.locator("#jobqueue-live[data-mode=off]").wait_for(timeout=25_000)
+    page.evaluate(hide.format("hidden", "false") + change)
+    connection(page, "live")

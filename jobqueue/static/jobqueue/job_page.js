@@ -268,14 +268,15 @@
 
   let running = 0; // the position of the phase that runs
   let first = true;
-  let status = page.dataset.status;
+  const words = () => page.querySelector(".jq-state .jq-badge").lastChild.textContent.trim();
+  let status = words();
 
   // The server's words for the job are there: tell those who do not see the badge, and stop where nothing will follow.
   function settled() {
-    if (status === page.dataset.status) return;
-    status = page.dataset.status;
-    put(find("jobqueue-told"), `Status: ${page.querySelector(".jq-badge").lastChild.textContent.trim()}`);
-    if (FINAL.includes(status)) {
+    if (status === words()) return;
+    status = words();
+    put(find("jobqueue-told"), `Status: ${status}`);
+    if (FINAL.includes(page.dataset.status)) {
       sign("ended");
       setTimeout(stop, EPILOGUE_MS);
     }
