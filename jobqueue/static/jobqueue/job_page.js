@@ -30,6 +30,17 @@
     return made;
   }
 
+  // What is at the top of the window stays there while things above it grow. The browser's own way to do so would do it twice.
+  document.documentElement.style.overflowAnchor = "none";
+
+  function steadily(act) {
+    const top = (element) => element.getBoundingClientRect().top;
+    const held = window.scrollY > 0 && [...page.querySelectorAll("[data-part]")].find((part) => part.getBoundingClientRect().bottom > 0);
+    const before = held && top(held);
+    act();
+    if (held && held.isConnected) window.scrollBy({ top: top(held) - before, behavior: "instant" });
+  }
+
   // The sign of the connection -----------------------------------------------------------------------------------------------
 
   let mode = "", soon = 0;
@@ -55,7 +66,7 @@
   function note(name, value) {
     if (value === undefined || value === null) return;
     news.set(name, { value, at: Date.now() });
-    if (!drawing) requestAnimationFrame(draw);
+    if (!drawing) requestAnimationFrame(() => steadily(draw));
     drawing = true;
   }
 
@@ -202,8 +213,10 @@
       if (fresh) {
         failures = 0;
         for (const [name, { at }] of news) if (at < last) news.delete(name); // the server knew
-        become(page, fresh);
-        draw();
+        steadily(() => {
+          become(page, fresh);
+          draw();
+        });
         settled();
       }
       if (again) waiting = setTimeout(ask, fresh ? BETWEEN_LOOKS_MS : AFTER_FAILURE_MS);
@@ -287,7 +300,7 @@
       sign("deleted");
       return;
     }
-    caughtUp((job.events || []).map((event) => ({ ...event, event: event.name })));
+    steadily(() => caughtUp((job.events || []).map((event) => ({ ...event, event: event.name }))));
     note("progress", job.progress);
     note("message", job.outcome && job.outcome.message);
     (job.phases || []).forEach(notePhase);
@@ -307,7 +320,7 @@
     const data = event.data || {};
     if (event.event === "jobqueue.snapshot") snapshot(data.job);
     if (!event.event.startsWith("job.")) return;
-    happened(event);
+    steadily(() => happened(event));
     if (event.event === "job.progress") {
       progressed(data);
       if (event.status === undefined || event.status === page.dataset.status) return;
