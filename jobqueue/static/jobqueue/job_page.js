@@ -325,7 +325,7 @@
       progressed(data);
       if (event.status === undefined || event.status === page.dataset.status) return;
     }
-    if (event.event === "job.phase.started") notePhase({ position: data.position, status: "RUNNING" });
+    if (event.event === "job.phase.started") notePhase({ position: data.position, status: "RUNNING", attempts: data.attempt });
     if (event.event === "job.phase.completed") notePhase({ position: data.position, status: "SUCCESS", progress: 100 });
     if (event.event === "job.deleted") sign("deleted");
     else look();
