@@ -92,10 +92,16 @@
     if (again) { again = false; renewSoon(); }
   }
 
+  function plain(part) { // each form's token is another one each time, and says nothing
+    const copy = part.cloneNode(true);
+    copy.querySelectorAll('[name="csrfmiddlewaretoken"]').forEach(function (one) { one.remove(); });
+    return copy.outerHTML;
+  }
+
   function swap(fresh) {
     document.querySelectorAll("[data-live]").forEach(function (old) {
       const now = fresh.querySelector('[data-live="' + old.dataset.live + '"]');
-      if (!now || now.outerHTML === old.outerHTML) { return; }
+      if (!now || plain(now) === plain(old)) { return; }
       const focused = old.contains(document.activeElement) ? document.activeElement.className : "";
       const open = Array.from(old.querySelectorAll("details")).map(function (one) { return one.open; });
       const made = document.importNode(now, true);
