@@ -7,7 +7,6 @@ import random
 import threading
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from django.db import connection, transaction
