@@ -21,7 +21,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-PAGES = re.compile(r"^http://[^/]+/admin/(?!jsi18n)")
+PAGES = re.compile(r"^http://[^/]+/admin/(?!jsi18n|jobqueue/job/\d+/events/)")
 POLICY = "default-src 'self'; frame-ancestors 'none'"
 
 Open = Callable[..., Any]
