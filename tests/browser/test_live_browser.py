@@ -34,7 +34,9 @@ def no_reader(transactional_db: Any, server: Any) -> Iterator[None]:
 
 @pytest.fixture
 def job(transactional_db: Any) -> Job:
-    made: Job = JobFactory(running=True, task="shop.billing.tasks.publish_report", queue="reports", message="Starting", progress=5)
+    made: Job = JobFactory(
+        running=True, task="shop.billing.tasks.publish_report", queue="reports", message="Starting", progress=5, phase="collect"
+    )
     for position, (name, status) in enumerate([("collect", "RUNNING"), ("print", "PENDING")]):
         JobPhase.objects.create(job=made, position=position, name=name, status=status)
     JobEvent.objects.create(job=made, name="job.enqueued")
@@ -65,7 +67,13 @@ def test_the_page_moves_without_being_loaded_again(open_page: Open, job: Job, wi
     assert row(job).cancel_outcome == "CANCELED"
     page.evaluate("window.mark = 'the same page'")
     Job.objects.current.filter(pk=job.pk).update(
-        status="CANCELED", lease_owner="", lease_expires_at=None, cancel_requested=False, cancel_outcome="", holds_target=False
+        status="CANCELED",
+        lease_owner="",
+        lease_expires_at=None,
+        heartbeat_at=None,
+        cancel_requested=False,
+        cancel_outcome="",
+        holds_target=False,
     )
     JobEvent.objects.create(job=job, name="job.canceled", attempt=1)
     shows(page, "document.getElementById('jobqueue-status').textContent.includes('Canceled')")
