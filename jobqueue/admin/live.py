@@ -36,17 +36,21 @@ class LiveAdmin(TargetsAdmin):
         try:
             if request.method not in ("GET", "HEAD"):
                 raise Problem(405, "The method must be one of: GET, HEAD.", headers={"Allow": "GET, HEAD"})
-            if not self.admin_site.has_permission(request):
-                raise Problem(403, "Log in to the admin to see this.")
-            job = self.get_object(request, str(object_id))
-            if not self.has_view_permission(request, job):
-                raise Problem(403, "The permission jobqueue.view_job is needed.", permission="jobqueue.view_job")
-            if job is None:
-                raise Problem(404, f"There is no job {object_id}.")
-            source = streaming.Source(Wanted(job_id=job.pk), lambda: self._still(request, job.pk), snapshot_of(job.pk, request.user))
-            return streaming.respond(request, source)
+            with streaming.at_the_door():
+                return self._stream(request, object_id)
         except Problem as problem:
             return problem.response()
+
+    def _stream(self, request: HttpRequest, object_id: int) -> HttpResponseBase:
+        if not self.admin_site.has_permission(request):
+            raise Problem(403, "Log in to the admin to see this.")
+        job = self.get_object(request, str(object_id))
+        if not self.has_view_permission(request, job):
+            raise Problem(403, "The permission jobqueue.view_job is needed.", permission="jobqueue.view_job")
+        if job is None:
+            raise Problem(404, f"There is no job {object_id}.")
+        source = streaming.Source(Wanted(job_id=job.pk), lambda: self._still(request, job.pk), snapshot_of(job.pk, request.user))
+        return streaming.respond(request, source)
 
     def _still(self, request: HttpRequest, job_id: int) -> bool:
         """Return whether the page would be shown now."""

@@ -6,6 +6,7 @@ answer is JSON.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections.abc import Iterable
@@ -20,7 +21,7 @@ from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, re_path
 
 from jobqueue import conf, db
-from jobqueue.api import access
+from jobqueue.api import access, streaming
 from jobqueue.api.answers import Problem, answer
 from jobqueue.api.endpoints import Endpoint
 from jobqueue.exceptions import JobDoesNotExist
@@ -78,6 +79,11 @@ class _View:
         if endpoint is None:
             allowed = ", ".join([*self.endpoints, *(["HEAD"] if "GET" in self.endpoints else [])])
             raise Problem(405, f"The method must be one of: {allowed}.", headers={"Allow": allowed})
+        with streaming.at_the_door() if endpoint.streams else contextlib.nullcontext():
+            return self.guarded(request, endpoint, given)
+
+    def guarded(self, request: HttpRequest, endpoint: Endpoint, given: dict[str, str]) -> HttpResponseBase:
+        """Return what an endpoint answers to those who may ask."""
         user = None
         if not endpoint.public:
             user = access.authenticated(request)

@@ -42,6 +42,19 @@ HEADERS = {
 }
 
 
+DOOR = threading.BoundedSemaphore(4)
+
+
+@contextlib.contextmanager
+def at_the_door() -> Iterator[None]:
+    """Let a few at a time ask who they are: under ASGI each request has a thread, and so a connection, of its own."""
+    with DOOR:
+        try:
+            yield
+        finally:
+            let_go()  # or the thread of this request would keep its connection as long as the stream lasts
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Say what a stream tells, who may hear it, and what it begins with; the two functions ask the database."""
@@ -96,9 +109,7 @@ def respond(request: HttpRequest, source: Source) -> HttpResponseBase:
     if isinstance(request, ASGIRequest):
         if len(hub) >= MOST_ASYNC:
             raise _busy(MOST_ASYNC)
-        let_go()  # or the thread of this request would keep its connection as long as the stream lasts
         return StreamingHttpResponse(send_async(stream), headers=HEADERS)
-    let_go()
     return StreamingHttpResponse(Sync(stream), headers=HEADERS)
 
 

@@ -47,7 +47,8 @@ def pages(wanted: Wanted, last_id: int, begin: Cursor) -> Iterator[bytes]:
         if lines:
             ready = [*([held] if held is not None else []), *lines[:-1]]
             held = lines[-1]
-            yield b"".join(wire.message(last_id, one) for one in ready)
+            if ready:
+                yield b"".join(wire.message(last_id, one) for one in ready)
         if not after.more or (rows and database.one_writer and rows[-1].id > end):
             break
         cursor = after
