@@ -212,6 +212,7 @@
       waiting = 0;
       if (fresh) {
         failures = 0;
+        for (const one of fresh.querySelectorAll("script")) one.remove(); // there is none, and none is to run from here
         for (const [name, { at }] of news) if (at < last) news.delete(name); // the server knew
         steadily(() => {
           become(page, fresh);
