@@ -91,6 +91,8 @@ class Settings:
     on_stale: Any = _setting(None, HOOK)
     on_delete: Any = _setting(None, HOOK)
     event_log: str = _setting("lifecycle", Rule('"all", "lifecycle" or "none"', lambda value: value in LOGS))
+    event_ping_seconds: float = _setting(15, POSITIVE)
+    event_streams_most: int = _setting(10, COUNT)
     event_delete_after: Any = _setting(2_592_000, Rule(retained.TIME_TEXT, retained.is_time_or_never))
     webhook_secret: Any = _setting(None, Rule(webhook_rules.SECRETS_TEXT, webhook_rules.is_secrets), repr=False)
     webhook_allowed_hosts: tuple[str, ...] = _setting((), Rule(webhook_rules.HOSTS_TEXT, webhook_rules.is_hosts))

@@ -1,20 +1,16 @@
-"""Serve the demo site from this process, in threads, on the loopback address alone."""
+"""Serve the demo site from this process, by uvicorn in a thread, on the loopback address alone: streams of events cost it no threads."""
 
 import errno
+import socket
 import threading
-from typing import Any
 
-from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler
-from django.core.wsgi import get_wsgi_application
+import uvicorn
+from django.core.asgi import get_asgi_application
+
+from jobqueue.events.stream import hub
 
 TRIED = 50  # ports, from the one that was asked for
-
-
-class QuietHandler(WSGIRequestHandler):
-    """Answer requests without a line for each in the terminal."""
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the parent's name for it
-        """Say nothing."""
+END_SECONDS = 2  # for the streams that browsers hold open
 
 
 class Site:
@@ -22,28 +18,38 @@ class Site:
 
     def __init__(self, port: int) -> None:
         """Bind the first free port from `port` on, and serve it."""
-        self._server = _bound(port)
-        self._server.set_app(get_wsgi_application())
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+        self._socket = _bound(port)
+        config = uvicorn.Config(
+            get_asgi_application(), lifespan="off", log_level="critical", access_log=False, timeout_graceful_shutdown=END_SECONDS
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
         self._thread.start()
 
     @property
     def url(self) -> str:
         """The address of the site."""
-        return f"http://127.0.0.1:{self._server.server_port}/"
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}/"
 
     def end(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
+        """Stop serving; open streams are told first."""
+        hub.close(END_SECONDS)
+        self._server.should_exit = True
         self._thread.join()
+        self._socket.close()
 
 
-def _bound(port: int) -> ThreadedWSGIServer:
+def _bound(port: int) -> socket.socket:
     for candidate in range(port, min(port + TRIED, 65536)):
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            return ThreadedWSGIServer(("127.0.0.1", candidate), QuietHandler)
+            one.bind(("127.0.0.1", candidate))
+            one.listen(128)
         except OSError as error:
+            one.close()
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
+        else:
+            return one
     raise OSError(f"No free port from {port} on; choose another with --port, or use --no-serve.")

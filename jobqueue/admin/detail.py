@@ -18,7 +18,7 @@ from jobqueue.admin.phases import PhaseRow
 from jobqueue.admin.wording import NOTHING, as_json, between, duration, excerpt, masked_json, moment, parsed, prose
 from jobqueue.events.timeline import Happening, timeline
 from jobqueue.models import Job
-from jobqueue.states import ENDED, PENDING_TARGET
+from jobqueue.states import ENDED, FINAL, PENDING_TARGET
 from jobqueue.webhook_rules import shown_url
 
 TRACEBACK_CHARACTERS = 16_000
@@ -63,10 +63,11 @@ class Page:
     """Everything that the template shows of a job."""
 
     job: Job
+    over: bool  # nothing will ever change but for its deletion
+    zone: str
     report: list[Row]
     status: str
     message: str
-    progress: str
     phases: list[PhaseRow]
     arguments: list[Row]
     result: str | None
@@ -84,10 +85,11 @@ def page(job: Job) -> Page:
     events, older = timeline(job)
     return Page(
         job=job,
+        over=job.status in FINAL,
+        zone=timezone.get_current_timezone_name(),
         report=_report(job) if job.attempt or job.status in ENDED else [],
         status=cells.status(job),
         message=prose(job.message),
-        progress=phases.bar(job),
         phases=phases.rows(job, now),
         arguments=arguments(job),
         result=masked_json(job.result) if job.status == Job.Status.SUCCESS or job.result is not None else None,

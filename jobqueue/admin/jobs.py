@@ -9,18 +9,21 @@ from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.db.models.functions import Now
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.utils.cache import patch_vary_headers
 
 from jobqueue.admin import cells, detail, filters, listing, webhooks
-from jobqueue.admin.targets import TargetsAdmin
+from jobqueue.admin.live import LiveAdmin
 from jobqueue.admin.verbs import VERBS
 from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.lifecycle.why import Why, why_waiting
 from jobqueue.models import Job
 
+PART_HEADER = "X-Jobqueue-Part"
 
-class JobAdmin(TargetsAdmin):
+
+class JobAdmin(LiveAdmin):
     """Show jobs, and let people cancel, pause, resume, hurry and delete them."""
 
     list_display = (
@@ -72,13 +75,16 @@ class JobAdmin(TargetsAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show one job; there is no form to submit."""
+        """Show one job, or for its live page only what it says of the job; there is no form to submit."""
         if request.method not in ("GET", "HEAD"):
             raise PermissionDenied
         job = self.get_object(request, unquote(object_id))
         if not self.has_view_permission(request, job):
             raise PermissionDenied
+        part = PART_HEADER in request.headers
         if job is None:
+            if part:
+                raise Http404("There is no such job (any more).")
             return self.gone(request, object_id)
         request.current_app = self.admin_site.name
         context = {
@@ -91,10 +97,14 @@ class JobAdmin(TargetsAdmin):
             "page": detail.page(job),
             "why": _why(job),
             "deliveries": webhooks.rows(request, job),
+            "events_address": self.events_address(job),
             "verbs": [verb for verb in VERBS.values() if verb.possible(job) and verb.allowed(request)],
             **(extra_context or {}),
         }
-        return TemplateResponse(request, "jobqueue/admin/detail.html", context)
+        # The part alone shows no messages, which are for the next page that somebody sees.
+        response = TemplateResponse(request, f"jobqueue/admin/{'job' if part else 'detail'}.html", context)
+        patch_vary_headers(response, [PART_HEADER])
+        return response
 
 
 def _why(job: Job) -> Why | None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
-
 from jobqueue.admin.wording import between, excerpt, moment, prose
 from jobqueue.lifecycle.report import phases_of
 from jobqueue.models import Job, JobPhase
@@ -28,15 +25,6 @@ class PhaseRow:
     attempts: int
     began: str
     took: str
-
-
-def bar(job: Job) -> SafeString:
-    """Return the bar of the job's page, by whose id a script finds it."""
-    shown = (
-        '<progress id="jobqueue-progress" class="jq-bar jq-bar-{}" max="100" value="{}" aria-label="progress"></progress>'
-        ' <span id="jobqueue-percent" class="jq-percent">{} %</span>'
-    )
-    return format_html(shown, job.status.lower(), job.progress, job.progress)
 
 
 def rows(job: Job, now: datetime) -> list[PhaseRow]:

@@ -6,6 +6,7 @@ answer is JSON.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections.abc import Iterable
@@ -16,10 +17,11 @@ from django.core.signals import got_request_exception
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.http.multipartparser import MultiPartParserError
+from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, re_path
 
 from jobqueue import conf, db
-from jobqueue.api import access
+from jobqueue.api import access, streaming
 from jobqueue.api.answers import Problem, answer
 from jobqueue.api.endpoints import Endpoint
 from jobqueue.exceptions import JobDoesNotExist
@@ -57,7 +59,7 @@ class _View:
         for alias in conf.databases():
             transaction.non_atomic_requests(using=alias)(self)
 
-    def __call__(self, request: HttpRequest, **given: Any) -> HttpResponse:
+    def __call__(self, request: HttpRequest, **given: Any) -> HttpResponseBase:
         try:
             return self.reply(request, given)
         except Problem as problem:
@@ -69,7 +71,7 @@ class _View:
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked for JSON gets JSON
             return _failed(request, error)
 
-    def reply(self, request: HttpRequest, given: dict[str, str]) -> HttpResponse:
+    def reply(self, request: HttpRequest, given: dict[str, str]) -> HttpResponseBase:
         """Guard the request and return what its endpoint answers."""
         if not self.endpoints:
             raise Problem(404, UNKNOWN)
@@ -77,13 +79,18 @@ class _View:
         if endpoint is None:
             allowed = ", ".join([*self.endpoints, *(["HEAD"] if "GET" in self.endpoints else [])])
             raise Problem(405, f"The method must be one of: {allowed}.", headers={"Allow": allowed})
+        with streaming.at_the_door() if endpoint.streams else contextlib.nullcontext():
+            return self.guarded(request, endpoint, given)
+
+    def guarded(self, request: HttpRequest, endpoint: Endpoint, given: dict[str, str]) -> HttpResponseBase:
+        """Return what an endpoint answers to those who may ask."""
         user = None
         if not endpoint.public:
             user = access.authenticated(request)
             access.check_permissions(user, endpoint.permissions)
             access.check_csrf(request, user)
-        status, body = endpoint.handler(request, user, given)
-        return answer(body, status)
+        reply = endpoint.handler(request, user, given)
+        return reply if isinstance(reply, HttpResponseBase) else answer(reply[1], reply[0])
 
 
 def _failed(request: HttpRequest, error: Exception) -> HttpResponse:

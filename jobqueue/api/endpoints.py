@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 
-from jobqueue.api import schema, views
+from jobqueue.api import events, schema, views
 from jobqueue.api.reading import Given
 from jobqueue.api.views import Handler, Reply
 from jobqueue.lifecycle import control
@@ -27,6 +27,7 @@ class Endpoint:
     query: tuple[str, ...] = ()
     done: tuple[int, ...] = (200,)
     refuses: bool = False  # whether the job's state may forbid it
+    streams: bool = False  # a stream of events in place of JSON
     public: bool = False
 
 
@@ -50,6 +51,11 @@ def _on_job(method: str, path: str, verb: str, summary: str, do: Any, done: tupl
     )
 
 
+def _stream(path: str, name: str, summary: str, handler: Handler) -> Endpoint:
+    query = ("tenant", "snapshot", "last_event_id")
+    return Endpoint("GET", path, name, summary, handler, "StreamEvent", query=query, refuses=True, streams=True)
+
+
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "openapi.json", "openapi", "This document.", openapi, "", (), public=True),
     Endpoint("GET", "jobs/{job_id}/", "job", "The report on a job, and why it waits.", views.show_job, "Job", query=("tenant",)),
@@ -63,6 +69,9 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         *("GET", "targets/", "targets", "The targets that something holds, blocks or waits for.", views.list_targets, "Targets"),
         query=("search", "tenant", "limit"),
     ),
+    _stream("jobs/{job_id}/events/", "job_events", "Stream the events of a job.", events.of_job),
+    _stream("targets/{target}/events/", "target_events", "Stream the events of the jobs of a target.", events.of_target),
+    _stream("events/", "events", "Stream the events of all jobs, or of those of a tenant.", events.of_all),
     Endpoint("GET", "queues/", "queues", "The queues, and what waits and runs in each.", views.list_queues, "Queues", ("view_queue",)),
     *(
         Endpoint(

@@ -25,6 +25,11 @@ PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "tenant": (QUERY, "The tenant; of a target without one, nothing."),
     "search": (QUERY, "A part of the target's name."),
+    "snapshot": ({"enum": ["0", "1"]}, "Whether to begin with the present state; without it, only a new client gets that."),
+    "last_event_id": (
+        {"type": "integer", "minimum": 0, "maximum": reading.LARGEST_ID},
+        "The id of the last message that was received, for clients that cannot send the header Last-Event-ID.",
+    ),
     "limit": (
         {"type": "integer", "minimum": 1, "maximum": reading.MOST_LINES, "default": reading.DEFAULT_LINES},
         "How many at most.",
@@ -39,6 +44,7 @@ ERRORS = {
     500: "Something failed that should not have.",
     503: "The database did not answer.",
 }
+STREAM = "Messages in text/event-stream; the data of each is one such object."
 DONE = {200: "Done.", 202: "The job runs, and was asked to stop."}
 
 
@@ -67,7 +73,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     in_path = re.findall(r"\{(\w+)\}", endpoint.path)
     parameters = [_parameter(name, "path") for name in in_path] + [_parameter(name, "query") for name in endpoint.query]
     shape = shapes.ref(endpoint.returns) if endpoint.returns else shapes.OBJECT
-    responses = {str(status): _response(DONE[status], shape) for status in endpoint.done}
+    said, kind = (STREAM, "text/event-stream") if endpoint.streams else ("", "application/json")
+    responses = {str(status): _response(said or DONE[status], shape, kind) for status in endpoint.done}
     responses |= {str(status): _response(ERRORS[status], shapes.ref("Error")) for status in _errors(endpoint, in_path)}
     described: dict[str, Any] = {
         "operationId": f"{endpoint.name}_{endpoint.method.lower()}",
@@ -100,5 +107,5 @@ def _parameter(name: str, place: str) -> dict[str, Any]:
     return {"name": name, "in": place, "required": place == "path", "schema": schema, "description": description}
 
 
-def _response(description: str, shape: dict[str, Any]) -> dict[str, Any]:
-    return {"description": description, "content": {"application/json": {"schema": shape}}}
+def _response(description: str, shape: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:
+    return {"description": description, "content": {kind: {"schema": shape}}}

@@ -8,28 +8,24 @@ from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 
-from jobqueue.api import audit, reading
+from jobqueue.api import audit, events, reading
 from jobqueue.api.answers import Problem
 from jobqueue.api.reading import Given
 from jobqueue.lifecycle import control, queues
 from jobqueue.lifecycle.lines import lines
-from jobqueue.lifecycle.report import report
-from jobqueue.lifecycle.why import why_waiting
 from jobqueue.masking import mask_text
 from jobqueue.models import Job, Queue
 
-Reply = tuple[int, dict[str, Any]]
+Reply = tuple[int, dict[str, Any]] | HttpResponseBase
 Handler = Callable[[HttpRequest, Any, Given], Reply]
 STATUSES = {control.Verdict.DONE: 200, control.Verdict.REQUESTED: 202}
 
 
 def show_job(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the job's report and what it waits for; tracebacks for those who may open the admin, as there."""
-    job = reading.job(request, given)
-    why = why_waiting(job)
-    told = report(job, tracebacks=getattr(user, "is_staff", False))
-    return 200, {**told, "why_waiting": asdict(why) if why is not None else None}
+    return 200, events.told(reading.job(request, given), user)
 
 
 def act(verb: str, do: Callable[[int], control.Answer]) -> Handler:

@@ -14,6 +14,7 @@ from jobqueue.db.ended import Ended, Flow
 from jobqueue.db.fence import fenced
 from jobqueue.db.pooling import WORKER_CONNECTIONS, pool_size, pooled_slots
 from jobqueue.db.records import Claimed, Event, Lease, Lender, Mark, Renewed, Scope, Success
+from jobqueue.db.reserved import let_go
 from jobqueue.db.targets import Released
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "is_missing_table",
     "is_outage",
     "is_refusal",
+    "let_go",
     "pool_size",
     "pooled_slots",
     "was_given_up",

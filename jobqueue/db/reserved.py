@@ -46,3 +46,10 @@ def cut_network(raw: Any) -> None:
     if raw is not None and not raw.closed:
         with socket.socket(fileno=os.dup(raw.fileno())) as network:
             network.shutdown(socket.SHUT_RDWR)
+
+
+def let_go() -> None:
+    """Close this thread's connections, so that a thread that now only waits holds none; those in a transaction stay."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close()

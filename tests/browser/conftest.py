@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from jobqueue.events.stream import hub
 from tests.faults.harness import Workers, wait_until
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -21,7 +22,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-PAGES = re.compile(r"^http://[^/]+/admin/(?!jsi18n)")
+PAGES = re.compile(r"^http://[^/]+/admin/(?!jsi18n|jobqueue/job/\d+/events/)")
 POLICY = "default-src 'self'; frame-ancestors 'none'"
 
 Open = Callable[..., Any]
@@ -41,6 +42,7 @@ def workers(transactional_db: Any, tmp_path: Path) -> Iterator[Workers]:
 def server(live_server: Any) -> Iterator[Any]:
     """Serve the site; at the end, wait for the threads of the last requests, which hold connections to the database."""
     yield live_server
+    assert hub.close(), "the reader of the streams has not ended"
     wait_until(lambda: not any("process_request" in thread.name for thread in threading.enumerate()), "all requests have ended")
 
 

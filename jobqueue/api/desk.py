@@ -1,0 +1,34 @@
+"""The few threads in which all streams of a process ask the database, so that none of them keeps a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from jobqueue.db import let_go
+
+THREADS = 2
+Answer = TypeVar("Answer")
+
+_starting = threading.Lock()
+_threads: ThreadPoolExecutor | None = None
+
+
+def at_once(ask: Callable[[], Answer]) -> Answer:
+    """Ask in this thread, and keep no connection."""
+    try:
+        return ask()
+    finally:
+        let_go()
+
+
+async def elsewhere(ask: Callable[[], Answer]) -> Answer:
+    """Ask in one of the threads while the event loop goes on."""
+    global _threads  # noqa: PLW0603 - begun with the first stream, after a server has forked
+    with _starting:
+        if _threads is None:
+            _threads = ThreadPoolExecutor(THREADS, "jobqueue-stream")
+    return await asyncio.wrap_future(_threads.submit(at_once, ask))

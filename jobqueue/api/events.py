@@ -1,0 +1,86 @@
+"""The endpoints that stream events: of a job, of a target, of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from jobqueue.api import again, reading, streaming
+from jobqueue.api.answers import Problem
+from jobqueue.api.reading import Given
+from jobqueue.events.stream import Wanted
+from jobqueue.lifecycle.report import report
+from jobqueue.lifecycle.why import why_waiting
+from jobqueue.line import Target
+from jobqueue.masking import mask_text
+from jobqueue.models import Job
+from jobqueue.states import Status
+
+MOST_IN_SNAPSHOT = 100
+NAMES = ("view_job",)
+BRIEF = ("pk", "task", "queue", "tenant", "target", "status", "waiting_for", "attempt", "progress", "phase")
+ENDED = (Status.SUCCESS.value, Status.CANCELED.value)
+
+
+def told(job: Job, user: Any) -> dict[str, Any]:
+    """Return the report on a job and why it waits; tracebacks for those who may open the admin."""
+    why = why_waiting(job)
+    shown = report(job, tracebacks=getattr(user, "is_staff", False))
+    return {**shown, "why_waiting": asdict(why) if why is not None else None}
+
+
+def snapshot_of(job_id: int, user: Any) -> Callable[[], dict[str, Any]]:
+    """Return what reads a job's state, as the address of the job itself shows it; empty where it is gone."""
+
+    def read() -> dict[str, Any]:
+        job = Job.objects.current.annotate(now=Now()).filter(pk=job_id).first()
+        return {"job": told(job, user) if job is not None else None}
+
+    return read
+
+
+def of_job(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
+    """Stream the events of one job."""
+    job = reading.job(request, given, "tenant", "target")
+    allowed = again.still(request, user, NAMES)
+    return streaming.respond(request, streaming.Source(Wanted(job_id=job.pk), allowed, snapshot_of(job.pk, user)))
+
+
+def of_target(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
+    """Stream the events of the jobs of one target, which need not have any yet."""
+    name, tenant = given["target"], reading.text(request, "tenant") or ""
+    if len(name) > reading.LONGEST_TEXT or reading.has_control(name):
+        raise Problem(404, f"{reading.shown(name)} is no target's name.")
+    jobs = Job.objects.current.filter(tenant=tenant, target=name).exclude(status__in=ENDED)
+    wanted = Wanted(target=Target(tenant, name))
+    return streaming.respond(request, streaming.Source(wanted, again.still(request, user, NAMES), _briefly(jobs)))
+
+
+def of_all(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
+    """Stream the events of all jobs, or of those of one tenant."""
+    tenant = reading.text(request, "tenant")
+    jobs = Job.objects.current.filter(status=Status.RUNNING)
+    if tenant is not None:
+        jobs = jobs.filter(tenant=tenant)
+    return streaming.respond(request, streaming.Source(Wanted(tenant=tenant), again.still(request, user, NAMES), _briefly(jobs)))
+
+
+def _briefly(jobs: QuerySet[Job]) -> Callable[[], dict[str, Any]]:
+    """Return what reads the state of some jobs, in brief."""
+
+    def read() -> dict[str, Any]:
+        rows = list(jobs.order_by("pk").values(*BRIEF)[: MOST_IN_SNAPSHOT + 1])
+        shown = [_brief(row) for row in rows[:MOST_IN_SNAPSHOT]]
+        return {"jobs": shown, "more": len(rows) > MOST_IN_SNAPSHOT}
+
+    return read
+
+
+def _brief(row: dict[str, Any]) -> dict[str, Any]:
+    return {"id": row.pop("pk"), **row, "target": mask_text(row["target"]), "phase": mask_text(row["phase"])}

@@ -1,0 +1,290 @@
+"""One reader for all streams of a process: it reads the log of events once and hands each event to the clients that want it.
+
+The reader has a thread and a database connection of its own, no transaction between two reads, and lives only while there are streams.
+It remembers a snapshot (see ``db/eventlog.py``), so it reads each event once, whatever the order of commits. A client that comes gets the
+snapshot that the reader stands at: what lies before it is replayed to the client from the log, what lies behind it comes from the reader,
+so that nothing falls between the two. Each client has a bounded queue; one that does not keep up is ended, and resumes by its last id.
+
+Where a poll brings several events, only the last one of a client carries the new horizon: a client that is cut in the middle reads
+the whole poll again.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from jobqueue.db.eventlog import Cursor, EventRow
+from jobqueue.events import watch, wire
+from jobqueue.line import Target
+from jobqueue.models import Job
+from jobqueue.service import Service
+
+POLL_SECONDS, IDLE_POLL_SECONDS = 0.25, 0.5
+PAGE = 1000
+MOST_QUEUED = 5000
+LINGER_TURNS = 10  # without a client, before the thread and its connection go
+MOST_REMEMBERED = 10_000
+
+logger = logging.getLogger("jobqueue")
+
+
+class Wanted(NamedTuple):
+    """Say which events a client wants: those of a job, of a target, of a tenant, or all of them."""
+
+    job_id: int | None = None
+    target: Target | None = None
+    tenant: str | None = None
+
+    def has(self, row: EventRow) -> bool:
+        """Return whether an event is among them."""
+        return self in _wants(row)
+
+
+def _wants(row: EventRow) -> tuple[Wanted, ...]:
+    """Return all that a client may want in order to get this event."""
+    behind = (Wanted(target=Target(row.tenant, row.target)),) if row.target else ()
+    return (Wanted(job_id=row.job_id), *behind, Wanted(tenant=row.tenant), Wanted())
+
+
+class Subscription:
+    """Hold what one client has not been sent yet."""
+
+    def __init__(self, wanted: Wanted, wake: Callable[[], object]) -> None:
+        """Keep what the client wants, and how to wake whoever sends it."""
+        self.wanted = wanted
+        self.begin: Cursor | None = None  # where the reader stood when this client came
+        self.ended = ""  # why it is to end, once its queue is empty
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._queue: deque[bytes] = deque()
+        self._horizon = 0
+
+    def admit(self, begin: Cursor) -> None:
+        """Let it begin where the reader stands."""
+        self.begin, self._horizon = begin, begin.horizon
+        self.wake()
+
+    def put(self, messages: Iterable[bytes], horizon: int) -> None:
+        """Add messages, after which the client's horizon is this one; end the client where it has not kept up."""
+        with self._lock:
+            if not self.ended:
+                self._queue.extend(messages)
+                self._horizon = horizon
+                if len(self._queue) > MOST_QUEUED:
+                    self.ended = "slow"
+        self.wake()
+
+    def settle(self, horizon: int) -> None:
+        """Move the horizon on where nothing was for this client."""
+        with self._lock:
+            if not self.ended:
+                self._horizon = horizon
+
+    def take(self) -> tuple[bytes, int]:
+        """Return all that waits to be sent, and the horizon behind it."""
+        with self._lock:
+            taken = b"".join(self._queue)
+            self._queue.clear()
+            return taken, self._horizon
+
+    def end(self, why: str) -> None:
+        """Let the client's stream end after what is queued."""
+        self.ended = self.ended or why
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake whoever sends; a loop that has been closed needs nothing any more."""
+        try:
+            self._wake()
+        except RuntimeError:
+            self.ended = self.ended or "gone"
+
+
+class Reader(Service):
+    """Read the log on, and hand out what is new."""
+
+    name = "events"
+
+    def __init__(self, hub: Hub) -> None:
+        """Read for a hub."""
+        super().__init__(on_error=self._failed)
+        self._hub = hub
+        self._cursor: Cursor | None = None
+        self._idle_turns = self._lonely_turns = 0
+        self._watch = watch.Watch()
+        self._facts: dict[int, tuple[str, str]] = {}
+
+    def set_up(self) -> None:
+        """Take a connection of our own, which no client's request shares."""
+        Job.objects.database.reserve_connection("events")
+
+    def turn(self) -> float | None:
+        """Hand out what happened since the last turn."""
+        database = Job.objects.database
+        database.connection.close_if_unusable_or_obsolete()
+        if server_ends():
+            self._hub.end_all("shutdown")
+        if self._cursor is None:
+            self._cursor = database.event_cursor()
+        clients = self._hub.admit(self._cursor)
+        self._lonely_turns = 0 if clients else self._lonely_turns + 1
+        if self._lonely_turns > LINGER_TURNS and self._hub.dismiss(self):
+            return 0.0
+        moved = self._read(clients) if clients else False
+        if not clients:
+            self._cursor = None  # whoever comes next begins at the present
+        self._idle_turns = 0 if moved else self._idle_turns + 1
+        return POLL_SECONDS if self._idle_turns < 8 else IDLE_POLL_SECONDS
+
+    def tear_down(self) -> None:
+        """Give the connection back."""
+        Job.objects.database.connection.close()
+
+    def _read(self, clients: dict[Wanted, list[Subscription]]) -> bool:
+        moved = False
+        while not self.stopping:
+            assert self._cursor is not None  # noqa: S101 - the turn has set it
+            rows, after = Job.objects.database.events_after(self._cursor, PAGE)
+            self._hand_out(rows, clients, before=self._cursor.horizon, after=after.horizon)
+            self._cursor, moved = after, moved or bool(rows)
+            if not after.more:
+                break
+        self._progress(clients, self._cursor.horizon if self._cursor else 0)
+        return moved
+
+    def _hand_out(self, rows: list[EventRow], clients: dict[Wanted, list[Subscription]], *, before: int, after: int) -> None:
+        """Hand a page to the clients; `before` and `after` are the horizons, the same one where the page is not the last."""
+        wanted = [(row, keys) for row in rows if (keys := [key for key in _wants(row) if key in clients])]
+        self._learn({row.job_id for row, _ in wanted})
+        for_key: dict[Wanted, list[bytes]] = defaultdict(list)
+        deleted = set()
+        for row, keys in wanted:
+            lines = wire.body(wire.described(row, self._facts.get(row.job_id)))
+            for key in keys:
+                for_key[key].append(lines)
+            if row.name == "job.deleted":
+                deleted.add(Wanted(job_id=row.job_id))
+        for key, members in clients.items():
+            if lines_of := for_key.get(key):
+                messages = [*(wire.message(before, lines) for lines in lines_of[:-1]), wire.message(after, lines_of[-1])]
+                for client in members:
+                    client.put(messages, after)
+            else:
+                for client in members:
+                    client.settle(after)
+            if key in deleted:
+                for client in members:
+                    client.end("deleted")
+
+    def _learn(self, ids: set[int]) -> None:
+        """Look up the task and the queue of jobs, which never change."""
+        missing = ids - self._facts.keys()
+        if missing:
+            if len(self._facts) > MOST_REMEMBERED:
+                self._facts.clear()
+                missing = ids
+            self._facts.update(facts_of(missing))
+
+    def _progress(self, clients: dict[Wanted, list[Subscription]], horizon: int) -> None:
+        """Tell what no event tells: how far the jobs have come that have a stream of their own."""
+        watched = {key.job_id: members for key, members in clients.items() if key.job_id is not None}
+        for job_id, told in self._watch.changes(watched):
+            lines = wire.message(horizon, wire.body(told))
+            for client in watched[job_id]:
+                client.put([lines], horizon)
+
+    def _failed(self, _: Service, error: BaseException, failures: int) -> None:
+        if failures in (1, 10):
+            logger.warning("The reader of the log of events failed, and tries again (failure %s in a row): %s", failures, error)
+
+
+class Hub:
+    """Know the clients of this process, and keep a reader while there are any."""
+
+    def __init__(self) -> None:
+        """Begin without a client."""
+        self._lock = threading.Lock()
+        self._clients: set[Subscription] = set()
+        self._reader: Reader | None = None
+
+    def __len__(self) -> int:
+        """Return how many clients there are."""
+        return len(self._clients)
+
+    def subscribe(self, wanted: Wanted, wake: Callable[[], object]) -> Subscription:
+        """Take a client in; its `begin` is set, and it is woken, as soon as the reader knows of it."""
+        client = Subscription(wanted, wake)
+        with self._lock:
+            self._clients.add(client)
+            if self._reader is None or not self._reader.alive:
+                self._reader = Reader(self)
+                self._reader.start()
+            self._reader.wake()
+        return client
+
+    def unsubscribe(self, client: Subscription) -> None:
+        """Forget a client and what waits for it."""
+        with self._lock:
+            self._clients.discard(client)
+        client.end("gone")
+        client.take()
+
+    def admit(self, cursor: Cursor) -> dict[Wanted, list[Subscription]]:
+        """Let in who came since the last turn; return who wants what."""
+        with self._lock:
+            clients = [client for client in self._clients if not client.ended]
+        found: dict[Wanted, list[Subscription]] = defaultdict(list)
+        for client in clients:
+            if client.begin is None:
+                if cursor.more:  # a page is still to be read again: what lies before it would be lost for this client
+                    continue
+                client.admit(cursor)
+            found[client.wanted].append(client)
+        return found
+
+    def dismiss(self, reader: Reader) -> bool:
+        """Let the reader go where there is no client; whoever comes later starts another."""
+        with self._lock:
+            if self._clients:
+                return False
+            if self._reader is reader:
+                self._reader = None
+            reader.stop()
+            return True
+
+    def end_all(self, why: str) -> None:
+        """Let all streams end, as at the end of the process; their clients come back by their last id."""
+        with self._lock:
+            clients = list(self._clients)
+        for client in clients:
+            client.end(why)
+
+    def close(self, seconds: float = 5.0) -> bool:
+        """End all streams and the reader; return whether it ended in time."""
+        self.end_all("shutdown")
+        with self._lock:
+            reader, self._reader = self._reader, None
+        if reader is None:
+            return True
+        reader.stop()
+        return reader.join(seconds)
+
+
+def facts_of(ids: Iterable[int]) -> dict[int, tuple[str, str]]:
+    """Return the task and the queue of jobs."""
+    rows = Job.objects.current.filter(pk__in=[*ids]).values_list("pk", "task", "queue")
+    return {job_id: (task, queue) for job_id, task, queue in rows}
+
+
+def server_ends() -> bool:
+    """Return whether the server that runs this process was told to stop: uvicorn waits for its streams, and tells them nothing."""
+    server: Any = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    return getattr(server, "should_exit", False) is True
+
+
+hub = Hub()

@@ -1,0 +1,76 @@
+"""Look at the rows of a few jobs, for what no event tells: how far a job is that somebody watches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from django.utils import timezone
+
+from jobqueue import event_names as names
+from jobqueue import masking
+from jobqueue.models import Job, JobPhase
+from jobqueue.texts import shorten
+
+MOST_WATCHED = 500  # at a time; with more, each of them is looked at in its turn
+LONGEST_TEXT_BYTES = 2000
+COLUMNS = ("pk", "status", "progress", "phase", "message", "attempt", "tenant", "target", "task", "queue")
+
+
+class Watch:
+    """Remember how far each watched job was."""
+
+    def __init__(self) -> None:
+        """Begin without a job."""
+        self._seen: dict[int, tuple[int, Any]] = {}
+        self._turn = 0
+
+    def changes(self, watched: dict[int, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the jobs that have changed, or have one more watcher, with what to tell of them."""
+        for gone in self._seen.keys() - watched.keys():
+            del self._seen[gone]
+        ids = self._some(watched)
+        if not ids:
+            return
+        phases = self._phases(ids)
+        for row in Job.objects.current.filter(pk__in=ids).values_list(*COLUMNS):
+            job_id, watchers = row[0], len(watched[row[0]])
+            now = (row[1:], phases.get(job_id))
+            before = self._seen.get(job_id, (0, None))
+            self._seen[job_id] = (watchers, now)
+            if before[1] != now or watchers > before[0]:
+                yield job_id, _told(row, phases.get(job_id))
+
+    def _some(self, watched: Collection[int]) -> list[int]:
+        ids = sorted(watched)
+        parts = -(-len(ids) // MOST_WATCHED)
+        self._turn += 1
+        return ids[self._turn % parts :: parts] if parts else []
+
+    def _phases(self, ids: list[int]) -> dict[int, tuple[str, int, str]]:
+        running = JobPhase.objects.using(Job.objects.database.alias).filter(job__in=ids, status=JobPhase.Status.RUNNING)
+        return {job_id: found for job_id, *found in running.values_list("job_id", "name", "progress", "message")}  # type: ignore[misc]
+
+
+def _told(row: tuple[Any, ...], phase: Any) -> dict[str, Any]:
+    job_id, status, progress, phase_name, message, attempt, tenant, target, task, queue = row
+    data: dict[str, Any] = {"progress": progress, "message": _shown(message), "phase": _shown(phase_name)}
+    if phase is not None:
+        data |= {"phase": _shown(phase[0]), "phase_progress": phase[1], "phase_message": _shown(phase[2])}
+    return {
+        "id": None,
+        "event": names.PROGRESS,
+        "job_id": job_id,
+        "at": timezone.now().isoformat(),
+        "attempt": attempt,
+        "status": status,
+        "task": task,
+        "queue": queue,
+        "tenant": tenant,
+        "target": masking.mask_text(target),
+        "data": data,
+    }
+
+
+def _shown(text: str) -> str:
+    return shorten(masking.mask_text(text), LONGEST_TEXT_BYTES)

@@ -1,0 +1,55 @@
+"""What a stream of events looks like to its client: each event as one JSON object, in the lines of ``text/event-stream``.
+
+The ``id:`` of a message is no event's number. It is the horizon from which a client has to read again so that it misses nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from jobqueue import event_names as names
+from jobqueue import masking
+from jobqueue.db.eventlog import EventRow
+from jobqueue.states import Status
+
+SNAPSHOT: Final = "jobqueue.snapshot"
+RESET: Final = "jobqueue.reset"
+STATUS_AFTER: Final = {**names.STATUS_AFTER, names.STARTED: Status.RUNNING.value, names.PROGRESS: Status.RUNNING.value}
+
+
+def described(row: EventRow, facts: tuple[str, str] | None) -> dict[str, Any]:
+    """Return an event of the log as JSON values; `facts` are the job's task and queue, None where it is gone."""
+    status = STATUS_AFTER.get(row.name)
+    return {
+        "id": row.id,
+        "event": row.name,
+        "job_id": row.job_id,
+        "at": row.at.isoformat(),
+        "attempt": row.attempt,
+        **({"status": status} if status else {}),
+        **({"task": facts[0], "queue": facts[1]} if facts else {}),
+        "tenant": row.tenant,
+        "target": masking.mask_text(row.target),
+        "data": masking.mask(row.data or {}),
+    }
+
+
+def body(told: dict[str, Any]) -> bytes:
+    """Return the lines of a message but for its id; JSON has no line breaks of its own, and ASCII none of anybody else's."""
+    return f"event: {told['event']}\ndata: {json.dumps(told, separators=(',', ':'))}\n\n".encode("ascii")
+
+
+def message(horizon: int, lines: bytes) -> bytes:
+    """Return a whole message."""
+    return b"id: %d\n%s" % (horizon, lines)
+
+
+def ping(horizon: int) -> bytes:
+    """Return a comment that keeps the connection open, and moves the client's horizon on without an event."""
+    return b": ping\nid: %d\n\n" % horizon
+
+
+def retry(milliseconds: int) -> bytes:
+    """Return what tells the client how long to wait before it connects again."""
+    return b"retry: %d\n\n" % milliseconds

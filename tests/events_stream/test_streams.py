@@ -1,0 +1,348 @@
+"""What streams say and to whom, as a client of the REST API meets them under WSGI."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.db import connection
+from django.test import Client as Browser
+
+from jobqueue.api import again, streaming
+from jobqueue.events import stream as streams
+from jobqueue.events.stream import hub
+from jobqueue.models import Job, JobEvent
+from tests.factories import JobFactory
+from tests.faults.harness import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+ROOT = "/jobqueue/"
+
+
+class Listening:
+    """Read one stream message by message."""
+
+    def __init__(self, response: Any) -> None:
+        assert response.status_code == 200, response.content
+        self.response = response
+        self._parts = iter(response.streaming_content)
+        self._waiting: list[str] = []
+        self._pings = 0
+
+    def message(self) -> dict[str, str]:
+        """Return the fields of the next message."""
+        while not self._waiting:
+            self._waiting = next(self._parts).decode().strip("\n").split("\n\n")
+            self._pings = self._pings + 1 if self._waiting[0].startswith(": ping") else 0
+            assert self._pings < 4, "Nothing comes but pings."
+        return dict(line.split(": ", 1) for line in self._waiting.pop(0).split("\n"))
+
+    def event(self, name: str) -> dict[str, Any]:
+        """Return the next event of this name, with its message's id."""
+        while True:
+            message = self.message()
+            if message.get("event") == name:
+                return {**json.loads(message["data"]), "horizon": int(message["id"])}
+
+    def rest(self) -> list[str]:
+        """Return the names of all events until the server ends the stream."""
+        found = []
+        try:
+            while True:
+                found.append(self.message().get("event", ""))
+        except StopIteration:
+            return [name for name in found if name]
+
+
+@pytest.fixture(autouse=True)
+def quick(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the reader look often, and silence be heard soon."""
+    monkeypatch.setattr(streams, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(streams, "IDLE_POLL_SECONDS", 0.02)
+    settings.JOBQUEUE = {"EVENT_PING_SECONDS": 2}
+
+
+@pytest.fixture
+def listen(browser: Browser) -> Iterator[Callable[..., Listening]]:
+    opened: list[Any] = []
+
+    def make(path: str, client: Browser = browser, **headers: str) -> Listening:
+        opened.append(client.get(path if path.startswith("/") else f"{ROOT}{path}", headers=headers))
+        return Listening(opened[-1])
+
+    yield make
+    for response in opened:
+        response.close()
+    assert len(hub) == 0
+
+
+def tell(job: Job, name: str, **data: Any) -> JobEvent:
+    return JobEvent.objects.create(job=job, name=name, attempt=1, tenant=job.tenant, target=job.target, data=data or None)
+
+
+def places(job: Job) -> list[str]:
+    return [f"jobs/{job.pk}/events/", f"targets/{job.target}/events/", "events/"]
+
+
+@pytest.fixture
+def job() -> Job:
+    made: Job = JobFactory(target="customer:7", running=True, task="tests.tasks.add", queue="default")
+    return made
+
+
+def test_a_stream_begins_with_a_snapshot_and_goes_on_live(listen: Callable[..., Listening], job: Job) -> None:
+    for path in places(job):
+        one = listen(path)
+        assert one.message() == {"retry": "3000"}
+        snapshot = one.event("jobqueue.snapshot")
+        found = snapshot["data"]["job"] if "job" in snapshot["data"] else snapshot["data"]["jobs"][0]
+        assert (found["id"], found["status"]) == (job.pk, "RUNNING")
+        row = tell(job, "job.failed", message="password=hunter2 <b>", exception="builtins.ValueError")
+        event = one.event("job.failed")
+        assert event.pop("horizon") >= snapshot["horizon"]
+        assert event.pop("at") == row.at.isoformat()
+        assert "hunter2" not in event["data"].pop("message")
+        assert event == {
+            "id": row.pk,
+            "event": "job.failed",
+            "job_id": job.pk,
+            "attempt": 1,
+            "status": "ERROR",
+            "task": "tests.tasks.add",
+            "queue": "default",
+            "tenant": "",
+            "target": "customer:7",
+            "data": {"exception": "builtins.ValueError"},
+        }
+        one.response.close()
+
+
+def test_the_headers_keep_proxies_from_holding_events_back(browser: Browser, job: Job) -> None:
+    for path in places(job):
+        for method in (browser.get, browser.head):
+            response = method(f"{ROOT}{path}")
+            assert response.headers["Content-Type"].startswith("text/event-stream")
+            assert response.headers["Cache-Control"] == "no-cache, no-transform"
+            assert response.headers["X-Accel-Buffering"] == "no"
+            response.close()
+    assert len(hub) == 0
+
+
+def test_a_stream_has_its_own_events_alone(listen: Callable[..., Listening], job: Job) -> None:
+    other = JobFactory(target="customer:8")
+    foreign = JobFactory(target="customer:7", tenant="acme")
+    by_job, by_target, by_tenant = listen(places(job)[0]), listen(places(job)[1]), listen("events/?tenant=acme")
+    for one in (by_job, by_target, by_tenant):
+        one.event("jobqueue.snapshot")
+    for each in (other, foreign, job):
+        tell(each, "job.resumed")
+    assert by_job.event("job.resumed")["job_id"] == job.pk
+    assert by_target.event("job.resumed")["job_id"] == job.pk
+    assert by_tenant.event("job.resumed")["job_id"] == foreign.pk
+
+
+def test_a_client_that_comes_back_gets_what_it_missed_and_no_snapshot(listen: Callable[..., Listening], job: Job) -> None:
+    JobFactory()
+    first = listen(places(job)[0])
+    first.event("jobqueue.snapshot")
+    tell(job, "job.started")
+    last = first.event("job.started")["horizon"]
+    first.response.close()
+    missed = [tell(job, "job.resumed").pk for _ in range(streaming.replay.PAGE + 20)]
+    again_ = listen(places(job)[0], **{"Last-Event-ID": str(last)})
+    got = [again_.event("job.resumed") for _ in missed]
+    assert [one["id"] for one in got] == missed
+    assert {one["horizon"] for one in got[:-1]} == {last}
+    assert got[-1]["horizon"] > last
+    by_query = listen(f"{places(job)[0]}?last_event_id={got[-1]['horizon']}&snapshot=1")
+    assert by_query.event("jobqueue.snapshot")["data"]["job"]["id"] == job.pk
+    newest = tell(job, "job.paused")
+    assert again_.event("job.paused")["id"] == by_query.event("job.paused")["id"] == newest.pk
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "1.5", "9" * 20, "²"])
+def test_an_id_that_is_none_is_refused(browser: Browser, job: Job, value: str) -> None:
+    response = browser.get(f"{ROOT}events/", {"last_event_id": value})
+    assert response.status_code == 400
+    assert "Last-Event-ID" in response.json()["error"]["message"]
+
+
+def test_a_snapshot_is_asked_for_by_0_or_1(browser: Browser, listen: Callable[..., Listening], job: Job) -> None:
+    assert browser.get(f"{ROOT}events/?snapshot=yes").status_code == 400
+    one = listen("events/?snapshot=0")
+    assert one.message() == {"retry": "3000"}
+    assert one.message().keys() == {"", "id"}
+    tell(job, "job.paused")
+    assert one.message()["event"] == "job.paused"
+
+
+def test_a_client_that_comes_too_late_is_told_so(listen: Callable[..., Listening], job: Job) -> None:
+    first = listen(places(job)[0])
+    first.event("jobqueue.snapshot")
+    tell(job, "job.started")
+    last = first.event("job.started")["horizon"]
+    first.response.close()
+    tell(job, "job.phase.started")
+    tell(job, "job.resumed")
+    JobEvent.objects.exclude(name="job.resumed").delete()
+    late = listen(places(job)[0], **{"Last-Event-ID": str(last)})
+    assert late.message() == {"retry": "3000"}
+    assert late.message()["event"] == "jobqueue.reset"
+    assert late.message()["event"] == "jobqueue.snapshot"
+    assert late.message()["event"] == "job.resumed"
+
+
+def test_an_id_from_the_future_is_reset(listen: Callable[..., Listening], job: Job) -> None:
+    one = listen(places(job)[0], **{"Last-Event-ID": str(2**62)})
+    assert one.event("jobqueue.reset")["horizon"] < 2**62
+    one.event("jobqueue.snapshot")
+    tell(job, "job.resumed")
+    one.event("job.resumed")
+
+
+def test_progress_is_told_though_the_log_has_none(listen: Callable[..., Listening], job: Job) -> None:
+    one = listen(places(job)[0])
+    assert one.event("job.progress")["data"]["progress"] == 0
+    Job.objects.current.filter(pk=job.pk).update(progress=40, message="token=abc half")
+    told = one.event("job.progress")
+    assert (told["id"], told["status"], told["data"]["progress"]) == (None, "RUNNING", 40)
+    assert "abc" not in told["data"]["message"]
+
+
+def test_nothing_is_streamed_where_nothing_is_recorded(browser: Browser, job: Job, settings: Any) -> None:
+    settings.JOBQUEUE = {"EVENT_LOG": "none"}
+    for path in places(job):
+        response = browser.get(f"{ROOT}{path}")
+        assert response.status_code == 409
+        assert 'EVENT_LOG is "none"' in response.json()["error"]["message"]
+
+
+def test_one_stream_too_many_is_put_off(listen: Callable[..., Listening], browser: Browser, job: Job, settings: Any) -> None:
+    settings.JOBQUEUE = {"EVENT_STREAMS_MOST": 2}
+    first = listen("events/")
+    listen("events/")
+    refused = browser.get(f"{ROOT}events/")
+    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "10")
+    first.response.close()
+    listen("events/")
+
+
+def test_strangers_and_users_without_the_right_get_no_stream(job: Job) -> None:
+    nobody, powerless = Browser(), Browser()
+    powerless.force_login(get_user_model().objects.create_user("powerless"))
+    for path in places(job):
+        assert nobody.get(f"{ROOT}{path}").status_code == 401
+        assert powerless.get(f"{ROOT}{path}").status_code == 403
+    for client in (nobody, powerless):
+        assert client.get(f"/admin/jobqueue/job/{job.pk}/events/").status_code == 403
+
+
+def test_what_is_not_there_is_not_streamed(browser: Browser, job: Job) -> None:
+    for path in (f"jobs/{job.pk + 1}/events/", "jobs/x/events/", f"jobs/{job.pk}/events/?tenant=acme", f"targets/{'x' * 201}/events/"):
+        assert browser.get(f"{ROOT}{path}").status_code == 404
+    assert browser.post(f"{ROOT}events/").status_code == 405
+
+
+@pytest.mark.parametrize("how", ["permission", "inactive", "logout"])
+def test_a_right_that_is_taken_away_ends_the_stream(
+    how: str, listen: Callable[..., Listening], browser: Browser, viewer: Any, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(again, "CHECK_SECONDS", 0.1)
+    one = listen("events/")
+    one.event("jobqueue.snapshot")
+    if how == "permission":
+        viewer.user_permissions.clear()
+    elif how == "inactive":
+        viewer.is_active = False
+        viewer.save()
+    else:
+        browser.session.flush()
+    assert one.rest() == []
+
+
+def test_the_admin_has_a_stream_of_its_own_and_ends_it_with_the_right(
+    listen: Callable[..., Listening], viewer: Any, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(again, "CHECK_SECONDS", 0.1)
+    viewer.is_staff = True
+    viewer.save()
+    one = listen(f"/admin/jobqueue/job/{job.pk}/events/")
+    assert one.event("jobqueue.snapshot")["data"]["job"]["id"] == job.pk
+    viewer.is_staff = False
+    viewer.save()
+    one.rest()
+
+
+def test_the_stream_of_a_job_ends_with_the_job(listen: Callable[..., Listening], job: Job) -> None:
+    one = listen(places(job)[0])
+    one.event("jobqueue.snapshot")
+    tell(job, "job.deleted")
+    assert one.rest()[-1] == "job.deleted"
+
+
+def test_a_client_that_does_not_keep_up_is_ended_and_misses_nothing(
+    listen: Callable[..., Listening], job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "MOST_QUEUED", 20)
+    slow, quick = listen(places(job)[0]), listen(places(job)[1])
+    for one in (slow, quick):
+        one.event("jobqueue.snapshot")
+    client = next(one for one in hub._clients if one.wanted.job_id == job.pk)
+    ids = []
+    while not client.ended:
+        ids.append(tell(job, "job.resumed").pk)
+        assert quick.event("job.resumed")["id"] == ids[-1]
+    horizon, got = 0, []
+    try:
+        while True:
+            event = slow.event("job.resumed")
+            horizon, got = event["horizon"], [*got, event["id"]]
+    except StopIteration:
+        pass
+    assert got == ids[: len(got)]
+    back = listen(places(job)[0], **{"Last-Event-ID": str(horizon)})
+    while set(ids) > set(got):
+        got.append(back.event("job.resumed")["id"])
+
+
+def test_the_reader_goes_with_the_last_client(listen: Callable[..., Listening], job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "LINGER_TURNS", 1)
+    one = listen("events/")
+    one.event("jobqueue.snapshot")
+    assert any(thread.name == "jobqueue-events" for thread in threading.enumerate())
+    one.response.close()
+    wait_until(lambda: not any(thread.name == "jobqueue-events" for thread in threading.enumerate()), "the reader has gone")
+
+
+def test_the_snapshot_of_a_job_says_what_its_page_says(listen: Callable[..., Listening], browser: Browser, job: Job) -> None:
+    told = listen(places(job)[0]).event("jobqueue.snapshot")["data"]["job"]
+    page = browser.get(f"{ROOT}jobs/{job.pk}/").json()
+    passing = {"waited_seconds", "ran_seconds", "ran_seconds_in_all"}
+    assert {name: value for name, value in told.items() if name not in passing} == {
+        name: value for name, value in page.items() if name not in passing
+    }
+    assert "traceback" not in json.dumps(told)
+
+
+def test_a_token_that_is_withdrawn_ends_the_stream(
+    listen: Callable[..., Listening], viewer: Any, job: Job, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.api.conftest import by_token
+
+    settings.JOBQUEUE = {"API_AUTHENTICATOR": by_token}
+    monkeypatch.setattr(again, "CHECK_SECONDS", 0.1)
+    one = listen("events/", client=Browser(), Authorization="Bearer viewer")
+    one.event("jobqueue.snapshot")
+    viewer.user_permissions.set(Permission.objects.none())
+    assert one.rest() == []
+
+
+def test_no_transaction_and_no_connection_of_the_request_is_kept(listen: Callable[..., Listening], job: Job) -> None:
+    one = listen("events/")
+    one.event("jobqueue.snapshot")
+    assert connection.connection is None
