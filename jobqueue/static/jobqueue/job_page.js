@@ -99,6 +99,10 @@
   }
 
   function swap(fresh) {
+    fresh.querySelectorAll("#jobqueue-timeline li").forEach(function (item) { // with the times as the server writes them
+      const mine = document.querySelector('#jobqueue-timeline .jq-new[data-event-id="' + Number(item.dataset.eventId) + '"]');
+      if (mine) { mine.replaceWith(document.importNode(item, true)); }
+    });
     document.querySelectorAll("[data-live]").forEach(function (old) {
       const now = fresh.querySelector('[data-live="' + old.dataset.live + '"]');
       if (!now || plain(now) === plain(old)) { return; }
