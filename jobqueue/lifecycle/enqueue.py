@@ -17,7 +17,16 @@ from jobqueue.lifecycle import phases, wakeup
 from jobqueue.models import Job
 
 TRIES = 20
-OPTIONAL = {"tenant": "", "target": "", "unique_key": "", "max_attempts": 1, "recovery": "requeue", "metadata": "{}", "options": "{}"}
+OPTIONAL = {
+    "tenant": "",
+    "target": "",
+    "unique_key": "",
+    "max_attempts": 1,
+    "recovery": "requeue",
+    "metadata": "{}",
+    "options": "{}",
+    "webhook_url": "",
+}
 
 
 @dataclass(slots=True, frozen=True)
@@ -37,6 +46,7 @@ class JobSpec:
     options: str = "{}"
     tenant: str = ""
     target: str = ""
+    webhook_url: str = ""
     phases: tuple[str, ...] = ()
 
     @property

@@ -7,8 +7,9 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from jobqueue import payload, phases, states
+from jobqueue import payload, phases, states, webhook_rules
 from jobqueue.exceptions import InvalidOption
+from jobqueue.masking import mask_text
 
 LONGEST_KEY = 200
 LONGEST_PATH = 500
@@ -96,6 +97,13 @@ def check_metadata(value: Any) -> None:
         if not isinstance(value, Mapping):
             raise InvalidOption(f"metadata is a {type(value).__qualname__}; it must be a mapping.")
         payload.dumps_metadata(value)
+
+
+def check_webhook_url(value: Any) -> None:
+    """Refuse what is no address of a receiver; None means the queue's, if it has one."""
+    if value is not None and (problem := webhook_rules.url_problem(value)):
+        shown = mask_text(value) if isinstance(value, str) else value
+        raise InvalidOption(f"webhook_url is {_shown(shown)}; {problem}.")
 
 
 def check_phases(value: Any) -> None:

@@ -18,7 +18,19 @@ from jobqueue.phases import Phase, declared
 from jobqueue.tasks import options, registry
 
 PLAIN_OPTIONS = ("priority", "queue_name", "run_after", "backend")
-JOB_OPTIONS = ("max_attempts", "backoff", "retry_on", "recovery", "target", "tenant", "transactional", "unique_key", "metadata", "phases")
+JOB_OPTIONS = (
+    "max_attempts",
+    "backoff",
+    "retry_on",
+    "recovery",
+    "target",
+    "tenant",
+    "transactional",
+    "unique_key",
+    "metadata",
+    "webhook_url",
+    "phases",
+)
 DECLARED_ONLY = ("backoff", "retry_on", "transactional", "phases")  # read from the code whenever the task runs, so no job can have its own
 # Django 6.0 has no defaults for these fields.
 DEFAULTS: dict[str, Any] = {"priority": 0, "queue_name": "default", "backend": "default", "takes_context": False}
@@ -32,8 +44,8 @@ class JobTask(compat.Task):  # type: ignore[misc]
     ``(exception, failures)`` that returns seconds. ``recovery`` says what becomes of the job when its worker is lost. While a job
     with the same ``unique_key`` is live, enqueue returns that one. ``metadata`` goes along with the job for the task to read.
     Jobs of one ``target`` (text, or a callable of the arguments that returns text or None) run one at a time, in order, per
-    ``tenant``. The work of a ``transactional`` task in the job database and the end of its job are one transaction. ``phases`` are the
-    steps of a pipeline (see ``@pipeline``).
+    ``tenant``. The work of a ``transactional`` task in the job database and the end of its job are one transaction. What becomes of the
+    job is told to its ``webhook_url``, else to its queue's. ``phases`` are the steps of a pipeline (see ``@pipeline``).
     """
 
     max_attempts: int = 1
@@ -45,6 +57,7 @@ class JobTask(compat.Task):  # type: ignore[misc]
     transactional: bool = False
     unique_key: str | Callable[..., str | None] | None = None
     metadata: Mapping[str, Any] | None = field(default=None, hash=False)
+    webhook_url: str | None = None
     phases: tuple[Phase, ...] = ()
 
     def __post_init__(self) -> None:
@@ -142,6 +155,7 @@ def task(
     transactional: bool = False,
     unique_key: str | Callable[..., str | None] | None = None,
     metadata: Mapping[str, Any] | None = None,
+    webhook_url: str | None = None,
 ) -> Callable[[Callable[..., Any]], JobTask]: ...
 def task(function: Callable[..., Any] | None = None, /, **given: Any) -> JobTask | Callable[[Callable[..., Any]], JobTask]:
     """Declare a module-level function, plain or ``async``, as a task: the decorator of django.tasks, with our options everywhere."""
