@@ -11,27 +11,12 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-EVENTS = (
-    "job.enqueued",
-    "job.started",
-    "job.phase.started",
-    "job.phase.completed",
-    "job.retrying",
-    "job.handed_back",
-    "job.sleeping",
-    "job.waiting",
-    "job.paused",
-    "job.resumed",
-    "job.completed",
-    "job.failed",
-    "job.canceled",
-    "job.lease_expired",
-    "job.stale",
-    "job.deleted",
-)
-DEFAULT_EVENTS = ("job.completed", "job.failed", "job.canceled")
+from jobqueue import event_names as names
+
+# What is told of messages themselves would be told without end, and progress far too often.
+EVENTS = tuple(name for name in names.NAMES if name not in (names.PROGRESS, names.WEBHOOK_DELIVERED, names.WEBHOOK_FAILED))
 LONGEST_URL = 2000
 
 # Seconds between one attempt and the next: a short outage costs seconds, a day without a receiver loses nothing.
@@ -41,10 +26,12 @@ LONGEST_RETRY_AFTER = 86400
 
 OTHERS = "*"
 SHORTEST_SECRET, LONGEST_SECRET = 24, 64
-SECRET_TEXT = (
+SECRETS_TEXT = (
     "'whsec_' and the base64 of 24 to 64 random bytes, a list of such texts (the first is the newest), or a dict of queue names "
     '("*": all others) to these'
 )
+LONGEST_TIMEOUT = 60
+TIMEOUT_TEXT = "a number above 0, at most 60"
 HOSTS_TEXT = "a list of host names, names that begin with a dot (all hosts below), addresses or networks"
 _LABELS = re.compile(r"\.?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*", re.IGNORECASE)
 
@@ -53,28 +40,35 @@ Network = IPv4Network | IPv6Network
 
 def url_problem(value: Any) -> str:
     """Return what keeps a value from being the URL of a receiver, as the end of a sentence; "" where nothing does."""
-    if not isinstance(value, str) or not value or len(value) > LONGEST_URL:
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_URL:
         return f"it must be text of 1 to {LONGEST_URL} characters"
     if any(not one.isprintable() or one.isspace() for one in value) or "\\" in value:
         return "it must have no spaces, control characters or backslashes"
     try:
         parts = urlsplit(value)
-        host, port = parts.hostname, parts.port
+        port = parts.port
     except ValueError:
         return "it must be a URL with a valid host and port"
+    return "its port must be from 1 to 65535" if port == 0 else _parts_problem(parts)
+
+
+def _parts_problem(parts: SplitResult) -> str:
     if parts.scheme not in ("http", "https"):
         return "it must begin with https:// or http://"
     if "@" in parts.netloc:
         return "it must hold no user name or password; the signature tells the receiver who sends"
-    if not host or port == 0:
-        return "it must name a host, as in https://example.com/hook"
-    return ""
+    return "" if parts.hostname else "it must name a host, as in https://example.com/hook"
 
 
 def origin(url: str) -> str:
     """Return what names the receiver of a URL: scheme, host and port."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+def is_timeout(value: Any) -> bool:
+    """Return whether a value is the time that one attempt may take."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_TIMEOUT
 
 
 # Secrets

@@ -63,6 +63,10 @@ class Duty:
     def hear(self) -> None:
         """Take note that there may be new work, before the next run; called from any thread."""
 
+    def end(self) -> list[str]:
+        """Bring what is under way to an end, after the last run; name what did not stop."""
+        return []
+
 
 class FunctionDuty(Duty):
     """A duty of a project, made by ``@duty`` from a function."""

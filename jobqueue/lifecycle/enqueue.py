@@ -46,8 +46,8 @@ class JobSpec:
     options: str = "{}"
     tenant: str = ""
     target: str = ""
-    webhook_url: str = ""
     phases: tuple[str, ...] = ()
+    webhook_url: str = ""
 
     @property
     def immediate(self) -> bool:

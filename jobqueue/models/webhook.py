@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from jobqueue.managers.webhooks import DeliveryManager
 from jobqueue.models import fields
 from jobqueue.models.job import Job
 
@@ -48,6 +49,8 @@ class WebhookDelivery(models.Model):
     finished_at = fields.moment()
     response_status = models.PositiveSmallIntegerField(null=True, blank=True)
     error = models.TextField(default="", db_default="", blank=True, help_text="What the last attempt failed of.")
+
+    objects = DeliveryManager()
 
     class Meta:
         ordering = ("-id",)

@@ -7,9 +7,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from jobqueue import payload, phases, states, webhook_rules
+from jobqueue import masking, payload, phases, states, webhook_rules
 from jobqueue.exceptions import InvalidOption
-from jobqueue.masking import mask_text
 
 LONGEST_KEY = 200
 LONGEST_PATH = 500
@@ -99,17 +98,17 @@ def check_metadata(value: Any) -> None:
         payload.dumps_metadata(value)
 
 
-def check_webhook_url(value: Any) -> None:
-    """Refuse what is no address of a receiver; None means the queue's, if it has one."""
-    if value is not None and (problem := webhook_rules.url_problem(value)):
-        shown = mask_text(value) if isinstance(value, str) else value
-        raise InvalidOption(f"webhook_url is {_shown(shown)}; {problem}.")
-
-
 def check_phases(value: Any) -> None:
     """Refuse anything but the phases of a pipeline; none are none."""
     if value:
         phases.declared(value)
+
+
+def check_webhook_url(value: Any) -> None:
+    """Refuse what cannot be the URL of a receiver of webhooks."""
+    if value is not None and (problem := webhook_rules.url_problem(value)):
+        shown = masking.mask_text(value) if isinstance(value, str) else value  # before it is cut: half a password would stand alone
+        raise InvalidOption(f"webhook_url is {_shown(shown)}: {problem}. Use one such as https://example.com/hook.")
 
 
 def check_path(value: str) -> None:

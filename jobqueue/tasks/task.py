@@ -28,8 +28,8 @@ JOB_OPTIONS = (
     "transactional",
     "unique_key",
     "metadata",
-    "webhook_url",
     "phases",
+    "webhook_url",
 )
 DECLARED_ONLY = ("backoff", "retry_on", "transactional", "phases")  # read from the code whenever the task runs, so no job can have its own
 # Django 6.0 has no defaults for these fields.
@@ -44,8 +44,8 @@ class JobTask(compat.Task):  # type: ignore[misc]
     ``(exception, failures)`` that returns seconds. ``recovery`` says what becomes of the job when its worker is lost. While a job
     with the same ``unique_key`` is live, enqueue returns that one. ``metadata`` goes along with the job for the task to read.
     Jobs of one ``target`` (text, or a callable of the arguments that returns text or None) run one at a time, in order, per
-    ``tenant``. The work of a ``transactional`` task in the job database and the end of its job are one transaction. What becomes of the
-    job is told to its ``webhook_url``, else to its queue's. ``phases`` are the steps of a pipeline (see ``@pipeline``).
+    ``tenant``. The work of a ``transactional`` task in the job database and the end of its job are one transaction. ``phases`` are the
+    steps of a pipeline (see ``@pipeline``). What becomes of the job is told to ``webhook_url``.
     """
 
     max_attempts: int = 1
@@ -57,8 +57,8 @@ class JobTask(compat.Task):  # type: ignore[misc]
     transactional: bool = False
     unique_key: str | Callable[..., str | None] | None = None
     metadata: Mapping[str, Any] | None = field(default=None, hash=False)
-    webhook_url: str | None = None
     phases: tuple[Phase, ...] = ()
+    webhook_url: str | None = None
 
     def __post_init__(self) -> None:
         """Check the options, let the backend check the rest, and register the task."""
