@@ -7,7 +7,7 @@ import factory
 from django.utils import timezone
 from factory.django import DjangoModelFactory
 
-from jobqueue.models import Job, Schedule, Worker
+from jobqueue.models import Job, Schedule, WebhookDelivery, Worker
 
 
 def ahead(**delta: float) -> Any:
@@ -84,3 +84,25 @@ class ScheduleFactory(DjangoModelFactory):
     args = factory.LazyFunction(lambda: [1])
     cron = "* * * * *"
     time_zone = "UTC"
+
+
+class DeliveryFactory(DjangoModelFactory):
+    """Make a message to a receiver that is to be sent at once."""
+
+    class Meta:
+        model = WebhookDelivery
+
+    message_id = factory.Faker("uuid4", cast_to=None)
+    job = factory.SubFactory(JobFactory, success=True)
+    event = "job.completed"
+    queue = "default"
+    url = "https://example.com/hook"
+    facts = factory.LazyAttribute(lambda delivery: {"job_id": delivery.job.pk, "status": "SUCCESS"})
+
+    class Params:
+        delivered = factory.Trait(
+            status="DELIVERED", attempts=1, finished_at=ahead(), response_status=204, body='{"type": "job.completed"}'
+        )
+        failed = factory.Trait(
+            status="FAILED", attempts=11, finished_at=ahead(), response_status=500, error="the receiver answered 500", body="{}"
+        )
