@@ -1,5 +1,6 @@
 """Rows of the tests, made by factory-boy straight in the database, past every verb."""
 
+import uuid
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -87,17 +88,20 @@ class ScheduleFactory(DjangoModelFactory):
 
 
 class DeliveryFactory(DjangoModelFactory):
-    """Make a message to a receiver that is to be sent at once."""
+    """Make a message that is due, of a job that has succeeded."""
 
     class Meta:
         model = WebhookDelivery
 
-    message_id = factory.Faker("uuid4", cast_to=None)
+    message_id = factory.LazyFunction(uuid.uuid4)
     job = factory.SubFactory(JobFactory, success=True)
     event = "job.completed"
     queue = "default"
-    url = "https://example.com/hook"
-    facts = factory.LazyAttribute(lambda delivery: {"job_id": delivery.job.pk, "status": "SUCCESS"})
+    url = "http://127.0.0.1:9/hook"
+    facts = factory.LazyAttribute(
+        lambda row: {"job_id": row.job.pk, "task": row.job.task, "status": row.job.status, "at": "2026-01-02T03:04:05+00:00"}
+    )
+    next_attempt_at = ahead(seconds=-1)
 
     class Params:
         delivered = factory.Trait(

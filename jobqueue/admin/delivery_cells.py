@@ -11,8 +11,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from jobqueue.admin.cells import badge
-from jobqueue.admin.wording import NOTHING, ago, between, prose
+from jobqueue.admin.wording import NOTHING, ago, between, excerpt, prose
 from jobqueue.models import WebhookDelivery
+from jobqueue.webhook_rules import shown_url
 
 LONGEST_URL = 200
 LONGEST_ANSWER = 160
@@ -53,7 +54,7 @@ def job(delivery: WebhookDelivery) -> SafeString:
 @admin.display(description="receiver")
 def receiver(delivery: WebhookDelivery) -> SafeString:
     """Return the URL, its secrets hidden; no link, since nobody is to be led there by a click."""
-    return format_html('<span class="jq-url">{}</span>', prose(delivery.url, LONGEST_URL))
+    return format_html('<span class="jq-url">{}</span>', excerpt(shown_url(delivery.url), LONGEST_URL))
 
 
 @admin.display(description="attempts")

@@ -13,12 +13,13 @@ from django.utils.decorators import method_decorator
 
 from jobqueue import event_names, webhook_rules
 from jobqueue.admin.base import ReadOnlyAdmin
-from jobqueue.admin.wording import NOTHING, prose
+from jobqueue.admin.wording import NOTHING, excerpt
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.queues import check_name
 from jobqueue.models import Job, Queue
 from jobqueue.webhooks.queues import QueueWebhook, check_webhook, queue_webhook, set_queue_webhook
 
+LONGEST = 300
 DEFAULT_EVENTS = ", ".join(event_names.SENT_BY_DEFAULT)
 
 
@@ -102,7 +103,7 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
     @admin.display(description="events go to")
     def events_go_to(self, queue: Queue) -> str:
         """Return the URL of the receiver, its secrets hidden: whoever may look at a queue sees this page."""
-        return prose(queue.webhook_url, 300) if queue.webhook_url else NOTHING
+        return excerpt(webhook_rules.shown_url(queue.webhook_url), LONGEST) if queue.webhook_url else NOTHING
 
     @admin.display(description="events that are sent")
     def events_sent(self, queue: Queue) -> str:
@@ -120,11 +121,11 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
 
 def receiver(webhook: QueueWebhook | None) -> str:
     """Return the URL of a queue's receiver with its secrets hidden."""
-    return prose(webhook.url, 300) if webhook is not None and webhook.url else ""
+    return excerpt(webhook_rules.shown_url(webhook.url), LONGEST) if webhook is not None and webhook.url else ""
 
 
 def _told(answer: QueueWebhook) -> str:
-    to = f"events are sent to {prose(answer.url, 300)}" if answer.url else "no events are sent"
+    to = f"events are sent to {excerpt(webhook_rules.shown_url(answer.url), LONGEST)}" if answer.url else "no events are sent"
     which = f": {', '.join(answer.events)}" if answer.events and answer.url else ""
     text = f"{to}{which}{'' if answer.changed else ', as it was'}."
     return f"{text[:1].upper()}{text[1:]}"

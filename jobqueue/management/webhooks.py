@@ -67,7 +67,7 @@ def set_webhook(options: dict[str, Any]) -> Answer:
         raise CommandError("--event needs the URL that they are sent to: name it after the queue.")
     name, url = options["queue"], options["url"]
     answer = queue_webhook(name) if url is None else set_queue_webhook(name, url, events)
-    receiver = mask_text(answer.url)
+    receiver = webhook_rules.shown_url(answer.url)
     data = {"name": answer.name, "changed": answer.changed, "url": receiver, "events": list(answer.events)}
     which = f": {', '.join(answer.events)}" if answer.events and answer.url else ""
     same = "" if answer.changed or url is None else ", as it was"
@@ -94,7 +94,7 @@ def _data(one: WebhookDelivery) -> dict[str, Any]:
         "event": one.event,
         "job": one.job_id,
         "queue": one.queue,
-        "url": mask_text(one.url),
+        "url": webhook_rules.shown_url(one.url),
         "attempts": one.attempts,
         "created_at": one.created_at.isoformat(),
         "next_attempt_at": one.next_attempt_at.isoformat() if one.status == Status.PENDING else None,
@@ -109,4 +109,13 @@ def _cells(one: WebhookDelivery) -> tuple[str, ...]:
     ahead = (one.next_attempt_at - now).total_seconds()
     following = "-" if one.status != Status.PENDING else f"in {ahead:.0f} s" if ahead > 0 else "now"
     said = " ".join(part for part in (str(one.response_status or ""), _text(one.error).partition("\n")[0]) if part) or "-"
-    return (str(one.pk), one.status, one.event, str(one.job_id), _text(one.url), str(one.attempts), following, said)
+    return (
+        str(one.pk),
+        one.status,
+        one.event,
+        str(one.job_id),
+        shorten(webhook_rules.shown_url(one.url), LONGEST_TEXT_BYTES),
+        str(one.attempts),
+        following,
+        said,
+    )

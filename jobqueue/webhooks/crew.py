@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 MOST_SENDERS = 32
 MOST_PER_RECEIVER = 4
 PATIENCE_SECONDS = 2.0  # beyond the time of an attempt: the look-up of a name cannot be bounded from within
-WRITE_SECONDS = 2.0
 
 logger = logging.getLogger("jobqueue")
 
@@ -46,6 +45,7 @@ class Crew:
 
     def __init__(self) -> None:
         """Send nothing yet."""
+        self.hurried = False
         self._flights: set[Flight] = set()
         self._lost: list[Flight] = []  # whose threads hang in a look-up of a name
         self._landed: SimpleQueue[tuple[Flight, Answer]] = SimpleQueue()
@@ -83,7 +83,7 @@ class Crew:
     def end(self, seconds: float) -> list[str]:
         """Wait so long for what is under way, write it, and let the rest be tried again; return the receivers that did not answer."""
         deadline = time.monotonic() + seconds
-        while self._flights and (rest := deadline - time.monotonic()) > 0:
+        while self._flights and not self.hurried and (rest := deadline - time.monotonic()) > 0:
             self.land(min(rest, 0.2))
         silent = sorted({flight.origin for flight in self._flights})
         for flight in list(self._flights):

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from jobqueue import conf, masking, webhook_rules
+from jobqueue import conf, webhook_rules
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.queues import MOST_QUEUES, check_name
 from jobqueue.models import Job, Queue
 from jobqueue.texts import safe_repr
-from jobqueue.webhooks import guard
+from jobqueue.webhooks.guard import literal_problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,28 +69,12 @@ def check_webhook(url: Any, events: Any) -> None:
     A name is not looked up here: what it means is judged at each attempt, by the worker that sends.
     """
     if url is not None and url != "":
-        problem = webhook_rules.url_problem(url) or _inside_problem(urlsplit(url).hostname or "")
-        if problem:
-            shown = masking.mask_text(url) if isinstance(url, str) else url
+        allowed = conf.current().webhook_allowed_hosts
+        if problem := webhook_rules.url_problem(url) or literal_problem(url, allowed):
+            shown = webhook_rules.shown_url(url) if isinstance(url, str) else url
             raise InvalidOption(f"webhook_url is {safe_repr(shown)}: {problem}. Use one such as https://example.com/hook.")
     if events is not None and (problem := webhook_rules.event_problem(events)):
         raise InvalidOption(f"webhook_events is {safe_repr(events)}: {problem}.")
-
-
-def _inside_problem(host: str) -> str:
-    """Return why an address in numbers may not be sent to; "" for a name."""
-    allowed = conf.current().webhook_allowed_hosts
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        try:
-            address = ip_address(socket.inet_aton(host))  # 127.1 and 0x7f000001 are addresses, too
-        except (OSError, ValueError):
-            return ""
-    inner = webhook_rules.networks(allowed)
-    if not guard.is_inside(address) or webhook_rules.is_named(host, allowed) or any(address in network for network in inner):
-        return ""
-    return f"{address} is not a public address; WEBHOOK_ALLOWED_HOSTS can allow it"
 
 
 def _told(name: str, url: str, events: object) -> QueueWebhook:
