@@ -14,7 +14,7 @@ from demo_project.launch.site import Site
 from demo_project.launch.stop import Stop, Stopped
 from demo_project.launch.workers import Workers
 from demo_project.library import catalogue
-from jobqueue import request_job_cancel
+from jobqueue import request_job_cancel, set_queue_webhook
 from jobqueue.models import Job
 
 LOOK_SECONDS = 0.5
@@ -60,6 +60,8 @@ class Demo:
         self.stop.check()
         log = settings.DATA / "workers.log"
         self._site = Site(self.options.port) if self.options.serve else None
+        # The address of an earlier run may be another one, or nobody's.
+        set_queue_webhook("reports", f"{self._site.url}webhooks/receive/" if self._site else None, [])
         welcome = banner(self._site.url if self._site else None, prepare.USER, password, str(log))
         self.console.print(welcome)
         with self.stop.whole():
