@@ -21,8 +21,9 @@ from jobqueue.admin import delivery_cells as cells
 from jobqueue.admin import delivery_list, listing
 from jobqueue.admin.base import ReadOnlyAdmin
 from jobqueue.admin.detail import Row
-from jobqueue.admin.wording import masked_json, moment, prose
+from jobqueue.admin.wording import excerpt, masked_json, moment, prose
 from jobqueue.models import Job, WebhookDelivery
+from jobqueue.webhook_rules import shown_url
 from jobqueue.webhooks.redelivery import NO_SUCH, STILL_TO_BE_SENT, redeliver
 
 FIELD = "confirmed"
@@ -214,7 +215,7 @@ def _rows(delivery: WebhookDelivery) -> list[Row]:
         Row("Event", delivery.event),
         Row("Job", cells.job(delivery)),
         Row("Queue", delivery.queue),
-        Row("Receiver", cells.receiver(delivery)),
+        Row("Receiver", excerpt(shown_url(delivery.url))),
         Row("Message id", str(delivery.message_id)),
         Row("Attempts", str(delivery.attempts)),
         Row("Last answer", "none" if delivery.response_status is None else f"status {delivery.response_status}"),

@@ -11,11 +11,11 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from jobqueue.admin.cells import badge
-from jobqueue.admin.wording import NOTHING, ago, between, excerpt, prose
+from jobqueue.admin.wording import NOTHING, ago, between, prose
 from jobqueue.models import WebhookDelivery
 from jobqueue.webhook_rules import shown_url
 
-LONGEST_URL = 200
+BRIEF_URL = 80
 LONGEST_ANSWER = 160
 KINDS = {"PENDING": "pending", "DELIVERED": "success", "FAILED": "error"}
 
@@ -53,8 +53,10 @@ def job(delivery: WebhookDelivery) -> SafeString:
 
 @admin.display(description="receiver")
 def receiver(delivery: WebhookDelivery) -> SafeString:
-    """Return the URL, its secrets hidden; no link, since nobody is to be led there by a click."""
-    return format_html('<span class="jq-url">{}</span>', excerpt(shown_url(delivery.url), LONGEST_URL))
+    """Return the URL, its secrets hidden and its middle left out; no link, since nobody is to be led there by a click."""
+    url = shown_url(delivery.url)
+    short = url if len(url) <= BRIEF_URL else f"{url[: BRIEF_URL - 20]}…{url[-19:]}"
+    return format_html('<span class="jq-url">{}</span>', short)
 
 
 @admin.display(description="attempts")

@@ -36,7 +36,7 @@ class WebhookForm(forms.Form):
         choices=[(name, name) for name in webhook_rules.EVENTS],
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text=f"None chosen: {DEFAULT_EVENTS}. Also for jobs that have a URL of their own.",
+        help_text=f"With none chosen these are sent: {DEFAULT_EVENTS}. The choice also holds for jobs that have a URL of their own.",
     )
 
     def clean(self) -> None:
