@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 WRITE_SECONDS = 2.0
 STEP_SECONDS = 0.05
+HAND_OVER_SECONDS = 0.5
 
 logger = logging.getLogger("jobqueue")
 
@@ -79,7 +80,7 @@ def _give_up(parts: Parts) -> list[Run]:
 
 def _end_duties(parts: Parts, began: float, hurry: Callable[[], bool]) -> bool:
     duties = parts.duties
-    deadline = began + duties.end_seconds + WRITE_SECONDS
+    deadline = began + duties.end_seconds + HAND_OVER_SECONDS
     _until(lambda: not duties.alive or hurry(), deadline - time.monotonic())
     if hurry():
         duties.hurry()
@@ -97,7 +98,9 @@ def _stop_services(parts: Parts) -> bool:
     parts.lanes.close()
     parts.loop.stop()
     rest = (parts.duties, parts.heartbeat, parts.finisher)
-    clean = _stop([service for service in reversed(parts.services) if service not in rest])
+    # Duties that could not be handed over have used up some of it: the database does not answer.
+    seconds = WRITE_SECONDS if not parts.duties.alive else WRITE_SECONDS / 2
+    clean = _stop([service for service in reversed(parts.services) if service not in rest], seconds)
     return parts.lanes.join(time.monotonic() + 0.5) and parts.loop.join(0.5) and clean
 
 
@@ -105,14 +108,14 @@ def _stop_writing(parts: Parts) -> bool:
     clean = not parts.finisher.unwritten
     if not clean:
         logger.error("%d outcomes could not be written; their leases will run out.", parts.finisher.unwritten)
-    return _stop([parts.heartbeat, parts.finisher]) and clean
+    return _stop([parts.heartbeat, parts.finisher], HAND_OVER_SECONDS) and clean
 
 
-def _stop(services: Sequence[Service]) -> bool:
+def _stop(services: Sequence[Service], seconds: float) -> bool:
     clean = True
     for service in services:
         service.stop()
-    deadline = time.monotonic() + WRITE_SECONDS
+    deadline = time.monotonic() + seconds
     for service in services:
         if not service.join(max(deadline - time.monotonic(), 0.05)):
             logger.error("The %s does not stop.", service.name)
