@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from jobqueue.tasks.context import TaskContext
     from jobqueue.tasks.results import JobResult
     from jobqueue.tasks.task import JobTask, pipeline, task
+    from jobqueue.webhooks.queues import set_queue_webhook
 
 __version__ = "0.1.0"
 
@@ -69,6 +70,7 @@ _HOMES = {
     "jobqueue.tasks.context": ("TaskContext",),
     "jobqueue.tasks.results": ("JobResult",),
     "jobqueue.tasks.task": ("JobTask", "pipeline", "task"),
+    "jobqueue.webhooks.queues": ("set_queue_webhook",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -116,6 +118,7 @@ __all__ = [
     "run_now",
     "run_schedule_now",
     "schedule",
+    "set_queue_webhook",
     "sync_schedules",
     "task",
     "why_waiting",

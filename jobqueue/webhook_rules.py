@@ -17,7 +17,7 @@ from jobqueue import event_names as names
 from jobqueue.masking import MASK, mask_text
 
 # What is told of messages themselves would be told without end, and progress far too often.
-EVENTS = tuple(name for name in names.NAMES if name not in (names.PROGRESS, names.WEBHOOK_DELIVERED, names.WEBHOOK_FAILED))
+EVENTS = names.SENDABLE
 LONGEST_URL = 2000
 
 # Seconds between one attempt and the next: a short outage costs seconds, a day without a receiver loses nothing.

@@ -102,3 +102,11 @@ class DeliveryFactory(DjangoModelFactory):
         lambda row: {"job_id": row.job.pk, "task": row.job.task, "status": row.job.status, "at": "2026-01-02T03:04:05+00:00"}
     )
     next_attempt_at = ahead(seconds=-1)
+
+    class Params:
+        delivered = factory.Trait(
+            status="DELIVERED", attempts=1, finished_at=ahead(), response_status=204, body='{"type": "job.completed"}'
+        )
+        failed = factory.Trait(
+            status="FAILED", attempts=11, finished_at=ahead(), response_status=500, error="the receiver answered 500", body="{}"
+        )

@@ -1,15 +1,15 @@
-"""The admin: look at jobs, targets, queues, schedules, webhooks, workers and duties, and act on them by verbs, each with its permission.
+"""The admin: look at jobs, targets, queues, schedules, workers, duties and webhooks, and act on them by verbs, each with its permission.
 
-No form edits a row, but that of a schedule.
+No form edits a row, but that of a schedule and that of a queue's webhook.
 """
 
 from django.contrib import admin
 
+from jobqueue.admin.deliveries import DeliveryAdmin
 from jobqueue.admin.duties import DutyAdmin
 from jobqueue.admin.jobs import JobAdmin
 from jobqueue.admin.queues import QueueAdmin
 from jobqueue.admin.schedules import ScheduleAdmin
-from jobqueue.admin.webhooks import DeliveryAdmin
 from jobqueue.admin.workers import WorkerAdmin
 from jobqueue.models import BackgroundJobLease, Job, Queue, Schedule, WebhookDelivery, Worker
 

@@ -1,4 +1,4 @@
-"""The admin of `Queue`: what waits and runs in each, pause and resume, and how many may run at once."""
+"""The admin of `Queue`: what waits and runs in each, pause and resume, how many may run at once, and where its events are sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 
 from jobqueue.admin import cells
-from jobqueue.admin.queue_webhook import QueueWebhookAdmin
+from jobqueue.admin.queue_webhooks import QueueWebhookAdmin, receiver
 from jobqueue.admin.wording import NOTHING, duration
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.queues import (
@@ -28,6 +28,7 @@ from jobqueue.lifecycle.queues import (
     resume_queue,
 )
 from jobqueue.models import Job, Queue
+from jobqueue.webhooks.queues import QueueWebhook, queue_webhooks
 
 PERMISSIONS: Final = {"pause": "pause_queue", "resume": "resume_queue", "limit": "change_queue"}
 
@@ -41,13 +42,14 @@ class Shown:
     queued: str
     oldest: str
     decided: bool  # whether it has a row, and so a history
+    receiver: str  # of its webhook, if it has one
 
 
 @method_decorator(transaction.non_atomic_requests, name="decide_view")
 class QueueAdmin(QueueWebhookAdmin):
     """Show the queues, those without a row, too, and let people decide on them."""
 
-    fields = ("name", "paused", "max_running", "changed_at")
+    fields = ("name", "paused", "max_running", "events_go_to", "events_sent", "changed_at")
     readonly_fields = fields
 
     def get_urls(self) -> list[URLPattern]:
@@ -62,13 +64,14 @@ class QueueAdmin(QueueWebhookAdmin):
         visible = set(self.get_queryset(request).values_list("pk", flat=True))
         hidden = set(Queue.objects.current.values_list("pk", flat=True)) - visible
         request.current_app = self.admin_site.name
+        webhooks = queue_webhooks()
         context = {
             **self.admin_site.each_context(request),
             "title": "Queues",
             "is_nav_sidebar_enabled": False,
             "opts": self.opts,
             "media": self.media,
-            "queues": [_shown(state, visible) for state in queue_states() if state.name not in hidden],
+            "queues": [_shown(state, visible, webhooks.get(state.name)) for state in queue_states() if state.name not in hidden],
             "may": {what: self._may(request, what) for what in PERMISSIONS},
             "largest": LARGEST_LIMIT,
             **(extra_context or {}),
@@ -90,7 +93,7 @@ class QueueAdmin(QueueWebhookAdmin):
             limit = _limit(request.POST.get("max_running", "")) if what == "limit" else None
             # The change and its record are committed together: there is none without the other.
             with Job.objects.database.atomic():
-                if "\0" not in name and self._is_hidden(request, name):
+                if "\0" not in name and self.is_hidden(request, name):
                     raise PermissionDenied
                 answer = {"pause": pause_queue, "resume": resume_queue}[what](name) if what != "limit" else limit_queue(name, limit)
                 if answer.changed:
@@ -100,10 +103,6 @@ class QueueAdmin(QueueWebhookAdmin):
         else:
             level = messages.SUCCESS if answer.changed else messages.INFO
             self.message_user(request, f"Queue {name}: {_told(what, answer)}", level)
-
-    def _is_hidden(self, request: HttpRequest, name: str) -> bool:
-        """Return whether a project lets the user not see a queue that has a row."""
-        return Queue.objects.current.filter(pk=name).exists() and not self.get_queryset(request).filter(pk=name).exists()
 
     def _may(self, request: HttpRequest, what: str) -> bool:
         return request.user.has_perm(f"jobqueue.{PERMISSIONS[what]}")
@@ -126,11 +125,12 @@ def _told(what: str, answer: QueueAnswer) -> str:
     return f"{now[:1].upper()}{now[1:]}{'' if answer.changed else ', as it was'}."
 
 
-def _shown(state: QueueState, rows: set[Any]) -> Shown:
+def _shown(state: QueueState, rows: set[Any], webhook: QueueWebhook | None) -> Shown:
     return Shown(
         state=state,
         badge=cells.badge("paused", "Paused") if state.paused else cells.badge("success", "Open"),
         queued=f"{state.queued:,}{' or more' if state.queued >= MOST_COUNTED else ''}",
         oldest=duration(state.oldest_queued_seconds) if state.oldest_queued_seconds is not None else NOTHING,
         decided=state.name in rows,
+        receiver=receiver(webhook),
     )

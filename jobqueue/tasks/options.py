@@ -107,7 +107,8 @@ def check_phases(value: Any) -> None:
 def check_webhook_url(value: Any) -> None:
     """Refuse what cannot be the URL of a receiver of webhooks."""
     if value is not None and (problem := webhook_rules.url_problem(value)):
-        raise InvalidOption(f"webhook_url is {masking.mask_text(_shown(value))}: {problem}. Use one such as https://example.com/hook.")
+        shown = masking.mask_text(value) if isinstance(value, str) else value  # before it is cut: half a password would stand alone
+        raise InvalidOption(f"webhook_url is {_shown(shown)}: {problem}. Use one such as https://example.com/hook.")
 
 
 def check_path(value: str) -> None:

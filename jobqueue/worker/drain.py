@@ -3,11 +3,11 @@
 1. No new work: the dispatcher stops, claimed jobs that have not begun are handed back.
 2. Running jobs get the grace period; a second signal cuts it short.
 3. What still runs is interrupted (``recovery="hold"`` becomes PAUSED, others go back to QUEUED without losing an attempt).
-4. What does not react within the interrupt grace is given back all the same: nothing can stop its thread but the end of the
-   process, which follows soon.
-5. The duties end; deliveries of webhooks that are in flight get `DELIVERY_GRACE_SECONDS`, those that are not answered are tried again
-   by another worker.
-6. The listener and all other services end, and their connections are closed.
+4. The duties end, beside the interrupts; deliveries of webhooks that are in flight get `DELIVERY_GRACE_SECONDS`, those that are not
+   answered are tried again by another worker.
+5. The listener and the other services end, and their connections are closed.
+6. Jobs that did not react are given back all the same, last of all: nothing can stop their threads but the end of the process, which
+   follows at once, before another worker has done much of them.
 The heartbeat goes on until the last outcome is written. Whatever does not stop is named in the log, and the process ends with 1.
 """
 
@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from jobqueue.conf import Settings
+from jobqueue.service import Service
 from jobqueue.worker.executor import interrupted
 from jobqueue.worker.run import Reason, Run
 
@@ -38,12 +39,15 @@ def drain(parts: Parts, settings: Settings, hurry: Callable[[], bool]) -> bool:
     if len(parts.runs):
         logger.info("Stopping: %d jobs get up to %g s to finish.", len(parts.runs), settings.shutdown_grace_period_seconds)
     _until(lambda: not len(parts.runs) or hurry(), settings.shutdown_grace_period_seconds)
+    began = time.monotonic()
+    parts.duties.stop()  # what they wait for is waited for beside the interrupts
     if len(parts.runs):
         _interrupt(parts)
         _until(lambda: not len(parts.runs), settings.interrupt_grace_seconds)
+    ended = _end_duties(parts, began, hurry)
+    closed = _stop_services(parts)
     stuck = _give_up(parts)
-    ended = _end_duties(parts, hurry)
-    return _stop_services(parts) and ended and not stuck
+    return _stop_writing(parts) and closed and ended and not stuck
 
 
 def _stop_claiming(parts: Parts) -> None:
@@ -74,10 +78,9 @@ def _give_up(parts: Parts) -> list[Run]:
     return stuck
 
 
-def _end_duties(parts: Parts, hurry: Callable[[], bool]) -> bool:
+def _end_duties(parts: Parts, began: float, hurry: Callable[[], bool]) -> bool:
     duties = parts.duties
-    duties.stop()
-    deadline = time.monotonic() + duties.end_seconds + HAND_OVER_SECONDS
+    deadline = began + duties.end_seconds + HAND_OVER_SECONDS
     _until(lambda: not duties.alive or hurry(), deadline - time.monotonic())
     if hurry():
         duties.hurry()
@@ -90,23 +93,34 @@ def _end_duties(parts: Parts, hurry: Callable[[], bool]) -> bool:
 
 
 def _stop_services(parts: Parts) -> bool:
-    clean = True
+    """Stop all but what renews leases and writes outcomes."""
     logger.info("Closing the listener and the other services.")
     parts.lanes.close()
     parts.loop.stop()
-    if parts.finisher.unwritten:
-        logger.error("%d outcomes could not be written; their leases will run out.", parts.finisher.unwritten)
-        clean = False
-    for service in reversed(parts.services):
-        service.stop()
+    rest = (parts.duties, parts.heartbeat, parts.finisher)
     # Duties that could not be handed over have used up some of it: the database does not answer.
     seconds = WRITE_SECONDS if not parts.duties.alive else WRITE_SECONDS / 2
+    clean = _stop([service for service in reversed(parts.services) if service not in rest], seconds)
+    return parts.lanes.join(time.monotonic() + 0.5) and parts.loop.join(0.5) and clean
+
+
+def _stop_writing(parts: Parts) -> bool:
+    clean = not parts.finisher.unwritten
+    if not clean:
+        logger.error("%d outcomes could not be written; their leases will run out.", parts.finisher.unwritten)
+    return _stop([parts.heartbeat, parts.finisher], HAND_OVER_SECONDS) and clean
+
+
+def _stop(services: Sequence[Service], seconds: float) -> bool:
+    clean = True
+    for service in services:
+        service.stop()
     deadline = time.monotonic() + seconds
-    for service in reversed(parts.services):
-        if service is not parts.duties and not service.join(max(deadline - time.monotonic(), 0.05)):
+    for service in services:
+        if not service.join(max(deadline - time.monotonic(), 0.05)):
             logger.error("The %s does not stop.", service.name)
             clean = False
-    return parts.lanes.join(time.monotonic() + 0.5) and parts.loop.join(0.5) and clean
+    return clean
 
 
 def _until(done: Callable[[], bool], seconds: float) -> None:

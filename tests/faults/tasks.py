@@ -86,6 +86,27 @@ def swallow(context: Any, seconds: float = 60.0) -> None:
 
 
 @task(takes_context=True)
+def swallow_and_tick(context: Any, seconds: float = 60.0) -> None:
+    """Catch everything, and tell each time that it still runs."""
+    witness.tell("start", context)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.suppress(BaseException):
+            witness.tell("tick", context)
+            time.sleep(0.02)
+
+
+@task(takes_context=True)
+async def aswallow(context: Any, seconds: float = 60.0) -> None:
+    """Go on after each cancelation, for ever."""
+    witness.tell("start", context)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.suppress(BaseException):
+            await asyncio.sleep(0.05)
+
+
+@task(takes_context=True)
 async def block_the_loop(context: Any, seconds: float = 60.0) -> None:
     """Block the thread that all coroutines share."""
     witness.tell("start", context)

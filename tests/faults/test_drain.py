@@ -15,10 +15,11 @@ pytestmark = [pytest.mark.faults, pytest.mark.django_db]
 
 @at_once
 def test_sigterm_and_sigint_let_running_jobs_finish_and_claim_no_more(workers: Workers) -> None:
+    by_term = workers.start("--queues", "term", MIN_WORKERS=1, MAX_WORKERS=1)
+    by_int = workers.start("--queues", "int", MIN_WORKERS=1, MAX_WORKERS=1)
+    by_term.ready(), by_int.ready()
     first = tasks.work.using(queue_name="term").enqueue(4)
     other = tasks.awork.using(queue_name="int").enqueue(4)
-    by_term = workers.start("--queues", "term", MIN_WORKERS=1, MAX_WORKERS=1).ready()
-    by_int = workers.start("--queues", "int", MIN_WORKERS=1, MAX_WORKERS=1).ready()
     wait_until_started(workers.witness, first, other)
     later = [tasks.work.using(queue_name=queue).enqueue() for queue in ("term", "int")]
     by_term.send(signal.SIGTERM)

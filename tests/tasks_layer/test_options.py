@@ -32,6 +32,20 @@ WRONG = [
     ("metadata", {1: 2}, "key"),
     ("metadata", {"a": {1, 2}}, "set"),
     ("metadata", {"a": float("nan")}, "nan"),
+    ("webhook_url", "", "1 to 2000"),
+    ("webhook_url", 7, "1 to 2000"),
+    ("webhook_url", "https://example.com/" + "x" * 1981, "1 to 2000"),
+    ("webhook_url", "ftp://example.com/hook", "https://"),
+    ("webhook_url", "example.com/hook", "https://"),
+    ("webhook_url", "javascript:alert(1)", "https://"),
+    ("webhook_url", "https:///hook", "name a host"),
+    ("webhook_url", "https://example.com:99999/", "valid host and port"),
+    ("webhook_url", "https://[::1/", "valid host and port"),
+    ("webhook_url", "https://example.com/a b", "no spaces"),
+    ("webhook_url", "https://example.com/\r\nX: y", "control characters"),
+    ("webhook_url", "https://example.com/\0", "control characters"),
+    ("webhook_url", "https://example.com/\ud800", "control characters"),
+    ("webhook_url", "https://user@example.com/", "no user name or password"),
 ]
 
 
@@ -136,3 +150,16 @@ def test_a_path_that_the_table_cannot_hold_is_refused_at_the_declaration() -> No
     long.__qualname__ = "x" * 500
     with pytest.raises(InvalidOption, match="it must have at most 500 characters"):
         task(long)
+
+
+def test_the_error_of_a_url_with_a_password_does_not_tell_it() -> None:
+    with pytest.raises(InvalidOption, match="no user name or password") as caught:
+        samples.plain.using(webhook_url=f"https://user:{'hunter2' * 20}@example.com/?token=hunter3")
+    assert "hunter" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:8000/", "https://example.com", "https://bücher.example/hook?queue=a", "https://example.com/" + "x" * 1980]
+)
+def test_an_address_of_a_receiver_is_taken_as_it_is(url: str) -> None:
+    assert samples.plain.using(webhook_url=url).webhook_url == url

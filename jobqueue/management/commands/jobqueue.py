@@ -19,7 +19,7 @@ from jobqueue import db
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.lifecycle import control, health, leaders, queues, schedules
 from jobqueue.lifecycle.why import why_waiting
-from jobqueue.management import prune, report_text
+from jobqueue.management import prune, report_text, webhooks
 from jobqueue.models import Job
 
 LARGEST_ID = 2**63 - 1
@@ -48,6 +48,8 @@ class Command(BaseCommand):
                 one.add_argument("--max-age", metavar="SECONDS", help="how long a QUEUED job may wait (default: for ever)")
             elif argument == "prune":
                 prune.add_arguments(one)
+            elif argument in ADDERS:
+                ADDERS[argument](one)
             one.add_argument("--json", action="store_true", help="answer in JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -158,6 +160,11 @@ def _schedules(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     return data, ["Schedules", *_table(SCHEDULE_COLUMNS, [_schedule_cells(one) for one in found])], True
 
 
+def _webhooks(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
+    data, cells = webhooks.webhooks(options)
+    return data, ["Webhook deliveries", *_table(webhooks.COLUMNS, cells)], True
+
+
 SUBCOMMANDS = {
     "pause": ("Pause a queue: none of its jobs is begun; those that run go on.", "queue"),
     "resume": ("Let the jobs of a queue be begun again.", "queue"),
@@ -169,6 +176,9 @@ SUBCOMMANDS = {
     "report": ("Tell of one job: its state, attempts, times, outcome and errors.", "job"),
     "health": ("End with 1 where no worker is alive, a service or a duty is stuck, or a QUEUED job has waited for too long.", "age"),
     "prune": ("Delete ended jobs and mark stale ones: by the settings, or all that ended so long ago.", "prune"),
+    "webhooks": ("Show the newest webhook deliveries: to whom, and what came of them.", "webhooks"),
+    "redeliver": ("Send webhooks again that were delivered or given up; end with 1 where one was refused.", "redeliver"),
+    "set-webhook": ("Say where the events of a queue's jobs are sent, or show it.", "set-webhook"),
 }
 DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool]]] = {
     "pause": _pause,
@@ -181,6 +191,14 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool]]] = {
     "report": _report,
     "health": _health,
     "prune": _prune,
+    "webhooks": _webhooks,
+    "redeliver": webhooks.redeliver_all,
+    "set-webhook": webhooks.set_webhook,
+}
+ADDERS: dict[str, Callable[[ArgumentParser], None]] = {
+    "webhooks": webhooks.add_webhooks_arguments,
+    "redeliver": webhooks.add_redeliver_arguments,
+    "set-webhook": webhooks.add_set_webhook_arguments,
 }
 
 # Arguments

@@ -1,0 +1,23 @@
+"""The newest deliveries of a job, for its page; shown to who may look at deliveries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from jobqueue.admin import delivery_cells as cells
+from jobqueue.webhooks.redelivery import of_job
+
+MOST = 10
+CELLS = (cells.status, cells.event, cells.receiver, cells.attempts, cells.next_attempt, cells.answer)
+
+
+def context(request: HttpRequest, job_id: int) -> dict[str, Any]:
+    """Return what the template shows of a job's deliveries, with the address of all of them where there are more."""
+    if not any(request.user.has_perm(f"jobqueue.{verb}_webhookdelivery") for verb in ("view", "change")):
+        return {"deliveries": []}
+    found = of_job(job_id, MOST + 1)
+    everything = f"{reverse('admin:jobqueue_webhookdelivery_changelist')}?q={job_id}" if len(found) > MOST else ""
+    return {"deliveries": [(one, *(cell(one) for cell in CELLS)) for one in found[:MOST]], "all_deliveries": everything}

@@ -1,0 +1,131 @@
+"""The form of a queue's webhook: where the events of its jobs are sent, and which. Who may only look sees the secrets in the URL hidden."""
+
+from __future__ import annotations
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.decorators import method_decorator
+
+from jobqueue import event_names, webhook_rules
+from jobqueue.admin.base import ReadOnlyAdmin
+from jobqueue.admin.wording import NOTHING, excerpt
+from jobqueue.exceptions import InvalidOption
+from jobqueue.lifecycle.queues import check_name
+from jobqueue.models import Job, Queue
+from jobqueue.webhooks.queues import QueueWebhook, check_webhook, queue_webhook, set_queue_webhook
+
+LONGEST = 300
+DEFAULT_EVENTS = ", ".join(event_names.SENT_BY_DEFAULT)
+
+
+class WebhookForm(forms.Form):
+    """Let a person say where the events of a queue's jobs are sent, and which."""
+
+    url = forms.CharField(
+        label="URL",
+        required=False,
+        widget=forms.TextInput(attrs={"class": "vLargeTextField", "maxlength": webhook_rules.LONGEST_URL, "inputmode": "url"}),
+        help_text="Such as https://example.com/hook. Empty: nothing is sent, but for jobs that have a URL of their own.",
+    )
+    events = forms.MultipleChoiceField(
+        choices=[(name, name) for name in webhook_rules.EVENTS],
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=f"With none chosen these are sent: {DEFAULT_EVENTS}. The choice also holds for jobs that have a URL of their own.",
+    )
+
+    def clean(self) -> None:
+        """Refuse what no webhook can be sent to."""
+        super().clean()
+        try:
+            check_webhook(self.cleaned_data.get("url"), None)
+        except InvalidOption as error:
+            self.add_error("url", str(error))
+
+
+@method_decorator(transaction.non_atomic_requests, name="webhook_view")
+class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
+    """Show the form, and save it."""
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the address of the form; the queue is named in its query, since a name may hold anything."""
+        return [path("webhook/", self.admin_site.admin_view(self.webhook_view), name="jobqueue_queue_webhook"), *super().get_urls()]
+
+    def webhook_view(self, request: HttpRequest) -> HttpResponse:
+        """Show the webhook of one queue, and change it by POST."""
+        name = (request.POST if request.method == "POST" else request.GET).get("queue", "")
+        if not self.has_view_permission(request) or not self.may_set_webhook(request):
+            raise PermissionDenied
+        try:
+            check_name(name)
+        except InvalidOption as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return self._back()
+        if self.is_hidden(request, name):
+            raise PermissionDenied
+        if request.method == "POST":
+            form = WebhookForm(request.POST)
+            if form.is_valid():
+                self._save(request, name, form.cleaned_data["url"], form.cleaned_data["events"])
+                return self._back()
+        else:
+            now = queue_webhook(name)
+            form = WebhookForm(initial={"url": now.url, "events": list(now.events)})
+        request.current_app = self.admin_site.name
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"Webhook of queue {name}",
+            "is_nav_sidebar_enabled": False,
+            "opts": self.opts,
+            "media": self.media + form.media,
+            "form": form,
+            "queue": name,
+        }
+        return TemplateResponse(request, "jobqueue/admin/queue_webhook.html", context)
+
+    def _save(self, request: HttpRequest, name: str, url: str, events: list[str]) -> None:
+        # The change and its record are committed together: there is none without the other.
+        with Job.objects.database.atomic():
+            answer = set_queue_webhook(name, url, events)
+            if answer.changed:
+                self.log_change(request, Queue(name=name), _told(answer))
+        level = messages.SUCCESS if answer.changed else messages.INFO
+        self.message_user(request, f"Queue {name}: {_told(answer)}", level)
+
+    def _back(self) -> HttpResponse:
+        return HttpResponseRedirect(reverse("admin:jobqueue_queue_changelist", current_app=self.admin_site.name))
+
+    @admin.display(description="events go to")
+    def events_go_to(self, queue: Queue) -> str:
+        """Return the URL of the receiver, its secrets hidden: whoever may look at a queue sees this page."""
+        return excerpt(webhook_rules.shown_url(queue.webhook_url), LONGEST) if queue.webhook_url else NOTHING
+
+    @admin.display(description="events that are sent")
+    def events_sent(self, queue: Queue) -> str:
+        """Return the names of the events."""
+        return ", ".join(queue_webhook(queue.pk).events) or DEFAULT_EVENTS
+
+    def may_set_webhook(self, request: HttpRequest) -> bool:
+        """Return whether the user may say where a queue's events are sent; only then is the URL shown whole."""
+        return request.user.has_perm("jobqueue.change_queue")
+
+    def is_hidden(self, request: HttpRequest, name: str) -> bool:
+        """Return whether a project lets the user not see a queue that has a row."""
+        return Queue.objects.current.filter(pk=name).exists() and not self.get_queryset(request).filter(pk=name).exists()
+
+
+def receiver(webhook: QueueWebhook | None) -> str:
+    """Return the URL of a queue's receiver with its secrets hidden."""
+    return excerpt(webhook_rules.shown_url(webhook.url), LONGEST) if webhook is not None and webhook.url else ""
+
+
+def _told(answer: QueueWebhook) -> str:
+    to = f"events are sent to {excerpt(webhook_rules.shown_url(answer.url), LONGEST)}" if answer.url else "no events are sent"
+    which = f": {', '.join(answer.events)}" if answer.events and answer.url else ""
+    text = f"{to}{which}{'' if answer.changed else ', as it was'}."
+    return f"{text[:1].upper()}{text[1:]}"

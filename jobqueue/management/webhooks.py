@@ -1,0 +1,121 @@
+"""``manage.py jobqueue webhooks``, ``redeliver`` and ``set-webhook``: what was sent, sending again, and a queue's receiver."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from datetime import datetime
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from jobqueue import webhook_rules
+from jobqueue.masking import mask_text
+from jobqueue.models import WebhookDelivery
+from jobqueue.texts import shorten
+from jobqueue.webhooks.queues import queue_webhook, set_queue_webhook
+from jobqueue.webhooks.redelivery import newest, redeliver
+
+MOST_SHOWN = 50
+LONGEST_TEXT_BYTES = 200
+LARGEST_ID = 2**63 - 1
+COLUMNS = ("delivery", "status", "event", "job", "receiver", "attempts", "next attempt", "last answer")
+Status = WebhookDelivery.Status
+Answer = tuple[Any, list[str], bool]
+
+
+def add_webhooks_arguments(parser: ArgumentParser) -> None:
+    """Add the options of ``webhooks``."""
+    parser.add_argument("--status", help=f"only those in this state: {', '.join(Status.values)}")
+
+
+def add_redeliver_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of ``redeliver``."""
+    parser.add_argument("deliveries", nargs="+", metavar="DELIVERY_ID", help="the number of a delivery")
+
+
+def add_set_webhook_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of ``set-webhook``."""
+    parser.add_argument("queue", help="the name of the queue")
+    parser.add_argument("url", nargs="?", help="where its jobs' events are sent; empty text: nowhere; left out: show what is set")
+    names = ", ".join(webhook_rules.EVENTS)
+    parser.add_argument("--event", action="append", help=f"which events are sent: {names}; may be repeated; empty text: the three ends")
+
+
+def webhooks(options: dict[str, Any]) -> tuple[Any, list[tuple[str, ...]]]:
+    """Return the newest deliveries as JSON values and as the cells of a table."""
+    status = (options["status"] or "").upper()
+    if status and status not in Status.values:
+        raise CommandError(f"--status is {options['status'][:80]!r}; it must be one of {', '.join(Status.values)}.")
+    found = newest(MOST_SHOWN, status)
+    return [_data(one) for one in found], [_cells(one) for one in found]
+
+
+def redeliver_all(options: dict[str, Any]) -> Answer:
+    """Send messages again; not fine where one was refused."""
+    data, lines = [], []
+    for delivery_id in [_number(text) for text in options["deliveries"]]:
+        answer = redeliver(delivery_id)
+        data.append({"delivery": delivery_id, "redelivered": answer.done, "reason": answer.reason})
+        lines.append(f"Delivery {delivery_id} is {'sent again.' if answer else f'not sent again: {answer.reason}.'}")
+    return data, lines, all(one["redelivered"] for one in data)
+
+
+def set_webhook(options: dict[str, Any]) -> Answer:
+    """Say where the events of a queue's jobs are sent, or show it."""
+    events = None if options["event"] is None else [one for one in options["event"] if one]
+    if options["url"] is None and events is not None:
+        raise CommandError("--event needs the URL that they are sent to: name it after the queue.")
+    name, url = options["queue"], options["url"]
+    answer = queue_webhook(name) if url is None else set_queue_webhook(name, url, events)
+    receiver = webhook_rules.shown_url(answer.url)
+    data = {"name": answer.name, "changed": answer.changed, "url": receiver, "events": list(answer.events)}
+    which = f": {', '.join(answer.events)}" if answer.events and answer.url else ""
+    same = "" if answer.changed or url is None else ", as it was"
+    to = f"The events of queue {answer.name!r} are sent to {receiver}{which}" if answer.url else f"Queue {answer.name!r} sends no events"
+    return data, [f"{to}{same}."], True
+
+
+def _number(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
+    if not 0 < number <= LARGEST_ID:
+        raise CommandError(f"DELIVERY_ID is {text[:80]!r}; it must be a whole number from 1 on. 'jobqueue webhooks' tells the numbers.")
+    return number
+
+
+def _text(value: str) -> str:
+    return shorten(mask_text(value), LONGEST_TEXT_BYTES)
+
+
+def _data(one: WebhookDelivery) -> dict[str, Any]:
+    return {
+        "delivery": one.pk,
+        "message_id": str(one.message_id),
+        "status": one.status,
+        "event": one.event,
+        "job": one.job_id,
+        "queue": one.queue,
+        "url": webhook_rules.shown_url(one.url),
+        "attempts": one.attempts,
+        "created_at": one.created_at.isoformat(),
+        "next_attempt_at": one.next_attempt_at.isoformat() if one.status == Status.PENDING else None,
+        "finished_at": one.finished_at.isoformat() if one.finished_at else None,
+        "response_status": one.response_status,
+        "error": mask_text(one.error),
+    }
+
+
+def _cells(one: WebhookDelivery) -> tuple[str, ...]:
+    now: datetime = one.now  # type: ignore[attr-defined]  # read with it
+    ahead = (one.next_attempt_at - now).total_seconds()
+    following = "-" if one.status != Status.PENDING else f"in {ahead:.0f} s" if ahead > 0 else "now"
+    said = " ".join(part for part in (str(one.response_status or ""), _text(one.error).partition("\n")[0]) if part) or "-"
+    return (
+        str(one.pk),
+        one.status,
+        one.event,
+        str(one.job_id),
+        shorten(webhook_rules.shown_url(one.url), LONGEST_TEXT_BYTES),
+        str(one.attempts),
+        following,
+        said,
+    )

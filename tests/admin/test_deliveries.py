@@ -1,0 +1,259 @@
+"""The pages of webhook deliveries: the list, one delivery, those of a job, and sending again."""
+
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils.html import escape
+
+from jobqueue.admin import DeliveryAdmin, deliveries, delivery_list, listing
+from jobqueue.models import WebhookDelivery
+from tests.admin.conftest import Login, choose, detail, told
+from tests.factories import DeliveryFactory, JobFactory
+
+pytestmark = pytest.mark.django_db
+LIST = "/admin/jobqueue/webhookdelivery/"
+EVIL = "<img src=x onerror=alert(1)>'\"&"
+
+
+@pytest.fixture
+def viewer(login: Login) -> Client:
+    return login("view_webhookdelivery", "view_job")
+
+
+@pytest.fixture
+def sender(login: Login) -> Client:
+    return login("view_webhookdelivery", "redeliver_webhookdelivery")
+
+
+def page_of(delivery: Any) -> str:
+    return f"{LIST}{delivery.pk}/change/"
+
+
+def listed(client: Client, query: str = "") -> list[int]:
+    return [row.pk for row in client.get(f"{LIST}{query}").context["cl"].result_list]
+
+
+def text(client: Client, path: str) -> str:
+    response = client.get(path)
+    assert response.status_code == 200
+    return str(response.content.decode())
+
+
+def state(delivery: Any) -> tuple[str, int]:
+    found: tuple[str, int] = WebhookDelivery.objects.values_list("status", "attempts").get(pk=delivery.pk)
+    return found
+
+
+def audit() -> list[tuple[str, str]]:
+    return [(entry.object_id, entry.get_change_message()) for entry in LogEntry.objects.order_by("pk")]
+
+
+# The list
+
+
+def test_the_newest_come_first_and_show_what_matters(viewer: Client) -> None:
+    one = DeliveryFactory(delivered=True, url="https://user:hunter2@example.com/hook?token=hunter3")
+    other = DeliveryFactory(failed=True, event="job.failed")
+    assert listed(viewer) == [other.pk, one.pk]
+    page = text(viewer, LIST)
+    assert "hunter" not in page
+    assert f'<a href="{detail(one.job)}">#{one.job_id}</a>' in page
+    for shown in ("Delivered", "Failed", "job.failed", "the receiver answered 500", ">204<", "2 deliveries"):
+        assert shown in page
+
+
+def test_the_filters_choose_by_status_and_event_and_the_search_by_job(viewer: Client) -> None:
+    sent, failed = DeliveryFactory(delivered=True), DeliveryFactory(failed=True, event="job.failed")
+    waiting = DeliveryFactory(job=failed.job)
+    assert listed(viewer, "?status=FAILED") == [failed.pk]
+    assert listed(viewer, "?status=PENDING") == [waiting.pk]
+    assert listed(viewer, "?event=job.completed") == [waiting.pk, sent.pk]
+    assert listed(viewer, f"?q={failed.job_id}") == [waiting.pk, failed.pk]
+    assert listed(viewer, f"?q=%23{sent.job_id}&status=DELIVERED") == [sent.pk]
+    for nothing in ("?q=example", "?q=9999999999999999999999", "?status=%00", "?status=NONE", "?event=%00", "?q=%00"):
+        assert listed(viewer, nothing) == []
+
+
+def test_no_other_column_can_be_asked_about_in_the_address(viewer: Client) -> None:
+    DeliveryFactory()
+    assert viewer.get(f"{LIST}?url__startswith=https://example").status_code in (302, 400)
+
+
+def test_of_a_large_table_only_the_newest_are_filtered_and_nothing_is_counted_without_a_limit(
+    viewer: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, *_ = [DeliveryFactory(failed=True) for _ in range(4)]
+    monkeypatch.setattr(delivery_list, "WINDOW", 3)
+    with CaptureQueriesContext(connection) as queries:
+        assert old.pk not in listed(viewer, "?status=FAILED")
+    mine = [query["sql"] for query in queries if "jobqueue_webhookdelivery" in query["sql"]]
+    assert [sql for sql in mine if "COUNT(" in sql and "LIMIT" not in sql] == []
+    assert [sql for sql in mine if '"facts"' in sql or '"body"' in sql] == []
+    assert "Only the newest 3 deliveries were looked at." in text(viewer, f"{LIST}?status=FAILED")
+    assert old.pk in listed(viewer)
+    assert old.pk in listed(viewer, f"?status=FAILED&q={old.job_id}")
+
+
+def test_the_list_says_where_counting_ends(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MOST_COUNTED", 2)
+    monkeypatch.setattr(delivery_list, "MOST_COUNTED", 2)
+    for _ in range(4):
+        DeliveryFactory()
+    assert "more than 2 deliveries; the first 2 are on these pages" in text(viewer, LIST)
+
+
+def test_the_number_of_queries_does_not_depend_on_the_number_of_rows(viewer: Client) -> None:
+    def count() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            viewer.get(LIST)
+        return len(queries)
+
+    DeliveryFactory()
+    count()
+    few = count()
+    for _ in range(20):
+        DeliveryFactory(failed=True)
+    assert count() == few <= 12
+
+
+# One delivery
+
+
+def test_the_page_of_one_shows_its_facts_and_its_message_masked_and_escaped(viewer: Client) -> None:
+    body = '{"type": "job.failed", "data": {"message": "' + "<script>alert(1)</script> password=hunter2" + '"}}'
+    one = DeliveryFactory(failed=True, body=body, error=f"{EVIL} token=hunter3", url=f"https://example.com/{EVIL}?secret=hunter4")
+    page = text(viewer, page_of(one))
+    assert "hunter" not in page
+    assert "<img src=x" not in page
+    assert "<script>alert" not in page
+    assert escape("<script>alert(1)</script>") in page
+    assert str(one.message_id) in page
+    assert escape(EVIL) in page
+    for path in (LIST, detail(one.job)):
+        assert "<img src=x" not in text(viewer, path)
+        assert "hunter" not in text(viewer, path)
+
+
+@pytest.mark.parametrize("body", ["", "{", "[1]", '"text"', "null"])
+def test_a_message_of_any_shape_is_shown(viewer: Client, body: str) -> None:
+    assert viewer.get(page_of(DeliveryFactory(body=body, facts=["odd"]))).status_code == 200
+
+
+def test_one_that_is_gone_leads_to_the_list(viewer: Client) -> None:
+    response = viewer.get(f"{LIST}12345/change/")
+    assert response.url == LIST
+    assert told(response) == ["There is no delivery 12345 (any more)."]
+
+
+def test_no_form_changes_adds_or_deletes_one(sender: Client) -> None:
+    one = DeliveryFactory(failed=True)
+    assert sender.post(page_of(one), {"url": "https://elsewhere.example/"}).status_code == 403
+    assert sender.get(f"{LIST}add/").status_code == 403
+    assert sender.post(f"{LIST}{one.pk}/delete/", {"post": "yes"}).status_code == 403
+    assert WebhookDelivery.objects.get().url == one.url
+
+
+def test_who_may_not_look_sees_nothing(login: Login) -> None:
+    one = DeliveryFactory(failed=True)
+    nobody = login("view_job")
+    assert nobody.get(LIST).status_code == 403
+    assert nobody.get(page_of(one)).status_code == 403
+    assert "jq-deliveries" not in text(nobody, detail(one.job))
+
+
+# On the page of a job
+
+
+def test_the_page_of_a_job_shows_its_newest_deliveries(viewer: Client) -> None:
+    job = JobFactory(success=True)
+    made = [DeliveryFactory(job=job, failed=True) for _ in range(12)]
+    other = DeliveryFactory()
+    page = text(viewer, detail(job))
+    assert [row.pk in made for row in (other,)] == [False]
+    shown = [one.pk for one in made if page_of(one) in page]
+    assert shown == [one.pk for one in made[2:]]
+    assert page_of(other) not in page
+    assert f'href="{LIST}?q={job.pk}"' in page
+    assert "jq-deliveries" not in text(viewer, detail(JobFactory()))
+
+
+# Sending again
+
+
+def test_one_is_sent_again_only_after_a_page_has_asked(sender: Client) -> None:
+    one = DeliveryFactory(failed=True)
+    before = WebhookDelivery.objects.get()
+    asked = sender.post(f"{LIST}{one.pk}/redeliver/")
+    assert "Send 1 delivery again?" in asked.content.decode()
+    assert (state(one), audit()) == (("FAILED", 11), [])
+    response = sender.post(f"{LIST}{one.pk}/redeliver/", {"confirmed": str(one.pk)})
+    assert response.url == page_of(one)
+    assert told(response) == [f"Delivery {one.pk} is sent again."]
+    after = WebhookDelivery.objects.get()
+    assert (after.status, after.attempts, after.finished_at) == ("PENDING", 0, None)
+    assert (after.message_id, after.body, after.url) == (before.message_id, before.body, before.url)
+    assert after.next_attempt_at > before.next_attempt_at
+    assert audit() == [(str(one.pk), "Redelivered; it was FAILED.")]
+
+
+def test_several_are_sent_again_and_those_still_to_be_sent_are_told_of(sender: Client) -> None:
+    sent, failed, waiting = DeliveryFactory(delivered=True), DeliveryFactory(failed=True), DeliveryFactory(attempts=2)
+    asked = choose(sender, "redeliver_selected", sent, failed, waiting, url=LIST)
+    page = asked.content.decode()
+    assert "Send 2 deliveries again?" in page
+    assert "Also selected, and left as they are: 1 that is still to be sent." in page
+    confirmed = f"{failed.pk},{sent.pk}"
+    response = choose(sender, "redeliver_selected", sent, failed, waiting, url=LIST, confirmed=confirmed)
+    assert told(response) == ["2 deliveries are sent again.", "1 not sent again: it is still to be sent, or is being sent."]
+    assert [state(one) for one in (sent, failed, waiting)] == [("PENDING", 0), ("PENDING", 0), ("PENDING", 2)]
+
+
+def test_one_that_nobody_was_shown_is_asked_about(sender: Client) -> None:
+    shown, other = DeliveryFactory(failed=True), DeliveryFactory(failed=True)
+    response = choose(sender, "redeliver_selected", shown, other, url=LIST, confirmed=str(shown.pk))
+    assert "Send 2 deliveries again?" in response.content.decode()
+    assert (state(shown), state(other)) == (("FAILED", 11), ("FAILED", 11))
+
+
+def test_all_on_all_pages_are_taken_up_to_a_number(sender: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliveries, "MOST_AT_ONCE", 2)
+    made = [DeliveryFactory(failed=True) for _ in range(3)]
+    response = choose(sender, "redeliver_selected", made[0], url=LIST, select_across=1)
+    assert "Send 2 deliveries again?" in response.content.decode()
+    assert "More than 2 were selected." in response.content.decode()
+
+
+def test_only_who_has_the_permission_sends_again_and_only_by_post_with_a_token(login: Login) -> None:
+    one = DeliveryFactory(failed=True)
+    path, data = f"{LIST}{one.pk}/redeliver/", {"confirmed": str(one.pk)}
+    viewer = login("view_webhookdelivery", "change_webhookdelivery", "change_queue")
+    assert viewer.post(path, data).status_code == 403
+    assert "Redeliver" not in text(viewer, page_of(one))
+    choose(viewer, "redeliver_selected", one, url=LIST, **data)
+    assert login("redeliver_webhookdelivery").post(path, data).status_code == 403
+    both = ("view_webhookdelivery", "redeliver_webhookdelivery")
+    assert login(*both, enforce_csrf_checks=True).post(path, data).status_code == 403
+    assert Client().post(path, data).status_code == 302
+    assert login(*both).get(path, data).url == page_of(one)
+    assert (state(one), audit()) == (("FAILED", 11), [])
+
+
+def test_one_that_a_project_hides_is_neither_shown_nor_sent_again(sender: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = DeliveryFactory(failed=True, queue="hidden")
+    everything = DeliveryAdmin.get_queryset
+    monkeypatch.setattr(DeliveryAdmin, "get_queryset", lambda self, request: everything(self, request).exclude(queue="hidden"))
+    assert listed(sender) == []
+    sender.post(f"{LIST}{hidden.pk}/redeliver/", {"confirmed": str(hidden.pk)})
+    choose(sender, "redeliver_selected", hidden, url=LIST, confirmed=str(hidden.pk))
+    assert state(hidden) == ("FAILED", 11)
+
+
+@pytest.mark.parametrize("selected", ["x", "9" * 30, "1 OR 1=1"])
+def test_a_selection_that_is_no_number_is_a_bad_request(sender: Client, selected: str) -> None:
+    DeliveryFactory(failed=True)
+    response = sender.post(LIST, {"action": "redeliver_selected", "index": 0, "select_across": 0, "_selected_action": [selected]})
+    assert response.status_code == 400
