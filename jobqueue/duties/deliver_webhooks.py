@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from datetime import datetime
 
 from jobqueue import conf
@@ -11,7 +12,9 @@ from jobqueue.exceptions import JobQueueError
 from jobqueue.webhooks import outbox
 from jobqueue.webhooks.crew import Crew
 
-LONGEST_PAUSE_SECONDS = 0.5
+PAUSE_SECONDS = 0.5
+# Where nothing was to be sent for a while, looking is most of what this costs.
+QUIET_SECONDS, QUIET_PAUSE_SECONDS = 60.0, 2.0
 LAND_SECONDS = 0.2
 WRITE_SECONDS = 2.0
 
@@ -22,11 +25,12 @@ class DeliverWebhooks(Duty):
     """Hand what is due to the senders, and write what came of it."""
 
     name = "deliver_webhooks"
-    interval_seconds = LONGEST_PAUSE_SECONDS
+    interval_seconds = PAUSE_SECONDS
 
     def __init__(self) -> None:
         """Send nothing yet."""
         self._crew = Crew()
+        self._busy_at: float | None = None
 
     def able(self) -> bool:
         """Return whether this process has what it takes to send."""
@@ -43,9 +47,11 @@ class DeliverWebhooks(Duty):
         begun = self._crew.take() if due is not None and due <= 0 else 0
         good, bad = self._crew.land(LAND_SECONDS)
         if self._crew.in_flight or begun or good or bad:
+            self._busy_at = time.monotonic()
             return Report(items=good, set_aside=bad, again=True)
-        pause = LONGEST_PAUSE_SECONDS if due is None or due <= 0 else min(due, LONGEST_PAUSE_SECONDS)
-        return Report(pause_seconds=pause)
+        quiet = self._busy_at is None or time.monotonic() - self._busy_at > QUIET_SECONDS
+        longest = QUIET_PAUSE_SECONDS if quiet else PAUSE_SECONDS
+        return Report(pause_seconds=longest if due is None else min(due, longest) if due > 0 else PAUSE_SECONDS)
 
     @property
     def end_seconds(self) -> float:
