@@ -188,6 +188,7 @@ def test_a_page_that_moves_fits_the_screen(watch: Watch, workers: Workers, width
     )
     wait_until(lambda: page.locator("#jobqueue-message").inner_text() == "half of it", "the last phase is at its half", 40)
     page.locator("#jobqueue-timeline > li").nth(6).wait_for()
+    assert page.evaluate("window.widest") == 0, "nothing ran out of sight on the way"
     assert page.evaluate(WIDER) == 0
     picture(page, f"live-{width}-{scheme}")
 
