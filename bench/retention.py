@@ -1,4 +1,4 @@
-"""What retention costs those who wait for a job: how soon jobs begin while a table full of expired ones is emptied beside them."""
+"""What retention costs those who wait for a job: how soon jobs begin beside the deletion of expired ones with two events each."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ PRUNE = dataclasses.replace(OURS, worker=("-m", "django", "jobqueue", "prune", "
 EXPIRED = (
     "INSERT INTO jobqueue_job (task, queue, status, finished_at, result) SELECT 'bench.tasks.noop', 'old', 'SUCCESS',"
     " now() - interval '1 day', to_jsonb(repeat('x', 200)) FROM generate_series(1, {}) AS n"
+)
+EVENTS = (
+    "INSERT INTO jobqueue_jobevent (job_id, name, at, attempt) SELECT j.id, e.name, now() - interval '1 day', 1 FROM jobqueue_job AS j,"
+    " (VALUES ('job.started'), ('job.completed')) AS e(name) ORDER BY j.id"
 )
 LEFT = "SELECT count(*) FROM jobqueue_job WHERE queue = 'old'"
 
@@ -47,7 +51,9 @@ def _paced(cluster: Cluster, size: Size, *, beside: bool) -> tuple[list[float], 
     """Return the times in ms, and how many jobs were deleted a second meanwhile by a process of how many MB."""
     database = fresh(cluster, OURS)
     cluster.execute(EXPIRED.format(size.expired), database)
-    cluster.execute("VACUUM ANALYZE jobqueue_job", database)
+    cluster.execute(EVENTS, database)
+    for table in ("jobqueue_job", "jobqueue_jobevent"):
+        cluster.execute(f"VACUUM ANALYZE {table}", database)
     cluster.execute("CHECKPOINT", database)
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "stamps"

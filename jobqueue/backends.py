@@ -107,6 +107,7 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
             max_attempts=task.max_attempts,
             recovery=task.recovery or conf.current().default_recovery,
             tenant=task.tenant or "",
+            webhook_url=task.webhook_url or "",
             phases=tuple(one.name for one in task.phases),
             metadata=payload.dumps_metadata(task.metadata) if task.metadata else "{}",
             **texts,

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Tags, Warning, register  # noqa: A004 - Django's name
@@ -75,6 +76,19 @@ def check_hooks(**_: Any) -> list[CheckMessage]:
         if wrong:
             found.append(Error(f"{name} is {hook!r}, {wrong}", hint=f"It must be {conf.HOOK.text}.", id="jobqueue.E009"))
     return found
+
+
+@register(deploy=True)
+def check_webhook_secret(**_: Any) -> list[CheckMessage]:
+    """Report that webhooks would be sent unsigned, where they can be sent at all."""
+    try:
+        secret = conf.current().webhook_secret
+    except ImproperlyConfigured:
+        return []  # check_settings has told it
+    if secret is not None or find_spec("standardwebhooks") is None:
+        return []
+    hint = "Set WEBHOOK_SECRET to 'whsec_' and the base64 of 32 random bytes, from the environment (docs/webhooks.md)."
+    return [Warning("WEBHOOK_SECRET is not set: receivers of webhooks cannot tell who sends.", hint=hint, id="jobqueue.W006")]
 
 
 @register()

@@ -7,7 +7,6 @@ A setting that is absent or None has its default. Wrong settings are described b
 import contextlib
 import difflib
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, NamedTuple
@@ -17,8 +16,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
+from jobqueue import masking, webhook_rules
 from jobqueue import retention_rules as retained
-from jobqueue.exceptions import MAX_DELAY_SECONDS
+from jobqueue.setting_rules import COUNT, NOT_NEGATIVE, POSITIVE, Rule, texts, whole
 from jobqueue.texts import safe_repr
 
 NAME = "JOBQUEUE"
@@ -32,35 +32,6 @@ class Problem(NamedTuple):
     id: str
     message: str
     hint: str
-
-
-class Rule(NamedTuple):
-    """Say in words what values a setting takes, and judge one."""
-
-    text: str
-    accepts: Callable[[Any], bool]
-
-
-def _number(text: str, accepts: Callable[[float], bool]) -> Rule:
-    """Return a rule for a finite number; a bool is none."""
-    return Rule(
-        text, lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and accepts(value)
-    )
-
-
-def _whole(text: str, accepts: Callable[[int], bool]) -> Rule:
-    """Return a rule for a whole number; a bool is none."""
-    return Rule(text, lambda value: isinstance(value, int) and not isinstance(value, bool) and accepts(value))
-
-
-def _texts(text: str) -> Rule:
-    """Return a rule for a list or tuple of texts that are not empty; one text alone is none."""
-    return Rule(text, lambda value: isinstance(value, list | tuple) and all(isinstance(item, str) and item.strip() for item in value))
-
-
-POSITIVE = _number("a number above 0, at most 31622400 (366 days)", lambda value: 0 < value <= MAX_DELAY_SECONDS)
-NOT_NEGATIVE = _number("a number from 0 to 31622400 (366 days)", lambda value: 0 <= value <= MAX_DELAY_SECONDS)
-COUNT = _whole("a whole number from 1 to 1000", lambda value: 1 <= value <= 1000)
 
 
 def _is_callable_or_path(value: Any) -> bool:
@@ -81,9 +52,9 @@ TIMES = Rule(retained.TIMES_TEXT, retained.is_times)
 HOOK = Rule("a callable of one job, or its dotted path", _is_callable_or_path)
 
 
-def _setting(default: Any, rule: Rule) -> Any:
+def _setting(default: Any, rule: Rule, **more: Any) -> Any:
     """Return a field with its default and its rule."""
-    return field(default=default, metadata={"rule": rule})
+    return field(default=default, metadata={"rule": rule}, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +74,9 @@ class Settings:
     max_crashes: int = _setting(3, COUNT)
     default_recovery: str = _setting("requeue", Rule('"requeue" or "hold"', lambda value: value in RECOVERIES))
     unknown_task_grace_seconds: float = _setting(300, NOT_NEGATIVE)
-    queues: tuple[str, ...] = _setting((), _texts("a list of queue names"))
-    task_modules: tuple[str, ...] = _setting((), _texts("a list of dotted module paths"))
-    max_running: int | None = _setting(None, _whole("a whole number from 0 on, or None for no limit", lambda value: 0 <= value < 2**31))
+    queues: tuple[str, ...] = _setting((), texts("a list of queue names"))
+    task_modules: tuple[str, ...] = _setting((), texts("a list of dotted module paths"))
+    max_running: int | None = _setting(None, whole("a whole number from 0 on, or None for no limit", lambda value: 0 <= value < 2**31))
     tenants: Any = _setting(None, TENANTS)
     tenant_context: Any = _setting(
         None, Rule("a callable of the tenant that returns a context manager, or its dotted path", _is_callable_or_path)
@@ -123,6 +94,11 @@ class Settings:
     event_ping_seconds: float = _setting(15, POSITIVE)
     event_streams_most: int = _setting(10, COUNT)
     event_delete_after: Any = _setting(2_592_000, Rule(retained.TIME_TEXT, retained.is_time_or_never))
+    webhook_secret: Any = _setting(None, Rule(webhook_rules.SECRETS_TEXT, webhook_rules.is_secrets), repr=False)
+    webhook_allowed_hosts: tuple[str, ...] = _setting((), Rule(webhook_rules.HOSTS_TEXT, webhook_rules.is_hosts))
+    webhook_timeout_seconds: float = _setting(10, Rule(webhook_rules.TIMEOUT_TEXT, webhook_rules.is_timeout))
+    webhook_max_attempts: int = _setting(11, COUNT)
+    delivery_grace_seconds: float = _setting(5, NOT_NEGATIVE)
 
     def with_overrides(self, **values: Any) -> "Settings":
         """Return the settings with some replaced, as by the command line; None replaces nothing. Raise ImproperlyConfigured."""
@@ -285,7 +261,8 @@ def _wrong(name: str, value: object) -> Problem:
     hint = f"It must be {one.metadata['rule'].text}; the default is {one.default!r}."
     if isinstance(value, str) and isinstance(one.default, tuple):
         hint += f" One name alone is written [{safe_repr(value)}]."
-    return Problem("E002", f"{name} is {safe_repr(value)}.", hint)
+    shown = masking.MASK if masking.is_secret_name(name) else safe_repr(value)
+    return Problem("E002", f"{name} is {shown}.", hint)
 
 
 def _forget(*, setting: str, **_: Any) -> None:

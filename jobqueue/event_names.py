@@ -52,6 +52,13 @@ NAMES: Final = (
     DELETED,
 )
 
+SENDABLE: Final = tuple(name for name in NAMES if name not in (ENQUEUED, PROGRESS, WEBHOOK_DELIVERED, WEBHOOK_FAILED))
+"""What a queue may have webhooks tell.
+
+Not that a job was enqueued, which whoever did it knows, and which would cost every enqueue the look at the queue; nor progress,
+nor what became of webhooks themselves.
+"""
+
 SENT_BY_DEFAULT: Final = (COMPLETED, FAILED, CANCELED)
 """What a webhook tells where the queue names no events."""
 

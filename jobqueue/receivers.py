@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 from jobqueue import signals
+from jobqueue.lifecycle.outcome import Kind
 
 logger = logging.getLogger("jobqueue")
 
@@ -16,9 +17,15 @@ def log_settled(sender: Any, *, job_id: int, task: str, queue: str, status: str,
     if not logger.isEnabledFor(level):
         return
     text = f" ({more['message']})" if more.get("message") else ""
-    again = f", again in {more['delay_seconds']:.1f} s" if status == "PENDING" else ""
+    again = f", {_later(more)}" if status == "PENDING" else ""
     extra = {"job_id": job_id, "task": task, "queue": queue, "worker_id": more.get("worker_id"), "attempt": more.get("attempt")}
     logger.log(level, "Job %s %s %s in %.3f s%s%s", job_id, task, status, seconds, again, text, extra=extra)
+
+
+def _later(more: dict[str, Any]) -> str:
+    if more.get("kind") is Kind.WAIT:
+        return "again when the jobs that it waits for have ended"
+    return f"again in {more['delay_seconds']:.1f} s"
 
 
 def log_lost(sender: Any, *, job_id: int, task: str, status: str, worker_id: str, **more: Any) -> None:

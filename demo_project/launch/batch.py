@@ -14,7 +14,7 @@ EXPORT_SECONDS, EXPORT_DELAY = 60, 6  # export_archive: the one that the demo ca
 PAUSE = 0.7  # of every job but those of the modules, whose pause fills the rest of the time
 REFRESHES = 8
 READERS = ("ada@example.org", "grace@example.org", "guido@example.org")
-REPORT_PAUSE = 3.3  # of each of its three phases
+REPORT_PAUSE, REPORT_DELAY = 3.3, 20  # publish_report: of each of its three phases; the one whose progress to watch
 EXTRAS = REFRESHES + len(READERS) + 4
 CHORES = ("make_cover", "measure_package", "check_links")
 SMALLEST = EXTRAS + len(CHORES) + 1
@@ -75,13 +75,18 @@ def spread(items: Sequence[T], count: int) -> list[T]:
 
 
 def _long(scale: float) -> list[Group]:
-    """Return the two long jobs; they start a little later than the rest."""
+    """Return the long jobs and the pipeline; they start a little later than the rest."""
     calls = (
         ("rebuild_search", max(2.0, LONG_SECONDS * scale), LONG_DELAY),
         ("export_archive", max(20.0, EXPORT_SECONDS * scale), EXPORT_DELAY),  # long enough to be caught
     )
+    report = {"pause": round(max(0.2, REPORT_PAUSE * scale), 1)}
     return [
-        Group(task, (((), {"seconds": round(long, 1)}),), {"run_after": timedelta(seconds=delay * scale)}) for task, long, delay in calls
+        *(
+            Group(task, (((), {"seconds": round(long, 1)}),), {"run_after": timedelta(seconds=delay * scale)})
+            for task, long, delay in calls
+        ),
+        Group("publish_report", (((), report),), {"run_after": timedelta(seconds=REPORT_DELAY * scale)}),
     ]
 
 
@@ -103,7 +108,6 @@ def _chores(packages: Sequence[str], modules: Sequence[tuple[str, str]]) -> Iter
 
 def _extras(packages: Sequence[str]) -> Iterator[Order]:
     """Spread what fails, what is retried and what is mailed over the line."""
-    yield Order(0.05, "publish_report", (), REPORT_PAUSE)
     yield Order(0.3, "broken_parser", ("legacy.txt",))
     refreshed = spread(packages, REFRESHES)
     for at, package in enumerate(refreshed):

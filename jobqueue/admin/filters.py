@@ -102,7 +102,8 @@ class TaskFilter(ColumnFilter):
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
         """Return the tasks that are registered or were enqueued lately."""
-        paths = sorted({*known.paths()} | newest(visible, "task"))[:MOST_CHOICES]
+        lately = sorted(newest(visible, "task"))[:MOST_CHOICES]  # these first, where there are more than can be offered
+        paths = sorted({*lately, *[path for path in known.paths() if path not in lately][: MOST_CHOICES - len(lately)]})
         return [(path, f"{path.rpartition('.')[2]} ({path.rpartition('.')[0]})") for path in paths]
 
 

@@ -13,7 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.cache import patch_vary_headers
 
-from jobqueue.admin import cells, detail, filters, listing
+from jobqueue.admin import cells, detail, filters, listing, webhooks
 from jobqueue.admin.live import LiveAdmin
 from jobqueue.admin.verbs import VERBS
 from jobqueue.exceptions import JobDoesNotExist
@@ -96,6 +96,7 @@ class JobAdmin(LiveAdmin):
             "original": job,
             "page": detail.page(job),
             "why": _why(job),
+            "deliveries": webhooks.rows(request, job),
             "events_address": self.events_address(job),
             "verbs": [verb for verb in VERBS.values() if verb.possible(job) and verb.allowed(request)],
             **(extra_context or {}),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobqueue.db.statements import Statements
+from jobqueue.line import Target
 
 WAITS_KEY = 0x6A6F6271_75657565  # of the one lock under which jobs begin to wait for others: no circle may close unseen
 MOST_SEEN = 200_000
@@ -38,12 +39,37 @@ def insert_dependencies(database: Statements, table: str, parent: int, children:
     database.rows(sql, [parent, values])
 
 
+BELOW = (
+    "WITH RECURSIVE below(id) AS (SELECT child_id FROM {0} WHERE parent_id = %s AND NOT ended UNION"
+    " SELECT d.child_id FROM below JOIN {0} AS d ON d.parent_id = below.id AND NOT d.ended) "
+)
+
+
+def targets_kept(database: Statements, table: str, job: int) -> dict[Target, int]:
+    """Return the targets of a job and of those that wait for it, through others, too; each with the job that has it."""
+    sql = (
+        f"WITH RECURSIVE above(id) AS (SELECT CAST(%s AS bigint) UNION SELECT d.parent_id FROM above"
+        f" JOIN {table} AS d ON d.child_id = above.id AND NOT d.ended)"
+        " SELECT j.tenant, j.target, j.id FROM (SELECT id FROM above LIMIT %s) AS seen"
+        f" JOIN {database.table} AS j ON j.id = seen.id WHERE j.target <> ''"
+    )
+    return {Target(*row[:2]): row[2] for row in database.rows(sql, [job, MOST_SEEN])}
+
+
+def targets_wanted(database: Statements, table: str, parent: int, ended: str) -> list[tuple[Target, int]]:
+    """Return the targets of the jobs that a job waits for, through others, too, where they have not ended (the condition on `j`)."""
+    sql = (
+        f"{BELOW.format(table)}SELECT j.tenant, j.target, j.id FROM (SELECT id FROM below LIMIT %s) AS seen"
+        f" JOIN {database.table} AS j ON j.id = seen.id WHERE j.target <> '' AND NOT ({ended})"
+    )
+    return [(Target(*row[:2]), row[2]) for row in database.rows(sql, [parent, MOST_SEEN])]
+
+
 def waits_for(database: Statements, table: str, parent: int) -> tuple[bool, int]:
     """Return whether a job waits, through others, for itself, and how many it waits for, as far as was looked."""
     sql = (
-        f"WITH RECURSIVE below(id) AS (SELECT child_id FROM {table} WHERE parent_id = %s AND NOT ended UNION"
-        f" SELECT d.child_id FROM below JOIN {table} AS d ON d.parent_id = below.id AND NOT d.ended)"
-        " SELECT count(*), coalesce(sum(CASE WHEN id = %s THEN 1 ELSE 0 END), 0) FROM (SELECT id FROM below LIMIT %s) AS seen"
+        f"{BELOW.format(table)}SELECT count(*), coalesce(sum(CASE WHEN id = %s THEN 1 ELSE 0 END), 0)"
+        " FROM (SELECT id FROM below LIMIT %s) AS seen"
     )
     [(seen, itself)] = database.rows(sql, [parent, parent, MOST_SEEN])
     return bool(itself), int(seen)

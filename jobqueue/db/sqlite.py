@@ -140,12 +140,13 @@ class SQLite(Database):
         )
         return written
 
-    def _write(self, happened: str, params: Sequence[Any]) -> None:
-        """Write events, and what is sent of them; tell them to those who listen."""
+    def _write(self, happened: str, params: Sequence[Any], *, sendable: bool = True) -> None:
+        """Write events, and what is sent of them where they may be `sendable`; tell them to those who listen."""
         part = f"WITH happened AS ({happened})"
         if conf.current().event_log != "none":
             self.rows(f"{part} {self.log_events()}", params)
-        self.rows(f"{part} {self.send_events()}", params)
+        if sendable:
+            self.rows(f"{part} {self.send_events()}", params)
         if signals.listened_to(signals.job_event):
             events = map(Event._make, self.rows(f"{part} SELECT {', '.join(Event._fields)} FROM happened", params))
             self.announce([event._replace(at=self.moment(event.at)) for event in events])
@@ -165,7 +166,8 @@ class SQLite(Database):
 
     def insert(self, columns: dict[str, Any], *, ignore_conflicts: bool) -> tuple[Any, ...] | None:
         """Insert one job; return (id, created_at), or None where a live job has its unique key."""
-        with self.atomic():
+        # The caller's transaction is enough: a savepoint would be two more statements for each job.
+        with contextlib.nullcontext() if self.connection.in_atomic_block else self.atomic():
             made = self._insert(columns, ignore_conflicts)
             self._tell_made(made)
         return made[0] if made else None
@@ -188,6 +190,7 @@ class SQLite(Database):
                 f"SELECT j.id AS job_id, '{names.ENQUEUED}' AS name, j.created_at AS at, 0 AS attempt, {OF_JOB.format('j', 'NULL')}"
                 f" FROM json_each(%s) AS o JOIN {self.table} AS j ON j.id = o.value ORDER BY o.key",
                 [json.dumps([row[0] for row in made])],
+                sendable=False,
             )
 
     def placeholder(self, name: str) -> str:

@@ -41,10 +41,11 @@ class Writes(Database):
 
     # Pieces
 
-    def telling(self, happened: str) -> str:
-        """Return the parts of a statement that write events, behind a comma."""
+    def telling(self, happened: str, *, sendable: bool = True) -> str:
+        """Return the parts of a statement that write events, behind a comma; the messages alone where they may be `sendable`."""
         logged = "" if conf.current().event_log == "none" else f", logged AS ({self.log_events()})"
-        return f", happened AS ({happened}){logged}, sent AS ({self.send_events()})"
+        sent = f", sent AS ({self.send_events()})" if sendable else ""
+        return f", happened AS ({happened}){logged}{sent}"
 
     def answer(self, *columns: str) -> str:
         """Return the end of a statement that asks for columns of `moved`, and for the events where somebody listens; see `heard_of`."""
@@ -154,7 +155,7 @@ class Writes(Database):
             f" {OF_JOB.format('j', 'NULL::jsonb')} FROM moved AS j"
         )
         made = f"{self.inserting(columns, ignore_conflicts)} RETURNING id, created_at, tenant, target, queue, task, status, webhook_url"
-        sql = f"WITH moved AS ({made}){self.telling(happened)} {self.answer('id', 'created_at')}"
+        sql = f"WITH moved AS ({made}){self.telling(happened, sendable=False)} {self.answer('id', 'created_at')}"
         rows = self.heard_of(self.rows(sql, [*columns.values()]), 2)
         return rows[0] if rows else None
 
@@ -195,8 +196,9 @@ class Writes(Database):
             "url": same.get("webhook_url", ""),
         }
         lists = {"ids": f"{{{','.join(map(str, ids))}}}", "targets": list(targets)}
-        sql = f"WITH nothing AS (SELECT 1){self.telling(happened)} SELECT 1"
-        self.rows(sql, {**params, **lists})
+        sql = f"WITH nothing AS (SELECT 1){self.telling(happened, sendable=False)} SELECT 1"
+        if conf.current().event_log != "none":
+            self.rows(sql, {**params, **lists})
         if signals.listened_to(signals.job_event):
             told = (params["queue"], params["task"], params["status"], params["url"])
             pairs = zip(ids, targets, strict=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from jobqueue.duties.apply_retention import ApplyRetention
 from jobqueue.duties.base import Duty
 from jobqueue.duties.collect_metrics import CollectMetrics
+from jobqueue.duties.deliver_webhooks import DeliverWebhooks
 from jobqueue.duties.enqueue_scheduled_jobs import EnqueueScheduledJobs
 from jobqueue.duties.expire_stale_running_jobs import ExpireStaleRunningJobs
 from jobqueue.duties.forget_dead_workers import ForgetDeadWorkers
@@ -28,6 +29,7 @@ def builtin(keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None],
         EnqueueScheduledJobs,
         ReleaseParkedTargets,
         ApplyRetention,
+        DeliverWebhooks,
         CollectMetrics,
         ForgetDeadWorkers,
     )

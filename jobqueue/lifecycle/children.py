@@ -16,7 +16,7 @@ from django.db.models import OuterRef, QuerySet, Subquery
 
 from jobqueue import states
 from jobqueue.db import Lease
-from jobqueue.db.pipelines import MOST_SEEN, WAITS_KEY, insert_dependencies, waits_for
+from jobqueue.db.pipelines import MOST_SEEN, WAITS_KEY, insert_dependencies, targets_kept, targets_wanted, waits_for
 from jobqueue.exceptions import ChildrenRefused
 from jobqueue.lifecycle import wakeup
 from jobqueue.lifecycle.batches import Batch, Batches
@@ -47,6 +47,14 @@ class Waits(NamedTuple):
     first: int | None
     more: bool
 
+    @property
+    def text(self) -> str:
+        """The same in words, without the full stop."""
+        if self.first is None:
+            return f"The jobs that it waited for {'have ended' if self.in_all else 'are gone'}: a worker lets it be taken within a second"
+        least = "at least " if self.more else ""
+        return f"It waits for {least}{self.live} of {self.in_all} children; the first is job {self.first}"
+
 
 def _rows(**where: Any) -> QuerySet[JobDependency]:
     return JobDependency.objects.using(Job.objects.database.alias).filter(**where)
@@ -68,6 +76,7 @@ def wait(lease: Lease, ids: Sequence[int], *, in_transaction: bool) -> None:
                 raise ChildrenRefused(
                     f"Job {job.pk} cannot wait for {_named(ids)}: through others, that waits for job {job.pk}. Let only one of them wait."
                 )
+            _check_targets(job)
             if seen >= MOST_SEEN:
                 raise ChildrenRefused(
                     f"The jobs that job {job.pk} would wait for wait for {seen:,} others. Wait for fewer of them at once."
@@ -77,14 +86,6 @@ def wait(lease: Lease, ids: Sequence[int], *, in_transaction: bool) -> None:
 def _check(job: Job, ids: Sequence[int], *, in_transaction: bool) -> None:
     if job.pk in ids:
         raise ChildrenRefused(f"Job {job.pk} cannot wait for itself: take its own id out of the children.")
-    if job.target:
-        same = Job.objects.current.filter(tenant=job.tenant, target=job.target).exclude(status__in=states.ENDED)
-        mine = same.filter(pk__in=ids).order_by("pk").values_list("pk", flat=True).first()
-        if mine is not None:
-            raise ChildrenRefused(
-                f"Job {job.pk} cannot wait for job {mine}: both have the target {job.target!r}, which the one that waits keeps. Give the"
-                " child another target, or none."
-            )
     if in_transaction:
         known = set(Job.objects.current.filter(pk__in=ids).values_list("pk", flat=True))
         missing = [number for number in ids if number not in known]
@@ -92,6 +93,20 @@ def _check(job: Job, ids: Sequence[int], *, in_transaction: bool) -> None:
             raise ChildrenRefused(
                 f"Job {job.pk} cannot wait for {_named(missing)} inside of a transaction that is not committed: nobody can see the jobs"
                 " that it has enqueued. Call context.wait_for behind the 'with transaction.atomic():'."
+            )
+
+
+def _check_targets(job: Job) -> None:
+    """Refuse to wait for a job that waits, in its line, for a target which this job, or one that waits for it, keeps."""
+    table = JobDependency._meta.db_table
+    kept = targets_kept(Job.objects.database, table, job.pk)
+    wanted = targets_wanted(Job.objects.database, table, job.pk, ENDED_SQL) if kept else []
+    for target, child in wanted:
+        if target in kept:
+            keeper = "which it keeps" if kept[target] == job.pk else f"which job {kept[target]} keeps, and that waits for job {job.pk}"
+            raise ChildrenRefused(
+                f"Job {job.pk} cannot wait for job {child}, which needs the target {target.name!r}, {keeper}. Give the child another"
+                " target, or none."
             )
 
 
@@ -180,7 +195,7 @@ class Parents:
         """Mark children of a job that have ended, and let it be taken where no other is left; return 1 where it was."""
         with Job.objects.database.atomic():
             waiting = Job.objects.current.unlocked().filter(pk=job_id, status=states.Status.PENDING, waiting_for=states.WaitingFor.CHILDREN)
-            job = waiting.first()
+            job = waiting.only("pk", "status", "waiting_for", "lease_token", "queue", "tenant").first()
             if job is None:
                 return 0
             rows = list(_rows(parent=job, ended=False).order_by("child_id").values_list("pk", "child_id")[: MARKED + 1])

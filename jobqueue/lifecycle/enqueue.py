@@ -17,7 +17,16 @@ from jobqueue.lifecycle import phases, wakeup
 from jobqueue.models import Job
 
 TRIES = 20
-OPTIONAL = {"tenant": "", "target": "", "unique_key": "", "max_attempts": 1, "recovery": "requeue", "metadata": "{}", "options": "{}"}
+OPTIONAL = {
+    "tenant": "",
+    "target": "",
+    "unique_key": "",
+    "max_attempts": 1,
+    "recovery": "requeue",
+    "metadata": "{}",
+    "options": "{}",
+    "webhook_url": "",
+}
 
 
 @dataclass(slots=True, frozen=True)
@@ -38,6 +47,7 @@ class JobSpec:
     tenant: str = ""
     target: str = ""
     phases: tuple[str, ...] = ()
+    webhook_url: str = ""
 
     @property
     def immediate(self) -> bool:

@@ -11,17 +11,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import JSONField, QuerySet, TextField, Value
-from django.db.models.functions import Cast, Now
+from django.db.models.functions import Cast, Coalesce, Now
 
 from jobqueue import states
-from jobqueue.db import Lease, Mark
+from jobqueue.db import Lease
 from jobqueue.db.pipelines import insert_phases
+from jobqueue.event_names import PHASE_COMPLETED, PHASE_STARTED, STARTED
 from jobqueue.events.record import record
-from jobqueue.lifecycle import children
+from jobqueue.lifecycle import children, history
 from jobqueue.lifecycle.guard import guarded
 from jobqueue.lifecycle.outcome import Done, Shown
 from jobqueue.models import Job, JobPhase
 from jobqueue.phases import Standing, overall, reconciled
+
+SLEEPS_UNTIL = "sleeps_until"
 
 
 def _phases(**where: Any) -> QuerySet[JobPhase]:
@@ -48,15 +51,24 @@ def open_phases(lease: Lease, names: Sequence[str]) -> list[Standing]:
             if name not in rows or rows[name].position != position:
                 _phases(job=job, name=name).update(position=position)
         children.forget_unended(job)
-        # That the job began is told before its phases are.
-        Job.objects.database.mark([Mark(*lease, 0.0, None, None, None)])
         done = sum(one.finished for one in standing)
         current = standing[done] if done < len(standing) else None
         progress = overall(done, 0, len(names))
-        _begin(job, current, done, progress)
+        _begin(job, current, done, progress, **_started(job))
     # What finished before and is no longer in the code can still be read.
     gone = [_standing(row) for row in rows.values() if row.name not in names and row.status == JobPhase.Status.SUCCESS]
     return [*standing, *gone]
+
+
+def _started(job: Job) -> dict[str, Any]:
+    """Return the columns of a job that has begun to run now; that it did is told before its first phase is."""
+    changes: dict[str, Any] = {}
+    if job.started_at is None:
+        changes |= {"started_at": Now(), "first_started_at": Coalesce("first_started_at", Now())}
+        record(job, STARTED)
+    if SLEEPS_UNTIL in history.as_dict(job.options):
+        changes["options"] = {key: value for key, value in job.options.items() if key != SLEEPS_UNTIL}
+    return changes
 
 
 def _standing(row: Any) -> Standing:
@@ -79,17 +91,17 @@ def finish(job: Job, done: Done, message: str | None = None) -> None:
         .update(status=JobPhase.Status.SUCCESS, progress=100, finished_at=Now(), result=as_json(done.result), **changes)
     )
     if moved:
-        record(job, "job.phase.completed", {"phase": done.name, "position": done.position})
+        record(job, PHASE_COMPLETED, {"phase": done.name, "position": done.position})
 
 
-def _begin(job: Job, phase: Standing | None, position: int, progress: int) -> None:
-    changes: dict[str, Any] = {"progress": progress}
+def _begin(job: Job, phase: Standing | None, position: int, progress: int, **changes: Any) -> None:
+    changes["progress"] = progress
     if phase is not None:
         changes["phase"] = phase.name
         rows = _phases(job=job, name=phase.name).exclude(status=JobPhase.Status.SUCCESS)
         fresh = {"attempts": phase.attempts + 1, "progress": 0, "message": ""}
         if rows.update(status=JobPhase.Status.RUNNING, started_at=Now(), finished_at=None, **fresh):
-            record(job, "job.phase.started", {"phase": phase.name, "position": position, "attempt": phase.attempts + 1})
+            record(job, PHASE_STARTED, {"phase": phase.name, "position": position, "attempt": phase.attempts + 1})
     Job.objects.current.filter(pk=job.pk).update(**changes)
 
 

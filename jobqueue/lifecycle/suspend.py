@@ -14,9 +14,9 @@ from jobqueue import states
 from jobqueue.exceptions import MAX_DELAY_SECONDS
 from jobqueue.lifecycle import children, history, phases
 from jobqueue.lifecycle.outcome import Kind, Outcome
+from jobqueue.lifecycle.phases import SLEEPS_UNTIL
 from jobqueue.models import Job
 
-SLEEPS_UNTIL = "sleeps_until"
 SUSPENDED = (Kind.SLEEP, Kind.WAIT)
 
 

@@ -165,15 +165,8 @@ def _not_due(job: Any) -> Why:
 
 def _children(job: Any) -> Why:
     waits = children.waits(job)
-    if waits.first is None:
-        what = "are seen to have ended by now" if waits.in_all else "are gone"
-        return Why("children", f"The jobs that it waited for {what}: a worker lets it be taken within a second.")
-    others = "at least " if waits.more else ""
-    first = Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk=waits.first).first()
-    stands = f" ({first.task}): {_stands(first)}" if first is not None else ""
-    return Why(
-        "children", f"It waits for {others}{waits.live} of {waits.in_all} children; the first is job {waits.first}{stands}.", waits.first
-    )
+    first = Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk=waits.first or 0).first()
+    return Why("children", f"{waits.text}{f' ({first.task}): {_stands(first)}.' if first is not None else '.'}", waits.first)
 
 
 def _no_worker(job: Any) -> Why | None:
@@ -252,9 +245,8 @@ def _stands(job: Any) -> str:
 def _rests(job: Any) -> str:
     if job.place == states.PENDING_CHILDREN:
         return "it waits for its children to end; cancel it to move on"
-    what = "sleeps" if suspend.sleeps(job, job.now) else "waits for a retry"
     until = f" until {clock(job.run_at, job.now)}" if job.run_at else ""
-    return f"it {what}{until}; cancel it to move on, or let it run now"
+    return f"it {'sleeps' if suspend.sleeps(job, job.now) else 'waits for a retry'}{until}; cancel it to move on, or let it run now"
 
 
 def _since(job: Any) -> str:

@@ -76,7 +76,8 @@ class JobQuerySet(models.QuerySet["Job"]):
         with database.atomic():
             columns = ("pk", "attempt", "tenant", "target", "queue", "task", "status", "webhook_url")
             # Locked, so that what is told to be deleted is.
-            rows = list(self.order_by("pk").select_for_update(of=("self",)).values_list(*columns))
+            mine = JobQuerySet(self.model, using=self.db).filter(pk__in=self.order_by().values("pk"))
+            rows = list(mine.order_by("pk").select_for_update(of=("self",)).values_list(*columns))
             for first in range(0, len(rows), ERASED_AT_ONCE):
                 part = rows[first : first + ERASED_AT_ONCE]
                 jobs = JobQuerySet(self.model, using=self.db).filter(pk__in=[row[0] for row in part]).only("pk")

@@ -6,8 +6,10 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from jobqueue.managers.webhooks import DeliveryManager
 from jobqueue.models import fields
 from jobqueue.models.job import Job
+from jobqueue.webhook_rules import shown_url
 
 
 def keep_pending(collector: Any, field: Any, sub_objs: Any, using: Any) -> None:
@@ -49,6 +51,8 @@ class WebhookDelivery(models.Model):
     response_status = models.PositiveSmallIntegerField(null=True, blank=True)
     error = models.TextField(default="", db_default="", blank=True, help_text="What the last attempt failed of.")
 
+    objects = DeliveryManager()
+
     class Meta:
         ordering = ("-id",)
         verbose_name_plural = "webhook deliveries"
@@ -63,4 +67,4 @@ class WebhookDelivery(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.event} of job {self.job_id} to {self.url}"
+        return f"{self.event} of job {self.job_id} to {shown_url(self.url)}"

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from jobqueue import payload, phases, states
+from jobqueue import masking, payload, phases, states, webhook_rules
 from jobqueue.exceptions import InvalidOption
 
 LONGEST_KEY = 200
@@ -102,6 +102,12 @@ def check_phases(value: Any) -> None:
     """Refuse anything but the phases of a pipeline; none are none."""
     if value:
         phases.declared(value)
+
+
+def check_webhook_url(value: Any) -> None:
+    """Refuse what cannot be the URL of a receiver of webhooks."""
+    if value is not None and (problem := webhook_rules.url_problem(value)):
+        raise InvalidOption(f"webhook_url is {masking.mask_text(_shown(value))}: {problem}. Use one such as https://example.com/hook.")
 
 
 def check_path(value: str) -> None:

@@ -99,8 +99,7 @@ class PhaseContext:
         self.raise_if_cancelled()
         steps = self._in_phase("sleep")
         if isinstance(until, datetime):
-            moment = timezone.make_aware(until) if timezone.is_naive(until) and conf.uses_time_zones() else until
-            suspended = Suspended("The job sleeps.", value=result, until=moment)
+            suspended = Suspended("The job sleeps.", value=result, until=_moment(until))
         else:
             suspended = Suspended("The job sleeps.", value=result, seconds=delay_in_seconds(until, "until"))
         steps.suspend(suspended)
@@ -141,6 +140,13 @@ class PhaseContext:
         if steps.current is None:
             raise NoPhases(f"context.{name} is for phases, and all of them have finished. Make what follows a phase of its own.")
         return steps
+
+
+def _moment(until: datetime) -> datetime:
+    """Return a time as the database has it, with a zone or without."""
+    if conf.uses_time_zones() == timezone.is_aware(until):
+        return until
+    return timezone.make_aware(until) if conf.uses_time_zones() else timezone.make_naive(until)
 
 
 def _several(jobs: Any) -> Iterable[Any]:

@@ -18,7 +18,19 @@ from jobqueue.phases import Phase, declared
 from jobqueue.tasks import options, registry
 
 PLAIN_OPTIONS = ("priority", "queue_name", "run_after", "backend")
-JOB_OPTIONS = ("max_attempts", "backoff", "retry_on", "recovery", "target", "tenant", "transactional", "unique_key", "metadata", "phases")
+JOB_OPTIONS = (
+    "max_attempts",
+    "backoff",
+    "retry_on",
+    "recovery",
+    "target",
+    "tenant",
+    "transactional",
+    "unique_key",
+    "metadata",
+    "phases",
+    "webhook_url",
+)
 DECLARED_ONLY = ("backoff", "retry_on", "transactional", "phases")  # read from the code whenever the task runs, so no job can have its own
 # Django 6.0 has no defaults for these fields.
 DEFAULTS: dict[str, Any] = {"priority": 0, "queue_name": "default", "backend": "default", "takes_context": False}
@@ -33,7 +45,7 @@ class JobTask(compat.Task):  # type: ignore[misc]
     with the same ``unique_key`` is live, enqueue returns that one. ``metadata`` goes along with the job for the task to read.
     Jobs of one ``target`` (text, or a callable of the arguments that returns text or None) run one at a time, in order, per
     ``tenant``. The work of a ``transactional`` task in the job database and the end of its job are one transaction. ``phases`` are the
-    steps of a pipeline (see ``@pipeline``).
+    steps of a pipeline (see ``@pipeline``). What becomes of the job is told to ``webhook_url``.
     """
 
     max_attempts: int = 1
@@ -46,6 +58,7 @@ class JobTask(compat.Task):  # type: ignore[misc]
     unique_key: str | Callable[..., str | None] | None = None
     metadata: Mapping[str, Any] | None = field(default=None, hash=False)
     phases: tuple[Phase, ...] = ()
+    webhook_url: str | None = None
 
     def __post_init__(self) -> None:
         """Check the options, let the backend check the rest, and register the task."""
@@ -142,6 +155,7 @@ def task(
     transactional: bool = False,
     unique_key: str | Callable[..., str | None] | None = None,
     metadata: Mapping[str, Any] | None = None,
+    webhook_url: str | None = None,
 ) -> Callable[[Callable[..., Any]], JobTask]: ...
 def task(function: Callable[..., Any] | None = None, /, **given: Any) -> JobTask | Callable[[Callable[..., Any]], JobTask]:
     """Declare a module-level function, plain or ``async``, as a task: the decorator of django.tasks, with our options everywhere."""

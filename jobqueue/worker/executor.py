@@ -231,7 +231,7 @@ def _success(run: Run) -> Outcome:
 def _raised(run: Run, error: BaseException) -> Outcome:
     if run.reason is not None and isinstance(error, Interrupted | asyncio.CancelledError):
         return interrupted(run)
-    if isinstance(error, Suspended):
+    if isinstance(error, Suspended) and run.pipeline is not None and run.pipeline.suspended is error:
         return journal.suspended(run, error, _outcome(run, Kind.SLEEP))
     if run.began is None and isinstance(error, asyncio.CancelledError):  # another coroutine canceled it before it began
         return handed_back(run)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from django.db import transaction
+from django.utils import timezone
 
 from jobqueue.exceptions import JobQueueError, Suspended
 from jobqueue.lifecycle import children as kin
@@ -85,7 +86,8 @@ def told(run: Run, outcome: Outcome) -> Outcome:
 def suspended(run: Run, error: Suspended, outcome: Outcome) -> Outcome:
     """Return the outcome of a run that goes on later."""
     outcome.kind = Kind.SLEEP if error.children is None else Kind.WAIT
-    outcome.delay_seconds, outcome.until, outcome.message = error.seconds, error.until, run.message
+    seconds = error.seconds if error.until is None else max((error.until - timezone.now()).total_seconds(), 0.0)
+    outcome.delay_seconds, outcome.until, outcome.message = seconds, error.until, run.message
     if run.pipeline is not None:
         outcome.done, outcome.following, outcome.progress = run.pipeline.done, run.pipeline.following, run.pipeline.after
     return outcome

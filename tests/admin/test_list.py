@@ -175,6 +175,14 @@ def test_filters_offer_what_is_known_without_looking_at_the_whole_table(viewer: 
     assert {"tests.tasks.add", "gone.tasks.recent"} <= {*specs["task"]}
 
 
+def test_what_was_enqueued_lately_is_offered_however_many_tasks_there_are(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filters, "MOST_CHOICES", 2)
+    JobFactory(task="zoo.tasks.feed")
+    specs = {spec.title: dict(spec.lookup_choices) for spec in viewer.get(LIST).context["cl"].filter_specs}
+    assert len(specs["task"]) == 2
+    assert "zoo.tasks.feed" in specs["task"]
+
+
 def test_queues_with_queued_jobs_are_found_by_hopping(db: None) -> None:
     for queue in ("b", "a", "c", "a"):
         JobFactory(queue=queue)

@@ -14,7 +14,8 @@ from jobqueue.db.plans import OPTION
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome, Settled
 from jobqueue.line import Target
-from jobqueue.models import Job
+from jobqueue.models import Job, JobEvent, Queue, WebhookDelivery
+from jobqueue.signals import job_event
 from tests.claiming import claim
 from tests.factories import JobFactory
 from tests.rivals import Rival
@@ -196,3 +197,25 @@ def test_the_ends_of_many_targets_may_be_sorted(rival: Rival, keys: list[int], s
 
     assert rival.do(told) == sorts
     assert rival.do(lambda: database.rows("SHOW enable_sort")[0][0]) == "on"
+
+
+@pytest.mark.parametrize("listening", [False, True])
+def test_what_ends_in_one_message_tells_its_events_and_what_is_to_be_sent(rival: Rival, line: list[int], listening: bool) -> None:
+    heard: list[tuple[int, str]] = []
+
+    def listen(sender: Any, job_id: int, name: str, **rest: Any) -> None:
+        heard.append((job_id, name))
+
+    Queue.objects.create(name="default", webhook_url="https://hooks.example.org/")
+    if listening:
+        job_event.connect(listen)
+    try:
+        worker = Worker(rival)
+        worker.begin()
+        assert [worker.go_on(), worker.go_on()] == line[1:3]
+    finally:
+        job_event.disconnect(listen)
+    told = [(job_id, name) for job_id in line[:2] for name in ("job.started", "job.completed")]
+    assert list(JobEvent.objects.order_by("pk").values_list("job_id", "name")) == told
+    assert list(WebhookDelivery.objects.order_by("pk").values_list("job_id", "event")) == told[1::2]
+    assert heard == (told if listening else [])

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from jobqueue.duties import enqueue_scheduled_jobs as duty_of_schedules
@@ -159,7 +160,8 @@ def test_days_of_downtime_make_as_many_jobs_as_the_policy_says(missed: str, numb
     schedule = ScheduleFactory(next_at=NOON - 3 * DAY, missed=missed, missed_limit=250)
     duty, items = EnqueueScheduledJobs(), 0
     for _ in range(3):
-        with django_assert_max_num_queries(320):
+        # For each job three; where one statement cannot write several tables, two more.
+        with django_assert_max_num_queries(320 if connection.vendor == "postgresql" else 520):
             report = duty.run_once(NOON + 30 * SECOND)
         items += report.items
         if not report.again:

@@ -75,11 +75,11 @@ def test_messages_go_once_they_were_sent_or_given_up_and_old() -> None:
 
 def test_the_duty_deletes_old_events_by_the_setting(settings: Any) -> None:
     events(3)
-    settings.JOBQUEUE = {"EVENT_DELETE_AFTER": "never"}
+    settings.JOBQUEUE = {"EVENT_DELETE_AFTER": "never", "STALE_AFTER": {}, "DELETE_AFTER": {}}
     assert not ApplyRetention().able()
     settings.JOBQUEUE = {"EVENT_DELETE_AFTER": timedelta(days=60)}
     assert ApplyRetention().run_once(timezone.now()).items == 0
-    settings.JOBQUEUE = {}
+    settings.JOBQUEUE = {"STALE_AFTER": {}, "DELETE_AFTER": {}}
     duty = ApplyRetention()
     assert duty.able()
     assert duty.run_once(timezone.now()).items == 3

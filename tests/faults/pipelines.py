@@ -134,3 +134,38 @@ def flood_task(context: Any, ending: str) -> float:
 @pipeline(phases=[flood])
 def flood_in_a_phase(context: Any) -> None:
     """Tell of ten thousand steps."""
+
+
+def prepare(context: Any) -> str:
+    witness.tell("prepare", context)
+    return "ready"
+
+
+def linger(context: Any) -> Any:
+    before = context.checkpoint_data
+    context.checkpoint({"attempt": context.attempt, "lease": context.lease_token})
+    context.progress(30)
+    witness.tell("start", context)
+    if before is None:
+        context.wait(60)
+    return before["lease"] < context.lease_token
+
+
+@pipeline(phases=[prepare, linger])
+def long(context: Any) -> None:
+    """Linger in the first run."""
+
+
+async def aprepare(context: Any) -> str:
+    return "ready"
+
+
+async def alinger(context: Any) -> None:
+    await context.acheckpoint(1)
+    witness.tell("start", context)
+    await asyncio.sleep(60)
+
+
+@pipeline(phases=[aprepare, alinger])
+async def along(context: Any) -> None:
+    """Linger without a thread."""

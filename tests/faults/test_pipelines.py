@@ -188,3 +188,30 @@ def test_ten_thousand_steps_are_told_in_half_a_second_and_the_last_always_lands(
     assert wait_for(stopped, "PAUSED").progress == 100
     assert wait_for(phased, "SUCCESS").result < 0.5
     assert worker.stop() == 0
+
+
+@at_once
+def test_a_worker_that_is_told_to_end_hands_a_pipeline_back_in_its_phase(workers: Workers) -> None:
+    job = workers.enqueue(pipelines.long)
+    first = workers.start(**HERE).ready()
+    wait_until_started(workers.witness, job)
+    first.hurry()
+    assert first.wait() == 0
+    assert (row(job).status, row(job).attempt, row(job).phase, row(job).progress) == ("QUEUED", 0, "linger", 65)
+    assert phases_of(job) == [("prepare", "SUCCESS", 100), ("linger", "PENDING", 30)]
+    second = workers.start(**HERE)
+    done = wait_for(job, "SUCCESS", seconds=30)
+    assert (done.result, done.attempt, workers.witness.count("prepare", job_id(job))) == (True, 1, 1)
+    assert list(JobPhase.objects.filter(job=done).order_by("position").values_list("attempts", flat=True)) == [1, 2]
+    assert second.stop() == 0
+
+
+@at_once
+def test_a_coroutine_is_canceled_in_its_phase(workers: Workers) -> None:
+    job = workers.enqueue(pipelines.along)
+    worker = workers.start(**HERE).ready()
+    wait_until_started(workers.witness, job)
+    cancel(job_id(job))
+    wait_for(job, "CANCELED")
+    assert [one[1] for one in phases_of(job)] == ["SUCCESS", "CANCELED"]
+    assert worker.stop() == 0

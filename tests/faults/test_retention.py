@@ -9,7 +9,7 @@ import psutil
 import pytest
 from django.db import connection
 
-from jobqueue.models import BackgroundJobLease, Job
+from jobqueue.models import BackgroundJobLease, Job, JobEvent
 from tests.factories import JobFactory
 from tests.faults import tasks
 from tests.faults.harness import WorkerProcess, Workers, database_entry, wait_for, wait_until
@@ -41,8 +41,9 @@ def fill() -> int:
     number, sql = JOBS[connection.vendor]
     with connection.cursor() as cursor:
         cursor.execute(sql, [number])
-        for _ in range(CHILDREN):
-            cursor.execute("INSERT INTO shop_event (job_id, text) SELECT id, 'event' FROM jobqueue_job")
+        for name in ("job.started", "job.completed"):
+            cursor.execute("INSERT INTO shop_event (job_id, text) SELECT id, 'event' FROM jobqueue_job WHERE id % 20 = 0")
+            cursor.execute("INSERT INTO jobqueue_jobevent (job_id, name, at) SELECT id, %s, finished_at FROM jobqueue_job", [name])
     return number
 
 
@@ -57,7 +58,7 @@ def pruning(workers: Workers, log: Path) -> WorkerProcess:
 def test_very_many_expired_jobs_go_with_their_children_though_the_process_is_killed(workers: Workers, tmp_path: Path) -> None:
     number = fill()
     kept = [JobFactory(error=True), JobFactory(paused=True), JobFactory()]
-    protected = Job.objects.filter(queue="old").order_by("pk")[number // 2]
+    protected = Job.objects.filter(queue="old", pk__in=Event.objects.values("job_id")).order_by("pk")[number // 40]
     Receipt.objects.create(job=protected)
     # They go in the order of their ids, all having ended at one time. One is looked for, not all counted: that would cost as much.
     tenth = Job.objects.filter(queue="old").order_by("pk").values_list("pk", flat=True)[number // 10]
@@ -68,10 +69,13 @@ def test_very_many_expired_jobs_go_with_their_children_though_the_process_is_kil
         assert victim.alive, victim.text
         victim.kill()
         with connection.cursor() as cursor:  # in one statement: the server may still be about to end its last transaction
-            cursor.execute("SELECT (SELECT count(*) FROM jobqueue_job WHERE queue = 'old'), (SELECT count(*) FROM shop_event)")
-            rest, events = cursor.fetchone()
+            cursor.execute(
+                "SELECT count(*), count(*) FILTER (WHERE id % 20 = 0), (SELECT count(*) FROM shop_event),"
+                " (SELECT count(*) FROM jobqueue_jobevent WHERE name <> 'job.deleted') FROM jobqueue_job WHERE queue = 'old'"
+            )
+            rest, with_children, children, events = cursor.fetchone()
         assert 0 < rest < number
-        assert events == CHILDREN * rest
+        assert (children, events) == (CHILDREN * with_children, CHILDREN * rest)
     finally:
         victim.clean_up()
 
@@ -94,6 +98,8 @@ def test_very_many_expired_jobs_go_with_their_children_though_the_process_is_kil
     assert max(held) - held[0] < 100 * MEGABYTE
     assert set(Job.objects.values_list("pk", flat=True)) == {protected.pk, *(job.pk for job in kept)}
     assert set(Event.objects.values_list("job_id", flat=True)) == {protected.pk}
+    told = JobEvent.objects.exclude(name="job.deleted").exclude(job_id__in=[job.pk for job in kept])
+    assert list(told.values_list("job_id", flat=True)) == [protected.pk] * CHILDREN
 
 
 def test_the_leader_that_deletes_is_killed_in_the_middle_and_another_goes_on_beside_new_work(workers: Workers) -> None:

@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 from django.db import connection, connections, transaction
 from django.db.models import F
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from jobqueue import states
 from jobqueue.db import Lease, Lender, Scope
 from jobqueue.db.plans import OPTION
 from jobqueue.lifecycle import control
+from jobqueue.lifecycle.children import resume_parents
 from jobqueue.lifecycle.claim import claim
 from jobqueue.lifecycle.enqueue import JobSpec, enqueue
 from jobqueue.lifecycle.expire import expire_owner, expire_stale_running_jobs
@@ -33,6 +34,7 @@ from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
 from jobqueue.lifecycle.release import release_parked_targets
 from jobqueue.line import Target
 from jobqueue.models import Job, Queue
+from tests.events import story
 
 WORKERS = ("worker-1", "worker-2")
 QUEUES = ("a", "b")
@@ -98,12 +100,15 @@ class Lines(RuleBasedStateMachine):
         super().__init__()
         self.locked: Row | None = None
         self.was_locked = False
+        self.passed_over: set[int] = set()  # rows that were locked: when their line moved on, a worse one may have been let go
         self.held: Target | None = None
+        self.idle_stops: Counter[int] = Counter()
         self.open = contextlib.ExitStack()
         connections["default"] = self.parties[0]
         with connection.cursor() as cursor:
             cursor.execute("DELETE FROM jobqueue_job")
             cursor.execute("DELETE FROM jobqueue_queue")
+            cursor.execute("DELETE FROM jobqueue_jobevent")
         self.rows: Rows = {}
 
     def teardown(self) -> None:
@@ -143,9 +148,22 @@ class Lines(RuleBasedStateMachine):
                 self.judge_start(old, before)
             elif old.place != row.place:
                 assert states.allows(old.place, row.place), f"{old.place} -> {row.place}"
+            stopped = row.status in ("PAUSED", "CANCELED") and row.status != old.status
+            self.idle_stops[job_id] += stopped and old.status != "RUNNING"
             assert not (row.status in states.FINAL and row.holds)
         self.rows = after
         return before
+
+    @invariant()
+    def events_tell_the_same_story_as_the_row(self) -> None:
+        told = story.all_told()
+        assert told.keys() >= self.rows.keys(), "a job without events"
+        for job_id, names in told.items():
+            row = self.rows.get(job_id)
+            if row is None:
+                assert names == ["job.deleted"]
+            else:
+                story.judge(names, status=row.status, claims=row.token, idle_stops=self.idle_stops[job_id])
 
     def judge_start(self, job: Row, before: Rows) -> None:
         """Hold that nobody better of the same target waited, and that nobody stood in the way, but one that ended in the same verb."""
@@ -158,7 +176,8 @@ class Lines(RuleBasedStateMachine):
             still = after[other.id]
             assert still.status not in ("PAUSED", "ERROR"), f"{job} starts though {still} blocks its target"
             waits = other.place in (states.QUEUED, states.PENDING_TARGET)
-            if waits and other != self.locked and still.status not in states.FINAL:
+            passed = other == self.locked or (other.place == states.PENDING_TARGET and other.id in self.passed_over)
+            if waits and not passed and still.status not in states.FINAL:
                 assert job.order < other.order, f"{job} starts before {other}"
 
     def pick(self, pick: int, *statuses: str) -> Row | None:
@@ -305,12 +324,13 @@ class Lines(RuleBasedStateMachine):
             expire_stale_running_jobs()
         self.judge()
 
-    @precondition(lambda self: any(row.waiting_for == "time" for row in self.rows.values()) and self.locked is None)
+    @precondition(lambda self: any(row.waiting_for in ("time", "children") for row in self.rows.values()) and self.locked is None)
     @rule(side=SIDE)
     def time_passes(self, side: int) -> None:
         Job.objects.filter(status="PENDING", run_at__isnull=False).update(run_at=F("run_at") - timedelta(minutes=1))
         with self.via(side):
             promote_due_jobs()
+            resume_parents()
         self.judge()
 
     @rule(name=st.sampled_from(QUEUES), decision=st.sampled_from(["pause", "resume", "resume", "limit 0", "limit 1", "no limit"]))
@@ -338,6 +358,7 @@ class Lines(RuleBasedStateMachine):
                 else:
                     cursor.execute("SELECT 1 FROM jobqueue_job WHERE id = %s FOR UPDATE", [row.id])
                     self.locked, self.was_locked = row, True
+                    self.passed_over.add(row.id)
 
     @precondition(lambda self: self.locked is not None or self.held is not None)
     @rule()
@@ -374,7 +395,7 @@ class Lines(RuleBasedStateMachine):
     def run_alone(self) -> None:
         for _ in range(ROUNDS):
             Job.objects.filter(status="PENDING", waiting_for="time").update(run_at=F("created_at"))
-            moved = promote_due_jobs()
+            moved = promote_due_jobs() + resume_parents()
             for tenant in set(TENANTS):
                 found = claim(Lender("worker-1", LEASE_SECONDS), Scope(tenant), 3)
                 moved += found.parked

@@ -11,7 +11,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import connection, connections, transaction
@@ -22,14 +22,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from jobqueue import Verdict, states
 from jobqueue.db import Lease, Mark
-from jobqueue.lifecycle import control
+from jobqueue.lifecycle import control, suspend
+from jobqueue.lifecycle.children import resume_parents
 from jobqueue.lifecycle.enqueue import JobSpec, enqueue
 from jobqueue.lifecycle.expire import Expired, expire_owner, expire_stale_running_jobs
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
 from jobqueue.models import Job
 from tests.claiming import claim
-from tests.events.story import judge
+from tests.events.story import all_told, judge
 
 WORKERS = ("worker-1", "worker-2")
 QUEUES = ("a", "b")
@@ -48,13 +49,15 @@ BACK = {
     Kind.STOPPED: states.PAUSED,
     Kind.HANDED_BACK: states.QUEUED,
     Kind.UNKNOWN_TASK: states.PENDING_TIME,
+    Kind.SLEEP: states.PENDING_TIME,
+    Kind.WAIT: states.PENDING_CHILDREN,
 }
-GIVEN_BACK = (Kind.INTERRUPTED, Kind.HANDED_BACK, Kind.UNKNOWN_TASK)
+GIVEN_BACK = (Kind.INTERRUPTED, Kind.HANDED_BACK, Kind.UNKNOWN_TASK, Kind.SLEEP, Kind.WAIT)
 
 
 def is_put_off(lease: Lease, kind: Kind) -> bool:
     """Tell whether the run's end names a delay; of those handed back, every second one does."""
-    return kind is Kind.RETRY or (kind is Kind.HANDED_BACK and lease.token % 2 == 0)
+    return kind in (Kind.RETRY, Kind.SLEEP) or (kind is Kind.HANDED_BACK and lease.token % 2 == 0)
 
 
 def back(lease: Lease, kind: Kind) -> states.Place:
@@ -192,11 +195,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @invariant()
     def events_tell_the_same_story_as_the_row(self) -> None:
-        told: dict[int, list[str]] = {}
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT job_id, name FROM jobqueue_jobevent ORDER BY id")
-            for job_id, name in cursor.fetchall():
-                told.setdefault(job_id, []).append(name)
+        told = all_told()
         assert told.keys() == self.rows.keys(), "a job without events, or events without a job"
         for row in self.rows.values():
             judge(told[row.id], status=row.status, begun=row.begun, claims=row.token, idle_stops=self.idle_stops[row.id])
@@ -372,6 +371,7 @@ class Lifecycle(RuleBasedStateMachine):
         taken = [
             other for other in self.rows.values() if row.key and other.key == row.key and other.status in states.LIVE and other.id != row.id
         ]
+        slept = suspend.sleeps(Job.objects.get(pk=row.id), datetime.min.replace(tzinfo=UTC))
         with self.via(side):
             answer = control.resume(row.id)
         self.moved(changing=[row.id] if answer else [], moves=[(row.place, states.QUEUED), (row.place, states.PENDING_TIME)])
@@ -382,7 +382,7 @@ class Lifecycle(RuleBasedStateMachine):
         elif row.status == "PAUSED" or (row.status == "ERROR" and not taken):
             assert answer
             self.same_budgets(row, failures=0, crashes=0)
-            ahead = row.attempt == 0 and row.run_at is not None and self.still_ahead(row.id)
+            ahead = (slept or row.attempt == 0) and row.run_at is not None and self.still_ahead(row.id)
             assert new.place == (states.PENDING_TIME if ahead else states.QUEUED)
         else:
             assert answer.verdict is Verdict.REFUSED
@@ -443,11 +443,13 @@ class Lifecycle(RuleBasedStateMachine):
     @precondition(lambda self: self.some("PENDING"))
     @rule(side=SIDE, limit=st.integers(1, 5))
     def promote(self, side: int, limit: int) -> None:
-        waiting = [row.id for row in self.rows.values() if row.place == states.PENDING_TIME and row.id not in self.locked]
+        places = (states.PENDING_TIME, states.PENDING_CHILDREN)
+        waiting = [row.id for row in self.rows.values() if row.place in places and row.id not in self.locked]
         with self.via(side):
-            promoted = Job.objects.promote_due(limit)
-        changed = self.moved(changing=waiting, moves=[(states.PENDING_TIME, states.QUEUED)])
-        assert len(changed) == len(promoted) <= limit
+            promoted, parents = Job.objects.promote_due(limit), resume_parents()
+        changed = self.moved(changing=waiting, moves=[(place, states.QUEUED) for place in places])
+        assert len(changed) == len(promoted) + parents
+        assert len(promoted) <= limit
         for old in changed.values():
             self.same_budgets(old)
 

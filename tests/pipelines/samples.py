@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
 
 from jobqueue import fixed, phase, pipeline, task
+from jobqueue.exceptions import Suspended
 
 ran: Counter[str] = Counter()
 """How often each phase was run, by name."""
@@ -163,3 +165,43 @@ def bad_result(context: Any) -> object:
 @pipeline(phases=[bad_result], max_attempts=5, backoff=fixed(0, jitter=False))
 def unstorable(context: Any) -> None:
     """Return what is no JSON."""
+
+
+@task(max_attempts=3)
+def impostor() -> None:
+    raise Suspended("not by the context")
+
+
+def until(context: Any, when: str) -> None:
+    context.sleep(datetime.fromisoformat(when))
+
+
+@pipeline(phases=[until])
+def sleep_until(context: Any, when: str) -> None:
+    """Sleep until a time."""
+
+
+@task(takes_context=True, max_attempts=3)
+def plain(context: Any, name: str) -> None:
+    method = getattr(context, name)
+    method() if name == "children" else method(1)
+
+
+def nothing(context: Any, name: str) -> None: ...
+
+
+@pipeline(phases=[nothing], max_attempts=3)
+def late(context: Any, name: str) -> None:
+    getattr(context, name)(1)
+
+
+def swallow(context: Any) -> str:
+    try:
+        context.sleep(60, result="slept")
+    except BaseException:  # noqa: BLE001 - as some libraries do
+        return "awake"
+
+
+@pipeline(phases=[swallow])
+def swallowing(context: Any) -> None:
+    """Swallow what ends the run."""

@@ -12,7 +12,7 @@ from jobqueue.lifecycle import phases
 from jobqueue.models import Job, JobEvent, JobPhase
 from jobqueue.phases import declared
 from jobqueue.tasks import registry
-from jobqueue.worker import journal, reporter
+from jobqueue.worker import journal
 from jobqueue.worker.reporter import Reporter
 from jobqueue.worker.run import Run, Runs
 from tests.claiming import claim
@@ -89,12 +89,9 @@ def test_a_run_that_has_lost_its_lease_shows_nothing() -> None:
     assert scene.tell(50) == (0, [0, 0, 0])
 
 
-@pytest.mark.parametrize("wished", [True, False])
-def test_progress_is_an_event_where_the_project_wants_it(monkeypatch: pytest.MonkeyPatch, wished: bool) -> None:
-    from jobqueue.events import record
-
-    for module in (record, reporter):
-        monkeypatch.setattr(module, "is_kept", lambda name: wished)
+@pytest.mark.parametrize(("log", "wished"), [("all", True), ("lifecycle", False)])
+def test_progress_is_an_event_where_the_project_wants_it(settings: Any, log: str, wished: bool) -> None:
+    settings.JOBQUEUE = {"EVENT_LOG": log}
     scene = Scene()
     scene.tell(50, "half")
     scene.tell(50, "half")

@@ -46,6 +46,9 @@ def test_phases_run_in_order_and_the_last_result_is_the_jobs() -> None:
     assert dict(samples.ran) == {"download": 1, "process": 1, "upload": 1, "publish": 1}
     names = list(JobEvent.objects.filter(job=job, name__startswith="job.phase").values_list("name", "data__phase"))
     assert names == [(f"job.phase.{what}", name) for name in ("download", "process", "upload") for what in ("started", "completed")]
+    told = list(JobEvent.objects.filter(job=job, name__in=["job.started", "job.phase.started"]).values_list("name", flat=True))
+    assert told == ["job.started", *["job.phase.started"] * 3]
+    assert job.first_started_at == job.started_at
     first = job.phases.first()
     assert first is not None
     assert first.message == "half"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from jobqueue import cancel, pause, resume, run_now, why_waiting
+from jobqueue import InvalidOption, TaskContext, cancel, pause, resume, run_now, why_waiting
 from jobqueue.models import Job, JobDependency, JobEvent
 from jobqueue.testing import run_until_idle
 from tests.pipelines import samples
@@ -47,7 +47,7 @@ def test_a_job_that_sleeps_ends_its_phase_and_its_run() -> None:
     assert why.text.startswith("It sleeps until ")
     assert run_until_idle(scheduled=True) == 1
     job = row(result)
-    assert (job.status, job.result, job.attempt) == ("SUCCESS", "slept", 1)
+    assert (job.status, job.result, job.attempt, job.options) == ("SUCCESS", "slept", 1, {})
     assert dict(samples.ran) == {"rest": 1, "rise": 1}
 
 
@@ -173,7 +173,74 @@ def test_a_child_with_the_parents_own_target_is_refused() -> None:
     cancel(samples.child.using(target="t").enqueue(1).job_id)
     Job.objects.filter(pk=child.job_id).update(status="PENDING", waiting_for="target")
     run_until_idle(["default"])
-    assert "both have the target 't'" in error_of(result)
+    assert "needs the target 't', which it keeps" in error_of(result)
+
+
+def test_a_grandchild_with_the_target_of_one_that_waits_is_refused() -> None:
+    grandchild = samples.child.using(target="t", queue_name="later").enqueue(1)
+    grandparent = samples.follow.using(target="t", priority=5).enqueue([])
+    parent = samples.follow.enqueue([grandchild.job_id])
+    Job.objects.filter(pk=grandparent.job_id).update(args=[[parent.job_id]])
+    run_until_idle(["default"])
+    assert f"which job {grandparent.job_id} keeps" in error_of(parent)
+    assert row(grandparent).status == "SUCCESS"
+
+
+def test_a_job_that_waits_already_for_the_target_of_its_parent_is_refused_too() -> None:
+    grandchild = samples.child.using(target="t", queue_name="later").enqueue(1)
+    parent = samples.follow.using(priority=5).enqueue([grandchild.job_id])
+    grandparent = samples.follow.using(target="t").enqueue([parent.job_id])
+    run_until_idle(["default"], limit=1)
+    Job.objects.filter(pk=grandchild.job_id).update(status="PENDING", waiting_for="target")
+    run_until_idle(["default"])
+    assert f"cannot wait for job {grandchild.job_id}" in error_of(grandparent)
+    assert row(parent).place == ("PENDING", "children")
+
+
+def test_a_task_that_raises_suspended_by_itself_ends_in_error() -> None:
+    result = samples.impostor.enqueue()
+    run_until_idle(scheduled=True)
+    assert "Suspended" in error_of(result)
+
+
+def test_a_sleep_may_be_until_a_time_and_has_an_end() -> None:
+    when = timezone.now() + timedelta(hours=2)
+    seconds = [samples.nap.enqueue(60), samples.nap.enqueue(1e300)]
+    run_until_idle()
+    assert row(seconds[1]).run_at <= timezone.now() + timedelta(days=367)
+    result = samples.sleep_until.enqueue(when.isoformat())
+    run_until_idle()
+    assert abs((row(result).run_at - when).total_seconds()) < 0.01
+    assert run_until_idle(scheduled=True) == 3
+
+
+@pytest.mark.parametrize("wrong", [-1, float("nan"), "soon", True, None])
+def test_a_wrong_time_to_sleep_is_refused(wrong: Any) -> None:
+    steps: Any = type("Steps", (), {"current": "rest", "suspend": None})()
+    context = TaskContext(None, type("Control", (), {"interruption": lambda self: None})(), steps)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="until is"):
+        context.sleep(wrong)
+
+
+@pytest.mark.parametrize("name", ["sleep", "wait_for", "checkpoint", "phase_result", "children"])
+def test_a_task_without_phases_is_refused_what_is_for_phases(name: str) -> None:
+    result = samples.plain.enqueue(name)
+    run_until_idle(scheduled=True)
+    assert f"context.{name} is for pipelines, and this task has no phases" in error_of(result)
+
+
+@pytest.mark.parametrize("name", ["sleep", "wait_for", "checkpoint"])
+def test_after_the_last_phase_there_is_no_sleep_and_nobody_to_wait_for(name: str) -> None:
+    result = samples.late.enqueue(name)
+    run_until_idle(scheduled=True)
+    assert f"context.{name} is for phases, and all of them have finished" in error_of(result)
+
+
+def test_a_sleep_whose_exception_is_swallowed_is_a_sleep_all_the_same() -> None:
+    result = samples.swallowing.enqueue()
+    run_until_idle()
+    assert row(result).place == ("PENDING", "time")
+    assert row(result).phases.get().result == "slept"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -181,3 +248,14 @@ def test_children_of_a_transaction_that_is_still_open_are_refused() -> None:
     result = samples.hasty.enqueue()
     run_until_idle()
     assert "inside of a transaction that is not committed" in error_of(result)
+
+
+def test_the_log_says_when_a_job_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="jobqueue"):
+        samples.nap.enqueue(3600)
+        samples.family.enqueue([1])
+        run_until_idle(limit=2)
+    said = " ".join(caplog.messages)
+    assert "nap PENDING in" in said
+    assert ", again in 3600.0 s" in said
+    assert ", again when the jobs that it waits for have ended" in said

@@ -1,0 +1,65 @@
+"""Deliver webhooks: send what the outbox holds (see ``webhooks/outbox.py``), and try again what did not arrive."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+
+from jobqueue import conf
+from jobqueue.duties.base import Duty, Report
+from jobqueue.exceptions import JobQueueError
+from jobqueue.webhooks import outbox
+from jobqueue.webhooks.crew import Crew
+
+LONGEST_PAUSE_SECONDS = 0.5
+LAND_SECONDS = 0.2
+WRITE_SECONDS = 2.0
+
+logger = logging.getLogger("jobqueue")
+
+
+class DeliverWebhooks(Duty):
+    """Hand what is due to the senders, and write what came of it."""
+
+    name = "deliver_webhooks"
+    interval_seconds = LONGEST_PAUSE_SECONDS
+
+    def __init__(self) -> None:
+        """Send nothing yet."""
+        self._crew = Crew()
+
+    def able(self) -> bool:
+        """Return whether this process has what it takes to send."""
+        try:
+            outbox.check_able()
+        except JobQueueError as error:
+            logger.info("%s", error)
+            return False
+        return True
+
+    def run_once(self, now: datetime) -> Report:
+        """Begin what is due, wait a moment for answers, and write them."""
+        due = outbox.next_due_seconds()
+        begun = self._crew.take() if due is not None and due <= 0 else 0
+        good, bad = self._crew.land(LAND_SECONDS)
+        if self._crew.in_flight or begun or good or bad:
+            return Report(items=good, set_aside=bad, again=True)
+        pause = LONGEST_PAUSE_SECONDS if due is None or due <= 0 else min(due, LONGEST_PAUSE_SECONDS)
+        return Report(pause_seconds=pause)
+
+    @property
+    def end_seconds(self) -> float:
+        """How long deliveries in flight may take, and to write what came of them."""
+        return conf.current().delivery_grace_seconds + WRITE_SECONDS if self._crew.in_flight else super().end_seconds
+
+    def hurry(self) -> None:
+        """Wait no longer for what is in flight."""
+        self._crew.hurried = True
+
+    def end(self) -> list[str]:
+        """Wait for what is under way; name the receivers that did not answer."""
+        if self._crew.in_flight:
+            seconds = conf.current().delivery_grace_seconds
+            logger.info("Waiting up to %g s for %d deliveries in flight.", seconds, self._crew.in_flight)
+            return [f"delivery to {receiver}" for receiver in self._crew.end(seconds)]
+        return []

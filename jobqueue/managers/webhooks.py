@@ -1,0 +1,47 @@
+"""Every query on the outbox of webhooks, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from django.db import models, router
+from django.db.models import Q
+
+if TYPE_CHECKING:
+    from jobqueue.models import WebhookDelivery  # noqa: F401 - the base class names it
+
+PENDING = "PENDING"
+
+
+class DeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
+    """Name the sets of deliveries that the product looks at."""
+
+    def due(self, now: datetime) -> DeliveryQuerySet:
+        """Return those whose time has come, in its order."""
+        return self.filter(status=PENDING, next_attempt_at__lte=now).order_by("next_attempt_at")
+
+    def without_receivers(self, origins: Collection[str]) -> DeliveryQuerySet:
+        """Leave out what goes to some receivers, named by scheme, host and port."""
+        theirs = Q(pk__in=())
+        for one in origins:
+            theirs |= Q(url__istartswith=f"{one}/") | Q(url__istartswith=f"{one}?") | Q(url__istartswith=f"{one}#") | Q(url__iexact=one)
+        return self.exclude(theirs) if origins else self
+
+    def claimed(self, delivery_id: int, attempts: int, until: datetime) -> DeliveryQuerySet:
+        """Return the one delivery where it is still in the attempt that a sender has begun: nobody else has taken it since."""
+        return self.filter(pk=delivery_id, status=PENDING, attempts=attempts, next_attempt_at=until)
+
+    def ended(self) -> DeliveryQuerySet:
+        """Return those that were delivered or given up."""
+        return self.exclude(status=PENDING)
+
+
+class DeliveryManager(models.Manager.from_queryset(DeliveryQuerySet)):  # type: ignore[misc]
+    """Run the queries on the database that deliveries are written to."""
+
+    @property
+    def current(self) -> DeliveryQuerySet:
+        """All deliveries, read where they are written."""
+        return DeliveryQuerySet(self.model, using=router.db_for_write(self.model))

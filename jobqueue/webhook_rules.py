@@ -1,0 +1,185 @@
+"""What is a webhook's URL, secret, event and receiver, and when a message is tried again: rules without a database or a network."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import random
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from jobqueue import event_names as names
+from jobqueue.masking import MASK, mask_text
+
+# What is told of messages themselves would be told without end, and progress far too often.
+EVENTS = tuple(name for name in names.NAMES if name not in (names.PROGRESS, names.WEBHOOK_DELIVERED, names.WEBHOOK_FAILED))
+LONGEST_URL = 2000
+
+# Seconds between one attempt and the next: a short outage costs seconds, a day without a receiver loses nothing.
+DELAYS = (5, 30, 120, 600, 1800, 3600, 7200, 14400, 28800, 43200)
+JITTER = 0.25  # of the delay, on top: a receiver that failed for all does not get all back at one moment
+LONGEST_RETRY_AFTER = 86400
+
+OTHERS = "*"
+SHORTEST_SECRET, LONGEST_SECRET = 24, 64
+SECRETS_TEXT = (
+    "'whsec_' and the base64 of 24 to 64 random bytes, a list of such texts (the first is the newest), or a dict of queue names "
+    '("*": all others) to these'
+)
+LONGEST_TIMEOUT = 60
+TIMEOUT_TEXT = "a number above 0, at most 60"
+HOSTS_TEXT = "a list of host names, names that begin with a dot (all hosts below), addresses or networks"
+_LABELS = re.compile(r"\.?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*", re.IGNORECASE)
+
+Network = IPv4Network | IPv6Network
+
+
+def url_problem(value: Any) -> str:
+    """Return what keeps a value from being the URL of a receiver, as the end of a sentence; "" where nothing does."""
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_URL:
+        return f"it must be text of 1 to {LONGEST_URL} characters"
+    if any(not one.isprintable() or one.isspace() for one in value) or "\\" in value:
+        return "it must have no spaces, control characters or backslashes"
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError:
+        return "it must be a URL with a valid host and port"
+    return "its port must be from 1 to 65535" if port == 0 else _parts_problem(parts)
+
+
+def _parts_problem(parts: SplitResult) -> str:
+    if parts.scheme not in ("http", "https"):
+        return "it must begin with https:// or http://"
+    if "@" in parts.netloc:
+        return "it must hold no user name or password; the signature tells the receiver who sends"
+    return "" if parts.hostname else "it must name a host, as in https://example.com/hook"
+
+
+def origin(url: str) -> str:
+    """Return what names the receiver of a URL: scheme, host and port."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+def is_timeout(value: Any) -> bool:
+    """Return whether a value is the time that one attempt may take."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_TIMEOUT
+
+
+def shown_url(url: str) -> str:
+    """Return a URL as people may see it: what it asks for is often a secret."""
+    head, mark, query = url.partition("?")
+    if not mark:
+        return mask_text(url)
+    pairs = (one.partition("=") for one in query.split("&"))
+    return f"{mask_text(head)}?{'&'.join(f'{name}={MASK}' if sign else MASK for name, sign, _ in pairs)}"
+
+
+# Secrets
+
+
+def is_secrets(value: Any) -> bool:
+    """Return whether a value gives webhooks their secrets."""
+    if isinstance(value, Mapping):
+        return all(isinstance(name, str) and name and _is_secret_or_list(one) for name, one in value.items())
+    return _is_secret_or_list(value)
+
+
+def secrets_of(value: Any, queue: str) -> tuple[str, ...]:
+    """Return the secrets with which the messages of a queue are signed; none where there is none."""
+    if isinstance(value, Mapping):
+        value = value.get(queue, value.get(OTHERS))
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _is_secret_or_list(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return bool(value) and all(map(_is_secret, value))
+    return _is_secret(value)
+
+
+def _is_secret(value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    text = value.removeprefix("whsec_")
+    try:
+        plain = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return SHORTEST_SECRET <= len(plain) <= LONGEST_SECRET
+
+
+# Receivers that are allowed though they are inside
+
+
+def is_hosts(value: Any) -> bool:
+    """Return whether a value lists hosts, addresses and networks."""
+    return isinstance(value, list | tuple) and all(isinstance(one, str) and _is_host(one) for one in value)
+
+
+def networks(hosts: tuple[str, ...]) -> list[Network]:
+    """Return the addresses and networks among hosts."""
+    return [found for one in hosts if (found := _network(one)) is not None]
+
+
+def is_named(host: str, hosts: tuple[str, ...]) -> bool:
+    """Return whether a host is among hosts by its name."""
+    host = host.lower().rstrip(".")
+    names = [one.lower() for one in hosts if _network(one) is None]
+    return any(host.endswith(one) if one.startswith(".") else host == one for one in names)
+
+
+def _is_host(text: str) -> bool:
+    return _network(text) is not None or (len(text) <= 253 and _LABELS.fullmatch(text) is not None)
+
+
+def _network(text: str) -> Network | None:
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
+# Events of a queue
+
+
+def event_problem(value: Any) -> str:
+    """Return what keeps a value from being a queue's list of events, as the end of a sentence; "" where nothing does."""
+    if not isinstance(value, list | tuple):
+        return f"it must be a list of {', '.join(EVENTS)}"
+    unknown = [one for one in value if one not in EVENTS]
+    return f"{str(unknown[0])[:80]!r} is no event; events are {', '.join(EVENTS)}" if unknown else ""
+
+
+# Times
+
+
+def delay_seconds(attempts: int, retry_after: float | None = None) -> float:
+    """Return how long to wait after so many attempts; never shorter than the receiver asked for, up to a day."""
+    base: float = DELAYS[min(max(attempts, 1), len(DELAYS)) - 1]
+    if retry_after is not None:
+        base = max(base, min(retry_after, LONGEST_RETRY_AFTER))
+    return base * random.uniform(1.0, 1.0 + JITTER)  # noqa: S311
+
+
+def retry_after_seconds(text: str | None, now: datetime | None = None) -> float | None:
+    """Return what a ``Retry-After`` header asks for, in seconds: a number or a date; None where it says neither."""
+    if not text or len(text) > 100:
+        return None
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        when = parsedate_to_datetime(text)
+    except (ValueError, TypeError):
+        return None
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return max((when - (now or datetime.now(UTC))).total_seconds(), 0.0)

@@ -1,0 +1,143 @@
+"""The senders: a bounded number of threads that speak to receivers and touch no database.
+
+Each receiver gets a few of them at the most, so that one that never answers delays no other. The thread that leads the duty takes
+deliveries, hands them over, and writes what came of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+from jobqueue import conf
+from jobqueue.masking import mask_text
+from jobqueue.texts import exception_summary
+from jobqueue.webhook_rules import origin, secrets_of
+from jobqueue.webhooks import outbox
+from jobqueue.webhooks.outbox import Message
+
+if TYPE_CHECKING:
+    from jobqueue.webhooks.sending import Answer
+
+MOST_SENDERS = 32
+MOST_PER_RECEIVER = 4
+PATIENCE_SECONDS = 2.0  # beyond the time of an attempt: the look-up of a name cannot be bounded from within
+
+logger = logging.getLogger("jobqueue")
+
+
+@dataclass(eq=False, slots=True)
+class Flight:
+    """One attempt under way."""
+
+    message: Message
+    origin: str
+    began: float
+    thread: threading.Thread | None = None
+
+
+class Crew:
+    """Send what the outbox holds; one thread calls it."""
+
+    def __init__(self) -> None:
+        """Send nothing yet."""
+        self.hurried = False
+        self._flights: set[Flight] = set()
+        self._lost: list[Flight] = []  # whose threads hang in a look-up of a name
+        self._landed: SimpleQueue[tuple[Flight, Answer]] = SimpleQueue()
+
+    @property
+    def in_flight(self) -> int:
+        """How many attempts are under way."""
+        return len(self._flights)
+
+    def take(self) -> int:
+        """Begin attempts of what is due, as far as there are senders; return how many."""
+        self._lost = [flight for flight in self._lost if flight.thread is not None and flight.thread.is_alive()]
+        free = MOST_SENDERS - len(self._flights) - len(self._lost)
+        messages = outbox.claim(free, self._busy, MOST_PER_RECEIVER) if free > 0 else []
+        for message in messages:
+            self._send(message)
+        return len(messages)
+
+    def land(self, seconds: float) -> tuple[int, int]:
+        """Wait so long at the most for the first attempt to end, and write all that have; return how many arrived and how many did not."""
+        good = bad = 0
+        wait = seconds
+        while self._flights:
+            try:
+                flight, answer = self._landed.get(timeout=wait) if wait > 0 else self._landed.get_nowait()
+            except Empty:
+                break
+            wait = 0.0
+            if flight not in self._flights:
+                continue  # given up on meanwhile
+            self._write(flight, answer)
+            good, bad = good + answer.delivered, bad + (not answer.delivered)
+        return good, bad + self._give_up()
+
+    def end(self, seconds: float) -> list[str]:
+        """Wait so long for what is under way, write it, and let the rest be tried again; return the receivers that did not answer."""
+        deadline = time.monotonic() + seconds
+        while self._flights and not self.hurried and (rest := deadline - time.monotonic()) > 0:
+            self.land(min(rest, 0.2))
+        silent = sorted({flight.origin for flight in self._flights})
+        for flight in list(self._flights):
+            self._write(flight, _failed("The worker ended before the receiver had answered."))
+        return silent
+
+    def _busy(self, receiver: str) -> int:
+        return sum(flight.origin == receiver for flight in (*self._flights, *self._lost))
+
+    def _send(self, message: Message) -> None:
+        flight = Flight(message, origin(message.url), time.monotonic())
+        flight.thread = threading.Thread(target=self._fly, args=(flight,), name=f"jobqueue-webhook-{message.delivery_id}", daemon=True)
+        self._flights.add(flight)
+        flight.thread.start()
+
+    def _fly(self, flight: Flight) -> None:
+        """Send one message; this is all that a sender's thread does."""
+        from jobqueue.webhooks.sending import Answer, send
+
+        message, settings = flight.message, conf.current()
+        try:
+            answer = send(
+                message.url,
+                message.message_id,
+                message.body,
+                secrets=secrets_of(settings.webhook_secret, message.queue),
+                allowed=settings.webhook_allowed_hosts,
+                seconds=settings.webhook_timeout_seconds,
+            )
+        except BaseException as error:  # noqa: BLE001 - a thread that ends without an answer would count as under way
+            answer = Answer(error=mask_text(exception_summary(error)))
+        self._landed.put((flight, answer))
+
+    def _give_up(self) -> int:
+        """Let go of attempts that last longer than one may."""
+        longest = conf.current().webhook_timeout_seconds + PATIENCE_SECONDS
+        late = [flight for flight in self._flights if time.monotonic() - flight.began > longest]
+        for flight in late:
+            self._lost.append(flight)
+            self._write(flight, _failed("The name of the receiver was not resolved in time."))
+        return len(late)
+
+    def _write(self, flight: Flight, answer: Answer) -> None:
+        status = outbox.settle(flight.message, **answer._asdict())
+        self._flights.discard(flight)  # only now: an error of the database ends the run, and the attempt is written in the next
+        message = flight.message
+        what = f"Webhook {message.event} of job {message.job_id}"
+        if status == outbox.Status.FAILED:
+            logger.warning("%s is given up after %d attempts: %s", what, message.attempts, answer.error)
+        elif status == outbox.Status.PENDING:
+            logger.info("%s has failed (attempt %d): %s", what, message.attempts, answer.error)
+
+
+def _failed(error: str) -> Answer:
+    from jobqueue.webhooks.sending import Answer
+
+    return Answer(error=error)

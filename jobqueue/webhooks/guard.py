@@ -1,0 +1,119 @@
+"""Decide whether a receiver may be spoken to, by the addresses that its name has now.
+
+A name is resolved once. Every address that it has is judged, and the connection is made to one of those addresses: what the name
+means a moment later matters to nobody.
+"""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import urlsplit
+
+from jobqueue.webhook_rules import is_named, networks
+
+# What the standard library's judgement leaves open, depending on its version.
+INSIDE = tuple(
+    map(
+        ip_network,
+        (
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",  # of carriers, behind their NAT
+            "127.0.0.0/8",
+            "169.254.0.0/16",  # link-local; the clouds' metadata at 169.254.169.254
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.168.0.0/16",
+            "198.18.0.0/15",
+            "224.0.0.0/3",
+            "168.63.129.16/32",  # a cloud's host, public by its number alone
+            "fc00::/7",  # among them a cloud's metadata at fd00:ec2::254
+            "fe80::/10",
+            "fec0::/10",
+            "ff00::/8",
+            "64:ff9b:1::/48",  # NAT64 of one's own network
+            "100::/64",
+            "2001:db8::/32",
+        ),
+    )
+)
+NAT64 = ip_network("64:ff9b::/96")
+COMPATIBLE = ip_network("::/96")
+PORTS = (80, 443)
+FIRST_FREE_PORT = 1024
+
+Address = IPv4Address | IPv6Address
+
+
+class Refused(Exception):
+    """Say why a receiver is not spoken to."""
+
+
+class Unresolved(Exception):
+    """Say that a name has no address just now."""
+
+
+def addresses(host: str, port: int, allowed: tuple[str, ...]) -> list[str]:
+    """Return the addresses of a receiver, all of them judged; raise `Refused` or `Unresolved`."""
+    found = _resolve(host, port)
+    if is_named(host, allowed):
+        return [text for text, _ in found]
+    inner = networks(allowed)
+    let_in = [any(address in network for network in inner) for _, address in found]
+    for (text, address), is_allowed in zip(found, let_in, strict=True):
+        if not is_allowed and is_inside(address):
+            raise Refused(f"{host} has the address {text}, which is not public; WEBHOOK_ALLOWED_HOSTS can allow it")
+    if port < FIRST_FREE_PORT and port not in PORTS and not all(let_in):
+        raise Refused(f"port {port} is not a port of webhooks (80, 443, and from 1024 on); WEBHOOK_ALLOWED_HOSTS can allow the host")
+    return [text for text, _ in found]
+
+
+def literal_problem(url: str, allowed: tuple[str, ...]) -> str:
+    """Return why a URL that holds an address itself is refused, however that is written; "" where it is not, or it holds a name."""
+    host = urlsplit(url).hostname or ""
+    try:
+        address: Address = ip_address(host.partition("%")[0]) if ":" in host else IPv4Address(socket.inet_aton(host))
+    except (OSError, ValueError, UnicodeError):
+        return ""
+    if is_named(host, allowed) or any(address in network for network in networks(allowed)) or not is_inside(address):
+        return ""
+    return f"{host} is an address that is not public; WEBHOOK_ALLOWED_HOSTS can allow it"
+
+
+def is_inside(address: Address) -> bool:
+    """Return whether an address may lead inside of a network, also one that carries another address in it."""
+    carried = _carried(address)
+    if carried is not None:
+        return is_inside(carried)
+    return (
+        not address.is_global
+        or address.is_multicast
+        or address.is_reserved
+        or any(address in network for network in INSIDE if network.version == address.version)
+    )
+
+
+def _carried(address: Address) -> Address | None:
+    if not isinstance(address, IPv6Address):
+        return None
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address.sixtofour is not None:
+        return address.sixtofour
+    if address.teredo is not None:
+        return address.teredo[1]
+    if address in NAT64 or (address in COMPATIBLE and int(address) > 1):
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return None
+
+
+def _resolve(host: str, port: int) -> list[tuple[str, Address]]:
+    try:
+        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise Unresolved(f"{host} has no address: {error}") from error
+    texts = dict.fromkeys(str(answer[4][0]) for answer in answers)
+    if not texts:
+        raise Unresolved(f"{host} has no address")
+    return [(text, ip_address(text.partition("%")[0])) for text in texts]

@@ -1,0 +1,149 @@
+"""The outbox: take what is due, write down what came of it, send again what a person asks for.
+
+A delivery is taken by moving its `next_attempt_at` ahead by more than an attempt can last, in one short transaction; the message is sent
+outside of any. Whoever writes the outcome names the attempt and that time: if another sender has taken the delivery since, nothing is
+written. A sender that dies between sending and writing leaves a row that becomes due again: the same message, with the same id and
+body, is sent a second time. So a message is delivered at least once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models.functions import Now
+
+from jobqueue import conf, masking, webhook_rules
+from jobqueue.events.record import record
+from jobqueue.exceptions import JobQueueError
+from jobqueue.models import Job, WebhookDelivery
+from jobqueue.texts import shorten
+
+VISIBLE_AFTER_SECONDS = 10.0  # beyond the time of an attempt
+LOOK_AT = 100
+MOST_LOOKS = 50
+LONGEST_MESSAGE_BYTES = 4000
+Status = WebhookDelivery.Status
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Hold one attempt that was begun: what to send, and what names the attempt."""
+
+    delivery_id: int
+    job_id: int
+    message_id: str
+    event: str
+    queue: str
+    url: str
+    body: str
+    attempts: int
+    until: datetime
+    at: datetime
+
+
+def claim(limit: int, busy: Callable[[str], int], most_per_receiver: int) -> list[Message]:
+    """Begin an attempt of up to so many deliveries that are due, passing over receivers that are busy enough and rows that are locked.
+
+    `busy` tells how many attempts are under way to a receiver.
+    """
+    with Job.objects.database.atomic():
+        now = Job.objects.database.clock()
+        taken = _choose(now, limit, busy, most_per_receiver)
+        until = now + timedelta(seconds=conf.current().webhook_timeout_seconds + VISIBLE_AFTER_SECONDS)
+        return [_begin(row, now, until) for row in taken]
+
+
+def _choose(now: datetime, limit: int, busy: Callable[[str], int], most: int) -> list[WebhookDelivery]:
+    taken: list[WebhookDelivery] = []
+    seen: set[int] = set()
+    counts: dict[str, int] = {}
+    full: set[str] = set()
+    for _ in range(MOST_LOOKS):
+        rows = WebhookDelivery.objects.current.due(now).without_receivers(full).exclude(pk__in=seen)
+        found = list(rows.select_for_update(skip_locked=True, no_key=True)[:LOOK_AT])
+        for row in found:
+            seen.add(row.pk)
+            origin = webhook_rules.origin(row.url)
+            number = counts.setdefault(origin, busy(origin))
+            if number >= most:
+                full.add(origin)
+            elif len(taken) < limit:
+                counts[origin] = number + 1
+                taken.append(row)
+        if len(taken) >= limit or len(found) < LOOK_AT:
+            break
+    return taken
+
+
+def _begin(row: WebhookDelivery, now: datetime, until: datetime) -> Message:
+    row.body = row.body or body_of(row)
+    row.attempts += 1
+    WebhookDelivery.objects.current.filter(pk=row.pk).update(body=row.body, attempts=row.attempts, next_attempt_at=until)
+    return Message(row.pk, row.job_id, str(row.message_id), row.event, row.queue, row.url, row.body, row.attempts, until, now)
+
+
+def body_of(row: WebhookDelivery) -> str:
+    """Return the message of a delivery: the event and what it tells, its secrets hidden."""
+    facts: dict[str, Any] = dict(row.facts) if isinstance(row.facts, dict) else {}
+    at = facts.pop("at", None) or row.created_at.isoformat()
+    if isinstance(facts.get("message"), str):
+        facts["message"] = shorten(masking.mask_text(facts["message"]), LONGEST_MESSAGE_BYTES)
+    return json.dumps({"type": row.event, "timestamp": at, "data": masking.mask(facts)}, ensure_ascii=False, separators=(",", ":"))
+
+
+def settle(message: Message, *, delivered: bool, final: bool, status: int | None, error: str, retry_after: float | None) -> str:
+    """Write what came of an attempt, and tell it of the job; return the delivery's status, or "" where another sender has taken it."""
+    database = Job.objects.database
+    with database.atomic():
+        # The job first: whoever deletes it takes its deliveries along in this order.
+        job = _locked(message.job_id)
+        mine = WebhookDelivery.objects.current.claimed(message.delivery_id, message.attempts, message.until)
+        given_up = final or message.attempts >= conf.current().webhook_max_attempts
+        told: dict[str, Any] = {"response_status": status, "error": error}
+        if delivered or given_up:
+            told |= {"status": Status.DELIVERED if delivered else Status.FAILED, "finished_at": Now()}
+        else:
+            seconds = webhook_rules.delay_seconds(message.attempts, retry_after)
+            told |= {"next_attempt_at": database.clock() + timedelta(seconds=seconds)}
+        if not mine.update(**told):
+            return ""
+        if job is not None and (delivered or given_up):
+            if delivered and not job.webhook_sent:
+                Job.objects.current.filter(pk=job.pk).update(webhook_sent=True)
+            facts = {"event": message.event, "message_id": message.message_id, "attempts": message.attempts, "response_status": status}
+            name = "job.webhook.delivered" if delivered else "job.webhook.failed"
+            record(job, name, facts if delivered else {**facts, "error": error})
+    return str(told.get("status", Status.PENDING))
+
+
+def _locked(job_id: int) -> Job | None:
+    rows = Job.objects.current.filter(pk=job_id).select_for_update(no_key=True)
+    return rows.defer("args", "kwargs", "metadata", "options", "result", "history").first()
+
+
+def redeliver(delivery_id: int) -> bool:
+    """Send a message again that was delivered or given up, with the same id and body; return whether it was one of these."""
+    with Job.objects.database.atomic():
+        rows = WebhookDelivery.objects.current.filter(pk=delivery_id)
+        # Its attempts are counted anew, so that it gets all of them again.
+        return bool(rows.ended().update(status=Status.PENDING, attempts=0, next_attempt_at=Now(), finished_at=None))
+
+
+def next_due_seconds() -> float | None:
+    """Return how long it is to the next attempt, below 0 where it is due; None where there is nothing to send."""
+    rows = WebhookDelivery.objects.current.filter(status=Status.PENDING).order_by("next_attempt_at")
+    found = rows.annotate(now=Now()).values_list("next_attempt_at", "now").first()
+    return None if found is None else (found[0] - found[1]).total_seconds()
+
+
+def check_able() -> None:
+    """Raise `JobQueueError` with the reason where this process cannot send."""
+    try:
+        import httpx  # noqa: F401
+        import standardwebhooks  # noqa: F401
+    except ImportError as error:
+        raise JobQueueError(f"Webhooks cannot be sent from here: {error}. Install the extra: pip install 'jobqueue[webhooks]'.") from error

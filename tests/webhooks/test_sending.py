@@ -1,0 +1,149 @@
+"""One attempt: what is sent, how it is signed, and what bad receivers cost."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from jobqueue.webhooks import guard
+from jobqueue.webhooks.sending import Answer, send
+from tests.webhooks import receivers
+from tests.webhooks.conftest import Listen
+from tests.webhooks.receivers import SECRET, says
+
+BODY = '{"type":"job.completed","data":{"text":"ä"}}'
+OTHER = SECRET[:-4] + "AAAA"
+
+
+def sent(url: str, *, secrets: tuple[str, ...] = (SECRET,), seconds: float = 1, allowed: tuple[str, ...] = ("127.0.0.1",)) -> Answer:
+    return send(url, "id-1", BODY, secrets=secrets, allowed=allowed, seconds=seconds)
+
+
+def test_a_message_arrives_and_its_signature_holds(listen: Listen) -> None:
+    receiver = listen(says(204))
+    assert sent(receiver.url) == Answer(delivered=True, status=204)
+    (request,) = receiver.requests
+    assert request.line == "POST /hook HTTP/1.1"
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["webhook-id"] == "id-1"
+    assert Webhook(SECRET).verify(request.body, request.headers)["type"] == "job.completed"
+    with pytest.raises(WebhookVerificationError):
+        Webhook(OTHER).verify(request.body, request.headers)
+
+
+def test_while_a_secret_is_replaced_both_hold(listen: Listen) -> None:
+    receiver = listen(says(200))
+    sent(receiver.url, secrets=(OTHER, SECRET))
+    (request,) = receiver.requests
+    for secret in (SECRET, OTHER):
+        Webhook(secret).verify(request.body, request.headers)
+
+
+def test_without_a_secret_it_is_not_signed(listen: Listen) -> None:
+    receiver = listen(says(200))
+    assert sent(receiver.url, secrets=()).delivered
+    assert "webhook-signature" not in receiver.requests[0].headers
+
+
+@pytest.mark.parametrize(("status", "final"), [(400, False), (404, False), (410, True), (429, False), (500, False), (503, False)])
+def test_an_error_is_told_with_its_status_and_nothing_of_what_the_receiver_said(listen: Listen, status: int, final: bool) -> None:
+    receiver = listen(says(status, more="retry-after: 77\r\n", body=b"internal secret"))
+    answer = sent(receiver.url)
+    assert answer == Answer(final=final, status=status, error=f"The receiver answered {status}.", retry_after=77)
+
+
+def test_a_redirect_is_a_failure_and_is_not_followed(listen: Listen) -> None:
+    inside = listen(says(200))
+    receiver = listen(says(301, more=f"location: {inside.url}\r\n"))
+    assert sent(receiver.url) == Answer(status=301, error="The receiver answered 301; redirects are not followed.")
+    assert inside.connections == 0
+
+
+@pytest.mark.parametrize("answer", [receivers.silent, receivers.one_byte_a_second])
+def test_the_time_limit_is_that_of_the_whole(listen: Listen, answer: Any) -> None:
+    receiver = listen(answer)
+    began = time.monotonic()
+    assert sent(receiver.url, seconds=1.5) == Answer(error="No answer within 1.5 s.")
+    assert 1.4 < time.monotonic() - began < 2.5
+
+
+def test_a_huge_answer_is_not_read(listen: Listen) -> None:
+    began = time.monotonic()
+    assert sent(listen(receivers.fifty_megabytes).url, seconds=5).status == 500
+    assert time.monotonic() - began < 2
+
+
+def test_a_receiver_that_closes_is_a_failure(listen: Listen) -> None:
+    answer = sent(listen(receivers.closes).url)
+    assert (answer.delivered, answer.final, answer.status) == (False, False, None)
+    assert "disconnected" in answer.error
+
+
+def test_a_certificate_that_nobody_vouches_for_is_a_failure(listen: Listen, tmp_path: Path) -> None:
+    receiver = listen(says(200), tls=receivers.self_signed(tmp_path))
+    answer = sent(receiver.url)
+    assert not answer.delivered
+    assert "CERTIFICATE_VERIFY_FAILED" in answer.error
+    assert receiver.requests == []
+
+
+def test_a_port_where_nobody_listens_is_a_failure() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    answer = sent(f"http://127.0.0.1:{port}/")
+    assert not answer.final
+    assert "refused" in answer.error.lower()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1/", "http://[::1]/", "http://0x7f000001/", "http://localhost:8000/", "http://a@example.com/", "ftp://example.com/"],
+)
+def test_what_is_refused_is_final(url: str) -> None:
+    answer = sent(url, allowed=())
+    assert answer.final
+    assert answer.error.startswith("Refused: ")
+
+
+def test_a_name_that_changes_between_check_and_use_changes_nothing(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, inside = listen(says(200)), listen(says(200))
+    asked: list[str] = []
+    real = socket.getaddrinfo
+
+    def resolve(host: Any, port: Any, *args: Any, **options: Any) -> Any:
+        if host != "rebind.example":
+            return real(host, port, *args, **options)
+        asked.append(host)
+        # First what may be spoken to, then what may not.
+        return real("127.0.0.2" if len(asked) == 1 else "127.0.0.1", port, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    assert not sent(f"http://rebind.example:{inside.port}/", allowed=("127.0.0.2",)).delivered
+    assert (len(asked), inside.connections, good.connections) == (1, 0, 0)
+
+
+def test_the_receivers_name_goes_along_though_the_address_was_judged(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    receiver = listen(says(200))
+    monkeypatch.setattr(guard, "addresses", lambda host, port, allowed: ["127.0.0.1"])
+    assert sent(f"http://hooks.example:{receiver.port}/x?y=1").delivered
+    assert receiver.requests[0].headers["host"] == f"hooks.example:{receiver.port}"
+    assert receiver.requests[0].line == "POST /x?y=1 HTTP/1.1"
+
+
+def test_a_dead_address_leaves_time_for_a_living_one(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    receiver = listen(says(200))
+    monkeypatch.setattr(guard, "addresses", lambda host, port, allowed: ["127.0.0.9", "127.0.0.1"])
+    assert sent(f"http://hooks.example:{receiver.port}/").delivered
+
+
+def test_proxies_of_the_environment_are_not_used(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy, receiver = listen(says(200)), listen(says(200))
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+    assert sent(receiver.url).delivered
+    assert proxy.connections == 0
