@@ -43,7 +43,7 @@ def complaints() -> list[str]:
 
 
 @pytest.fixture
-def watch(web: Web, browser: Any, admin_user: Any, complaints: list[str]) -> Iterator[Watch]:
+def watch(web: Web, browser: Any, admin_client: Any, complaints: list[str]) -> Iterator[Watch]:
     """Return a function that opens the page of a job; at the end, no page may have complained, and no dialog may have opened."""
     contexts = []
 
@@ -55,18 +55,15 @@ def watch(web: Web, browser: Any, admin_user: Any, complaints: list[str]) -> Ite
         size = {"width": width, "height": height}
         context = browser.new_context(viewport=size, color_scheme=scheme, base_url=web.url, timezone_id="Asia/Tokyo")
         contexts.append(context)
+        context.add_cookies([{"name": "sessionid", "value": admin_client.cookies["sessionid"].value, "url": web.url}])
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(20_000)
         page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("dialog", dialog)
         page.route("**/favicon.ico", lambda route: route.fulfill(status=204))
         address = f"/admin/jobqueue/job/{job.id}/change/"
-        page.goto(f"/admin/login/?next={address}")
-        page.fill("#id_username", "admin")
-        page.fill("#id_password", "password")
-        page.click("input[type=submit]")
-        page.wait_for_url(f"**{address}")
+        page.goto(address)
         page.evaluate("window.neverLoadedAgain = true")
         return page
 
@@ -191,6 +188,7 @@ def test_a_page_that_moves_fits_the_screen(watch: Watch, workers: Workers, width
     )
     wait_until(lambda: page.locator("#jobqueue-message").inner_text() == "half of it", "the last phase is at its half", 40)
     page.locator("#jobqueue-timeline > li").nth(6).wait_for()
+    assert page.evaluate("window.widest") == 0, "nothing ran out of sight on the way"
     assert page.evaluate(WIDER) == 0
     picture(page, f"live-{width}-{scheme}")
 
