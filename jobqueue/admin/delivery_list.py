@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from jobqueue import masking, webhook_rules
-from jobqueue.admin.listing import MOST_COUNTED, WINDOW, as_id
+from jobqueue.admin.listing import LARGEST_ID, MOST_COUNTED, WINDOW, as_id
 from jobqueue.models import WebhookDelivery
 from jobqueue.texts import clean
 
@@ -56,7 +56,7 @@ def search(queryset: QuerySet[WebhookDelivery], text: str) -> QuerySet[WebhookDe
     if not wanted:
         return queryset
     job_id = as_id(wanted)
-    return queryset.none() if job_id is None else queryset.filter(job_id=job_id)
+    return queryset.none() if job_id is None or job_id > LARGEST_ID else queryset.filter(job_id=job_id)
 
 
 class DeliveryChangeList(ChangeList):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 WRITE_SECONDS = 2.0
 STEP_SECONDS = 0.05
-HAND_OVER_SECONDS = 0.5
+HURRIED_SECONDS = 0.5
 
 logger = logging.getLogger("jobqueue")
 
@@ -80,7 +80,7 @@ def _give_up(parts: Parts) -> list[Run]:
 
 def _end_duties(parts: Parts, began: float, hurry: Callable[[], bool]) -> bool:
     duties = parts.duties
-    deadline = began + duties.end_seconds + HAND_OVER_SECONDS
+    deadline = began + duties.end_seconds + _patience(parts)
     _until(lambda: not duties.alive or hurry(), deadline - time.monotonic())
     if hurry():
         duties.hurry()
@@ -108,7 +108,12 @@ def _stop_writing(parts: Parts) -> bool:
     clean = not parts.finisher.unwritten
     if not clean:
         logger.error("%d outcomes could not be written; their leases will run out.", parts.finisher.unwritten)
-    return _stop([parts.heartbeat, parts.finisher], HAND_OVER_SECONDS) and clean
+    return _stop([parts.heartbeat, parts.finisher], _patience(parts)) and clean
+
+
+def _patience(parts: Parts) -> float:
+    """Return how long those may take who talk to the database: where outcomes are not written, it may not answer at all."""
+    return HURRIED_SECONDS if len(parts.runs) else WRITE_SECONDS
 
 
 def _stop(services: Sequence[Service], seconds: float) -> bool:
