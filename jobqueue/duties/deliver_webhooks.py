@@ -11,7 +11,7 @@ from jobqueue.exceptions import JobQueueError
 from jobqueue.webhooks import outbox
 from jobqueue.webhooks.crew import Crew
 
-LONGEST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 1.0
 LAND_SECONDS = 0.2
 
 logger = logging.getLogger("jobqueue")
