@@ -6,11 +6,12 @@ from typing import Any
 
 from django.core.checks import CheckMessage, Error, Tags, Warning, register  # noqa: A004 - Django's name
 from django.core.exceptions import ImproperlyConfigured
-from django.db import router
+from django.db import DatabaseError, router
 from django.utils.module_loading import import_string
 
 from jobqueue import conf, db
 from jobqueue.texts import safe_repr
+from jobqueue.webhook_rules import missing_packages, secrets_of
 
 DATABASE_BACKEND = "jobqueue.backends.DatabaseBackend"
 TESTING = "jobqueue.testing."
@@ -114,6 +115,28 @@ def check_journal_mode(databases: Sequence[str] | None = None, **_: Any) -> list
         return []
     message = f"The SQLite database {database.alias!r} is in journal mode {mode!r}, in which readers and the writer wait for each other."
     return [Warning(message, hint=f"Add {SQLITE_OPTIONS}, or run PRAGMA journal_mode=WAL once.", id="jobqueue.W003")]
+
+
+@register(Tags.database)
+def check_webhooks(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """Report queues whose webhooks nobody can trust, or nobody will send."""
+    from jobqueue.models import Queue
+
+    try:
+        if router.db_for_write(Queue) not in (databases or ()):
+            return []
+        names = list(Queue.objects.current.exclude(webhook_url="").order_by("name").values_list("name", flat=True))
+        unsigned = [name for name in names if not secrets_of(conf.current().webhook_secret, name)]
+    except (ImproperlyConfigured, DatabaseError):
+        return []  # check_settings has told it, or there are no tables yet
+    found: list[CheckMessage] = []
+    if unsigned:
+        message = f"The webhooks of these queues are not signed: {safe_repr(unsigned)}. Their receivers cannot tell who sends them."
+        found.append(Warning(message, hint="Set WEBHOOK_SECRET (see docs/webhooks.md).", id="jobqueue.W006"))
+    if names and (missing := missing_packages()):
+        message = f"Queues have webhooks, which cannot be sent from here: {', '.join(missing)} cannot be imported."
+        found.append(Warning(message, hint="Install the extra: pip install 'jobqueue[webhooks]'.", id="jobqueue.W007"))
+    return found
 
 
 def sqlite_options(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import importlib.util
 import random
 import re
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from jobqueue import event_names as names
 
 # What is told of messages themselves would be told without end, and progress far too often.
 EVENTS = tuple(name for name in names.NAMES if name not in (names.PROGRESS, names.WEBHOOK_DELIVERED, names.WEBHOOK_FAILED))
+PACKAGES = ("httpx", "httpcore", "certifi", "standardwebhooks")
 LONGEST_URL = 2000
 LONGEST_HOST = 260
 
@@ -80,6 +82,14 @@ def host(url: str) -> str:
 def is_timeout(value: Any) -> bool:
     """Return whether a value is the time that one attempt may take."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_TIMEOUT
+
+
+# Packages
+
+
+def missing_packages() -> list[str]:
+    """Return which of the packages that send webhooks are not installed here."""
+    return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
 
 
 # Secrets

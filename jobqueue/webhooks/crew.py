@@ -52,6 +52,7 @@ class Crew:
         self._flights: set[Flight] = set()
         self._lost: list[Flight] = []  # whose threads hang in a look-up of a name
         self._slow: set[str] = set()  # receivers whose last answer did not come in time
+        self._unsigned: set[str] = set()  # queues of which it has been told
         self._landed = threading.Event()
 
     @property
@@ -108,12 +109,16 @@ class Crew:
         from jobqueue.webhooks.sending import Answer, send
 
         message, settings = flight.message, conf.current()
+        secrets = secrets_of(settings.webhook_secret, message.queue)
+        if not secrets and message.queue not in self._unsigned:
+            self._unsigned.add(message.queue)
+            logger.warning("Webhooks of the queue %r are sent unsigned: WEBHOOK_SECRET has no secret for it.", message.queue)
         try:
             answer = send(
                 message.url,
                 message.message_id,
                 message.body,
-                secrets=secrets_of(settings.webhook_secret, message.queue),
+                secrets=secrets,
                 allowed=settings.webhook_allowed_hosts,
                 seconds=settings.webhook_timeout_seconds,
             )

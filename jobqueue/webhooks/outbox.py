@@ -146,8 +146,8 @@ def next_due_seconds() -> float | None:
 
 def check_able() -> None:
     """Raise `JobQueueError` with the reason where this process cannot send."""
-    try:
-        import httpx  # noqa: F401
-        import standardwebhooks  # noqa: F401
-    except ImportError as error:
-        raise JobQueueError(f"Webhooks cannot be sent from here: {error}. Install the extra: pip install 'jobqueue[webhooks]'.") from error
+    if missing := webhook_rules.missing_packages():
+        names = ", ".join(missing)
+        raise JobQueueError(
+            f"Webhooks cannot be sent from here: {names} cannot be imported. Install the extra: pip install 'jobqueue[webhooks]'."
+        )
