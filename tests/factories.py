@@ -1,5 +1,6 @@
 """Rows of the tests, made by factory-boy straight in the database, past every verb."""
 
+import uuid
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -7,7 +8,7 @@ import factory
 from django.utils import timezone
 from factory.django import DjangoModelFactory
 
-from jobqueue.models import Job, Schedule, Worker
+from jobqueue.models import Job, Schedule, WebhookDelivery, Worker
 
 
 def ahead(**delta: float) -> Any:
@@ -84,3 +85,20 @@ class ScheduleFactory(DjangoModelFactory):
     args = factory.LazyFunction(lambda: [1])
     cron = "* * * * *"
     time_zone = "UTC"
+
+
+class DeliveryFactory(DjangoModelFactory):
+    """Make a message that is due, of a job that has succeeded."""
+
+    class Meta:
+        model = WebhookDelivery
+
+    message_id = factory.LazyFunction(uuid.uuid4)
+    job = factory.SubFactory(JobFactory, success=True)
+    event = "job.completed"
+    queue = "default"
+    url = "http://127.0.0.1:9/hook"
+    facts = factory.LazyAttribute(
+        lambda row: {"job_id": row.job.pk, "task": row.job.task, "status": row.job.status, "at": "2026-01-02T03:04:05+00:00"}
+    )
+    next_attempt_at = ahead(seconds=-1)

@@ -67,6 +67,14 @@ class Duty:
         """Bring what is under way to an end, after the last run; name what did not stop."""
         return []
 
+    @property
+    def end_seconds(self) -> float:
+        """How long its present run and its end may take, once the worker stops."""
+        return 0.5
+
+    def hurry(self) -> None:
+        """Let the end wait for nothing more; called from another thread."""
+
 
 class FunctionDuty(Duty):
     """A duty of a project, made by ``@duty`` from a function."""

@@ -13,6 +13,7 @@ from jobqueue.webhooks.crew import Crew
 
 LONGEST_PAUSE_SECONDS = 1.0
 LAND_SECONDS = 0.2
+WRITE_SECONDS = 2.0
 
 logger = logging.getLogger("jobqueue")
 
@@ -45,6 +46,15 @@ class DeliverWebhooks(Duty):
             return Report(items=good, set_aside=bad, again=True)
         pause = LONGEST_PAUSE_SECONDS if due is None or due <= 0 else min(due, LONGEST_PAUSE_SECONDS)
         return Report(pause_seconds=pause)
+
+    @property
+    def end_seconds(self) -> float:
+        """How long deliveries in flight may take, and to write what came of them."""
+        return conf.current().delivery_grace_seconds + WRITE_SECONDS if self._crew.in_flight else super().end_seconds
+
+    def hurry(self) -> None:
+        """Wait no longer for what is in flight."""
+        self._crew.hurried = True
 
     def end(self) -> list[str]:
         """Wait for what is under way; name the receivers that did not answer."""

@@ -49,6 +49,7 @@ class Crew:
 
     def __init__(self) -> None:
         """Send nothing yet."""
+        self.hurried = False
         self._flights: set[Flight] = set()
         self._lost: list[Flight] = []  # whose threads hang in a look-up of a name
         self._slow: set[str] = set()  # receivers whose last answer did not come in time
@@ -86,7 +87,7 @@ class Crew:
     def end(self, seconds: float) -> list[str]:
         """Wait so long for what is under way, write it, and let the rest be tried again; return the receivers that did not answer."""
         deadline = time.monotonic() + seconds
-        while self._flights and (rest := deadline - time.monotonic()) > 0:
+        while self._flights and not self.hurried and (rest := deadline - time.monotonic()) > 0:
             self.land(min(rest, 0.2))
         silent = sorted({flight.origin for flight in self._flights})
         for flight in list(self._flights):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import ssl
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -29,6 +30,8 @@ BODY_SECONDS = 1.0
 WRITE_BYTES = 16_384
 LONGEST_ERROR = 500
 GONE = 410
+
+_making = threading.Lock()
 
 
 class Answer(NamedTuple):
@@ -53,6 +56,8 @@ def send(
 ) -> Answer:
     """Send a message and return what came of it; it takes no longer than so many seconds, but for the look-up of the name."""
     try:
+        if url.lower().startswith("https:"):
+            _tls()  # made once, which takes a while: before the time begins
         return _send(url, headers(message_id, body, secrets, at), body.encode(), allowed, time.monotonic() + seconds)
     except (guard.Refused, httpx.InvalidURL) as error:
         return Answer(final=True, error=_told(f"Refused: {error}."))
@@ -87,7 +92,7 @@ def headers(message_id: str, body: str, secrets: Iterable[str], at: datetime | N
 
 
 def _exchange(url: httpx.URL, found: list[str], sent: Mapping[str, str], body: bytes, deadline: float) -> Answer:
-    transport = Pinned(found, deadline)
+    transport = Pinned(found, deadline, _tls() if url.scheme == "https" else None)
     client = httpx.Client(transport=transport, trust_env=False, follow_redirects=False)
     with client, client.stream("POST", url, content=body, headers=dict(sent)) as response:
         status = response.status_code
@@ -118,9 +123,14 @@ def _told(text: str) -> str:
     return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 1]}…"
 
 
-@functools.cache
 def _tls() -> ssl.SSLContext:
     """Return what judges certificates: the system's authorities, and those that come with httpx."""
+    with _making:
+        return _made()
+
+
+@functools.cache
+def _made() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
     return context
@@ -144,11 +154,11 @@ class Deadline:
 class Pinned(httpx.BaseTransport):
     """Be a transport of httpx whose connections go to given addresses; the certificate and ``Host`` are still those of the name."""
 
-    def __init__(self, found: list[str], deadline: float) -> None:
+    def __init__(self, found: list[str], deadline: float, tls: ssl.SSLContext | None) -> None:
         """Connect nowhere yet."""
         self._deadline = Deadline(deadline)
         network = Network(found, self._deadline)
-        self._pool = httpcore.ConnectionPool(ssl_context=_tls(), max_connections=1, network_backend=network)
+        self._pool = httpcore.ConnectionPool(ssl_context=tls, max_connections=1, network_backend=network)
 
     def hurry(self, seconds: float) -> None:
         """Let what is left of the exchange take so long at the most."""

@@ -42,6 +42,7 @@ class Chore(DatabaseService):
         self._now, self._done = now, done
         self.completed_at = time.monotonic()
         self.given_up = self.aborted = False
+        self.unended: list[str] = []
 
     @property
     def over(self) -> bool:
@@ -75,6 +76,13 @@ class Chore(DatabaseService):
         if not isinstance(pause, int | float) or not 0 <= pause <= MAX_DELAY_SECONDS:
             pause = self.duty.interval_seconds
         return 0.0 if report.again else pause
+
+    def tear_down(self) -> None:
+        """Let the duty bring to an end what it has begun: without the fence, since others may lead it already."""
+        try:
+            self.unended = self.duty.end()
+        finally:
+            super().tear_down()
 
     def _run(self, now: datetime) -> Report:
         pid = os.getpid()

@@ -3,9 +3,12 @@
 1. No new work: the dispatcher stops, claimed jobs that have not begun are handed back.
 2. Running jobs get the grace period; a second signal cuts it short.
 3. What still runs is interrupted (``recovery="hold"`` becomes PAUSED, others go back to QUEUED without losing an attempt).
-4. What does not react within the interrupt grace is given back all the same, last of all: nothing can stop its thread but the
-   end of the process, which follows at once.
-The heartbeat goes on until the last outcome is written.
+4. What does not react within the interrupt grace is given back all the same: nothing can stop its thread but the end of the
+   process, which follows soon.
+5. The duties end; deliveries of webhooks that are in flight get `DELIVERY_GRACE_SECONDS`, those that are not answered are tried again
+   by another worker.
+6. The listener and all other services end, and their connections are closed.
+The heartbeat goes on until the last outcome is written. Whatever does not stop is named in the log, and the process ends with 1.
 """
 
 from __future__ import annotations
@@ -38,14 +41,15 @@ def drain(parts: Parts, settings: Settings, hurry: Callable[[], bool]) -> bool:
         _interrupt(parts)
         _until(lambda: not len(parts.runs), settings.interrupt_grace_seconds)
     stuck = _give_up(parts)
-    return _stop_services(parts) and not stuck
+    ended = _end_duties(parts, hurry)
+    return _stop_services(parts) and ended and not stuck
 
 
 def _stop_claiming(parts: Parts) -> None:
     parts.finisher.unchain()
-    for service in (parts.dispatcher, parts.scaler, parts.listener):
-        if service is not None:
-            service.stop()
+    # Not the listener: requests to stop a job are heard until the last one has ended.
+    for service in (parts.dispatcher, parts.scaler):
+        service.stop()
     parts.dispatcher.join(5.0)
     parts.dispatcher.give_back(parts.dispatcher.take_waiting(time.monotonic() + 1))
 
@@ -69,8 +73,24 @@ def _give_up(parts: Parts) -> list[Run]:
     return stuck
 
 
+def _end_duties(parts: Parts, hurry: Callable[[], bool]) -> bool:
+    duties = parts.duties
+    duties.stop()
+    deadline = time.monotonic() + duties.end_seconds + WRITE_SECONDS
+    _until(lambda: not duties.alive or hurry(), deadline - time.monotonic())
+    if hurry():
+        duties.hurry()
+    # They hand themselves over to other workers when they end.
+    ended = duties.join(max(deadline - time.monotonic(), 0.0))
+    left = [*duties.unended, *([] if ended else [duties.name])]
+    for name in left:
+        logger.error("The %s does not stop.", name)
+    return not left
+
+
 def _stop_services(parts: Parts) -> bool:
     clean = True
+    logger.info("Closing the listener and the other services.")
     parts.lanes.close()
     parts.loop.stop()
     if parts.finisher.unwritten:
@@ -80,7 +100,7 @@ def _stop_services(parts: Parts) -> bool:
         service.stop()
     deadline = time.monotonic() + WRITE_SECONDS
     for service in reversed(parts.services):
-        if not service.join(max(deadline - time.monotonic(), 0.05)):
+        if service is not parts.duties and not service.join(max(deadline - time.monotonic(), 0.05)):
             logger.error("The %s does not stop.", service.name)
             clean = False
     return parts.lanes.join(time.monotonic() + 0.5) and parts.loop.join(0.5) and clean

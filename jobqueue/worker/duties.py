@@ -28,7 +28,6 @@ from jobqueue.worker.chore import Chore
 # Of a lease: with the default of 10 s, contenders look every 1 to 5 s, and after an error in 5 s.
 CONTEND_SHARES = (0.1, 0.5)
 LEAVE_TO_OTHERS_SHARE = 0.6
-JOIN_SECONDS = 0.5
 
 logger = logging.getLogger("jobqueue")
 
@@ -70,11 +69,22 @@ class Duties(DatabaseService):
         self._turned_at = time.monotonic()
         self.no_sweep_before = 0.0
         self._trouble_at = 0.0
+        self.unended: list[str] = []
 
     @property
     def chores(self) -> list[Chore]:
         """The threads that do duties now."""
         return list(self._chores.values())
+
+    @property
+    def end_seconds(self) -> float:
+        """How long its duties may take to end."""
+        return max((chore.duty.end_seconds for chore in self.chores), default=0.0)
+
+    def hurry(self) -> None:
+        """Let the duties wait for nothing more."""
+        for chore in self.chores:
+            chore.duty.hurry()
 
     def hear(self, *names: str) -> None:
         """Let these duties look at once, where this process does them (none named: all, and look whether one is free); from any thread."""
@@ -121,9 +131,11 @@ class Duties(DatabaseService):
         """Stop the duties and hand them over at once."""
         for chore in (mine := self.chores):
             chore.stop()
-        deadline = time.monotonic() + JOIN_SECONDS
+        began = time.monotonic()
         for chore in mine:
-            chore.join(max(deadline - time.monotonic(), 0.0))
+            if not chore.join(max(began + chore.duty.end_seconds - time.monotonic(), 0.0)):
+                self.unended.append(f"duty {chore.duty.name}")
+            self.unended += chore.unended
         try:
             self._resign(list(self._leadership.terms))
         finally:

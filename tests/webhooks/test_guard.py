@@ -1,26 +1,25 @@
-"""Which receivers may be spoken to, by the addresses that their names have."""
+"""Which receivers may be spoken to: the addresses that a name has decide, all of them."""
+
+from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 
 from jobqueue.webhooks import guard
 
-INSIDE = [
-    "0.0.0.0",
-    "10.1.2.3",
-    "100.64.0.1",
-    "100.100.100.200",  # a cloud's metadata, too
+INSIDE = (
     "127.0.0.1",
     "127.8.8.8",
-    "168.63.129.16",
-    "169.254.169.254",
+    "0.0.0.0",  # noqa: S104 - refused
+    "10.1.2.3",
     "172.16.0.1",
-    "172.31.255.255",
-    "192.0.0.192",
     "192.168.1.1",
+    "169.254.169.254",
+    "168.63.129.16",
+    "100.64.0.1",
     "198.18.0.1",
     "224.0.0.1",
     "240.0.0.1",
@@ -31,92 +30,73 @@ INSIDE = [
     "::ffff:127.0.0.1",
     "::ffff:10.0.0.1",
     "64:ff9b::7f00:1",
-    "64:ff9b::a9fe:a9fe",
-    "64:ff9b:1::7f00:1",
-    "100::1",
-    "2001:0:53aa:64c:0:0:80ff:fffe",  # Teredo
-    "2001:db8::1",
-    "2002:7f00:1::",  # 6to4
+    "64:ff9b:1::1",
+    "2002:7f00:1::",
+    "2002:a00:1::1",
+    "2002:808:808::1",  # a tunnel, wherever it leads
+    "2001:0:4136:e378:8000:63bf:80ff:fffe",  # Teredo, to 127.0.0.1
     "fc00::1",
     "fd00:ec2::254",
     "fe80::1",
     "fec0::1",
     "ff02::1",
-]
-OUTSIDE = ["8.8.8.8", "93.184.216.34", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "64:ff9b::808:808", "::ffff:8.8.8.8"]
+    "2001:db8::1",
+)
+OUTSIDE = ("93.184.215.14", "8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808")
 
 
-@pytest.fixture
-def resolved(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Let every name have these addresses."""
-
-    def give(*texts: str) -> None:
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (text, 80)) for text in texts]
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: found)
-
-    return give
+@pytest.mark.parametrize("address", INSIDE)
+def test_an_address_that_may_lead_inside_is_refused(address: str) -> None:
+    assert guard.is_inside(ip_address(address))
 
 
-@pytest.mark.parametrize("text", INSIDE)
-def test_an_address_that_leads_inside_is_known_and_refused(text: str, resolved: Callable[..., None]) -> None:
-    assert guard.is_inside(ip_address(text))
-    resolved(text)
-    with pytest.raises(guard.Refused, match="not public"):
-        guard.addresses("hooks.example", 443, ())
+@pytest.mark.parametrize("address", OUTSIDE)
+def test_an_address_of_the_internet_is_not(address: str) -> None:
+    assert not guard.is_inside(ip_address(address))
 
 
-@pytest.mark.parametrize("text", OUTSIDE)
-def test_a_public_address_is_let_pass(text: str, resolved: Callable[..., None]) -> None:
-    assert not guard.is_inside(ip_address(text))
-    resolved(text)
-    assert guard.addresses("hooks.example", 443, ()) == [text]
+@pytest.mark.parametrize("host", ["127.0.0.1", "0x7f000001", "2130706433", "127.1", "::1", "localhost", "0", "::ffff:127.0.0.1"])
+def test_a_name_of_this_machine_is_refused_however_it_is_written(host: str) -> None:
+    with pytest.raises(guard.Refused, match="is not public; WEBHOOK_ALLOWED_HOSTS can allow it"):
+        guard.addresses(host, 80, ())
 
 
-def test_one_address_inside_among_public_ones_is_enough_to_refuse(resolved: Callable[..., None]) -> None:
-    resolved("8.8.8.8", "10.0.0.1")
+def answers(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:
+    def resolve(host: Any, port: Any, **_: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in found]
+
+    monkeypatch.setattr("jobqueue.webhooks.guard.socket.getaddrinfo", resolve)
+
+
+def test_one_bad_address_among_good_ones_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(monkeypatch, "8.8.8.8", "10.0.0.1")
+    with pytest.raises(guard.Refused, match=r"10\.0\.0\.1"):
+        guard.addresses("example.com", 443, ())
+    answers(monkeypatch, "8.8.8.8", "fe80::1%eth0")
     with pytest.raises(guard.Refused):
-        guard.addresses("hooks.example", 443, ())
+        guard.addresses("example.com", 443, ())
 
 
-@pytest.mark.parametrize("text", ["0x7f000001", "2130706433", "127.1", "localhost", "::1", "0"])
-def test_another_way_to_write_loopback_is_no_way_in(text: str) -> None:
-    with pytest.raises((guard.Refused, guard.Unresolved)):
-        guard.addresses(text, 80, ())
-
-
-def test_a_scope_in_an_address_hides_nothing(resolved: Callable[..., None]) -> None:
-    resolved("fe80::1%lo")
-    with pytest.raises(guard.Refused):
-        guard.addresses("hooks.example", 443, ())
-
-
-def test_networks_and_names_that_are_allowed_are_let_pass_and_nothing_beside(resolved: Callable[..., None]) -> None:
-    resolved("10.0.0.5")
-    assert guard.addresses("hooks.internal", 80, ("10.0.0.0/24",)) == ["10.0.0.5"]
-    assert guard.addresses("HOOKS.internal.", 80, ("hooks.internal",)) == ["10.0.0.5"]
-    assert guard.addresses("a.b.internal", 80, (".internal",)) == ["10.0.0.5"]
-    for allowed in [("10.0.1.0/24",), ("ooks.internal",), ("hooks.intern",), (".hooks.internal",)]:
+def test_what_is_inside_is_allowed_by_name_suffix_address_or_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(monkeypatch, "10.0.0.1")
+    for allowed in (("hooks.internal",), (".internal",), ("10.0.0.1",), ("10.0.0.0/8",)):
+        assert guard.addresses("hooks.internal", 80, allowed) == ["10.0.0.1"]
+    for allowed in (("internal",), ("192.168.0.0/16",), ("hooks.internal.example.com",)):
         with pytest.raises(guard.Refused):
             guard.addresses("hooks.internal", 80, allowed)
-    resolved("10.0.0.5", "127.0.0.1")
-    with pytest.raises(guard.Refused):
-        guard.addresses("hooks.internal", 80, ("10.0.0.0/24",))
 
 
-def test_a_port_of_other_services_is_refused_unless_the_receiver_is_allowed(resolved: Callable[..., None]) -> None:
-    resolved("8.8.8.8")
-    for port in (1, 22, 25, 143, 1023):
-        with pytest.raises(guard.Refused, match="port"):
-            guard.addresses("hooks.example", port, ())
-    for port in (80, 443, 1024, 8443):
-        assert guard.addresses("hooks.example", port, ())
-    assert guard.addresses("hooks.example", 22, ("hooks.example",))
+def test_ports_of_other_services_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(monkeypatch, "8.8.8.8")
+    assert [guard.addresses("example.com", port, ()) for port in (80, 443, 8443)] == [["8.8.8.8"]] * 3
+    for port in (22, 25, 1023):
+        with pytest.raises(guard.Refused, match=f"port {port}"):
+            guard.addresses("example.com", port, ())
+    assert guard.addresses("example.com", 25, ("8.8.8.8",)) == ["8.8.8.8"]
 
 
-def test_a_name_without_an_address_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*args: object, **kwargs: object) -> None:
-        raise socket.gaierror(-2, "Name or service not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", fail)
-    with pytest.raises(guard.Unresolved, match=r"hooks\.example has no address"):
-        guard.addresses("hooks.example", 443, ())
+def test_a_name_without_an_address_is_no_refusal() -> None:
+    with pytest.raises(guard.Unresolved, match="has no address"):
+        guard.addresses("no-such-host.invalid", 80, ())
+    with pytest.raises(guard.Unresolved):
+        guard.addresses("a" * 70 + ".example", 80, ())

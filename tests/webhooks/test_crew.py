@@ -1,0 +1,191 @@
+"""The duty and its senders on the database: what arrives, and who delays whom."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import DataError, OperationalError
+from django.utils import timezone
+
+from jobqueue.duties.base import Report
+from jobqueue.duties.deliver_webhooks import DeliverWebhooks
+from jobqueue.models import JobEvent, WebhookDelivery
+from jobqueue.webhooks import crew, outbox
+from tests.factories import DeliveryFactory
+from tests.webhooks import receivers
+from tests.webhooks.conftest import Listen
+from tests.webhooks.receivers import says
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("local")]
+
+
+def run(duty: DeliverWebhooks, seconds: float = 5.0) -> list[Report]:
+    """Run a duty until it asks for no more, as its thread does."""
+    reports, until = [], time.monotonic() + seconds
+    while time.monotonic() < until:
+        reports.append(duty.run_once(timezone.now()))
+        if not reports[-1].again:
+            break
+    return reports
+
+
+def states() -> set[str]:
+    return set(WebhookDelivery.objects.values_list("status", flat=True))
+
+
+def test_messages_arrive_and_are_counted(listen: Listen) -> None:
+    receiver = listen(says(200))
+    made = DeliveryFactory.create_batch(50, url=receiver.url)
+    assert sum(report.items for report in run(DeliverWebhooks())) == 50
+    assert states() == {"DELIVERED"}
+    assert {request.headers["webhook-id"] for request in receiver.requests} == {f"msg_{one.message_id.hex}" for one in made}
+    assert JobEvent.objects.filter(name="job.webhook.delivered").count() == 50
+
+
+def test_with_nothing_to_do_it_rests_until_the_next_is_due() -> None:
+    duty = DeliverWebhooks()
+    assert duty.run_once(timezone.now()) == Report(pause_seconds=1.0)
+    DeliveryFactory(next_attempt_at=timezone.now() + timedelta(seconds=0.3))
+    assert 0 < (duty.run_once(timezone.now()).pause_seconds or 0) <= 0.3
+
+
+def test_a_thousand_messages_to_a_silent_receiver_delay_no_other(listen: Listen) -> None:
+    silent, good = listen(receivers.silent), listen(says(200))
+    old = timezone.now() - timedelta(hours=1)
+    first = DeliveryFactory(url=silent.url, next_attempt_at=old)
+    WebhookDelivery.objects.bulk_create(
+        [
+            WebhookDelivery(message_id=first.message_id, job_id=0, event="x", queue="q", url=silent.url, next_attempt_at=old)
+            for _ in range(999)
+        ]
+    )
+    DeliveryFactory.create_batch(10, url=good.url)
+    duty, began = DeliverWebhooks(), time.monotonic()
+    while len(good.requests) < 10:
+        duty.run_once(timezone.now())
+        assert time.monotonic() - began < 3
+    assert silent.connections <= 12
+    duty.hurry()
+    duty.end()
+
+
+def test_the_end_waits_for_what_is_under_way_and_writes_it(listen: Listen) -> None:
+    go = threading.Event()
+
+    def late(connection: Any, number: int) -> None:
+        go.wait(5)
+        says(200)(connection, number)
+
+    DeliveryFactory(url=listen(late).url)
+    duty = DeliverWebhooks()
+    duty.run_once(timezone.now())
+    assert duty.end_seconds == 7
+    threading.Timer(0.3, go.set).start()
+    assert duty.end() == []
+    assert states() == {"DELIVERED"}
+
+
+def test_the_end_names_who_does_not_answer_and_leaves_the_message_to_others(listen: Listen, settings: Any) -> None:
+    settings.JOBQUEUE = {**settings.JOBQUEUE, "WEBHOOK_TIMEOUT_SECONDS": 10, "DELIVERY_GRACE_SECONDS": 0.3}
+    receiver = listen(receivers.silent)
+    DeliveryFactory(url=receiver.url)
+    duty = DeliverWebhooks()
+    duty.run_once(timezone.now())
+    assert duty.end() == [f"delivery to http://127.0.0.1:{receiver.port}"]
+    row = WebhookDelivery.objects.get()
+    assert (row.status, row.error) == ("PENDING", "The worker ended before the receiver had answered.")
+
+
+def test_a_look_up_that_hangs_is_given_up_and_counts_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+    monkeypatch.setattr("jobqueue.webhooks.crew.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("jobqueue.webhooks.guard.socket.getaddrinfo", lambda *_, **__: go.wait(10) and [])
+    DeliveryFactory(url="http://slow.example/")
+    duty = DeliverWebhooks()
+    run(duty)
+    go.set()
+    assert WebhookDelivery.objects.get().error == "The name of the receiver was not resolved in time."
+
+
+def test_where_the_extra_is_missing_the_process_never_leads_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert DeliverWebhooks().able()
+    monkeypatch.setitem(sys.modules, "standardwebhooks", None)
+    with caplog.at_level("INFO", "jobqueue"):
+        assert not DeliverWebhooks().able()
+    assert "pip install 'jobqueue[webhooks]'" in caplog.text
+
+
+def test_an_answer_outlives_an_outage_of_the_database(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    receiver = listen(says(200))
+    DeliveryFactory(url=receiver.url)
+    duty, write = DeliverWebhooks(), outbox.settle
+
+    def fail(*_: Any, **__: Any) -> str:
+        raise OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(outbox, "settle", fail)
+    monkeypatch.setattr(crew, "is_outage", lambda error: True)
+    with pytest.raises(OperationalError):
+        run(duty)
+    monkeypatch.setattr(outbox, "settle", write)
+    run(duty)
+    assert (states(), len(receiver.requests)) == ({"DELIVERED"}, 1)
+
+
+def test_an_answer_that_the_database_refuses_holds_up_no_other(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver = listen(says(200))
+    bad, good = DeliveryFactory(url=receiver.url), DeliveryFactory(url=receiver.url)
+    write = outbox.settle
+
+    def fail(message: Any, **answer: Any) -> str:
+        if message.delivery_id == bad.pk:
+            raise DataError("no such text")
+        return write(message, **answer)
+
+    monkeypatch.setattr(outbox, "settle", fail)
+    run(DeliverWebhooks())
+    good.refresh_from_db()
+    bad.refresh_from_db()
+    assert (good.status, bad.status) == ("DELIVERED", "PENDING")
+    assert "cannot be written; it is sent again" in caplog.text
+
+
+def test_a_receiver_that_lets_one_wait_in_vain_gets_one_sender_until_it_answers(listen: Listen, settings: Any) -> None:
+    settings.JOBQUEUE = {**settings.JOBQUEUE, "WEBHOOK_TIMEOUT_SECONDS": 0.3, "WEBHOOK_RETRY_SECONDS": [60]}
+    mute = threading.Event()
+    mute.set()
+
+    def answer(connection: Any, number: int) -> None:
+        (receivers.silent if mute.is_set() else says(200))(connection, number)
+
+    receiver = listen(answer)
+    DeliveryFactory.create_batch(12, url=receiver.url)
+    duty = DeliverWebhooks()
+    duty.run_once(timezone.now())
+    assert duty._crew.in_flight == 4
+    began = time.monotonic()
+    while receiver.connections < 6:
+        duty.run_once(timezone.now())
+        assert duty._crew.in_flight <= 4
+        assert time.monotonic() - began < 5
+    assert duty._crew.in_flight == 1
+    mute.clear()
+    run(duty)
+    assert WebhookDelivery.objects.filter(status="DELIVERED").count() >= 5
+    duty.end()
+
+
+def test_what_is_sent_unsigned_is_told_once(listen: Listen, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+    settings.JOBQUEUE = {"WEBHOOK_ALLOWED_HOSTS": ["127.0.0.0/8"]}
+    DeliveryFactory.create_batch(3, url=listen(says(200)).url)
+    run(DeliverWebhooks())
+    assert caplog.text.count("are sent unsigned") == 1

@@ -1,0 +1,204 @@
+"""The outbox: who takes what, what is written, and what a person may ask for again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from jobqueue.models import Job, JobEvent, Queue, WebhookDelivery
+from jobqueue.webhooks import outbox
+from jobqueue.webhooks.outbox import Message
+from tests.factories import DeliveryFactory, JobFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def claim(limit: int = 10, most: int = 100, busy: dict[str, int] | None = None) -> list[Message]:
+    return outbox.claim(limit, lambda origin: most - (busy or {}).get(origin, 0))
+
+
+def settle(message: Message, **answer: Any) -> str:
+    return outbox.settle(message, **{"delivered": False, "final": False, "status": None, "error": "", "retry_after": None, **answer})
+
+
+def row() -> WebhookDelivery:
+    return WebhookDelivery.objects.get()
+
+
+def events() -> list[str]:
+    return list(JobEvent.objects.order_by("id").values_list("name", flat=True))
+
+
+def test_what_is_due_is_taken_in_its_order_and_lies_ahead_meanwhile() -> None:
+    later, first = DeliveryFactory(), DeliveryFactory(next_attempt_at=timezone.now() - timedelta(hours=1))
+    DeliveryFactory(next_attempt_at=timezone.now() + timedelta(hours=1))
+    DeliveryFactory(status="FAILED")
+    assert [one.delivery_id for one in claim()] == [first.pk, later.pk]
+    assert claim() == []
+    later.refresh_from_db()
+    assert 15 < (later.next_attempt_at - timezone.now()).total_seconds() <= 20
+    assert later.attempts == 1
+
+
+def test_a_receiver_that_is_busy_enough_hides_no_other() -> None:
+    DeliveryFactory.create_batch(250, url="http://silent.example/x", next_attempt_at=timezone.now() - timedelta(hours=1))
+    DeliveryFactory(url="http://silent.example", next_attempt_at=timezone.now() - timedelta(hours=1))
+    good = DeliveryFactory(url="http://good.example/x")
+    taken = claim(limit=5, most=2)
+    assert Counter(one.url for one in taken) == {"http://silent.example/x": 2, "http://good.example/x": 1}
+    assert good.pk in [one.delivery_id for one in taken]
+    assert claim(most=2, busy={"http://silent.example": 2}) == []
+    assert len(claim(most=4, busy={"http://silent.example": 2})) == 2
+
+
+def test_id_and_body_are_the_same_at_each_attempt_though_the_facts_are_gone() -> None:
+    made = DeliveryFactory(facts={"job_id": 7, "status": "SUCCESS", "at": "2026-01-02T03:04:05+00:00"})
+    (first,) = claim()
+    assert json.loads(first.body) == {
+        "type": "job.completed",
+        "timestamp": "2026-01-02T03:04:05+00:00",
+        "data": {"job_id": 7, "status": "SUCCESS"},
+    }
+    WebhookDelivery.objects.update(next_attempt_at=timezone.now(), facts={})
+    (second,) = claim()
+    assert (second.message_id, second.body, second.attempts) == (f"msg_{made.message_id.hex}", first.body, 2)
+
+
+def test_secrets_in_what_is_told_are_hidden() -> None:
+    DeliveryFactory(facts={"message": "no login: password=hunter2", "target": "https://u:hunter2@host/"})
+    assert "hunter2" not in claim()[0].body
+
+
+def test_what_arrived_is_written_and_told_once() -> None:
+    made = DeliveryFactory()
+    (message,) = claim()
+    assert settle(message, delivered=True, status=200) == "DELIVERED"
+    assert settle(message, delivered=True, status=200) == ""
+    found = row()
+    assert (found.status, found.attempts, found.response_status, found.error) == ("DELIVERED", 1, 200, "")
+    assert found.finished_at is not None
+    assert Job.objects.get().webhook_sent is True
+    assert events() == ["job.webhook.delivered"]
+    assert JobEvent.objects.get().data["message_id"] == f"msg_{made.message_id.hex}"
+
+
+def test_what_did_not_arrive_is_tried_again_later_and_given_up_in_the_end(settings: Any) -> None:
+    settings.JOBQUEUE = {"WEBHOOK_MAX_ATTEMPTS": 3}
+    DeliveryFactory()
+    for least in (5, 30):
+        (message,) = claim()
+        assert settle(message, status=500, error="The receiver answered 500.") == "PENDING"
+        assert least - 1 <= (row().next_attempt_at - timezone.now()).total_seconds() <= least * 1.25 + 1
+        assert events() == []
+        WebhookDelivery.objects.update(next_attempt_at=timezone.now())
+    (message,) = claim()
+    assert settle(message, status=500, error="The receiver answered 500.") == "FAILED"
+    assert (row().status, row().attempts, row().error) == ("FAILED", 3, "The receiver answered 500.")
+    assert events() == ["job.webhook.failed"]
+    assert Job.objects.get().webhook_sent is False
+
+
+def test_a_final_answer_ends_it_at_once_and_a_receiver_may_ask_for_time() -> None:
+    DeliveryFactory()
+    (message,) = claim()
+    settle(message, status=503, retry_after=1000.0)
+    assert 990 < (row().next_attempt_at - timezone.now()).total_seconds() < 1251
+    WebhookDelivery.objects.update(next_attempt_at=timezone.now())
+    assert settle(claim()[0], final=True, status=410) == "FAILED"
+
+
+def test_a_sender_whose_time_is_over_writes_nothing() -> None:
+    DeliveryFactory()
+    (late,) = claim()
+    WebhookDelivery.objects.update(next_attempt_at=timezone.now())
+    (other,) = claim()
+    assert settle(late, final=True) == ""
+    assert settle(other, delivered=True, status=200) == "DELIVERED"
+    assert outbox.redeliver(row().pk)
+    claim()  # the same number of attempts as the late one's
+    assert settle(late, final=True) == ""
+    assert events() == ["job.webhook.delivered"]
+
+
+def test_a_message_of_a_deleted_job_is_still_delivered() -> None:
+    DeliveryFactory()
+    Job.objects.all().erase()
+    (message,) = claim()
+    assert settle(message, delivered=True, status=200) == "DELIVERED"
+
+
+def test_only_what_has_ended_is_sent_again_with_the_same_id_and_all_attempts() -> None:
+    made = DeliveryFactory()
+    assert not outbox.redeliver(made.pk)
+    settle(claim()[0], final=True)
+    assert outbox.redeliver(made.pk)
+    found = row()
+    assert (found.status, found.attempts, found.message_id, found.finished_at) == ("PENDING", 0, made.message_id, None)
+    assert claim()[0].message_id == f"msg_{made.message_id.hex}"
+    assert not outbox.redeliver(0)
+
+
+@pytest.mark.postgresql
+def test_a_row_that_somebody_has_locked_is_passed_over(rival: Any) -> None:
+    locked, free = DeliveryFactory(), DeliveryFactory()
+    with rival.transaction():
+        rival.do(lambda: list(WebhookDelivery.objects.select_for_update().filter(pk=locked.pk)))
+        assert [one.delivery_id for one in claim()] == [free.pk]
+
+
+def test_a_job_tells_where_it_is_to_be_told() -> None:
+    from tests.tasks import add
+
+    result = add.using(webhook_url="https://example.com/hook").enqueue(1, 2)
+    assert Job.objects.get(pk=result.id).webhook_url == "https://example.com/hook"
+    JobFactory()
+    assert Job.objects.exclude(webhook_url="").count() == 1
+
+
+def test_a_receiver_that_is_full_is_not_even_looked_at() -> None:
+    DeliveryFactory.create_batch(3, url="http://silent.example/x")
+    good = DeliveryFactory(url="http://good.example/x")
+    asked: list[str] = []
+
+    def room(origin: str) -> int:
+        asked.append(origin)
+        return 9
+
+    assert [one.delivery_id for one in outbox.claim(10, room, ["http://silent.example"])] == [good.pk]
+    assert asked == ["http://good.example"]
+
+
+def test_a_row_with_a_url_that_is_none_holds_up_no_other() -> None:
+    DeliveryFactory(url="http://[bad/x")
+    DeliveryFactory()
+    assert len(claim()) == 2
+
+
+def test_the_times_of_attempts_are_a_setting(settings: Any) -> None:
+    settings.JOBQUEUE = {"WEBHOOK_RETRY_SECONDS": [100, 1000]}
+    DeliveryFactory()
+    for least in (100, 1000, 1000):
+        assert settle(claim()[0]) == "PENDING"
+        assert least - 1 <= (row().next_attempt_at - timezone.now()).total_seconds() <= least * 1.25 + 1
+        WebhookDelivery.objects.update(next_attempt_at=timezone.now())
+
+
+def test_an_event_of_a_message_tells_the_host_and_no_more_of_the_url() -> None:
+    DeliveryFactory(url="https://hooks.example:8443/secret/path?token=hunter2")
+    settle(claim()[0], final=True, status=410, error="The receiver answered 410.")
+    data = JobEvent.objects.get().data
+    assert (data["host"], data["attempts"], data["response_status"]) == ("hooks.example:8443", 1, 410)
+    assert "hunter2" not in str(data)
+    assert "secret" not in str(data)
+
+
+def test_a_message_about_a_message_is_never_made_whatever_the_queue_asks_for() -> None:
+    Queue.objects.create(name="default", webhook_url="https://hooks.example/", webhook_events=["job.webhook.delivered", "job.failed"])
+    DeliveryFactory()
+    settle(claim()[0], delivered=True, status=200)
+    assert (events(), WebhookDelivery.objects.count()) == (["job.webhook.delivered"], 1)
