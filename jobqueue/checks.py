@@ -9,9 +9,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, router
 from django.utils.module_loading import import_string
 
-from jobqueue import conf, db
+from jobqueue import conf, db, webhook_rules
 from jobqueue.texts import safe_repr
-from jobqueue.webhook_rules import missing_packages, secrets_of
 
 DATABASE_BACKEND = "jobqueue.backends.DatabaseBackend"
 TESTING = "jobqueue.testing."
@@ -78,6 +77,19 @@ def check_hooks(**_: Any) -> list[CheckMessage]:
     return found
 
 
+@register(deploy=True)
+def check_webhook_secret(**_: Any) -> list[CheckMessage]:
+    """Report that webhooks would be sent unsigned, where they can be sent at all."""
+    try:
+        secret = conf.current().webhook_secret
+    except ImproperlyConfigured:
+        return []  # check_settings has told it
+    if secret is not None or webhook_rules.missing_packages():
+        return []
+    hint = "Set WEBHOOK_SECRET to 'whsec_' and the base64 of 32 random bytes, from the environment (docs/webhooks.md)."
+    return [Warning("WEBHOOK_SECRET is not set: receivers of webhooks cannot tell who sends.", hint=hint, id="jobqueue.W006")]
+
+
 @register()
 def check_backend(**_: Any) -> list[CheckMessage]:
     """Report that no task would ever come to us; the test backends count as a choice."""
@@ -119,24 +131,17 @@ def check_journal_mode(databases: Sequence[str] | None = None, **_: Any) -> list
 
 @register(Tags.database)
 def check_webhooks(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """Report queues whose webhooks nobody can trust, or nobody will send."""
+    """Report queues whose webhooks nobody will send from here."""
     from jobqueue.models import Queue
 
     try:
-        if router.db_for_write(Queue) not in (databases or ()):
+        missing = webhook_rules.missing_packages()
+        if not missing or router.db_for_write(Queue) not in (databases or ()) or not Queue.objects.current.exclude(webhook_url="").exists():
             return []
-        names = list(Queue.objects.current.exclude(webhook_url="").order_by("name").values_list("name", flat=True))
-        unsigned = [name for name in names if not secrets_of(conf.current().webhook_secret, name)]
-    except (ImproperlyConfigured, DatabaseError):
-        return []  # check_settings has told it, or there are no tables yet
-    found: list[CheckMessage] = []
-    if unsigned:
-        message = f"The webhooks of these queues are not signed: {safe_repr(unsigned)}. Their receivers cannot tell who sends them."
-        found.append(Warning(message, hint="Set WEBHOOK_SECRET (see docs/webhooks.md).", id="jobqueue.W006"))
-    if names and (missing := missing_packages()):
-        message = f"Queues have webhooks, which cannot be sent from here: {', '.join(missing)} cannot be imported."
-        found.append(Warning(message, hint="Install the extra: pip install 'jobqueue[webhooks]'.", id="jobqueue.W007"))
-    return found
+    except DatabaseError:
+        return []  # there are no tables yet
+    message = f"Queues have webhooks, which cannot be sent from here: {', '.join(missing)} cannot be imported."
+    return [Warning(message, hint="Install the extra: pip install 'jobqueue[webhooks]'.", id="jobqueue.W007")]
 
 
 def sqlite_options(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from jobqueue import event_names as names
+from jobqueue.masking import MASK, mask_text
 
 # What is told of messages themselves would be told without end, and progress far too often.
 EVENTS = tuple(name for name in names.NAMES if name not in (names.PROGRESS, names.WEBHOOK_DELIVERED, names.WEBHOOK_FAILED))
@@ -82,6 +83,15 @@ def host(url: str) -> str:
 def is_timeout(value: Any) -> bool:
     """Return whether a value is the time that one attempt may take."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_TIMEOUT
+
+
+def shown_url(url: str) -> str:
+    """Return a URL as people may see it: what it asks for is often a secret."""
+    head, mark, query = url.partition("?")
+    if not mark:
+        return mask_text(url)
+    pairs = (one.partition("=") for one in query.split("&"))
+    return f"{mask_text(head)}?{'&'.join(f'{name}={MASK}' if sign else MASK for name, sign, _ in pairs)}"
 
 
 # Packages

@@ -19,6 +19,7 @@ from jobqueue.admin.wording import NOTHING, as_json, between, duration, excerpt,
 from jobqueue.events.timeline import Happening, timeline
 from jobqueue.models import Job
 from jobqueue.states import ENDED, PENDING_TARGET
+from jobqueue.webhook_rules import shown_url
 
 TRACEBACK_CHARACTERS = 16_000
 MOST_RUNS = 50
@@ -167,7 +168,7 @@ def _what(job: Job) -> list[Row]:
         ("Holds its target", "yes" if job.holds_target else ""),
         ("Unique key", prose(job.unique_key)),
         ("Phase", prose(job.phase)),
-        ("Webhook", prose(job.webhook_url)),
+        ("Webhook", shown_url(job.webhook_url)),
     )
 
 

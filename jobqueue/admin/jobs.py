@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from jobqueue.admin import cells, detail, filters, listing
+from jobqueue.admin import cells, detail, filters, listing, webhooks
 from jobqueue.admin.targets import TargetsAdmin
 from jobqueue.admin.verbs import VERBS
 from jobqueue.exceptions import JobDoesNotExist
@@ -90,6 +90,7 @@ class JobAdmin(TargetsAdmin):
             "original": job,
             "page": detail.page(job),
             "why": _why(job),
+            "deliveries": webhooks.rows(request, job),
             "verbs": [verb for verb in VERBS.values() if verb.possible(job) and verb.allowed(request)],
             **(extra_context or {}),
         }

@@ -14,7 +14,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 
 from jobqueue.admin import cells
-from jobqueue.admin.base import ReadOnlyAdmin
+from jobqueue.admin.queue_webhook import QueueWebhookAdmin
 from jobqueue.admin.wording import NOTHING, duration
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.queues import (
@@ -44,7 +44,7 @@ class Shown:
 
 
 @method_decorator(transaction.non_atomic_requests, name="decide_view")
-class QueueAdmin(ReadOnlyAdmin[Queue]):
+class QueueAdmin(QueueWebhookAdmin):
     """Show the queues, those without a row, too, and let people decide on them."""
 
     fields = ("name", "paused", "max_running", "changed_at")

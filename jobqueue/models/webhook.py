@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 from jobqueue.managers.webhooks import DeliveryManager
 from jobqueue.models import fields
 from jobqueue.models.job import Job
+from jobqueue.webhook_rules import shown_url
 
 
 def keep_pending(collector: Any, field: Any, sub_objs: Any, using: Any) -> None:
@@ -66,4 +67,4 @@ class WebhookDelivery(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.event} of job {self.job_id} to {self.url}"
+        return f"{self.event} of job {self.job_id} to {shown_url(self.url)}"

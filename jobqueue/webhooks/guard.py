@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import urlsplit
 
 from jobqueue.webhook_rules import is_named, networks
 
@@ -68,6 +69,18 @@ def addresses(host: str, port: int, allowed: tuple[str, ...]) -> list[str]:
     if port < FIRST_FREE_PORT and port not in PORTS and not all(let_in):
         raise Refused(f"port {port} is not a port of webhooks (80, 443, and from 1024 on); WEBHOOK_ALLOWED_HOSTS can allow the host")
     return [text for text, _ in found]
+
+
+def literal_problem(url: str, allowed: tuple[str, ...]) -> str:
+    """Return why a URL that holds an address itself is refused, however that is written; "" where it is not, or it holds a name."""
+    host = urlsplit(url).hostname or ""
+    try:
+        address: Address = ip_address(host.partition("%")[0]) if ":" in host else IPv4Address(socket.inet_aton(host))
+    except (OSError, ValueError, UnicodeError):
+        return ""
+    if is_named(host, allowed) or any(address in network for network in networks(allowed)) or not is_inside(address):
+        return ""
+    return f"{host} is an address that is not public; WEBHOOK_ALLOWED_HOSTS can allow it"
 
 
 def is_inside(address: Address) -> bool:

@@ -6,6 +6,7 @@ What it attempts goes through a connection of its own, past the product and its 
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 
 import psycopg
@@ -51,3 +52,13 @@ if "FAULTS_FORKING_DUTY" in os.environ:
             child = os.fork()
         if child:
             os.waitpid(child, 0)
+
+
+if "FAULTS_HANGING_DUTY" in os.environ:
+
+    @duty(name="hanging", interval=0.1)
+    def hang() -> None:
+        """Never return."""
+        with open(os.environ["FAULTS_HANGING_DUTY"], "a") as log:
+            log.write("hangs")
+        threading.Event().wait()

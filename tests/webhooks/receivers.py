@@ -28,19 +28,20 @@ Answer = Callable[[socket.socket, int], None]
 class Receiver:
     """Listen on a port of one's own, keep every request, and answer as told; each connection has a thread."""
 
-    def __init__(self, answer: Answer, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, answer: Answer, tls: ssl.SSLContext | None = None, place: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         """Begin to listen; `answer` gets the connection and the number of the request, from 1 on."""
         self.requests: list[Request] = []
         self.connections = 0
         self._answer, self._tls = answer, tls
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=200)
+        self.host = place[0]
+        self._listener = socket.create_server(place, backlog=200)
         self.port = int(self._listener.getsockname()[1])
         self.ended = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
     def url(self) -> str:
-        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}/hook"
+        return f"{'https' if self._tls else 'http'}://{self.host}:{self.port}/hook"
 
     def close(self) -> None:
         self.ended.set()

@@ -64,7 +64,7 @@ def test_id_and_body_are_the_same_at_each_attempt_though_the_facts_are_gone() ->
         "timestamp": "2026-01-02T03:04:05+00:00",
         "data": {"job_id": 7, "status": "SUCCESS"},
     }
-    WebhookDelivery.objects.update(next_attempt_at=timezone.now(), facts={})
+    WebhookDelivery.objects.update(next_attempt_at=timezone.now() - timedelta(seconds=1), facts={})
     (second,) = claim()
     assert (second.message_id, second.body, second.attempts) == (f"msg_{made.message_id.hex}", first.body, 2)
 
@@ -95,7 +95,7 @@ def test_what_did_not_arrive_is_tried_again_later_and_given_up_in_the_end(settin
         assert settle(message, status=500, error="The receiver answered 500.") == "PENDING"
         assert least - 1 <= (row().next_attempt_at - timezone.now()).total_seconds() <= least * 1.25 + 1
         assert events() == []
-        WebhookDelivery.objects.update(next_attempt_at=timezone.now())
+        WebhookDelivery.objects.update(next_attempt_at=timezone.now() - timedelta(seconds=1))
     (message,) = claim()
     assert settle(message, status=500, error="The receiver answered 500.") == "FAILED"
     assert (row().status, row().attempts, row().error) == ("FAILED", 3, "The receiver answered 500.")
@@ -108,14 +108,14 @@ def test_a_final_answer_ends_it_at_once_and_a_receiver_may_ask_for_time() -> Non
     (message,) = claim()
     settle(message, status=503, retry_after=1000.0)
     assert 990 < (row().next_attempt_at - timezone.now()).total_seconds() < 1251
-    WebhookDelivery.objects.update(next_attempt_at=timezone.now())
+    WebhookDelivery.objects.update(next_attempt_at=timezone.now() - timedelta(seconds=1))
     assert settle(claim()[0], final=True, status=410) == "FAILED"
 
 
 def test_a_sender_whose_time_is_over_writes_nothing() -> None:
     DeliveryFactory()
     (late,) = claim()
-    WebhookDelivery.objects.update(next_attempt_at=timezone.now())
+    WebhookDelivery.objects.update(next_attempt_at=timezone.now() - timedelta(seconds=1))
     (other,) = claim()
     assert settle(late, final=True) == ""
     assert settle(other, delivered=True, status=200) == "DELIVERED"
@@ -185,7 +185,7 @@ def test_the_times_of_attempts_are_a_setting(settings: Any) -> None:
     for least in (100, 1000, 1000):
         assert settle(claim()[0]) == "PENDING"
         assert least - 1 <= (row().next_attempt_at - timezone.now()).total_seconds() <= least * 1.25 + 1
-        WebhookDelivery.objects.update(next_attempt_at=timezone.now())
+        WebhookDelivery.objects.update(next_attempt_at=timezone.now() - timedelta(seconds=1))
 
 
 def test_an_event_of_a_message_tells_the_host_and_no_more_of_the_url() -> None:
