@@ -1,7 +1,10 @@
 """Settings of the demo site. ``DATABASE_URL`` names the database; without it an embedded PostgreSQL is started."""
 
+import base64
 import os
+import secrets
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,15 +22,20 @@ DATA = embedded.DATA  # everything that the demo writes; DEMO_DATA_DIR moves it
 DATA.mkdir(parents=True, exist_ok=True)
 
 
-def secret_key(path: Path) -> str:
-    """Return the key kept in `path`, made on first use: sessions survive a restart, and no key lies in the repository."""
+def kept(path: Path, make: Callable[[], str]) -> str:
+    """Return the secret kept in `path`, made on first use: it survives a restart, and none lies in the repository."""
     if not path.exists():
         with tempfile.NamedTemporaryFile("w", dir=path.parent) as file:  # readable by its owner alone
-            file.write(get_random_secret_key())
+            file.write(make())
             file.flush()
             with suppress(FileExistsError):  # another process was first: its key counts
                 os.link(file.name, path)
     return path.read_text()
+
+
+def webhook_secret() -> str:
+    """Return a new secret, in the form of Standard Webhooks."""
+    return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
 
 
 def database() -> dict[str, Any]:
@@ -47,7 +55,7 @@ def database() -> dict[str, Any]:
     return {**config, "CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}
 
 
-SECRET_KEY = env.str("SECRET_KEY", default="") or secret_key(DATA / "secret-key")
+SECRET_KEY = env.str("SECRET_KEY", default="") or kept(DATA / "secret-key", get_random_secret_key)
 DEBUG = env.bool("DEBUG", default=False)
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 DATABASES = {"default": database()}
@@ -62,6 +70,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "jobqueue",
     "demo_project.library",
+    "demo_project.receiver",
     "demo_project.workload",
 ]
 TASKS = {
@@ -71,7 +80,9 @@ TASKS = {
     }
 }
 # A short lease: after `kill -9` of the worker its jobs come back in ten seconds instead of thirty.
-JOBQUEUE: dict[str, Any] = {"LEASE_SECONDS": 10}
+# Webhooks go to the demo's own receiver, on this machine: a site of one's own allows no loopback addresses.
+WEBHOOK_SECRET = env.str("WEBHOOK_SECRET", default="") or kept(DATA / "webhook-secret", webhook_secret)
+JOBQUEUE: dict[str, Any] = {"LEASE_SECONDS": 10, "WEBHOOK_SECRET": WEBHOOK_SECRET, "WEBHOOK_ALLOWED_HOSTS": ["127.0.0.1"]}
 
 ROOT_URLCONF = "demo_project.urls"
 WSGI_APPLICATION = "demo_project.wsgi.application"

@@ -20,6 +20,7 @@ def media(request: HttpRequest, path: str) -> HttpResponseBase:
 
 urlpatterns = [
     path("", include("demo_project.library.urls")),
+    path("webhooks/", include("demo_project.receiver.urls")),
     path("jobqueue/", include("jobqueue.urls")),
     path("admin/", admin.site.urls),
     path("static/<path:path>", serve_static, {"insecure": True}),  # also with DEBUG off: this site is for one machine

@@ -25,6 +25,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "jobqueue",
     "demo_project.library",
+    "demo_project.receiver",
     "demo_project.workload",
     "tests",
     "tests.shop",

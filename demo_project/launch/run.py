@@ -16,6 +16,7 @@ from demo_project.launch.workers import Workers
 from demo_project.library import catalogue
 from jobqueue import request_job_cancel
 from jobqueue.models import Job
+from jobqueue.webhooks.queues import set_webhook
 
 LOOK_SECONDS = 0.5
 STALL_SECONDS = 120  # without any change, where nobody is there to press Ctrl-C
@@ -60,6 +61,8 @@ class Demo:
         self.stop.check()
         log = settings.DATA / "workers.log"
         self._site = Site(self.options.port) if self.options.serve else None
+        # The address of an earlier run may be another one, or nobody's.
+        set_webhook("reports", f"{self._site.url}webhooks/receive/" if self._site else "", [])
         welcome = banner(self._site.url if self._site else None, prepare.USER, password, str(log))
         self.console.print(welcome)
         with self.stop.whole():
