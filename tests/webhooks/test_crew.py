@@ -189,3 +189,24 @@ def test_what_is_sent_unsigned_is_told_once(listen: Listen, settings: Any, caplo
     DeliveryFactory.create_batch(3, url=listen(says(200)).url)
     run(DeliverWebhooks())
     assert caplog.text.count("are sent unsigned") == 1
+
+
+def test_with_nothing_to_do_it_asks_once_a_second(django_assert_num_queries: Any) -> None:
+    duty = DeliverWebhooks()
+    with django_assert_num_queries(1):
+        assert duty.run_once(timezone.now()).pause_seconds == 1
+
+
+def test_what_waits_for_a_busy_receiver_is_not_walked_over_all_the_time(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    DeliveryFactory.create_batch(10, url=listen(receivers.silent).url)
+    duty, looks, look = DeliverWebhooks(), [], outbox.claim
+    monkeypatch.setattr(outbox, "claim", lambda *args: looks.append(args) or look(*args))
+    began = time.monotonic()
+    while time.monotonic() - began < 0.9:
+        duty.run_once(timezone.now())
+    assert len(looks) <= 3
+    duty.hear()
+    duty.run_once(timezone.now())
+    assert len(looks) <= 4
+    duty.hurry()
+    duty.end()
