@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 WRITE_SECONDS = 2.0
 STEP_SECONDS = 0.05
+HAND_OVER_SECONDS = 0.5
 
 logger = logging.getLogger("jobqueue")
 
@@ -76,7 +77,7 @@ def _give_up(parts: Parts) -> list[Run]:
 def _end_duties(parts: Parts, hurry: Callable[[], bool]) -> bool:
     duties = parts.duties
     duties.stop()
-    deadline = time.monotonic() + duties.end_seconds + WRITE_SECONDS
+    deadline = time.monotonic() + duties.end_seconds + HAND_OVER_SECONDS
     _until(lambda: not duties.alive or hurry(), deadline - time.monotonic())
     if hurry():
         duties.hurry()
@@ -98,7 +99,9 @@ def _stop_services(parts: Parts) -> bool:
         clean = False
     for service in reversed(parts.services):
         service.stop()
-    deadline = time.monotonic() + WRITE_SECONDS
+    # Duties that could not be handed over have used up some of it: the database does not answer.
+    seconds = WRITE_SECONDS if not parts.duties.alive else WRITE_SECONDS / 2
+    deadline = time.monotonic() + seconds
     for service in reversed(parts.services):
         if service is not parts.duties and not service.join(max(deadline - time.monotonic(), 0.05)):
             logger.error("The %s does not stop.", service.name)

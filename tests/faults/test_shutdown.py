@@ -17,7 +17,12 @@ from tests.webhooks import receivers
 from tests.webhooks.receivers import SECRET, Receiver, says
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db]
-SETTINGS: dict[str, Any] = {"WEBHOOK_ALLOWED_HOSTS": ["127.0.0.1"], "WEBHOOK_SECRET": SECRET, "SHUTDOWN_GRACE_PERIOD_SECONDS": 1}
+SETTINGS: dict[str, Any] = {
+    "WEBHOOK_TIMEOUT_SECONDS": 30,
+    "WEBHOOK_ALLOWED_HOSTS": ["127.0.0.1"],
+    "WEBHOOK_SECRET": SECRET,
+    "SHUTDOWN_GRACE_PERIOD_SECONDS": 1,
+}
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ def silent(connection: socket.socket, number: int) -> None:
 
 def one_byte_a_second(connection: socket.socket, number: int) -> None:
     pause = threading.Event()
-    for byte in b"HTTP/1.1 200 OK\r\nx-filler: " + b"a" * 1000:
+    for byte in b"HTTP/1.1 200 OK\r\nx-filler: " + b"a" * 10:
         connection.sendall(bytes([byte]))
         pause.wait(1)
 
