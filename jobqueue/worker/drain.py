@@ -106,6 +106,11 @@ def _stop_services(parts: Parts) -> bool:
         if service is not parts.duties and not service.join(max(deadline - time.monotonic(), 0.05)):
             logger.error("The %s does not stop.", service.name)
             clean = False
+    # Judged last: a run that was under way may end a little later than its duty is handed over.
+    _until(lambda: not parts.duties.lingering, deadline - time.monotonic())
+    for name in (lingering := parts.duties.lingering):
+        logger.error("The %s does not stop.", name)
+    clean = clean and not lingering
     return parts.lanes.join(time.monotonic() + 0.5) and parts.loop.join(0.5) and clean
 
 
