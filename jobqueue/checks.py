@@ -2,15 +2,14 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Tags, Warning, register  # noqa: A004 - Django's name
 from django.core.exceptions import ImproperlyConfigured
-from django.db import router
+from django.db import DatabaseError, router
 from django.utils.module_loading import import_string
 
-from jobqueue import conf, db
+from jobqueue import conf, db, webhook_rules
 from jobqueue.texts import safe_repr
 
 DATABASE_BACKEND = "jobqueue.backends.DatabaseBackend"
@@ -85,7 +84,7 @@ def check_webhook_secret(**_: Any) -> list[CheckMessage]:
         secret = conf.current().webhook_secret
     except ImproperlyConfigured:
         return []  # check_settings has told it
-    if secret is not None or find_spec("standardwebhooks") is None:
+    if secret is not None or webhook_rules.missing_packages():
         return []
     hint = "Set WEBHOOK_SECRET to 'whsec_' and the base64 of 32 random bytes, from the environment (docs/webhooks.md)."
     return [Warning("WEBHOOK_SECRET is not set: receivers of webhooks cannot tell who sends.", hint=hint, id="jobqueue.W006")]
@@ -128,6 +127,21 @@ def check_journal_mode(databases: Sequence[str] | None = None, **_: Any) -> list
         return []
     message = f"The SQLite database {database.alias!r} is in journal mode {mode!r}, in which readers and the writer wait for each other."
     return [Warning(message, hint=f"Add {SQLITE_OPTIONS}, or run PRAGMA journal_mode=WAL once.", id="jobqueue.W003")]
+
+
+@register(Tags.database)
+def check_webhooks(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """Report queues whose webhooks nobody will send from here."""
+    from jobqueue.models import Queue
+
+    try:
+        missing = webhook_rules.missing_packages()
+        if not missing or router.db_for_write(Queue) not in (databases or ()) or not Queue.objects.current.exclude(webhook_url="").exists():
+            return []
+    except DatabaseError:
+        return []  # there are no tables yet
+    message = f"Queues have webhooks, which cannot be sent from here: {', '.join(missing)} cannot be imported."
+    return [Warning(message, hint="Install the extra: pip install 'jobqueue[webhooks]'.", id="jobqueue.W007")]
 
 
 def sqlite_options(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:

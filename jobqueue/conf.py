@@ -97,7 +97,8 @@ class Settings:
     webhook_secret: Any = _setting(None, Rule(webhook_rules.SECRETS_TEXT, webhook_rules.is_secrets), repr=False)
     webhook_allowed_hosts: tuple[str, ...] = _setting((), Rule(webhook_rules.HOSTS_TEXT, webhook_rules.is_hosts))
     webhook_timeout_seconds: float = _setting(10, Rule(webhook_rules.TIMEOUT_TEXT, webhook_rules.is_timeout))
-    webhook_max_attempts: int = _setting(11, COUNT)
+    webhook_max_attempts: int = _setting(8, COUNT)
+    webhook_retry_seconds: tuple[float, ...] = _setting(webhook_rules.DELAYS, Rule(webhook_rules.DELAYS_TEXT, webhook_rules.is_delays))
     delivery_grace_seconds: float = _setting(5, NOT_NEGATIVE)
 
     def with_overrides(self, **values: Any) -> "Settings":

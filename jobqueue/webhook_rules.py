@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import importlib.util
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -18,10 +19,14 @@ from jobqueue.masking import MASK, mask_text
 
 # What is told of messages themselves would be told without end, and progress far too often.
 EVENTS = names.SENDABLE
+PACKAGES = ("httpx", "httpcore", "certifi", "standardwebhooks")
 LONGEST_URL = 2000
+LONGEST_HOST = 260
 
-# Seconds between one attempt and the next: a short outage costs seconds, a day without a receiver loses nothing.
-DELAYS = (5, 30, 120, 600, 1800, 3600, 7200, 14400, 28800, 43200)
+# Seconds between one attempt and the next: a short outage costs seconds, a night without a receiver loses nothing.
+DELAYS = (5, 30, 120, 600, 3600, 14400, 43200)
+LONGEST_DELAY = 604_800
+DELAYS_TEXT = "a list of numbers from 0 to 604800 (7 days), at least one"
 JITTER = 0.25  # of the delay, on top: a receiver that failed for all does not get all back at one moment
 LONGEST_RETRY_AFTER = 86400
 
@@ -62,9 +67,17 @@ def _parts_problem(parts: SplitResult) -> str:
 
 
 def origin(url: str) -> str:
-    """Return what names the receiver of a URL: scheme, host and port."""
-    parts = urlsplit(url)
+    """Return what names the receiver of a URL: scheme, host and port; where it has none, the whole."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url.lower()
     return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+def host(url: str) -> str:
+    """Return the host and the port of a URL, for people to read: no credentials, path or query, which may hold secrets."""
+    return origin(url).partition("://")[2].rpartition("@")[2][:LONGEST_HOST]
 
 
 def is_timeout(value: Any) -> bool:
@@ -79,6 +92,14 @@ def shown_url(url: str) -> str:
         return mask_text(url)
     pairs = (one.partition("=") for one in query.split("&"))
     return f"{mask_text(head)}?{'&'.join(f'{name}={MASK}' if sign else MASK for name, sign, _ in pairs)}"
+
+
+# Packages
+
+
+def missing_packages() -> list[str]:
+    """Return which of the packages that send webhooks are not installed here."""
+    return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
 
 
 # Secrets
@@ -162,9 +183,18 @@ def event_problem(value: Any) -> str:
 # Times
 
 
-def delay_seconds(attempts: int, retry_after: float | None = None) -> float:
+def is_delays(value: Any) -> bool:
+    """Return whether a value lists the seconds between attempts."""
+    return isinstance(value, list | tuple) and bool(value) and all(_is_delay(one) for one in value)
+
+
+def _is_delay(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LONGEST_DELAY
+
+
+def delay_seconds(delays: Sequence[float], attempts: int, retry_after: float | None = None) -> float:
     """Return how long to wait after so many attempts; never shorter than the receiver asked for, up to a day."""
-    base: float = DELAYS[min(max(attempts, 1), len(DELAYS)) - 1]
+    base: float = delays[min(max(attempts, 1), len(delays)) - 1]
     if retry_after is not None:
         base = max(base, min(retry_after, LONGEST_RETRY_AFTER))
     return base * random.uniform(1.0, 1.0 + JITTER)  # noqa: S311

@@ -1,5 +1,6 @@
 """The system checks: each one reports its fault, names the fix, and is silent on a project without the fault."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from django.core.checks import run_checks
 from django.db import connections
 
 from jobqueue import checks
+from jobqueue.models import Queue
 
 GOOD_SQLITE = {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL"}
 
@@ -214,3 +216,23 @@ def test_slots_of_tenants_that_only_a_callable_knows_are_not_asked_for_by_the_ch
     settings.JOBQUEUE = {"TENANTS": ask}
     job_database("pooled", "django.db.backends.postgresql", {"pool": {"max_size": 9}}, "jobs")
     assert ids(checks.check_database()) == []
+
+
+def test_webhooks_that_would_be_sent_unsigned_are_reported_at_a_deployment(settings: Any) -> None:
+    settings.JOBQUEUE = {}
+    [found] = checks.check_webhook_secret()
+    assert (found.id, "whsec_" in (found.hint or "")) == ("jobqueue.W006", True)
+    settings.JOBQUEUE = {"WEBHOOK_SECRET": "whsec_" + "c2VjcmV0" * 4}
+    assert checks.check_webhook_secret() == []
+
+
+@pytest.mark.django_db
+def test_a_queue_with_a_webhook_that_cannot_be_sent_from_here_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = Queue.objects.create(name="default", webhook_url="https://hooks.example/")
+    assert checks.check_webhooks(["default"]) == []
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    [found] = checks.check_webhooks(["default"])
+    assert (found.id, "httpx cannot be imported" in found.msg) == ("jobqueue.W007", True)
+    assert checks.check_webhooks([]) == []
+    queue.delete()
+    assert checks.check_webhooks(["default"]) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from jobqueue import event_names, webhook_rules
 from jobqueue.conf import Settings
@@ -13,6 +14,7 @@ from jobqueue.webhooks import crew
 from tests.webhooks.receivers import SECRET
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "webhooks.md").read_text()
+OTHER = SECRET[:-4] + "AAAA"
 UNITS = {"s": 1, "min": 60, "h": 3600}
 
 
@@ -21,7 +23,7 @@ def test_the_delays_are_the_codes() -> None:
     assert tuple(int(number) * UNITS[unit] for number, unit in listed) == webhook_rules.DELAYS
     assert "a quarter later" in PAGE
     assert webhook_rules.JITTER == 0.25
-    assert Settings().webhook_max_attempts == len(webhook_rules.DELAYS) + 1 == 11
+    assert Settings().webhook_max_attempts == len(webhook_rules.DELAYS) + 1 == 8
 
 
 def test_the_numbers_are_the_codes() -> None:
@@ -51,3 +53,16 @@ def test_the_message_that_is_shown_has_the_fields_of_a_message() -> None:
     assert [name for name in headers("id", "{}", (SECRET,)) if name.startswith("webhook-")] == re.findall(
         r"^(webhook-\w+):", PAGE, re.MULTILINE
     )
+
+
+def test_what_verifies_a_message_by_hand_agrees_with_the_library() -> None:
+    from jobqueue.webhooks.sending import headers
+
+    found: dict[str, Any] = {}
+    [code] = re.findall(r"```python\n(import base64, hashlib.*?)```", PAGE, re.DOTALL)
+    exec(code, found)  # noqa: S102 - what the page shows
+    sent = headers("msg_1", "{}", (OTHER, SECRET))
+    assert found["is_genuine"](sent, b"{}", SECRET)
+    assert not found["is_genuine"](sent, b"{ }", SECRET)
+    assert not found["is_genuine"](sent, b"{}", SECRET[:-4] + "BBBB")
+    assert not found["is_genuine"]({**sent, "webhook-timestamp": "1"}, b"{}", SECRET)

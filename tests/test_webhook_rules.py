@@ -88,16 +88,16 @@ def test_events_are_those_that_tell_of_jobs() -> None:
 
 def test_attempts_come_ever_more_seldom_with_jitter_and_never_too_early() -> None:
     for number, least in enumerate(rules.DELAYS, 1):
-        waits = [rules.delay_seconds(number) for _ in range(500)]
+        waits = [rules.delay_seconds(rules.DELAYS, number) for _ in range(500)]
         assert least <= min(waits) <= max(waits) <= least * 1.25
         assert max(waits) - min(waits) >= 0.2 * least
-    assert rules.delay_seconds(99) >= rules.DELAYS[-1]
+    assert rules.delay_seconds(rules.DELAYS, 99) >= rules.DELAYS[-1]
 
 
 def test_a_receiver_may_ask_for_more_time_but_not_for_less_nor_for_ever() -> None:
-    assert 100 <= rules.delay_seconds(1, 100) <= 125
-    assert 5 <= rules.delay_seconds(1, 0) <= 6.25
-    assert rules.delay_seconds(1, 1e9) <= rules.LONGEST_RETRY_AFTER * 1.25
+    assert 100 <= rules.delay_seconds(rules.DELAYS, 1, 100) <= 125
+    assert 5 <= rules.delay_seconds(rules.DELAYS, 1, 0) <= 6.25
+    assert rules.delay_seconds(rules.DELAYS, 1, 1e9) <= rules.LONGEST_RETRY_AFTER * 1.25
 
 
 def test_retry_after_is_a_number_or_a_date() -> None:
@@ -106,3 +106,22 @@ def test_retry_after_is_a_number_or_a_date() -> None:
     assert rules.retry_after_seconds("Thu, 01 Jan 2026 00:01:00 GMT", now) == 60
     assert rules.retry_after_seconds("Thu, 01 Jan 2025 00:01:00 GMT", now) == 0
     assert [rules.retry_after_seconds(text) for text in (None, "", "soon", "-5", "١٢", "9" * 200)] == [None] * 6
+
+
+@pytest.mark.parametrize("value", [[], 5, "5", [-1], [True], ["5"], [float("nan")], [float("inf")], [604_801]])
+def test_times_between_attempts_that_are_none_are_refused(value: Any) -> None:
+    assert rules.is_delays([0, 1.5])
+    assert [problem.id for problem in problems({"WEBHOOK_RETRY_SECONDS": value})] == ["E002"]
+
+
+@pytest.mark.parametrize(
+    ("url", "origin", "host"),
+    [
+        ("HTTPS://Example.com:8443/Hook?Token=x", "https://example.com:8443", "example.com:8443"),
+        ("http://example.com", "http://example.com", "example.com"),
+        ("https://user:pass@example.com/", "https://user:pass@example.com", "example.com"),
+        ("http://[bad/Path", "http://[bad/path", "[bad/path"),
+    ],
+)
+def test_a_receiver_is_named_by_scheme_host_and_port_and_people_see_no_more_than_the_host(url: str, origin: str, host: str) -> None:
+    assert (rules.origin(url), rules.host(url)) == (origin, host)

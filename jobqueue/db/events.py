@@ -26,6 +26,8 @@ DELIVERIES = "jobqueue_webhookdelivery"
 LOGGED = "job_id, name, at, attempt, tenant, target, data"
 FACTS = ("job_id", "task", "queue", "tenant", "target", "status", "attempt")
 DEFAULT = ", ".join(f"'{name}'" for name in names.SENT_BY_DEFAULT)
+# A message about a message would never end, whatever a queue's row asks for.
+NEVER_SENT = f"'{names.WEBHOOK_DELIVERED}', '{names.WEBHOOK_FAILED}'"
 # What an event tells of its job, as far as the job's row says it, in the order of `Event` from `attempt` on.
 OF_JOB = "{0}.tenant, {0}.target, {1} AS data, {0}.queue, {0}.task, {0}.status, {0}.webhook_url AS url"
 
@@ -48,7 +50,8 @@ class Events(Statements):
         return (
             f"INSERT INTO {DELIVERIES} (message_id, job_id, event, queue, url, facts) SELECT {self.message_id}, h.job_id, h.name, h.queue,"
             f" CASE WHEN h.url <> '' THEN h.url ELSE q.webhook_url END, {self.facts} FROM happened AS h"
-            f" LEFT JOIN {QUEUES} AS q ON q.name = h.queue WHERE (h.url <> '' OR q.webhook_url <> '') AND {self.asked_for}"
+            f" LEFT JOIN {QUEUES} AS q ON q.name = h.queue"
+            f" WHERE (h.url <> '' OR q.webhook_url <> '') AND {self.asked_for} AND h.name NOT IN ({NEVER_SENT})"
         )
 
     def tell(self, events: Iterable[Event]) -> None:

@@ -16,6 +16,8 @@ PAUSE_SECONDS = 0.5
 # Where nothing was to be sent for a while, looking is most of what this costs.
 QUIET_SECONDS, QUIET_PAUSE_SECONDS = 60.0, 2.0
 LAND_SECONDS = 0.2
+# After a look that found nothing to begin: where much waits for a receiver that is busy enough, each look walks over all of it.
+REST_SECONDS, REST_TIMES, LONGEST_REST_SECONDS = 0.5, 10, 5.0
 WRITE_SECONDS = 2.0
 
 logger = logging.getLogger("jobqueue")
@@ -31,6 +33,11 @@ class DeliverWebhooks(Duty):
         """Send nothing yet."""
         self._crew = Crew()
         self._busy_at: float | None = None
+        self._look_at = 0.0
+
+    def hear(self) -> None:
+        """Look at once."""
+        self._look_at = 0.0
 
     def able(self) -> bool:
         """Return whether this process has what it takes to send."""
@@ -44,14 +51,25 @@ class DeliverWebhooks(Duty):
     def run_once(self, now: datetime) -> Report:
         """Begin what is due, wait a moment for answers, and write them."""
         due = outbox.next_due_seconds()
-        begun = self._crew.take() if due is not None and due <= 0 else 0
+        begun = self._begin() if due is not None and due <= 0 else 0
         good, bad = self._crew.land(LAND_SECONDS)
+        if good or bad:
+            self._look_at = 0.0
         if self._crew.in_flight or begun or good or bad:
             self._busy_at = time.monotonic()
             return Report(items=good, set_aside=bad, again=True)
         quiet = self._busy_at is None or time.monotonic() - self._busy_at > QUIET_SECONDS
         longest = QUIET_PAUSE_SECONDS if quiet else PAUSE_SECONDS
         return Report(pause_seconds=longest if due is None else min(due, longest) if due > 0 else PAUSE_SECONDS)
+
+    def _begin(self) -> int:
+        began = time.monotonic()
+        if began < self._look_at:
+            return 0
+        begun = self._crew.take()
+        rest = min(max(REST_TIMES * (time.monotonic() - began), REST_SECONDS), LONGEST_REST_SECONDS)
+        self._look_at = 0.0 if begun else began + rest
+        return begun
 
     @property
     def end_seconds(self) -> float:

@@ -20,7 +20,7 @@ class DeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
 
     def due(self, now: datetime) -> DeliveryQuerySet:
         """Return those whose time has come, in its order."""
-        return self.filter(status=PENDING, next_attempt_at__lte=now).order_by("next_attempt_at")
+        return self.filter(status=PENDING, next_attempt_at__lte=now).order_by("next_attempt_at", "id")
 
     def without_receivers(self, origins: Collection[str]) -> DeliveryQuerySet:
         """Leave out what goes to some receivers, named by scheme, host and port."""

@@ -1,7 +1,7 @@
 """The senders: a bounded number of threads that speak to receivers and touch no database.
 
-Each receiver gets a few of them at the most, so that one that never answers delays no other. The thread that leads the duty takes
-deliveries, hands them over, and writes what came of them.
+Each receiver gets a few of them at the most, and one only while it lets us wait in vain, so that those that never answer delay no
+other. The thread that leads the duty takes deliveries, hands them over, and writes what came of them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+from django.db import DatabaseError
+
 from jobqueue import conf
+from jobqueue.db import is_outage
 from jobqueue.masking import mask_text
 from jobqueue.texts import exception_summary
 from jobqueue.webhook_rules import origin, secrets_of
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 MOST_SENDERS = 32
 MOST_PER_RECEIVER = 4
 PATIENCE_SECONDS = 2.0  # beyond the time of an attempt: the look-up of a name cannot be bounded from within
+MOST_REMEMBERED = 1000
 
 logger = logging.getLogger("jobqueue")
 
@@ -38,6 +41,7 @@ class Flight:
     origin: str
     began: float
     thread: threading.Thread | None = None
+    answer: Answer | None = None
 
 
 class Crew:
@@ -48,7 +52,9 @@ class Crew:
         self.hurried = False
         self._flights: set[Flight] = set()
         self._lost: list[Flight] = []  # whose threads hang in a look-up of a name
-        self._landed: SimpleQueue[tuple[Flight, Answer]] = SimpleQueue()
+        self._slow: set[str] = set()  # receivers whose last answer did not come in time
+        self._unsigned: set[str] = set()  # queues of which it has been told
+        self._landed = threading.Event()
 
     @property
     def in_flight(self) -> int:
@@ -59,7 +65,10 @@ class Crew:
         """Begin attempts of what is due, as far as there are senders; return how many."""
         self._lost = [flight for flight in self._lost if flight.thread is not None and flight.thread.is_alive()]
         free = MOST_SENDERS - len(self._flights) - len(self._lost)
-        messages = outbox.claim(free, self._busy, MOST_PER_RECEIVER) if free > 0 else []
+        if free <= 0:
+            return 0
+        under_way = {flight.origin for flight in (*self._flights, *self._lost)}
+        messages = outbox.claim(free, self._room, [one for one in under_way if self._room(one) <= 0])
         for message in messages:
             self._send(message)
         return len(messages)
@@ -67,17 +76,12 @@ class Crew:
     def land(self, seconds: float) -> tuple[int, int]:
         """Wait so long at the most for the first attempt to end, and write all that have; return how many arrived and how many did not."""
         good = bad = 0
-        wait = seconds
-        while self._flights:
-            try:
-                flight, answer = self._landed.get(timeout=wait) if wait > 0 else self._landed.get_nowait()
-            except Empty:
-                break
-            wait = 0.0
-            if flight not in self._flights:
-                continue  # given up on meanwhile
-            self._write(flight, answer)
-            good, bad = good + answer.delivered, bad + (not answer.delivered)
+        if self._flights:
+            self._landed.wait(seconds)
+        self._landed.clear()  # before the look: who lands during it is seen in the next
+        for flight in [one for one in self._flights if one.answer is not None]:
+            delivered = self._write(flight, flight.answer or _failed(""))
+            good, bad = good + delivered, bad + (not delivered)
         return good, bad + self._give_up()
 
     def end(self, seconds: float) -> list[str]:
@@ -90,8 +94,10 @@ class Crew:
             self._write(flight, _failed("The worker ended before the receiver had answered."))
         return silent
 
-    def _busy(self, receiver: str) -> int:
-        return sum(flight.origin == receiver for flight in (*self._flights, *self._lost))
+    def _room(self, receiver: str) -> int:
+        """Return how many more attempts to a receiver may begin."""
+        most = 1 if receiver in self._slow else MOST_PER_RECEIVER
+        return most - sum(flight.origin == receiver for flight in (*self._flights, *self._lost))
 
     def _send(self, message: Message) -> None:
         flight = Flight(message, origin(message.url), time.monotonic())
@@ -104,18 +110,23 @@ class Crew:
         from jobqueue.webhooks.sending import Answer, send
 
         message, settings = flight.message, conf.current()
+        secrets = secrets_of(settings.webhook_secret, message.queue)
+        if not secrets and message.queue not in self._unsigned:
+            self._unsigned.add(message.queue)
+            logger.warning("Webhooks of the queue %r are sent unsigned: WEBHOOK_SECRET has no secret for it.", message.queue)
         try:
             answer = send(
                 message.url,
                 message.message_id,
                 message.body,
-                secrets=secrets_of(settings.webhook_secret, message.queue),
+                secrets=secrets,
                 allowed=settings.webhook_allowed_hosts,
                 seconds=settings.webhook_timeout_seconds,
             )
         except BaseException as error:  # noqa: BLE001 - a thread that ends without an answer would count as under way
             answer = Answer(error=mask_text(exception_summary(error)))
-        self._landed.put((flight, answer))
+        flight.answer = answer
+        self._landed.set()
 
     def _give_up(self) -> int:
         """Let go of attempts that last longer than one may."""
@@ -126,18 +137,34 @@ class Crew:
             self._write(flight, _failed("The name of the receiver was not resolved in time."))
         return len(late)
 
-    def _write(self, flight: Flight, answer: Answer) -> None:
-        status = outbox.settle(flight.message, **answer._asdict())
-        self._flights.discard(flight)  # only now: an error of the database ends the run, and the attempt is written in the next
+    def _write(self, flight: Flight, answer: Answer) -> bool:
+        """Write what came of an attempt, and return whether the message was delivered; an outage is raised, and it is written later."""
+        self._note_pace(flight.origin, answer)
         message = flight.message
-        what = f"Webhook {message.event} of job {message.job_id}"
+        try:
+            status = outbox.settle(message, **answer.outcome())
+        except DatabaseError as error:
+            if is_outage(error):
+                raise
+            logger.exception("What came of webhook %s of job %s cannot be written; it is sent again.", message.event, message.job_id)
+            status = ""
+        self._flights.discard(flight)
         if status == outbox.Status.FAILED:
-            logger.warning("%s is given up after %d attempts: %s", what, message.attempts, answer.error)
+            logger.warning(
+                "Webhook %s of job %s is given up after %d attempts: %s", message.event, message.job_id, message.attempts, answer.error
+            )
         elif status == outbox.Status.PENDING:
-            logger.info("%s has failed (attempt %d): %s", what, message.attempts, answer.error)
+            logger.info("Webhook %s of job %s has failed (attempt %d): %s", message.event, message.job_id, message.attempts, answer.error)
+        return status == outbox.Status.DELIVERED
+
+    def _note_pace(self, receiver: str, answer: Answer) -> None:
+        if not answer.late:
+            self._slow.discard(receiver)
+        elif len(self._slow) < MOST_REMEMBERED:
+            self._slow.add(receiver)
 
 
 def _failed(error: str) -> Answer:
     from jobqueue.webhooks.sending import Answer
 
-    return Answer(error=error)
+    return Answer(error=error, late=True)

@@ -33,6 +33,8 @@ INSIDE = tuple(
             "fec0::/10",
             "ff00::/8",
             "64:ff9b:1::/48",  # NAT64 of one's own network
+            "2001::/32",  # Teredo, and 6to4: tunnels that end wherever the address says
+            "2002::/16",
             "100::/64",
             "2001:db8::/32",
         ),
@@ -99,10 +101,6 @@ def _carried(address: Address) -> Address | None:
         return None
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
-    if address.sixtofour is not None:
-        return address.sixtofour
-    if address.teredo is not None:
-        return address.teredo[1]
     if address in NAT64 or (address in COMPATIBLE and int(address) > 1):
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return None

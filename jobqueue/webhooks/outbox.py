@@ -9,7 +9,7 @@ body, is sent a second time. So a message is delivered at least once.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -45,34 +45,32 @@ class Message:
     at: datetime
 
 
-def claim(limit: int, busy: Callable[[str], int], most_per_receiver: int) -> list[Message]:
+def claim(limit: int, room: Callable[[str], int], full: Collection[str] = ()) -> list[Message]:
     """Begin an attempt of up to so many deliveries that are due, passing over receivers that are busy enough and rows that are locked.
 
-    `busy` tells how many attempts are under way to a receiver.
+    `room` tells how many attempts to a receiver may begin; those that are `full` are not even looked at.
     """
     with Job.objects.database.atomic():
         now = Job.objects.database.clock()
-        taken = _choose(now, limit, busy, most_per_receiver)
+        taken = _choose(now, limit, room, set(full))
         until = now + timedelta(seconds=conf.current().webhook_timeout_seconds + VISIBLE_AFTER_SECONDS)
         return [_begin(row, now, until) for row in taken]
 
 
-def _choose(now: datetime, limit: int, busy: Callable[[str], int], most: int) -> list[WebhookDelivery]:
+def _choose(now: datetime, limit: int, room: Callable[[str], int], full: set[str]) -> list[WebhookDelivery]:
     taken: list[WebhookDelivery] = []
     seen: set[int] = set()
-    counts: dict[str, int] = {}
-    full: set[str] = set()
+    left: dict[str, int] = {}
     for _ in range(MOST_LOOKS):
         rows = WebhookDelivery.objects.current.due(now).without_receivers(full).exclude(pk__in=seen)
         found = list(rows.select_for_update(skip_locked=True, no_key=True)[:LOOK_AT])
         for row in found:
             seen.add(row.pk)
             origin = webhook_rules.origin(row.url)
-            number = counts.setdefault(origin, busy(origin))
-            if number >= most:
+            if left.setdefault(origin, room(origin)) <= 0:
                 full.add(origin)
             elif len(taken) < limit:
-                counts[origin] = number + 1
+                left[origin] -= 1
                 taken.append(row)
         if len(taken) >= limit or len(found) < LOOK_AT:
             break
@@ -83,7 +81,7 @@ def _begin(row: WebhookDelivery, now: datetime, until: datetime) -> Message:
     row.body = row.body or body_of(row)
     row.attempts += 1
     WebhookDelivery.objects.current.filter(pk=row.pk).update(body=row.body, attempts=row.attempts, next_attempt_at=until)
-    return Message(row.pk, row.job_id, str(row.message_id), row.event, row.queue, row.url, row.body, row.attempts, until, now)
+    return Message(row.pk, row.job_id, f"msg_{row.message_id.hex}", row.event, row.queue, row.url, row.body, row.attempts, until, now)
 
 
 def body_of(row: WebhookDelivery) -> str:
@@ -92,7 +90,7 @@ def body_of(row: WebhookDelivery) -> str:
     at = facts.pop("at", None) or row.created_at.isoformat()
     if isinstance(facts.get("message"), str):
         facts["message"] = shorten(masking.mask_text(facts["message"]), LONGEST_MESSAGE_BYTES)
-    return json.dumps({"type": row.event, "timestamp": at, "data": masking.mask(facts)}, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps({"type": row.event, "timestamp": at, "data": masking.mask(facts)}, separators=(",", ":"))
 
 
 def settle(message: Message, *, delivered: bool, final: bool, status: int | None, error: str, retry_after: float | None) -> str:
@@ -107,14 +105,20 @@ def settle(message: Message, *, delivered: bool, final: bool, status: int | None
         if delivered or given_up:
             told |= {"status": Status.DELIVERED if delivered else Status.FAILED, "finished_at": Now()}
         else:
-            seconds = webhook_rules.delay_seconds(message.attempts, retry_after)
+            seconds = webhook_rules.delay_seconds(conf.current().webhook_retry_seconds, message.attempts, retry_after)
             told |= {"next_attempt_at": database.clock() + timedelta(seconds=seconds)}
         if not mine.update(**told):
             return ""
         if job is not None and (delivered or given_up):
             if delivered and not job.webhook_sent:
                 Job.objects.current.filter(pk=job.pk).update(webhook_sent=True)
-            facts = {"event": message.event, "message_id": message.message_id, "attempts": message.attempts, "response_status": status}
+            facts = {
+                "event": message.event,
+                "message_id": message.message_id,
+                "host": webhook_rules.host(message.url),
+                "attempts": message.attempts,
+                "response_status": status,
+            }
             name = "job.webhook.delivered" if delivered else "job.webhook.failed"
             record(job, name, facts if delivered else {**facts, "error": error})
     return str(told.get("status", Status.PENDING))
@@ -142,8 +146,8 @@ def next_due_seconds() -> float | None:
 
 def check_able() -> None:
     """Raise `JobQueueError` with the reason where this process cannot send."""
-    try:
-        import httpx  # noqa: F401
-        import standardwebhooks  # noqa: F401
-    except ImportError as error:
-        raise JobQueueError(f"Webhooks cannot be sent from here: {error}. Install the extra: pip install 'jobqueue[webhooks]'.") from error
+    if missing := webhook_rules.missing_packages():
+        names = ", ".join(missing)
+        raise JobQueueError(
+            f"Webhooks cannot be sent from here: {names} cannot be imported. Install the extra: pip install 'jobqueue[webhooks]'."
+        )

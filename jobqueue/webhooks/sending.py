@@ -26,6 +26,7 @@ from jobqueue.webhook_rules import retry_after_seconds, url_problem
 from jobqueue.webhooks import guard
 
 MOST_READ_BYTES = 4096
+BODY_SECONDS = 1.0
 WRITE_BYTES = 16_384
 LONGEST_ERROR = 500
 GONE = 410
@@ -34,13 +35,20 @@ _making = threading.Lock()
 
 
 class Answer(NamedTuple):
-    """Tell what came of one attempt; `final` where no other one is to follow, whatever it was."""
+    """Tell what came of one attempt; `final` where no other one is to follow, `late` where the receiver did not answer in time."""
 
     delivered: bool = False
     final: bool = False
     status: int | None = None
     error: str = ""
     retry_after: float | None = None
+    late: bool = False
+
+    def outcome(self) -> dict[str, Any]:
+        """Return what is written of it."""
+        told = self._asdict()
+        del told["late"]
+        return told
 
 
 def send(
@@ -54,7 +62,7 @@ def send(
     except (guard.Refused, httpx.InvalidURL) as error:
         return Answer(final=True, error=_told(f"Refused: {error}."))
     except (httpcore.TimeoutException, TimeoutError):
-        return Answer(error=f"No answer within {seconds:g} s.")
+        return Answer(error=f"No answer within {seconds:g} s.", late=True)
     except Exception as error:  # noqa: BLE001 - whatever a receiver or a library does is told in the delivery's row
         return Answer(error=_told(str(error) if isinstance(error, guard.Unresolved) else exception_summary(error)))
 
@@ -84,13 +92,14 @@ def headers(message_id: str, body: str, secrets: Iterable[str], at: datetime | N
 
 
 def _exchange(url: httpx.URL, found: list[str], sent: Mapping[str, str], body: bytes, deadline: float) -> Answer:
-    tls = _tls() if url.scheme == "https" else None
-    client = httpx.Client(transport=Pinned(found, deadline, tls), trust_env=False, follow_redirects=False)
+    transport = Pinned(found, deadline, _tls() if url.scheme == "https" else None)
+    client = httpx.Client(transport=transport, trust_env=False, follow_redirects=False)
     with client, client.stream("POST", url, content=body, headers=dict(sent)) as response:
         status = response.status_code
-        if 200 <= status < 300:
-            return Answer(delivered=True, status=status)
+        transport.hurry(BODY_SECONDS)
         _read_a_little(response)
+    if 200 <= status < 300:
+        return Answer(delivered=True, status=status)
     error = f"The receiver answered {status}."
     if 300 <= status < 400:
         error = f"The receiver answered {status}; redirects are not followed."
@@ -127,12 +136,33 @@ def _made() -> ssl.SSLContext:
     return context
 
 
+class Deadline:
+    """Hold the time at which an exchange is over, whatever it is then about."""
+
+    def __init__(self, at: float) -> None:
+        """Take a monotonic time."""
+        self.at = at
+
+    def left(self) -> float:
+        """Return how many seconds are left; raise where there are none."""
+        seconds = self.at - time.monotonic()
+        if seconds <= 0:
+            raise httpcore.ReadTimeout("The time for the whole exchange is over.")
+        return seconds
+
+
 class Pinned(httpx.BaseTransport):
     """Be a transport of httpx whose connections go to given addresses; the certificate and ``Host`` are still those of the name."""
 
     def __init__(self, found: list[str], deadline: float, tls: ssl.SSLContext | None) -> None:
         """Connect nowhere yet."""
-        self._pool = httpcore.ConnectionPool(ssl_context=tls, max_connections=1, network_backend=Network(found, deadline))
+        self._deadline = Deadline(deadline)
+        network = Network(found, self._deadline)
+        self._pool = httpcore.ConnectionPool(ssl_context=tls, max_connections=1, network_backend=network)
+
+    def hurry(self, seconds: float) -> None:
+        """Let what is left of the exchange take so long at the most."""
+        self._deadline.at = min(self._deadline.at, time.monotonic() + seconds)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Pass a request on, and its answer back."""
@@ -166,7 +196,7 @@ class Body(httpx.SyncByteStream):
 class Network(httpcore.NetworkBackend):
     """Connect to given addresses in place of a name, within a deadline."""
 
-    def __init__(self, found: list[str], deadline: float) -> None:
+    def __init__(self, found: list[str], deadline: Deadline) -> None:
         """Connect nowhere yet."""
         self._found, self._deadline = found, deadline
         self._sockets = httpcore.SyncBackend()
@@ -177,7 +207,7 @@ class Network(httpcore.NetworkBackend):
         """Connect to the first address that answers."""
         for number, address in enumerate(self._found, 1):
             # Half of what is left for each but the last: a dead address must not use up the time of a living one.
-            seconds = left(self._deadline) / (1 if number == len(self._found) else 2)
+            seconds = self._deadline.left() / (1 if number == len(self._found) else 2)
             try:
                 stream = self._sockets.connect_tcp(address, port, timeout=seconds, socket_options=socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
@@ -191,24 +221,24 @@ class Network(httpcore.NetworkBackend):
 class Bounded(httpcore.NetworkStream):
     """Be a connection of which each wait gets what is left of the whole."""
 
-    def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
+    def __init__(self, stream: httpcore.NetworkStream, deadline: Deadline) -> None:
         """Take a connection over."""
         self._stream, self._deadline = stream, deadline
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Read what comes next."""
-        return self._stream.read(max_bytes, left(self._deadline))
+        return self._stream.read(max_bytes, self._deadline.left())
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Write a little at a time, since each part may have to wait."""
         for begin in range(0, len(buffer), WRITE_BYTES):
-            self._stream.write(buffer[begin : begin + WRITE_BYTES], left(self._deadline))
+            self._stream.write(buffer[begin : begin + WRITE_BYTES], self._deadline.left())
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
         """Begin to speak TLS."""
-        return Bounded(self._stream.start_tls(ssl_context, server_hostname, left(self._deadline)), self._deadline)
+        return Bounded(self._stream.start_tls(ssl_context, server_hostname, self._deadline.left()), self._deadline)
 
     def close(self) -> None:
         """Close the connection."""
@@ -217,11 +247,3 @@ class Bounded(httpcore.NetworkStream):
     def get_extra_info(self, info: str) -> Any:
         """Tell what the connection tells."""
         return self._stream.get_extra_info(info)
-
-
-def left(deadline: float) -> float:
-    """Return how many seconds are left; raise where there are none."""
-    seconds = deadline - time.monotonic()
-    if seconds <= 0:
-        raise httpcore.ReadTimeout("The time for the whole exchange is over.")
-    return seconds

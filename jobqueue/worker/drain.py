@@ -108,7 +108,12 @@ def _stop_writing(parts: Parts) -> bool:
     clean = not parts.finisher.unwritten
     if not clean:
         logger.error("%d outcomes could not be written; their leases will run out.", parts.finisher.unwritten)
-    return _stop([parts.heartbeat, parts.finisher], _patience(parts)) and clean
+    clean = _stop([parts.heartbeat, parts.finisher], _patience(parts)) and clean
+    # Judged last: a run that was under way may end a little later than its duty is handed over.
+    _until(lambda: not parts.duties.lingering, HURRIED_SECONDS)
+    for name in (lingering := parts.duties.lingering):
+        logger.error("The %s does not stop.", name)
+    return clean and not lingering
 
 
 def _patience(parts: Parts) -> float:

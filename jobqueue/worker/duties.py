@@ -69,7 +69,7 @@ class Duties(DatabaseService):
         self._turned_at = time.monotonic()
         self.no_sweep_before = 0.0
         self._trouble_at = 0.0
-        self.unended: list[str] = []
+        self._ending: list[Chore] = []
 
     @property
     def chores(self) -> list[Chore]:
@@ -80,6 +80,16 @@ class Duties(DatabaseService):
     def end_seconds(self) -> float:
         """How long its duties may take to end."""
         return max((chore.duty.end_seconds for chore in self.chores), default=0.0)
+
+    @property
+    def lingering(self) -> list[str]:
+        """Name the threads of duties that go on after they were told to stop."""
+        return [f"duty {chore.duty.name}" for chore in self._ending if chore.alive]
+
+    @property
+    def unended(self) -> list[str]:
+        """Name what duties had begun and could not bring to an end."""
+        return [name for chore in self._ending for name in chore.unended]
 
     def hurry(self) -> None:
         """Let the duties wait for nothing more."""
@@ -131,11 +141,10 @@ class Duties(DatabaseService):
         """Stop the duties and hand them over at once."""
         for chore in (mine := self.chores):
             chore.stop()
+        self._ending = mine
         began = time.monotonic()
         for chore in mine:
-            if not chore.join(max(began + chore.duty.end_seconds - time.monotonic(), 0.0)):
-                self.unended.append(f"duty {chore.duty.name}")
-            self.unended += chore.unended
+            chore.join(max(began + chore.duty.end_seconds - time.monotonic(), 0.0))
         try:
             self._resign(list(self._leadership.terms))
         finally:

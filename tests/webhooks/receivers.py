@@ -59,10 +59,11 @@ class Receiver:
     def _serve(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError), client:
             connection = self._tls.wrap_socket(client, server_side=True) if self._tls else client
-            request = _read(connection)
-            if request is not None:
-                self.requests.append(request)
-                self._answer(connection, len(self.requests))
+            with connection:
+                request = _read(connection)
+                if request is not None:
+                    self.requests.append(request)
+                    self._answer(connection, len(self.requests))
 
 
 def _read(connection: socket.socket) -> Request | None:
@@ -100,6 +101,20 @@ def one_byte_a_second(connection: socket.socket, number: int) -> None:
         pause.wait(1)
 
 
+def drips_its_body(connection: socket.socket, number: int) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 30\r\n\r\n")
+    pause = threading.Event()
+    for _ in range(30):
+        connection.sendall(b".")
+        pause.wait(1)
+
+
+def endless_headers(connection: socket.socket, number: int) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        connection.sendall(b"x-more: " + b"." * 1000 + b"\r\n")
+
+
 def fifty_megabytes(connection: socket.socket, number: int) -> None:
     connection.sendall(b"HTTP/1.1 500 Oh\r\ncontent-length: 52428800\r\n\r\n")
     for _ in range(800):
@@ -110,14 +125,11 @@ def closes(connection: socket.socket, number: int) -> None:
     connection.shutdown(socket.SHUT_RDWR)
 
 
-def self_signed(directory: Path) -> ssl.SSLContext:
-    """Return the side of a server whose certificate nobody vouches for."""
+def self_signed(directory: Path, name: str = "x") -> ssl.SSLContext:
+    """Return the side of a server whose certificate nobody vouches for; `certificate.pem` is that certificate."""
     key, certificate = directory / "key.pem", directory / "certificate.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=x"],
-        check=True,
-        capture_output=True,
-    )
+    call = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name} -addext subjectAltName=DNS:{name}"
+    subprocess.run([*call.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     return context

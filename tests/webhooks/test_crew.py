@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import builtins
+import sys
 import threading
 import time
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import DataError, OperationalError
 from django.utils import timezone
 
 from jobqueue.duties.base import Report
 from jobqueue.duties.deliver_webhooks import DeliverWebhooks
 from jobqueue.models import JobEvent, WebhookDelivery
+from jobqueue.webhooks import crew, outbox
 from tests.factories import DeliveryFactory
 from tests.webhooks import receivers
 from tests.webhooks.conftest import Listen
@@ -41,13 +43,13 @@ def test_messages_arrive_and_are_counted(listen: Listen) -> None:
     made = DeliveryFactory.create_batch(50, url=receiver.url)
     assert sum(report.items for report in run(DeliverWebhooks())) == 50
     assert states() == {"DELIVERED"}
-    assert {request.headers["webhook-id"] for request in receiver.requests} == {str(one.message_id) for one in made}
+    assert {request.headers["webhook-id"] for request in receiver.requests} == {f"msg_{one.message_id.hex}" for one in made}
     assert JobEvent.objects.filter(name="job.webhook.delivered").count() == 50
 
 
 def test_with_nothing_to_do_it_rests_until_the_next_is_due() -> None:
     duty = DeliverWebhooks()
-    assert duty.run_once(timezone.now()) == Report(pause_seconds=0.5)
+    assert duty.run_once(timezone.now()) == Report(pause_seconds=1.0)
     DeliveryFactory(next_attempt_at=timezone.now() + timedelta(seconds=0.3))
     assert 0 < (duty.run_once(timezone.now()).pause_seconds or 0) <= 0.3
 
@@ -114,14 +116,97 @@ def test_where_the_extra_is_missing_the_process_never_leads_and_says_why(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert DeliverWebhooks().able()
-    real = builtins.__import__
-
-    def without(name: str, *args: Any, **options: Any) -> Any:
-        if name == "standardwebhooks":
-            raise ImportError("No module named 'standardwebhooks'")
-        return real(name, *args, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "standardwebhooks", None)
     with caplog.at_level("INFO", "jobqueue"):
         assert not DeliverWebhooks().able()
     assert "pip install 'jobqueue[webhooks]'" in caplog.text
+
+
+def test_an_answer_outlives_an_outage_of_the_database(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    receiver = listen(says(200))
+    DeliveryFactory(url=receiver.url)
+    duty, write = DeliverWebhooks(), outbox.settle
+
+    def fail(*_: Any, **__: Any) -> str:
+        raise OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(outbox, "settle", fail)
+    monkeypatch.setattr(crew, "is_outage", lambda error: True)
+    with pytest.raises(OperationalError):
+        run(duty)
+    monkeypatch.setattr(outbox, "settle", write)
+    run(duty)
+    assert (states(), len(receiver.requests)) == ({"DELIVERED"}, 1)
+
+
+def test_an_answer_that_the_database_refuses_holds_up_no_other(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver = listen(says(200))
+    bad, good = DeliveryFactory(url=receiver.url), DeliveryFactory(url=receiver.url)
+    write = outbox.settle
+
+    def fail(message: Any, **answer: Any) -> str:
+        if message.delivery_id == bad.pk:
+            raise DataError("no such text")
+        return write(message, **answer)
+
+    monkeypatch.setattr(outbox, "settle", fail)
+    run(DeliverWebhooks())
+    good.refresh_from_db()
+    bad.refresh_from_db()
+    assert (good.status, bad.status) == ("DELIVERED", "PENDING")
+    assert "cannot be written; it is sent again" in caplog.text
+
+
+def test_a_receiver_that_lets_one_wait_in_vain_gets_one_sender_until_it_answers(listen: Listen, settings: Any) -> None:
+    settings.JOBQUEUE = {**settings.JOBQUEUE, "WEBHOOK_TIMEOUT_SECONDS": 0.3, "WEBHOOK_RETRY_SECONDS": [60]}
+    mute = threading.Event()
+    mute.set()
+
+    def answer(connection: Any, number: int) -> None:
+        (receivers.silent if mute.is_set() else says(200))(connection, number)
+
+    receiver = listen(answer)
+    DeliveryFactory.create_batch(12, url=receiver.url)
+    duty = DeliverWebhooks()
+    duty.run_once(timezone.now())
+    assert duty._crew.in_flight == 4
+    began = time.monotonic()
+    while receiver.connections < 6:
+        duty.run_once(timezone.now())
+        assert duty._crew.in_flight <= 4
+        assert time.monotonic() - began < 5
+    assert duty._crew.in_flight == 1
+    mute.clear()
+    run(duty)
+    assert WebhookDelivery.objects.filter(status="DELIVERED").count() >= 5
+    duty.end()
+
+
+def test_what_is_sent_unsigned_is_told_once(listen: Listen, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+    settings.JOBQUEUE = {"WEBHOOK_ALLOWED_HOSTS": ["127.0.0.0/8"]}
+    DeliveryFactory.create_batch(3, url=listen(says(200)).url)
+    run(DeliverWebhooks())
+    assert caplog.text.count("are sent unsigned") == 1
+
+
+def test_with_nothing_to_do_it_asks_once_a_second(django_assert_num_queries: Any) -> None:
+    duty = DeliverWebhooks()
+    with django_assert_num_queries(1):
+        assert duty.run_once(timezone.now()).pause_seconds == 1
+
+
+def test_what_waits_for_a_busy_receiver_is_not_walked_over_all_the_time(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    DeliveryFactory.create_batch(10, url=listen(receivers.silent).url)
+    duty, looks, look = DeliverWebhooks(), [], outbox.claim
+    monkeypatch.setattr(outbox, "claim", lambda *args: looks.append(args) or look(*args))
+    began = time.monotonic()
+    while time.monotonic() - began < 0.9:
+        duty.run_once(timezone.now())
+    assert len(looks) <= 3
+    duty.hear()
+    duty.run_once(timezone.now())
+    assert len(looks) <= 4
+    duty.hurry()
+    duty.end()

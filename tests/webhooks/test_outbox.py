@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from jobqueue.models import Job, JobEvent, WebhookDelivery
+from jobqueue.models import Job, JobEvent, Queue, WebhookDelivery
 from jobqueue.webhooks import outbox
 from jobqueue.webhooks.outbox import Message
 from tests.factories import DeliveryFactory, JobFactory
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 
 def claim(limit: int = 10, most: int = 100, busy: dict[str, int] | None = None) -> list[Message]:
-    return outbox.claim(limit, lambda origin: (busy or {}).get(origin, 0), most)
+    return outbox.claim(limit, lambda origin: most - (busy or {}).get(origin, 0))
 
 
 def settle(message: Message, **answer: Any) -> str:
@@ -68,7 +68,7 @@ def test_id_and_body_are_the_same_at_each_attempt_though_the_facts_are_gone() ->
     }
     WebhookDelivery.objects.update(next_attempt_at=timezone.now() - timedelta(seconds=1), facts={})
     (second,) = claim()
-    assert (second.message_id, second.body, second.attempts) == (str(made.message_id), first.body, 2)
+    assert (second.message_id, second.body, second.attempts) == (f"msg_{made.message_id.hex}", first.body, 2)
 
 
 def test_secrets_in_what_is_told_are_hidden() -> None:
@@ -86,7 +86,7 @@ def test_what_arrived_is_written_and_told_once() -> None:
     assert found.finished_at is not None
     assert Job.objects.get().webhook_sent is True
     assert events() == ["job.webhook.delivered"]
-    assert JobEvent.objects.get().data["message_id"] == str(made.message_id)
+    assert JobEvent.objects.get().data["message_id"] == f"msg_{made.message_id.hex}"
 
 
 def test_what_did_not_arrive_is_tried_again_later_and_given_up_in_the_end(settings: Any) -> None:
@@ -141,7 +141,7 @@ def test_only_what_has_ended_is_sent_again_with_the_same_id_and_all_attempts() -
     assert outbox.redeliver(made.pk)
     found = row()
     assert (found.status, found.attempts, found.message_id, found.finished_at) == ("PENDING", 0, made.message_id, None)
-    assert claim()[0].message_id == str(made.message_id)
+    assert claim()[0].message_id == f"msg_{made.message_id.hex}"
     assert not outbox.redeliver(0)
 
 
@@ -160,3 +160,47 @@ def test_a_job_tells_where_it_is_to_be_told() -> None:
     assert Job.objects.get(pk=result.id).webhook_url == "https://example.com/hook"
     JobFactory()
     assert Job.objects.exclude(webhook_url="").count() == 1
+
+
+def test_a_receiver_that_is_full_is_not_even_looked_at() -> None:
+    DeliveryFactory.create_batch(3, url="http://silent.example/x")
+    good = DeliveryFactory(url="http://good.example/x")
+    asked: list[str] = []
+
+    def room(origin: str) -> int:
+        asked.append(origin)
+        return 9
+
+    assert [one.delivery_id for one in outbox.claim(10, room, ["http://silent.example"])] == [good.pk]
+    assert asked == ["http://good.example"]
+
+
+def test_a_row_with_a_url_that_is_none_holds_up_no_other() -> None:
+    DeliveryFactory(url="http://[bad/x")
+    DeliveryFactory()
+    assert len(claim()) == 2
+
+
+def test_the_times_of_attempts_are_a_setting(settings: Any) -> None:
+    settings.JOBQUEUE = {"WEBHOOK_RETRY_SECONDS": [100, 1000]}
+    DeliveryFactory()
+    for least in (100, 1000, 1000):
+        assert settle(claim()[0]) == "PENDING"
+        assert least - 1 <= (row().next_attempt_at - timezone.now()).total_seconds() <= least * 1.25 + 1
+        WebhookDelivery.objects.update(next_attempt_at=timezone.now() - timedelta(seconds=1))
+
+
+def test_an_event_of_a_message_tells_the_host_and_no_more_of_the_url() -> None:
+    DeliveryFactory(url="https://hooks.example:8443/secret/path?token=hunter2")
+    settle(claim()[0], final=True, status=410, error="The receiver answered 410.")
+    data = JobEvent.objects.get().data
+    assert (data["host"], data["attempts"], data["response_status"]) == ("hooks.example:8443", 1, 410)
+    assert "hunter2" not in str(data)
+    assert "secret" not in str(data)
+
+
+def test_a_message_about_a_message_is_never_made_whatever_the_queue_asks_for() -> None:
+    Queue.objects.create(name="default", webhook_url="https://hooks.example/", webhook_events=["job.webhook.delivered", "job.failed"])
+    DeliveryFactory()
+    settle(claim()[0], delivered=True, status=200)
+    assert (events(), WebhookDelivery.objects.count()) == (["job.webhook.delivered"], 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from jobqueue.webhooks import guard
+from jobqueue.webhooks import guard, sending
 from jobqueue.webhooks.sending import Answer, send
 from tests.webhooks import receivers
 from tests.webhooks.conftest import Listen
@@ -68,7 +69,7 @@ def test_a_redirect_is_a_failure_and_is_not_followed(listen: Listen) -> None:
 def test_the_time_limit_is_that_of_the_whole(listen: Listen, answer: Any) -> None:
     receiver = listen(answer)
     began = time.monotonic()
-    assert sent(receiver.url, seconds=1.5) == Answer(error="No answer within 1.5 s.")
+    assert sent(receiver.url, seconds=1.5) == Answer(error="No answer within 1.5 s.", late=True)
     assert 1.4 < time.monotonic() - began < 2.5
 
 
@@ -147,3 +148,44 @@ def test_proxies_of_the_environment_are_not_used(listen: Listen, monkeypatch: py
         monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
     assert sent(receiver.url).delivered
     assert proxy.connections == 0
+
+
+def test_a_receiver_that_does_not_even_read_is_left_after_the_time_for_the_whole() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        began = time.monotonic()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        answer = send(url, "id-1", "x" * 30_000_000, secrets=(), allowed=("127.0.0.1",), seconds=1)
+        assert time.monotonic() - began < 2
+    assert answer.late
+
+
+def test_a_handshake_that_never_ends_is_left_after_the_time_for_the_whole() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sent(f"https://127.0.0.1:{listener.getsockname()[1]}/", seconds=0.1)  # what is made once takes its time
+        began = time.monotonic()
+        assert sent(f"https://127.0.0.1:{listener.getsockname()[1]}/", seconds=1).late
+        assert time.monotonic() - began < 2
+
+
+def test_a_body_that_drips_counts_for_nothing_once_the_status_is_known(listen: Listen) -> None:
+    began = time.monotonic()
+    assert sent(listen(receivers.drips_its_body).url, seconds=10).delivered
+    assert time.monotonic() - began < 3
+
+
+def test_endless_headers_are_no_way_to_fill_the_memory(listen: Listen) -> None:
+    answer = sent(listen(receivers.endless_headers).url, seconds=5)
+    assert (answer.delivered, answer.late) == (False, False)
+    assert "RemoteProtocolError" in answer.error
+
+
+def test_a_certificate_is_judged_by_the_name_though_the_connection_goes_to_an_address(
+    listen: Listen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver = listen(says(200), tls=receivers.self_signed(tmp_path, "hooks.example"))
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
+    monkeypatch.setattr(sending, "_tls", lambda: trusting)
+    monkeypatch.setattr(guard, "addresses", lambda host, port, allowed: ["127.0.0.1"])
+    assert sent(f"https://hooks.example:{receiver.port}/").delivered
+    assert "Hostname mismatch" in sent(f"https://other.example:{receiver.port}/").error
+    assert [request.headers["host"] for request in receiver.requests] == [f"hooks.example:{receiver.port}"]
