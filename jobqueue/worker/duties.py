@@ -195,15 +195,18 @@ class Duties(DatabaseService):
 
     def _let_go(self, now: float) -> None:
         """End the threads of terms that are over or in doubt, and make room for others where a duty rotates."""
+        lost = []
         for name, chore in list(self._chores.items()):
             term = chore.term
             if term is not None and not term.trusted:
                 term.ended = True
-                logger.warning("This worker does not lead the duty %s any more.", name)
+                lost.append(name)
                 self._drop(chore)
                 self._leadership.forget(name)
             elif term is not None and (after := chore.duty.rotate_after_seconds) is not None and now - term.began >= after:
                 self._rotate(chore, now)
+        if lost:  # one line: in an outage it is all of them
+            logger.warning("This worker does not lead any more: %s.", ", ".join(sorted(lost)))
         self._leaving = [chore for chore in self._leaving if chore.alive]
 
     def _rotate(self, chore: Chore, now: float) -> None:
