@@ -14,7 +14,7 @@ from jobqueue.webhooks.crew import Crew
 
 PAUSE_SECONDS = 0.5
 # Where nothing was to be sent for a while, looking is most of what this costs.
-QUIET_SECONDS, QUIET_PAUSE_SECONDS = 60.0, 2.0
+QUIET_SECONDS, QUIET_PAUSE_SECONDS = 60.0, 3.0
 LAND_SECONDS = 0.2
 # After a look that found nothing to begin: where much waits for a receiver that is busy enough, each look walks over all of it.
 REST_SECONDS, REST_TIMES, LONGEST_REST_SECONDS = 0.5, 10, 5.0

@@ -16,6 +16,8 @@ LONGEST_SECONDS = 1.0
 UNTOLD_SECONDS = 0.25
 # Notifications of one process come sparingly: after the first, others may be due as soon.
 CLOSELY_SECONDS = 2.0
+# Where none was seen to wait for others; who begins to, tells of it like one that is due.
+PARENTS_SECONDS = 2.0
 
 
 class PromoteDueJobs(Duty):
@@ -30,6 +32,7 @@ class PromoteDueJobs(Duty):
         self._promotion = Promotion()
         self._parents = Parents()
         self._closely_until = 0.0
+        self._parents_at = 0.0
 
     def hear(self) -> None:
         """Look closely for a while."""
@@ -37,9 +40,12 @@ class PromoteDueJobs(Duty):
 
     def run_once(self, now: datetime) -> Report:
         """Promote one batch where something is due; tell when the next is."""
-        parents = self._parents.run()
+        moment = time.monotonic()
+        told = Job.objects.database.can_notify and conf.current().notify and moment > self._closely_until
+        parents = None
+        if not told or self._parents.any or self._parents.busy or moment >= self._parents_at:
+            parents, self._parents_at = self._parents.run(), moment + PARENTS_SECONDS
         items, aside = (parents.moved, parents.set_aside) if parents is not None else (0, 0)
-        told = Job.objects.database.can_notify and conf.current().notify and time.monotonic() > self._closely_until
         longest = LONGEST_SECONDS if told and not self._parents.any else UNTOLD_SECONDS
         due_in = Job.objects.next_due_seconds(self._promotion.set_aside)
         if due_in is None or due_in > 0:

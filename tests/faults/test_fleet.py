@@ -52,9 +52,8 @@ def test_the_statements_of_twenty_idle_workers(server: Server, workers: Workers)
     found = {number: idle(server, workers, number) for number in (1, WORKERS)}
     duties = {number: sum(rate for name, rate in each.items() if name.startswith("jobqueue duty ")) for number, each in found.items()}
     total = {number: sum(each.values()) for number, each in found.items()}
-    # The leader of all duties sends about six a second, one of them for the outbox of webhooks.
-    assert total[WORKERS] <= 6 + WORKERS, found
-    assert total[1] <= 6 + 1, found
+    assert total[WORKERS] <= 5 + WORKERS, found
+    assert total[1] <= 5 + 1, found
     assert 0 < duties[WORKERS] <= 1.2 * duties[1], found
 
 
