@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from jobqueue.api import views
+from jobqueue.api import events
 from jobqueue.lifecycle.report import report
 from jobqueue.models import Job, Queue
 from tests.api.conftest import ROOT, error, url
@@ -81,13 +81,13 @@ def test_a_secret_in_the_name_of_a_target_is_masked(viewer: Client) -> None:
 
 def test_a_job_that_is_deleted_while_it_is_read_is_not_found(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     job = JobFactory()
-    look = views.why_waiting
+    look = events.why_waiting
 
     def late(found: Job) -> Any:
         Job.objects.filter(pk=found.pk).erase()
         return look(found)
 
-    monkeypatch.setattr(views, "why_waiting", late)
+    monkeypatch.setattr(events, "why_waiting", late)
     response = viewer.get(url(job))
     assert (response.status_code, error(response)["code"]) == (404, "not_found")
 

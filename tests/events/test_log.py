@@ -79,7 +79,7 @@ def test_a_client_replays_from_its_horizon_on_in_bounded_parts() -> None:
             assert cursor.horizon == horizon, "in the middle of a batch the horizon stands"
         seen, parts = seen + found, parts + 1
     assert (seen[-7:], parts) == (written, 3)
-    assert cursor.horizon > horizon
+    assert cursor.horizon >= horizon  # a transaction of another test, in another database of the server, may hold it
 
 
 @pytest.mark.postgresql

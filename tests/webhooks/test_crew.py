@@ -13,7 +13,7 @@ from django.db import DataError, OperationalError
 from django.utils import timezone
 
 from jobqueue.duties.base import Report
-from jobqueue.duties.deliver_webhooks import DeliverWebhooks
+from jobqueue.duties.deliver_webhooks import QUIET_PAUSE_SECONDS, DeliverWebhooks
 from jobqueue.models import JobEvent, WebhookDelivery
 from jobqueue.webhooks import crew, outbox
 from tests.factories import DeliveryFactory
@@ -49,7 +49,7 @@ def test_messages_arrive_and_are_counted(listen: Listen) -> None:
 
 def test_with_nothing_to_do_it_rests_until_the_next_is_due() -> None:
     duty = DeliverWebhooks()
-    assert duty.run_once(timezone.now()) == Report(pause_seconds=1.0)
+    assert duty.run_once(timezone.now()) == Report(pause_seconds=QUIET_PAUSE_SECONDS)
     DeliveryFactory(next_attempt_at=timezone.now() + timedelta(seconds=0.3))
     assert 0 < (duty.run_once(timezone.now()).pause_seconds or 0) <= 0.3
 
@@ -191,10 +191,10 @@ def test_what_is_sent_unsigned_is_told_once(listen: Listen, settings: Any, caplo
     assert caplog.text.count("are sent unsigned") == 1
 
 
-def test_with_nothing_to_do_it_asks_once_a_second(django_assert_num_queries: Any) -> None:
+def test_with_nothing_to_do_it_asks_seldom_and_once(django_assert_num_queries: Any) -> None:
     duty = DeliverWebhooks()
     with django_assert_num_queries(1):
-        assert duty.run_once(timezone.now()).pause_seconds == 1
+        assert duty.run_once(timezone.now()).pause_seconds == QUIET_PAUSE_SECONDS
 
 
 def test_what_waits_for_a_busy_receiver_is_not_walked_over_all_the_time(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
