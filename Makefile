@@ -5,6 +5,8 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 REPORTS := .reports
 WORKERS ?= 2
+# Long tests wait for most of their time.
+SLOW_WORKERS ?= 3
 
 # The first of these that starts and is new enough. Say PYTHON=… for another one.
 PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -57,7 +59,10 @@ PYTEST = $(1)/bin/python -m pytest --junitxml=$(REPORTS)/$(2).xml -n $(WORKERS)
 PATIENTLY = $(call PYTEST,$(1),$(2)) $(3) $(ARGS) || $(PY) .ci/again.py $(REPORTS)/$(2).xml $(1)/bin/python -m pytest
 TOGETHER := --dist worksteal -m "not faults and not browser and not slow"
 ALONE := --dist loadfile -m "(faults or browser) and not slow"
-SLOW := --dist loadfile -m slow
+SLOW := --dist loadfile -n $(SLOW_WORKERS) -m slow
+
+# Of the tests with real processes, those in which SQLite's single writer could make a difference.
+ON_SQLITE := $(patsubst %,tests/faults/test_%.py,bad_input command deaths drain interrupts ledger many_workers pipelines webhooks)
 
 test: $(STAMP)
 	$(call PYTEST,$(VENV),postgresql) $(TOGETHER) $(ARGS)
@@ -67,11 +72,14 @@ test: $(STAMP)
 # What takes longer: long state machines, the whole demo, a short run of the benchmarks, and real processes on SQLite.
 test-slow: $(STAMP)
 	$(call PATIENTLY,$(VENV),postgresql-slow,$(SLOW))
-	export TEST_DATABASE=sqlite; $(call PATIENTLY,$(VENV),sqlite-alone,$(ALONE))
+	export TEST_DATABASE=sqlite; $(call PATIENTLY,$(VENV),sqlite-alone,$(ALONE) $(ON_SQLITE))
 	export TEST_DATABASE=sqlite; $(call PATIENTLY,$(VENV),sqlite-slow,$(SLOW) tests/lifecycle)
 
+# What builds on Django's own insides: models, queries, tasks, the admin, the checks.
+NEXT_DJANGO := $(wildcard tests/test_*.py) $(addprefix tests/,admin db events lifecycle models pipelines tasks_layer worker)
+
 django-6.1: .venv-dj61/.installed
-	$(call PYTEST,.venv-dj61,$@) $(TOGETHER) $(ARGS)
+	$(call PYTEST,.venv-dj61,$@) $(TOGETHER) $(NEXT_DJANGO) $(ARGS)
 
 CONFORMANCE := $(wildcard tests/test_conformance*.py tests/tasks_layer)
 
