@@ -94,6 +94,9 @@ def test_cancels_and_pauses_that_race_with_phases_leave_rows_that_tell_one_story
     for job in chance.sample(jobs, len(jobs)):
         (cancel if chance.random() < 0.7 else pause)(job_id(job))
         time.sleep(chance.uniform(0, 0.03))
+    long = workers.enqueue(pipelines.ten_steps, 0.5)  # one for certain is canceled in the middle, also where workers only poll
+    wait_until(lambda: row(long).progress >= 10, "the long one is in the middle", 60)
+    cancel(job_id(long))
     wait_until(lambda: not workers.jobs.filter(status__in=["QUEUED", "PENDING", "RUNNING"]).exists(), "all are settled", 30)
     seen = set()
     for job in workers.jobs:
