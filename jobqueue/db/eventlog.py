@@ -101,7 +101,7 @@ class EventLog(Statements):
 
         Return how many, and behind which id to go on; None where none of these was old, or there were no more.
         """
-        sql = f"SELECT id, coalesce({column} <= {self.ahead}, FALSE) FROM {table} WHERE id > %s ORDER BY id LIMIT %s"
+        sql = f"{self.hint()}SELECT id, coalesce({column} <= {self.ahead}, FALSE) FROM {table} WHERE id > %s ORDER BY id LIMIT %s"
         with self.atomic():
             rows = self.rows(sql, [-age, after_id, batch])
             old = [row[0] for row in rows if row[1]]
