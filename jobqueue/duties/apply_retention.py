@@ -17,6 +17,7 @@ class ApplyRetention(Duty):
 
     name = "apply_retention"
     interval_seconds = 60.0
+    exact_now = False
 
     def __init__(self) -> None:
         """Start from the oldest job and the oldest event."""

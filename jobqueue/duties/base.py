@@ -50,6 +50,7 @@ class Duty:
     strategy: Strategy = "lease"
     rotate_after_seconds: float | None = None
     lets_jobs_in: bool = False  # whether its items are jobs that may be taken now, so that this process's own dispatcher is woken
+    exact_now = True  # whether `now` decides what is done; else it is reckoned from an earlier answer, which saves a statement each run
     longest_run_seconds: float | None = 30.0  # of one run; then its connection is cut, and after twice as long it is given up on
 
     def able(self) -> bool:

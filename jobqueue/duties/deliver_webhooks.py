@@ -28,6 +28,7 @@ class DeliverWebhooks(Duty):
 
     name = "deliver_webhooks"
     interval_seconds = PAUSE_SECONDS
+    exact_now = False
 
     def __init__(self) -> None:
         """Send nothing yet."""

@@ -20,6 +20,7 @@ class ExpireStaleRunningJobs(Duty):
 
     name = "expire_stale_running_jobs"
     interval_seconds = 1.0
+    exact_now = False
     lets_jobs_in = True
 
     def __init__(self, keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None], not_before: Callable[[], float]) -> None:

@@ -18,6 +18,7 @@ class ForgetDeadWorkers(Duty):
 
     name = "forget_dead_workers"
     interval_seconds = 60.0
+    exact_now = False
 
     def run_once(self, now: datetime) -> Report:
         """Delete a batch; rows that somebody has locked wait for the next run."""

@@ -25,6 +25,7 @@ class PromoteDueJobs(Duty):
 
     name = "promote_due_jobs"
     interval_seconds = LONGEST_SECONDS
+    exact_now = False
     lets_jobs_in = True
 
     def __init__(self) -> None:

@@ -18,6 +18,7 @@ class ReleaseParkedTargets(Duty):
 
     name = "release_parked_targets"
     interval_seconds = 5.0
+    exact_now = False
     lets_jobs_in = True
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from jobqueue import db, texts
@@ -21,6 +21,7 @@ from jobqueue.worker.forked import leave_if_forked
 
 LONGEST_TEXT = 500
 LARGEST_COUNT = 2**53
+RECKONED_SECONDS = 60.0
 
 logger = logging.getLogger("jobqueue")
 
@@ -40,6 +41,7 @@ class Chore(DatabaseService):
         self.told: dict[str, Any] = dict(term.metadata) if term is not None else {}
         self.told.update(interval_seconds=duty.interval_seconds, strategy=duty.strategy)
         self._now, self._done = now, done
+        self._seen: tuple[datetime, float] | None = None
         self.completed_at = time.monotonic()
         self.given_up = self.aborted = False
         self.unended: list[str] = []
@@ -60,7 +62,7 @@ class Chore(DatabaseService):
             return None
         if self.term is not None and not self.term.trusted:
             return 0.2  # a renewal is late: whoever renews decides
-        began, now, self.aborted = time.monotonic(), self._now(), False
+        began, now, self.aborted = time.monotonic(), self._moment(), False
         try:
             report = self._run(now)
         except LeadershipLost as lost:
@@ -83,6 +85,12 @@ class Chore(DatabaseService):
             self.unended = self.duty.end()
         finally:
             super().tear_down()
+
+    def _moment(self) -> datetime:
+        """Return the database's time; for duties that only report by it, as its last answer and our own clock have it."""
+        if self.duty.exact_now or self._seen is None or time.monotonic() - self._seen[1] > RECKONED_SECONDS:
+            self._seen = (self._now(), time.monotonic())
+        return self._seen[0] + timedelta(seconds=time.monotonic() - self._seen[1])
 
     def _run(self, now: datetime) -> Report:
         pid = os.getpid()
