@@ -62,7 +62,7 @@ ALONE := --dist loadfile -m "(faults or browser) and not slow"
 SLOW := --dist loadfile -n $(SLOW_WORKERS) -m slow
 
 # Of the tests with real processes, those in which SQLite's single writer could make a difference.
-ON_SQLITE := $(patsubst %,tests/faults/test_%.py,bad_input command deaths drain interrupts ledger many_workers pipelines webhooks)
+ON_SQLITE := $(patsubst %,tests/faults/test_%.py,bad_input command deaths drain interrupts ledger many_workers pipelines)
 
 test: $(STAMP)
 	$(call PYTEST,$(VENV),postgresql) $(TOGETHER) $(ARGS)
@@ -76,7 +76,7 @@ test-slow: $(STAMP)
 	export TEST_DATABASE=sqlite; $(call PATIENTLY,$(VENV),sqlite-slow,$(SLOW) tests/lifecycle)
 
 # What builds on Django's own insides: models, queries, tasks, the admin, the checks.
-NEXT_DJANGO := $(wildcard tests/test_*.py) $(addprefix tests/,admin db events lifecycle models pipelines tasks_layer worker)
+NEXT_DJANGO := $(wildcard tests/test_*.py) $(addprefix tests/,admin db events lifecycle models pipelines tasks_layer)
 
 django-6.1: .venv-dj61/.installed
 	$(call PYTEST,.venv-dj61,$@) $(TOGETHER) $(NEXT_DJANGO) $(ARGS)
