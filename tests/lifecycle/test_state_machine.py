@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.lifecycle.lines_machine import Lines
 from tests.lifecycle.machine import Lifecycle
 
-EXAMPLES = int(os.environ.get("STATE_MACHINE_EXAMPLES", "250"))
+EXAMPLES = int(os.environ.get("STATE_MACHINE_EXAMPLES", "150"))
 STEPS = 50
 # Nothing here needs to survive the server. A verb that waits for somebody's lock where it should pass on fails soon.
 FAST = {"postgresql": "SET synchronous_commit = off; SET lock_timeout = '3s'", "sqlite": "PRAGMA synchronous = OFF"}
