@@ -24,7 +24,6 @@ from jobqueue.db.statements import Statements
 QUEUES = "jobqueue_queue"
 DELIVERIES = "jobqueue_webhookdelivery"
 LOGGED = "job_id, name, at, attempt, tenant, target, data"
-FACTS = ("job_id", "task", "queue", "tenant", "target", "status", "attempt")
 DEFAULT = ", ".join(f"'{name}'" for name in names.SENT_BY_DEFAULT)
 # A message about a message would never end, whatever a queue's row asks for.
 NEVER_SENT = f"'{names.WEBHOOK_DELIVERED}', '{names.WEBHOOK_FAILED}'"

@@ -5,13 +5,13 @@
 
    The function gets each event once, as the object that the server sent: {id, event, job_id, at, attempt, status, data, ...}; the event
    "jobqueue.snapshot", which comes first and after a gap, has in its data how things stand. Texts in it are data from outside: put them
-   into a page as text, never as markup. `mode` is told "live", "reconnecting", "off" (refused, or resting) or "ended". */
+   into a page as text, never as markup. `mode` is told "live", "reconnecting" or "off" (refused, or resting). */
 "use strict";
 
 (function () {
   // As in jobqueue/event_names.py: a browser hears only the events whose names it was told.
   const NAMES = [
-    "jobqueue.snapshot", "jobqueue.reset", "jobqueue.end",
+    "jobqueue.snapshot", "jobqueue.reset",
     "job.enqueued", "job.started", "job.progress", "job.phase.started", "job.phase.completed", "job.retrying", "job.handed_back",
     "job.sleeping", "job.waiting", "job.paused", "job.resumed", "job.completed", "job.failed", "job.canceled", "job.lease_expired",
     "job.webhook.delivered", "job.webhook.failed", "job.stale", "job.deleted",
@@ -65,11 +65,6 @@
       listen();
       failures = 0;
       lastId = message.lastEventId || lastId;
-      if (name === "jobqueue.end") {
-        stop();
-        mode("ended");
-        return;
-      }
       const event = parsed(message.data);
       if (event === null || typeof event !== "object") return;
       if (typeof event.id === "number") {
