@@ -24,7 +24,7 @@ from jobqueue.worker.executor import interrupted
 from jobqueue.worker.run import Reason, Run
 
 if TYPE_CHECKING:
-    from jobqueue.worker.supervisor import Parts
+    from jobqueue.worker.parts import Parts
 
 WRITE_SECONDS = 2.0
 STEP_SECONDS = 0.05

@@ -28,6 +28,11 @@ class Identity:
         self._directory: Path | None = None
         self._held: IO[Any] | None = None
 
+    @property
+    def description(self) -> str:
+        """What a person reads: host and pid are for people alone."""
+        return f"worker {self.worker_id} (pid {self.pid} on {self.host})"
+
     def hold(self) -> None:
         """Take the file lock, where the job database is a file."""
         path = Job.objects.database.file

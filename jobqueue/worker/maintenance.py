@@ -11,16 +11,20 @@ import time
 from collections.abc import Callable, Sequence
 
 from jobqueue import signals, states
+from jobqueue.db import hygiene
 from jobqueue.lifecycle.expire import Expired, expire_owner
 from jobqueue.models import BackgroundJobLease
 from jobqueue.service import ErrorHandler
 from jobqueue.worker.base import DatabaseService, is_outage
 from jobqueue.worker.identity import Identity
+from jobqueue.worker.show import forget
 from jobqueue.worker.tenancy import telling
 
 PAUSE_SECONDS = 1.0
 WORKER_ROW_SECONDS = 10.0
 AGAIN_SECONDS = 30.0
+# What a dead worker had sent to the database may still be carried out after its death was seen.
+LATE_SECONDS = 5.0
 
 logger = logging.getLogger("jobqueue")
 
@@ -53,7 +57,14 @@ class Maintenance(DatabaseService):
         self._start_at: float | None = 0.0
         self._shown_at: float | None = None
         self._seen: object = (0, None)
+        self._dead: dict[str, float | None] = {}
+        self.recovered: Callable[[Sequence[str]], None] = lambda owners: None
         self.errors = 0  # jobs that were found lost and ended in ERROR
+
+    def recover(self, owners: Sequence[str]) -> None:
+        """Have the jobs of workers recovered that are known to be dead; `recovered` is told when it is done. From any thread."""
+        self._dead |= dict.fromkeys(owners)
+        self.wake()
 
     def turn(self) -> float | None:
         """Do each chore that is due; return the seconds to the next."""
@@ -65,13 +76,26 @@ class Maintenance(DatabaseService):
         if self._start_at is not None and now >= self._start_at:
             self._start_at = now + AGAIN_SECONDS if self._start() else None
         lost: list[Expired] = []
-        for owner in self._identity.dead_neighbours():
+        dead = list(self._dead)
+        for owner in [*self._identity.dead_neighbours(), *dead]:
             BackgroundJobLease.objects.release_all_of(owner)
             lost += expire_owner(owner)
+        self._bury(dead)
         if lost:
             self.announce(lost)
             self._found()
         return PAUSE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - workers must not look in step
+
+    def _bury(self, dead: Sequence[str]) -> None:
+        now = time.monotonic()
+        fresh = [owner for owner in dead if self._dead[owner] is None]
+        if fresh:
+            self._dead |= dict.fromkeys(fresh, now)
+            forget(fresh)
+            self.recovered(fresh)
+        for owner in dead:
+            if now - (self._dead[owner] or now) > LATE_SECONDS:
+                del self._dead[owner]
 
     def _start(self) -> int:
         # Here, where a statement that waits for somebody's lock holds up nobody's leadership.
@@ -99,3 +123,16 @@ class Maintenance(DatabaseService):
             except Exception as error:  # noqa: BLE001 - the jobs are recovered; telling of one must not keep the rest from being told
                 logger.warning("Job %s: the loss of its worker was not told to those who listen: %s", one.job_id, error)
         self.errors += sum(one.status == states.Status.ERROR for one in lost)
+
+
+def recover_dead(owners: Sequence[str]) -> None:
+    """Recover what dead workers left where no worker is there to do it, and close the connection."""
+    try:
+        for owner in owners:
+            BackgroundJobLease.objects.release_all_of(owner)
+            expire_owner(owner)
+        forget(owners)
+    except Exception as error:  # noqa: BLE001 - their leases run out all the same
+        logger.warning("The jobs of %d workers that died could not be recovered at once: %s", len(owners), error)
+    finally:
+        hygiene.close_all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.db.models.functions import Now
@@ -37,10 +37,15 @@ def health(services: Iterable[Service]) -> dict[str, dict[str, float]]:
     }
 
 
-def forget(identity: Identity) -> None:
-    """Drop the row of a process that ends in order."""
+def forget(worker_ids: Sequence[str]) -> None:
+    """Drop the rows of processes that have ended."""
+    Worker.objects.using(Job.objects.database.alias).filter(pk__in=worker_ids).delete()
+
+
+def say_goodbye(identity: Identity) -> None:
+    """Drop the row of this process, which ends in order."""
     try:
-        Worker.objects.using(Job.objects.database.alias).filter(pk=identity.uuid).delete()
+        forget([identity.worker_id])
         hygiene.close_all()
     except Exception as error:  # noqa: BLE001 - the row is for people only, and the database may be gone
         logger.warning("The worker's row could not be removed: %s", str(error).strip())

@@ -14,18 +14,14 @@ import select
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from jobqueue import conf
 from jobqueue.conf import Settings
 from jobqueue.db import Lender, hygiene
 from jobqueue.duties import registry as registry_of_duties
 from jobqueue.duties.builtin import builtin
-from jobqueue.lifecycle.children import resume_parents
 from jobqueue.lifecycle.expire import Expired
-from jobqueue.lifecycle.release import release_parked_targets
-from jobqueue.managers.jobs import JobQuerySet
-from jobqueue.models import Job, Queue, Worker
+from jobqueue.models import Job, Worker
 from jobqueue.schedules import bring_schedules
 from jobqueue.service import Service
 from jobqueue.tasks import registry
@@ -39,15 +35,20 @@ from jobqueue.worker.heartbeat import Heartbeat
 from jobqueue.worker.identity import Identity
 from jobqueue.worker.interrupter import Interrupter
 from jobqueue.worker.lanes import Lanes
+from jobqueue.worker.left import Left
+from jobqueue.worker.link import DONE
 from jobqueue.worker.listener import Heard, Listener
 from jobqueue.worker.loop import Loop
 from jobqueue.worker.maintenance import Maintenance
+from jobqueue.worker.parent import Parent
+from jobqueue.worker.parts import Parts
 from jobqueue.worker.picker import Picker
 from jobqueue.worker.pool import Pool
+from jobqueue.worker.recycling import Recycling
 from jobqueue.worker.reporter import Reporter
 from jobqueue.worker.run import Run, Runs
 from jobqueue.worker.scaler import Scaler, told
-from jobqueue.worker.show import forget, health, show
+from jobqueue.worker.show import health, say_goodbye, show
 
 WATCH_SECONDS = 0.5
 ONCE_SECONDS = 0.3
@@ -58,68 +59,63 @@ GC_THRESHOLD = (10_000, 20, 20)
 logger = logging.getLogger("jobqueue")
 
 
-@dataclass
-class Parts:
-    """Hold the parts of one process, in the order in which they start."""
-
-    runs: Runs
-    lanes: Lanes
-    loop: Loop
-    finisher: Finisher
-    interrupter: Interrupter
-    heartbeat: Heartbeat
-    reporter: Reporter
-    dispatcher: Dispatcher
-    maintenance: Maintenance
-    duties: Duties
-    scaler: Scaler
-    listener: Listener | None
-    services: list[Service] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """List the services; the dispatcher comes last, when everything it needs runs."""
-        chain = (
-            self.finisher,
-            self.interrupter,
-            self.heartbeat,
-            self.reporter,
-            self.maintenance,
-            self.duties,
-            self.scaler,
-            self.listener,
-            self.dispatcher,
-        )
-        self.services = [service for service in chain if service is not None]
-
-
 class Supervisor:
     """Run one worker process until it is told to stop."""
 
-    def __init__(self, settings: Settings | None = None, *, once: bool = False) -> None:
-        """Prepare with settings that the command line may have changed; `once` ends when nothing is left to do."""
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        once: bool = False,
+        parent: Parent | None = None,
+        recycling: Recycling | None = None,
+    ) -> None:
+        """Prepare with settings that the command line may have changed; `once` ends when nothing is left to do.
+
+        A `parent` is the line to a process that starts a new worker when this one ends.
+        """
         self.settings = settings or conf.current()
         self.once = once
         self.identity = Identity()
-        self.stops = 0
         self.failed = False
+        self._signals = self._told = 0
+        self._ends = False
         self._pipe = os.pipe()
         self._errors: dict[str, float] = {}
-        self._quiet_since: float | None = None
+        self._parent, self._recycling = parent, recycling or Recycling()
+        self._recycling.hurry = self._look_up
         self.parts = self._build()
+        self._left = Left(self.settings, self.parts.runs)
+        if parent is not None:
+            self._listen_to(parent)
 
     @property
     def errors(self) -> int:
         """How many jobs ended in ERROR here, those that this process found lost included."""
         return self.parts.finisher.errors + self.parts.maintenance.errors
 
+    @property
+    def stops(self) -> int:
+        """How often it was asked to end: a signal to all processes reaches this one, and comes once more by the parent."""
+        return max(self._signals, self._told)
+
     def stop(self) -> None:
         """Ask for the end; a second call skips the grace period. Safe in a signal handler."""
-        self.stops += 1
+        self._signals += 1
+        self._look_up()
+
+    def _hear_stop(self) -> None:
+        self._told += 1
+        self._look_up()
+
+    def _look_up(self) -> None:
         with contextlib.suppress(OSError):  # after the end there is nobody to tell
             os.write(self._pipe[1], b".")  # an Event's lock may be held by the very code that the signal interrupts
 
     def run(self) -> bool:
         """Work until told to stop; return whether everything stopped as it should."""
+        if self._parent is not None:
+            self._parent.start()
         registry.discover()
         registry_of_duties.discover()
         self.identity.hold()
@@ -131,10 +127,14 @@ class Supervisor:
         parts.scaler.begin()
         for service in parts.services:
             service.start()
+        if self._parent is not None:
+            self._parent.serves(self.identity.worker_id)
         try:
-            while not self._told_to_stop(ONCE_SECONDS if self.once else WATCH_SECONDS):
-                if not self._all_alive() or (self.once and self._all_done()):
-                    break
+            while not (why := self._why_end(ONCE_SECONDS if self.once else WATCH_SECONDS)):
+                pass
+            self._ends = True
+            if self._parent is not None and not self._told:
+                self._parent.leaves(why)
         finally:
             clean = drain(parts, self.settings, lambda: self.stops > 1)
             self._say_goodbye()
@@ -207,10 +207,20 @@ class Supervisor:
             self.parts.loop.replace_if_blocked()
         self.parts.maintenance.wake()  # people see it at once
 
+    def _replace_process(self, run: Run) -> bool:
+        """Have this process replaced, where somebody would; return whether that comes."""
+        return self._parent is not None and self._recycling.replace(run)
+
+    def _listen_to(self, parent: Parent) -> None:
+        parent.told_to_stop, parent.left_alone = self._hear_stop, self.stop
+        parent.recover = self.parts.maintenance.recover
+        self.parts.maintenance.recovered = parent.recovered
+
     def _lost(self, lost: Sequence[Expired]) -> None:
         self.parts.maintenance.announce(lost)
 
     def _settled(self, retrying: bool) -> None:
+        self._recycling.counted(self.parts.finisher.done)
         if self.parts.dispatcher.wants_slots:  # else its last look found too little already
             self.parts.dispatcher.wake()
         if retrying:  # its time may come before the next chores
@@ -218,8 +228,16 @@ class Supervisor:
 
     # Watch
 
-    def _told_to_stop(self, seconds: float) -> bool:
-        return self.stops > 0 or bool(select.select([self._pipe[0]], [], [], seconds)[0])
+    def _why_end(self, seconds: float) -> str:
+        if not self.stops:
+            select.select([self._pipe[0]], [], [], seconds)
+        if self.stops:
+            return "it was told to stop"
+        if not self._all_alive():
+            return "a service failed"
+        if self.once and self._left.nothing():
+            return DONE
+        return self._recycling.reason(self.parts.finisher.done)
 
     def _all_alive(self) -> bool:
         for service in self.parts.services:
@@ -231,25 +249,6 @@ class Supervisor:
                 logger.error("The %s has waited %.0f s for the database; its connection is cut.", service.name, hanging)
                 service.abort()
         return not self.failed
-
-    def _all_done(self) -> bool:
-        """Whether ``--once`` may end: seen twice in a row, nothing runs here, and nothing is left in the queues that may begin."""
-        try:
-            # Last those whose children have ended, and what raw SQL has left parked behind free targets: what is let go now is left, too.
-            done = not len(self.parts.runs) and not self._left().exists() and not resume_parents() and not release_parked_targets()
-        except Exception as error:
-            if not is_outage(error):
-                raise
-            hygiene.close_broken(Job.objects.database.alias)
-            done = False
-        twice, self._quiet_since = done and self._quiet_since is not None, time.monotonic() if done else None
-        return twice
-
-    def _left(self) -> JobQuerySet:
-        jobs = Job.objects.current.in_queues(self.settings.queues)
-        if self.settings.max_running == 0:
-            return jobs.filter(status=Job.Status.RUNNING)
-        return jobs.unfinished(list(Queue.objects.current.closed().values_list("name", flat=True)))
 
     def _on_error(self, service: Service, error: BaseException, failures: int) -> None:
         """Log a failed turn: in full, and at most every 10 s per service."""
@@ -266,7 +265,7 @@ class Supervisor:
 
     def _show(self, state: str = Worker.State.RUNNING) -> None:
         lanes, stuck = self.parts.lanes, self.parts.maintenance.stuck()
-        state = Worker.State.DRAINING if self.stops else state
+        state = Worker.State.DRAINING if self.stops or self._ends else state
         # Of a project's duty nobody but the project knows how long it may take.
         chores = [chore for chore in self.parts.duties.chores if chore.duty.longest_run_seconds is not None]
         services = health([*self.parts.services, *chores])
@@ -275,7 +274,7 @@ class Supervisor:
 
     def _say_goodbye(self) -> None:
         # In a thread, since the database may never answer; a daemon, since the process ends whether it does or not.
-        farewell = threading.Thread(target=forget, args=(self.identity,), daemon=True)
+        farewell = threading.Thread(target=say_goodbye, args=(self.identity,), daemon=True)
         farewell.start()
         farewell.join(GOODBYE_SECONDS)
         self.identity.release()

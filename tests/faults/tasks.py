@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import os
 import random
+import subprocess
 import sys
 import threading
 import time
@@ -21,6 +22,8 @@ from django.utils import timezone, translation
 from jobqueue import Fatal, Retry, fixed, task
 from jobqueue.models import Worker
 from tests.faults import ledger, witness
+
+leaked: list[bytes] = []
 
 # Well-behaved
 
@@ -126,6 +129,19 @@ def die(context: Any, seconds: float) -> NoReturn:
     witness.tell("start", context)
     time.sleep(seconds)
     os._exit(9)
+
+
+@task
+def grow(mb: int) -> None:
+    """Take memory, and never give it back."""
+    leaked.append(b"x" * (mb * 1_000_000))
+
+
+@task
+def leave_an_orphan() -> int:
+    """Start a program that outlives the process that started it, and return its process id."""
+    told = subprocess.run(["/bin/sh", "-c", "sleep 0.7 >/dev/null 2>&1 & echo $!"], capture_output=True, check=True)
+    return int(told.stdout.split()[0])
 
 
 # Failing

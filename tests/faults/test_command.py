@@ -94,7 +94,6 @@ WRONG = {
     "--heartbeat-seconds=2": "HEARTBEAT_SECONDS is 2.0 with LEASE_SECONDS 3",
     "--min-workers=5 --max-workers=2": "MIN_WORKERS is 5, above MAX_WORKERS, 2",
     "--max-workers=0": "MAX_WORKERS is 0",
-    "--processes=2": "--processes is 2",
     "--poll-seconds=nan": "POLL_SECONDS is nan",
     "--lease-second=x": "lease-second",
 }

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
-from argparse import ArgumentParser
+from argparse import SUPPRESS, ArgumentParser
+from collections.abc import Callable
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -18,6 +20,10 @@ from jobqueue import conf, db
 from jobqueue.db import hygiene
 from jobqueue.exceptions import JobQueueError
 from jobqueue.models import Job
+from jobqueue.worker.maintenance import recover_dead
+from jobqueue.worker.parent import Parent
+from jobqueue.worker.processes import Processes, times
+from jobqueue.worker.recycling import Recycling
 from jobqueue.worker.supervisor import Supervisor
 
 OPTIONS = {
@@ -32,6 +38,8 @@ OPTIONS = {
     "interrupt_grace_seconds": (float, "time for interrupted jobs to stop after that"),
 }
 EXIT_SECONDS = 2.0
+RECOVER_SECONDS = 5.0
+MOST_PROCESSES = 1000
 
 
 class Command(BaseCommand):
@@ -42,7 +50,10 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add an option for each setting that may differ per process."""
         parser.add_argument("--queues", help="names, separated by commas (default: all queues)")
-        parser.add_argument("--processes", type=int, default=1, help="worker processes; only 1 is supported")
+        parser.add_argument("--processes", type=int, help="worker processes, watched over by one more (default: one, by itself)")
+        parser.add_argument("--max-jobs-per-process", type=int, help="with --processes: replace a process after so many jobs")
+        parser.add_argument("--max-rss-mb", type=int, help="with --processes: replace a process that holds so much memory")
+        parser.add_argument("--child", type=_child, help=SUPPRESS)
         parser.add_argument(
             "--once", action="store_true", help="end when nothing runs, is queued or waits for a retry; paused queues are not waited for"
         )
@@ -51,19 +62,24 @@ class Command(BaseCommand):
             parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=text)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run one worker process and end with its status."""
-        if options["processes"] != 1:
-            raise CommandError(f"--processes is {options['processes']}; only 1 is supported. Start several runworkers instead.")
+        """Run one worker process, or several and what watches over them, and end with their status."""
+        # First: whoever started this process waits for no answer, and nothing may be lost of what it says meanwhile.
+        parent = Parent(options["child"][1]) if options["child"] else None
         settings = _settings(options)
-        _set_up_log(options["verbosity"])
+        _check_processes(options)
+        _set_up_log(options["verbosity"], options["child"])
         _check_tables()
-        supervisor = Supervisor(settings, once=options["once"])
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: supervisor.stop())
-        if options["verbosity"] > 0:
-            for line in _greeting(supervisor):
-                self.stdout.write(line)
-            self.stdout.flush()
+        if options["processes"] is not None and parent is None:
+            self._run_processes(settings, options)
+        else:
+            self._run_worker(settings, options, parent)
+
+    def _run_worker(self, settings: conf.Settings, options: dict[str, Any], parent: Parent | None) -> None:
+        recycling = Recycling(options["max_jobs_per_process"], options["max_rss_mb"])
+        supervisor = Supervisor(settings, once=options["once"], parent=parent, recycling=recycling)
+        _on_signals(supervisor.stop)
+        if parent is None:
+            self._greet(_greeting(supervisor.identity.description, settings), options)
         clean = supervisor.run()
         status = 1 if not clean or (options["fail_on_error"] and supervisor.errors) else 0
         if not clean:
@@ -75,6 +91,53 @@ class Command(BaseCommand):
             _exit_anyway(status)
         if status:
             sys.exit(status)
+
+    def _run_processes(self, settings: conf.Settings, options: dict[str, Any]) -> None:
+        if not getattr(self, "_called_from_command_line", False):
+            raise CommandError("--processes starts the command line anew, and there is none here: run 'manage.py runworkers' in a shell.")
+        number, once = options["processes"], options["once"]
+        processes = Processes(number, [sys.executable, *sys.orig_argv[1:]], times(settings), once=once)
+        _on_signals(processes.stop)
+        self._greet(_greeting(f"{number} worker processes under pid {os.getpid()} on {socket.gethostname()}", settings), options)
+        clean, dead = processes.run()
+        if dead:
+            _recover(dead)
+        if not clean:
+            sys.exit(1)
+
+    def _greet(self, lines: list[str], options: dict[str, Any]) -> None:
+        if options["verbosity"] > 0:
+            for line in lines:
+                self.stdout.write(line)
+            self.stdout.flush()
+
+
+def _child(text: str) -> tuple[int, int]:
+    number, _, descriptor = text.partition(":")
+    return int(number), int(descriptor)
+
+
+def _check_processes(options: dict[str, Any]) -> None:
+    for name in ("processes", "max_jobs_per_process", "max_rss_mb"):
+        option, value = f"--{name.replace('_', '-')}", options[name]
+        if value is not None and value < 1:
+            raise CommandError(f"{option} is {value}; it must be a whole number from 1 on.")
+        if value is not None and options["processes"] is None:
+            raise CommandError(f"{option} needs --processes: somebody must start a new process in place of the old one. Add --processes 1.")
+    if (options["processes"] or 0) > MOST_PROCESSES:
+        raise CommandError(f"--processes is {options['processes']}; it must be at most {MOST_PROCESSES}.")
+
+
+def _on_signals(stop: Callable[[], None]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop())
+
+
+def _recover(dead: list[str]) -> None:
+    """Recover the jobs of workers that died when no other was left; in a thread, since the database may not answer."""
+    thread = threading.Thread(target=recover_dead, args=(dead,), daemon=True)
+    thread.start()
+    thread.join(RECOVER_SECONDS)
 
 
 def _settings(options: dict[str, Any]) -> conf.Settings:
@@ -115,25 +178,25 @@ def _check_tables() -> None:
         hygiene.close_all()
 
 
-def _set_up_log(verbosity: int) -> None:
+def _set_up_log(verbosity: int, child: tuple[int, int] | None) -> None:
     """Show one line per job, unless the project's own logging has other wishes or -v 0 asks for silence."""
     logger = logging.getLogger("jobqueue")
     if verbosity == 0:
         logger.setLevel(logging.WARNING)
     elif not logger.handlers and logger.level == logging.NOTSET and not logging.getLogger().handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        who = f"[{child[0]}] " if child else ""
+        handler.setFormatter(logging.Formatter(f"%(asctime)s {who}%(levelname)s %(message)s"))
         logger.addHandler(handler)
         logger.setLevel(logging.DEBUG if verbosity > 1 else logging.INFO)
 
 
-def _greeting(supervisor: Supervisor) -> list[str]:
-    settings, identity = supervisor.settings, supervisor.identity
+def _greeting(who: str, settings: conf.Settings) -> list[str]:
     slots = (
         str(settings.max_workers) if settings.min_workers == settings.max_workers else f"{settings.min_workers} to {settings.max_workers}"
     )
     return [
-        f"jobqueue worker {identity.worker_id} (pid {identity.pid} on {identity.host})",
+        f"jobqueue {who}",
         f"  queues    {', '.join(settings.queues) or 'all'}",
         f"  slots     {slots}",
         f"  database  {Job.objects.database.description}",

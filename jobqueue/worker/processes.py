@@ -1,0 +1,297 @@
+"""Several worker processes under one: it starts them, starts those anew that end, passes signals on, and runs no job itself.
+
+It holds no connection and no thread. Each worker is a new interpreter with the same command line, and the socket of `link` to talk over;
+its number names it to people. A worker that dies is replaced, at once the first time and later after a growing pause; its jobs are
+recovered at once by a worker that lives. Workers that end before they serve are not tried for ever.
+
+As the first process of a container it also collects the exit codes of orphans that it never started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobqueue.conf import Settings
+from jobqueue.worker import link
+from jobqueue.worker.link import DONE, Link
+
+MOST_STARTS = 5
+START_SECONDS = 120.0
+STEADY_SECONDS = 60.0
+LONGEST_PAUSE_SECONDS = 30.0
+CLOSE_SECONDS = 15.0
+LOOK_SECONDS = 1.0
+
+logger = logging.getLogger("jobqueue")
+
+
+@dataclass
+class Times:
+    """Say how long a worker may take to end, and how long it may be silent."""
+
+    drain_seconds: float
+    hurried_seconds: float
+    silent_seconds: float
+
+
+def times(settings: Settings) -> Times:
+    """Return the times that follow from a worker's settings."""
+    hurried = settings.interrupt_grace_seconds + settings.delivery_grace_seconds + CLOSE_SECONDS
+    # By then its leases are lost for long, and what it still did would count for nothing.
+    return Times(settings.shutdown_grace_period_seconds + hurried, hurried, 2 * settings.lease_seconds + 5)
+
+
+@dataclass
+class Worker:
+    """Hold one of the numbered places for a worker, and the process that fills it at the moment."""
+
+    number: int
+    process: subprocess.Popen[bytes] | None = None
+    link: Link | None = None
+    identity: str = ""
+    started_at: float = 0.0
+    served_at: float | None = None
+    heard_at: float = 0.0
+    start_at: float = 0.0
+    kill_at: float | None = None
+    leaves: str = ""
+    falls: int = 0  # how often it died lately
+    finished: bool = False  # it has done all that there was to do
+    told: set[str] = field(default_factory=set)  # of the dead, those that it was told of
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return f"Worker process {self.number}"
+
+    @property
+    def serves(self) -> bool:
+        """Whether it takes jobs, as far as is known."""
+        return self.process is not None and self.served_at is not None and not self.leaves
+
+
+class Processes:
+    """Keep a number of workers running until told to stop; `command` is the command line of one, without the descriptor of its socket."""
+
+    def __init__(self, number: int, command: Sequence[str], times: Times, *, once: bool = False) -> None:
+        """Prepare; `once` lets workers end that have nothing left to do."""
+        self.command, self.times, self.once = list(command), times, once
+        self.workers = [Worker(index + 1) for index in range(number)]
+        self.stops = 0
+        self.failed = False
+        self.errors = False  # workers that had nothing left to do told of errors
+        self._passed_on = 0
+        self._looked_at = time.monotonic()
+        self._dead: dict[str, None] = {}
+        self._starts_in_vain = 0
+        self._selector = selectors.DefaultSelector()
+        self._woken, self._waker = os.pipe()
+
+    def stop(self) -> None:
+        """Ask for the end; a second call skips the grace period. Safe in a signal handler."""
+        self.stops += 1
+
+    def run(self) -> tuple[bool, list[str]]:
+        """Work until told to stop; return whether all workers ended as they should, and the identities of the dead that none recovered."""
+        with self._waking_up():
+            while not self._over():
+                self._pass_on()
+                self._start_those_due()
+                self._tell_of_the_dead()
+                self._rest()
+                self._reap()
+                self._judge()
+        return not self.failed and not self.errors, list(self._dead)
+
+    # Start
+
+    def _start_those_due(self) -> None:
+        now = time.monotonic()
+        for worker in self.workers:
+            if worker.process is None and not worker.finished and not self.stops and not self.failed and worker.start_at <= now:
+                self._start(worker)
+
+    def _start(self, worker: Worker) -> None:
+        ours, theirs = link.pair()
+        with theirs:
+            # A group of its own: Ctrl-C in a terminal reaches this process alone, which passes it on once.
+            worker.process = subprocess.Popen(  # noqa: S603 - this process's own command line
+                [*self.command, "--child", f"{worker.number}:{theirs.fileno()}"],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                process_group=0,
+            )
+        now = time.monotonic()
+        worker.link, worker.identity, worker.leaves, worker.told = ours, "", "", set()
+        worker.started_at = worker.heard_at = now
+        worker.served_at, worker.kill_at = None, None
+        self._selector.register(ours, selectors.EVENT_READ, worker)
+
+    # Hear
+
+    def _rest(self) -> None:
+        for key, _ in self._selector.select(self._pause()):
+            if key.data is None:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._woken, 4096)
+            else:
+                self._hear(key.data)
+
+    def _pause(self) -> float:
+        waiting = [worker.start_at for worker in self.workers if worker.process is None and not worker.finished and not self.stops]
+        return max(min([LOOK_SECONDS, *(at - time.monotonic() for at in waiting)]), 0.0)
+
+    def _hear(self, worker: Worker) -> None:
+        if worker.link is None:
+            return
+        for kind, value in worker.link.receive():
+            worker.heard_at = time.monotonic()
+            if kind == link.SERVES:
+                worker.identity, worker.served_at = str(value), worker.heard_at
+                self._starts_in_vain = 0
+                logger.info("%s is worker %s (pid %d).", worker.name, value, worker.process.pid if worker.process else 0)
+            elif kind == link.RECOVERED:
+                for identity in value:
+                    self._dead.pop(identity, None)
+            elif kind == link.LEAVES:
+                worker.leaves = str(value)
+                worker.kill_at = worker.heard_at + self.times.drain_seconds
+        if worker.link.closed:
+            self._hang_up(worker)
+
+    def _hang_up(self, worker: Worker) -> None:
+        if worker.link is not None:
+            self._selector.unregister(worker.link)
+            worker.link.close()
+            worker.link = None
+
+    # Tell
+
+    def _pass_on(self) -> None:
+        if self._passed_on == self.stops:
+            return
+        seconds = self.times.drain_seconds if self.stops == 1 else self.times.hurried_seconds
+        for worker in self.workers:
+            if worker.process is not None:
+                worker.kill_at = time.monotonic() + seconds
+                for _ in range(self.stops - self._passed_on):
+                    if worker.link is None or not worker.link.send(link.STOP):
+                        worker.process.send_signal(signal.SIGTERM)
+        self._passed_on = self.stops
+
+    def _tell_of_the_dead(self) -> None:
+        """Have the jobs of the dead recovered by one that lives; by another one where that dies before it has said so."""
+        known = set().union(*(worker.told for worker in self.workers if worker.process is not None))
+        worker = next((one for one in self.workers if one.serves), None)
+        untold = [identity for identity in self._dead if identity not in known]
+        if untold and worker is not None and worker.link is not None and worker.link.send(link.DEAD, untold):
+            worker.told.update(untold)
+
+    # The end of a worker
+
+    def _reap(self) -> None:
+        for worker in self.workers:
+            if worker.process is not None and worker.process.poll() is not None:
+                self._hear(worker)  # its last words
+                self._ended(worker, worker.process.returncode)
+        if os.getpid() == 1:
+            _collect_orphans({worker.process.pid for worker in self.workers if worker.process is not None})
+
+    def _ended(self, worker: Worker, status: int) -> None:
+        self._hang_up(worker)
+        served, worker.process = worker.served_at is not None, None
+        died = status != 0
+        if worker.identity and died:
+            self._dead[worker.identity] = None
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        if self.stops or self.failed:
+            self._note_end(worker, status, how)
+        elif worker.leaves == DONE and status >= 0:
+            worker.finished = True
+            self.errors |= died
+        elif not served:
+            self._in_vain(worker, how)
+        else:
+            worker.falls = worker.falls + 1 if died and time.monotonic() - worker.started_at < STEADY_SECONDS else int(died)
+            self._again(worker, worker.falls - 1, how)
+
+    def _note_end(self, worker: Worker, status: int, how: str) -> None:
+        if status != 0:
+            self.failed = True
+            logger.error("%s %s.", worker.name, how)
+
+    def _in_vain(self, worker: Worker, how: str) -> None:
+        self._starts_in_vain += 1
+        if self._starts_in_vain >= MOST_STARTS:
+            logger.critical("%s %s before it served; this was the start number %d in vain, so all end.", worker.name, how, MOST_STARTS)
+            self.failed = True
+            self.stops = max(self.stops, 1)
+        else:
+            self._again(worker, self._starts_in_vain, f"{how} before it served")
+
+    def _again(self, worker: Worker, falls: int, how: str) -> None:
+        """Start a worker anew: at once where it has not died before, else after a pause that grows, jittered."""
+        pause = 0.0 if falls < 1 else min(0.5 * 2.0 ** min(falls, 10), LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0)  # noqa: S311
+        worker.start_at = time.monotonic() + pause
+        level = logging.INFO if worker.leaves else logging.ERROR
+        why = f" ({worker.leaves})" if worker.leaves else ""
+        logger.log(level, "%s %s%s; a new one starts %s.", worker.name, how, why, f"in {pause:.1f} s" if pause else "now")
+
+    def _judge(self) -> None:
+        """Kill a worker that does not end, or not begin, in time, or that gives no sign of life for so long that its leases are lost."""
+        now = time.monotonic()
+        paused, self._looked_at = now - self._looked_at > 5 * LOOK_SECONDS, now
+        for worker in self.workers:
+            if paused:  # this process stood still, and perhaps the whole machine: who could have heard a sign of life?
+                worker.heard_at = now
+            if worker.process is None:
+                continue
+            if worker.kill_at is not None and now >= worker.kill_at:
+                why = "does not end"
+            elif worker.served_at is None and now - worker.started_at > START_SECONDS:
+                why = f"does not serve {START_SECONDS:g} s after its start"
+            elif worker.served_at is not None and now - worker.heard_at > self.times.silent_seconds:
+                why = f"has given no sign of life for {self.times.silent_seconds:g} s"
+            else:
+                continue
+            logger.error("%s (pid %d) %s; it is killed.", worker.name, worker.process.pid, why)
+            worker.kill_at = now + CLOSE_SECONDS
+            worker.process.kill()
+
+    def _over(self) -> bool:
+        alive = any(worker.process is not None for worker in self.workers)
+        return not alive and (self.stops > 0 or self.failed or all(worker.finished for worker in self.workers))
+
+    @contextlib.contextmanager
+    def _waking_up(self) -> Iterator[None]:
+        """Let signals, of ended children too, wake the rest: a handler alone would run, and the wait would go on."""
+        for end in (self._woken, self._waker):
+            os.set_blocking(end, False)
+        self._selector.register(self._woken, selectors.EVENT_READ, None)
+        before = signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        handler: Any = signal.signal(signal.SIGCHLD, lambda *_: None)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGCHLD, handler)
+            signal.set_wakeup_fd(before)
+            self._selector.close()
+            for end in (self._woken, self._waker):
+                os.close(end)
+
+
+def _collect_orphans(mine: set[int]) -> None:
+    """Collect the exit codes of processes that the kernel gave to process 1, but of none of its own children."""
+    with contextlib.suppress(ChildProcessError):
+        while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None and found.si_pid not in mine:
+            os.waitpid(found.si_pid, 0)

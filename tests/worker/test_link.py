@@ -1,0 +1,64 @@
+"""The line between a worker and the process that started it."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobqueue.worker import link
+from jobqueue.worker.link import Link
+from jobqueue.worker.recycling import Recycling, rss_mb
+
+
+def test_what_one_side_says_the_other_hears_in_order() -> None:
+    ours, socket = link.pair()
+    theirs = Link(socket)
+    assert ours.receive() == []
+    assert theirs.send(link.SERVES, "an identity")
+    assert theirs.send(link.PULSE)
+    assert ours.receive() == [(link.SERVES, "an identity"), (link.PULSE, None)]
+    theirs.close()
+    assert ours.receive() == []
+    assert ours.closed
+    assert not ours.send(link.STOP), "nobody hears it"
+    ours.close()
+
+
+def test_the_last_words_of_one_who_has_gone_are_heard() -> None:
+    ours, socket = link.pair()
+    theirs = Link(socket)
+    theirs.send(link.LEAVES, link.DONE)
+    theirs.close()
+    assert ours.receive() == [(link.LEAVES, link.DONE)]
+    assert ours.closed
+    ours.close()
+
+
+def test_who_never_reads_holds_nobody_up() -> None:
+    ours, socket = link.pair()
+    said = [ours.send(link.DEAD, ["x" * 1000]) for _ in range(2000)]
+    assert said[0]
+    assert not said[-1]
+    ours.close()
+    socket.close()
+
+
+@pytest.mark.parametrize("most", [1, 10, 1000])
+def test_a_process_is_replaced_after_its_jobs_or_a_little_earlier(most: int) -> None:
+    hurried: list[int] = []
+    recycling = Recycling(max_jobs=most)
+    recycling.hurry = lambda: hurried.append(1)
+    first = next(done for done in range(1, most + 1) if recycling.reason(done))
+    assert most * 0.9 <= first <= most
+    recycling.counted(first - 1)
+    assert not hurried
+    recycling.counted(first)
+    assert hurried
+
+
+def test_memory_counts_once_a_process_has_done_something_and_is_no_longer_young(monkeypatch: pytest.MonkeyPatch) -> None:
+    recycling = Recycling(max_rss_mb=1)
+    assert rss_mb() > 1
+    assert recycling.reason(5) == "", "it is young"
+    monkeypatch.setattr("jobqueue.worker.recycling.YOUNG_SECONDS", 0.0)
+    assert recycling.reason(0) == "", "it has done nothing"
+    assert recycling.reason(5).endswith("MB of memory")
