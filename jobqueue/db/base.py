@@ -69,6 +69,13 @@ class Database(EndedJobs, Events, EventLog):
         """Move runs to SUCCESS; `note` is the message where a request to stop came too late. Return the rows written."""
         raise NotImplementedError
 
+    def update_each(self, rows: Sequence[tuple[Lease, dict[str, Any]]], types: dict[str, str | None]) -> set[int] | None:
+        """Give each of these running rows its own values in a few statements; return the ids written, None where that cannot be done.
+
+        `Now()` among the values is the statement's time; `types` are those of the columns.
+        """
+        return None
+
     # Insert
 
     def insert(self, columns: dict[str, Any], *, ignore_conflicts: bool) -> tuple[Any, ...] | None:

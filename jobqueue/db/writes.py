@@ -6,8 +6,11 @@ these. All is one statement, so it is there together or not at all, also without
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from django.db.models.functions import Now
 
 from jobqueue import conf, signals
 from jobqueue import event_names as names
@@ -145,6 +148,32 @@ class Writes(Database):
             f" AND {only_if} RETURNING {BEGUN}, j.finished_at{telling}){self.telling(happened)} {self.answer('id', 'lease_token')}"
         )
         return sql, {**rows.params, "note": note}
+
+    # Ended otherwise
+
+    def update_each(self, rows: Sequence[tuple[Lease, dict[str, Any]]], types: dict[str, str | None]) -> set[int] | None:
+        """Give each of these running rows its own values: one statement for those with the same columns."""
+        alike: dict[tuple[str, ...], list[tuple[Lease, dict[str, Any]]]] = {}
+        for lease, values in rows:
+            # What is set to the present time is another column than the same one with a value.
+            key = tuple(f"{name} {isinstance(value, Now):d}" for name, value in sorted(values.items()))
+            alike.setdefault(key, []).append((lease, values))
+        return {job_id for group in alike.values() for job_id in self._update_alike(group, types)}
+
+    def _update_alike(self, rows: Sequence[tuple[Lease, dict[str, Any]]], types: dict[str, str | None]) -> list[int]:
+        given = [name for name, value in rows[0][1].items() if not isinstance(value, Now)]
+        values = [{**{name: row[name] for name in given}, "job_id": lease.job_id, "token": lease.token} for lease, row in rows]
+        columns = ", ".join(f"{name} {types[name]}" for name in given)
+        changes = ", ".join(f"{name} = {f'o.{name}' if name in given else self.now}" for name in rows[0][1])
+        # By key and token alone, and no index of running rows: see `mine`.
+        sql = (
+            f"UPDATE {self.table} AS j SET {changes} FROM json_to_recordset(%s::json) AS o(job_id bigint, token bigint, {columns})"
+            " WHERE j.id = o.job_id AND j.id = ANY(%s) AND j.lease_token = o.token"
+            " AND CASE WHEN j.lease_expires_at IS NULL THEN FALSE ELSE TRUE END RETURNING j.id"
+        )
+        with self.hot():
+            found = self.rows(sql, [json.dumps(values, default=self.moment_text), [lease.job_id for lease, _ in rows]])
+        return [job_id for (job_id,) in found]
 
     # Made
 

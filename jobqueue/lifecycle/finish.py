@@ -192,21 +192,26 @@ def _decide_all(outcomes: Sequence[Outcome]) -> list[Settled]:
     with Job.objects.database.atomic():
         rows = Job.objects.current.unlocked().filter(pk__in=[o.lease.job_id for o in outcomes]).order_by("pk").annotate(now=Now())
         jobs = {Lease(job.pk, job.lease_token): job for job in rows if job.status == states.Status.RUNNING}
+        ours = [(o, jobs[o.lease]) for o in outcomes if o.lease in jobs]
+        decisions = [decide(job, o, job.now, now) for o, job in ours]  # type: ignore[attr-defined]
+        moved = Job.objects.move_all([(job, *decision) for (_, job), decision in zip(ours, decisions, strict=True)])
         events: list[Event] = []
-        done = [Settled(o, _write(jobs[o.lease], o, now, events)) for o in outcomes if o.lease in jobs]
+        done = [
+            Settled(o, _follow_up(job, o, decision, now, events) if job.pk in moved else "")
+            for (o, job), decision in zip(ours, decisions, strict=True)
+        ]
         record_all(events)
     return done + _missed([o for o in outcomes if o.lease not in jobs])
 
 
-def _write(job: Job, outcome: Outcome, now: float, events: list[Event]) -> str:
-    began = _began(job, outcome, job.now, now)  # type: ignore[attr-defined]
-    destination, fields = decide(job, outcome, job.now, now)  # type: ignore[attr-defined]
-    if not Job.objects.move(job, destination, **fields):
-        return ""
+def _follow_up(job: Job, outcome: Outcome, decision: Decision, now: float, events: list[Event]) -> str:
+    """Do what comes with a move, and add what happened to the events; return the new status."""
+    destination, fields = decision
+    message, began = fields.get("message", ""), _began(job, outcome, job.now, now)  # type: ignore[attr-defined]
     if job.started_at is None and began is not None:
         events.append(event(job, names.STARTED, at=began))
-    events.append(ending(job, outcome, destination[0], fields.get("message", "")))
-    suspend.end_phases(job, outcome, destination, fields.get("message", ""))
+    events.append(ending(job, outcome, destination[0], message))
+    suspend.end_phases(job, outcome, destination, message)
     if destination == states.QUEUED:
         wakeup.work(job.queue, job.tenant)
     elif destination == states.PENDING_TIME:
@@ -255,15 +260,14 @@ def _error(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
 
 
 def _retry(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
-    # The delay counts from the statement that writes it, on the database's clock.
-    fields = {"failures": job.failures + 1, "message": _text(outcome), "run_at": Now() + timedelta(seconds=outcome.delay_seconds)}
+    fields = {"failures": job.failures + 1, "message": _text(outcome), "run_at": db_now + timedelta(seconds=outcome.delay_seconds)}
     return states.PENDING_TIME, fields
 
 
 def _hand_back(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
     back = {"attempt": max(job.attempt - 1, 0), "started_at": None, "message": outcome.message or ""}
     if outcome.delay_seconds:
-        return states.PENDING_TIME, {**back, "run_at": Now() + timedelta(seconds=outcome.delay_seconds)}
+        return states.PENDING_TIME, {**back, "run_at": db_now + timedelta(seconds=outcome.delay_seconds)}
     return states.QUEUED, back
 
 
@@ -273,7 +277,7 @@ def _unknown_task(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
     if since is not None and db_now - datetime.fromisoformat(since) >= timedelta(seconds=conf.current().unknown_task_grace_seconds):
         return _error(job, outcome, db_now)
     options = {**known, UNKNOWN_SINCE: since or db_now.isoformat()}
-    run_at = Now() + timedelta(seconds=UNKNOWN_TASK_PAUSE_SECONDS)
+    run_at = db_now + timedelta(seconds=UNKNOWN_TASK_PAUSE_SECONDS)
     fields = {"attempt": max(job.attempt - 1, 0), "started_at": None, "options": options, "run_at": run_at, "message": _text(outcome)}
     return states.PENDING_TIME, fields
 

@@ -147,15 +147,21 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
 
     def move(self, job: Job, destination: states.Place, **fields: Any) -> int:
         """Move a job that the caller has read (and locked, where more than this UPDATE depends on it); return the rows moved."""
-        states.check(job.place, destination)
-        status, waiting_for = destination
-        changes: dict[str, Any] = {"status": status, "waiting_for": waiting_for, **_consequences(status), **fields}
-        if job.status == states.Status.RUNNING:
-            changes = {**NO_LEASE, **changes}
-        if job.status == states.Status.ERROR:
-            changes["stale_at"] = None  # whoever lets it run again, or ends it for good, has it before their eyes
-        guard = self.current.filter(pk=job.pk, status=job.status, waiting_for=job.waiting_for, lease_token=job.lease_token)
-        return guard.update(**changes)
+        return self._guarded(job).update(**_changes(job, destination, fields))
+
+    def move_all(self, moves: Sequence[tuple[Job, states.Place, dict[str, Any]]]) -> set[int]:
+        """Move running jobs that the caller has locked, each with the columns that come with it; return the ids of those that moved."""
+        changes = [(job, _changes(job, destination, fields)) for job, destination, fields in moves]
+        if len(changes) > 1:
+            rows = [(Lease(job.pk, job.lease_token), changed) for job, changed in changes]
+            types = {name: self.model._meta.get_field(name).db_type(self.database.connection) for _, row in rows for name in row}
+            moved = self.database.update_each(rows, types)
+            if moved is not None:
+                return moved
+        return {job.pk for job, changed in changes if self._guarded(job).update(**changed)}
+
+    def _guarded(self, job: Job) -> JobQuerySet:
+        return self.current.filter(pk=job.pk, status=job.status, waiting_for=job.waiting_for, lease_token=job.lease_token)
 
     def flag(self, job: Job, outcome: str, message: str = "") -> int:
         """Put a request to stop on a running job, or take it back (`outcome` empty); return the rows changed."""
@@ -190,6 +196,18 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
         if others:
             queued = queued.exclude(tenant__in=others)
         return len(queued.order_by()[:limit].values_list("pk"))
+
+
+def _changes(job: Job, destination: states.Place, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return all columns that a move writes."""
+    states.check(job.place, destination)
+    status, waiting_for = destination
+    changes: dict[str, Any] = {"status": status, "waiting_for": waiting_for, **_consequences(status), **fields}
+    if job.status == states.Status.RUNNING:
+        changes = {**NO_LEASE, **changes}
+    if job.status == states.Status.ERROR:
+        changes["stale_at"] = None  # whoever lets it run again, or ends it for good, has it before their eyes
+    return changes
 
 
 def _consequences(status: str) -> dict[str, Any]:

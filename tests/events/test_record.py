@@ -333,6 +333,19 @@ def test_the_events_of_a_batch_take_no_statement_for_each_job(kind: Kind, most: 
     assert counts == [most, most]
 
 
+@pytest.mark.parametrize("kind", [Kind.SUCCESS, Kind.ERROR, Kind.RETRY, Kind.HANDED_BACK, Kind.INTERRUPTED])
+@pytest.mark.postgresql
+def test_a_batch_takes_as_many_statements_as_two_jobs_however_their_runs_ended(kind: Kind) -> None:
+    counts = []
+    for number in (2, 12):
+        jobs = [JobFactory(running=True, history=[{"attempt": n}] * (n % 2)) for n in range(number)]
+        now = time.monotonic()
+        with CaptureQueriesContext(connection) as captured:
+            finish([Outcome(Lease(job.pk, 1), kind, now - 1, now, failure=NO, delay_seconds=7) for job in jobs])
+        counts.append(len([query for query in captured if "pg_notify" not in query["sql"]]))
+    assert counts[0] == counts[1], counts
+
+
 @pytest.mark.postgresql
 def test_a_success_takes_one_statement_and_so_does_an_enqueue() -> None:
     job = JobFactory(running=True)

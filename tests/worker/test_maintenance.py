@@ -11,7 +11,7 @@ from jobqueue import conf
 from jobqueue.models import BackgroundJobLease, Job, Worker
 from jobqueue.worker.identity import Identity
 from jobqueue.worker.maintenance import WORKER_ROW_SECONDS, Maintenance
-from jobqueue.worker.show import forget, show
+from jobqueue.worker.show import say_goodbye, show
 from tests.factories import JobFactory, WorkerFactory
 
 
@@ -75,5 +75,5 @@ def test_a_process_shows_one_row_that_is_kept_up_to_date_and_goes_with_it() -> N
     show(identity, conf.current(), Worker.State.DRAINING, **{**counts, "stuck": 1})
     row = Worker.objects.get(pk=identity.uuid)
     assert (row.state, row.slots, row.running, row.stuck, row.pid) == ("DRAINING", 4, 3, 1, identity.pid)
-    forget(identity)
+    say_goodbye(identity)
     assert set(Worker.objects.values_list("pk", flat=True)) == {other.pk}
