@@ -104,9 +104,10 @@ def page(job: Job) -> Page:
 
 def _event(one: Happening) -> Event:
     label = one.name.removeprefix("job.").replace(".", " ").replace("_", " ").capitalize()
-    # The message first; what else there is, by name.
-    rest = [f"{name.replace('_', ' ')}: {value}" for name, value in one.data.items() if name != "message" and value not in (None, "")]
-    message = one.data.get("message")
+    # The message first; what else there is, by name. A phase's place is in the list of phases, and its first attempt goes without saying.
+    data = {name: value for name, value in one.data.items() if name != "position" and (name, value) != ("attempt", 1)}
+    message = data.pop("message", None)
+    rest = [f"{name.replace('_', ' ')}: {value}" for name, value in data.items() if value not in (None, "")]
     text = "; ".join([*([str(message)] if message else []), *rest])
     after = "" if one.seconds is None else f"+{duration(one.seconds)}"
     return Event(one.id, one.name, label, moment(one.at), after, one.attempt, prose(text, BRIEF))

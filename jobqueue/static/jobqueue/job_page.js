@@ -139,7 +139,9 @@
   function particulars(data) {
     const words = (value) => (typeof value === "object" ? JSON.stringify(value) : String(value));
     const { message, ...rest } = data || {};
-    const named = Object.entries(rest).filter(([, value]) => value !== null && value !== "");
+    // A phase's place is in the list of phases, and its first attempt goes without saying.
+    const said = (name, value) => name === "position" || (name === "attempt" && value === 1);
+    const named = Object.entries(rest).filter(([name, value]) => value !== null && value !== "" && !said(name, value));
     return [...(message ? [words(message)] : []), ...named.map(([name, value]) => `${name.replaceAll("_", " ")}: ${words(value)}`)].join("; ");
   }
 
