@@ -5,8 +5,8 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 REPORTS := .reports
 WORKERS ?= 2
-# Long tests wait for most of their time.
-SLOW_WORKERS ?= 3
+# Tests with processes of their own wait for most of their time.
+WAITING_WORKERS ?= 3
 
 # The first of these that starts and is new enough. Say PYTHON=… for another one.
 PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -14,6 +14,8 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONUNBUFFERED := 1
+# Compiled modules are kept, whatever the environment says: else each of hundreds of processes compiles everything again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help install demo test test-slow django-6.0 django-6.1 lint style types layers sizes migrations bench clean
 
@@ -51,27 +53,29 @@ demo: $(STAMP)
 bench: $(STAMP)
 	@exec $(PY) -m bench $(ARGS)
 
-# Tests that harm processes or drive a browser keep the tests of a file together: most of their time is waiting.
 # $(call PYTEST,environment,report)
 PYTEST = $(1)/bin/python -m pytest --junitxml=$(REPORTS)/$(2).xml -n $(WORKERS)
-# The same for tests with real processes: what only waited in vain beside others runs once more, alone.
+# Tests with real processes (in an order of their own: tests/order.py); what only waited in vain beside others runs once more, alone.
 # $(call PATIENTLY,environment,report,options)
-PATIENTLY = $(call PYTEST,$(1),$(2)) $(3) $(ARGS) || $(PY) .ci/again.py $(REPORTS)/$(2).xml $(1)/bin/python -m pytest
+PATIENTLY = $(call PYTEST,$(1),$(2)) --dist loadfile -n $(WAITING_WORKERS) $(3) $(ARGS) || \
+	$(PY) .ci/again.py $(REPORTS)/$(2).xml $(1)/bin/python -m pytest
 TOGETHER := --dist worksteal -m "not faults and not browser and not slow"
-ALONE := --dist loadfile -m "(faults or browser) and not slow"
-SLOW := --dist loadfile -n $(SLOW_WORKERS) -m slow
+ALONE := -m "(faults or browser) and not slow"
+SLOW := -m slow
+# The files that have such tests: to read all the others takes each process longer than some of the tests.
+FILES = $(shell grep -rlE 'mark\.($(1))\b' --include='test_*.py' tests)
 
 # Of the tests with real processes, those in which SQLite's single writer could make a difference.
 ON_SQLITE := $(patsubst %,tests/faults/test_%.py,bad_input command deaths drain interrupts ledger many_workers pipelines)
 
 test: $(STAMP)
 	$(call PYTEST,$(VENV),postgresql) $(TOGETHER) $(ARGS)
-	$(call PATIENTLY,$(VENV),postgresql-alone,$(ALONE))
+	$(call PATIENTLY,$(VENV),postgresql-alone,$(ALONE) $(call FILES,faults|browser))
 	TEST_DATABASE=sqlite $(call PYTEST,$(VENV),sqlite) $(TOGETHER) $(ARGS)
 
 # What takes longer: long state machines, the whole demo, a short run of the benchmarks, and real processes on SQLite.
 test-slow: $(STAMP)
-	$(call PATIENTLY,$(VENV),postgresql-slow,$(SLOW))
+	$(call PATIENTLY,$(VENV),postgresql-slow,$(SLOW) $(call FILES,slow))
 	export TEST_DATABASE=sqlite; $(call PATIENTLY,$(VENV),sqlite-alone,$(ALONE) $(ON_SQLITE))
 	export TEST_DATABASE=sqlite; $(call PATIENTLY,$(VENV),sqlite-slow,$(SLOW) tests/lifecycle)
 

@@ -8,6 +8,7 @@ import pytest
 # Declared under the suite's settings, not under those that a test puts in their place.
 import demo_project.library.tasks
 import demo_project.workload.tasks  # noqa: F401
+from tests import order
 from tests.rivals import Rival
 
 VENDORS = {"postgresql": "needs what only PostgreSQL has", "sqlite": "speaks of SQLite"}
@@ -17,6 +18,17 @@ def pytest_configure(config: pytest.Config) -> None:
     """Name our marks."""
     for vendor, reason in VENDORS.items():
         config.addinivalue_line("markers", f"{vendor}: {reason}; skipped on the other database")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let what takes longest come first."""
+    items.sort(key=order.seconds, reverse=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share out the tests that start processes in an order of our own."""
+    return order.LongestFirst(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

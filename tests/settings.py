@@ -54,6 +54,8 @@ TASKS = {
     "immediate": {"BACKEND": "jobqueue.testing.ImmediateBackend", "QUEUES": []},
     "dummy": {"BACKEND": "jobqueue.testing.DummyBackend", "QUEUES": []},
 }
+# A user is made in a moment: what a password is worth is nobody's question here.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 JOBQUEUE: dict[str, Any] = {}
 if django.VERSION >= (6, 1):
     MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
@@ -69,9 +71,22 @@ def sqlite(path: Path) -> dict[str, Any]:
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": path,
-        "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": "PRAGMA journal_mode=WAL"},
+        "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF"},
         "TEST": {"NAME": str(path.with_suffix(".test.sqlite3"))},
     }
 
 
-DATABASES = {"default": sqlite(embedded.DATA / f"{NAME}.sqlite3") if SQLITE else {**embedded.database(NAME), "CONN_MAX_AGE": None}}
+def postgresql() -> dict[str, Any]:
+    """Return a ``DATABASES`` entry for the suite's own server, which waits for no disk: its data need not outlive the machine."""
+    import psycopg
+
+    entry = embedded.database(NAME, embedded.DATA / "tests")
+    with psycopg.connect(host=entry["HOST"], user=entry["USER"], dbname="postgres", autocommit=True) as connection:
+        if connection.execute("SHOW fsync").fetchone() == ("on",):
+            for name in ("fsync", "full_page_writes", "synchronous_commit"):
+                connection.execute(f"ALTER SYSTEM SET {name} = off")
+            connection.execute("SELECT pg_reload_conf()")
+    return {**entry, "CONN_MAX_AGE": None}
+
+
+DATABASES = {"default": sqlite(embedded.DATA / f"{NAME}.sqlite3") if SQLITE else postgresql()}
