@@ -69,11 +69,12 @@ class WorkerProcess:
         *args: str,
         database: dict[str, Any] | None = None,
         python: Iterable[str] = (),
+        prefix: Iterable[str] = (),
         command: str = "runworkers",
         environment: dict[str, str] | None = None,
         **settings: Any,
     ) -> None:
-        """Start it; `settings` are those of ``JOBQUEUE``, `python` the interpreter's own options."""
+        """Start it; `settings` are those of ``JOBQUEUE``, `python` the interpreter's own options, `prefix` a program that becomes it."""
         self.log = log
         values = {
             "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
@@ -84,7 +85,7 @@ class WorkerProcess:
         }
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, *python, "-m", "django", command, *args],
+                [*prefix, sys.executable, *python, "-m", "django", command, *args],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **values},
                 stdin=subprocess.DEVNULL,
