@@ -17,7 +17,7 @@ def make_group(name: str) -> int:
         return Group.objects.create(name=name).pk
 
 
-@task(takes_context=True)
+@task(takes_context=True, max_attempts=2)
 def retried(context: Any) -> str:
     if context.attempt == 1:
         raise Retry(delay=0.1)
