@@ -127,7 +127,7 @@ def check_routes(**_: Any) -> list[CheckMessage]:
         places = "; ".join(f"{', '.join(names)} to {alias!r}" for alias, names in written.items() if alias != wanted)
         rule = f"DATABASE is {wanted!r}" if wanted else "All models of jobqueue belong into one database"
         return [Error(f"{rule}, but DATABASE_ROUTERS send {places}.", hint=ROUTER_HINT, id="jobqueue.E010")]
-    if wanted in conf.databases() and not router.allow_migrate(wanted, "jobqueue"):
+    if wanted is not None and wanted in conf.databases() and not router.allow_migrate(wanted, "jobqueue"):
         message = f"DATABASE is {wanted!r}, where DATABASE_ROUTERS let no table of jobqueue be made."
         return [Error(message, hint=ROUTER_HINT, id="jobqueue.E010")]
     return []
