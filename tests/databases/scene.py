@@ -132,17 +132,26 @@ def worker() -> Iterator[None]:
 def run_jobs() -> None:
     from django.contrib.auth.models import Group
 
+    from jobqueue.models import Job
     from tests.databases.tasks import family, make_group, retried
 
     line = [make_group.using(target="line").enqueue(f"line {number}") for number in range(4)]
     others = [retried.enqueue(), family.enqueue(), make_group.using(unique_key="one").enqueue("unique")]
     ended(*line, *others)
+    found = retried.get_result(others[0].id)
+    assert found.return_value == "in the end"
+    found.refresh()
+    other = Job(task="tests.databases.tasks.book", args=["x"])
+    other.save()  # as another program might insert it
+    ended(other, status="ERROR")
     assert Group.objects.using("default").count() == 5
 
 
 def stop_jobs() -> None:
-    from jobqueue import cancel, pause, resume
-    from tests.databases.tasks import wait
+    from datetime import timedelta
+
+    from jobqueue import cancel, clear_target, limit_queue, pause, request_job_cancel, resume, run_now, why_waiting
+    from tests.databases.tasks import child, wait
 
     job = wait.using(target="stopped").enqueue()
     wait_until(lambda: state(job) == "RUNNING", "it runs")
@@ -150,8 +159,18 @@ def stop_jobs() -> None:
     ended(job, status="PAUSED")
     resume(int(job.id))
     wait_until(lambda: state(job) == "RUNNING", "it runs again")
-    cancel(int(job.id))
-    ended(job, status="CANCELED")
+    behind = wait.using(target="stopped").enqueue()
+    wait_until(lambda: str(job.id) in str(why_waiting(int(behind.id))), "it is told what another waits for")
+    request_job_cancel(int(job.id))
+    ended(job, status="PAUSED")
+    for one in (behind, job):
+        cancel(int(one.id))
+        ended(one, status="CANCELED")
+    assert clear_target("stopped") is not None
+    limit_queue("limited", 1)
+    later = child.using(queue_name="limited", run_after=timedelta(hours=1)).enqueue()
+    run_now(int(later.id))
+    ended(later)
 
 
 def schedule_jobs() -> None:

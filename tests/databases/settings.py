@@ -46,7 +46,7 @@ if django.VERSION >= (6, 1):
     MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 TASKS = {"default": {"BACKEND": "jobqueue.backends.DatabaseBackend", "QUEUES": []}}
 DATABASES: dict[str, Any] = json.loads(os.environ["SCENE_DATABASES"])
-DATABASE_ROUTERS = [os.environ.get("SCENE_ROUTER", "jobqueue.routers.JobQueueRouter")]
+DATABASE_ROUTERS = os.environ["SCENE_ROUTER"].split()
 JOBQUEUE: dict[str, Any] = {
     "DATABASE": "jobs",
     "TASK_MODULES": ["tests.databases.tasks"],

@@ -107,6 +107,14 @@ def test_a_projects_own_tests_name_both_databases(make: Any) -> None:
     assert "Ran 2 tests" in done.stderr
 
 
+def test_no_worker_starts_where_the_router_is_missing(make: Any) -> None:
+    databases = {"default": make("main", file=True), "jobs": make("jobs", file=True)}
+    done = django_command("-m", "django", "runworkers", databases=databases, router="")
+    assert done.returncode == 1
+    assert "jobqueue.E010" in done.stderr
+    assert "Put 'jobqueue.routers.JobQueueRouter' first" in done.stderr
+
+
 # The router and the checks
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import DatabaseError, DataError, InternalError, connection, connections, transaction
+from django.test import Client
 
 from jobqueue import db
 from jobqueue.db import Lease, Lender, Mark, Scope, hygiene
@@ -117,6 +120,14 @@ def test_nothing_takes_a_read_only_server_for_a_fault_of_what_it_writes(name: st
     assert list(Job.objects.order_by("pk").values()) == before
 
 
+def test_the_api_asks_to_try_again_while_the_server_is_read_only(read_only: Callable[[], None]) -> None:
+    job, client = JobFactory(), Client(raise_request_exception=False)
+    client.force_login(get_user_model().objects.create_superuser("boss"))
+    read_only()
+    answer = client.post(f"/jobqueue/jobs/{job.pk}/pause/")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+
+
 def test_the_thread_of_a_task_keeps_no_connection_to_a_server_that_takes_no_writes(read_only: Callable[[], None]) -> None:
     read_only()
     with pytest.raises(InternalError):
@@ -127,6 +138,23 @@ def test_the_thread_of_a_task_keeps_no_connection_to_a_server_that_takes_no_writ
         connection.cursor().execute("SELECT no_such_column")
     hygiene.after_task()
     assert connection.connection is not None, "a fault of the task's own costs no connection"
+
+
+def test_a_pool_does_not_lend_again_what_led_to_a_server_that_takes_no_writes() -> None:
+    usual = connections["default"]
+    settings = copy.deepcopy(usual.settings_dict)
+    settings["CONN_MAX_AGE"], settings["OPTIONS"] = 0, {"pool": {"min_size": 1, "max_size": 1, "timeout": 5}}
+    connections["default"] = type(usual)(settings, alias="default")
+    try:
+        connection.cursor().execute("SET default_transaction_read_only = on")
+        with pytest.raises(InternalError):
+            Job.objects.update(message="x")
+        hygiene.after_task()
+        Job.objects.update(message="x")
+    finally:
+        connection.close()
+        connection.close_pool()
+        connections["default"] = usual
 
 
 def test_the_workers_own_connections_are_made_to_the_primary_alone() -> None:

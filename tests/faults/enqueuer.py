@@ -14,7 +14,7 @@ from typing import Any
 import django
 from django.core.signals import request_finished, request_started
 
-PAUSE_SECONDS = 0.02
+PAUSE_SECONDS = 0.04
 
 
 def main() -> None:

@@ -192,6 +192,7 @@ class Play:
         first = self.now.enqueue("work")
         wait_until(lambda: self.now.jobs()[first] == ("SUCCESS",), "work is resumed", 30)
         self.seen.note("resumed")
+        sys.stdout.write(f"Resumed after {self.seen.at['resumed'] - promoted:.1f} s.\n")
         again = self.now.enqueue("fail_once", max_attempts=2)  # its second run is up to a duty
         wait_until(lambda: self.now.jobs()[again] == ("SUCCESS",), "a job is tried again", 30)
         wait_until(lambda: self.any_told(promoted), "an enqueue succeeds", 30)
