@@ -39,7 +39,10 @@ def webhook_secret() -> str:
 
 
 def database() -> dict[str, Any]:
-    """Return the ``DATABASES`` entry that ``DATABASE_URL`` asks for."""
+    """Return the ``DATABASES`` entry that ``DATABASE_URL`` asks for.
+
+    A pair of servers is written ``postgres://user@host1:5432,host2:5432/name?target_session_attrs=read-write`` (docs/databases.md).
+    """
     if not env.str("DATABASE_URL", default=""):
         config: dict[str, Any] = embedded.database("demo", DATA / "postgres")
     else:

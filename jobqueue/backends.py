@@ -17,6 +17,7 @@ from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.enqueue import Call, Enqueued, JobSpec, enqueue, enqueue_many
 from jobqueue.models import Job
 from jobqueue.tasks import options, results
+from jobqueue.tasks.placement import check_place
 from jobqueue.tasks.results import JobResult, Results
 from jobqueue.tasks.task import JobTask, detached
 
@@ -99,6 +100,8 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
             return JobSpec(
                 task.module_path, queue=task.queue_name, priority=task.priority, run_after=task.run_after, recovery=recovery, **texts
             )
+        if task.transactional:
+            check_place(task)
         return JobSpec(
             task.module_path,
             queue=task.queue_name,

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.apps import apps
 from django.core.checks import CheckMessage, Error, Tags, Warning, register  # noqa: A004 - Django's name
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, router
@@ -15,6 +16,8 @@ from jobqueue.texts import safe_repr
 DATABASE_BACKEND = "jobqueue.backends.DatabaseBackend"
 TESTING = "jobqueue.testing."
 SQLITE_OPTIONS = '"OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": "PRAGMA journal_mode=WAL"}'
+
+ROUTER_HINT = "Put 'jobqueue.routers.JobQueueRouter' first in DATABASE_ROUTERS (docs/databases.md)."
 
 _WAL = re.compile(r"journal_mode\s*[=(]\s*['\"]?wal\b", re.IGNORECASE)
 
@@ -111,6 +114,23 @@ def check_database(**_: Any) -> list[CheckMessage]:
         return [Error(str(error), hint="Route jobqueue to a PostgreSQL or SQLite database (DATABASE_ROUTERS).", id="jobqueue.E006")]
     options = conf.databases().get(database.alias, {}).get("OPTIONS") or {}
     return sqlite_options(database.alias, options) if database.vendor == "sqlite" else pool_size(database.alias, options)
+
+
+@register()
+def check_routes(**_: Any) -> list[CheckMessage]:
+    """Report models of ours that the routers write elsewhere than `DATABASE` says, or forbid to migrate there, or keep apart."""
+    wanted = conf.job_alias()
+    written: dict[str, list[str]] = {}
+    for model in apps.get_app_config("jobqueue").get_models():
+        written.setdefault(router.db_for_write(model), []).append(model.__name__)
+    if set(written) != {wanted} if wanted else len(written) > 1:
+        places = "; ".join(f"{', '.join(names)} to {alias!r}" for alias, names in written.items() if alias != wanted)
+        rule = f"DATABASE is {wanted!r}" if wanted else "All models of jobqueue belong into one database"
+        return [Error(f"{rule}, but DATABASE_ROUTERS send {places}.", hint=ROUTER_HINT, id="jobqueue.E010")]
+    if wanted is not None and wanted in conf.databases() and not router.allow_migrate(wanted, "jobqueue"):
+        message = f"DATABASE is {wanted!r}, where DATABASE_ROUTERS let no table of jobqueue be made."
+        return [Error(message, hint=ROUTER_HINT, id="jobqueue.E010")]
+    return []
 
 
 @register(Tags.database)

@@ -48,6 +48,10 @@ TENANTS = Rule(
     lambda value: _is_slots(value) or _is_callable_or_path(value),
 )
 
+ALIAS = Rule(
+    "the alias of a database in DATABASES, or None for where DATABASE_ROUTERS put it",
+    lambda value: isinstance(value, str) and value in settings.DATABASES,
+)
 TIMES = Rule(retained.TIMES_TEXT, retained.is_times)
 HOOK = Rule("a callable of one job, or its dotted path", _is_callable_or_path)
 
@@ -81,6 +85,7 @@ class Settings:
     tenant_context: Any = _setting(
         None, Rule("a callable of the tenant that returns a context manager, or its dotted path", _is_callable_or_path)
     )
+    database: str | None = _setting(None, ALIAS)
     notify: bool = _setting(True, Rule("True or False", lambda value: isinstance(value, bool)))
     api_authenticator: Any = _setting(
         None, Rule("a callable of the request that returns a user or None, or its dotted path", _is_callable_or_path)
@@ -181,6 +186,13 @@ def databases() -> Mapping[str, Mapping[str, Any]]:
     """Return the project's ``DATABASES``."""
     found: Mapping[str, Mapping[str, Any]] = settings.DATABASES
     return found
+
+
+def job_alias() -> str | None:
+    """Return the alias that ``DATABASE`` names, whatever is wrong with other settings; None where it names none."""
+    raw = configured()
+    value = raw.get("DATABASE") if isinstance(raw, Mapping) else None
+    return value if isinstance(value, str) else None
 
 
 def uses_time_zones() -> bool:

@@ -19,6 +19,10 @@ from jobqueue.db.events import Events
 from jobqueue.db.records import Lease, Mark, Renewed, Success
 
 CONNECTION_ERRORS = (OperationalError, InterfaceError)
+# What Django calls an InternalError all the same: this server takes no writes just now, since it is a standby or was told so; or it has
+# ended the session, whose transaction stood still or lasted for too long.
+UNABLE = ("25006", "25P03", "25P04")
+IN_FAILED_TRANSACTION = "25P02"
 LOCK_REFUSED = "55P03"
 GIVEN_UP = ("57014", LOCK_REFUSED, "40P01")
 
@@ -121,9 +125,18 @@ class Database(EndedJobs, Events, EventLog):
         """Tell listeners; nothing where the database cannot."""
 
 
+def _sqlstate(error: BaseException) -> str | None:
+    """Return the code of PostgreSQL's error behind one of Django's; None where there is none."""
+    found: str | None = getattr(error.__cause__, "sqlstate", None)
+    return found
+
+
 def is_connection_error(error: BaseException) -> bool:
-    """Return whether the connection or the server failed, not the statement."""
-    return isinstance(error, CONNECTION_ERRORS)
+    """Return whether the connection or the server failed, not the statement: another connection, perhaps to another server, may do it.
+
+    A server that takes no writes is one that failed: after a failover, that is what the old one, or a standby, says.
+    """
+    return isinstance(error, CONNECTION_ERRORS) or (isinstance(error, DatabaseError) and _sqlstate(error) in UNABLE)
 
 
 def was_given_up(error: BaseException) -> bool:
@@ -131,7 +144,7 @@ def was_given_up(error: BaseException) -> bool:
 
     The connection is as good as before.
     """
-    return isinstance(error, DatabaseError) and getattr(error.__cause__, "sqlstate", None) in GIVEN_UP
+    return isinstance(error, DatabaseError) and _sqlstate(error) in GIVEN_UP
 
 
 def is_outage(error: BaseException) -> bool:
@@ -141,7 +154,7 @@ def is_outage(error: BaseException) -> bool:
 
 def is_lock_refusal(error: BaseException) -> bool:
     """Return whether a statement failed since somebody else has a lock that it would not wait for any longer."""
-    return getattr(error.__cause__, "sqlstate", None) == LOCK_REFUSED
+    return _sqlstate(error) == LOCK_REFUSED
 
 
 def is_missing_table(error: BaseException) -> bool:
@@ -151,8 +164,13 @@ def is_missing_table(error: BaseException) -> bool:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether the database refuses these values for good: trying again cannot help."""
-    return isinstance(error, DatabaseError | ValueError | TypeError) and not isinstance(error, CONNECTION_ERRORS)
+    """Return whether the database refuses these values for good: trying again cannot help.
+
+    What is said behind an earlier error of the same transaction says nothing of the values.
+    """
+    if is_connection_error(error) or _sqlstate(error) == IN_FAILED_TRANSACTION:
+        return False
+    return isinstance(error, DatabaseError | ValueError | TypeError)
 
 
 _databases: dict[tuple[str, str], Database] = {}

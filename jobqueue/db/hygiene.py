@@ -88,9 +88,15 @@ def end_transactions() -> list[str]:
 
 
 def _tidied(connection: Any) -> bool:
-    """Close a connection that is too old; return False for one that is no good: in a transaction, or closed under Django's feet."""
+    """Close a connection that is too old; return False for one that is no good.
+
+    That is one in a transaction, one closed under Django's feet, or one to a server that takes no writes (any more).
+    """
     try:
         if _in_transaction(connection):
+            return False
+        if connection.errors_occurred and _takes_no_writes(connection):
+            connection.connection.close()  # the driver's own: a pool would lend it again
             return False
         connection.close_if_unusable_or_obsolete()
     except Exception:  # noqa: BLE001 - a driver may refuse even to answer
@@ -115,6 +121,15 @@ def _usable(connection: Any) -> bool:
         return bool(connection.is_usable())
     except DatabaseError:
         return False
+
+
+def _takes_no_writes(connection: Any) -> bool:
+    """Return whether a statement that failed did so on a standby, perhaps: a proxy that has found the primary since leads there anew."""
+    if connection.vendor != "postgresql":
+        return False
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW transaction_read_only")
+        return bool(cursor.fetchone() == ("on",))
 
 
 def _in_transaction(connection: Any) -> bool:

@@ -46,8 +46,13 @@ class PostgreSQL(Writes):
     can_notify: ClassVar[bool] = True
 
     def reserve_connection(self, purpose: str, *, keep_plans: bool = False) -> BaseDatabaseWrapper:
-        """Give this thread a connection of its own: no pool, READ COMMITTED, short patience with a silent network."""
-        return reserve(self.alias, purpose, keep_plans=keep_plans)
+        """Give this thread a connection of its own: no pool, READ COMMITTED, short patience with a silent network.
+
+        It is made to a server that takes writes only: of several hosts, and behind a proxy, a standby would answer those who only read.
+        """
+        reserved = reserve(self.alias, purpose, keep_plans=keep_plans)
+        reserved.settings_dict["OPTIONS"].setdefault("target_session_attrs", "read-write")
+        return reserved
 
     def missing_schema(self) -> str:
         """Return the schema that django-tenants has set on this thread's connection where it does not exist; "" where all is well."""

@@ -21,6 +21,7 @@ from jobqueue.lifecycle.finish import finish_with_work
 from jobqueue.lifecycle.outcome import Outcome, Settled
 from jobqueue.lifecycle.release import lock
 from jobqueue.models import Job
+from jobqueue.tasks.placement import check_place
 from jobqueue.worker.forked import leave_if_forked
 from jobqueue.worker.run import MESSAGES, Reason, Run
 
@@ -31,6 +32,8 @@ logger = logging.getLogger("jobqueue")
 
 def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Run], Outcome]) -> None:
     """Call the task and write its success in one transaction; raise, all being undone, where either fails."""
+    if run.entry is not None:
+        check_place(run.entry.task)
     database, began = Job.objects.database, time.monotonic()
     connection = transaction.get_connection(database.alias)
     was_inside = connection.in_atomic_block

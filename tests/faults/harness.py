@@ -75,6 +75,7 @@ class WorkerProcess:
         **settings: Any,
     ) -> None:
         """Start it; `settings` are those of ``JOBQUEUE``, `python` the interpreter's own options, `prefix` a program that starts it."""
+        """Start it; `settings` are those of ``JOBQUEUE``, `python` the interpreter's own options, `prefix` a program that becomes it."""
         self.log = log
         values = {
             "DJANGO_SETTINGS_MODULE": "tests.faults.settings",

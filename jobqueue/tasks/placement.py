@@ -1,0 +1,25 @@
+"""Where the work of a transactional task lies: in the database of the jobs, or it cannot be one transaction with its job's end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.apps import apps
+from django.db import router
+from django.db.utils import DEFAULT_DB_ALIAS
+
+from jobqueue.exceptions import InvalidOption
+from jobqueue.models import Job
+
+
+def check_place(task: Any) -> None:
+    """Refuse a transactional task where the jobs have a database of their own: all of its work would be in another."""
+    alias = Job.objects.database.alias
+    if alias == DEFAULT_DB_ALIAS:
+        return
+    others = (model for model in apps.get_models() if model._meta.app_label != Job._meta.app_label)
+    if not any(router.db_for_write(model) == alias for model in others):
+        raise InvalidOption(
+            f"{task.module_path} has transactional=True, but the jobs are in the database {alias!r} and no other model is: its work and "
+            "the end of its job cannot be one transaction. Leave it out and make the task repeatable, or keep the jobs in its database."
+        )

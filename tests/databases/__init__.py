@@ -1,0 +1,1 @@
+"""A project whose jobs have a database of their own."""
