@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         PhasesChanged,
         PhaseUnknown,
         Retry,
+        TimeLimitExceeded,
     )
     from jobqueue.lifecycle.control import Answer, Verdict, cancel, clear_target, pause, request_job_cancel, resume, run_now
     from jobqueue.lifecycle.expire import expire_stale_running_jobs
@@ -57,6 +58,7 @@ _HOMES = {
         "PhasesChanged",
         "PhaseUnknown",
         "Retry",
+        "TimeLimitExceeded",
     ),
     "jobqueue.lifecycle.control": ("Answer", "Verdict", "cancel", "clear_target", "pause", "request_job_cancel", "resume", "run_now"),
     "jobqueue.lifecycle.expire": ("expire_stale_running_jobs",),
@@ -92,6 +94,7 @@ __all__ = [
     "PhasesChanged",
     "Retry",
     "TaskContext",
+    "TimeLimitExceeded",
     "Verdict",
     "Why",
     "cancel",

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.core import checks
 
-from jobqueue import compat, conf, payload, signals
+from jobqueue import compat, conf, payload, signals, time_limits
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.enqueue import Call, Enqueued, JobSpec, enqueue, enqueue_many
 from jobqueue.models import Job
@@ -98,7 +98,13 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         if not isinstance(task, JobTask):
             recovery = conf.current().default_recovery
             return JobSpec(
-                task.module_path, queue=task.queue_name, priority=task.priority, run_after=task.run_after, recovery=recovery, **texts
+                task.module_path,
+                queue=task.queue_name,
+                priority=task.priority,
+                run_after=task.run_after,
+                recovery=recovery,
+                options=_options(None),
+                **texts,
             )
         if task.transactional:
             check_place(task)
@@ -111,6 +117,7 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
             recovery=task.recovery or conf.current().default_recovery,
             tenant=task.tenant or "",
             webhook_url=task.webhook_url or "",
+            options=_options(task.timeout),
             phases=tuple(one.name for one in task.phases),
             metadata=payload.dumps_metadata(task.metadata) if task.metadata else "{}",
             **texts,
@@ -121,6 +128,12 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
             return results.fresh(task, made.job_id, made.created_at, args, kwargs, self.alias)
         job = Job.objects.current.get(pk=made.job_id)
         return results.of_job(job, self.alias, created=False)
+
+
+def _options(timeout: float | timedelta | None) -> str:
+    """Return the job's options, as JSON text; those that the task does not have are the project's."""
+    seconds = conf.current().default_timeout_seconds if timeout is None else time_limits.in_seconds(timeout)
+    return time_limits.options_text(seconds)
 
 
 def _own(task: JobTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, str]:

@@ -77,6 +77,8 @@ class Settings:
     interrupt_grace_seconds: float = _setting(2, NOT_NEGATIVE)
     max_crashes: int = _setting(3, COUNT)
     default_recovery: str = _setting("requeue", Rule('"requeue" or "hold"', lambda value: value in RECOVERIES))
+    default_timeout_seconds: float | None = _setting(None, POSITIVE._replace(text=f"{POSITIVE.text}, or None for no limit"))
+    timeout_grace_seconds: float = _setting(10, NOT_NEGATIVE)
     unknown_task_grace_seconds: float = _setting(300, NOT_NEGATIVE)
     queues: tuple[str, ...] = _setting((), texts("a list of queue names"))
     task_modules: tuple[str, ...] = _setting((), texts("a list of dotted module paths"))

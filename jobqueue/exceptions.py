@@ -1,7 +1,8 @@
 """Name everything that can go wrong, and the exceptions that steer a running task.
 
 ``JobQueueError`` is the root of the errors. ``Retry`` and ``Fatal`` are raised by a task, ``Suspended`` by its context, ``Interrupted``
-and ``LeaseLost`` reach a running task from outside; these five say what shall happen and are no errors of ours.
+and ``LeaseLost`` reach a running task from outside; these five say what shall happen and are no errors of ours. ``TimeLimitExceeded``
+reaches it from outside, too, and is an error like any other.
 """
 
 import math
@@ -80,6 +81,17 @@ class Interrupted(BaseException):
 
 class LeaseLost(Interrupted):
     """Stop a run whose job belongs to another worker by now: whatever it still does may be done twice."""
+
+
+class TimeLimitExceeded(JobQueueError, TimeoutError):
+    """Stop a run that has reached its time limit (``timeout=``): a failure like any other, which ``except TimeoutError`` catches.
+
+    It is raised once. A task that catches it may clean up, for `TIMEOUT_GRACE_SECONDS`; one that then returns has succeeded.
+    """
+
+    def __init__(self, message: str = "The time limit was exceeded") -> None:
+        """Keep the message; thrown into a thread, it has none of its own."""
+        super().__init__(message)
 
 
 class Retry(Exception):

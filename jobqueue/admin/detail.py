@@ -11,7 +11,7 @@ from typing import Any
 from django.utils import timezone
 from django.utils.html import format_html
 
-from jobqueue import masking
+from jobqueue import masking, time_limits
 from jobqueue.admin import cells, known, phases
 from jobqueue.admin.listing import workers_of
 from jobqueue.admin.phases import PhaseRow
@@ -197,10 +197,12 @@ def _when(job: Job, now: datetime) -> list[Row]:
 
 
 def _budget(job: Job) -> list[Row]:
+    limit = time_limits.of_options(job.options)
     return _rows(
         ("Runs begun", job.attempt),
         ("Failures", f"{job.failures} of {job.max_attempts}"),
         ("Lost with a worker", job.crashes),
+        ("Time limit of a run", time_limits.shown(limit) if limit else ""),
         ("If its worker is lost", job.get_recovery_display()),
     )
 

@@ -64,6 +64,7 @@ SHAPES: Final[dict[str, Shape]] = {
         assigned=said(FLAG, "A worker has claimed the job, and not begun it."),
         cancel_requested=said({"enum": ["", "PAUSED", "CANCELED"]}, "What becomes of a running job that was asked to stop."),
         attempts=record(runs=COUNT, failures=COUNT, crashes=COUNT, max_attempts=COUNT),
+        timeout_seconds=said(some(SECONDS), "The time limit of each run."),
         times=record(
             created_at=MOMENT,
             **dict.fromkeys(("run_at", "enqueued_at", "first_started_at", "started_at", "finished_at"), some(MOMENT)),

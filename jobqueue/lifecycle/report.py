@@ -13,7 +13,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from jobqueue import masking, states
+from jobqueue import masking, states, time_limits
 from jobqueue.events.timeline import timeline
 from jobqueue.lifecycle import history
 from jobqueue.models import Job, JobPhase
@@ -34,6 +34,7 @@ def report(job: Job, *, tracebacks: bool = False) -> dict[str, Any]:
     return {
         **_identity(job),
         "attempts": {"runs": job.attempt, "failures": job.failures, "crashes": job.crashes, "max_attempts": job.max_attempts},
+        "timeout_seconds": time_limits.of_options(job.options),
         "times": _times(job),
         "waited_seconds": _waited(job),
         "ran_seconds": last,

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from jobqueue import masking, payload, phases, states, webhook_rules
+from jobqueue import masking, payload, phases, states, time_limits, webhook_rules
 from jobqueue.exceptions import InvalidOption
 
 LONGEST_KEY = 200
@@ -109,6 +109,12 @@ def check_webhook_url(value: Any) -> None:
     if value is not None and (problem := webhook_rules.url_problem(value)):
         shown = masking.mask_text(value) if isinstance(value, str) else value  # before it is cut: half a password would stand alone
         raise InvalidOption(f"webhook_url is {_shown(shown)}: {problem}. Use one such as https://example.com/hook.")
+
+
+def check_timeout(value: Any) -> None:
+    """Refuse anything but a time above 0; None means the setting's."""
+    if value is not None:
+        time_limits.in_seconds(value)
 
 
 def check_path(value: str) -> None:

@@ -30,6 +30,7 @@ JOB_OPTIONS = (
     "metadata",
     "phases",
     "webhook_url",
+    "timeout",
 )
 DECLARED_ONLY = ("backoff", "retry_on", "transactional", "phases")  # read from the code whenever the task runs, so no job can have its own
 # Django 6.0 has no defaults for these fields.
@@ -45,7 +46,8 @@ class JobTask(compat.Task):  # type: ignore[misc]
     with the same ``unique_key`` is live, enqueue returns that one. ``metadata`` goes along with the job for the task to read.
     Jobs of one ``target`` (text, or a callable of the arguments that returns text or None) run one at a time, in order, per
     ``tenant``. The work of a ``transactional`` task in the job database and the end of its job are one transaction. ``phases`` are the
-    steps of a pipeline (see ``@pipeline``). What becomes of the job is told to ``webhook_url``.
+    steps of a pipeline (see ``@pipeline``). What becomes of the job is told to ``webhook_url``. A run that goes on for longer than
+    ``timeout`` (seconds or a timedelta) fails with `TimeLimitExceeded`.
     """
 
     max_attempts: int = 1
@@ -59,6 +61,7 @@ class JobTask(compat.Task):  # type: ignore[misc]
     metadata: Mapping[str, Any] | None = field(default=None, hash=False)
     phases: tuple[Phase, ...] = ()
     webhook_url: str | None = None
+    timeout: float | timedelta | None = None
 
     def __post_init__(self) -> None:
         """Check the options, let the backend check the rest, and register the task."""
@@ -156,6 +159,7 @@ def task(
     unique_key: str | Callable[..., str | None] | None = None,
     metadata: Mapping[str, Any] | None = None,
     webhook_url: str | None = None,
+    timeout: float | timedelta | None = None,
 ) -> Callable[[Callable[..., Any]], JobTask]: ...
 def task(function: Callable[..., Any] | None = None, /, **given: Any) -> JobTask | Callable[[Callable[..., Any]], JobTask]:
     """Declare a module-level function, plain or ``async``, as a task: the decorator of django.tasks, with our options everywhere."""

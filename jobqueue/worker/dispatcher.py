@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from jobqueue import time_limits
 from jobqueue.db import Claimed, Lease, Mark
 from jobqueue.lifecycle import wakeup
 from jobqueue.lifecycle.expire import Expired
@@ -59,14 +60,18 @@ class Dispatcher(DatabaseService):
         is_notified: Callable[[], bool],
         lost: Callable[[Sequence[Expired]], None],
         crowded: Callable[[], None],
+        watch: Callable[[Run], None],
         on_error: ErrorHandler,
     ) -> None:
-        """Prepare the thread; `crowded` is told when there may be more to run than the shared lane has slots."""
+        """Prepare the thread; `crowded` is told when there may be more to run than the shared lane has slots.
+
+        `watch` is told when a run that has a time limit begins.
+        """
         super().__init__(on_error)
         self._worker_id, self._picker, self._runs, self._lanes = worker_id, picker, runs, lanes
         self._loop, self._finisher, self._reporter = loop, finisher, reporter
         self._poll_seconds, self._is_notified, self._lost = poll_seconds, is_notified, lost
-        self._crowded = crowded
+        self._crowded, self._watch = crowded, watch
         self._suspects: deque[Run] = deque()  # handed over by the finisher, for the probation that only this thread touches
         self._worked_at = time.monotonic()
         self._pause = self._busy_pause = FAST_SECONDS
@@ -134,7 +139,7 @@ class Dispatcher(DatabaseService):
     # Hand to those who run them
 
     def _hand_over(self, lane: Lane, jobs: Sequence[Claimed]) -> None:
-        runs = [Run(job, self._reporter.flush, read_result, lane) for job in jobs]
+        runs = [self._run(job, lane) for job in jobs]
         self._runs.add(runs)
         suspects = [run for run in runs if run.job.crashes]
         if suspects:
@@ -142,9 +147,15 @@ class Dispatcher(DatabaseService):
             runs = [run for run in runs if not run.job.crashes]
         self._begin(runs)
 
+    def _run(self, job: Claimed, lane: Lane | None) -> Run:
+        run = Run(job, self._reporter.flush, read_result, lane)
+        if job.options != time_limits.NO_OPTIONS and (limit := time_limits.of_text(job.options)) is not None:
+            run.limit, run.watch = limit, self._watch
+        return run
+
     def follow(self, job: Claimed, before: Run) -> None:
         """Begin a job whose target was handed over by a run that has just ended; called by the finisher."""
-        run = Run(job, self._reporter.flush, read_result, before.lane)
+        run = self._run(job, before.lane)
         run.chained, run.chained_since = before.chained + 1, before.chained_since or before.claimed_at
         self._runs.add([run])
         if job.crashes:

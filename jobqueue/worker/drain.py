@@ -7,7 +7,8 @@
    answered are tried again by another worker.
 5. The listener and the other services end, and their connections are closed.
 6. Jobs that did not react are given back all the same, last of all: nothing can stop their threads but the end of the process, which
-   follows at once, before another worker has done much of them.
+   follows at once, before another worker has done much of them. One that went on for long after its time limit, so that the process
+   ends because of it, is not waited for before, and fails.
 The heartbeat goes on until the last outcome is written. Whatever does not stop is named in the log, and the process ends with 1.
 """
 
@@ -20,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from jobqueue.conf import Settings
 from jobqueue.service import Service
-from jobqueue.worker.executor import interrupted
 from jobqueue.worker.run import Reason, Run
+from jobqueue.worker.stuck import given_up
 
 if TYPE_CHECKING:
     from jobqueue.worker.parts import Parts
@@ -38,7 +39,7 @@ def drain(parts: Parts, settings: Settings, hurry: Callable[[], bool]) -> bool:
     _stop_claiming(parts)
     if len(parts.runs):
         logger.info("Stopping: %d jobs get up to %g s to finish.", len(parts.runs), settings.shutdown_grace_period_seconds)
-    _until(lambda: not len(parts.runs) or hurry(), settings.shutdown_grace_period_seconds)
+    _until(lambda: all(run.overdue for run in parts.runs) or hurry(), settings.shutdown_grace_period_seconds)
     began = time.monotonic()
     parts.duties.stop()  # what they wait for is waited for beside the interrupts
     if len(parts.runs):
@@ -71,9 +72,10 @@ def _interrupt(parts: Parts) -> None:
 
 def _give_up(parts: Parts) -> list[Run]:
     for run in (stuck := [run for run in parts.runs if run.ended is None and run.abandon()]):
-        logger.error("Job %s (%s) does not stop; it is given back, and the process ends.", run.job.id, run.job.task)
+        what = "has exceeded its time limit" if run.overdue else "is given back"
+        logger.error("Job %s (%s) does not stop; it %s, and the process ends.", run.job.id, run.job.task, what)
         run.reason = run.reason or Reason.SHUTDOWN
-        parts.finisher.put(run, interrupted(run))
+        parts.finisher.put(run, given_up(run))
     _until(lambda: not len(parts.runs), WRITE_SECONDS)
     return stuck
 

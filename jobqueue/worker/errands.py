@@ -68,11 +68,11 @@ def wait_for(run: Run, future: Future[T]) -> T:
         except (TimeoutError, CancelledError):
             if future.done() and not future.cancelled():  # the work itself raised it
                 raise
-        interruption = run.interruption()
-        told_at = None if interruption is None else told_at or time.monotonic()
-        if interruption is not None and (run.is_lost or time.monotonic() - (told_at or 0.0) >= PATIENCE_SECONDS):
+        due = run.due()
+        told_at = None if due is None else told_at or time.monotonic()
+        if due is not None and (run.is_lost or time.monotonic() - (told_at or 0.0) >= PATIENCE_SECONDS):
             future.cancel()
-            raise interruption
+            raise due
 
 
 async def do_async(run: Run, work: Callable[[], T]) -> T:

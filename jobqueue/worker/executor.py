@@ -27,6 +27,7 @@ from jobqueue.tasks import registry, results
 from jobqueue.tasks.context import TaskContext
 from jobqueue.worker import journal
 from jobqueue.worker.forked import leave_if_forked
+from jobqueue.worker.limits import limited, stops
 from jobqueue.worker.run import Reason, Run
 from jobqueue.worker.tenancy import inside, inside_async
 from jobqueue.worker.transactional import call_in_transaction
@@ -121,7 +122,7 @@ async def _call_async(run: Run) -> None:
         prepared = await sync_to_async(prepare)(run) if signals.listened_to(signals.task_started) else prepare(run)
         if prepared is not None:
             func, args, kwargs = prepared
-            run.began = time.monotonic()
+            run.begin_in_loop()
             run.value = await func(*args, **kwargs)
             run.returned = True
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, and the loop goes on
@@ -129,7 +130,8 @@ async def _call_async(run: Run) -> None:
     leave_if_forked(pid, run.raised)
     run.close()  # still inside of the tenant's context, as for a plain function: no interrupt must cancel its end
     run.ended = time.monotonic()
-    if run.raised is None or isinstance(run.raised, Interrupted | asyncio.CancelledError):
+    quickly = isinstance(run.raised, Interrupted | asyncio.CancelledError) and not run.expired
+    if run.raised is None or quickly or stops(run, run.raised):
         run.outcome = conclude(run)
     else:  # in the thread that may ask the database; where even this is canceled, the loop's own thread does it
         run.outcome = await sync_to_async(_judged)(run)
@@ -205,7 +207,7 @@ def _judged(run: Run) -> Outcome:
     try:
         return _conclude(run)
     except BaseException as error:  # noqa: BLE001 - a fault in here must end as the job's error, not the thread
-        return _failed(run, Kind.ERROR, error)
+        return failed(run, Kind.ERROR, error)
 
 
 def _conclude(run: Run) -> Outcome:
@@ -215,10 +217,10 @@ def _conclude(run: Run) -> Outcome:
         try:
             return _success(run)
         except ResultNotStorable as error:
-            return _failed(run, Kind.ERROR, error)
+            return failed(run, Kind.ERROR, error)
     if run.raised is None:
         return unknown_task(run)
-    return _raised(run, run.raised)
+    return raised(run, run.raised)
 
 
 def _success(run: Run) -> Outcome:
@@ -228,9 +230,11 @@ def _success(run: Run) -> Outcome:
     return outcome
 
 
-def _raised(run: Run, error: BaseException) -> Outcome:
-    if run.reason is not None and isinstance(error, Interrupted | asyncio.CancelledError):
+def raised(run: Run, error: BaseException) -> Outcome:
+    """Return the outcome of a run that ended with an exception."""
+    if stops(run, error):
         return interrupted(run)
+    error = limited(run, error)
     if isinstance(error, Suspended) and run.pipeline is not None and run.pipeline.suspended is error:
         return journal.suspended(run, error, _outcome(run, Kind.SLEEP))
     if run.began is None and isinstance(error, asyncio.CancelledError):  # another coroutine canceled it before it began
@@ -238,15 +242,15 @@ def _raised(run: Run, error: BaseException) -> Outcome:
     entry = run.entry
     wishes = isinstance(error, Retry) or (entry is not None and isinstance(error, entry.retry_on) and not isinstance(error, Fatal))
     if entry is None or not wishes or run.job.failures + 1 >= run.job.max_attempts:
-        return _failed(run, Kind.ERROR, error)
+        return failed(run, Kind.ERROR, error)
     try:
         delay = error.delay_seconds if isinstance(error, Retry) else None
         if delay is None:
             delay = backoff.delay_seconds(entry.backoff, error, run.job.failures + 1)
     except InvalidBackoff as wrong:
         wrong.add_note(f"The task itself raised {texts.exception_summary(error)}")
-        return _failed(run, Kind.ERROR, wrong)
-    outcome = _failed(run, Kind.RETRY, error)
+        return failed(run, Kind.ERROR, wrong)
+    outcome = failed(run, Kind.RETRY, error)
     outcome.delay_seconds = delay
     return outcome
 
@@ -271,7 +275,8 @@ def unknown_task(run: Run) -> Outcome:
     return _outcome(run, Kind.UNKNOWN_TASK, Failure("jobqueue.exceptions.UnknownTask", text, ""))
 
 
-def _failed(run: Run, kind: Kind, error: BaseException) -> Outcome:
+def failed(run: Run, kind: Kind, error: BaseException) -> Outcome:
+    """Return the outcome of a run that failed."""
     failure = Failure(texts.exception_path(error), texts.exception_summary(error), texts.error_text(error, skip_frames=1))
     return _outcome(run, kind, failure)
 

@@ -1,8 +1,14 @@
-"""The interrupter takes a run through the stages of an interrupt.
+"""The interrupter takes a run through the stages of an interrupt, and watches the time limits of runs.
 
-The flag comes at once (a coroutine is really canceled). A thread that has not reacted after 1 s gets an exception at its next
-bytecode. After 10 s the run is given up on and shown as stuck: without a target its job is settled and the thread replaced; with one
-the job stays RUNNING, since its target must not run beside it.
+An interrupt: the flag comes at once (a coroutine is really canceled). A thread that has not reacted after 1 s gets an exception at
+its next bytecode. After 10 s the run is given up on.
+
+A time limit: the exception, or the cancellation, comes at once. A run that still goes on after `TIMEOUT_GRACE_SECONDS` is overdue:
+where this process can be replaced, it is drained for that, and the run settled last of all; else the run is given up on.
+
+A run that is given up on is shown as stuck. Without a target its job is settled, and a spare thread takes the place of its own, as
+long as fewer than `MAX_WORKERS` of them are in use; then the slot is lost until it ends. With a target the job stays RUNNING, since
+its target must not run beside it.
 """
 
 from __future__ import annotations
@@ -13,11 +19,13 @@ from collections.abc import Callable
 
 from jobqueue.lifecycle.outcome import Outcome
 from jobqueue.service import ErrorHandler, Service
-from jobqueue.worker.executor import interrupted
+from jobqueue.worker.deadlines import Deadlines
 from jobqueue.worker.run import Reason, Run
+from jobqueue.worker.stuck import given_up, place_of
 
 THROW_SECONDS = 1.0
 GIVE_UP_SECONDS = 10.0
+AGAIN_SECONDS = 0.5
 
 logger = logging.getLogger("jobqueue")
 
@@ -33,18 +41,28 @@ class Interrupter(Service):
         replace: Callable[[Run], None],
         on_error: ErrorHandler,
         noticed: Callable[[], None] = lambda: None,
+        spares: int = 8,
+        timeout_grace_seconds: float = 10.0,
+        replace_process: Callable[[Run], bool] = lambda run: False,
     ) -> None:
-        """Prepare the thread; `noticed` is told when the number of those that are stuck has grown."""
+        """Prepare the thread; `noticed` is told when the number of those that are stuck has grown.
+
+        At most `spares` threads take the place of stuck ones. `replace_process` is asked when a run is overdue; True means that this
+        process will be drained because of it.
+        """
         super().__init__(on_error)
         self._put, self._replace, self._noticed = put, replace, noticed
+        self._spares, self._grace, self._replace_process = spares, timeout_grace_seconds, replace_process
         self._runs: set[Run] = set()
-        self._keeping: set[Run] = set()  # given up on, and still RUNNING: nobody else may work on their targets
+        self._deadlines = Deadlines()
+        self._stuck: set[Run] = set()
+        self._replaced: set[Run] = set()  # of them, those in whose place another thread works
 
     @property
     def stuck(self) -> int:
-        """How many runs do not react and keep their targets, and their slots, until their threads end."""
-        self._keeping = {run for run in self._keeping if run.ended is None}
-        return len(self._keeping)
+        """How many runs do not react, until they end."""
+        self._stuck = _unended(self._stuck)
+        return len(self._stuck)
 
     def interrupt(self, run: Run, reason: Reason) -> None:
         """Tell a run to stop, and see to it that it does."""
@@ -52,8 +70,17 @@ class Interrupter(Service):
             self._runs.add(run)
             self.wake()
 
+    def watch(self, run: Run) -> None:
+        """See to it that a run that begins now keeps its time limit."""
+        if run.limit is not None and self._deadlines.add(run, (run.began or time.monotonic()) + run.limit):
+            self.wake()
+
     def turn(self) -> float | None:
         """Move each run to the stage of its age; return the seconds to the next stage."""
+        pauses = [*self._interrupts(), *self._limits()]
+        return max(min(pauses), 0.0) if pauses else None
+
+    def _interrupts(self) -> list[float]:
         now = time.monotonic()
         pauses = []
         for run in list(self._runs):
@@ -65,17 +92,64 @@ class Interrupter(Service):
                 run.throw()
             if age >= GIVE_UP_SECONDS:
                 self._runs.discard(run)
-                self._give_up(run)
+                self._give_up(run, "interrupt")
                 continue
             pauses.append((THROW_SECONDS if age < THROW_SECONDS else GIVE_UP_SECONDS) - age)
-        return min(pauses) if pauses else None
+        return pauses
 
-    def _give_up(self, run: Run) -> None:
-        logger.warning("Job %s (%s) does not react to its interrupt; its thread is stuck.", run.job.id, run.job.task)
-        if run.job.target and run.reason is not Reason.LOST:
-            self._keeping.add(run)
+    def _limits(self) -> list[float]:
+        while (run := self._deadlines.take(time.monotonic())) is not None:
+            if (seconds := self._judge(run)) is not None:
+                self._deadlines.add(run, time.monotonic() + seconds)
+        nearest = self._deadlines.nearest
+        return [] if nearest is None else [nearest - time.monotonic()]
+
+    def _judge(self, run: Run) -> float | None:
+        """Move a run whose time has come to the next stage; return after how many seconds to look again."""
+        if run.closed or run in self._stuck:
+            return None
+        if run.reason is not None:  # it is told to stop anyhow, but that may be withdrawn
+            return AGAIN_SECONDS
+        if not run.expired:
+            return self._grace if run.expire() else AGAIN_SECONDS
+        run.overdue = True  # before the process begins to end
+        if self._replace_process(run):
+            text = "Job %s (%s) has gone on for %g s after its time limit; the process is replaced because of it. %s"
+            run.place = place_of(run)
+            logger.error(text, run.job.id, run.job.task, self._grace, run.place)
+            self._stuck.add(run)
             self._noticed()
-            return
-        if run.abandon():
-            self._replace(run)
-            self._put(run, interrupted(run))
+        else:
+            run.overdue = False
+            self._give_up(run, "time limit")
+        return None
+
+    def _give_up(self, run: Run, what: str) -> None:
+        run.place = place_of(run)
+        text = "Job %s (%s) does not react to its %s; its thread is stuck. %s"
+        logger.warning(text, run.job.id, run.job.task, what, run.place)
+        self._stuck.add(run)
+        if run.job.target and run.reason is not Reason.LOST:
+            if run.cancel_async is not None and self._has_spare(run):  # its slot stays taken, but others are in the same loop
+                self._replace(run)
+            self._noticed()
+        elif run.abandon():
+            run.slot_lost = not self._has_spare(run)
+            try:
+                self._replace(run)
+            finally:
+                self._put(run, given_up(run))
+
+    def _has_spare(self, run: Run) -> bool:
+        """Return whether another thread may take the place of a run's, and count it."""
+        self._replaced = _unended(self._replaced)
+        if len(self._replaced) >= self._spares:
+            text = "Job %s (%s): all %d spare threads stand in for others that are stuck; its slot is lost until one of them ends."
+            logger.error(text, run.job.id, run.job.task, self._spares)
+            return False
+        self._replaced.add(run)
+        return True
+
+
+def _unended(runs: set[Run]) -> set[Run]:
+    return {run for run in runs if run.ended is None}

@@ -49,6 +49,10 @@ class RunJournal:
 
     def do(self, work: Callable[[], T]) -> T:
         """Have one of these done."""
+        with self._run.shield():
+            return self._do(work)
+
+    def _do(self, work: Callable[[], T]) -> T:
         future = send(self._run, work)
         if not future.done() and Job.objects.database.one_writer and self.in_transaction() and future.cancel():
             raise JobQueueError(

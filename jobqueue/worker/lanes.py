@@ -99,8 +99,9 @@ class Lanes:
             if tenant not in self._own:
                 self._own[tenant] = self._make(tenant)
                 self._hand_turn(tenant, self.shared, self._own[tenant])
-            if self._own[tenant].pool.size != number:
-                self._own[tenant].pool.resize(number)
+            pool = self._own[tenant].pool
+            if pool.size != (size := max(number - pool.lost, 0)):
+                pool.resize(size)
         gone = [tenant for tenant in self._own if tenant not in numbers]
         for tenant in gone:
             lane = self._own.pop(tenant)

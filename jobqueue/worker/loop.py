@@ -71,8 +71,15 @@ class Loop:
                         run.lane.pool.slots.remove(run)
         return taken
 
-    def replace_if_blocked(self) -> None:
-        """Leave a loop that a coroutine blocks to itself; those that have not begun get a new one, in a new thread."""
+    def replace_if_blocked(self, run: Run | None = None) -> None:
+        """Leave a loop that a coroutine blocks to itself; those that have not begun get a new one, in a new thread.
+
+        Where `run`, which was given up on, has lost its slot, there is no new one, and one slot less.
+        """
+        if run is not None and run.slot_lost:
+            if run.lane is not None:
+                run.lane.pool.lose()
+            return
         loop, answer = self._loop, threading.Event()
         if loop is None:
             return
@@ -84,8 +91,8 @@ class Loop:
                 for lane in list(self._lanes):
                     lane.pool.slots.forget_coroutines()  # what is blocked takes up no slot
                 self._unanswered = [*(one for one in self._unanswered if not one.is_set()), answer]
-            for run in sorted(self._waiting, key=lambda run: run.claimed_at):
-                self._submit(run)
+            for waiting in sorted(self._waiting, key=lambda one: one.claimed_at):
+                self._submit(waiting)
 
     def stop(self) -> None:
         """End the loop once its tasks have ended or been given up on."""
@@ -162,7 +169,7 @@ class Loop:
         # A callback and no task that waits for this one: a coroutine may cancel all tasks of the loop, and the outcome counts all the same.
         task.add_done_callback(partial(self._ended, run))
         # Set before the coroutine begins, so that an interrupt that came meanwhile is not missed.
-        run.cancel_async = partial(loop.call_soon_threadsafe, task.cancel)
+        run.cancel_async = partial(loop.call_soon_threadsafe, _cancel, run, task)
         if run.reason is not None:
             task.cancel()
         return True
@@ -178,6 +185,8 @@ class Loop:
             task.exception()  # looked at: else the loop tells of it
         if not run.abandoned:
             self._put(run, outcome)
+        elif run.slot_lost and run.lane is not None:
+            run.lane.pool.regain()
         if run.lane is not None:
             run.lane.pool.slots.end(run)
             self._begin_late(run.lane)
@@ -187,6 +196,12 @@ class Loop:
         async with _own_thread(context):
             outcome = self._outcomes[run] = await execute_async(run)
             return outcome
+
+
+def _cancel(run: Run, task: asyncio.Task[Outcome]) -> None:
+    """Cancel a coroutine, but not what we do when it has ended."""
+    if not run.closed:
+        task.cancel()
 
 
 def _cancel_what_is_left(loop: asyncio.AbstractEventLoop) -> None:

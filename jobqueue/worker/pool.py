@@ -2,7 +2,8 @@
 
 Claimed runs wait in one queue. A thread ends where it is idle and finds its sign to leave there; a pool that grows again takes
 back the signs that nobody has found yet, so that no thread works beside the number. A thread that does not react to an interrupt
-is given up on: it stays stuck until its task returns, and a new thread takes its place, so that the capacity stays.
+is given up on: it stays stuck until its task returns, and a new thread takes its place, so that the capacity stays; where no new
+one may, the pool has a slot less until then.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Pool:
         self._leaving = 0  # of the threads, those that are to end once they are idle
         self.size = 0
         self.stuck = 0
+        self.lost = 0  # slots of runs that were given up on, in whose place no thread works
+        self._closed = False
         self.slots = Slots(lambda: self.size)
 
     @property
@@ -61,16 +64,20 @@ class Pool:
     def resize(self, size: int) -> None:
         """Start threads, or let idle ones end; a busy one is never cut off."""
         with self._lock:  # the scaler, the interrupter and the supervisor change the number
-            while self.size < size:
-                if self._leaving:
-                    self._leaving -= 1
-                else:
-                    self._start()
-                self.size += 1
-            while self.size > size:
-                self._leaving += 1
-                self._queue.put(None)
-                self.size -= 1
+            self._closed = size == 0
+            self._resize(size)
+
+    def _resize(self, size: int) -> None:
+        while self.size < size:
+            if self._leaving:
+                self._leaving -= 1
+            else:
+                self._start()
+            self.size += 1
+        while self.size > size:
+            self._leaving += 1
+            self._queue.put(None)
+            self.size -= 1
 
     def submit(self, runs: list[Run]) -> None:
         """Queue runs, in order."""
@@ -94,11 +101,28 @@ class Pool:
             return taken
 
     def replace(self, run: Run) -> None:
-        """Count the thread of a run that was given up on as stuck, and start one in its place."""
+        """Count the thread of a run that was given up on as stuck, and start one in its place, unless the run has lost its slot."""
         self.slots.leave()
         with self._lock:
             self.stuck += 1
-            self._start()
+            if run.slot_lost:
+                self.lost += 1
+                self.size -= 1
+            else:
+                self._start()
+
+    def lose(self) -> None:
+        """Have a slot less, since a coroutine that was given up on keeps it."""
+        with self._lock:
+            self.lost += 1
+            self._resize(max(self.size - 1, 0))
+
+    def regain(self) -> None:
+        """Have the slot again."""
+        with self._lock:
+            self.lost -= 1
+            if not self._closed:
+                self._resize(self.size + 1)
 
     def join(self, deadline: float) -> bool:
         """Wait for all threads until a monotonic time; return whether all have ended."""
@@ -127,8 +151,9 @@ class Pool:
                 outcome = execute(run, begun - rested_at)
                 rested_at = time.monotonic()
                 if run.abandoned:
-                    self._end_of_stuck()
-                    return
+                    if not self._comes_back(run):
+                        return
+                    continue
                 self._worked_seconds += rested_at - begun  # first: who sees the run as ended knows how long it took
                 self.slots.leave()
                 self._completed += 1
@@ -153,6 +178,13 @@ class Pool:
             self._leaving -= leaves
             return leaves
 
-    def _end_of_stuck(self) -> None:
+    def _comes_back(self, run: Run) -> bool:
+        """Return whether a thread whose run was given up on works again, now that the run has ended: nobody took its place."""
         with self._lock:
             self.stuck -= 1
+            if not run.slot_lost:
+                return False
+            self.lost -= 1
+            if not self._closed:
+                self.size += 1
+            return not self._closed

@@ -1,7 +1,10 @@
 """One run of one job inside this process, and the register of all of them.
 
 A run can be interrupted from other threads until it is closed. The lock makes that exact: an exception is thrown into the
-thread only while the thread is inside the very task, and closing takes back one that was thrown but not yet raised.
+thread only while the thread is inside the very task, and closing takes back one that was thrown but not yet raised. While the
+task is in a call of its context, which may have a lock that other threads need, what is thrown waits for the end of the call.
+
+A time limit stops a run once, with an exception that is an error like any other. An interrupt stops it for good, and beats it.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from jobqueue import texts
 from jobqueue.db import Claimed, Lease
-from jobqueue.exceptions import Interrupted, InvalidArgumentValue, LeaseLost
+from jobqueue.exceptions import Interrupted, InvalidArgumentValue, LeaseLost, TimeLimitExceeded
 from jobqueue.tasks.registry import Entry
+from jobqueue.time_limits import exceeded
+from jobqueue.worker.shield import Shield
 
 if TYPE_CHECKING:
     from jobqueue.lifecycle.outcome import Outcome
@@ -53,6 +58,7 @@ class Run:
     reason: Reason | None = None
     interrupted_at = 0.0
     thread_id: int | None = None
+    loop_id: int | None = None
     cancel_async: Callable[[], object] | None = None
     marked_at: float | None = None
     dirty_since: float | None = None
@@ -69,7 +75,14 @@ class Run:
     outcome: Outcome | None = None
     chained = 0  # how many runs of its target went before it without a claim
     chained_since = 0.0
+    limit: float | None = None
+    watch: Callable[[Run], None] | None = None  # called when a run with a time limit begins
+    expired = False  # the limit was reached, and the task told
+    overdue = False  # the task went on for long after that, and the process ends because of it
+    slot_lost = False  # no thread takes the place of the one that it keeps
+    place = ""  # where it was when it was given up on
     _signal: threading.Event | None = None
+    _shielded = _owed = False
 
     def __init__(self, job: Claimed, flush: Callable[[Run], None], read_result: Callable[[Run], Any], lane: Lane | None = None) -> None:
         """Begin with a claimed job; `flush` asks for its marks to be written soon, `lane` has the slot that it occupies."""
@@ -80,9 +93,23 @@ class Run:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Note that the calling thread enters the task now."""
-        self.thread_id = threading.get_ident()
+        """Note that the calling thread enters the task now; its time limit may be over in this very moment."""
         self.began = time.monotonic()
+        if self.watch is None:
+            self.thread_id = threading.get_ident()
+            return
+        self.watch(self)  # before anything can be thrown: it takes a lock that other threads need
+        with self._lock:
+            self.thread_id = threading.get_ident()
+            over = self.expired
+        if over:
+            raise exceeded(self.limit)
+
+    def begin_in_loop(self) -> None:
+        """Note that the event loop enters the coroutine now."""
+        self.began, self.loop_id = time.monotonic(), threading.get_ident()
+        if self.watch is not None:
+            self.watch(self)
 
     def interrupt(self, reason: Reason) -> bool:
         """Tell the run to stop: the flag at once, a real cancellation for a coroutine; return whether it was told anew."""
@@ -98,6 +125,20 @@ class Run:
                 self.cancel_async()
             return True
 
+    def expire(self) -> bool:
+        """Tell the run that its time limit is over, unless it is told to stop anyhow; return whether it was told."""
+        with self._lock:
+            if self._closed or self.reason is not None:
+                return False
+            self.expired = True
+            if self._signal is not None:
+                self._signal.set()
+            if self.cancel_async is not None:
+                self.cancel_async()
+            elif self.thread_id is not None:
+                self._raise_in_thread(TimeLimitExceeded)
+            return True
+
     def withdraw(self) -> None:
         """Take back a person's request that has not reached the task yet."""
         with self._lock:
@@ -111,8 +152,14 @@ class Run:
         with self._lock:  # the thread cannot leave the task meanwhile: closing takes this lock
             if not self._closed and self.thread_id is not None and not self.thrown and self.reason is not None:
                 self.thrown = True
-                kind = LeaseLost if self.reason is Reason.LOST else Interrupted
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread_id), ctypes.py_object(kind))
+                self._raise_in_thread(LeaseLost if self.reason is Reason.LOST else Interrupted)
+
+    def _raise_in_thread(self, kind: type[BaseException]) -> None:
+        """Raise an exception in the task's thread; called with the lock."""
+        if self._shielded:
+            self._owed = True
+        else:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread_id or 0), ctypes.py_object(kind))
 
     def abandon(self) -> bool:
         """Give up on the run, whose end then counts for nothing; return False where it ends by itself at this moment."""
@@ -126,11 +173,16 @@ class Run:
             try:
                 with self._lock:
                     self._closed = True
-                if self.thrown:  # perhaps not raised yet: it must not hit the next job
+                if self.thrown or self.expired:  # perhaps not raised yet: it must not hit the next job
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), None)
-            except Interrupted:
+            except (Interrupted, TimeLimitExceeded):
                 continue  # it was raised here, late: absorbed
             return
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing stops it any more: it ends by itself at this moment, or has ended."""
+        return self._closed
 
     @property
     def is_lost(self) -> bool:
@@ -146,26 +198,45 @@ class Run:
         kind = LeaseLost if self.reason is Reason.LOST else Interrupted
         return kind(MESSAGES[self.reason])
 
+    def due(self) -> BaseException | None:
+        """Return what a call of the context is to be stopped with: the interruption, or that the time limit is over by now."""
+        return self.interruption() or (exceeded(self.limit) if self._owed else None)
+
+    def shield(self) -> Shield:
+        """Return a context for our own code in the task's thread: what is thrown in it is raised at its end."""
+        return Shield(self)
+
     def wait(self, seconds: float) -> None:
-        """Rest so long, or until the run is to stop."""
-        with self._lock:  # an interrupt between the look and the wait must not be missed
-            if self.reason is not None:
-                return
-            if self._signal is None:
-                self._signal = threading.Event()
-        self._signal.wait(seconds)
+        """Rest so long, or until the run is to stop; raise where its time limit is reached."""
+        with self.shield():
+            with self._lock:  # an interrupt between the look and the wait must not be missed
+                if self.reason is not None or self._owed:
+                    return
+                expired = self.expired
+                if self._signal is None:
+                    self._signal = threading.Event()
+                else:
+                    self._signal.clear()  # set by a time limit that the task has got over
+            self._signal.wait(seconds)
+        if self.expired and not expired:  # in a thread that the task has made
+            raise exceeded(self.limit)
 
     def report(self, progress: int, message: str | None) -> None:
         """Keep the newest progress, to be written soon."""
-        if message is not None:
-            message = self.message = texts.clean(message[:1000])
-        self.progress = progress if self.pipeline is None else self.pipeline.report(progress, message)
-        if self.dirty_since is None:
-            self.dirty_since = time.monotonic()
-            self.flush(self)
+        with self.shield():
+            if message is not None:
+                message = self.message = texts.clean(message[:1000])
+            self.progress = progress if self.pipeline is None else self.pipeline.report(progress, message)
+            if self.dirty_since is None:
+                self.dirty_since = time.monotonic()
+                self.flush(self)
 
     def save(self, metadata: str) -> None:
         """Have the metadata written, and wait for it."""
+        with self.shield():
+            self._save(metadata)
+
+    def _save(self, metadata: str) -> None:
         self.metadata = metadata
         if self.saves_with_outcome:  # nobody else can write while this task's transaction is open
             return
@@ -173,9 +244,8 @@ class Run:
         self.dirty_since = time.monotonic()
         self.flush(self)
         while not self.saved.wait(0.5):
-            interruption = self.interruption()
-            if interruption is not None:
-                raise interruption
+            if (due := self.due()) is not None:
+                raise due
         self.saved = None
         if self.refused:
             raise InvalidArgumentValue("The metadata cannot be stored: the database refuses it. The worker's log says why.")

@@ -75,11 +75,16 @@ class Scaler(DatabaseService):
 
     @property
     def bound(self) -> int:
-        """The most slots that the shared lane may have now: `MAX_WORKERS`, and what a pool of connections serves beside other lanes."""
+        """The most slots that the shared lane may have now: `MAX_WORKERS`, and what a pool of connections serves beside other lanes.
+
+        Less those that are lost to runs that do not react.
+        """
+        pool = self._lanes.shared.pool
+        most = max(self._most - pool.lost, 0)
         if self._pooled is None:
-            return self._most
-        others = self._lanes.slots - self._lanes.shared.pool.size + self._lanes.stuck
-        return max(min(self._most, self._pooled - others), 1)
+            return most
+        others = self._lanes.slots - pool.size + self._lanes.stuck
+        return min(max(min(most, self._pooled - others), 1), most)
 
     def begin(self) -> None:
         """Make the slots that are always there."""
@@ -95,7 +100,7 @@ class Scaler(DatabaseService):
         self._looked_at = now = time.monotonic()
         lane, bound = self._lanes.shared, self.bound
         size, least = lane.pool.size, min(self._least, bound)
-        if bound < self._least and not self._warned:
+        if bound < self._least and not lane.pool.lost and not self._warned:
             self._warned = True
             logger.warning("The pool of connections serves %d slots, fewer than MIN_WORKERS, %d: make it larger.", bound, self._least)
         if size == least == bound:

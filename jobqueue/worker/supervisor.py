@@ -147,7 +147,8 @@ class Supervisor:
         finisher = Finisher(runs, worker_id, settings.lease_seconds, self._settled, self._on_error)
         lanes, loop = Lanes(lambda: Pool(finisher.put), runs, settings.max_crashes), Loop(finisher.put)
         gate = Gate(tuple(queues), settings.max_running, lanes.set_slots)
-        interrupter = Interrupter(finisher.put, self._go_on_without, self._on_error, lambda: maintenance.wake())  # noqa: PLW0108 - made below
+        limits = (settings.max_workers, settings.timeout_grace_seconds, self._replace_process)
+        interrupter = Interrupter(finisher.put, self._go_on_without, self._on_error, lambda: maintenance.wake(), *limits)  # noqa: PLW0108
         heartbeat = Heartbeat(runs, interrupter, settings.lease_seconds, settings.heartbeat_seconds, self._on_error)
         reporter = Reporter(runs, self._on_error)
         dispatcher = Dispatcher(
@@ -162,13 +163,14 @@ class Supervisor:
             is_notified=lambda: listener is not None and listener.healthy,
             lost=self._lost,
             crowded=lambda: scaler.hurry(),  # noqa: PLW0108 - made below
+            watch=interrupter.watch,
             on_error=self._on_error,
         )
         finisher.chain(gate, dispatcher.follow, dispatcher.lose_track, dispatcher.notified)
         maintenance = Maintenance(
             self.identity,
             show=self._show,
-            stuck=lambda: lanes.stuck + loop.stuck + interrupter.stuck,
+            stuck=lambda: interrupter.stuck,
             found=dispatcher.notified,
             changed=lambda: scaler.decision,
             at_start=lambda: bring_schedules()[1],
@@ -204,7 +206,7 @@ class Supervisor:
         if run.thread_id:
             (run.lane or self.parts.lanes.shared).pool.replace(run)
         else:
-            self.parts.loop.replace_if_blocked()
+            self.parts.loop.replace_if_blocked(run)
         self.parts.maintenance.wake()  # people see it at once
 
     def _replace_process(self, run: Run) -> bool:
@@ -215,6 +217,8 @@ class Supervisor:
         parent.told_to_stop, parent.left_alone = self._hear_stop, self.stop
         parent.recover = self.parts.maintenance.recover
         self.parts.maintenance.recovered = parent.recovered
+        """Return whether this process will be drained and replaced, because of a run that went on for long after its time limit."""
+        return False
 
     def _lost(self, lost: Sequence[Expired]) -> None:
         self.parts.maintenance.announce(lost)

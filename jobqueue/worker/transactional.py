@@ -46,6 +46,7 @@ def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Ru
             run.value = call()
         except BaseException as error:
             leave_if_forked(pid, error)  # before the rollback, which would be sent through the parent's connection
+            run.close()  # the task is over: nothing more is thrown into the rollback
             _end_what_was_left_open(connection, blocks)
             raise
         leave_if_forked(pid)

@@ -1,0 +1,34 @@
+"""What is known of a run that does not react: where its thread is, and what becomes of its job."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from jobqueue.db import hygiene
+from jobqueue.lifecycle.outcome import Kind, Outcome
+from jobqueue.time_limits import exceeded
+from jobqueue.worker.executor import failed, interrupted, raised
+from jobqueue.worker.run import Reason, Run
+
+
+def place_of(run: Run) -> str:
+    """Return which thread a run is in, and the line where that is now; for a coroutine the event loop's."""
+    ident = run.thread_id or run.loop_id
+    name = next((thread.name for thread in threading.enumerate() if thread.ident == ident), "The thread")
+    frame = sys._current_frames().get(ident or 0)
+    return name if frame is None else f"{name} is at {frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
+
+
+def given_up(run: Run) -> Outcome:
+    """Return the outcome of a run that is given up on: that of its interrupt, or a failure at its time limit, by the task's policy."""
+    if run.reason is not None and not (run.overdue and run.reason is Reason.SHUTDOWN):
+        return interrupted(run)
+    error = exceeded(run.limit)
+    error.add_note(f"The task did not react to that. {run.place}")
+    try:
+        return raised(run, error)
+    except BaseException as wrong:  # noqa: BLE001 - a fault in here must end as the job's error
+        return failed(run, Kind.ERROR, wrong)
+    finally:
+        hygiene.close_all()  # a policy of the project may have looked at the database, in a thread that has no connection
