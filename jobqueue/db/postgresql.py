@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from jobqueue.db import fence, plans
+from jobqueue.db import fence, plans, pooler
 from jobqueue.db.claims import in_claim_order
 from jobqueue.db.columns import Columns
 from jobqueue.db.records import Claimed, Lease, Lender, Relayed, Renewed, Scope, Success
@@ -48,6 +48,11 @@ class PostgreSQL(Writes):
     def reserve_connection(self, purpose: str, *, keep_plans: bool = False) -> BaseDatabaseWrapper:
         """Give this thread a connection of its own: no pool, READ COMMITTED, short patience with a silent network."""
         return reserve(self.alias, purpose, keep_plans=keep_plans)
+
+    @property
+    def behind_pooler(self) -> bool:
+        """Whether a pooler gives each transaction of this thread's connection another session."""
+        return pooler.stands_between(self.connection)
 
     def missing_schema(self) -> str:
         """Return the schema that django-tenants has set on this thread's connection where it does not exist; "" where all is well."""

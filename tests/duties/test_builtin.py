@@ -107,6 +107,7 @@ def test_one_bad_row_is_set_aside_with_its_reason_and_the_rest_goes_on(caplog: p
         assert statuses()[more.pk] == "QUEUED"
 
 
+@pytest.mark.session
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_a_time_out_makes_the_batches_smaller_until_they_pass() -> None:
@@ -207,6 +208,7 @@ def test_lines_that_raw_sql_left_behind_go_on() -> None:
     assert ReleaseParkedTargets.interval_seconds == timedelta(seconds=5).total_seconds()
 
 
+@pytest.mark.session
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_a_repair_that_times_out_asks_for_less_at_a_time() -> None:
