@@ -75,7 +75,7 @@ def begun_after(workers: Workers, server: Server, ahead: str = "0 s") -> float:
     job = server.enqueue("work", 0, **waits)
     if waits:
         server.run("UPDATE jobqueue_job SET run_at = now() + %s::interval WHERE id = %s", [ahead, job])
-    at = time.monotonic() + float(ahead.split()[0])
+    at = time.monotonic() + float(ahead.split(maxsplit=1)[0])
     wait_until(lambda: workers.witness.count("start", job), "the job begins", 10)
     return next(event.at for event in workers.witness.events if event.job == job) - at
 
