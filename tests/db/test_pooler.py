@@ -1,4 +1,4 @@
-"""A pooler is known by the process id that it makes up; what needs a session is then left alone. One stands before the tests' own server."""
+"""A pooler is known by the process id that it makes up; what needs a session is left alone. One stands before the tests' own server."""
 
 from __future__ import annotations
 
