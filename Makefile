@@ -17,11 +17,12 @@ export PYTHONUNBUFFERED := 1
 # Compiled modules are kept, whatever the environment says: else each of hundreds of processes compiles everything again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo test test-slow django-6.0 django-6.1 lint style types layers sizes migrations bench clean
+.PHONY: help install demo test test-pgbouncer test-slow django-6.0 django-6.1 lint style types layers sizes migrations bench clean
 
 help:
 	@echo "make demo        install, fill the queue of the demo project, run it, and serve its admin (ARGS=--once: end with the batch)"
 	@echo "make test        run the tests on PostgreSQL, then on SQLite"
+	@echo "make test-pgbouncer   run the quick tests on PostgreSQL through PgBouncer (the Debian package pgbouncer)"
 	@echo "make test-slow   run the long tests: state machines, the whole demo, real processes on SQLite"
 	@echo "make django-6.1  run the quick tests on Django 6.1 (PYTHON=python3.12 or newer); django-6.0: what the task backend promises"
 	@echo "make lint        check style, types, layers, sizes and migrations"
@@ -72,6 +73,10 @@ test: $(STAMP)
 	$(call PYTEST,$(VENV),postgresql) $(TOGETHER) $(ARGS)
 	$(call PATIENTLY,$(VENV),postgresql-alone,$(ALONE) $(call FILES,faults|browser))
 	TEST_DATABASE=sqlite $(call PYTEST,$(VENV),sqlite) $(TOGETHER) $(ARGS)
+
+# In transaction mode, each transaction in another session than the one before.
+test-pgbouncer: $(STAMP)
+	TEST_PGBOUNCER=1 $(call PYTEST,$(VENV),postgresql-pgbouncer) $(TOGETHER) $(ARGS)
 
 # What takes longer: long state machines, the whole demo, a short run of the benchmarks, and real processes on SQLite.
 test-slow: $(STAMP)

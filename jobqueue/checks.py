@@ -150,6 +150,18 @@ def check_journal_mode(databases: Sequence[str] | None = None, **_: Any) -> list
 
 
 @register(Tags.database)
+def check_pooler(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """Ask whether a pooler gives each transaction another session; report what of the settings cannot work then."""
+    try:
+        database = _job_database()
+        if database.alias not in (databases or ()) or not database.behind_pooler:
+            return []
+    except (DatabaseError, NotImplementedError):
+        return []  # it cannot be reached, or is told of elsewhere
+    return pooled_settings(database.alias, conf.databases().get(database.alias, {}))
+
+
+@register(Tags.database)
 def check_webhooks(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
     """Report queues whose webhooks nobody will send from here."""
     from jobqueue.models import Queue
@@ -198,6 +210,21 @@ def pool_size(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:
     if size - own < 2:
         hint = f'Set OPTIONS["pool"] = {{"max_size": {needed}}} or more, or lower MAX_WORKERS and the numbers of TENANTS.'
     return [Warning(message, hint=hint, id="jobqueue.W004")]
+
+
+def pooled_settings(alias: str, settings: Mapping[str, Any]) -> list[CheckMessage]:
+    """Report settings of a database that rely on the session where each transaction has another one."""
+    options = settings.get("OPTIONS") or {}
+    wrong = {
+        'Set "DISABLE_SERVER_SIDE_CURSORS": True': not settings.get("DISABLE_SERVER_SIDE_CURSORS"),
+        'Leave "prepare_threshold" out of its OPTIONS': options.get("prepare_threshold") is not None,
+        'Leave "assume_role" out of its OPTIONS, and log in as that role': bool(options.get("assume_role")),
+        "Let django-tenants, which sets the search path of a session, connect to the server itself": (
+            "tenants" in str(settings.get("ENGINE", ""))
+        ),
+    }
+    message = f"A pooler stands in front of the database {alias!r}, so what is set in one transaction is gone in the next, or with others."
+    return [Warning(message, hint=f"{hint} (docs/pgbouncer.md).", id="jobqueue.W008") for hint, is_wrong in wrong.items() if is_wrong]
 
 
 def _slots_of_tenants() -> int:

@@ -9,6 +9,7 @@ import pytest
 import demo_project.library.tasks
 import demo_project.workload.tasks  # noqa: F401
 from tests import order
+from tests.pooler import POOLED, end_sessions
 from tests.rivals import Rival
 
 VENDORS = {"postgresql": "needs what only PostgreSQL has", "sqlite": "speaks of SQLite"}
@@ -16,6 +17,7 @@ VENDORS = {"postgresql": "needs what only PostgreSQL has", "sqlite": "speaks of 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Name our marks."""
+    config.addinivalue_line("markers", "session: needs a session of its own for longer than a transaction; skipped behind a pooler")
     for vendor, reason in VENDORS.items():
         config.addinivalue_line("markers", f"{vendor}: {reason}; skipped on the other database")
 
@@ -38,6 +40,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for vendor, reason in VENDORS.items():
         if item.get_closest_marker(vendor) and connection.vendor != vendor:
             pytest.skip(f"it {reason}")
+    if POOLED and item.get_closest_marker("session"):
+        pytest.skip("it needs a session of its own, which a pooler does not give")
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None) -> Iterator[None]:
+    """Let go of what a pooler keeps open at the end: the test's database cannot be dropped while it has sessions."""
+    from django.db import connection, connections
+
+    yield
+    if POOLED:
+        connections.close_all()
+        end_sessions(connection.settings_dict)
 
 
 @pytest.fixture
@@ -48,13 +63,13 @@ def rival(transactional_db: Any) -> Iterator[Rival]:
     """
     from django.db import connection
 
-    postgresql = connection.vendor == "postgresql"
-    if postgresql:
+    limited = connection.vendor == "postgresql" and not POOLED  # behind a pooler, others would have the limit, too
+    if limited:
         connection.cursor().execute("SET lock_timeout = '5s'")
     party = Rival()
     try:
         yield party
     finally:
         party.close()
-        if postgresql:
+        if limited:
             connection.close()  # and with it the setting

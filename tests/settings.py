@@ -1,4 +1,4 @@
-"""Settings of the test suite. ``TEST_DATABASE=sqlite`` runs it on SQLite, else on the embedded PostgreSQL."""
+"""Settings of the tests: on the embedded PostgreSQL; ``TEST_PGBOUNCER=1``: through a pooler; ``TEST_DATABASE=sqlite``: on SQLite."""
 
 import os
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import django
 
 from demo_project import embedded
+from tests import pooler
 
 SECRET_KEY = "only for tests"  # noqa: S105
 USE_TZ = True
@@ -90,3 +91,6 @@ def postgresql() -> dict[str, Any]:
 
 
 DATABASES = {"default": sqlite(embedded.DATA / f"{NAME}.sqlite3") if SQLITE else postgresql()}
+DATABASES = {"default": sqlite(embedded.DATA / f"{NAME}.sqlite3") if SQLITE else {**embedded.database(NAME), "CONN_MAX_AGE": None}}
+if pooler.POOLED:
+    DATABASES["default"] = pooler.in_front_of(DATABASES["default"])

@@ -195,6 +195,7 @@ def test_workers_that_start_together_make_one_row() -> None:
     assert Schedule.objects.count() == 20
 
 
+@pytest.mark.session
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_rows_that_somebody_has_locked_are_not_waited_for_and_tried_again(rival: Rival) -> None:

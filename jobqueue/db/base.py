@@ -45,6 +45,11 @@ class Database(EndedJobs, Events, EventLog):
         place = f" on {settings['HOST']}" if settings.get("HOST") else ""
         return f"{self.vendor} {settings['NAME']}{place}"
 
+    @property
+    def behind_pooler(self) -> bool:
+        """Whether a pooler gives each transaction of this thread's connection another session: nothing is heard then, no plan kept."""
+        return False
+
     def missing_schema(self) -> str:
         """Return the schema that django-tenants has set on this thread's connection where it does not exist; "" where all is well."""
         return ""

@@ -1,6 +1,7 @@
 """Statements that the server plans once: for those that are sent once for each job of a line, planning takes most of their time.
 
-Plans belong to a session. So they are kept on connections of our own only, and not where a pooler gives each transaction another session.
+Plans belong to a session. So they are kept on connections of our own only, and not where a pooler gives each transaction another session
+(see ``db/pooler.py``).
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from jobqueue.db import pooler
 
 # What the planner is told for one transaction, how that is taken back, and the mark on a connection that was told.
 HINT = "SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = off; "
@@ -28,7 +31,8 @@ def keep(options: dict[str, Any]) -> None:
 
 def are_kept(connection: Any) -> bool:
     """Return whether a connection keeps plans."""
-    return connection.connection is not None and connection.settings_dict["OPTIONS"].get(OPTION) == 0
+    told = connection.connection is not None and connection.settings_dict["OPTIONS"].get(OPTION) == 0
+    return told and not pooler.stands_between(connection)
 
 
 def rows(connection: Any, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:

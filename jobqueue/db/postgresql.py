@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from jobqueue.db import fence, plans
+from jobqueue.db import fence, plans, pooler
 from jobqueue.db.claims import in_claim_order
 from jobqueue.db.columns import Columns
 from jobqueue.db.records import Claimed, Lease, Lender, Relayed, Renewed, Scope, Success
@@ -53,6 +53,11 @@ class PostgreSQL(Writes):
         reserved = reserve(self.alias, purpose, keep_plans=keep_plans)
         reserved.settings_dict["OPTIONS"].setdefault("target_session_attrs", "read-write")
         return reserved
+
+    @property
+    def behind_pooler(self) -> bool:
+        """Whether a pooler gives each transaction of this thread's connection another session."""
+        return pooler.stands_between(self.connection)
 
     def missing_schema(self) -> str:
         """Return the schema that django-tenants has set on this thread's connection where it does not exist; "" where all is well."""

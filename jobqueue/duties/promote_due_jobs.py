@@ -41,8 +41,8 @@ class PromoteDueJobs(Duty):
 
     def run_once(self, now: datetime) -> Report:
         """Promote one batch where something is due; tell when the next is."""
-        moment = time.monotonic()
-        told = Job.objects.database.can_notify and conf.current().notify and moment > self._closely_until
+        moment, database = time.monotonic(), Job.objects.database
+        told = database.can_notify and conf.current().notify and not database.behind_pooler and moment > self._closely_until
         parents = None
         if not told or self._parents.any or self._parents.busy or moment >= self._parents_at:
             parents, self._parents_at = self._parents.run(), moment + PARENTS_SECONDS

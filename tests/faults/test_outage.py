@@ -222,6 +222,7 @@ def silence(server: Server, workers: Workers) -> None:
             proxy.close()
 
 
+@pytest.mark.session  # whose limits a pooler does not pass on
 def test_strict_limits_on_sessions_and_a_small_pool_lose_nothing(empty: Server, workers: Workers) -> None:
     """Nothing of ours keeps a transaction open, and our own connections do not come from the project's pool."""
     server = empty

@@ -16,7 +16,8 @@ from tests.faults import tasks
 from tests.faults.harness import WorkerProcess, Workers, database_entry, job_id, row, wait_for, wait_until
 
 pytest.importorskip("django_tenants", reason="needs the package django-tenants")
-pytestmark = [pytest.mark.faults, pytest.mark.django_db, pytest.mark.postgresql]
+# The search path that django-tenants sets belongs to a session.
+pytestmark = [pytest.mark.faults, pytest.mark.django_db, pytest.mark.postgresql, pytest.mark.session]
 
 SCHEMAS = ("acme", "globex")
 CONTEXT = "django_tenants.utils.schema_context"

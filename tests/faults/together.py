@@ -13,6 +13,7 @@ import pytest
 from django.db import connection, connections
 
 from tests.faults.harness import Workers, empty_tables
+from tests.pooler import POOLED
 
 AT_ONCE = 4
 
@@ -41,6 +42,8 @@ def play(body: Callable[[Workers], Any]) -> Callable[[Workers], Any]:
 
 def _is_for_this_database(body: Callable[[Workers], Any]) -> bool:
     names = {mark.name for mark in getattr(body, "pytestmark", [])}
+    if POOLED and "session" in names:
+        return False
     return connection.vendor in names or not names & {"postgresql", "sqlite"}
 
 

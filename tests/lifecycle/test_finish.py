@@ -321,6 +321,7 @@ def test_a_refused_outcome_of_a_lost_lease_changes_nothing() -> None:
     assert (settled.status, row(job)) == ("", before)
 
 
+@pytest.mark.session
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_a_failed_connection_is_no_refusal() -> None:

@@ -551,6 +551,7 @@ def test_a_job_of_which_somebody_has_a_child_locked_is_not_waited_for(rival: Riv
     assert sweep.run(60).deleted == 1
 
 
+@pytest.mark.session
 @pytest.mark.postgresql
 def test_a_statement_that_takes_too_long_is_tried_again_in_halves(transactional_db: None) -> None:
     many(64)

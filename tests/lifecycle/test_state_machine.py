@@ -14,6 +14,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.lifecycle.lines_machine import Lines
 from tests.lifecycle.machine import Lifecycle
+from tests.pooler import POOLED
 
 EXAMPLES = int(os.environ.get("STATE_MACHINE_EXAMPLES", "150"))
 STEPS = 50
@@ -28,8 +29,9 @@ def parties(transactional_db: Any) -> Iterator[list[Any]]:
     number = 3 if first.vendor == "postgresql" else 2
     opened = [first, *(type(first)(first.settings_dict, alias="default") for _ in range(number - 1))]
     for one in opened:
-        with one.cursor() as cursor:
-            cursor.execute(FAST[one.vendor])
+        if not POOLED:
+            with one.cursor() as cursor:
+                cursor.execute(FAST[one.vendor])
     Lifecycle.parties = Lines.parties = opened
     yield opened
     connections["default"] = first

@@ -160,6 +160,7 @@ def test_an_outcome_that_the_database_refuses_becomes_an_error_and_takes_no_othe
     assert (len(scene.runs), scene.finisher.errors, scene.errors) == (0, 1, [])
 
 
+@pytest.mark.session
 @pytest.mark.postgresql
 def test_an_outcome_that_cannot_be_written_is_kept_and_written_later(scene: Scene, barred: Any) -> None:
     runs = [scene.run() for _ in range(3)]
@@ -175,6 +176,7 @@ def test_an_outcome_that_cannot_be_written_is_kept_and_written_later(scene: Scen
     assert (len(scene.runs), scene.finisher.done) == (0, 3)
 
 
+@pytest.mark.session
 @pytest.mark.postgresql
 def test_an_outcome_that_cannot_be_written_for_three_leases_is_let_go(barred: Any, caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene(lease_seconds=0.002)
