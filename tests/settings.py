@@ -91,6 +91,5 @@ def postgresql() -> dict[str, Any]:
 
 
 DATABASES = {"default": sqlite(embedded.DATA / f"{NAME}.sqlite3") if SQLITE else postgresql()}
-DATABASES = {"default": sqlite(embedded.DATA / f"{NAME}.sqlite3") if SQLITE else {**embedded.database(NAME), "CONN_MAX_AGE": None}}
 if pooler.POOLED:
     DATABASES["default"] = pooler.in_front_of(DATABASES["default"])

@@ -217,8 +217,6 @@ class Supervisor:
         parent.told_to_stop, parent.left_alone = self._hear_stop, self.stop
         parent.recover = self.parts.maintenance.recover
         self.parts.maintenance.recovered = parent.recovered
-        """Return whether this process will be drained and replaced, because of a run that went on for long after its time limit."""
-        return False
 
     def _lost(self, lost: Sequence[Expired]) -> None:
         self.parts.maintenance.announce(lost)

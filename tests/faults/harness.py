@@ -75,7 +75,6 @@ class WorkerProcess:
         environment: dict[str, str] | None = None,
         **settings: Any,
     ) -> None:
-        """Start it; `settings` are those of ``JOBQUEUE``, `python` the interpreter's own options, `prefix` a program that starts it."""
         """Start it; `settings` are those of ``JOBQUEUE``, `python` the interpreter's own options, `prefix` a program that becomes it."""
         self.log = log
         values = {

@@ -89,7 +89,7 @@ class FarServer(Server):
         rules = Path(self.directory / "pg_hba.conf")
         rules.write_text(f"{rules.read_text()}\nhost all all {NETWORK}.0.0/16 trust\n")
         addresses = ",".join(self._hosts.address(name) for name in self._hosts.names)
-        options = f"-p {self.port} -k {self.directory} -c listen_addresses={addresses} -c fsync=off"
+        options = f"-p {self.own_port} -k {self.directory} -c listen_addresses={addresses} -c fsync=off"
         user = pwd.getpwnam(str(SYSTEM_USER))
         become = self._hosts.on("database", "--setuid", str(user.pw_uid), "--setgid", str(user.pw_gid))
         command = [str(POSTGRES_BIN_PATH / "pg_ctl"), "-D", str(self.directory), "-w", "-t", "20", "-l", str(self.directory / "log")]

@@ -96,17 +96,11 @@ class Server:
     def entry(self, port: int | str | None = None, **options: Any) -> dict[str, Any]:
         """Return it as a ``DATABASES`` entry; `port` leads through a proxy."""
         place = {"HOST": self.place, "PORT": str(port or self.port), "NAME": "postgres", "USER": "postgres", "PASSWORD": ""}
-        return {"ENGINE": "django.db.backends.postgresql", **place, **options}
-
-    def run(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement past every proxy and every pool."""
-        with psycopg.connect(host=self.place, port=self.port, user="postgres", dbname="postgres", autocommit=True) as connection:
-        place = {"HOST": "127.0.0.1", "PORT": str(port or self.port), "NAME": "postgres", "USER": "postgres", "PASSWORD": ""}
         return {"ENGINE": "django.db.backends.postgresql", **place, "DISABLE_SERVER_SIDE_CURSORS": POOLED, **options}
 
     def run(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement past every proxy and every pool."""
-        with psycopg.connect(host="127.0.0.1", port=self.own_port, user="postgres", dbname="postgres", autocommit=True) as connection:
+        with psycopg.connect(host=self.place, port=self.own_port, user="postgres", dbname="postgres", autocommit=True) as connection:
             cursor = connection.execute(sql, params or None)  # type: ignore[call-overload]
             return cursor.fetchall() if cursor.description else []
 
