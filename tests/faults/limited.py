@@ -1,0 +1,92 @@
+"""Tasks with time limits for the fault tests; they tell the witness what they have done."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Any
+
+from django.contrib.auth.models import Group
+
+from jobqueue import fixed, pipeline, task
+from tests.faults import witness
+
+
+@task(takes_context=True, timeout=1, max_attempts=2, backoff=fixed(0.1, jitter=False), retry_on=(TimeoutError,))
+def slow_at_first(context: Any) -> str:
+    """Take too long on the first run."""
+    with witness.run_of(context):
+        if context.attempt == 1:
+            while True:
+                pass
+    return "in time"
+
+
+@task(takes_context=True, timeout=1)
+def tidy(context: Any) -> str:
+    """Rest for too long, and clean up."""
+    try:
+        context.wait(60)
+    except TimeoutError:
+        witness.tell("cleaned", context)
+        context.wait(0.2)
+        context.progress(40, "cleaned up")
+        return "cleaned up"
+    return "never"
+
+
+@task(takes_context=True, timeout=1)
+async def acancelled(context: Any) -> None:
+    try:
+        await asyncio.sleep(60)
+    finally:
+        await asyncio.sleep(0.05)
+        witness.tell("cleaned", context)
+
+
+@task(takes_context=True, timeout=1, transactional=True)
+def book_slowly(context: Any) -> None:
+    """Make a row whose transaction takes too long."""
+    Group.objects.create(name=f"slow {context.job_id}")
+    with contextlib.suppress(ValueError):
+        context.wait(60)
+
+
+def first(context: Any) -> str:
+    context.wait(0.6)
+    context.checkpoint("kept")
+    return "first"
+
+
+def second(context: Any) -> None:
+    witness.tell("second", context)
+    context.wait(60)
+
+
+@pipeline(phases=[first, second], timeout=1)
+def two_steps(context: Any) -> None:
+    """Be within the limit in each phase, and not in both."""
+
+
+def before_the_nap(context: Any) -> None:
+    context.wait(0.6)
+    context.sleep(1.5)
+
+
+def after_the_nap(context: Any) -> str:
+    context.wait(0.6)
+    return "rested"
+
+
+@pipeline(phases=[before_the_nap, after_the_nap], timeout=1)
+def nap(context: Any) -> None:
+    """Be within the limit in each run."""
+
+
+@task(takes_context=True)
+def brief(context: Any, seconds: float) -> None:
+    """Keep busy for so long, and be wronged by no one else's limit."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
