@@ -21,6 +21,7 @@ RECOVERED = "recovered"  # identities whose jobs were recovered
 LEAVES = "leaves"  # why it ends, though nobody asked it to
 PULSE = "pulse"  # it lives
 DONE = "nothing is left to do"
+FAILED = "a service failed"
 
 
 class Link:

@@ -23,7 +23,7 @@ from typing import Any
 
 from jobqueue.conf import Settings
 from jobqueue.worker import link
-from jobqueue.worker.link import DONE, Link
+from jobqueue.worker.link import DONE, FAILED, Link
 
 MOST_STARTS = 5
 START_SECONDS = 120.0
@@ -222,7 +222,8 @@ class Processes:
         elif not served:
             self._in_vain(worker, how)
         else:
-            worker.falls = worker.falls + 1 if died and time.monotonic() - worker.started_at < STEADY_SECONDS else int(died)
+            fell = died and worker.leaves in ("", FAILED)  # else it has ended as it meant to
+            worker.falls = worker.falls + 1 if fell and time.monotonic() - worker.started_at < STEADY_SECONDS else int(fell)
             self._again(worker, worker.falls - 1, how)
 
     def _note_end(self, worker: Worker, status: int, how: str) -> None:

@@ -36,7 +36,7 @@ from jobqueue.worker.identity import Identity
 from jobqueue.worker.interrupter import Interrupter
 from jobqueue.worker.lanes import Lanes
 from jobqueue.worker.left import Left
-from jobqueue.worker.link import DONE
+from jobqueue.worker.link import DONE, FAILED
 from jobqueue.worker.listener import Heard, Listener
 from jobqueue.worker.loop import Loop
 from jobqueue.worker.maintenance import Maintenance
@@ -236,7 +236,7 @@ class Supervisor:
         if self.stops:
             return "it was told to stop"
         if not self._all_alive():
-            return "a service failed"
+            return FAILED
         if self.once and self._left.nothing():
             return DONE
         return self._recycling.reason(self.parts.finisher.done)

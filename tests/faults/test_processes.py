@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.faults import tasks
-from tests.faults.harness import WorkerProcess, Workers, row, state, wait_for, wait_until
+from tests.faults.harness import WorkerProcess, Workers, job_id, row, state, wait_for, wait_until
 
 pytestmark = [
     pytest.mark.faults,
@@ -164,6 +164,21 @@ def test_a_worker_that_gives_no_sign_of_life_is_killed_and_replaced(workers: Wor
     assert wait_for(job, "SUCCESS", seconds=30).attempt == 2
     assert "has given no sign of life for 7 s; it is killed" in parent.text
     assert gone(pid)
+    assert parent.stop() == 0
+
+
+def test_a_worker_is_replaced_for_a_task_that_does_not_react_to_its_time_limit(workers: Workers) -> None:
+    hung = workers.enqueue(tasks.swallow, 60, timeout=0.5, target="customer:7")
+    behind = workers.enqueue(tasks.work, target="customer:7")
+    beside = workers.enqueue(tasks.work, 4)
+    parent = workers.start("--processes", "1", TIMEOUT_GRACE_SECONDS=1)
+    serving(parent, 2)
+    assert [(row(job).status, row(job).attempt, row(job).crashes) for job in (hung, beside)] == [("ERROR", 1, 0), ("SUCCESS", 1, 0)]
+    assert "time limit of 0.5 s" in row(hung).message
+    assert f"(job {job_id(hung)} does not react to its time limit); a new one starts now" in parent.text
+    assert state(behind) != "SUCCESS", "the one in ERROR holds the target"
+    retried = workers.enqueue(tasks.swallow_once, 60, timeout=0.5)
+    assert wait_for(retried, "SUCCESS", seconds=30).attempt == 2
     assert parent.stop() == 0
 
 
