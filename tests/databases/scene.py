@@ -15,6 +15,7 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import django
@@ -24,8 +25,11 @@ from django.db.backends.signals import connection_created
 TABLE = re.compile(r"\b(?:jobqueue|auth|django)_\w+\b(?!\()")  # no function
 WRITES = re.compile(r"\b(?:INSERT|UPDATE|DELETE|FOR (?:NO KEY )?UPDATE|CREATE|ALTER)\b")
 
+PRODUCT = Path(__file__).resolve().parents[2] / "jobqueue"
+
 asked: dict[str, set[str]] = defaultdict(set)
 written: dict[str, set[str]] = defaultdict(set)
+readers: set[str] = set()  # the parts of the product that read from the copy
 _pause = threading.Event()
 
 
@@ -38,6 +42,9 @@ def listen(connection: Any, **_: Any) -> None:
         asked[alias] |= tables
         if WRITES.search(sql.upper()):
             written[alias] |= tables
+        if alias == "replica":
+            places = [Path(frame.filename) for frame in traceback.extract_stack()]
+            readers.update(place.relative_to(PRODUCT).parts[0] for place in places[::-1] if place.is_relative_to(PRODUCT))
         return execute(sql, params, many, context)
 
     if not connection.execute_wrappers:
@@ -309,7 +316,7 @@ def main() -> None:
     for alias in settings.DATABASES:
         call_command("migrate", database=alias, verbosity=0)
     tables = {alias: connections[alias].introspection.table_names() for alias in settings.DATABASES}
-    for seen in (asked, written):
+    for seen in (asked, written, readers):
         seen.clear()
     failed: dict[str, str] = {}
 
@@ -324,7 +331,7 @@ def main() -> None:
     with worker():
         for step in INSIDE:
             play(step)
-    report = {"failed": failed, "tables": tables}
+    report = {"failed": failed, "tables": tables, "readers": sorted(readers)}
     for name, seen in (("asked", asked), ("written", written)):
         report[name] = {alias: sorted(found) for alias, found in seen.items()}
     sys.stdout.write("\n" + json.dumps(report) + "\n")
