@@ -259,7 +259,7 @@ class Supervisor:
             return
         self._errors[service.name] = now
         if is_outage(error):
-            logger.warning("The %s cannot reach the database (try %d): %s", service.name, failures, str(error).strip())
+            logger.warning("The %s cannot reach the database (try %d): %s", service.name, failures, " ".join(str(error).split()))
         else:
             logger.error("The %s failed (try %d) and goes on.", service.name, failures, exc_info=error)
 
