@@ -64,7 +64,7 @@ class PgBouncer:
     def start(self) -> None:
         """Start it, and wait until it answers; it ends with the thread that starts it."""
         # It must not outlive a run of the tests that is killed.
-        command = ["setpriv", "--pdeathsig=QUIT", str(PROGRAM), "-q", str(self.directory / "ini")]
+        command = ["setpriv", "--pdeathsig=KILL", str(PROGRAM), "-q", str(self.directory / "ini")]
         if self._user:
             command[1:1] = [f"--reuid={self._user}", f"--regid={pwd.getpwnam(self._user).pw_gid}", "--clear-groups"]
         self._process = subprocess.Popen(

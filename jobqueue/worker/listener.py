@@ -19,6 +19,10 @@ from jobqueue.worker.base import DatabaseService
 ROUND_SECONDS = 1.0
 PROBE_ROUNDS = 20
 POOLER_SECONDS = 60.0
+OFF = (
+    "LISTEN is off: a pooler stands between this worker and its database. It polls (POLL_SECONDS), keeps no prepared plans,"
+    " and hears of requests to stop with its heartbeat."
+)
 
 logger = logging.getLogger("jobqueue")
 
@@ -73,10 +77,7 @@ class Listener(DatabaseService):
     def _do_without(self) -> float:
         if not self._behind_pooler:
             self._behind_pooler = True
-            logger.info(
-                "LISTEN is off: a pooler stands between this worker and its database. It polls (POLL_SECONDS), keeps no prepared plans,"
-                " and hears of requests to stop with its heartbeat."
-            )
+            logger.info(OFF)
         hygiene.close_all()
         return POOLER_SECONDS
 

@@ -64,6 +64,7 @@ def begun(worker: WorkerProcess) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.session  # and counts those of the jobs
 def test_a_burst_makes_slots_at_once_and_a_quiet_time_takes_them_away_with_their_connections(workers: Workers) -> None:
     worker = workers.start(**SETTINGS)
     rested = begun(worker)

@@ -61,7 +61,7 @@ class Scene:
 
     def judge(self) -> None:
         """See that terms follow each other: none writes after the next has begun to, and each is one process's."""
-        # One whose lease was released in the middle of it names no term any more, and is in its own all the same: who takes over waits.
+        # One whose lease was released in the middle of it names no term. It is in its own all the same: who takes over waits for it.
         rows = self.server.run("SELECT pid, holder, acquired_at FROM term_writes WHERE acquired_at IS NOT NULL ORDER BY id")
         terms = [term for term, _ in itertools.groupby(rows, key=lambda row: row[1:])]
         assert len(terms) == len(set(terms)), "a term wrote again after another had begun"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jobqueue.duties.builtin import builtin
+from jobqueue.worker.listener import OFF
 from tests.faults.harness import WorkerProcess, Workers, wait_until
 from tests.faults.server import Server
 from tests.faults.test_outage import ended, meet, thread_count
@@ -27,7 +28,6 @@ THREADS = 4
 LED = len(builtin(lambda: None, lambda lost: None, lambda: 0.0))
 POLL_SECONDS, HEARTBEAT_SECONDS = 0.25, 1
 A_LITTLE_SECONDS = 0.75
-OFF = "LISTEN is off: a pooler stands between"
 # After so long a worker that believes that it hears of new work looks for it every 5 s only.
 QUIET_SECONDS = 3.0
 # Whatever relies on a session that another transaction may have changed, or has no more.
