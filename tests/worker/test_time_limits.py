@@ -303,6 +303,32 @@ def test_thousands_of_short_runs_with_limits_near_their_length_are_each_settled_
     assert {Kind.SUCCESS, Kind.ERROR} == set(kinds), "some were in time and some were not"
 
 
+def test_a_limit_that_comes_while_the_run_is_being_closed_is_absorbed() -> None:
+    run = run_of(lambda: None)
+    run.begin()
+    waits = threading.Event()
+
+    def expire() -> None:
+        with run._lock:
+            waits.set()
+            threading.Event().wait(0.1)  # the other thread waits for the lock
+            run.expired = True
+            run._raise_in_thread(TimeLimitExceeded)
+
+    other = threading.Thread(target=expire)
+    other.start()
+    assert waits.wait(PATIENCE_SECONDS)
+    run.close()
+    other.join()
+    assert run.closed
+
+
+def test_a_run_that_is_told_to_stop_is_told_of_no_limit() -> None:
+    run = run_of(lambda: None)
+    run.interrupt(Reason.USER)
+    assert (run.expire(), run.expired) == (False, False)
+
+
 def test_a_limit_that_is_over_before_the_task_begins_is_told_at_once() -> None:
     begun: list[bool] = []
     run = run_of(lambda: begun.append(True))
@@ -411,6 +437,25 @@ def test_a_limit_reached_while_the_run_obeys_an_interrupt_is_not_told(scene: Sce
     assert not run.expired
 
 
+def test_a_run_that_is_told_to_stop_while_it_cleans_up_has_the_time_of_its_interrupt(scene: Scene) -> None:
+    cleaning = threading.Event()
+
+    def task() -> None:
+        try:
+            spin()
+        except TimeoutError:
+            cleaning.set()
+            spin()
+
+    scene.pool.resize(1)
+    run = scene.run(task)
+    scene.submit(run)
+    assert cleaning.wait(PATIENCE_SECONDS)
+    scene.interrupter.interrupt(run, Reason.USER)
+    assert scene.outcomes.wait(1) == [Kind.INTERRUPTED]
+    assert (scene.asked, run.abandoned) == ([], False)
+
+
 def test_a_limit_that_passed_during_a_request_holds_once_the_request_is_withdrawn(scene: Scene) -> None:
     scene.pool.resize(1)
     run = scene.run(spin)
@@ -504,10 +549,12 @@ def test_a_coroutine_with_a_target_that_blocks_the_loop_keeps_its_job_and_others
 
 def test_a_run_whose_end_is_being_written_is_not_given_up_on(scene: Scene) -> None:
     run = scene.run(spin, seconds=0.01)
-    run.begin()
+    run.cancel_async = lambda: None
+    run.begin_in_loop()
+    until(lambda: run.expired)
     run.close()
     threading.Event().wait(GRACE + 0.1)
-    assert (scene.asked, run.expired, scene.interrupter.stuck) == ([], False, 0)
+    assert (scene.asked, scene.interrupter.stuck) == ([], 0)
 
 
 # Spares
