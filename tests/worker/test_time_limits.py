@@ -1,4 +1,4 @@
-"""Time limits inside of one process, without a database: when the error comes, to whom, and what becomes of a run that ignores it."""
+"""Time limits inside of one process: when the error comes, to whom, and what becomes of a run that ignores it."""
 
 import asyncio
 import contextlib
@@ -6,13 +6,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from jobqueue.exceptions import Interrupted, TimeLimitExceeded
 from jobqueue.lifecycle.outcome import Kind, Outcome
-from jobqueue.worker import deadlines
+from jobqueue.worker import deadlines, drain, transactional
 from jobqueue.worker.deadlines import Deadlines
 from jobqueue.worker.executor import execute
 from jobqueue.worker.interrupter import Interrupter
@@ -668,6 +669,30 @@ def test_an_overdue_run_that_obeys_the_end_of_its_process_has_failed_at_its_limi
     scene.outcomes.wait(1)
     outcome = scene.outcomes.outcomes[0][1]
     assert (outcome.kind, outcome.failure and outcome.failure.summary) == (Kind.ERROR, TEXT)
+
+
+def test_the_end_of_a_process_writes_an_overdue_run_as_a_failure_and_gives_others_back() -> None:
+    put, runs = Collector(), [run_of(spin, number=number, max_attempts=2 if number == 3 else 1) for number in (1, 2, 3)]
+    for run in (runs[0], runs[2]):
+        run.limit, run.expired, run.overdue = LIMIT, True, True
+    written: Any = SimpleNamespace(put=lambda run, outcome: (put.put(run, outcome), runs.remove(run)))
+    parts: Any = SimpleNamespace(runs=runs, finisher=written)
+    assert len(drain._give_up(parts)) == 3
+    assert put.wait(3) == [Kind.ERROR, Kind.HANDED_BACK, Kind.RETRY]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nothing_is_thrown_into_the_rollback_of_a_transactional_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[bool] = []
+    run = run_of(spin)
+
+    def fail() -> None:
+        raise LookupError
+
+    monkeypatch.setattr(transactional, "_end_what_was_left_open", lambda *_: closed.append(run.closed))
+    with pytest.raises(LookupError):
+        transactional.call_in_transaction(run, fail, lambda run: Outcome(run.lease, Kind.SUCCESS))
+    assert closed == [True]
 
 
 # What is kept
