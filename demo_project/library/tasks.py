@@ -49,9 +49,9 @@ def make_cover(context: TaskContext, package: str, pause: float = 0.0) -> str:
     return shelf.draw_cover(package)
 
 
-@task(queue_name="reports", unique_key=once_per("measure"), takes_context=True)
+@task(queue_name="reports", unique_key=once_per("measure"), takes_context=True, timeout=300)
 def measure_package(context: TaskContext, package: str, pause: float = 0.0) -> float:
-    """Measure how branched the functions of a package are; this one keeps a processor busy."""
+    """Measure how branched the functions of a package are; this one keeps a processor busy, for five minutes at most."""
     context.progress(10, "parsing")
     context.wait(pause)
     return shelf.measure_package(package, catalogue.packages()[package])

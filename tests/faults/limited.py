@@ -54,7 +54,7 @@ def book_slowly(context: Any) -> None:
 
 
 def first(context: Any) -> str:
-    context.wait(0.6)
+    context.wait(1.5)
     context.checkpoint("kept")
     return "first"
 
@@ -64,22 +64,22 @@ def second(context: Any) -> None:
     context.wait(60)
 
 
-@pipeline(phases=[first, second], timeout=1)
+@pipeline(phases=[first, second], timeout=3)
 def two_steps(context: Any) -> None:
     """Be within the limit in each phase, and not in both."""
 
 
 def before_the_nap(context: Any) -> None:
-    context.wait(0.6)
-    context.sleep(1.5)
+    context.wait(2)
+    context.sleep(0.5)
 
 
 def after_the_nap(context: Any) -> str:
-    context.wait(0.6)
+    context.wait(2)
     return "rested"
 
 
-@pipeline(phases=[before_the_nap, after_the_nap], timeout=1)
+@pipeline(phases=[before_the_nap, after_the_nap], timeout=3)
 def nap(context: Any) -> None:
     """Be within the limit in each run."""
 

@@ -1,6 +1,7 @@
 """Options of a task: their names, their rules, and errors that name the value, the rule and the fix."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -28,6 +29,15 @@ WRONG = [
     ("unique_key", 7, "text"),
     ("unique_key", "a\0b", "NUL"),
     ("unique_key", "\ud800", "surrogate"),
+    ("timeout", 0, "above 0"),
+    ("timeout", -1, "above 0"),
+    ("timeout", timedelta(), "above 0"),
+    ("timeout", timedelta(days=-1), "above 0"),
+    ("timeout", True, "number of seconds"),
+    ("timeout", "5", "timedelta"),
+    ("timeout", float("nan"), "above 0"),
+    ("timeout", float("inf"), "366 days"),
+    ("timeout", 10**400, "366 days"),
     ("metadata", [1], "mapping"),
     ("metadata", {1: 2}, "key"),
     ("metadata", {"a": {1, 2}}, "set"),

@@ -1,4 +1,4 @@
-"""Time limits inside of one process, without a database: when the error comes, to whom, and what becomes of a run that ignores it."""
+"""Time limits inside of one process: when the error comes, to whom, and what becomes of a run that ignores it."""
 
 import asyncio
 import contextlib
@@ -6,13 +6,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from jobqueue.exceptions import Interrupted, TimeLimitExceeded
 from jobqueue.lifecycle.outcome import Kind, Outcome
-from jobqueue.worker import deadlines
+from jobqueue.worker import deadlines, drain, transactional
 from jobqueue.worker.deadlines import Deadlines
 from jobqueue.worker.executor import execute
 from jobqueue.worker.interrupter import Interrupter
@@ -303,6 +304,32 @@ def test_thousands_of_short_runs_with_limits_near_their_length_are_each_settled_
     assert {Kind.SUCCESS, Kind.ERROR} == set(kinds), "some were in time and some were not"
 
 
+def test_a_limit_that_comes_while_the_run_is_being_closed_is_absorbed() -> None:
+    run = run_of(lambda: None)
+    run.begin()
+    waits = threading.Event()
+
+    def expire() -> None:
+        with run._lock:
+            waits.set()
+            threading.Event().wait(0.1)  # the other thread waits for the lock
+            run.expired = True
+            run._raise_in_thread(TimeLimitExceeded)
+
+    other = threading.Thread(target=expire)
+    other.start()
+    assert waits.wait(PATIENCE_SECONDS)
+    run.close()
+    other.join()
+    assert run.closed
+
+
+def test_a_run_that_is_told_to_stop_is_told_of_no_limit() -> None:
+    run = run_of(lambda: None)
+    run.interrupt(Reason.USER)
+    assert (run.expire(), run.expired) == (False, False)
+
+
 def test_a_limit_that_is_over_before_the_task_begins_is_told_at_once() -> None:
     begun: list[bool] = []
     run = run_of(lambda: begun.append(True))
@@ -411,6 +438,25 @@ def test_a_limit_reached_while_the_run_obeys_an_interrupt_is_not_told(scene: Sce
     assert not run.expired
 
 
+def test_a_run_that_is_told_to_stop_while_it_cleans_up_has_the_time_of_its_interrupt(scene: Scene) -> None:
+    cleaning = threading.Event()
+
+    def task() -> None:
+        try:
+            spin()
+        except TimeoutError:
+            cleaning.set()
+            spin()
+
+    scene.pool.resize(1)
+    run = scene.run(task)
+    scene.submit(run)
+    assert cleaning.wait(PATIENCE_SECONDS)
+    scene.interrupter.interrupt(run, Reason.USER)
+    assert scene.outcomes.wait(1) == [Kind.INTERRUPTED]
+    assert (scene.asked, run.abandoned) == ([], False)
+
+
 def test_a_limit_that_passed_during_a_request_holds_once_the_request_is_withdrawn(scene: Scene) -> None:
     scene.pool.resize(1)
     run = scene.run(spin)
@@ -504,10 +550,12 @@ def test_a_coroutine_with_a_target_that_blocks_the_loop_keeps_its_job_and_others
 
 def test_a_run_whose_end_is_being_written_is_not_given_up_on(scene: Scene) -> None:
     run = scene.run(spin, seconds=0.01)
-    run.begin()
+    run.cancel_async = lambda: None
+    run.begin_in_loop()
+    until(lambda: run.expired)
     run.close()
     threading.Event().wait(GRACE + 0.1)
-    assert (scene.asked, run.expired, scene.interrupter.stuck) == ([], False, 0)
+    assert (scene.asked, scene.interrupter.stuck) == ([], 0)
 
 
 # Spares
@@ -621,6 +669,30 @@ def test_an_overdue_run_that_obeys_the_end_of_its_process_has_failed_at_its_limi
     scene.outcomes.wait(1)
     outcome = scene.outcomes.outcomes[0][1]
     assert (outcome.kind, outcome.failure and outcome.failure.summary) == (Kind.ERROR, TEXT)
+
+
+def test_the_end_of_a_process_writes_an_overdue_run_as_a_failure_and_gives_others_back() -> None:
+    put, runs = Collector(), [run_of(spin, number=number, max_attempts=2 if number == 3 else 1) for number in (1, 2, 3)]
+    for run in (runs[0], runs[2]):
+        run.limit, run.expired, run.overdue = LIMIT, True, True
+    written: Any = SimpleNamespace(put=lambda run, outcome: (put.put(run, outcome), runs.remove(run)))
+    parts: Any = SimpleNamespace(runs=runs, finisher=written)
+    assert len(drain._give_up(parts)) == 3
+    assert put.wait(3) == [Kind.ERROR, Kind.HANDED_BACK, Kind.RETRY]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nothing_is_thrown_into_the_rollback_of_a_transactional_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[bool] = []
+    run = run_of(spin)
+
+    def fail() -> None:
+        raise LookupError
+
+    monkeypatch.setattr(transactional, "_end_what_was_left_open", lambda *_: closed.append(run.closed))
+    with pytest.raises(LookupError):
+        transactional.call_in_transaction(run, fail, lambda run: Outcome(run.lease, Kind.SUCCESS))
+    assert closed == [True]
 
 
 # What is kept
