@@ -17,7 +17,7 @@ export PYTHONUNBUFFERED := 1
 # Compiled modules are kept, whatever the environment says: else each of hundreds of processes compiles everything again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo test test-pgbouncer test-slow django-6.0 django-6.1 lint style types layers sizes migrations bench clean
+.PHONY: help install demo test test-pgbouncer test-slow django-6.0 django-6.1 django-6.1-pgbouncer lint style types layers sizes migrations bench clean
 
 help:
 	@echo "make demo        install, fill the queue of the demo project, run it, and serve its admin (ARGS=--once: end with the batch)"
@@ -84,11 +84,14 @@ test-slow: $(STAMP)
 	export TEST_DATABASE=sqlite; $(call PATIENTLY,$(VENV),sqlite-alone,$(ALONE) $(ON_SQLITE))
 	export TEST_DATABASE=sqlite; $(call PATIENTLY,$(VENV),sqlite-slow,$(SLOW) tests/lifecycle)
 
-# What builds on Django's own insides: models, queries, tasks, the admin, the checks.
-NEXT_DJANGO := $(wildcard tests/test_*.py) $(addprefix tests/,admin db events lifecycle models pipelines tasks_layer)
+# What builds on Django's own insides, or on a connection's, and is no part of the whole suite that runs through PgBouncer.
+NEXT_DJANGO := $(wildcard tests/test_*.py) $(addprefix tests/,db models tasks_layer)
 
 django-6.1: .venv-dj61/.installed
 	$(call PYTEST,.venv-dj61,$@) $(TOGETHER) $(NEXT_DJANGO) $(ARGS)
+
+django-6.1-pgbouncer: .venv-dj61/.installed
+	TEST_PGBOUNCER=1 $(call PYTEST,.venv-dj61,postgresql-pgbouncer) $(TOGETHER) $(ARGS)
 
 CONFORMANCE := $(wildcard tests/test_conformance*.py tests/tasks_layer)
 
