@@ -106,6 +106,7 @@ WRITERS: dict[str, Callable[[Job], Any]] = {
 }
 
 
+@pytest.mark.session
 @pytest.mark.parametrize("name", WRITERS)
 def test_nothing_takes_a_read_only_server_for_a_fault_of_what_it_writes(name: str, read_only: Callable[[], None]) -> None:
     job = running()
@@ -120,6 +121,7 @@ def test_nothing_takes_a_read_only_server_for_a_fault_of_what_it_writes(name: st
     assert list(Job.objects.order_by("pk").values()) == before
 
 
+@pytest.mark.session
 def test_the_api_asks_to_try_again_while_the_server_is_read_only(read_only: Callable[[], None]) -> None:
     job, client = JobFactory(), Client(raise_request_exception=False)
     client.force_login(get_user_model().objects.create_superuser("boss"))
@@ -128,6 +130,7 @@ def test_the_api_asks_to_try_again_while_the_server_is_read_only(read_only: Call
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
 
 
+@pytest.mark.session
 def test_the_thread_of_a_task_keeps_no_connection_to_a_server_that_takes_no_writes(read_only: Callable[[], None]) -> None:
     read_only()
     with pytest.raises(InternalError):
@@ -140,6 +143,7 @@ def test_the_thread_of_a_task_keeps_no_connection_to_a_server_that_takes_no_writ
     assert connection.connection is not None, "a fault of the task's own costs no connection"
 
 
+@pytest.mark.session
 def test_a_pool_does_not_lend_again_what_led_to_a_server_that_takes_no_writes() -> None:
     usual = connections["default"]
     settings = copy.deepcopy(usual.settings_dict)
