@@ -16,14 +16,15 @@ from bench import report
 from bench.autoscale import AUTOSCALE
 from bench.cluster import Cluster
 from bench.events import EVENTS
+from bench.growing import GROWING
 from bench.lines import LINES
 from bench.retention import RETENTION
 from bench.scenarios import QUICK, Row, Size
 from bench.scenarios import SCENARIOS as PLAIN
 from bench.subjects import BOTH
 
-SCENARIOS = {**PLAIN, **LINES, **AUTOSCALE, **RETENTION, **EVENTS}
-WITH_STATEMENTS = {"idle"}
+SCENARIOS = {**PLAIN, **LINES, **AUTOSCALE, **RETENTION, **EVENTS, **GROWING}
+WITH_STATEMENTS = {"idle", "idle_many", "heartbeat"}
 
 
 def main() -> int:

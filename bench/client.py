@@ -118,6 +118,13 @@ def paced(first: int, jobs: int, gap_seconds: float) -> dict[str, Any]:
     return {str(number): moment for number, moment in stamps.pace(stamp.enqueue, first, jobs, gap_seconds).items()}
 
 
+def half(first: int, jobs: int, gap_seconds: float) -> dict[str, Any]:
+    """Enqueue jobs that keep a slot for a while, at an even pace; return when each call began."""
+    from bench.tasks import stamp_and_rest
+
+    return {str(number): moment for number, moment in stamps.pace(stamp_and_rest.enqueue, first, jobs, gap_seconds).items()}
+
+
 COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {
     "fill": fill,
     "lines": lines,
@@ -125,6 +132,7 @@ COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {
     "single": single,
     "bulk": bulk,
     "paced": paced,
+    "half": half,
     "chain": same_chain.run,
 }
 
@@ -132,5 +140,5 @@ COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {
 if __name__ == "__main__":
     django.setup()
     connection.ensure_connection()
-    numbers_given = [float(text) if "." in text else int(text) for text in sys.argv[2:]]
+    numbers_given = [float(text) if "." in text else int(text) if text.isdigit() else text for text in sys.argv[2:]]
     print(json.dumps(COMMANDS[sys.argv[1]](*numbers_given)))

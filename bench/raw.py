@@ -5,6 +5,7 @@ It claims 100 jobs in one statement and finishes 100 in one statement, each with
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 
@@ -13,6 +14,7 @@ import psycopg
 from bench import stamps
 
 BATCH = 100
+NAPS = 500
 SCHEMA = (
     "CREATE TABLE raw_job (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, number int NOT NULL, state smallint NOT NULL DEFAULT 0,"
     " began timestamptz, ended timestamptz);"
@@ -43,6 +45,19 @@ def work(stamping: bool) -> None:
                 list(connection.notifies(timeout=1.0, stop_after=1))
 
 
+async def nap() -> None:
+    """Run jobs for ever that sleep for 10 ms, all of a batch at once."""
+    claim = CLAIM.replace(f"LIMIT {BATCH}", f"LIMIT {NAPS}")
+    with psycopg.connect(autocommit=True) as connection:
+        while True:
+            jobs = connection.execute(claim, prepare=True).fetchall()
+            await asyncio.gather(*(asyncio.sleep(0.01) for _ in jobs))
+            if jobs:
+                connection.execute(FINISH, [[job_id for job_id, _ in jobs]], prepare=True)
+            else:
+                await asyncio.sleep(0.1)
+
+
 def paced(first: int, count: int, gap_seconds: float) -> dict[int, float]:
     """Send jobs at an even pace; return when each was sent."""
     with psycopg.connect(autocommit=True) as connection:
@@ -56,5 +71,7 @@ def _nothing(number: int) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "paced":
         print(json.dumps(paced(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))))
+    elif sys.argv[1] == "nap":
+        asyncio.run(nap())
     else:
         work(stamping=sys.argv[1] == "stamp")

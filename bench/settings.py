@@ -18,6 +18,8 @@ DATABASES = {
 TASKS = {"default": {"BACKEND": "jobqueue.backends.DatabaseBackend", "QUEUES": []}}
 EVENT_LOG = "BENCH_EVENT_LOG"
 JOBQUEUE = {"TASK_MODULES": ["bench.tasks"], "EVENT_LOG": os.environ.get(EVENT_LOG)}
+if every := os.environ.get("BENCH_HEARTBEAT"):
+    JOBQUEUE["HEARTBEAT_SECONDS"] = float(every)
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

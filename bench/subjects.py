@@ -30,6 +30,7 @@ class Subject:
     worker: tuple[str, ...]
     stamping_worker: tuple[str, ...]
     paced: tuple[str, ...]
+    fill_task: str = "noop"
 
     @property
     def template(self) -> str:
@@ -46,10 +47,10 @@ class Subject:
 
     def fill(self, cluster: Cluster, database: str, jobs: int) -> None:
         """Queue jobs; nothing is measured."""
-        if self is RAW:
+        if self.name == "raw":
             cluster.execute(raw.FILL.format(first=1, last=jobs), database)
         else:
-            run("-m", "bench.client", "fill", str(jobs), environment=cluster.environment(database))
+            run("-m", "bench.client", "fill", str(jobs), self.fill_task, environment=cluster.environment(database))
 
 
 OURS = Subject(

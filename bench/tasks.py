@@ -1,9 +1,12 @@
 """The tasks that are measured."""
 
+import asyncio
 import time
 
 from bench import stamps
-from jobqueue import task
+from jobqueue import Retry, task
+
+_failed: set[int] = set()
 
 
 @task
@@ -21,3 +24,24 @@ def stamp(number: int) -> None:
 def rest(seconds: float) -> None:
     """Keep a slot for so long."""
     time.sleep(seconds)
+
+
+@task
+def stamp_and_rest(number: int) -> None:
+    """Write down when the handler began, and keep a slot for 50 ms."""
+    stamps.write(number)
+    time.sleep(0.05)
+
+
+@task(max_attempts=2)
+def fail_once(number: int) -> None:
+    """Ask for a second attempt, at once; there is one process, so it remembers."""
+    if number not in _failed:
+        _failed.add(number)
+        raise Retry(delay=0)
+
+
+@task
+async def nap(number: int) -> None:
+    """Sleep for 10 ms as a coroutine."""
+    await asyncio.sleep(0.01)

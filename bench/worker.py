@@ -23,11 +23,13 @@ MEGABYTE = 2**20
 class Worker:
     """Run one worker process of a subject on a database for as long as the context lasts."""
 
-    def __init__(self, subject: Subject, cluster: Cluster, database: str, *, stamps: str = "") -> None:
+    def __init__(
+        self, subject: Subject, cluster: Cluster, database: str, *, stamps: str = "", environment: dict[str, str] | None = None
+    ) -> None:
         """Prepare; with `stamps`, its jobs write down when they begin."""
         self._subject, self._cluster, self._database = subject, cluster, database
         self._arguments = subject.stamping_worker if stamps else subject.worker
-        self._environment = {**cluster.environment(database), **({"BENCH_STAMPS": stamps} if stamps else {})}
+        self._environment = {**cluster.environment(database), **({"BENCH_STAMPS": stamps} if stamps else {}), **(environment or {})}
         self._log: IO[bytes]
         self._process: psutil.Popen
 
@@ -91,6 +93,16 @@ class Worker:
                     raise RuntimeError(f"The worker of {self._subject.name} ended by itself: {self._tail()}")
                 time.sleep(LOOK_SECONDS)
             return connection.execute(look).fetchone()[0], time.time()  # type: ignore[index]
+
+    def wait_until_count(self, jobs: int, cap_seconds: float) -> None:
+        """Wait until so many jobs are done, however many are left."""
+        look = f"SELECT count(*) FROM (SELECT 1 FROM {self._subject.table} WHERE {self._subject.done} LIMIT {jobs}) AS done"
+        until = time.monotonic() + cap_seconds
+        with self._cluster.connect(self._database) as connection:
+            while connection.execute(look).fetchone()[0] < jobs:  # type: ignore[index]
+                if time.monotonic() > until or not self.alive:
+                    raise RuntimeError(f"Not {jobs} jobs done in {cap_seconds} s: {self._tail()}")
+                time.sleep(0.1)  # it may read the whole table
 
     def wait_until_served(self, cap_seconds: float = 60.0) -> None:
         """Wait until every job in the table is done, whatever their number; raise where that takes too long."""

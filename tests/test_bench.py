@@ -40,9 +40,23 @@ KEYS = {
     "events_drain",
     "events_enqueue",
     "events_bulk",
+    "growth_long",
+    "growth_very_long",
+    "growth_long_new",
+    "growth_very_long_new",
+    "retries",
+    "pinned_slots",
 }
 ALONE = {"parking", "autoscale_up", "autoscale_down", "autoscale_changes", "retention_rate", "retention_memory"}  # without a neighbour
 TARGETS = {"drain", "enqueue", "bulk", "latency_p99", "idle_statements", "idle_cpu", "memory", "memory_many"} | {
+    "drain_new",
+    "pinned_last",
+    "growth_long",
+    "growth_very_long",
+    "growth_long_new",
+    "growth_very_long_new",
+    "retries",
+    "pinned_slots",
     "blocked",
     "many_lines",
     "one_line",
