@@ -25,9 +25,9 @@ class Glance(NamedTuple):
     """Tell what there may be to do, as it was at the monotonic time `at`; monotonic times of what is due, None where nothing is."""
 
     at: float
-    expired: bool
     promote_at: float | None
     deliver_at: float | None
+    expired: bool
     waits: bool
     parked: bool
     schedules: bool
@@ -39,6 +39,7 @@ class Glances:
     def __init__(self) -> None:
         """Know nothing yet."""
         self._last: Glance | None = None
+        self._statement: tuple[str, tuple[Any, ...]] | None = None
 
     @property
     def fresh(self) -> Glance | None:
@@ -49,38 +50,41 @@ class Glances:
     def look(self, lease: str) -> Glance | None:
         """Look now; the row of this lease carries the answers, without it there are none (None)."""
         at = time.monotonic()
-        names = ("now", "expired", "run_at", "next_attempt", "waits", "parked", "schedules")
-        row = BackgroundJobLease.objects.current.filter(pk=lease).annotate(now=Now(), **_wanted()).values_list(*names).first()
-        if row is None:
+        database = Job.objects.database
+        if self._statement is None:
+            self._statement = _compiled(lease)
+        rows = database.rows(*self._statement)
+        if not rows:
             self._last = None
             return None
-        now, expired, run_at, next_attempt, waits, parked, schedules = row
-        self._last = Glance(
-            at,
-            expired is not None,
-            _moment(run_at, now, at),
-            _moment(next_attempt, now, at),
-            waits is not None,
-            parked is not None,
-            schedules is not None,
-        )
+        now, run_at, next_attempt = (None if value is None else database.moment(value) for value in rows[0][:3])
+        found = [value is not None for value in rows[0][3:]]
+        self._last = Glance(at, _moment(run_at, now, at), _moment(next_attempt, now, at), *found)
         return self._last
 
 
-def _moment(when: datetime | None, now: datetime, at: float) -> float | None:
+def _compiled(lease: str) -> tuple[str, tuple[Any, ...]]:
+    """Return the statement and its parameters: to put it together costs more than to send it, and it is always the same."""
+    wanted = _wanted()
+    rows = BackgroundJobLease.objects.current.filter(pk=lease).order_by().annotate(now=Now(), **wanted).values_list("now", *wanted)
+    sql, params = rows.query.get_compiler(using=rows.db).as_sql()
+    return sql, tuple(params)
+
+
+def _moment(when: datetime | None, now: datetime | None, at: float) -> float | None:
     """Return a time of the database as a monotonic one, early by how long the answer took."""
-    return None if when is None else at + (when - now).total_seconds()
+    return None if when is None or now is None else at + (when - now).total_seconds()
 
 
 def _wanted() -> dict[str, Subquery]:
     # Each in the order of its own index and with a limit: whatever the planner believes of how many there are, it reads one entry.
     jobs = Job.objects.current
     return {
-        "expired": _first(jobs.expired(), "pk"),
         "run_at": _first(_pending(jobs, states.WaitingFor.TIME).order_by("run_at"), "run_at"),
         "next_attempt": _first(
             WebhookDelivery.objects.current.filter(status=WebhookDelivery.Status.PENDING).order_by("next_attempt_at"), "next_attempt_at"
         ),
+        "expired": _first(jobs.expired(), "pk"),
         "waits": _first(_pending(jobs, states.WaitingFor.CHILDREN).order_by("pk"), "pk"),
         "parked": _first(_pending(jobs, states.WaitingFor.TARGET).order_by("tenant", "target", "claim_rank", "pk"), "pk"),
         "schedules": _first(Schedule.objects.current.active(), "pk"),

@@ -61,6 +61,7 @@ class Collector:
         """Prepare; the first look knows no rates."""
         self._looked_at: float | None = None
         self._forget_at = 0.0
+        self._saw_nothing = False
         self._ids = (0, 0)  # the highest at the last two looks: behind the older one lies the whole window
 
     def look(self, now: datetime) -> int:
@@ -78,8 +79,10 @@ class Collector:
         return len(made)
 
     def _sampled(self, slot: int) -> list[QueueSample]:
-        rates = self._rates()
-        seen = {one.name: one for one in queue_states()}
+        at_rest = self._is_at_rest()
+        rates = {} if at_rest else self._rates()
+        seen = {one.name: one for one in queue_states(at_rest=at_rest)}
+        self._saw_nothing = rates == {} and all(one.queued == one.running == 0 for one in seen.values())
         busiest = sorted({*seen, *(rates or {})}, key=lambda name: (-_weight(name, seen, rates or {}), name))[:MOST_QUEUES]
         made = []
         for name in sorted(busiest):
@@ -91,6 +94,16 @@ class Collector:
                 here |= dict(zip(VALUES[3:], rates.get(name, (0.0, 0.0, 0.0)), strict=True))
             made.append(QueueSample(queue=name, slot=slot, at=Now(), **here))
         return made
+
+    def _is_at_rest(self) -> bool:
+        """Return whether there is nothing to count: asked only where the last look saw nothing, since then it is mostly so."""
+        if not self._saw_nothing or self._looked_at is None or self._ids[0] != self._ids[1]:
+            return False
+        now = time.monotonic()
+        if not Job.objects.database.is_at_rest(self._ids[1], min(now - self._looked_at, LONGEST_WINDOW) + LAG_SECONDS):
+            return False
+        self._looked_at = now
+        return True
 
     def _rates(self) -> dict[str, tuple[float, float, float]] | None:
         """Return of each queue how many jobs came, ended and failed each second since the look before; None at the first."""

@@ -30,6 +30,7 @@ CONTEND_SHARES = (0.1, 0.5)
 LEAVE_TO_OTHERS_SHARE = 0.6
 # Who leads everything learns by its renewals what was taken from it.
 LEAD_ALL_SHARE = 1.0
+TELL_EACH = 3  # renewals: what duties tell of themselves is for people, and most of what a renewal costs
 
 logger = logging.getLogger("jobqueue")
 
@@ -68,6 +69,7 @@ class Duties(DatabaseService):
         self._names: set[str] | None = None
         self._not_before: dict[str, float] = {}
         self._contend_at = self._renew_at = 0.0
+        self._renewals = 0
         self._turned_at = time.monotonic()
         self.no_sweep_before = 0.0
         self._trouble_at = 0.0
@@ -171,8 +173,9 @@ class Duties(DatabaseService):
         return led
 
     def _renew(self) -> None:
+        self._renewals += 1
         try:
-            self._leadership.renew(self._told())
+            self._leadership.renew(self._told() if self._renewals % TELL_EACH == 1 else {})
         except DatabaseError as error:
             if is_outage(error):
                 raise

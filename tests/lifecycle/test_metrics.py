@@ -138,6 +138,36 @@ def test_only_what_was_asked_for_is_returned() -> None:
     assert len(samples()) == 2
 
 
+def test_a_system_at_rest_is_seen_by_two_statements_until_something_comes(django_assert_num_queries: Any) -> None:
+    JobFactory(queue="mail", success=True, finished_at=ago(600), created_at=ago(600))
+    collector = Collector()
+    for turn in range(4):
+        collector.look(at(turn))
+        waited(collector, 10)
+    QueueSample.objects.all().delete()
+    with django_assert_num_queries(2):
+        assert collector.look(at(4)) == 0
+    waited(collector, 10)
+    JobFactory(queue="mail", success=True, finished_at=ago(5), created_at=ago(600))
+    assert collector.look(at(5)) == 1, "one that came and is gone"
+    assert [one.finished_per_second for one in samples()] == [pytest.approx(0.1, rel=0.2)]
+
+
+@pytest.mark.parametrize("state", ["queued", "running", "error"])
+def test_whatever_comes_to_a_system_at_rest_is_seen_by_the_next_look(state: str) -> None:
+    collector = Collector()
+    job = JobFactory(queue="mail", scheduled=True, created_at=ago(600))
+    for turn in range(4):
+        collector.look(at(turn))
+        waited(collector, 10)
+    QueueSample.objects.all().delete()
+    place: dict[str, Any] = {"status": state.upper(), "waiting_for": "", "finished_at": ago(5) if state == "error" else None}
+    if state == "running":
+        place |= {"lease_owner": "worker-1", "lease_token": 1, "lease_expires_at": ago(-30), "heartbeat_at": Now()}
+    Job.objects.filter(pk=job.pk).update(**place)
+    assert collector.look(at(4)) == 1
+
+
 @pytest.mark.postgresql
 def test_a_look_costs_the_same_however_many_jobs_have_ended_or_come() -> None:
     with connection.cursor() as cursor:
