@@ -1,7 +1,7 @@
 """Glance: one statement a second that tells several duties whether there is anything for them to do.
 
 The sweep of expired leases must look each second whatever happens. So its statement asks for the others, too, and keeps what it saw where
-those find it that this process leads beside it. An answer counts for little more than a second: where the sweep is led elsewhere, hangs or
+those find it that this process leads beside it. An answer counts for two seconds: where the sweep is led elsewhere, hangs or
 fails, each duty asks for itself, as it does when it was told of something.
 """
 
@@ -18,7 +18,7 @@ from jobqueue import states
 from jobqueue.managers.jobs import JobQuerySet
 from jobqueue.models import BackgroundJobLease, Job, Schedule, WebhookDelivery
 
-FRESH_SECONDS = 1.25
+FRESH_SECONDS = 2.0
 
 
 class Glance(NamedTuple):

@@ -21,8 +21,8 @@ OWNER = "owner:{}"
 QUEUES = "queues"
 DUE = "due"
 DUTIES = "duties"
-# Longer than the leader of due jobs may go on with what it saw: a second of rest, by a glance of a little more (`lifecycle/glance.py`).
-SOON_SECONDS = 2.5
+# Longer than the leader of due jobs may go on with what it saw: a second of rest, by a glance of two seconds ago (`lifecycle/glance.py`).
+SOON_SECONDS = 3.5
 PAUSE_SECONDS = 0.025
 
 logger = logging.getLogger("jobqueue")

@@ -75,5 +75,5 @@ def test_a_process_shows_one_row_that_is_kept_up_to_date_and_goes_with_it() -> N
     show(identity, conf.current(), Worker.State.DRAINING, **{**counts, "stuck": 1})
     row = Worker.objects.get(pk=identity.uuid)
     assert (row.state, row.slots, row.running, row.stuck, row.pid) == ("DRAINING", 4, 3, 1, identity.pid)
-    forget(identity)
+    forget([identity.worker_id])
     assert set(Worker.objects.values_list("pk", flat=True)) == {other.pk}
