@@ -14,6 +14,7 @@ from jobqueue.duties.forget_dead_workers import ForgetDeadWorkers
 from jobqueue.duties.promote_due_jobs import PromoteDueJobs
 from jobqueue.duties.release_parked_targets import ReleaseParkedTargets
 from jobqueue.lifecycle.expire import Expired
+from jobqueue.lifecycle.glance import Glances
 
 Makers = dict[str, Callable[[], Duty]]
 
@@ -24,16 +25,13 @@ def builtin(keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None],
     `keep` renews this process's own leases, `tell` is told of the jobs that were found lost, and none is looked for before the monotonic
     time that `not_before` gives.
     """
-    simple: tuple[type[Duty], ...] = (
-        PromoteDueJobs,
-        EnqueueScheduledJobs,
-        ReleaseParkedTargets,
-        ApplyRetention,
-        DeliverWebhooks,
-        CollectMetrics,
-        ForgetDeadWorkers,
-    )
+    glances = Glances()
+    simple: tuple[type[Duty], ...] = (ApplyRetention, CollectMetrics, ForgetDeadWorkers)
     return {
         **{kind.name: kind for kind in simple},
-        ExpireStaleRunningJobs.name: lambda: ExpireStaleRunningJobs(keep, tell, not_before),
+        PromoteDueJobs.name: lambda: PromoteDueJobs(glances),
+        EnqueueScheduledJobs.name: lambda: EnqueueScheduledJobs(glances),
+        ReleaseParkedTargets.name: lambda: ReleaseParkedTargets(glances),
+        DeliverWebhooks.name: lambda: DeliverWebhooks(glances),
+        ExpireStaleRunningJobs.name: lambda: ExpireStaleRunningJobs(keep, tell, not_before, glances),
     }

@@ -9,12 +9,15 @@ from datetime import datetime
 from jobqueue import conf
 from jobqueue.duties.base import Duty, Report
 from jobqueue.exceptions import JobQueueError
+from jobqueue.lifecycle.glance import Glances
 from jobqueue.webhooks import outbox
 from jobqueue.webhooks.crew import Crew
 
 PAUSE_SECONDS = 0.5
 # Where nothing was to be sent for a while, looking is most of what this costs.
 QUIET_SECONDS, QUIET_PAUSE_SECONDS = 60.0, 3.0
+# Where another duty's look tells that there is nothing, this costs no statement.
+GLANCE_SECONDS = 2.0
 LAND_SECONDS = 0.2
 # After a look that found nothing to begin: where much waits for a receiver that is busy enough, each look walks over all of it.
 REST_SECONDS, REST_TIMES, LONGEST_REST_SECONDS = 0.5, 10, 5.0
@@ -30,8 +33,9 @@ class DeliverWebhooks(Duty):
     interval_seconds = PAUSE_SECONDS
     exact_now = False
 
-    def __init__(self) -> None:
-        """Send nothing yet."""
+    def __init__(self, glances: Glances | None = None) -> None:
+        """Send nothing yet; `glances` may tell that nothing is to be sent."""
+        self._glances = glances if glances is not None else Glances()
         self._crew = Crew()
         self._busy_at: float | None = None
         self._look_at = 0.0
@@ -51,6 +55,8 @@ class DeliverWebhooks(Duty):
 
     def run_once(self, now: datetime) -> Report:
         """Begin what is due, wait a moment for answers, and write them."""
+        if self._is_quiet and (glance := self._glances.fresh) is not None and glance.deliver_at is None:
+            return Report(pause_seconds=GLANCE_SECONDS)
         due = outbox.next_due_seconds()
         begun = self._begin() if due is not None and due <= 0 else 0
         good, bad = self._crew.land(LAND_SECONDS)
@@ -59,9 +65,12 @@ class DeliverWebhooks(Duty):
         if self._crew.in_flight or begun or good or bad:
             self._busy_at = time.monotonic()
             return Report(items=good, set_aside=bad, again=True)
-        quiet = self._busy_at is None or time.monotonic() - self._busy_at > QUIET_SECONDS
-        longest = QUIET_PAUSE_SECONDS if quiet else PAUSE_SECONDS
+        longest = QUIET_PAUSE_SECONDS if self._is_quiet else PAUSE_SECONDS
         return Report(pause_seconds=longest if due is None else min(due, longest) if due > 0 else PAUSE_SECONDS)
+
+    @property
+    def _is_quiet(self) -> bool:
+        return not self._crew.in_flight and (self._busy_at is None or time.monotonic() - self._busy_at > QUIET_SECONDS)
 
     def _begin(self) -> int:
         began = time.monotonic()

@@ -14,6 +14,7 @@ from jobqueue import conf
 from jobqueue.duties.base import Duty, Report
 from jobqueue.exceptions import LeadershipLost
 from jobqueue.lifecycle import schedules
+from jobqueue.lifecycle.glance import Glances
 from jobqueue.masking import mask_text
 from jobqueue.models import Schedule
 from jobqueue.schedules import enqueue_scheduled
@@ -35,9 +36,15 @@ class EnqueueScheduledJobs(Duty):
     name = "enqueue_scheduled_jobs"
     interval_seconds = LONGEST_PAUSE_SECONDS
 
-    def __init__(self) -> None:
-        """Begin with a look at old ticks."""
+    def __init__(self, glances: Glances | None = None) -> None:
+        """Begin with a look at old ticks; `glances` may tell that there are no schedules."""
         self._forget_at: datetime | None = None
+        self._glances = glances if glances is not None else Glances()
+        self._heard = False
+
+    def hear(self) -> None:
+        """Look, whatever was seen before."""
+        self._heard = True
 
     def able(self) -> bool:
         """Return whether times can be told apart."""
@@ -45,6 +52,10 @@ class EnqueueScheduledJobs(Duty):
 
     def run_once(self, now: datetime) -> Report:
         """Make the jobs that are due at `now`, one short transaction each, for about 5 s; forget some old ticks now and then."""
+        heard, self._heard = self._heard, False
+        glance = self._glances.fresh
+        if glance is not None and not glance.schedules and not heard and self._forget_at is not None:
+            return Report(pause_seconds=LONGEST_PAUSE_SECONDS)
         due = list(Schedule.objects.current.due(now).order_by("next_at").values_list("pk", "name")[:BATCH])
         made = aside = 0
         more = False

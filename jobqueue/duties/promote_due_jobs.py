@@ -8,6 +8,7 @@ from datetime import datetime
 from jobqueue import conf
 from jobqueue.duties.base import Duty, Report
 from jobqueue.lifecycle.children import Parents
+from jobqueue.lifecycle.glance import Glances
 from jobqueue.lifecycle.promote import Promotion
 from jobqueue.models import Job
 
@@ -18,6 +19,8 @@ UNTOLD_SECONDS = 0.25
 CLOSELY_SECONDS = 2.0
 # Where none was seen to wait for others; who begins to, tells of it like one that is due.
 PARENTS_SECONDS = 2.0
+# What another duty's look tells of this time is for a look of our own.
+CLOSE_SECONDS = 0.1
 
 
 class PromoteDueJobs(Duty):
@@ -28,8 +31,9 @@ class PromoteDueJobs(Duty):
     exact_now = False
     lets_jobs_in = True
 
-    def __init__(self) -> None:
-        """Begin with full batches."""
+    def __init__(self, glances: Glances | None = None) -> None:
+        """Begin with full batches; `glances` may tell that nothing is due."""
+        self._glances = glances if glances is not None else Glances()
         self._promotion = Promotion()
         self._parents = Parents()
         self._closely_until = 0.0
@@ -44,7 +48,10 @@ class PromoteDueJobs(Duty):
         moment, database = time.monotonic(), Job.objects.database
         told = database.can_notify and conf.current().notify and not database.behind_pooler and moment > self._closely_until
         parents = None
-        if not told or self._parents.any or self._parents.busy or moment >= self._parents_at:
+        if told and (pause := self._pause_by_glance(moment)) is not None:
+            return Report(pause_seconds=pause)
+        seen = (glance := self._glances.fresh) is not None and glance.waits
+        if not told or seen or self._parents.any or self._parents.busy or moment >= self._parents_at:
             parents, self._parents_at = self._parents.run(), moment + PARENTS_SECONDS
         items, aside = (parents.moved, parents.set_aside) if parents is not None else (0, 0)
         longest = LONGEST_SECONDS if told and not self._parents.any else UNTOLD_SECONDS
@@ -55,3 +62,13 @@ class PromoteDueJobs(Duty):
         # Where nothing moved though something is due, somebody has locked it just now.
         again = batch.moved > 0 or parents is not None
         return Report(items + batch.moved, aside + batch.set_aside, again=again, pause_seconds=UNTOLD_SECONDS)
+
+    def _pause_by_glance(self, moment: float) -> float | None:
+        """Return how long to rest by what another duty saw; None where a look of our own is to tell."""
+        glance = self._glances.fresh
+        if glance is None or glance.waits or self._parents.any or self._parents.busy or self._promotion.set_aside:
+            return None
+        if glance.promote_at is None:
+            return LONGEST_SECONDS
+        left = glance.promote_at - moment - CLOSE_SECONDS
+        return min(left, LONGEST_SECONDS) if left > 0 else None

@@ -8,6 +8,7 @@ from django.db import DatabaseError
 
 from jobqueue import db
 from jobqueue.duties.base import Duty, Report
+from jobqueue.lifecycle.glance import Glances
 from jobqueue.lifecycle.release import BATCH, release_parked_targets
 
 MOST_TARGETS = 20_000
@@ -21,12 +22,16 @@ class ReleaseParkedTargets(Duty):
     exact_now = False
     lets_jobs_in = True
 
-    def __init__(self) -> None:
-        """Begin with full batches."""
+    def __init__(self, glances: Glances | None = None) -> None:
+        """Begin with full batches; `glances` may tell that nothing is parked."""
         self._batch = BATCH
+        self._glances = glances if glances is not None else Glances()
 
     def run_once(self, now: datetime) -> Report:
         """Look at the targets that have parked jobs, and let the next go where nobody holds or blocks one."""
+        glance = self._glances.fresh
+        if glance is not None and not glance.parked:
+            return Report()
         try:
             released = release_parked_targets(MOST_TARGETS, self._batch)
         except DatabaseError as error:

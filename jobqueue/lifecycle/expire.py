@@ -126,6 +126,8 @@ def _expire_one(job: Job, failed: list[int] | None, events: list[Event]) -> Expi
     events += _told(job, destination, fields)
     if destination == states.QUEUED:
         wakeup.work(job.queue, job.tenant)
+    elif destination == states.PENDING_TIME:
+        wakeup.due(_pause(fields["crashes"]))
     return Expired(job.pk, job.task, job.tenant, job.lease_owner, destination[0])
 
 

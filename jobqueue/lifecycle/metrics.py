@@ -26,6 +26,7 @@ SLOT_SECONDS = 10
 SLOTS = 360
 MOST_QUEUES = 100
 MOST_COUNTED = 20_000
+FORGET_SECONDS, MOST_FORGOTTEN = 60.0, 1000
 LAG_SECONDS = 2.0
 LONGEST_WINDOW = 120.0
 VALUES = ("queued", "running", "oldest_seconds", "enqueued_per_second", "finished_per_second", "failed_per_second")
@@ -59,20 +60,29 @@ class Collector:
     def __init__(self) -> None:
         """Prepare; the first look knows no rates."""
         self._looked_at: float | None = None
+        self._forget_at = 0.0
+        self._saw_nothing = False
         self._ids = (0, 0)  # the highest at the last two looks: behind the older one lies the whole window
 
     def look(self, now: datetime) -> int:
         """Write a sample of each queue, and drop those of queues that were not seen for an hour; return how many were written."""
         made = self._sampled(int(now.timestamp() // SLOT_SECONDS) % SLOTS)
-        with Job.objects.database.atomic():
-            _ring().bulk_create(made, update_conflicts=True, unique_fields=["queue", "slot"], update_fields=["at", *VALUES])
-            old = _ring().filter(at__lt=Now() - timedelta(seconds=SLOTS * SLOT_SECONDS))
-            old.filter(pk__in=list(old.values_list("pk", flat=True)[:1000])).delete()
+        began = time.monotonic()
+        if made or began >= self._forget_at:
+            with Job.objects.database.atomic():
+                _ring().bulk_create(made, update_conflicts=True, unique_fields=["queue", "slot"], update_fields=["at", *VALUES])
+                if began >= self._forget_at:
+                    old = _ring().filter(at__lt=Now() - timedelta(seconds=SLOTS * SLOT_SECONDS))
+                    found = list(old.values_list("pk", flat=True)[:MOST_FORGOTTEN])
+                    old.filter(pk__in=found).delete()
+                    self._forget_at = began + FORGET_SECONDS if len(found) < MOST_FORGOTTEN else 0.0
         return len(made)
 
     def _sampled(self, slot: int) -> list[QueueSample]:
-        rates = self._rates()
-        seen = {one.name: one for one in queue_states()}
+        at_rest = self._is_at_rest()
+        rates = {} if at_rest else self._rates()
+        seen = {one.name: one for one in queue_states(at_rest=at_rest)}
+        self._saw_nothing = rates == {} and all(one.queued == one.running == 0 for one in seen.values())
         busiest = sorted({*seen, *(rates or {})}, key=lambda name: (-_weight(name, seen, rates or {}), name))[:MOST_QUEUES]
         made = []
         for name in sorted(busiest):
@@ -85,6 +95,16 @@ class Collector:
             made.append(QueueSample(queue=name, slot=slot, at=Now(), **here))
         return made
 
+    def _is_at_rest(self) -> bool:
+        """Return whether there is nothing to count: asked only where the last look saw nothing, since then it is mostly so."""
+        if not self._saw_nothing or self._looked_at is None or self._ids[0] != self._ids[1]:
+            return False
+        now = time.monotonic()
+        if not Job.objects.database.is_at_rest(self._ids[1], min(now - self._looked_at, LONGEST_WINDOW) + LAG_SECONDS):
+            return False
+        self._looked_at = now
+        return True
+
     def _rates(self) -> dict[str, tuple[float, float, float]] | None:
         """Return of each queue how many jobs came, ended and failed each second since the look before; None at the first."""
         database = Job.objects.database
@@ -94,7 +114,8 @@ class Collector:
             self._looked_at, self._ids = now, (max(newest - MOST_COUNTED, 0), newest)
             return None
         begin, floor = min(now - before, LONGEST_WINDOW) + LAG_SECONDS, self._ids[0]
-        came = _per_second(database.arrivals_within(floor, begin, LAG_SECONDS, MOST_COUNTED), begin)
+        arrived = database.arrivals_within(floor, begin, LAG_SECONDS, MOST_COUNTED) if newest > floor else []
+        came = _per_second(arrived, begin)
         flows = database.ends_within(begin, LAG_SECONDS, MOST_COUNTED)
         self._looked_at, self._ids = now, (self._ids[1], newest)
         finished, failed = _per_second(flows, begin), _per_second(flows, begin, only=states.Status.ERROR)

@@ -89,14 +89,18 @@ def _decide(name: str, is_so: Q, **fields: Any) -> QueueAnswer:
     return QueueAnswer(name, changed, paused, max_running)
 
 
-def queue_states() -> list[QueueState]:
-    """Return every queue that has a row, or a job that is queued or runs; what it costs is bounded, whatever waits in them."""
+def queue_states(*, at_rest: bool = False) -> list[QueueState]:
+    """Return every queue that has a row, or a job that is queued or runs; what it costs is bounded, whatever waits in them.
+
+    Whoever knows that no job is queued or runs (`at_rest`) spares the looks for them.
+    """
     database = Job.objects.database
     decided = {row[0]: row[1:] for row in Queue.objects.current.values_list("pk", "paused", "max_running")[:MOST_QUEUES]}
-    running = Job.objects.current.filter(status=states.Status.RUNNING).counts_by_queue()
-    pairs = database.queues_in(MOST_QUEUES)
+    running = {} if at_rest else Job.objects.current.filter(status=states.Status.RUNNING).counts_by_queue()
+    pairs = [] if at_rest else database.queues_in(MOST_QUEUES)
     share = BUDGET // max(len(pairs), 1)
-    groups = database.groups("queue", QUEUED, pairs, most=min(max(share, 100), MOST_COUNTED), first=min(max(share // 10, 10), 1000))
+    most, first = min(max(share, 100), MOST_COUNTED), min(max(share // 10, 10), 1000)
+    groups = database.groups("queue", QUEUED, pairs, most=most, first=first) if pairs else []
     queued: dict[str, int] = dict.fromkeys((pair.name for pair in pairs), 0)
     oldest: dict[str, datetime] = {}
     for group in groups:

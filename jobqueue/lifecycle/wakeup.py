@@ -21,7 +21,8 @@ OWNER = "owner:{}"
 QUEUES = "queues"
 DUE = "due"
 DUTIES = "duties"
-SOON_SECONDS = 1.5
+# Longer than the leader of due jobs may go on with what it saw: a second of rest, by a glance of two seconds ago (`lifecycle/glance.py`).
+SOON_SECONDS = 3.5
 PAUSE_SECONDS = 0.025
 
 logger = logging.getLogger("jobqueue")

@@ -28,6 +28,9 @@ from jobqueue.worker.chore import Chore
 # Of a lease: with the default of 10 s, contenders look every 1 to 5 s, and after an error in 5 s.
 CONTEND_SHARES = (0.1, 0.5)
 LEAVE_TO_OTHERS_SHARE = 0.6
+# Who leads everything learns by its renewals what was taken from it.
+LEAD_ALL_SHARE = 1.0
+TELL_EACH = 3  # renewals: what duties tell of themselves is for people, and most of what a renewal costs
 
 logger = logging.getLogger("jobqueue")
 
@@ -66,6 +69,7 @@ class Duties(DatabaseService):
         self._names: set[str] | None = None
         self._not_before: dict[str, float] = {}
         self._contend_at = self._renew_at = 0.0
+        self._renewals = 0
         self._turned_at = time.monotonic()
         self.no_sweep_before = 0.0
         self._trouble_at = 0.0
@@ -123,9 +127,11 @@ class Duties(DatabaseService):
         if now >= self._renew_at:
             self._renew_at = now + self._renew_seconds
             self._renew()
+        if self._lacks_something:
+            self._contend_at = min(self._contend_at, now + self._lease_seconds * CONTEND_SHARES[1])
         if now >= self._contend_at:
             # Before the look: what is heard meanwhile sets it anew. A fleet must not contend in step; who has everything looks seldom.
-            share = random.uniform(*CONTEND_SHARES) if self._lacks_something else CONTEND_SHARES[1]  # noqa: S311
+            share = random.uniform(*CONTEND_SHARES) if self._lacks_something else LEAD_ALL_SHARE  # noqa: S311
             self._contend_at = now + self._lease_seconds * share
             self._contend(now)
         self._let_go(now)
@@ -167,8 +173,9 @@ class Duties(DatabaseService):
         return led
 
     def _renew(self) -> None:
+        self._renewals += 1
         try:
-            self._leadership.renew(self._told())
+            self._leadership.renew(self._told() if self._renewals % TELL_EACH == 1 else {})
         except DatabaseError as error:
             if is_outage(error):
                 raise

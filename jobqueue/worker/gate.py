@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +35,11 @@ class Gate:
     def changed(self) -> None:
         """Read everything anew at the next look."""
         self._read_at = self._queues_read_at = None
+
+    @property
+    def age(self) -> float:
+        """For how many seconds nothing was read; endless where it is to be read anew."""
+        return math.inf if self._read_at is None else time.monotonic() - self._read_at
 
     @property
     def is_selective(self) -> bool:

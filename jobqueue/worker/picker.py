@@ -28,6 +28,7 @@ MOST_TENANTS = 1000
 ROUNDS = 100
 MOST_EMPTY = 20
 STEPS = 20
+STILL_SECONDS = 15.0
 MOST_BUSY = 1000
 
 
@@ -65,6 +66,7 @@ class Picker:
         self._heard: deque[str] = deque()
         self._walks: dict[str, Walk] = {}
         self._found_at = 0.0
+        self._resting = False  # whether the last look found nothing to take
         self._after: str | None = None
         self._after_place: tuple[str, str] | None = None
         self._places: dict[str, set[str]] = {}  # of tenants that have turns, the queues in which they were found to have something
@@ -75,13 +77,31 @@ class Picker:
 
     def look_around(self) -> None:
         """Take in what was heard; where nobody is known to have something queued, find out."""
+        if self._is_still():
+            return
         self._gate.refresh()
         while self._heard:
             tenant = self._heard.popleft()
             self._places.pop(tenant, None)
             self._lanes.of(tenant).turns.hear(tenant)
-        if not any(len(lane.turns) for lane in self._lanes):
+        if not self._has_turns:
             self._find()
+            self._resting = not self._has_turns and not self.is_halfway
+        else:
+            self._resting = False
+
+    def _is_still(self) -> bool:
+        """Whether this process rests, and there is nothing to take: then it need not know what people have decided, either."""
+        if not self._resting or self._heard or self._has_turns:
+            return False
+        if self._gate.age > STILL_SECONDS:  # people see the slots of tenants, and so on, though nobody needs them
+            self._gate.refresh()
+        self._found_at = time.monotonic()
+        return not Job.objects.current.any_queued()
+
+    @property
+    def _has_turns(self) -> bool:
+        return any(len(lane.turns) for lane in self._lanes)
 
     def look_further(self) -> bool:
         """Find out now and then who else has something queued; return whether there is anybody. After the claims: it makes none wait."""

@@ -161,6 +161,7 @@ def test_a_pool_does_not_lend_again_what_led_to_a_server_that_takes_no_writes() 
         connections["default"] = usual
 
 
+@pytest.mark.session
 def test_the_workers_own_connections_are_made_to_the_primary_alone() -> None:
     usual = connections["default"]
     try:

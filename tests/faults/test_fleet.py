@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.postgresql, pyte
 SECONDS = 20.0
 WORKERS = 20
 DEFAULTS: dict[str, Any] = {"LEASE_SECONDS": 30, "HEARTBEAT_SECONDS": 2, "DUTY_LEASE_SECONDS": 10, "DUTY_HEARTBEAT_SECONDS": 2}
+# Their few statements come once a minute, in this window or in that: they would say more of the window than of the workers.
+EACH_MINUTE = {"jobqueue duty apply_retention", "jobqueue duty forget_dead_workers"}
 LINE = re.compile(r"^<(?P<name>[^>]*)> .*?(?:statement|execute [^:]*): ", re.MULTILINE)
 
 
@@ -46,15 +48,17 @@ def rates(server: Server) -> dict[str, float]:
     before, began = statements(server), time.monotonic()
     wait_until(lambda: time.monotonic() - began >= SECONDS, "a while has passed", SECONDS + 5)
     seconds = time.monotonic() - began
-    return {name: number / seconds for name, number in (statements(server) - before).items()}
+    return {name: number / seconds for name, number in (statements(server) - before).items() if name not in EACH_MINUTE}
 
 
 def test_the_statements_of_twenty_idle_workers(server: Server, workers: Workers) -> None:
     found = {number: idle(server, workers, number) for number in (1, WORKERS)}
     duties = {number: sum(rate for name, rate in each.items() if name.startswith("jobqueue duty ")) for number, each in found.items()}
     total = {number: sum(each.values()) for number, each in found.items()}
-    assert total[WORKERS] <= 5 + WORKERS, found
-    assert total[1] <= 5 + 1, found
+    # Of 2.4 a second that are usual, the sweep of expired leases has 1, the renewal of duties 0.5.
+    assert total[1] <= 2.8, found
+    assert total[WORKERS] <= 2 * WORKERS, found
+    assert total[WORKERS] <= total[1] + WORKERS, "those that lead nothing have less than 1 each"
     assert 0 < duties[WORKERS] <= 1.2 * duties[1], found
 
 
