@@ -47,12 +47,6 @@ class Size:
     growth: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     growth_part: int = 5_000
     retries: int = 20_000
-    processes: tuple[int, ...] = (1, 2, 3, 4, 6, 8)
-    coroutines: int = 20_000
-    half_load: int = 2_000
-    heartbeat_seconds: float = 60.0
-    heartbeat_every: float = 10.0
-    idle_workers: int = 20
 
 
 QUICK = Size(
@@ -75,12 +69,6 @@ QUICK = Size(
     (200, 400, 800),
     100,
     200,
-    (1, 2),
-    600,
-    20,
-    2.0,
-    0.5,
-    2,
 )
 
 

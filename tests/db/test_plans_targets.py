@@ -130,7 +130,7 @@ STATEMENTS = {
 
 @pytest.mark.postgresql
 @pytest.mark.django_db
-@pytest.mark.parametrize("scale", [0.01, 0.1, pytest.param(1.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scale", [0.01, 0.1, pytest.param(1.0, marks=pytest.mark.slow(seconds=38))])
 def test_no_statement_reads_what_waits(scale: float) -> None:
     database = PostgreSQL("default", TABLE)
     database.rows(f"CREATE TABLE {TABLE} (LIKE jobqueue_job INCLUDING ALL) WITH (autovacuum_enabled = off)")

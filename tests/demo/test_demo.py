@@ -24,7 +24,7 @@ from demo_project import embedded
 from demo_project.launch import batch
 from tests import settings as suite
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow]
+pytestmark = [pytest.mark.faults, pytest.mark.slow(seconds=83)]
 
 SMALL = ["--jobs", str(batch.SMALLEST)]
 DONE = str(batch.SMALLEST - 2)  # one ends in ERROR, one is canceled

@@ -58,7 +58,7 @@ def second(rival: Rival) -> Iterator[Rival]:
     other.close()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=50)
 @pytest.mark.postgresql
 def test_a_thousand_races_of_a_cancel_leave_one_story_each(rival: Rival, second: Rival) -> None:
     for party in (rival, second):

@@ -14,7 +14,7 @@ from tests.faults.harness import WorkerProcess, Workers, wait_until
 from tests.faults.server import Server
 from tests.faults.slow import SlowProxy
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.faults, pytest.mark.slow(seconds=69), pytest.mark.postgresql, pytest.mark.django_db]
 
 THREADS = 20
 JOBS = 1000

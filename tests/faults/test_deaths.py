@@ -140,7 +140,7 @@ def test_a_cancel_between_two_deaths_wins(workers: Workers) -> None:
 
 
 @at_once
-@pytest.mark.slow
+@pytest.mark.slow(seconds=50)
 def test_two_jobs_that_kill_their_worker_take_no_innocent_with_them_to_error(workers: Workers) -> None:
     innocent = [workers.enqueue(tasks.work, INNOCENT_SECONDS) for _ in range(3)]
     poisons = [workers.enqueue(tasks.die, 0) for _ in range(2)]

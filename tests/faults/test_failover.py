@@ -30,7 +30,7 @@ from tests.faults.test_outage import thread_count
 from tests.faults.together import play
 from tests.faults.witness import Witness
 
-pytestmark = [pytest.mark.faults, pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.slow]
+pytestmark = [pytest.mark.faults, pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.slow(seconds=60)]
 
 RESUMED_IN_SECONDS = 15
 READ_ONLY_SECONDS = 6

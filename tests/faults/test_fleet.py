@@ -14,7 +14,7 @@ from tests.faults.harness import Workers, wait_until
 from tests.faults.server import Server
 
 # A fleet that listens; the budget behind a pooler is another.
-pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.postgresql, pytest.mark.session, pytest.mark.django_db]
+pytestmark = [pytest.mark.faults, pytest.mark.slow(seconds=69), pytest.mark.postgresql, pytest.mark.session, pytest.mark.django_db]
 
 SECONDS = 20.0
 WORKERS = 20

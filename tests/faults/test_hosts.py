@@ -12,7 +12,7 @@ from tests.faults.harness import Workers, wait_until
 from tests.faults.hosts import FarServer, Hosts, can_be_made
 from tests.faults.witness import Event
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.faults, pytest.mark.slow(seconds=30), pytest.mark.postgresql, pytest.mark.django_db]
 LEASE_SECONDS = 4
 TAKEN_OVER_SECONDS = LEASE_SECONDS + 4  # the lease of the duty that sweeps, a look, a sweep
 RUN_SECONDS = 14

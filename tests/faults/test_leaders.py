@@ -17,7 +17,7 @@ from tests.faults.duties import TABLES
 from tests.faults.harness import WorkerProcess, Workers, wait_until
 from tests.faults.server import Proxy, Server
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.faults, pytest.mark.slow(seconds=69), pytest.mark.postgresql, pytest.mark.django_db]
 SHORT: dict[str, Any] = {"DUTY_LEASE_SECONDS": 2, "DUTY_HEARTBEAT_SECONDS": 0.4}
 
 

@@ -174,7 +174,7 @@ def test_lines_hold_in_a_storm_on_sqlite(workers: Workers, place: Any) -> None:
     storm(workers, place, processes=1, threads=4, targets=20, jobs=9, kills=1, seconds=90)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=40)
 @pytest.mark.faults
 @pytest.mark.postgresql
 def test_lines_hold_in_a_great_storm(workers: Workers, place: Any) -> None:
@@ -205,7 +205,7 @@ def entries_of_line(place: Any, ids: list[int]) -> list[Entry]:
 
 @pytest.mark.faults
 @pytest.mark.postgresql
-@pytest.mark.parametrize("rounds", [100, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [100, pytest.param(2000, marks=pytest.mark.slow(seconds=33))])
 def test_a_job_that_commits_around_the_end_of_the_one_before_starts_within_a_poll(workers: Workers, place: Any, rounds: int) -> None:
     fire, waits, lines = Storm(workers, place, 1, 8), list[float](), 10
     fire.running[0].ready()

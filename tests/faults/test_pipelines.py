@@ -52,7 +52,7 @@ def look(workers: Workers) -> int:
     return unfinished
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=36)
 @at_once
 def test_workers_that_are_killed_at_any_instant_repeat_no_phase_that_has_finished(workers: Workers) -> None:
     number, seed = 200, random.randrange(10**6)
@@ -167,7 +167,7 @@ def delay_of(parent: Job) -> float:
     return float((parent.enqueued_at - last).total_seconds())
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=36)
 @at_once
 def test_a_parent_of_ten_thousand_children_goes_on_within_a_second(workers: Workers) -> None:
     job = workers.enqueue(pipelines.family, 10_000)

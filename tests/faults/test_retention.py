@@ -15,7 +15,7 @@ from tests.faults import tasks
 from tests.faults.harness import WorkerProcess, Workers, database_entry, wait_for, wait_until
 from tests.shop.models import Event, Receipt
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow]
+pytestmark = [pytest.mark.faults, pytest.mark.slow(seconds=200)]
 MEGABYTE = 2**20
 CHILDREN = 2
 JOBS = {

@@ -40,13 +40,13 @@ def parties(transactional_db: Any) -> Iterator[list[Any]]:
     first.close()  # and with it the setting
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=119)
 def test_the_protocol_holds_whatever_order_its_verbs_come_in(parties: list[Any], settings: Any) -> None:
     settings.JOBQUEUE = {"NOTIFY": False}
     run_state_machine_as_test(Lifecycle, settings=PROFILE)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=72)
 def test_lines_limits_and_pauses_hold_whatever_order_the_verbs_come_in(parties: list[Any], settings: Any) -> None:
     settings.JOBQUEUE = {"NOTIFY": False}
     # Its steps do more. SQLite has one writer at a time, and so less to find.
