@@ -11,7 +11,8 @@ from bench.scenarios import DRAIN_CAP_SECONDS, Row, Size, _drain, fresh, paired
 from bench.subjects import BOTH, OURS, RAW, Subject, run
 from bench.worker import Worker
 
-RETRYING = dataclasses.replace(OURS, fill_task="fail_once")
+# A second run begins anew; the first one tells when the work began.
+RETRYING = dataclasses.replace(OURS, fill_task="fail_once", began="first_started_at")
 ONE_STATEMENT = (
     "INSERT INTO jobqueue_job (task, queue, args, kwargs, priority)"
     " SELECT 'bench.tasks.noop', 'default', format('[%s]', number)::jsonb, '{{}}', 0 FROM generate_series(1, {jobs}) AS number"
