@@ -1,7 +1,11 @@
-"""A table full of expired jobs and their children is emptied in little memory, also when who empties it is killed in between."""
+"""A table full of expired jobs and their children is emptied in little memory, also when who empties it is killed in between.
+
+``RETENTION_JOBS=3000000`` makes it a long run.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +43,7 @@ JOBS = {
 def fill() -> int:
     """Make expired jobs with children of a project's model, as by years of work."""
     number, sql = JOBS[connection.vendor]
+    number = int(os.environ.get("RETENTION_JOBS", number))
     with connection.cursor() as cursor:
         cursor.execute(sql, [number])
         for name in ("job.started", "job.completed"):
@@ -65,7 +70,7 @@ def test_very_many_expired_jobs_go_with_their_children_though_the_process_is_kil
 
     victim = pruning(workers, tmp_path / "prune-1.log")
     try:
-        wait_until(lambda: not Job.objects.filter(pk=tenth).exists() or not victim.alive, "a tenth has gone", 100)
+        wait_until(lambda: not Job.objects.filter(pk=tenth).exists() or not victim.alive, "a tenth has gone", 100 + number / 10_000)
         assert victim.alive, victim.text
         victim.kill()
         with connection.cursor() as cursor:  # in one statement: the server may still be about to end its last transaction
@@ -88,14 +93,14 @@ def test_very_many_expired_jobs_go_with_their_children_though_the_process_is_kil
         return not heir.alive
 
     try:
-        wait_until(ended, "all the others have gone", 200)
+        wait_until(ended, "all the others have gone", 200 + number / 1_000)
         assert heir.wait() == 0
         assert "jobs could not be deleted" in heir.text
     finally:
         heir.clean_up()
     held = [size for size in sizes if size]
     assert len(held) > 2
-    assert max(held) - held[0] < 100 * MEGABYTE
+    assert max(held) - held[0] < 100 * MEGABYTE, held
     assert set(Job.objects.values_list("pk", flat=True)) == {protected.pk, *(job.pk for job in kept)}
     assert set(Event.objects.values_list("job_id", flat=True)) == {protected.pk}
     told = JobEvent.objects.exclude(name="job.deleted").exclude(job_id__in=[job.pk for job in kept])
