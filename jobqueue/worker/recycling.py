@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
-import resource
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
+from jobqueue.worker.memory import rss_mb
 from jobqueue.worker.run import Run
 
 SPREAD = 0.1
@@ -49,11 +46,3 @@ class Recycling:
         if grown and (rss := rss_mb()) > (self._max_rss_mb or 0):
             return f"{rss:.0f} MB of memory"
         return ""
-
-
-def rss_mb() -> float:
-    """Return the resident memory of this process in MB; where the system does not tell, the most that it ever had."""
-    try:
-        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6

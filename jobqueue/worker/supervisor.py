@@ -40,6 +40,7 @@ from jobqueue.worker.link import DONE, FAILED
 from jobqueue.worker.listener import Heard, Listener
 from jobqueue.worker.loop import Loop
 from jobqueue.worker.maintenance import Maintenance
+from jobqueue.worker.memory import use_few_arenas
 from jobqueue.worker.parent import Parent
 from jobqueue.worker.parts import Parts
 from jobqueue.worker.picker import Picker
@@ -121,6 +122,7 @@ class Supervisor:
         self.identity.hold()
         parts = self.parts
         # Everything that was loaded stays; the collector need not walk over it again and again, nor after every 700 objects.
+        use_few_arenas()
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLD)

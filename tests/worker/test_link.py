@@ -6,7 +6,8 @@ import pytest
 
 from jobqueue.worker import link
 from jobqueue.worker.link import Link
-from jobqueue.worker.recycling import Recycling, rss_mb
+from jobqueue.worker.memory import rss_mb
+from jobqueue.worker.recycling import Recycling
 
 
 def test_what_one_side_says_the_other_hears_in_order() -> None:
