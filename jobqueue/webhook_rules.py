@@ -209,7 +209,7 @@ def retry_after_seconds(text: str | None, now: datetime | None = None) -> float 
         return float(text)
     try:
         when = parsedate_to_datetime(text)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
     return max((when - (now or datetime.now(UTC))).total_seconds(), 0.0)

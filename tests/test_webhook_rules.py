@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from jobqueue import webhook_rules as rules
 from jobqueue.conf import problems
@@ -106,6 +108,18 @@ def test_retry_after_is_a_number_or_a_date() -> None:
     assert rules.retry_after_seconds("Thu, 01 Jan 2026 00:01:00 GMT", now) == 60
     assert rules.retry_after_seconds("Thu, 01 Jan 2025 00:01:00 GMT", now) == 0
     assert [rules.retry_after_seconds(text) for text in (None, "", "soon", "-5", "١٢", "9" * 200)] == [None] * 6
+
+
+@given(
+    st.text(max_size=90)
+    | st.builds("Fri, {} Dec {} {}:00:00 {}".format, *[st.integers()] * 3, st.sampled_from(["GMT", "+9999", "-99999999"]))
+)
+@example("Fri, 99999999999999999999 Dec 2026 00:00:00 GMT")
+@example("Fri, 31 Dec 9999 23:59:59 -2359")
+@example("Fri, 01 Jan 0001 00:00:00 +2359")
+def test_no_header_whatever_it_says_raises(text: str) -> None:
+    found = rules.retry_after_seconds(text)
+    assert found is None or found >= 0
 
 
 @pytest.mark.parametrize("value", [[], 5, "5", [-1], [True], ["5"], [float("nan")], [float("inf")], [604_801]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 import time
@@ -56,6 +57,19 @@ def test_an_error_is_told_with_its_status_and_nothing_of_what_the_receiver_said(
     receiver = listen(says(status, more="retry-after: 77\r\n", body=b"internal secret"))
     answer = sent(receiver.url)
     assert answer == Answer(final=final, status=status, error=f"The receiver answered {status}.", retry_after=77)
+
+
+def test_gone_is_final_whatever_the_receiver_says_of_a_next_time(listen: Listen) -> None:
+    receiver = listen(says(410, more="retry-after: Fri, 99999999999999999999 Dec 2026 00:00:00 GMT\r\n"))
+    assert sent(receiver.url) == Answer(final=True, status=410, error="The receiver answered 410.")
+
+
+def test_no_log_of_a_library_has_the_url(listen: Listen, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    receiver = listen(says(204))
+    assert sent(f"{receiver.url}?token=SECRET").delivered
+    assert receiver.requests[0].line == "POST /hook?token=SECRET HTTP/1.1"
+    assert "SECRET" not in caplog.text
 
 
 def test_a_redirect_is_a_failure_and_is_not_followed(listen: Listen) -> None:
