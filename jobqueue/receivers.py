@@ -5,6 +5,7 @@ from typing import Any
 
 from jobqueue import signals
 from jobqueue.lifecycle.outcome import Kind
+from jobqueue.masking import mask_text
 
 logger = logging.getLogger("jobqueue")
 
@@ -16,7 +17,7 @@ def log_settled(sender: Any, *, job_id: int, task: str, queue: str, status: str,
     level = LEVELS.get(status, logging.INFO)
     if not logger.isEnabledFor(level):
         return
-    text = f" ({more['message']})" if more.get("message") else ""
+    text = f" ({mask_text(more['message'])})" if more.get("message") else ""
     again = f", {_later(more)}" if status == "PENDING" else ""
     extra = {"job_id": job_id, "task": task, "queue": queue, "worker_id": more.get("worker_id"), "attempt": more.get("attempt")}
     logger.log(level, "Job %s %s %s in %.3f s%s%s", job_id, task, status, seconds, again, text, extra=extra)

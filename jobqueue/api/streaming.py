@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
@@ -27,7 +27,7 @@ from jobqueue.api.answers import Problem
 from jobqueue.api.reading import shown
 from jobqueue.db import let_go
 from jobqueue.events import replay, wire
-from jobqueue.events.stream import Subscription, Wanted, hub
+from jobqueue.events.stream import SLOW, Subscription, Wanted, hub
 
 RETRY_MILLISECONDS = 3000
 MOST_ASYNC = 2000  # streams of a process under ASGI
@@ -199,17 +199,24 @@ class Sync:
     """Iterate over the stream's bytes for a server that speaks WSGI; `close` gives the place back, begun or not."""
 
     _lock = threading.Lock()
-    _open = 0
+    _open: ClassVar[set[Sync]] = set()
 
     def __init__(self, stream: Stream) -> None:
         """Take one of the few places."""
+        self.client: Subscription | None = None
+        self._parts = self._parts_of(stream)
         most = conf.current().event_streams_most
         with Sync._lock:
-            if Sync._open >= most:
+            # One who never reads blocks the server's thread in a write, which nothing can end from here. Once cut, it keeps no place.
+            taken = sum(not one.is_cut for one in Sync._open)
+            if taken >= most or len(Sync._open) >= 2 * most:
                 raise _busy(most)
-            Sync._open += 1
-        self._closed = False
-        self._parts = _parts(stream)
+            Sync._open.add(self)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether its client has not kept up."""
+        return self.client is not None and self.client.ended == SLOW
 
     def __iter__(self) -> Iterator[bytes]:
         """Return itself."""
@@ -223,29 +230,27 @@ class Sync:
         """Give the place back; a second call does nothing."""
         self._parts.close()
         with Sync._lock:
-            if not self._closed:
-                self._closed, Sync._open = True, Sync._open - 1
+            Sync._open.discard(self)
 
-
-def _parts(stream: Stream) -> Generator[bytes, None, None]:
-    wake = threading.Event()
-    client = hub.subscribe(stream.source.wanted, wake.set)
-    try:
-        yield wire.retry(RETRY_MILLISECONDS)
-        wake.wait(ADMIT_SECONDS)
-        opening = stream.opening(client)
-        while (part := desk.at_once(lambda: next(opening, None))) is not None:
-            yield part
-        clock = Clock()
-        while client.begin is not None:
-            wake.clear()
-            ended = client.ended
-            if clock.must_check() and not desk.at_once(stream.source.allowed):
-                return
-            if part := clock.to_send(client):
+    def _parts_of(self, stream: Stream) -> Generator[bytes, None, None]:
+        wake = threading.Event()
+        client = self.client = hub.subscribe(stream.source.wanted, wake.set)
+        try:
+            yield wire.retry(RETRY_MILLISECONDS)
+            wake.wait(ADMIT_SECONDS)
+            opening = stream.opening(client)
+            while (part := desk.at_once(lambda: next(opening, None))) is not None:
                 yield part
-            if ended:
-                return
-            wake.wait(clock.rest)
-    finally:
-        hub.unsubscribe(client)
+            clock = Clock()
+            while client.begin is not None:
+                wake.clear()
+                ended = client.ended
+                if clock.must_check() and not desk.at_once(stream.source.allowed):
+                    return
+                if part := clock.to_send(client):
+                    yield part
+                if ended:
+                    return
+                wake.wait(clock.rest)
+        finally:
+            hub.unsubscribe(client)

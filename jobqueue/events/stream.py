@@ -29,6 +29,7 @@ PAGE = 1000
 MOST_QUEUED = 5000
 LINGER_TURNS = 10  # without a client, before the thread and its connection go
 MOST_REMEMBERED = 10_000
+SLOW = "slow"  # why a client that did not keep up is ended
 
 logger = logging.getLogger("jobqueue")
 
@@ -76,7 +77,7 @@ class Subscription:
                 self._queue.extend(messages)
                 self._horizon = horizon
                 if len(self._queue) > MOST_QUEUED:
-                    self.ended = "slow"
+                    self.ended = SLOW
         self.wake()
 
     def settle(self, horizon: int) -> None:

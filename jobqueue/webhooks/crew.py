@@ -1,7 +1,8 @@
 """The senders: a bounded number of threads that speak to receivers and touch no database.
 
-Each receiver gets a few of them at the most, and one only while it lets us wait in vain, so that those that never answer delay no
-other. The thread that leads the duty takes deliveries, hands them over, and writes what came of them.
+Each receiver gets a few of them at the most, and one only while it lets us wait in vain; half of all are kept for those that do not. So
+those that never answer delay no other, however many they are, but for the time of one attempt when they are met for the first time. The
+thread that leads the duty takes deliveries, hands them over, and writes what came of them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 MOST_SENDERS = 32
 MOST_PER_RECEIVER = 4
+MOST_SLOW = 16  # of the senders, those that may wait for receivers that did not answer in time before
 PATIENCE_SECONDS = 2.0  # beyond the time of an attempt: the look-up of a name cannot be bounded from within
 MOST_REMEMBERED = 1000
 
@@ -68,7 +70,17 @@ class Crew:
         if free <= 0:
             return 0
         under_way = {flight.origin for flight in (*self._flights, *self._lost)}
-        messages = outbox.claim(free, self._room, [one for one in under_way if self._room(one) <= 0])
+        slow = MOST_SLOW - sum(flight.origin in self._slow for flight in (*self._flights, *self._lost))
+        full = {one for one in under_way if self._room(one) <= 0} | (self._slow if slow <= 0 else set())
+
+        def room(receiver: str) -> int:
+            nonlocal slow
+            if receiver in self._slow:
+                slow -= 1
+                return min(self._room(receiver), slow + 1)
+            return self._room(receiver)
+
+        messages = outbox.claim(free, room, full)
         for message in messages:
             self._send(message)
         return len(messages)

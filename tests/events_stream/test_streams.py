@@ -14,8 +14,9 @@ from django.db import connection
 from django.test import Client as Browser
 
 from jobqueue.api import again, streaming
+from jobqueue.api.streaming import Source, Stream, Sync
 from jobqueue.events import stream as streams
-from jobqueue.events.stream import hub
+from jobqueue.events.stream import SLOW, Wanted, hub
 from jobqueue.models import Job, JobEvent
 from tests.factories import JobFactory
 from tests.faults.harness import wait_until
@@ -230,6 +231,24 @@ def test_one_stream_too_many_is_put_off(listen: Callable[..., Listening], browse
     assert (refused.status_code, refused.headers["Retry-After"]) == (503, "10")
     first.response.close()
     listen("events/")
+
+
+def test_one_who_never_reads_and_was_cut_keeps_no_place(browser: Browser, job: Job, settings: Any) -> None:
+    settings.JOBQUEUE = {"EVENT_STREAMS_MOST": 2}
+    source = Source(Wanted(), lambda: True, dict)
+    blocked = [Sync(Stream(source, None, False)) for _ in range(2)]
+    try:
+        assert [next(one)[:5] for one in blocked] == [b"retry"] * 2, "the server's thread is in a write now"
+        assert browser.get(f"{ROOT}events/").status_code == 503
+        for one in blocked:
+            assert one.client is not None
+            one.client.ended = SLOW
+        blocked += [Sync(Stream(source, None, False)) for _ in range(2)]
+        assert browser.get(f"{ROOT}events/").status_code == 503, "as many blocked ones as there are places"
+    finally:
+        for one in blocked:
+            one.close()
+    assert not Sync._open
 
 
 def test_strangers_and_users_without_the_right_get_no_stream(job: Job) -> None:

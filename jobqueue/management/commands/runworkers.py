@@ -63,7 +63,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run one worker process, or several and what watches over them, and end with their status."""
-        # First: whoever started this process waits for no answer, and nothing may be lost of what it says meanwhile.
+        # First: a wish to end that comes before there is anything to end is kept, as is what the parent says meanwhile.
+        self._stops = 0
+        _on_signals(self._note_stop)
         parent = Parent(options["child"][1]) if options["child"] else None
         settings = _settings(options)
         _check_processes(options)
@@ -77,7 +79,7 @@ class Command(BaseCommand):
     def _run_worker(self, settings: conf.Settings, options: dict[str, Any], parent: Parent | None) -> None:
         recycling = Recycling(options["max_jobs_per_process"], options["max_rss_mb"])
         supervisor = Supervisor(settings, once=options["once"], parent=parent, recycling=recycling)
-        _on_signals(supervisor.stop)
+        self._hand_on(supervisor.stop)
         if parent is None:
             self._greet(_greeting(supervisor.identity.description, settings), options)
         clean = supervisor.run()
@@ -97,13 +99,22 @@ class Command(BaseCommand):
             raise CommandError("--processes starts the command line anew, and there is none here: run 'manage.py runworkers' in a shell.")
         number, once = options["processes"], options["once"]
         processes = Processes(number, [sys.executable, *sys.orig_argv[1:]], times(settings), once=once)
-        _on_signals(processes.stop)
+        self._hand_on(processes.stop)
         self._greet(_greeting(f"{number} worker processes under pid {os.getpid()} on {socket.gethostname()}", settings), options)
         clean, dead = processes.run()
         if dead:
             _recover(dead)
         if not clean:
             sys.exit(1)
+
+    def _note_stop(self) -> None:
+        self._stops += 1
+
+    def _hand_on(self, stop: Callable[[], None]) -> None:
+        """Let signals ask for the end from now on, those that came before included."""
+        _on_signals(stop)
+        for _ in range(self._stops):
+            stop()
 
     def _greet(self, lines: list[str], options: dict[str, Any]) -> None:
         if options["verbosity"] > 0:
