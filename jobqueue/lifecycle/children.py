@@ -119,6 +119,15 @@ def forget_unended(job: Job) -> None:
     _rows(parent=job, ended=False).delete()
 
 
+def keep_ended(job: Job, *, none_lives: bool = False) -> None:
+    """Let a job wait for nobody, and know all that have ended: it may have gone on before anybody looked, as one that was paused."""
+    rows = _rows(parent=job, ended=False)
+    if rows.exists():
+        if not none_lives:
+            rows.filter(child__status__in=states.LIVE).delete()
+        rows.update(ended=True)
+
+
 def has_live(job: Job) -> bool:
     """Return whether a job waits for one that has not ended."""
     return _rows(parent=job, ended=False, child__status__in=states.LIVE).exists()

@@ -126,6 +126,7 @@ def spread(context: Any, numbers: list[int]) -> None:
 
 
 def gather(context: Any, numbers: list[int]) -> list[Any]:
+    _run("gather")
     return [[one.status, one.result, one.message] for one in context.children()]
 
 

@@ -101,7 +101,7 @@ def test_a_parent_goes_on_when_all_children_have_ended_and_sees_what_became_of_t
     assert [one[0] for one in job.result] == ["SUCCESS", "CANCELED", "ERROR"]
     assert job.result[0][1] == 1
     assert "negative" in job.result[2][2]
-    assert dict(samples.ran) == {"spread": 1}
+    assert dict(samples.ran) == {"spread": 1, "gather": 1}
 
 
 def test_a_child_that_was_deleted_counts_as_ended() -> None:
@@ -125,6 +125,62 @@ def test_a_waiting_parent_that_is_paused_waits_on_when_it_is_resumed() -> None:
     assert row(result).place == ("QUEUED", "")
     run_until_idle()
     assert row(result).status == "SUCCESS"
+
+
+def _all_end(result: Any) -> Job:
+    """Let the children of a family end: one in SUCCESS, one CANCELED, one in ERROR; return their parent."""
+    cancel(row(result).children.order_by("child_id")[1].child_id)
+    run_until_idle()
+    return row(result)
+
+
+def _sees_all(result: Any) -> None:
+    run_until_idle()
+    job = row(result)
+    assert job.status == "SUCCESS", job.history
+    assert [one[0] for one in job.result] == ["SUCCESS", "CANCELED", "ERROR"]
+    assert JobDependency.objects.filter(parent=job, ended=True).count() == 3
+
+
+def test_a_parent_that_was_paused_while_its_children_ended_sees_them_all() -> None:
+    result = samples.family.enqueue([1, 2, -3])
+    run_until_idle(limit=1)
+    pause(result.job_id)
+    assert _all_end(result).status == "PAUSED"
+    resume(result.job_id)
+    pause(result.job_id)
+    resume(result.job_id)
+    _sees_all(result)
+
+
+def test_a_parent_that_fails_behind_its_children_sees_them_all_when_it_is_resumed() -> None:
+    samples.fails["gather"] = 1
+    result = samples.family.enqueue([1, 2, -3])
+    run_until_idle(limit=1)
+    pause(result.job_id)
+    _all_end(result)
+    resume(result.job_id)
+    run_until_idle()
+    assert row(result).status == "ERROR"
+    resume(result.job_id)
+    _sees_all(result)
+
+
+def test_a_parent_that_raw_sql_lets_go_on_sees_those_that_have_ended() -> None:
+    result = samples.family.enqueue([1, 2, -3])
+    run_until_idle(limit=1)
+    pause(result.job_id)
+    _all_end(result)
+    Job.objects.filter(pk=result.job_id).update(status="QUEUED")
+    _sees_all(result)
+
+
+def test_a_parent_that_raw_sql_lets_go_on_does_not_wait_for_those_that_live() -> None:
+    result = samples.family.enqueue([1])
+    run_until_idle(limit=1)
+    Job.objects.filter(pk=result.job_id).update(status="QUEUED", waiting_for="")
+    run_until_idle()
+    assert (row(result).status, row(result).result) == ("SUCCESS", [])
 
 
 def test_a_canceled_parent_waits_for_nobody() -> None:
