@@ -60,7 +60,7 @@ def _rows(**where: Any) -> QuerySet[JobDependency]:
     return JobDependency.objects.using(Job.objects.database.alias).filter(**where)
 
 
-def wait(lease: Lease, ids: Sequence[int], *, in_transaction: bool) -> None:
+def wait(lease: Lease, ids: Sequence[int]) -> None:
     """Let a running job wait for others from its end on; raise `ChildrenRefused` where that could never end."""
     database = Job.objects.database
     if len(ids) > MOST_CHILDREN:
@@ -68,7 +68,7 @@ def wait(lease: Lease, ids: Sequence[int], *, in_transaction: bool) -> None:
     with database.atomic():
         database.wait_for_locks([WAITS_KEY])
         with guarded(lease) as job:
-            _check(job, ids, in_transaction=in_transaction)
+            _check(job, ids)
             forget_unended(job)
             insert_dependencies(database, JobDependency._meta.db_table, job.pk, ids, ENDED_SQL)
             itself, seen = waits_for(database, JobDependency._meta.db_table, job.pk)
@@ -83,17 +83,9 @@ def wait(lease: Lease, ids: Sequence[int], *, in_transaction: bool) -> None:
                 )
 
 
-def _check(job: Job, ids: Sequence[int], *, in_transaction: bool) -> None:
+def _check(job: Job, ids: Sequence[int]) -> None:
     if job.pk in ids:
         raise ChildrenRefused(f"Job {job.pk} cannot wait for itself: take its own id out of the children.")
-    if in_transaction:
-        known = set(Job.objects.current.filter(pk__in=ids).values_list("pk", flat=True))
-        missing = [number for number in ids if number not in known]
-        if missing:
-            raise ChildrenRefused(
-                f"Job {job.pk} cannot wait for {_named(missing)} inside of a transaction that is not committed: nobody can see the jobs"
-                " that it has enqueued. Call context.wait_for behind the 'with transaction.atomic():'."
-            )
 
 
 def _check_targets(job: Job) -> None:

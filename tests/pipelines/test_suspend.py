@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from jobqueue import InvalidOption, TaskContext, cancel, pause, resume, run_now, why_waiting
@@ -272,7 +273,7 @@ def test_a_sleep_may_be_until_a_time_and_has_an_end() -> None:
 
 @pytest.mark.parametrize("wrong", [-1, float("nan"), "soon", True, None])
 def test_a_wrong_time_to_sleep_is_refused(wrong: Any) -> None:
-    steps: Any = type("Steps", (), {"current": "rest", "suspend": None})()
+    steps: Any = type("Steps", (), {"current": "rest", "suspend": None, "open_blocks": list})()
     context = TaskContext(None, type("Control", (), {"interruption": lambda self: None})(), steps)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="until is"):
         context.sleep(wrong)
@@ -300,10 +301,29 @@ def test_a_sleep_whose_exception_is_swallowed_is_a_sleep_all_the_same() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_children_of_a_transaction_that_is_still_open_are_refused() -> None:
-    result = samples.hasty.enqueue()
+@pytest.mark.parametrize("kind", ["hasty", "ahasty"])
+@pytest.mark.parametrize("name", ["sleep", "wait_for"])
+def test_a_phase_that_would_roll_back_its_own_work_as_it_suspends_is_refused(kind: str, name: str) -> None:
+    result = getattr(samples, kind).enqueue(name)
+    run_until_idle(scheduled=True)
+    assert f"context.{name} was called inside of transaction.atomic() of database 'default'" in error_of(result)
+    assert list(row(result).phases.values_list("status", flat=True)) == ["ERROR"]
+
+
+@pytest.mark.parametrize("name", ["sleep", "wait_for"])
+def test_a_test_case_that_is_itself_a_transaction_sees_the_refusal_too(name: str) -> None:
+    refused, patient = samples.hasty.enqueue(name), samples.patient.enqueue()
+    with transaction.atomic():  # of whoever runs the jobs, not of a phase
+        run_until_idle(scheduled=True)
+    assert f"context.{name} was called inside of transaction.atomic()" in error_of(refused)
+    assert row(patient).status == "SUCCESS", row(patient).message
+
+
+@pytest.mark.django_db(transaction=True)
+def test_behind_a_transaction_a_phase_suspends() -> None:
+    result = samples.patient.enqueue()
     run_until_idle()
-    assert "inside of a transaction that is not committed" in error_of(result)
+    assert row(result).status == "SUCCESS", row(result).message
 
 
 def test_the_log_says_when_a_job_goes_on(caplog: pytest.LogCaptureFixture) -> None:
