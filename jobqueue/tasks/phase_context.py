@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from django.utils import timezone
 
 from jobqueue import conf, payload
-from jobqueue.exceptions import InsideTransaction, InvalidOption, NoPhases, Suspended, delay_in_seconds
+from jobqueue.exceptions import MAX_DELAY_SECONDS, InsideTransaction, InvalidOption, NoPhases, Suspended, delay_in_seconds
 from jobqueue.lifecycle.children import Child
 from jobqueue.texts import safe_repr
 
@@ -101,8 +101,10 @@ class PhaseContext:
         steps = self._in_phase("sleep")
         if isinstance(until, datetime):
             suspended = Suspended("The job sleeps.", value=result, until=_moment(until))
+            _check_length((_moment(until) - timezone.now()).total_seconds(), until)
         else:
             suspended = Suspended("The job sleeps.", value=result, seconds=delay_in_seconds(until, "until"))
+            _check_length(until.total_seconds() if isinstance(until, timedelta) else until, until)
         _suspend(steps, suspended, "sleep")
 
     def wait_for(self, jobs: Any, result: Any = None) -> NoReturn:
@@ -149,6 +151,12 @@ def _suspend(steps: Steps, suspended: Suspended, name: str) -> NoReturn:
         )
     steps.suspend(suspended)
     raise suspended
+
+
+def _check_length(seconds: float, until: object) -> None:
+    # A retry that is cut comes sooner than it might; a job that wakes sooner does what it should not do yet.
+    if seconds > MAX_DELAY_SECONDS:
+        raise InvalidOption(f"until is {safe_repr(until)}; a job can sleep for at most 366 days. Let several phases sleep in turn.")
 
 
 def _moment(until: datetime) -> datetime:

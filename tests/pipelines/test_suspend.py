@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import transaction
@@ -262,13 +263,47 @@ def test_a_task_that_raises_suspended_by_itself_ends_in_error() -> None:
 
 def test_a_sleep_may_be_until_a_time_and_has_an_end() -> None:
     when = timezone.now() + timedelta(hours=2)
-    seconds = [samples.nap.enqueue(60), samples.nap.enqueue(1e300)]
+    year = 366 * 24 * 3600
+    seconds = [samples.nap.enqueue(60), samples.nap.enqueue(year)]
     run_until_idle()
-    assert row(seconds[1]).run_at <= timezone.now() + timedelta(days=367)
+    assert abs((row(seconds[1]).run_at - timezone.now()).total_seconds() - year) < 60
     result = samples.sleep_until.enqueue(when.isoformat())
     run_until_idle()
     assert abs((row(result).run_at - when).total_seconds()) < 0.01
     assert run_until_idle(scheduled=True) == 3
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York", "UTC"])
+def test_a_sleep_until_a_time_in_any_zone_goes_on_after_a_pause(zone: str) -> None:
+    when = (timezone.now() + timedelta(hours=2)).astimezone(ZoneInfo(zone))
+    result = samples.sleep_until.enqueue(when.isoformat())
+    run_until_idle()
+    pause(result.job_id)
+    resume(result.job_id)
+    job = row(result)
+    assert (job.place, job.run_at) == (("PENDING", "time"), when)
+    why = why_waiting(job)
+    assert why is not None
+    assert (why.gate, why.text[:16]) == ("sleeping", "It sleeps until ")
+
+
+def test_a_sleep_that_was_kept_in_another_zone_is_one_all_the_same() -> None:
+    result = samples.sleep_until.enqueue((timezone.now() + timedelta(hours=2)).isoformat())
+    run_until_idle()
+    job = row(result)
+    assert job.run_at is not None
+    Job.objects.filter(pk=job.pk).update(options={"sleeps_until": job.run_at.astimezone(ZoneInfo("Asia/Tokyo")).isoformat()})
+    pause(result.job_id)
+    resume(result.job_id)
+    assert row(result).place == ("PENDING", "time")
+
+
+@pytest.mark.parametrize("far", [timedelta(days=800), 367 * 24 * 3600, 10**400, timezone.now() + timedelta(days=367)])
+def test_a_sleep_that_is_too_long_is_refused_rather_than_cut(far: Any) -> None:
+    steps: Any = type("Steps", (), {"current": "rest", "suspend": None, "open_blocks": list})()
+    context = TaskContext(None, type("Control", (), {"interruption": lambda self: None})(), steps)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="a job can sleep for at most 366 days"):
+        context.sleep(far)
 
 
 @pytest.mark.parametrize("wrong", [-1, float("nan"), "soon", True, None])
