@@ -255,6 +255,41 @@ def test_a_job_that_waits_already_for_the_target_of_its_parent_is_refused_too() 
     assert row(parent).place == ("PENDING", "children")
 
 
+def _crossed(*targets: str) -> list[Any]:
+    """Let jobs each keep a target and wait for a child that needs the next one's, in a ring; return them as they were made."""
+    made = [samples.follow.using(target=one, priority=5).enqueue([]) for one in targets]
+    for one, following in zip(made, [*targets[1:], targets[0]], strict=True):
+        child = samples.child.using(target=following, queue_name="later").enqueue(1)
+        Job.objects.filter(pk=one.job_id).update(args=[[child.job_id]])
+    return made
+
+
+@pytest.mark.parametrize("targets", ["xy", "wxyz"])
+def test_jobs_whose_children_stand_behind_one_another_close_no_circle_since_the_last_is_refused(targets: str) -> None:
+    *others, last = _crossed(*targets)
+    run_until_idle(["default"])
+    assert "stands in line behind job" in error_of(last)
+    assert [row(one).place for one in others] == [("PENDING", "children")] * len(others)
+    cancel(last.job_id)
+    run_until_idle()
+    assert [row(one).status for one in others] == ["SUCCESS"] * len(others)
+
+
+def test_a_holder_that_is_paused_while_it_waits_is_part_of_a_circle_too() -> None:
+    first, last = _crossed("x", "y")
+    run_until_idle(["default"], limit=1)
+    pause(first.job_id)
+    run_until_idle(["default"])
+    assert f"behind job {first.job_id}" in error_of(last)
+
+
+def test_a_child_behind_a_holder_that_waits_for_something_else_is_no_circle() -> None:
+    first, last = _crossed("x", "y")
+    Job.objects.filter(pk=first.job_id).update(args=[[samples.child.enqueue(1).job_id]])
+    run_until_idle(["default", "later"])
+    assert [row(one).status for one in (first, last)] == ["SUCCESS", "SUCCESS"]
+
+
 def test_a_task_that_raises_suspended_by_itself_ends_in_error() -> None:
     result = samples.impostor.enqueue()
     run_until_idle(scheduled=True)
