@@ -129,6 +129,10 @@ class NoPhases(JobQueueError, Fatal):
     """Refuse to a task, or outside of its phases, what only a phase can do."""
 
 
+class InsideTransaction(JobQueueError, Fatal):
+    """Refuse to end a phase inside of a transaction: what ends it would roll the transaction back."""
+
+
 class PhaseResultNotStorable(ResultNotStorable, Fatal):
     """Say that a phase returned something that cannot be stored as its result."""
 
@@ -148,12 +152,11 @@ class Suspended(BaseException):
         seconds: float = 0.0,
         until: datetime | None = None,
         children: tuple[int, ...] | None = None,
-        in_transaction: bool = False,
     ) -> None:
         """Keep what the phase came to, and what the job waits for."""
         super().__init__(message)
         self.value, self.seconds, self.until = value, seconds, until
-        self.children, self.in_transaction = children, in_transaction
+        self.children = children
 
 
 def delay_in_seconds(delay: object, name: str = "delay") -> float:

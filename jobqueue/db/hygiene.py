@@ -77,6 +77,17 @@ def after_task() -> None:
             _discard(connection)
 
 
+def atomic_blocks() -> dict[str, int]:
+    """Return in how many nested `transaction.atomic()` this thread is, by alias, without those that Django's test cases enter."""
+    if not _thread.connected:
+        return {}
+    found = {
+        one.alias: sum(not getattr(block, "_from_testcase", False) for block in one.atomic_blocks)
+        for one in connections.all(initialized_only=True)
+    }
+    return {alias: number for alias, number in found.items() if number}
+
+
 def end_transactions() -> list[str]:
     """Close this thread's connections that are inside of a transaction; return their aliases."""
     left = []

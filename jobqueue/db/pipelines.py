@@ -65,6 +65,17 @@ def targets_wanted(database: Statements, table: str, parent: int, ended: str) ->
     return [(Target(*row[:2]), row[2]) for row in database.rows(sql, [parent, MOST_SEEN])]
 
 
+def holders_before(database: Statements, table: str, parent: int, ended: str, limit: int) -> list[int]:
+    """Return jobs that hold the targets for which those stand in line that a job waits for, and that wait for others themselves."""
+    sql = (
+        f"{BELOW.format(table)}SELECT DISTINCT h.id FROM (SELECT id FROM below LIMIT %s) AS seen"
+        f" JOIN {database.table} AS j ON j.id = seen.id AND j.target <> '' AND NOT j.holds_target AND NOT ({ended})"
+        f" JOIN {database.table} AS h ON h.tenant = j.tenant AND h.target = j.target AND h.target <> '' AND h.holds_target"
+        f" WHERE EXISTS (SELECT 1 FROM {table} AS d WHERE d.parent_id = h.id AND NOT d.ended) LIMIT %s"
+    )
+    return [row[0] for row in database.rows(sql, [parent, MOST_SEEN, limit])]
+
+
 def waits_for(database: Statements, table: str, parent: int) -> tuple[bool, int]:
     """Return whether a job waits, through others, for itself, and how many it waits for, as far as was looked."""
     sql = (

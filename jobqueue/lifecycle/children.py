@@ -16,17 +16,19 @@ from django.db.models import OuterRef, QuerySet, Subquery
 
 from jobqueue import states
 from jobqueue.db import Lease
-from jobqueue.db.pipelines import MOST_SEEN, WAITS_KEY, insert_dependencies, targets_kept, targets_wanted, waits_for
+from jobqueue.db.pipelines import MOST_SEEN, WAITS_KEY, holders_before, insert_dependencies, targets_kept, targets_wanted, waits_for
 from jobqueue.exceptions import ChildrenRefused
 from jobqueue.lifecycle import wakeup
 from jobqueue.lifecycle.batches import Batch, Batches
 from jobqueue.lifecycle.guard import guarded
+from jobqueue.line import Target
 from jobqueue.models import Job, JobDependency
 
 PARENTS = 200  # looked at in one go
 MARKED = 5000  # children marked as ended in one go
 MOST_CHILDREN = 100_000
 LOOKED_AT = 1000
+HOLDERS = 200  # of targets before which children stand, looked at in search of a circle
 ENDED_SQL = "j.status IN ('SUCCESS', 'ERROR', 'CANCELED')"
 
 
@@ -60,7 +62,7 @@ def _rows(**where: Any) -> QuerySet[JobDependency]:
     return JobDependency.objects.using(Job.objects.database.alias).filter(**where)
 
 
-def wait(lease: Lease, ids: Sequence[int], *, in_transaction: bool) -> None:
+def wait(lease: Lease, ids: Sequence[int]) -> None:
     """Let a running job wait for others from its end on; raise `ChildrenRefused` where that could never end."""
     database = Job.objects.database
     if len(ids) > MOST_CHILDREN:
@@ -68,7 +70,7 @@ def wait(lease: Lease, ids: Sequence[int], *, in_transaction: bool) -> None:
     with database.atomic():
         database.wait_for_locks([WAITS_KEY])
         with guarded(lease) as job:
-            _check(job, ids, in_transaction=in_transaction)
+            _check(job, ids)
             forget_unended(job)
             insert_dependencies(database, JobDependency._meta.db_table, job.pk, ids, ENDED_SQL)
             itself, seen = waits_for(database, JobDependency._meta.db_table, job.pk)
@@ -83,31 +85,37 @@ def wait(lease: Lease, ids: Sequence[int], *, in_transaction: bool) -> None:
                 )
 
 
-def _check(job: Job, ids: Sequence[int], *, in_transaction: bool) -> None:
+def _check(job: Job, ids: Sequence[int]) -> None:
     if job.pk in ids:
         raise ChildrenRefused(f"Job {job.pk} cannot wait for itself: take its own id out of the children.")
-    if in_transaction:
-        known = set(Job.objects.current.filter(pk__in=ids).values_list("pk", flat=True))
-        missing = [number for number in ids if number not in known]
-        if missing:
-            raise ChildrenRefused(
-                f"Job {job.pk} cannot wait for {_named(missing)} inside of a transaction that is not committed: nobody can see the jobs"
-                " that it has enqueued. Call context.wait_for behind the 'with transaction.atomic():'."
-            )
 
 
 def _check_targets(job: Job) -> None:
-    """Refuse to wait for a job that waits, in its line, for a target which this job, or one that waits for it, keeps."""
-    table = JobDependency._meta.db_table
-    kept = targets_kept(Job.objects.database, table, job.pk)
-    wanted = targets_wanted(Job.objects.database, table, job.pk, ENDED_SQL) if kept else []
-    for target, child in wanted:
-        if target in kept:
-            keeper = "which it keeps" if kept[target] == job.pk else f"which job {kept[target]} keeps, and that waits for job {job.pk}"
-            raise ChildrenRefused(
-                f"Job {job.pk} cannot wait for job {child}, which needs the target {target.name!r}, {keeper}. Give the child another"
-                " target, or none."
-            )
+    """Refuse to wait for a job that waits, in its line, for a target which this job, or one that waits for it, keeps.
+
+    It may do so through others: stand behind a holder that waits for a child which needs such a target, and so on.
+    """
+    database, table = Job.objects.database, JobDependency._meta.db_table
+    kept = targets_kept(database, table, job.pk)
+    waiting = [job.pk] if kept else []
+    for one in waiting:  # grows as it goes
+        for target, child in targets_wanted(database, table, one, ENDED_SQL):
+            if target in kept:
+                raise ChildrenRefused(_circle(job.pk, one, child, target, kept[target]))
+        if len(waiting) < HOLDERS:
+            waiting += [new for new in holders_before(database, table, one, ENDED_SQL, HOLDERS) if new not in waiting]
+
+
+def _circle(job: int, holder: int, child: int, target: Target, keeper: int) -> str:
+    kept = "which it keeps" if keeper == job else f"which job {keeper} keeps, and that waits for job {job}"
+    if holder == job:
+        needs = f"which needs the target {target.name!r}, {kept}. Give the child another target, or none."
+        return f"Job {job} cannot wait for job {child}, {needs}"
+    return (
+        f"Job {job} cannot wait for a job that stands in line behind job {holder}: that waits, in turn, for job {child}, which needs the"
+        f" target {target.name!r}, {kept.replace('it keeps', f'job {job} keeps')}. Let jobs take their targets in one order, or give the"
+        " children none."
+    )
 
 
 def _named(ids: Sequence[int]) -> str:
@@ -117,6 +125,15 @@ def _named(ids: Sequence[int]) -> str:
 def forget_unended(job: Job) -> None:
     """Let a job wait for nobody: what it still waited for when it was ended in another way, or began anew."""
     _rows(parent=job, ended=False).delete()
+
+
+def keep_ended(job: Job, *, none_lives: bool = False) -> None:
+    """Let a job wait for nobody, and know all that have ended: it may have gone on before anybody looked, as one that was paused."""
+    rows = _rows(parent=job, ended=False)
+    if rows.exists():
+        if not none_lives:
+            rows.filter(child__status__in=states.LIVE).delete()
+        rows.update(ended=True)
 
 
 def has_live(job: Job) -> bool:

@@ -180,6 +180,8 @@ def _resume(job: Job, now: datetime) -> Answer:
     try:
         with Job.objects.database.atomic():  # a savepoint: the key may be taken, and the transaction must stay usable
             answer = _moved(job, destination, failures=0, crashes=0, message="", progress=phases.progress_of(job), options=options)
+            if job.phase and destination != states.PENDING_CHILDREN:
+                children.keep_ended(job, none_lives=True)
             record_all([event(job, names.RESUMED, status=destination[0])])
     except IntegrityError:
         rival = Job.objects.current.filter(tenant=job.tenant, unique_key=job.unique_key, status__in=states.LIVE).exclude(pk=job.pk)

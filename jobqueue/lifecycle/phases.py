@@ -50,7 +50,7 @@ def open_phases(lease: Lease, names: Sequence[str]) -> list[Standing]:
         for position, name in enumerate(names):
             if name not in rows or rows[name].position != position:
                 _phases(job=job, name=name).update(position=position)
-        children.forget_unended(job)
+        children.keep_ended(job)
         done = sum(one.finished for one in standing)
         current = standing[done] if done < len(standing) else None
         progress = overall(done, 0, len(names))

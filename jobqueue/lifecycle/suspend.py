@@ -7,12 +7,15 @@ and a resume goes back to what it slept or waited for.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from django.utils import timezone
 
 from jobqueue import states
 from jobqueue.exceptions import MAX_DELAY_SECONDS
 from jobqueue.lifecycle import children, history, phases
+from jobqueue.lifecycle.lines import moment_of
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.lifecycle.phases import SLEEPS_UNTIL
 from jobqueue.models import Job
@@ -40,14 +43,15 @@ def kept(job: Job, outcome: Outcome, db_now: datetime) -> dict[str, Any]:
     if outcome.kind is Kind.SLEEP:
         latest = db_now + timedelta(seconds=MAX_DELAY_SECONDS)
         run_at = min(outcome.until or db_now + timedelta(seconds=outcome.delay_seconds), latest)
-        fields |= {"run_at": run_at, "options": {**history.as_dict(job.options), SLEEPS_UNTIL: run_at.isoformat()}}
+        moment = run_at.astimezone(UTC) if timezone.is_aware(run_at) else run_at
+        fields |= {"run_at": moment, "options": {**history.as_dict(job.options), SLEEPS_UNTIL: moment.isoformat()}}
     return fields
 
 
 def sleeps(job: Job, now: datetime) -> bool:
     """Return whether a job's own sleep is not over; it may be paused meanwhile."""
-    until = history.as_dict(job.options).get(SLEEPS_UNTIL)
-    return until is not None and job.run_at is not None and job.run_at > now and job.run_at.isoformat() == until
+    until = moment_of(history.as_dict(job.options).get(SLEEPS_UNTIL))
+    return until is not None and job.run_at is not None and job.run_at > now and job.run_at == until
 
 
 def end_phases(job: Job, outcome: Outcome, destination: states.Place, message: str = "") -> None:

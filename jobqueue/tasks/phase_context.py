@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from django.utils import timezone
 
 from jobqueue import conf, payload
-from jobqueue.exceptions import InvalidOption, NoPhases, Suspended, delay_in_seconds
+from jobqueue.exceptions import MAX_DELAY_SECONDS, InsideTransaction, InvalidOption, NoPhases, Suspended, delay_in_seconds
 from jobqueue.lifecycle.children import Child
 from jobqueue.texts import safe_repr
 
@@ -44,8 +44,8 @@ class Steps(Protocol):
     def suspend(self, suspended: Suspended) -> None:
         """Note that the phase ends with this, whatever the task does with the exception."""
 
-    def in_transaction(self) -> bool:
-        """Return whether the caller's connection to the job database is in a transaction."""
+    def open_blocks(self) -> list[str]:
+        """Return the aliases for which this thread is in a `transaction.atomic()` that it entered in the phase."""
 
     def children(self, after: int, limit: int) -> list[Child]:
         """Return what became of the jobs that were waited for."""
@@ -94,16 +94,18 @@ class PhaseContext:
     def sleep(self, until: float | timedelta | datetime, result: Any = None) -> NoReturn:
         """End this phase with a result, and go on at the next one after so many seconds or a timedelta, or at a time.
 
-        Does not return. The slot is free meanwhile, no attempt is spent, and the job keeps its target.
+        Does not return. The slot is free meanwhile, no attempt is spent, and the job keeps its target. Inside of a
+        `transaction.atomic()` it raises `InsideTransaction`.
         """
         self.raise_if_cancelled()
         steps = self._in_phase("sleep")
         if isinstance(until, datetime):
             suspended = Suspended("The job sleeps.", value=result, until=_moment(until))
+            _check_length((_moment(until) - timezone.now()).total_seconds(), until)
         else:
             suspended = Suspended("The job sleeps.", value=result, seconds=delay_in_seconds(until, "until"))
-        steps.suspend(suspended)
-        raise suspended
+            _check_length(until.total_seconds() if isinstance(until, timedelta) else until, until)
+        _suspend(steps, suspended, "sleep")
 
     def wait_for(self, jobs: Any, result: Any = None) -> NoReturn:
         """End this phase with a result, and go on at the next one when all of these jobs have ended, in whatever way.
@@ -113,9 +115,8 @@ class PhaseContext:
         self.raise_if_cancelled()
         steps = self._in_phase("wait_for")
         ids = tuple(dict.fromkeys(map(_id_of, _several(jobs))))
-        suspended = Suspended("The job waits.", value=result, children=ids, in_transaction=steps.in_transaction())
-        steps.suspend(suspended)
-        raise suspended
+        suspended = Suspended("The job waits.", value=result, children=ids)
+        _suspend(steps, suspended, "wait_for")
 
     def children(self, after: int = 0, limit: int = MOST_TOLD) -> list[Child]:
         """Return what became of the jobs that were waited for, by id, the first `limit` behind `after`.
@@ -140,6 +141,22 @@ class PhaseContext:
         if steps.current is None:
             raise NoPhases(f"context.{name} is for phases, and all of them have finished. Make what follows a phase of its own.")
         return steps
+
+
+def _suspend(steps: Steps, suspended: Suspended, name: str) -> NoReturn:
+    if aliases := steps.open_blocks():
+        raise InsideTransaction(
+            f"context.{name} was called inside of transaction.atomic() of database {', '.join(map(repr, aliases))}: it ends the phase with"
+            f" an exception, which would undo what was written there. Call it behind the 'with transaction.atomic():'."
+        )
+    steps.suspend(suspended)
+    raise suspended
+
+
+def _check_length(seconds: float, until: object) -> None:
+    # A retry that is cut comes sooner than it might; a job that wakes sooner does what it should not do yet.
+    if seconds > MAX_DELAY_SECONDS:
+        raise InvalidOption(f"until is {safe_repr(until)}; a job can sleep for at most 366 days. Let several phases sleep in turn.")
 
 
 def _moment(until: datetime) -> datetime:

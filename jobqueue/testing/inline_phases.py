@@ -30,7 +30,7 @@ class InlineJournal:
     def keep(self, name: str, text: str) -> None:
         """Do nothing, for the same reason."""
 
-    def wait(self, ids: Sequence[int], *, in_transaction: bool) -> None:
+    def wait(self, ids: Sequence[int]) -> None:
         """Note for whom it would wait; whatever they are, they count as ended."""
         self._children += ids
 
@@ -41,10 +41,6 @@ class InlineJournal:
     async def ado(self, work: Callable[[], T]) -> T:
         """Do it."""
         return work()
-
-    def in_transaction(self) -> bool:
-        """Return False: the backend has no database."""
-        return False
 
     def children(self, after: int, limit: int) -> list[Child]:
         """Return those that were noted, as if they had succeeded."""

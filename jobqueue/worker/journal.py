@@ -43,9 +43,9 @@ class RunJournal:
         """Keep a checkpoint."""
         phases.keep_checkpoint(self._run.lease, name, text)
 
-    def wait(self, ids: Sequence[int], *, in_transaction: bool) -> None:
+    def wait(self, ids: Sequence[int]) -> None:
         """Let the job wait for others from its end on."""
-        kin.wait(self._run.lease, ids, in_transaction=in_transaction)
+        kin.wait(self._run.lease, ids)
 
     def do(self, work: Callable[[], T]) -> T:
         """Have one of these done."""
@@ -54,7 +54,7 @@ class RunJournal:
 
     def _do(self, work: Callable[[], T]) -> T:
         future = send(self._run, work)
-        if not future.done() and Job.objects.database.one_writer and self.in_transaction() and future.cancel():
+        if not future.done() and Job.objects.database.one_writer and self._in_transaction() and future.cancel():
             raise JobQueueError(
                 "A phase cannot keep anything while its own transaction is open on SQLite, which has one writer at a time. Call"
                 " context.checkpoint behind the 'with transaction.atomic():', and end it before the phase returns."
@@ -65,8 +65,7 @@ class RunJournal:
         """Do the same for a coroutine."""
         return await do_async(self._run, work)
 
-    def in_transaction(self) -> bool:
-        """Return whether the caller's connection to the job database is in a transaction."""
+    def _in_transaction(self) -> bool:
         return bool(transaction.get_connection(Job.objects.database.alias).in_atomic_block)
 
     def children(self, after: int, limit: int) -> list[Child]:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from jobqueue import payload
+from jobqueue.db import hygiene
 from jobqueue.exceptions import NoPhases, PhaseResultNotStorable, PhaseUnknown, ResultNotStorable, Suspended
 from jobqueue.lifecycle.children import Child
 from jobqueue.lifecycle.outcome import Done, Shown
@@ -33,7 +34,7 @@ class Journal(Protocol):
     def keep(self, name: str, text: str) -> None:
         """Keep a checkpoint."""
 
-    def wait(self, children: Sequence[int], *, in_transaction: bool) -> None:
+    def wait(self, children: Sequence[int]) -> None:
         """Let the job wait for others from its end on."""
 
     def do(self, work: Callable[[], T]) -> T:
@@ -41,9 +42,6 @@ class Journal(Protocol):
 
     async def ado(self, work: Callable[[], T]) -> T:
         """Do the same for a coroutine."""
-
-    def in_transaction(self) -> bool:
-        """Return whether the caller's connection to the job database is in a transaction."""
 
     def children(self, after: int, limit: int) -> list[Child]:
         """Return what became of the jobs that were waited for."""
@@ -57,6 +55,7 @@ class Pipeline:
         self._phases, self._func, self._journal = phases, func, journal
         self._standing: list[Standing] = []
         self._at = 0
+        self._outer = hygiene.atomic_blocks()  # of whoever runs jobs in a transaction, as a test does
         self.progress = 0
         self.shown: Shown | None = None
         self.suspended: Suspended | None = None
@@ -122,7 +121,7 @@ class Pipeline:
 
     def _wait(self) -> None:
         if self.suspended is not None and self.suspended.children is not None:
-            self._journal.wait(self.suspended.children, in_transaction=self.suspended.in_transaction)
+            self._journal.wait(self.suspended.children)
 
     @property
     def _following(self) -> Standing | None:
@@ -213,9 +212,9 @@ class Pipeline:
             raise NoPhases("context.sleep or context.wait_for was called already, and its exception swallowed: let it pass.")
         self.suspended = suspended
 
-    def in_transaction(self) -> bool:
-        """Return whether the caller's connection to the job database is in a transaction."""
-        return self._journal.in_transaction()
+    def open_blocks(self) -> list[str]:
+        """Return the aliases for which this thread is in a `transaction.atomic()` that it entered in the phase."""
+        return [alias for alias, blocks in hygiene.atomic_blocks().items() if blocks > self._outer.get(alias, 0)]
 
     def children(self, after: int, limit: int) -> list[Child]:
         """Return what became of the jobs that were waited for."""

@@ -7,6 +7,7 @@ from collections import Counter
 from datetime import datetime
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import transaction
 
 from jobqueue import fixed, phase, pipeline, task
@@ -126,6 +127,7 @@ def spread(context: Any, numbers: list[int]) -> None:
 
 
 def gather(context: Any, numbers: list[int]) -> list[Any]:
+    _run("gather")
     return [[one.status, one.result, one.message] for one in context.children()]
 
 
@@ -134,14 +136,35 @@ def family(context: Any, numbers: list[int]) -> None:
     """Spread the numbers over children, and gather what became of them."""
 
 
-def spread_inside(context: Any) -> None:
+def suspend_inside(context: Any, name: str) -> None:
     with transaction.atomic():
-        context.wait_for([child.enqueue(1)])
+        made = child.enqueue(1)
+        context.sleep(0) if name == "sleep" else context.wait_for(made)
 
 
-@pipeline(phases=[spread_inside])
-def hasty(context: Any) -> None:
-    """Wait for what nobody can see."""
+async def asuspend_inside(context: Any, name: str) -> None:
+    await sync_to_async(suspend_inside)(context, name)
+
+
+@pipeline(phases=[suspend_inside])
+def hasty(context: Any, name: str) -> None:
+    """Go on later, from the inside of a transaction."""
+
+
+@pipeline(phases=[asuspend_inside])
+async def ahasty(context: Any, name: str) -> None:
+    """Do the same in a coroutine."""
+
+
+def suspend_behind(context: Any) -> None:
+    with transaction.atomic():
+        given = child.enqueue(1)
+    context.wait_for(given)
+
+
+@pipeline(phases=[suspend_behind])
+def patient(context: Any) -> None:
+    """Go on later, behind a transaction."""
 
 
 def wait_given(context: Any, jobs: list[int]) -> None:
