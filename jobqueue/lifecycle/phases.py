@@ -18,6 +18,7 @@ from jobqueue.db import Lease
 from jobqueue.db.pipelines import insert_phases
 from jobqueue.event_names import PHASE_COMPLETED, PHASE_STARTED, STARTED
 from jobqueue.events.record import record
+from jobqueue.exceptions import NoPhases
 from jobqueue.lifecycle import children, history
 from jobqueue.lifecycle.guard import guarded
 from jobqueue.lifecycle.outcome import Done, Shown
@@ -108,7 +109,8 @@ def _begin(job: Job, phase: Standing | None, position: int, progress: int, **cha
 def keep_checkpoint(lease: Lease, name: str, text: str) -> None:
     """Write where inside of a phase the next run goes on."""
     with guarded(lease) as job:
-        _phases(job=job, name=name).update(checkpoint=as_json(text))
+        if not _phases(job=job, name=name, status=JobPhase.Status.RUNNING).update(checkpoint=as_json(text)):
+            raise NoPhases(f"Phase {name!r} has ended, so it keeps no checkpoint. Let it end its threads and coroutines before it returns.")
 
 
 def show(job_id: int, shown: Shown) -> None:

@@ -16,7 +16,7 @@ from jobqueue.lifecycle.outcome import Done, Kind, Outcome
 from jobqueue.models import Job
 from jobqueue.phases import Standing
 from jobqueue.tasks.registry import Entry
-from jobqueue.worker.errands import do_async, send, wait_for
+from jobqueue.worker.errands import do_async, refuse_left, send, wait_for
 from jobqueue.worker.phases import Pipeline
 from jobqueue.worker.run import Run
 
@@ -83,6 +83,7 @@ def begin(run: Run, entry: Entry) -> Pipeline:
 def told(run: Run, outcome: Outcome) -> Outcome:
     """Return an outcome that also tells how far the phases are."""
     if (pipeline := run.pipeline) is not None and pipeline.opened:
+        refuse_left(run)
         outcome.progress, outcome.phase = pipeline.progress, pipeline.shown
     return outcome
 
