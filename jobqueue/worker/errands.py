@@ -1,8 +1,9 @@
 """Errands: small transactions that a run needs done outside of its task's transactions, by a thread that has a connection for them.
 
 The run waits for the answer. Several threads or coroutines of a run may ask at once: their errands are done one after the other, in the
-order in which they were asked for, and none is asked for once the run has ended. An errand may be done again, since a connection can be lost between the commit and its answer, and is put
-off while somebody has locked the job's row. A run that is told to stop does not wait for long.
+order in which they were asked for, and none is taken once the run has ended. An errand may be done again, since a connection can be lost
+between the commit and its answer, and is put off while somebody has locked the job's row. A run that is told to stop does not wait for
+long.
 """
 
 from __future__ import annotations
