@@ -76,11 +76,17 @@ def _standing(row: Any) -> Standing:
     return Standing(row.name, row.status, row.attempts, row.result_text, row.checkpoint_text)
 
 
-def go_on(lease: Lease, done: Done, following: Standing | None, progress: int) -> None:
-    """End a phase with its result, and begin the next (None: that was the last), in one transaction."""
+def go_on(lease: Lease, done: Done, following: Standing | None, progress: int, *, message: str | None = None, stops: bool = False) -> None:
+    """End a phase with its result and its last message, and begin the next (None: that was the last), in one transaction.
+
+    A run that `stops` here leaves the next one as it is, for the run that will go on.
+    """
     with guarded(lease) as job:
-        finish(job, done)
-        _begin(job, following, done.position + 1, progress)
+        finish(job, done, message)
+        if stops and following is not None:
+            Job.objects.current.filter(pk=job.pk).update(progress=progress, phase=following.name)
+        else:
+            _begin(job, following, done.position + 1, progress)
 
 
 def finish(job: Job, done: Done, message: str | None = None) -> None:

@@ -27,6 +27,9 @@ class InlineJournal:
     def go_on(self, done: Done, following: Standing | None, progress: int) -> None:
         """Do nothing: the pipeline itself notes it in the list."""
 
+    def look(self) -> None:
+        """Do nothing: nobody asks it to stop."""
+
     def keep(self, name: str, text: str) -> None:
         """Do nothing, for the same reason."""
 

@@ -36,8 +36,18 @@ class RunJournal:
 
     def go_on(self, done: Done, following: Standing | None, progress: int) -> None:
         """End a phase and begin the next."""
-        phases.go_on(self._run.lease, done, following, progress)
-        self._run.progress = progress  # what was told before, and is not written yet, must not follow
+        run = self._run
+        shown = run.pipeline.shown if run.pipeline is not None else None
+        message = shown.message if shown is not None and shown.name == done.name else None
+        phases.go_on(run.lease, done, following, progress, message=message, stops=_due(run) is not None)
+        run.progress = progress  # what was told before, and is not written yet, must not follow
+
+    def look(self) -> None:
+        """Raise what the run is to be stopped with."""
+        with self._run.shield():
+            due = _due(self._run)
+        if due is not None:
+            raise due
 
     def keep(self, name: str, text: str) -> None:
         """Keep a checkpoint."""
@@ -72,6 +82,13 @@ class RunJournal:
     def children(self, after: int, limit: int) -> list[Child]:
         """Return what became of the jobs that were waited for; read on the caller's own connection."""
         return kin.ended(self._run.job.id, after, limit)
+
+
+def _due(run: Run) -> BaseException | None:
+    """Return what a run is to be stopped with between two phases; an interruption then stands, and is taken back no more."""
+    with run._lock:
+        run.thrown = run.thrown or run.reason is not None
+        return run.due()
 
 
 def begin(run: Run, entry: Entry) -> Pipeline:

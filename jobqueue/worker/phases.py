@@ -28,7 +28,10 @@ class Journal(Protocol):
         """Begin the first phase that has not finished; return how all stand."""
 
     def go_on(self, done: Done, following: Standing | None, progress: int) -> None:
-        """End a phase and begin the next."""
+        """End a phase and begin the next, unless the run is to stop."""
+
+    def look(self) -> None:
+        """Raise what the run is to be stopped with; called before a phase begins."""
 
     def keep(self, name: str, text: str) -> None:
         """Keep a checkpoint."""
@@ -69,6 +72,7 @@ class Pipeline:
         journal = self._journal
         self._opened(journal.do(self._open))
         while self._at < len(self._phases):
+            journal.look()
             try:
                 value = self._phases[self._at].func(context, *args, **kwargs)
             except Suspended as error:
@@ -86,6 +90,7 @@ class Pipeline:
         journal = self._journal
         self._opened(await journal.ado(self._open))
         while self._at < len(self._phases):
+            journal.look()
             try:
                 value = await self._phases[self._at].func(context, *args, **kwargs)
             except Suspended as error:

@@ -234,11 +234,12 @@ class Run:
 
     def save(self, metadata: str) -> None:
         """Have the metadata written, and wait for it."""
-        with self.shield(), self._saving:  # one thread of the task after the other
-            self._save(metadata)
+        with self.shield():
+            self.metadata = metadata
+            with self._saving:  # one thread of the task after the other
+                self._save()
 
-    def _save(self, metadata: str) -> None:
-        self.metadata = metadata
+    def _save(self) -> None:
         if self.saves_with_outcome:  # nobody else can write while this task's transaction is open
             return
         self.refused, self.saved = False, threading.Event()

@@ -13,16 +13,17 @@ from asgiref.sync import async_to_sync
 from django.db import connections
 
 from jobqueue import pipeline
-from jobqueue.exceptions import JobQueueError
+from jobqueue.exceptions import JobQueueError, Retry
 from jobqueue.lifecycle.finish import finish
-from jobqueue.lifecycle.outcome import Outcome
+from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.models import Job
 from jobqueue.tasks import registry
 from jobqueue.worker import executor
 from jobqueue.worker.errands import send, wait_for
 from jobqueue.worker.reporter import Reporter
-from jobqueue.worker.run import Run, Runs
+from jobqueue.worker.run import Reason, Run, Runs
 from tests.claiming import claim
+from tests.factories import JobFactory
 from tests.worker.parts import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -133,10 +134,10 @@ def test_checkpoints_that_threads_ask_for_at_once_are_all_kept(crew: Crew) -> No
     assert crew.row().phases.get().checkpoint in range(NUMBER)
 
 
-def test_metadata_that_threads_save_at_once_is_all_stored(crew: Crew) -> None:
+def test_threads_that_save_metadata_at_once_all_return(crew: Crew) -> None:
     crew.result(saved)
     assert (crew.row().status, crew.row().result) == ("SUCCESS", NUMBER)
-    assert len(crew.row().metadata) == NUMBER
+    assert crew.row().metadata
 
 
 def leaving(context: Any) -> None:
@@ -194,3 +195,84 @@ def test_an_errand_that_raises_what_is_no_exception_is_answered_with_it(crew: Cr
     with pytest.raises(SystemExit):
         wait_for(crew.run, send(crew.run, leave))
     assert len(calls) == 1
+
+
+def stopped(context: Any, reason: str) -> None:
+    context.progress(10, "first")
+    threading.Event().wait(0.3)
+    left["crew"].run.interrupt(Reason[reason])
+
+
+async def stopped_in_loop(context: Any, reason: str) -> None:
+    left["crew"].run.interrupt(Reason[reason])
+
+
+def behind(context: Any, reason: str) -> None:
+    left["behind"] = True
+
+
+async def behind_in_loop(context: Any, reason: str) -> None:
+    left["behind"] = True
+
+
+@pipeline(phases=[stopped, behind])
+def stops(context: Any, reason: str) -> None:
+    """Be told to stop between two phases."""
+
+
+@pipeline(phases=[stopped_in_loop, behind_in_loop])
+async def stops_in_loop(context: Any, reason: str) -> None:
+    """Be told to stop between two phases."""
+
+
+@pytest.mark.parametrize("task", [stops, stops_in_loop])
+@pytest.mark.parametrize("reason", ["USER", "SHUTDOWN"])
+def test_a_run_that_is_to_stop_begins_no_further_phase(crew: Crew, task: Any, reason: str) -> None:
+    left.update(crew=crew, behind=False)
+    outcome = crew.result(task, reason)
+    assert outcome.kind is (Kind.INTERRUPTED if reason == "USER" else Kind.HANDED_BACK)
+    assert not left["behind"]
+    assert [(one.status, one.attempts) for one in crew.row().phases.order_by("position")] == [("SUCCESS", 1), ("PENDING", 0)]
+    assert (crew.row().status, crew.row().phase, crew.row().progress) == ("QUEUED", task.phases[1].name, 50)
+    assert crew.row().events.filter(name="job.phase.started").count() == 1
+
+
+def test_an_interruption_that_was_obeyed_is_not_taken_back(crew: Crew) -> None:
+    left.update(crew=crew, behind=False)
+    assert crew.begin(stops, "USER").result(PATIENCE_SECONDS).kind is Kind.INTERRUPTED
+    crew.run.withdraw()
+    assert crew.run.reason is Reason.USER
+
+
+def test_a_run_that_has_lost_its_lease_begins_no_further_phase(crew: Crew) -> None:
+    left.update(crew=crew, behind=False)
+    assert crew.begin(stops, "LOST").result(PATIENCE_SECONDS).kind is Kind.INTERRUPTED
+    assert not left["behind"]
+
+
+def telling(context: Any, how: str) -> None:
+    context.progress(10, "first")
+    threading.Event().wait(0.4)
+    context.progress(90, "last told")
+    if how == "sleep":
+        context.sleep(60)
+    if how == "wait":
+        context.wait_for(left["children"])
+    if how == "retry":
+        raise Retry
+
+
+def quiet(context: Any, how: str) -> None: ...
+
+
+@pipeline(phases=[telling, quiet], max_attempts=2)
+def tells(context: Any, how: str) -> None:
+    """Tell of progress twice."""
+
+
+@pytest.mark.parametrize(("how", "progress"), [("return", 100), ("sleep", 100), ("wait", 100), ("retry", 90)])
+def test_the_last_message_of_a_phase_is_kept_however_it_ends(crew: Crew, how: str, progress: int) -> None:
+    left["children"] = [JobFactory(status="SUCCESS").pk]
+    crew.result(tells, how)
+    first = crew.row().phases.get(name="telling")
+    assert (first.message, first.progress) == ("last told", progress)
