@@ -6,8 +6,10 @@ A task may leave a transaction open, autocommit off, or a connection broken; non
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from django.db import DatabaseError, connections, reset_queries
@@ -15,6 +17,8 @@ from django.db.backends.signals import connection_created
 
 IDLE_STATUS = 0  # libpq's PQTRANS_IDLE
 RESTED_SECONDS = 1.0
+
+logger = logging.getLogger("jobqueue")
 
 
 class _Thread(threading.local):
@@ -85,6 +89,31 @@ def end_transactions() -> list[str]:
             left.append(connection.alias)
             _discard(connection)
     return left
+
+
+def in_transactions() -> frozenset[str]:
+    """Return the aliases of this thread's connections that are inside of a transaction."""
+    found = (one for one in connections.all(initialized_only=True) if one.connection is not None)
+    return frozenset(one.alias for one in found if _in_transaction(one))
+
+
+def end_later_transactions(before: frozenset[str]) -> list[str]:
+    """Close this thread's connections that are inside of a transaction and were not before; return their aliases."""
+    left = sorted(in_transactions() - before)
+    for alias in left:
+        _discard(connections[alias])
+    return left
+
+
+@contextlib.contextmanager
+def leaving_no_transaction(who: str) -> Iterator[None]:
+    """Call code of the project: a transaction that it leaves open is rolled back, since what we write next must not be part of it."""
+    before = in_transactions()
+    try:
+        yield
+    finally:
+        if left := end_later_transactions(before):
+            logger.warning("%s left a transaction open on %s; what it wrote there is rolled back.", who, ", ".join(left))
 
 
 def _tidied(connection: Any) -> bool:

@@ -168,8 +168,9 @@ def _tell_started(run: Run, task: Any) -> None:
     try:
         full = signals.listened_to(signals.task_started)  # a log line needs no look at the database
         result = read_result(run) if full else results.of_claim(run.job, task, "RUNNING")
-        signals.task_started.send_robust(type(task.get_backend()), task_result=result)
-    except Exception:
+        with hygiene.leaving_no_transaction("A receiver of task_started"):
+            signals.task_started.send_robust(type(task.get_backend()), task_result=result)
+    except BaseException:  # SystemExit and the like, too, which `send_robust` lets pass
         logger.exception("Job %s: the signal of its start was not sent; it runs all the same.", run.job.id)
 
 

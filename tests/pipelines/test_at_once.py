@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import connections
+from django.db import connection, connections
 
-from jobqueue import pipeline
+from jobqueue import pipeline, signals
 from jobqueue.exceptions import JobQueueError, Retry
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Kind, Outcome
@@ -276,3 +276,32 @@ def test_the_last_message_of_a_phase_is_kept_however_it_ends(crew: Crew, how: st
     crew.result(tells, how)
     first = crew.row().phases.get(name="telling")
     assert (first.message, first.progress) == ("last told", progress)
+
+
+def _leave() -> None:
+    raise SystemExit(3)
+
+
+def _open() -> None:
+    connection.set_autocommit(False)
+
+
+@pytest.mark.parametrize("harm", [_leave, _open])
+def test_a_receiver_of_events_that_exits_or_leaves_a_transaction_open_harms_no_pipeline(
+    crew: Crew, harm: Callable[[], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    def receive(**_: Any) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            harm()
+
+    left["children"] = []
+    signals.job_event.connect(receive)
+    try:
+        crew.result(tells, "return")
+    finally:
+        signals.job_event.disconnect(receive)
+    assert crew.row().status == "SUCCESS"
+    assert list(crew.row().phases.order_by("position").values_list("status", "attempts")) == [("SUCCESS", 1)] * 2
+    assert crew.row().events.filter(name="job.phase.started").count() == 2
+    assert crew.errors == []
+    assert [text for text in caplog.messages if "was not told" in text or "left a transaction open" in text]
