@@ -70,15 +70,20 @@ def _check_pool(connection: Any) -> None:
         connection.pool.check()
 
 
-def after_task() -> None:
-    """Leave this thread's connections outside of transactions and in autocommit, or closed where they are broken or too old."""
+def after_task() -> list[str]:
+    """Leave this thread's connections outside of transactions and in autocommit, or closed where they are broken or too old.
+
+    Returns the aliases of those that were left inside of a transaction.
+    """
     if not _thread.connected:
-        return
+        return []
+    left = end_later_transactions(frozenset())
     for connection in connections.all(initialized_only=True):
         if connection.connection is None:
             continue
         if not _tidied(connection):
             _discard(connection)
+    return left
 
 
 def end_transactions() -> list[str]:
@@ -94,7 +99,14 @@ def end_transactions() -> list[str]:
 def in_transactions() -> frozenset[str]:
     """Return the aliases of this thread's connections that are inside of a transaction."""
     found = (one for one in connections.all(initialized_only=True) if one.connection is not None)
-    return frozenset(one.alias for one in found if _in_transaction(one))
+    return frozenset(one.alias for one in found if _seems_open(one))
+
+
+def _seems_open(connection: Any) -> bool:
+    try:
+        return _in_transaction(connection)
+    except Exception:  # noqa: BLE001 - a driver may refuse even to answer: closed under Django's feet, it has no transaction
+        return False
 
 
 def end_later_transactions(before: frozenset[str]) -> list[str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from asgiref.sync import sync_to_async
 from django.db import transaction
 from django.utils import timezone
 
-from jobqueue.exceptions import JobQueueError, Suspended
+from jobqueue.db import hygiene
+from jobqueue.exceptions import JobQueueError, Suspended, TransactionLeftOpen
 from jobqueue.lifecycle import children as kin
 from jobqueue.lifecycle import phases
 from jobqueue.lifecycle.children import Child
@@ -48,6 +50,26 @@ class RunJournal:
             due = _due(self._run)
         if due is not None:
             raise due
+
+    def transactions(self) -> frozenset[str]:
+        """Return the aliases of the caller's connections that are in a transaction."""
+        with self._run.shield():
+            return hygiene.in_transactions()
+
+    def check(self, name: str, before: frozenset[str]) -> None:
+        """Raise where a phase has left a transaction open that was not open before: what it wrote would be gone, and the phase finished."""
+        with self._run.shield():
+            left = hygiene.end_later_transactions(before)
+        if left:
+            raise TransactionLeftOpen(
+                f"Phase {name!r} left a transaction open on {', '.join(left)}; what it wrote there is rolled back."
+                " Use 'with transaction.atomic():', and end it before the phase returns."
+            )
+
+    async def there(self, work: Callable[[], T]) -> T:
+        """Do something in the thread that has the connections of a coroutine."""
+        done: T = await sync_to_async(work)()
+        return done
 
     def keep(self, name: str, text: str) -> None:
         """Keep a checkpoint."""

@@ -9,14 +9,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
-from django.db import connection, connections
+from asgiref.sync import async_to_sync, sync_to_async
+from django.db import connection, connections, transaction
 
 from jobqueue import pipeline, signals
+from jobqueue import task as plain_task
 from jobqueue.exceptions import JobQueueError, Retry
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Kind, Outcome
-from jobqueue.models import Job
+from jobqueue.models import Job, Queue
 from jobqueue.tasks import registry
 from jobqueue.worker import executor
 from jobqueue.worker.errands import send, wait_for
@@ -305,3 +306,67 @@ def test_a_receiver_of_events_that_exits_or_leaves_a_transaction_open_harms_no_p
     assert crew.row().events.filter(name="job.phase.started").count() == 2
     assert crew.errors == []
     assert [text for text in caplog.messages if "was not told" in text or "left a transaction open" in text]
+
+
+def _open_raw() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+
+
+def _open_block() -> None:
+    transaction.atomic().__enter__()
+
+
+LEAVE_OPEN = {"autocommit": _open, "raw": _open_raw, "block": _open_block}
+
+
+def careless(context: Any, how: str) -> None:
+    LEAVE_OPEN[how]()
+    Queue.objects.create(name="written")
+
+
+async def careless_in_loop(context: Any, how: str) -> None:
+    await sync_to_async(careless)(context, how)
+
+
+def careless_sleep(context: Any, how: str) -> None:
+    careless(context, how)
+    context.sleep(60)
+
+
+@pipeline(phases=[careless])
+def leaves_open(context: Any, how: str) -> None:
+    """Leave a transaction open."""
+
+
+@pipeline(phases=[careless_in_loop])
+async def leaves_open_in_loop(context: Any, how: str) -> None:
+    """Leave a transaction open."""
+
+
+@pipeline(phases=[careless_sleep])
+def leaves_open_and_sleeps(context: Any, how: str) -> None:
+    """Leave a transaction open."""
+
+
+@plain_task
+def leaves_open_plainly(how: str) -> None:
+    careless(None, how)
+
+
+@pytest.mark.parametrize("how", LEAVE_OPEN)
+@pytest.mark.parametrize("task", [leaves_open, leaves_open_in_loop, leaves_open_and_sleeps])
+def test_a_phase_that_leaves_a_transaction_open_fails_and_says_so(crew: Crew, task: Any, how: str) -> None:
+    crew.result(task, how)
+    assert crew.row().status == "ERROR"
+    assert "left a transaction open on default; what it wrote there is rolled back" in crew.row().message
+    assert crew.row().phases.get().status == "ERROR"
+    assert not Queue.objects.filter(name="written").exists()
+
+
+@pytest.mark.parametrize("how", LEAVE_OPEN)
+def test_a_plain_task_that_leaves_a_transaction_open_is_named_in_the_log(crew: Crew, how: str, caplog: pytest.LogCaptureFixture) -> None:
+    crew.result(leaves_open_plainly, how)
+    assert crew.row().status == "SUCCESS"
+    [text] = [text for text in caplog.messages if "left a transaction open" in text]
+    assert f"Job {crew.run.job.id} ({leaves_open_plainly.module_path})" in text
