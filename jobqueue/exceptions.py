@@ -125,6 +125,10 @@ class ChildrenRefused(JobQueueError, Fatal):
     """Refuse to wait for jobs that could end only after the one that waits."""
 
 
+class TransactionLeftOpen(JobQueueError):
+    """Say that a phase left a transaction open, so that what it wrote there is gone."""
+
+
 class NoPhases(JobQueueError, Fatal):
     """Refuse to a task, or outside of its phases, what only a phase can do."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import threading
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -17,9 +18,11 @@ from django.db import transaction
 
 from jobqueue import conf, signals
 from jobqueue import event_names as names
+from jobqueue.db import hygiene
 from jobqueue.db.eventlog import EVENTS
 from jobqueue.db.records import Event
 from jobqueue.db.statements import Statements
+from jobqueue.exceptions import Interrupted, TimeLimitExceeded
 
 QUEUES = "jobqueue_queue"
 DELIVERIES = "jobqueue_webhookdelivery"
@@ -91,7 +94,13 @@ def _send(sender: type, events: Sequence[Event]) -> None:
     for event in events:
         values = {name: getattr(event, name) for name in ("name", "job_id", "at", "attempt", "tenant", "target")}
         try:
-            with conf.tenant_context(event.tenant):
+            with conf.tenant_context(event.tenant), hygiene.leaving_no_transaction("A receiver of job_event"):
                 signals.job_event.send_robust(sender, **values, data=json.loads(event.data) if event.data else None)
-        except Exception as error:  # noqa: BLE001 - it has happened; telling of one must not keep the rest from being told
+        except (Interrupted, TimeLimitExceeded):  # thrown into the thread of a task, which is to stop
+            raise
+        except BaseException as error:  # it has happened; telling of one must not keep the rest from being told
+            # `send_robust` lets SystemExit and the like pass, and what has just committed would count as failed. Only in the main thread
+            # it may be meant for the process: the handler of an operating system's signal raises it there.
+            if not isinstance(error, Exception) and threading.current_thread() is threading.main_thread():
+                raise
             logger.warning("Job %s: that %s has happened was not told to those who listen: %s", event.job_id, event.name, error)

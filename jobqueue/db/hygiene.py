@@ -6,8 +6,10 @@ A task may leave a transaction open, autocommit off, or a connection broken; non
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from django.db import DatabaseError, connections, reset_queries
@@ -15,6 +17,8 @@ from django.db.backends.signals import connection_created
 
 IDLE_STATUS = 0  # libpq's PQTRANS_IDLE
 RESTED_SECONDS = 1.0
+
+logger = logging.getLogger("jobqueue")
 
 
 class _Thread(threading.local):
@@ -66,15 +70,20 @@ def _check_pool(connection: Any) -> None:
         connection.pool.check()
 
 
-def after_task() -> None:
-    """Leave this thread's connections outside of transactions and in autocommit, or closed where they are broken or too old."""
+def after_task() -> list[str]:
+    """Leave this thread's connections outside of transactions and in autocommit, or closed where they are broken or too old.
+
+    Returns the aliases of those that were left inside of a transaction.
+    """
     if not _thread.connected:
-        return
+        return []
+    left = end_later_transactions(frozenset())
     for connection in connections.all(initialized_only=True):
         if connection.connection is None:
             continue
         if not _tidied(connection):
             _discard(connection)
+    return left
 
 
 def atomic_blocks() -> dict[str, int]:
@@ -96,6 +105,38 @@ def end_transactions() -> list[str]:
             left.append(connection.alias)
             _discard(connection)
     return left
+
+
+def in_transactions() -> frozenset[str]:
+    """Return the aliases of this thread's connections that are inside of a transaction."""
+    found = (one for one in connections.all(initialized_only=True) if one.connection is not None)
+    return frozenset(one.alias for one in found if _seems_open(one))
+
+
+def _seems_open(connection: Any) -> bool:
+    try:
+        return _in_transaction(connection)
+    except Exception:  # noqa: BLE001 - a driver may refuse even to answer: closed under Django's feet, it has no transaction
+        return False
+
+
+def end_later_transactions(before: frozenset[str]) -> list[str]:
+    """Close this thread's connections that are inside of a transaction and were not before; return their aliases."""
+    left = sorted(in_transactions() - before)
+    for alias in left:
+        _discard(connections[alias])
+    return left
+
+
+@contextlib.contextmanager
+def leaving_no_transaction(who: str) -> Iterator[None]:
+    """Call code of the project: a transaction that it leaves open is rolled back, since what we write next must not be part of it."""
+    before = in_transactions()
+    try:
+        yield
+    finally:
+        if left := end_later_transactions(before):
+            logger.warning("%s left a transaction open on %s; what it wrote there is rolled back.", who, ", ".join(left))
 
 
 def _tidied(connection: Any) -> bool:

@@ -18,6 +18,7 @@ from jobqueue.db import Lease
 from jobqueue.db.pipelines import insert_phases
 from jobqueue.event_names import PHASE_COMPLETED, PHASE_STARTED, STARTED
 from jobqueue.events.record import record
+from jobqueue.exceptions import NoPhases
 from jobqueue.lifecycle import children, history
 from jobqueue.lifecycle.guard import guarded
 from jobqueue.lifecycle.outcome import Done, Shown
@@ -75,11 +76,17 @@ def _standing(row: Any) -> Standing:
     return Standing(row.name, row.status, row.attempts, row.result_text, row.checkpoint_text)
 
 
-def go_on(lease: Lease, done: Done, following: Standing | None, progress: int) -> None:
-    """End a phase with its result, and begin the next (None: that was the last), in one transaction."""
+def go_on(lease: Lease, done: Done, following: Standing | None, progress: int, *, message: str | None = None, stops: bool = False) -> None:
+    """End a phase with its result and its last message, and begin the next (None: that was the last), in one transaction.
+
+    A run that `stops` here leaves the next one as it is, for the run that will go on.
+    """
     with guarded(lease) as job:
-        finish(job, done)
-        _begin(job, following, done.position + 1, progress)
+        finish(job, done, message)
+        if stops and following is not None:
+            Job.objects.current.filter(pk=job.pk).update(progress=progress, phase=following.name)
+        else:
+            _begin(job, following, done.position + 1, progress)
 
 
 def finish(job: Job, done: Done, message: str | None = None) -> None:
@@ -108,7 +115,8 @@ def _begin(job: Job, phase: Standing | None, position: int, progress: int, **cha
 def keep_checkpoint(lease: Lease, name: str, text: str) -> None:
     """Write where inside of a phase the next run goes on."""
     with guarded(lease) as job:
-        _phases(job=job, name=name).update(checkpoint=as_json(text))
+        if not _phases(job=job, name=name, status=JobPhase.Status.RUNNING).update(checkpoint=as_json(text)):
+            raise NoPhases(f"Phase {name!r} has ended, so it keeps no checkpoint. Let it end its threads and coroutines before it returns.")
 
 
 def show(job_id: int, shown: Shown) -> None:

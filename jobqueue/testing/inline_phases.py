@@ -27,6 +27,20 @@ class InlineJournal:
     def go_on(self, done: Done, following: Standing | None, progress: int) -> None:
         """Do nothing: the pipeline itself notes it in the list."""
 
+    def look(self) -> None:
+        """Do nothing: nobody asks it to stop."""
+
+    def transactions(self) -> frozenset[str]:
+        """Return nothing: the caller's transactions are the caller's."""
+        return frozenset()
+
+    def check(self, name: str, before: frozenset[str]) -> None:
+        """Do nothing, for the same reason."""
+
+    async def there(self, work: Callable[[], T]) -> T:
+        """Do it."""
+        return work()
+
     def keep(self, name: str, text: str) -> None:
         """Do nothing, for the same reason."""
 

@@ -110,7 +110,7 @@ class Bench:
         return execute(run, hygienic=False)
 
     def _write_marks(self, run: Run) -> None:
-        if run.saved is None and run.errand is None and _is_in_event_loop():
+        if run.saved is None and not run.errands and _is_in_event_loop():
             return  # the outcome carries what a coroutine shows
         self._reporter.turn()
         if run.saved is not None and not run.saved.is_set():

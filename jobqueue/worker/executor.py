@@ -50,8 +50,9 @@ def execute(run: Run, idle_seconds: float = 0.0, *, hygienic: bool = True) -> Ou
     except BaseException as error:  # noqa: BLE001 - the beginning or the end of its tenant's context, or a fault of ours
         _note(run, error)
     outcome = run.outcome or _end(run)
-    if hygienic:
-        hygiene.after_task()
+    if hygienic and (left := hygiene.after_task()):
+        text = "Job %s (%s) left a transaction open on %s; what it wrote there is rolled back."
+        logger.warning(text, run.job.id, run.job.task, ", ".join(left))
     return outcome
 
 
@@ -168,8 +169,9 @@ def _tell_started(run: Run, task: Any) -> None:
     try:
         full = signals.listened_to(signals.task_started)  # a log line needs no look at the database
         result = read_result(run) if full else results.of_claim(run.job, task, "RUNNING")
-        signals.task_started.send_robust(type(task.get_backend()), task_result=result)
-    except Exception:
+        with hygiene.leaving_no_transaction("A receiver of task_started"):
+            signals.task_started.send_robust(type(task.get_backend()), task_result=result)
+    except BaseException:  # SystemExit and the like, too, which `send_robust` lets pass
         logger.exception("Job %s: the signal of its start was not sent; it runs all the same.", run.job.id)
 
 

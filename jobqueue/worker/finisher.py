@@ -173,7 +173,7 @@ class Finisher(DatabaseService):
         runs = {run.lease: run for run, _ in batch}
         try:
             self._announce([(runs[one.outcome.lease], one) for one in settled])
-        except Exception as error:  # noqa: BLE001 - the outcomes are written; telling of them must not write them again
+        except BaseException as error:  # noqa: BLE001 - SystemExit and the like, too; the outcomes are written; telling of them must not write them again
             logger.warning("Signals of %d finished jobs were not sent: %s", len(settled), error)
             if is_outage(error):
                 self._after_error(self, error, 1)
@@ -192,7 +192,10 @@ class Finisher(DatabaseService):
     def _robustly(self, tell: Callable[..., None], run: Run, *args: Any) -> None:
         try:
             tell(run, *args)
-        except TenantContextFailed as error:
+        except BaseException as error:
+            if isinstance(error, Exception) and not isinstance(error, TenantContextFailed):
+                raise
+            # `send_robust` lets SystemExit and the like pass: they must not keep the rest from being told
             logger.warning("Job %s: its end was not told to those who listen: %s", run.job.id, error)
 
     def _tell_finished(self, ended: Sequence[tuple[Run, str]]) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from asgiref.sync import sync_to_async
 from django.db import transaction
 from django.utils import timezone
 
-from jobqueue.exceptions import JobQueueError, Suspended
+from jobqueue.db import hygiene
+from jobqueue.exceptions import JobQueueError, Suspended, TransactionLeftOpen
 from jobqueue.lifecycle import children as kin
 from jobqueue.lifecycle import phases
 from jobqueue.lifecycle.children import Child
@@ -16,7 +18,7 @@ from jobqueue.lifecycle.outcome import Done, Kind, Outcome
 from jobqueue.models import Job
 from jobqueue.phases import Standing
 from jobqueue.tasks.registry import Entry
-from jobqueue.worker.errands import do_async, send, wait_for
+from jobqueue.worker.errands import do_async, refuse_left, send, wait_for
 from jobqueue.worker.phases import Pipeline
 from jobqueue.worker.run import Run
 
@@ -36,8 +38,38 @@ class RunJournal:
 
     def go_on(self, done: Done, following: Standing | None, progress: int) -> None:
         """End a phase and begin the next."""
-        phases.go_on(self._run.lease, done, following, progress)
-        self._run.progress = progress  # what was told before, and is not written yet, must not follow
+        run = self._run
+        shown = run.pipeline.shown if run.pipeline is not None else None
+        message = shown.message if shown is not None and shown.name == done.name else None
+        phases.go_on(run.lease, done, following, progress, message=message, stops=_due(run) is not None)
+        run.progress = progress  # what was told before, and is not written yet, must not follow
+
+    def look(self) -> None:
+        """Raise what the run is to be stopped with."""
+        with self._run.shield():
+            due = _due(self._run)
+        if due is not None:
+            raise due
+
+    def transactions(self) -> frozenset[str]:
+        """Return the aliases of the caller's connections that are in a transaction."""
+        with self._run.shield():
+            return hygiene.in_transactions()
+
+    def check(self, name: str, before: frozenset[str]) -> None:
+        """Raise where a phase has left a transaction open that was not open before: what it wrote would be gone, and the phase finished."""
+        with self._run.shield():
+            left = hygiene.end_later_transactions(before)
+        if left:
+            raise TransactionLeftOpen(
+                f"Phase {name!r} left a transaction open on {', '.join(left)}; what it wrote there is rolled back."
+                " Use 'with transaction.atomic():', and end it before the phase returns."
+            )
+
+    async def there(self, work: Callable[[], T]) -> T:
+        """Do something in the thread that has the connections of a coroutine."""
+        done: T = await sync_to_async(work)()
+        return done
 
     def keep(self, name: str, text: str) -> None:
         """Keep a checkpoint."""
@@ -73,6 +105,13 @@ class RunJournal:
         return kin.ended(self._run.job.id, after, limit)
 
 
+def _due(run: Run) -> BaseException | None:
+    """Return what a run is to be stopped with between two phases; an interruption then stands, and is taken back no more."""
+    with run._lock:
+        run.thrown = run.thrown or run.reason is not None
+        return run.due()
+
+
 def begin(run: Run, entry: Entry) -> Pipeline:
     """Return the pipeline of a run whose task has phases."""
     run.pipeline = Pipeline(entry.phases, entry.func, RunJournal(run))
@@ -82,6 +121,7 @@ def begin(run: Run, entry: Entry) -> Pipeline:
 def told(run: Run, outcome: Outcome) -> Outcome:
     """Return an outcome that also tells how far the phases are."""
     if (pipeline := run.pipeline) is not None and pipeline.opened:
+        refuse_left(run)
         outcome.progress, outcome.phase = pipeline.progress, pipeline.shown
     return outcome
 

@@ -120,7 +120,7 @@ class Maintenance(DatabaseService):
                         worker_id=one.owner,
                         found_by=self._identity.worker_id,
                     )
-            except Exception as error:  # noqa: BLE001 - the jobs are recovered; telling of one must not keep the rest from being told
+            except BaseException as error:  # noqa: BLE001 - SystemExit and the like, too; the jobs are recovered; telling of one must not keep the rest from being told
                 logger.warning("Job %s: the loss of its worker was not told to those who listen: %s", one.job_id, error)
         self.errors += sum(one.status == states.Status.ERROR for one in lost)
 

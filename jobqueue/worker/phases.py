@@ -29,7 +29,16 @@ class Journal(Protocol):
         """Begin the first phase that has not finished; return how all stand."""
 
     def go_on(self, done: Done, following: Standing | None, progress: int) -> None:
-        """End a phase and begin the next."""
+        """End a phase and begin the next, unless the run is to stop."""
+
+    def look(self) -> None:
+        """Raise what the run is to be stopped with; called before a phase begins."""
+
+    def transactions(self) -> frozenset[str]:
+        """Return the aliases of the caller's connections that are in a transaction."""
+
+    def check(self, name: str, before: frozenset[str]) -> None:
+        """Raise where a phase has left a transaction open that was not open before."""
 
     def keep(self, name: str, text: str) -> None:
         """Keep a checkpoint."""
@@ -42,6 +51,9 @@ class Journal(Protocol):
 
     async def ado(self, work: Callable[[], T]) -> T:
         """Do the same for a coroutine."""
+
+    async def there(self, work: Callable[[], T]) -> T:
+        """Do something in the thread that has the connections of a coroutine."""
 
     def children(self, after: int, limit: int) -> list[Child]:
         """Return what became of the jobs that were waited for."""
@@ -68,10 +80,13 @@ class Pipeline:
         journal = self._journal
         self._opened(journal.do(self._open))
         while self._at < len(self._phases):
+            journal.look()
+            before = journal.transactions()
             try:
                 value = self._phases[self._at].func(context, *args, **kwargs)
             except Suspended as error:
                 value = self._note(error)
+            journal.check(self._phases[self._at].name, before)
             done = self._ended(value)
             if self.suspended is not None:
                 journal.do(self._wait)
@@ -85,10 +100,13 @@ class Pipeline:
         journal = self._journal
         self._opened(await journal.ado(self._open))
         while self._at < len(self._phases):
+            journal.look()
+            before = await journal.there(journal.transactions)
             try:
                 value = await self._phases[self._at].func(context, *args, **kwargs)
             except Suspended as error:
                 value = self._note(error)
+            await journal.there(partial(journal.check, self._phases[self._at].name, before))
             done = self._ended(value)
             if self.suspended is not None:
                 await journal.ado(self._wait)

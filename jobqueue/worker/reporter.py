@@ -17,6 +17,7 @@ from jobqueue.lifecycle import phases
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler
 from jobqueue.worker.base import DatabaseService
+from jobqueue.worker.errands import attempt_all
 from jobqueue.worker.run import Run, Runs
 
 BEGUN_SECONDS = 0.2
@@ -55,12 +56,8 @@ class Reporter(DatabaseService):
         """Do what runs wait for; return whether some of it is for later, since somebody has locked a row."""
         later = False
         for run in self._runs:
-            if (errand := run.errand) is not None:
-                if errand.attempt():
-                    if run.errand is errand:
-                        run.errand = None
-                else:
-                    later = True
+            if run.errands and not attempt_all(run):
+                later = True
         return later
 
     def _is_due(self, run: Run, now: float) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -69,7 +70,7 @@ class Run:
     saved: threading.Event | None = None
     refused = False  # what it was to save
     saves_with_outcome = False
-    errand: Errand[Any] | None = None
+    errands: deque[Errand[Any]] | None = None
     pipeline: Pipeline | None = None
     committed: Outcome | None = None
     outcome: Outcome | None = None
@@ -90,7 +91,7 @@ class Run:
         self.lease = Lease(job.id, job.lease_token)
         self.flush, self.read_result = flush, read_result
         self.claimed_at = time.monotonic()
-        self._lock = threading.Lock()
+        self._lock, self._saving = threading.Lock(), threading.Lock()
 
     def begin(self) -> None:
         """Note that the calling thread enters the task now; its time limit may be over in this very moment."""
@@ -234,10 +235,11 @@ class Run:
     def save(self, metadata: str) -> None:
         """Have the metadata written, and wait for it."""
         with self.shield():
-            self._save(metadata)
+            self.metadata = metadata
+            with self._saving:  # one thread of the task after the other
+                self._save()
 
-    def _save(self, metadata: str) -> None:
-        self.metadata = metadata
+    def _save(self) -> None:
         if self.saves_with_outcome:  # nobody else can write while this task's transaction is open
             return
         self.refused, self.saved = False, threading.Event()
@@ -246,6 +248,8 @@ class Run:
         while not self.saved.wait(0.5):
             if (due := self.due()) is not None:
                 raise due
+            if self._closed:  # in a thread that the task has left
+                raise InvalidArgumentValue("The metadata is not stored: the run has ended.")
         self.saved = None
         if self.refused:
             raise InvalidArgumentValue("The metadata cannot be stored: the database refuses it. The worker's log says why.")

@@ -35,7 +35,13 @@ def inside(tenant: str) -> Iterator[None]:
 
 def telling(tenant: str, signal: Signal) -> contextlib.AbstractContextManager[None]:
     """Return the context of a tenant for those who listen to a signal; a log line needs none."""
-    return inside(tenant) if tenant and signals.listened_to(signal) else contextlib.nullcontext()
+    return _telling(tenant) if signals.listened_to(signal) else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _telling(tenant: str) -> Iterator[None]:
+    with inside(tenant) if tenant else contextlib.nullcontext(), hygiene.leaving_no_transaction("A receiver of a signal"):
+        yield
 
 
 @contextlib.asynccontextmanager

@@ -1,0 +1,372 @@
+"""What several threads or coroutines of one run ask for at the same time, beside a reporter that works in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.db import connection, connections, transaction
+
+from jobqueue import pipeline, signals
+from jobqueue import task as plain_task
+from jobqueue.exceptions import JobQueueError, Retry
+from jobqueue.lifecycle.finish import finish
+from jobqueue.lifecycle.outcome import Kind, Outcome
+from jobqueue.models import Job, Queue
+from jobqueue.tasks import registry
+from jobqueue.worker import executor
+from jobqueue.worker.errands import send, wait_for
+from jobqueue.worker.reporter import Reporter
+from jobqueue.worker.run import Reason, Run, Runs
+from tests.claiming import claim
+from tests.factories import JobFactory
+from tests.worker.parts import PATIENCE_SECONDS
+
+pytestmark = pytest.mark.django_db(transaction=True)
+NUMBER = 8
+left: dict[str, Any] = {}
+
+
+class Crew:
+    """Run one job in a thread beside a reporter."""
+
+    def __init__(self) -> None:
+        self.runs = Runs()
+        self.errors: list[BaseException] = []
+        self.reporter = Reporter(self.runs, lambda service, error, failures: self.errors.append(error))
+        self.reporter.start()
+        self.threads = ThreadPoolExecutor(1)
+        self.run: Run
+
+    def begin(self, task: Any, *args: Any) -> Future[Outcome]:
+        """Begin to run a new job of the task."""
+        task.enqueue(*args)
+        [job] = claim("worker-1", (), 1, 30.0)
+        self.run = Run(job, self.reporter.flush, executor.read_result)
+        self.run.entry = registry.find(job.task)
+        assert self.run.entry is not None
+        self.runs.add([self.run])
+        call: Callable[[Run], Outcome] = async_to_sync(executor.execute_async) if self.run.entry.is_async else executor.execute
+        return self.threads.submit(self._run, call)
+
+    def _run(self, call: Callable[[Run], Outcome]) -> Outcome:
+        try:
+            return call(self.run)
+        finally:
+            connections.close_all()
+
+    def row(self) -> Job:
+        return Job.objects.get(pk=self.run.job.id)
+
+    def result(self, task: Any, *args: Any) -> Outcome:
+        """Run a new job of the task and write what came of it."""
+        outcome = self.begin(task, *args).result(PATIENCE_SECONDS)
+        finish([outcome])
+        return outcome
+
+
+@pytest.fixture
+def crew() -> Iterator[Crew]:
+    made = Crew()
+    yield made
+    made.run._closed = True  # whatever still waits is let go
+    made.reporter.stop()
+    assert made.reporter.join(PATIENCE_SECONDS)
+    made.threads.shutdown(wait=True)
+
+
+async def gathering(context: Any) -> None:
+    await asyncio.gather(*(context.acheckpoint(number) for number in range(NUMBER)))
+
+
+@pipeline(phases=[gathering])
+async def gathered(context: Any) -> Any:
+    """Keep checkpoints at once."""
+
+
+def _each(call: Callable[[int], object]) -> None:
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(NUMBER)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+
+
+def threading_phase(context: Any) -> None:
+    _each(context.checkpoint)
+
+
+@pipeline(phases=[threading_phase])
+def threaded(context: Any) -> None:
+    """Keep checkpoints in threads."""
+
+
+def saving_phase(context: Any) -> int:
+    saved = []
+
+    def save(number: int) -> None:
+        context.metadata[str(number)] = number
+        context.save_metadata()
+        saved.append(number)
+
+    _each(save)
+    return len(saved)
+
+
+@pipeline(phases=[saving_phase])
+def saved(context: Any) -> None:
+    """Save metadata in threads."""
+
+
+def test_checkpoints_that_coroutines_ask_for_at_once_are_all_kept_in_order(crew: Crew) -> None:
+    crew.result(gathered)
+    assert crew.row().status == "SUCCESS"
+    assert crew.row().phases.get().checkpoint == NUMBER - 1
+
+
+def test_checkpoints_that_threads_ask_for_at_once_are_all_kept(crew: Crew) -> None:
+    crew.result(threaded)
+    assert crew.row().status == "SUCCESS"
+    assert crew.row().phases.get().checkpoint in range(NUMBER)
+
+
+def test_threads_that_save_metadata_at_once_all_return(crew: Crew) -> None:
+    crew.result(saved)
+    assert (crew.row().status, crew.row().result) == ("SUCCESS", NUMBER)
+    assert crew.row().metadata
+
+
+def leaving(context: Any) -> None:
+    left["may go"] = threading.Event()
+    left["answer"] = Future()
+
+    def late() -> None:
+        left["may go"].wait(PATIENCE_SECONDS)
+        try:
+            left["answer"].set_result(context.checkpoint("late"))
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            left["answer"].set_exception(error)
+
+    left["thread"] = threading.Thread(target=late)
+    left["thread"].start()
+
+
+@pipeline(phases=[leaving])
+def leaves_a_thread(context: Any) -> str:
+    if left["in the end"]:
+        left["may go"].set()
+        left["thread"].join()
+    return "done"
+
+
+@pytest.mark.parametrize("in_the_end", [False, True])
+def test_a_checkpoint_after_the_end_is_refused_and_hangs_nobody(crew: Crew, in_the_end: bool) -> None:
+    left["in the end"] = in_the_end
+    crew.result(leaves_a_thread)
+    left["may go"].set()
+    with pytest.raises(JobQueueError, match="all of them have finished"):
+        left["answer"].result(PATIENCE_SECONDS)
+    assert (crew.row().status, crew.row().phases.get().checkpoint) == ("SUCCESS", None)
+
+
+def test_an_errand_that_was_not_done_when_the_run_ended_is_answered(crew: Crew) -> None:
+    crew.result(threaded)
+    crew.run._closed = False
+    crew.runs.remove([crew.run.lease])
+    future = send(crew.run, lambda: None)
+    crew.run.close()
+    executor.handed_back(crew.run)
+    with pytest.raises(JobQueueError, match="The run has ended"):
+        wait_for(crew.run, future)
+
+
+def test_an_errand_that_raises_what_is_no_exception_is_answered_with_it(crew: Crew) -> None:
+    def leave() -> None:
+        calls.append(1)
+        raise SystemExit(3)
+
+    calls: list[int] = []
+    crew.result(threaded)
+    crew.run._closed = False
+    with pytest.raises(SystemExit):
+        wait_for(crew.run, send(crew.run, leave))
+    assert len(calls) == 1
+
+
+def stopped(context: Any, reason: str) -> None:
+    context.progress(10, "first")
+    threading.Event().wait(0.3)
+    left["crew"].run.interrupt(Reason[reason])
+
+
+async def stopped_in_loop(context: Any, reason: str) -> None:
+    left["crew"].run.interrupt(Reason[reason])
+
+
+def behind(context: Any, reason: str) -> None:
+    left["behind"] = True
+
+
+async def behind_in_loop(context: Any, reason: str) -> None:
+    left["behind"] = True
+
+
+@pipeline(phases=[stopped, behind])
+def stops(context: Any, reason: str) -> None:
+    """Be told to stop between two phases."""
+
+
+@pipeline(phases=[stopped_in_loop, behind_in_loop])
+async def stops_in_loop(context: Any, reason: str) -> None:
+    """Be told to stop between two phases."""
+
+
+@pytest.mark.parametrize("task", [stops, stops_in_loop])
+@pytest.mark.parametrize("reason", ["USER", "SHUTDOWN"])
+def test_a_run_that_is_to_stop_begins_no_further_phase(crew: Crew, task: Any, reason: str) -> None:
+    left.update(crew=crew, behind=False)
+    outcome = crew.result(task, reason)
+    assert outcome.kind is (Kind.INTERRUPTED if reason == "USER" else Kind.HANDED_BACK)
+    assert not left["behind"]
+    assert [(one.status, one.attempts) for one in crew.row().phases.order_by("position")] == [("SUCCESS", 1), ("PENDING", 0)]
+    assert (crew.row().status, crew.row().phase, crew.row().progress) == ("QUEUED", task.phases[1].name, 50)
+    assert crew.row().events.filter(name="job.phase.started").count() == 1
+
+
+def test_an_interruption_that_was_obeyed_is_not_taken_back(crew: Crew) -> None:
+    left.update(crew=crew, behind=False)
+    assert crew.begin(stops, "USER").result(PATIENCE_SECONDS).kind is Kind.INTERRUPTED
+    crew.run.withdraw()
+    assert crew.run.reason is Reason.USER
+
+
+def test_a_run_that_has_lost_its_lease_begins_no_further_phase(crew: Crew) -> None:
+    left.update(crew=crew, behind=False)
+    assert crew.begin(stops, "LOST").result(PATIENCE_SECONDS).kind is Kind.INTERRUPTED
+    assert not left["behind"]
+
+
+def telling(context: Any, how: str) -> None:
+    context.progress(10, "first")
+    threading.Event().wait(0.4)
+    context.progress(90, "last told")
+    if how == "sleep":
+        context.sleep(60)
+    if how == "wait":
+        context.wait_for(left["children"])
+    if how == "retry":
+        raise Retry
+
+
+def quiet(context: Any, how: str) -> None: ...
+
+
+@pipeline(phases=[telling, quiet], max_attempts=2)
+def tells(context: Any, how: str) -> None:
+    """Tell of progress twice."""
+
+
+@pytest.mark.parametrize(("how", "progress"), [("return", 100), ("sleep", 100), ("wait", 100), ("retry", 90)])
+def test_the_last_message_of_a_phase_is_kept_however_it_ends(crew: Crew, how: str, progress: int) -> None:
+    left["children"] = [JobFactory(status="SUCCESS").pk]
+    crew.result(tells, how)
+    first = crew.row().phases.get(name="telling")
+    assert (first.message, first.progress) == ("last told", progress)
+
+
+def _leave() -> None:
+    raise SystemExit(3)
+
+
+def _open() -> None:
+    connection.set_autocommit(False)
+
+
+@pytest.mark.parametrize("harm", [_leave, _open])
+def test_a_receiver_of_events_that_exits_or_leaves_a_transaction_open_harms_no_pipeline(
+    crew: Crew, harm: Callable[[], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    def receive(**_: Any) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            harm()
+
+    left["children"] = []
+    signals.job_event.connect(receive)
+    try:
+        crew.result(tells, "return")
+    finally:
+        signals.job_event.disconnect(receive)
+    assert crew.row().status == "SUCCESS"
+    assert list(crew.row().phases.order_by("position").values_list("status", "attempts")) == [("SUCCESS", 1)] * 2
+    assert crew.row().events.filter(name="job.phase.started").count() == 2
+    assert crew.errors == []
+    assert [text for text in caplog.messages if "was not told" in text or "left a transaction open" in text]
+
+
+def _open_raw() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+
+
+def _open_block() -> None:
+    transaction.atomic().__enter__()
+
+
+LEAVE_OPEN = {"autocommit": _open, "raw": _open_raw, "block": _open_block}
+
+
+def careless(context: Any, how: str) -> None:
+    LEAVE_OPEN[how]()
+    Queue.objects.create(name="written")
+
+
+async def careless_in_loop(context: Any, how: str) -> None:
+    await sync_to_async(careless)(context, how)
+
+
+def careless_sleep(context: Any, how: str) -> None:
+    careless(context, how)
+    context.sleep(60)
+
+
+@pipeline(phases=[careless])
+def leaves_open(context: Any, how: str) -> None:
+    """Leave a transaction open."""
+
+
+@pipeline(phases=[careless_in_loop])
+async def leaves_open_in_loop(context: Any, how: str) -> None:
+    """Leave a transaction open."""
+
+
+@pipeline(phases=[careless_sleep])
+def leaves_open_and_sleeps(context: Any, how: str) -> None:
+    """Leave a transaction open."""
+
+
+@plain_task
+def leaves_open_plainly(how: str) -> None:
+    careless(None, how)
+
+
+@pytest.mark.parametrize("how", LEAVE_OPEN)
+@pytest.mark.parametrize("task", [leaves_open, leaves_open_in_loop, leaves_open_and_sleeps])
+def test_a_phase_that_leaves_a_transaction_open_fails_and_says_so(crew: Crew, task: Any, how: str) -> None:
+    crew.result(task, how)
+    assert crew.row().status == "ERROR"
+    assert "left a transaction open on default; what it wrote there is rolled back" in crew.row().message
+    assert crew.row().phases.get().status == "ERROR"
+    assert not Queue.objects.filter(name="written").exists()
+
+
+@pytest.mark.parametrize("how", LEAVE_OPEN)
+def test_a_plain_task_that_leaves_a_transaction_open_is_named_in_the_log(crew: Crew, how: str, caplog: pytest.LogCaptureFixture) -> None:
+    crew.result(leaves_open_plainly, how)
+    assert crew.row().status == "SUCCESS"
+    [text] = [text for text in caplog.messages if "left a transaction open" in text]
+    assert f"Job {crew.run.job.id} ({leaves_open_plainly.module_path})" in text
