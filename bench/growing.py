@@ -21,7 +21,7 @@ ONE_STATEMENT = (
 
 def growth(cluster: Cluster, size: Size) -> Iterator[Row]:
     """Take the rate of the first jobs of a short queue, a long one and a very long one, with statistics and without."""
-    for analyzed in (True, False):
+    for analyzed in size.growth_analyzed:
         runs: dict[int, dict[str, list[float]]] = {jobs: {"ours": [], "raw": []} for jobs in size.growth}
         for _ in range(size.repeats):
             for jobs in size.growth:

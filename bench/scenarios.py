@@ -46,6 +46,7 @@ class Size:
     expired: int = 300_000
     growth: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     growth_part: int = 5_000
+    growth_analyzed: tuple[bool, ...] = (True, False)
     retries: int = 20_000
 
 
@@ -66,8 +67,9 @@ QUICK = Size(
     1,
     12,
     30_000,
-    (200, 400, 800),
+    (200, 400),
     100,
+    (True,),
     200,
 )
 
