@@ -2,6 +2,7 @@
 
 import ast
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,6 +14,13 @@ COMMON = re.compile(
 )
 BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.IfExp, ast.comprehension, ast.Assert)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# Before Python 3.13 the parser counts how deep it is for all threads together, and fails where two take turns.
+_parser = threading.Lock()
+
+
+def _parsed(source: bytes, filename: str) -> ast.Module:
+    with _parser:
+        return ast.parse(source, filename)
 
 
 @dataclass(frozen=True)
@@ -59,13 +67,13 @@ class Measure:
 
 def extract(source: bytes, filename: str = "<source>") -> Extract:
     """Return the docstring and the definitions of `source`; raise SyntaxError where it is not Python of this version."""
-    tree = ast.parse(source, filename)
+    tree = _parsed(source, filename)
     return Extract(clean(ast.get_docstring(tree) or ""), source.count(b"\n") + 1, tuple(_definitions(tree, "", in_class=False)))
 
 
 def measure(source: bytes, filename: str = "<source>") -> Measure:
     """Return how many functions `source` has, and how many branches they have."""
-    functions = [node for node in ast.walk(ast.parse(source, filename)) if isinstance(node, FUNCTIONS)]
+    functions = [node for node in ast.walk(_parsed(source, filename)) if isinstance(node, FUNCTIONS)]
     branches = {node for function in functions for node in ast.walk(function) if isinstance(node, BRANCHES)}
     return Measure(len(functions), len(branches))
 
