@@ -159,7 +159,8 @@ def test_a_client_that_comes_back_gets_what_it_missed_and_no_snapshot(listen: Ca
     got = [again_.event("job.resumed") for _ in missed]
     assert [one["id"] for one in got] == missed
     assert {one["horizon"] for one in got[:-1]} == {last}
-    assert got[-1]["horizon"] > last
+    # The last one has the new horizon, which somebody else's open transaction may keep where it was.
+    assert got[-1]["horizon"] >= last
     by_query = listen(f"{places(job)[0]}?last_event_id={got[-1]['horizon']}&snapshot=1")
     assert by_query.event("jobqueue.snapshot")["data"]["job"]["id"] == job.pk
     newest = tell(job, "job.paused")
