@@ -72,6 +72,7 @@ def asked(duties: dict[str, Duty]) -> set[str]:
     return {name for name in ASKING - untold if statements(duties[name])}
 
 
+@pytest.mark.session
 def test_one_statement_of_the_sweep_spares_the_other_duties_theirs_for_a_second(duties: dict[str, Duty], clock: Clock) -> None:
     assert "release_parked_targets" in asked(duties)
     assert statements(duties[SWEEP]) == 1
@@ -110,6 +111,7 @@ def test_a_job_that_is_soon_due_is_waited_for_to_its_time(duties: dict[str, Duty
 
 
 @pytest.mark.postgresql
+@pytest.mark.session
 def test_whoever_was_told_of_a_due_job_asks_whatever_was_seen_before(duties: dict[str, Duty]) -> None:
     run(duties[SWEEP])
     JobFactory(due=True)
