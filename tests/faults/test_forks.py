@@ -9,22 +9,14 @@ import pytest
 
 from tests.faults import tasks
 from tests.faults.harness import Workers, job_id, wait_for, wait_until
+from tests.faults.proc import processes
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db]
 
 
 def group_of(pid: int) -> list[int]:
     """Return the processes of a process group; every worker of these tests leads one."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it has just ended
-                continue
-            if stat[2] == str(pid) and stat[0] != "Z":
-                found.append(int(entry.name))
-    return found
+    return [one.pid for one in processes() if one.group == pid and one.state != "Z"]
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="it counts processes in /proc")

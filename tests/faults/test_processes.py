@@ -14,6 +14,7 @@ import pytest
 
 from tests.faults import tasks
 from tests.faults.harness import WorkerProcess, Workers, job_id, row, state, wait_for, wait_until
+from tests.faults.proc import processes
 
 pytestmark = [
     pytest.mark.faults,
@@ -40,16 +41,7 @@ def serving(parent: WorkerProcess, number: int) -> list[tuple[int, str, int]]:
 
 def children(pid: int) -> dict[int, str]:
     """Return the children of a process, and the state of each."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it has just ended
-                continue
-            if stat[1] == str(pid):
-                found[int(entry.name)] = stat[0]
-    return found
+    return {one.pid: one.state for one in processes() if one.parent == pid}
 
 
 def gone(pid: int) -> bool:
