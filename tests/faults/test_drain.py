@@ -1,13 +1,14 @@
 """SIGTERM, a second one, SIGINT, and a grace period that is over."""
 
 import signal
+import socket
 import time
 
 import pytest
 
 from jobqueue import cancel
 from tests.faults import tasks
-from tests.faults.harness import Workers, row, state, wait_for, wait_until, wait_until_started
+from tests.faults.harness import Workers, database_entry, row, state, wait_for, wait_until, wait_until_started
 from tests.faults.together import at_once
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db]
@@ -90,3 +91,15 @@ def test_a_worker_frees_its_jobs_so_that_another_takes_them_at_once(workers: Wor
     assert wait_for(job, "RUNNING").attempt == 1
     second.hurry()
     assert second.wait() == 0
+
+
+@pytest.mark.postgresql
+def test_sigterm_ends_a_worker_whose_database_does_not_answer_at_its_start(workers: Workers) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(30)
+        entry = {**database_entry(), "HOST": "127.0.0.1", "PORT": str(silent.getsockname()[1])}
+        worker = workers.start(database=entry)
+        caller, _ = silent.accept()
+        with caller:
+            worker.terminate()
+            assert worker.wait(10) == 0

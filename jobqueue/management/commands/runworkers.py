@@ -63,9 +63,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run one worker process, or several and what watches over them, and end with their status."""
-        # First: a wish to end that comes before there is anything to end is kept, as is what the parent says meanwhile.
-        self._stops = 0
-        _on_signals(self._note_stop)
+        # Until there is something to end in order: nothing is lost, and a database that does not answer keeps nobody.
+        _on_signals(_end_at_once)
         parent = Parent(options["child"][1]) if options["child"] else None
         settings = _settings(options)
         _check_processes(options)
@@ -79,7 +78,7 @@ class Command(BaseCommand):
     def _run_worker(self, settings: conf.Settings, options: dict[str, Any], parent: Parent | None) -> None:
         recycling = Recycling(options["max_jobs_per_process"], options["max_rss_mb"])
         supervisor = Supervisor(settings, once=options["once"], parent=parent, recycling=recycling)
-        self._hand_on(supervisor.stop)
+        _on_signals(supervisor.stop)
         if parent is None:
             self._greet(_greeting(supervisor.identity.description, settings), options)
         clean = supervisor.run()
@@ -99,22 +98,13 @@ class Command(BaseCommand):
             raise CommandError("--processes starts the command line anew, and there is none here: run 'manage.py runworkers' in a shell.")
         number, once = options["processes"], options["once"]
         processes = Processes(number, [sys.executable, *sys.orig_argv[1:]], times(settings), once=once)
-        self._hand_on(processes.stop)
+        _on_signals(processes.stop)
         self._greet(_greeting(f"{number} worker processes under pid {os.getpid()} on {socket.gethostname()}", settings), options)
         clean, dead = processes.run()
         if dead:
             _recover(dead)
         if not clean:
             sys.exit(1)
-
-    def _note_stop(self) -> None:
-        self._stops += 1
-
-    def _hand_on(self, stop: Callable[[], None]) -> None:
-        """Let signals ask for the end from now on, those that came before included."""
-        _on_signals(stop)
-        for _ in range(self._stops):
-            stop()
 
     def _greet(self, lines: list[str], options: dict[str, Any]) -> None:
         if options["verbosity"] > 0:
@@ -137,6 +127,10 @@ def _check_processes(options: dict[str, Any]) -> None:
             raise CommandError(f"{option} needs --processes: somebody must start a new process in place of the old one. Add --processes 1.")
     if (options["processes"] or 0) > MOST_PROCESSES:
         raise CommandError(f"--processes is {options['processes']}; it must be at most {MOST_PROCESSES}.")
+
+
+def _end_at_once() -> None:
+    sys.exit(0)
 
 
 def _on_signals(stop: Callable[[], None]) -> None:
