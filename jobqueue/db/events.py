@@ -42,6 +42,7 @@ class Events(Statements):
     message_id: ClassVar[str] = ""  # a random one
     facts: ClassVar[str] = ""  # of `happened` as h, as JSON
     asked_for: ClassVar[str] = ""  # the condition that the queue q names the event of h
+    if_any: ClassVar[str] = ""  # a condition that looks at no event by itself: somebody may want messages at all
 
     def log_events(self) -> str:
         """Return the insert of what `happened` into the log."""
@@ -53,7 +54,7 @@ class Events(Statements):
             f"INSERT INTO {DELIVERIES} (message_id, job_id, event, queue, url, facts) SELECT {self.message_id}, h.job_id, h.name, h.queue,"
             f" CASE WHEN h.url <> '' THEN h.url ELSE q.webhook_url END, {self.facts} FROM happened AS h"
             f" LEFT JOIN {QUEUES} AS q ON q.name = h.queue"
-            f" WHERE (h.url <> '' OR q.webhook_url <> '') AND {self.asked_for} AND h.name NOT IN ({NEVER_SENT})"
+            f" WHERE {self.if_any}(h.url <> '' OR q.webhook_url <> '') AND {self.asked_for} AND h.name NOT IN ({NEVER_SENT})"
         )
 
     def tell(self, events: Iterable[Event]) -> None:

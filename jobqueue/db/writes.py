@@ -17,7 +17,7 @@ from jobqueue import event_names as names
 from jobqueue.db import plans
 from jobqueue.db.base import Database
 from jobqueue.db.columns import Columns, cell
-from jobqueue.db.events import DEFAULT, OF_JOB
+from jobqueue.db.events import DEFAULT, OF_JOB, QUEUES
 from jobqueue.db.records import Event, Lease, Mark, Success
 
 COPY_BLOCK = 1000
@@ -38,6 +38,8 @@ class Writes(Database):
         f" 'status', h.status, 'attempt', h.attempt, 'at', h.at) || CASE WHEN h.name = '{names.FAILED}'"
         " THEN jsonb_build_object('message', h.data ->> 'message') ELSE '{}' END"
     )
+    # Two init plans: where none has a URL, which is the rule, the events are not joined with the queues one by one.
+    if_any = f"(EXISTS (SELECT FROM happened WHERE url <> '') OR EXISTS (SELECT FROM {QUEUES} WHERE webhook_url <> '')) AND "
     asked_for = (
         f"CASE WHEN q.webhook_events IS NULL OR q.webhook_events = '[]' THEN h.name IN ({DEFAULT}) ELSE q.webhook_events ? h.name END"
     )

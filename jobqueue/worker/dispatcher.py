@@ -28,6 +28,7 @@ from jobqueue.worker.finisher import Finisher
 from jobqueue.worker.lanes import Lane, Lanes
 from jobqueue.worker.loop import Loop
 from jobqueue.worker.picker import HEAD_SECONDS, Picker
+from jobqueue.worker.pool import Pool
 from jobqueue.worker.probation import PUT_OFF, PUT_OFF_SECONDS
 from jobqueue.worker.reporter import Reporter
 from jobqueue.worker.run import Run, Runs
@@ -165,12 +166,15 @@ class Dispatcher(DatabaseService):
             self._begin([run])
 
     def _begin(self, runs: Sequence[Run]) -> None:
+        functions: dict[Pool, list[Run]] = {}
         for run in runs:
             run.entry = registry.find(run.job.task)
             if run.entry is not None and run.entry.is_async:
                 self._loop.submit(run)
             else:
-                (run.lane or self._lanes.shared).pool.submit([run])
+                functions.setdefault((run.lane or self._lanes.shared).pool, []).append(run)
+        for pool, its in functions.items():
+            pool.submit(its)
         self._reporter.wake()
 
     def _begin_suspects(self, lane: Lane) -> None:

@@ -99,7 +99,7 @@ def _stop_services(parts: Parts) -> bool:
     logger.info("Closing the listener and the other services.")
     parts.lanes.close()
     parts.loop.stop()
-    rest = (parts.duties, parts.heartbeat, parts.finisher)
+    rest = (parts.duties, parts.heartbeat, *parts.finishers)
     # Duties that could not be handed over have used up some of it: the database does not answer.
     seconds = WRITE_SECONDS if not parts.duties.alive else WRITE_SECONDS / 2
     clean = _stop([service for service in reversed(parts.services) if service not in rest], seconds)
@@ -110,7 +110,7 @@ def _stop_writing(parts: Parts) -> bool:
     clean = not parts.finisher.unwritten
     if not clean:
         logger.error("%d outcomes could not be written; their leases will run out.", parts.finisher.unwritten)
-    clean = _stop([parts.heartbeat, parts.finisher], _patience(parts)) and clean
+    clean = _stop([parts.heartbeat, *parts.finishers], _patience(parts)) and clean
     # Judged last: a run that was under way may end a little later than its duty is handed over.
     _until(lambda: not parts.duties.lingering, HURRIED_SECONDS)
     for name in (lingering := parts.duties.lingering):

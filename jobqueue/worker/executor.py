@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import json
 import logging
 import os
 import time
@@ -26,6 +25,7 @@ from jobqueue.models import Job
 from jobqueue.tasks import registry, results
 from jobqueue.tasks.context import TaskContext
 from jobqueue.worker import journal
+from jobqueue.worker.arguments import arguments
 from jobqueue.worker.forked import leave_if_forked
 from jobqueue.worker.limits import limited, stops
 from jobqueue.worker.run import Reason, Run
@@ -148,12 +148,7 @@ def prepare(run: Run) -> tuple[Any, list[Any], dict[str, Any]] | None:
     entry = run.entry = run.entry or registry.find(job.task)
     if entry is None:
         return None
-    args, kwargs = json.loads(job.args), {} if job.kwargs == "{}" else json.loads(job.kwargs)
-    if not isinstance(args, list) or not isinstance(kwargs, dict):
-        raise TypeError(
-            f"The job's row holds args {texts.shorten(job.args, 80)} and kwargs {texts.shorten(job.kwargs, 80)};"
-            " they must be a JSON list and a JSON object."
-        )
+    args, kwargs = arguments(job)
     func = entry.func
     if entry.phases:
         pipeline = journal.begin(run, entry)

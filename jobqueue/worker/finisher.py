@@ -3,6 +3,9 @@
 Where a job with a target has ended, the next of its target is taken over in the same transaction, as long as the slot is free for it and
 no more than 20 in a row, or 1 s since the first of them was claimed, went so: whoever waits for a slot has his turn.
 
+While many wait, a second finisher with a connection of its own writes successes of jobs without a target beside the first: one's batch is
+put together while the server works at the other's.
+
 An outcome that cannot be written is tried again with backoff while its lease is renewed, for at most three leases; then it is let
 go, the lease runs out, and the job is recovered like any other. A slot counts as busy until its outcome is acknowledged or refused.
 """
@@ -10,6 +13,7 @@ go, the lease runs out, and the job is recovered like any other. A slot counts a
 from __future__ import annotations
 
 import collections
+import contextlib
 import logging
 import threading
 import time
@@ -33,6 +37,7 @@ from jobqueue.worker.tenancy import telling
 
 BATCH = 1000
 BUFFER = 5000
+MANY = 200
 LEASES = 3
 LOCKED_SECONDS = 0.1
 SHORT_SECONDS = 0.005
@@ -47,12 +52,20 @@ SUCCESS = Status.SUCCESS.value
 class Finisher(DatabaseService):
     """Write what is `put`, and forget the runs that are settled; `settled` is told after each batch."""
 
-    name = "finisher"
     longest_backoff_seconds = 2.0
 
-    def __init__(self, runs: Runs, worker_id: str, lease_seconds: float, settled: Callable[[bool], None], on_error: ErrorHandler) -> None:
+    def __init__(
+        self,
+        runs: Runs,
+        worker_id: str,
+        lease_seconds: float,
+        settled: Callable[[bool], None],
+        on_error: ErrorHandler,
+        name: str = "finisher",
+    ) -> None:
         """Prepare the thread; `settled` is told whether a job waits for a retry now."""
         super().__init__(on_error)
+        self.name = name
         self._runs, self._worker_id, self._lease_seconds, self._settled = runs, worker_id, lease_seconds, settled
         self._gate: Gate | None = None
         self._follow: Callable[[Claimed, Run], None] | None = None
@@ -61,8 +74,8 @@ class Finisher(DatabaseService):
         self._locked_pause = SHORT_SECONDS
         self._buffer: collections.deque[Item] = collections.deque()
         self._room = threading.Event()
-        self.errors = 0  # jobs that ended in ERROR
-        self.done = 0
+        self._second: Finisher | None = None
+        self._errors = self._done = 0
 
     def chain(
         self, gate: Gate, follow: Callable[[Claimed, Run], None], lose_track: Callable[[], None], let_go: Callable[[str], None]
@@ -77,25 +90,46 @@ class Finisher(DatabaseService):
         """Take over nothing more."""
         self._gate = None
 
+    def share(self, second: Finisher) -> None:
+        """Leave a part of what needs no target's lock to a second one while many outcomes wait here."""
+        self._second = second
+
     def put(self, run: Run, outcome: Outcome) -> None:
         """Take an outcome; wait while too many are unwritten."""
+        if self._second is not None and self._leaves_to(self._second, outcome):
+            self._second.put(run, outcome)
+            return
         while len(self._buffer) >= BUFFER and not self.stopping:
             self._room.clear()
             self._room.wait(0.5)
         self._buffer.append((run, outcome))
         self.wake()
 
+    def _leaves_to(self, second: Finisher, outcome: Outcome) -> bool:
+        waiting = len(self._buffer)
+        return waiting >= MANY and waiting > len(second._buffer) and outcome.kind is Kind.SUCCESS and outcome.target is None
+
     @property
     def unwritten(self) -> int:
         """How many outcomes wait to be written."""
-        return len(self._buffer)
+        return len(self._buffer) + (self._second.unwritten if self._second else 0)
+
+    @property
+    def errors(self) -> int:
+        """How many jobs have ended in ERROR."""
+        return self._errors + (self._second.errors if self._second else 0)
+
+    @property
+    def done(self) -> int:
+        """How many runs were settled."""
+        return self._done + (self._second.done if self._second else 0)
 
     def turn(self) -> float | None:
         """Write one batch."""
         batch = [self._buffer.popleft() for _ in range(min(len(self._buffer), BATCH))]
         if not batch:
             return None
-        with self._runs.handing_over:
+        with self._runs.handing_over if self._gate is not None else contextlib.nullcontext():
             settled = self._write(batch)
         later = {one.outcome.lease for one in settled if one.later}
         self._acknowledge([item for item in batch if item[0].lease not in later], [one for one in settled if not one.later])
@@ -167,8 +201,8 @@ class Finisher(DatabaseService):
 
     def _acknowledge(self, batch: Sequence[Item], settled: Sequence[Settled]) -> None:
         self._runs.remove([run.lease for run, _ in batch])
-        self.done += len(settled)
-        self.errors += sum(one.status == "ERROR" for one in settled)
+        self._done += len(settled)
+        self._errors += sum(one.status == "ERROR" for one in settled)
         self._settled(any(one.status == "PENDING" for one in settled))
         runs = {run.lease: run for run, _ in batch}
         try:

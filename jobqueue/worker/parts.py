@@ -26,7 +26,7 @@ class Parts:
     runs: Runs
     lanes: Lanes
     loop: Loop
-    finisher: Finisher
+    finishers: list[Finisher]
     interrupter: Interrupter
     heartbeat: Heartbeat
     reporter: Reporter
@@ -37,10 +37,15 @@ class Parts:
     listener: Listener | None
     services: list[Service] = field(init=False)
 
+    @property
+    def finisher(self) -> Finisher:
+        """The one that is given outcomes; others write a part of them."""
+        return self.finishers[0]
+
     def __post_init__(self) -> None:
         """List the services; the dispatcher comes last, when everything it needs runs."""
         chain = (
-            self.finisher,
+            *self.finishers,
             self.interrupter,
             self.heartbeat,
             self.reporter,

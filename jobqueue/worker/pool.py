@@ -1,13 +1,15 @@
-"""The threads that run plain functions, between a least and a most number.
+"""The threads that run plain functions, at most one for each slot.
 
-Claimed runs wait in one queue. A thread ends where it is idle and finds its sign to leave there; a pool that grows again takes
-back the signs that nobody has found yet, so that no thread works beside the number. A thread that does not react to an interrupt
-is given up on: it stays stuck until its task returns, and a new thread takes its place, so that the capacity stays; where no new
-one may, the pool has a slot less until then.
+Claimed runs wait in one queue. A thread starts when more runs wait or run than there are threads: slots that coroutines use, or
+nobody, have none. It ends where it is idle and finds its sign to leave in the queue; a pool that grows again takes back the signs
+that nobody has found yet, so that no thread works beside the number. A thread that does not react to an interrupt is given up on: it
+stays stuck until its task returns, and a new thread takes its place, so that the capacity stays; where no new one may, the pool has a
+slot less until then.
 """
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -21,12 +23,14 @@ from jobqueue.worker.slots import Slots
 
 TIDY_SECONDS = 5.0
 
+logger = logging.getLogger("jobqueue")
+
 
 class Pool:
     """Run submitted runs in threads; `put` gets each outcome."""
 
     def __init__(self, put: Callable[[Run, Outcome], None]) -> None:
-        """Prepare; `resize` starts the threads."""
+        """Prepare; `resize` makes slots, and what is submitted starts threads."""
         self._put = put
         self._queue: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._threads: set[threading.Thread] = set()
@@ -34,7 +38,9 @@ class Pool:
         self._number = 0
         self._completed = 0
         self._worked_seconds = 0.0
-        self._leaving = 0  # of the threads, those that are to end once they are idle
+        self._crew = 0  # the threads that serve: neither given up on nor told to leave
+        self._leaving = 0  # of the others, those that are to end once they are idle
+        self._submitted = self._taken_back = 0
         self.size = 0
         self.stuck = 0
         self.lost = 0  # slots of runs that were given up on, in whose place no thread works
@@ -48,7 +54,7 @@ class Pool:
 
     @property
     def threads(self) -> int:
-        """How many threads there are: one per slot, those that are about to end, and those that were given up on."""
+        """How many threads there are: those that serve, those that are about to end, and those that were given up on."""
         return len(self._threads)
 
     @property
@@ -62,27 +68,43 @@ class Pool:
         return self._worked_seconds
 
     def resize(self, size: int) -> None:
-        """Start threads, or let idle ones end; a busy one is never cut off."""
+        """Set the number of slots; threads beyond it end once they are idle, and a busy one is never cut off."""
         with self._lock:  # the scaler, the interrupter and the supervisor change the number
             self._closed = size == 0
             self._resize(size)
 
     def _resize(self, size: int) -> None:
-        while self.size < size:
-            if self._leaving:
-                self._leaving -= 1
-            else:
-                self._start()
-            self.size += 1
-        while self.size > size:
+        self.size = size
+        back = min(self._leaving, max(size - self._crew, 0))
+        self._leaving -= back
+        self._crew += back
+        while self._crew > size:
+            self._crew -= 1
             self._leaving += 1
             self._queue.put(None)
-            self.size -= 1
+        self._man()
+
+    def _man(self) -> None:
+        """Start the threads that are missing; called with the lock.
+
+        What was submitted and has not ended is counted, not who is idle: a thread that has just taken a run looks idle for a moment, and
+        the next run would wait for it though there is a slot.
+        """
+        while self._crew < min(self.size, self._submitted - self._taken_back - self.slots.ended):
+            try:
+                self._start()
+            except Exception as error:  # noqa: BLE001 - whatever it is: those who submit have runs to register and outcomes to write
+                logger.error("The system gives no more threads, so there are %d slots instead of %d: %s", self._crew, self.size, error)
+                self.size = self._crew  # until somebody asks for more again
+                return
 
     def submit(self, runs: list[Run]) -> None:
         """Queue runs, in order."""
         for run in runs:
             self._queue.put(run)
+        with self._lock:  # against others who count and start threads
+            self._submitted += len(runs)
+            self._man()
 
     def take_waiting(self, claimed_before: float) -> list[Run]:
         """Take out the runs that were claimed before a time and have not begun."""
@@ -98,18 +120,20 @@ class Pool:
         except queue.Empty:
             for left in kept:
                 self._queue.put(left)
+            with self._lock:
+                self._taken_back += len(taken)
             return taken
 
     def replace(self, run: Run) -> None:
-        """Count the thread of a run that was given up on as stuck, and start one in its place, unless the run has lost its slot."""
+        """Count the thread of a run that was given up on as stuck; another may take its place, unless the run has lost its slot."""
         self.slots.leave()
         with self._lock:
             self.stuck += 1
+            self._crew -= 1
             if run.slot_lost:
                 self.lost += 1
                 self.size -= 1
-            else:
-                self._start()
+            self._man()
 
     def lose(self) -> None:
         """Have a slot less, since a coroutine that was given up on keeps it."""
@@ -140,6 +164,7 @@ class Pool:
         except BaseException:  # the system gives no more threads
             self._threads.discard(thread)
             raise
+        self._crew += 1
 
     def _work(self) -> None:
         rested_at = time.monotonic()
@@ -187,4 +212,5 @@ class Pool:
             self.lost -= 1
             if not self._closed:
                 self.size += 1
+                self._crew += 1
             return not self._closed

@@ -1,7 +1,7 @@
 """The slots of a lane: plain functions and coroutines share them, and who was claimed first begins first.
 
-Each slot has a thread, so functions alone need no counting. Only while coroutines of the lane run, or wait, does a thread that has taken
-a function ask whether there is room, and waits for it.
+There are no more threads than slots, so functions alone need no counting. Only while coroutines of the lane run, or wait, does a thread
+that has taken a function ask whether there is room, and waits for it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Slots:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._functions = 0
+        self.ended = 0  # functions that have left their slot, since the start
         self._coroutines: set[Run] = set()
         self._held: list[Run] = []  # functions whose threads wait for room
         self._late: deque[Run] = deque()  # coroutines that wait for room
@@ -73,6 +74,7 @@ class Slots:
         """Free the slot of a function."""
         with self._lock:
             self._functions -= 1
+            self.ended += 1
             self._tell()
 
     def take_held(self, claimed_before: float) -> list[Run]:
@@ -124,7 +126,7 @@ class Slots:
             self._changed.notify_all()
 
     def _has_room(self, run: Run, yields: bool) -> bool:
-        if not self._coroutines and not self._late:  # each thread is a slot
+        if not self._coroutines and not self._late:  # there are no more threads than slots
             return True
         if self._functions + sum(not one.abandoned for one in self._coroutines) >= self._size():
             return False

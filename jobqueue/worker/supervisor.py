@@ -144,9 +144,8 @@ class Supervisor:
 
     def _build(self) -> Parts:
         settings, worker_id, queues = self.settings, self.identity.worker_id, self.settings.queues
-        runs = Runs()
+        finisher = (finishers := self._finishers(runs := Runs()))[0]
         notified = settings.notify and Job.objects.database.can_notify
-        finisher = Finisher(runs, worker_id, settings.lease_seconds, self._settled, self._on_error)
         lanes, loop = Lanes(lambda: Pool(finisher.put), runs, settings.max_crashes), Loop(finisher.put)
         gate = Gate(tuple(queues), settings.max_running, lanes.set_slots)
         limits = (settings.max_workers, settings.timeout_grace_seconds, self._replace_process)
@@ -191,7 +190,15 @@ class Supervisor:
             decided=maintenance.wake,
             on_error=self._on_error,
         )
-        return Parts(runs, lanes, loop, finisher, interrupter, heartbeat, reporter, dispatcher, maintenance, duties, scaler, listener)
+        return Parts(runs, lanes, loop, finishers, interrupter, heartbeat, reporter, dispatcher, maintenance, duties, scaler, listener)
+
+    def _finishers(self, runs: Runs) -> list[Finisher]:
+        most = 1 if Job.objects.database.one_writer else 2  # where there is one writer at a time, a second one would wait for the first
+        settings, names = self.settings, ("finisher", "finisher-2")[:most]
+        made = [Finisher(runs, self.identity.worker_id, settings.lease_seconds, self._settled, self._on_error, name) for name in names]
+        for second in made[1:]:
+            made[0].share(second)
+        return made
 
     def _duties(self, keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None], moved: Callable[[], None]) -> Duties:
         return Duties(

@@ -1,6 +1,6 @@
 """A table full of expired jobs and their children is emptied in little memory, also when who empties it is killed in between.
 
-``RETENTION_JOBS=3000000`` makes it a long run.
+``RETENTION_JOBS=3000000`` makes it a long run, which needs ``-o faulthandler_timeout=0``, too.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from django.db import connection
 from jobqueue import signals
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
+from jobqueue.line import Target
 from jobqueue.models import Job
 from jobqueue.worker import finisher as module
 from jobqueue.worker.finisher import LOCKED_SECONDS, Finisher
@@ -226,3 +227,35 @@ def test_what_was_written_is_announced_once_and_a_lost_one_never(scene: Scene) -
         signals.job_settled.disconnect(receive)
     assert heard == [(written.job.id, "SUCCESS")]
     assert scene.errors == []
+
+
+@pytest.mark.django_db
+def test_a_second_one_writes_successes_while_many_wait_and_what_needs_the_first_stays_with_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MANY", 3)
+    second = Finisher(scene.runs, "worker-1", 30.0, scene.told.append, lambda _, error, __: scene.errors.append(error), "finisher-2")
+    scene.finisher.share(second)
+    runs = [scene.run() for _ in range(7)]
+    for run in runs:
+        scene.put(run)
+    assert (second.unwritten, scene.finisher.unwritten) == (3, 7), "four stay, and it takes no more than those"
+    failing, aimed = scene.run(), scene.run(target="shop", holds_target=True)
+    scene.put(failing, Kind.ERROR)
+    scene.put(aimed, target=Target("", "shop"))
+    assert (second.unwritten, scene.finisher.unwritten) == (3, 9)
+    assert (scene.turn(), second.unwritten, scene.finisher.unwritten) == (None, 3, 3)
+    second._attempt(second.turn)
+    assert [status(run) for run in (*runs, failing, aimed)] == ["SUCCESS"] * 7 + ["ERROR", "SUCCESS"]
+    assert (scene.finisher.done, scene.finisher.errors, scene.finisher.unwritten, len(scene.runs)) == (9, 1, 0, 0)
+    assert not scene.errors
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_second_one_writes_though_the_first_is_taking_over(scene: Scene) -> None:
+    """It takes over nothing, so it does not wait for the lock under which the first one does."""
+    run = scene.run()
+    with scene.runs.handing_over:
+        scene.put(run)
+        assert scene.turn() is None
+    assert status(run) == "SUCCESS"

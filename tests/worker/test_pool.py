@@ -43,10 +43,43 @@ def test_whatever_a_task_raises_its_thread_goes_on(pool: Pool, outcomes: Collect
         sys.exit()
 
     pool.resize(2)
+    together = threading.Barrier(2)
+    pool.submit([run_of(lambda: together.wait(PATIENCE_SECONDS), number=number) for number in range(2)])
+    outcomes.wait(2)
     before = threads()
-    pool.submit([run_of(leave, number=number) for number in range(10)])
-    assert outcomes.wait(10) == [Kind.ERROR] * 10
-    assert threads() == before
+    pool.submit([run_of(leave, number=number) for number in range(2, 12)])
+    assert outcomes.wait(12)[2:] == [Kind.ERROR] * 10
+    assert (threads(), len(before)) == (before, 2)
+
+
+def test_no_more_threads_start_than_there_are_runs_at_once(pool: Pool, outcomes: Collector) -> None:
+    pool.resize(50)
+    assert pool.threads == 0
+    for number in range(20):  # one after the other
+        pool.submit([run_of(lambda: None, number=number)])
+        outcomes.wait(number + 1)
+    assert pool.threads == 1
+
+
+def test_a_run_never_waits_for_another_one_while_there_is_a_slot(pool: Pool, outcomes: Collector) -> None:
+    """Each time, the thread of the first run seems to be idle still, or to be idle again, when the others are submitted."""
+    pool.resize(3)
+    for turn in range(200):
+        together = threading.Barrier(3)
+        for number in range(3):
+            pool.submit([run_of(lambda together=together: together.wait(PATIENCE_SECONDS), number=3 * turn + number)])
+        assert outcomes.wait(3 * turn + 3)[-3:] == [Kind.SUCCESS] * 3
+    assert pool.threads == 3
+
+
+def test_runs_that_were_taken_back_leave_no_threads_that_nobody_needs(pool: Pool, outcomes: Collector) -> None:
+    pool.submit([run_of(lambda: None, number=number) for number in range(5)])  # there are no slots yet
+    assert len(pool.take_waiting(time.monotonic() + 1)) == 5
+    pool.resize(5)
+    assert pool.threads == 0
+    pool.submit([run_of(lambda: None, number=5)])
+    outcomes.wait(1)
+    assert pool.threads == 1
 
 
 def test_a_shrinking_pool_cuts_nobody_off(pool: Pool, outcomes: Collector) -> None:
@@ -163,16 +196,27 @@ def test_a_pool_that_grows_again_takes_back_whom_it_has_told_to_leave(pool: Pool
     assert (pool.threads, pool.size) == (2, 2)
 
 
-def test_where_the_system_gives_no_more_threads_the_size_says_how_many_there_are(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool.resize(1)
+def test_where_the_system_gives_no_more_threads_the_size_says_how_many_there_are(
+    pool: Pool, outcomes: Collector, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, go_on = threading.Barrier(4), threading.Event()
+
+    def task() -> None:
+        begun.wait(PATIENCE_SECONDS)
+        go_on.wait(PATIENCE_SECONDS)
 
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
+    pool.resize(3)
+    pool.submit([run_of(task, number=1)])
     with monkeypatch.context() as scarce:
         scarce.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(RuntimeError, match="can't start"):
-            pool.resize(3)
+        pool.submit([run_of(task, number=number) for number in (2, 3)])
     assert (pool.size, pool.threads) == (1, 1)
+    assert "1 slots instead of 3: can't start new thread" in caplog.text
     pool.resize(3)
+    begun.wait(PATIENCE_SECONDS)  # all three run now
+    go_on.set()
+    outcomes.wait(3)
     assert (pool.size, pool.threads) == (3, 3)
