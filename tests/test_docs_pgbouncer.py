@@ -37,7 +37,8 @@ def test_a_worker_has_as_many_connections_as_the_page_says() -> None:
     from jobqueue.worker.listener import Listener
 
     services = {kind for kind in DatabaseService.__subclasses__() if kind.__module__.startswith("jobqueue.worker.")} - {Listener}
-    threads = [kind for kind in services if kind.__name__.lower() in Parts.__annotations__]
-    most = len(threads) + len(builtin(lambda: None, lambda lost: None, lambda: 0.0))
-    assert f"| {len(threads)}, and one for each [duty](duties.md) that it leads: {most} at most |" in PAGE
+    kinds = [kind for kind in services if kind.__name__.lower() in {*Parts.__annotations__, "finisher"}]
+    threads = len(kinds) + 1  # there are two finishers
+    most = threads + len(builtin(lambda: None, lambda lost: None, lambda: 0.0))
+    assert f"| {threads}, and one for each [duty](duties.md) that it leads: {most} at most |" in PAGE
     assert f"(`MAX_WORKERS` + {most})" in PAGE
