@@ -13,7 +13,8 @@ from django.db import DataError, OperationalError
 from django.utils import timezone
 
 from jobqueue.duties.base import Report
-from jobqueue.duties.deliver_webhooks import QUIET_PAUSE_SECONDS, DeliverWebhooks
+from jobqueue.duties.deliver_webhooks import PAUSE_SECONDS, QUIET_PAUSE_SECONDS, DeliverWebhooks
+from jobqueue.lifecycle.glance import Glance, Glances
 from jobqueue.models import JobEvent, WebhookDelivery
 from jobqueue.webhooks import crew, outbox
 from tests.factories import DeliveryFactory
@@ -214,6 +215,17 @@ def test_with_nothing_to_do_it_asks_seldom_and_once(django_assert_num_queries: A
     duty = DeliverWebhooks()
     with django_assert_num_queries(1):
         assert duty.run_once(timezone.now()).pause_seconds == QUIET_PAUSE_SECONDS
+
+
+def test_who_is_told_of_an_ended_job_looks_at_once_whatever_was_seen_before_and_once_more(django_assert_num_queries: Any) -> None:
+    nothing = Glances()
+    nothing._last = Glance(time.monotonic(), None, None, *[False] * 4)
+    duty = DeliverWebhooks(nothing)
+    with django_assert_num_queries(0):
+        assert (duty.run_once(timezone.now()).pause_seconds or 0) <= 0.25, "what another process's jobs tell is seen soon"
+    duty.hear()
+    with django_assert_num_queries(1):
+        assert duty.run_once(timezone.now()).pause_seconds == PAUSE_SECONDS
 
 
 def test_what_waits_for_a_busy_receiver_is_not_walked_over_all_the_time(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
