@@ -163,14 +163,19 @@ def test_an_answer_that_the_database_refuses_holds_up_no_other(
 def test_a_receiver_that_lets_one_wait_in_vain_gets_one_sender_until_it_answers(listen: Listen, settings: Any) -> None:
     settings.JOBQUEUE = {**settings.JOBQUEUE, "WEBHOOK_TIMEOUT_SECONDS": 0.3, "WEBHOOK_RETRY_SECONDS": [60]}
     mute = threading.Event()
-    mute.set()
 
     def answer(connection: Any, number: int) -> None:
         (receivers.silent if mute.is_set() else says(200))(connection, number)
 
     receiver = listen(answer)
-    DeliveryFactory.create_batch(12, url=receiver.url)
+    DeliveryFactory.create_batch(2, url=receiver.url)
     duty = DeliverWebhooks()
+    duty.run_once(timezone.now())
+    assert duty._crew.in_flight <= 1, "it has not answered yet"
+    run(duty)
+    receiver.connections = 0
+    mute.set()
+    DeliveryFactory.create_batch(12, url=receiver.url)
     duty.run_once(timezone.now())
     assert duty._crew.in_flight == 4
     began = time.monotonic()
@@ -201,6 +206,46 @@ def test_very_many_silent_receivers_leave_senders_for_those_that_answer(listen: 
         message.refresh_from_db()
     assert message.status == "DELIVERED"
     assert WebhookDelivery.objects.filter(pk__lt=message.pk, status="PENDING", attempts=0).count() > 20, "older ones still wait"
+    duty.end()
+
+
+@pytest.mark.parametrize("leads_anew", [False, True])
+def test_a_crowd_of_new_silent_receivers_delays_no_receiver_that_has_answered_before(
+    listen: Listen, settings: Any, *, leads_anew: bool
+) -> None:
+    settings.JOBQUEUE = {**settings.JOBQUEUE, "WEBHOOK_TIMEOUT_SECONDS": 3}
+    good, duty = listen(says(204)), DeliverWebhooks()
+    DeliveryFactory(url=good.url)
+    run(duty)
+    old = timezone.now() - timedelta(hours=1)
+    for url in [listen(receivers.silent).url for _ in range(40)]:
+        DeliveryFactory.create_batch(3, url=url, next_attempt_at=old)
+    duty = DeliverWebhooks() if leads_anew else duty
+    began = time.monotonic()
+    while duty._crew.in_flight < 24 and time.monotonic() - began < 1:
+        duty.run_once(timezone.now())
+    message = DeliveryFactory(url=good.url)
+    while message.status != "DELIVERED" and time.monotonic() - began < 4:
+        duty.run_once(timezone.now())
+        message.refresh_from_db()
+    assert time.monotonic() - began < 2, "before the time of one attempt is over"
+    assert (message.status, duty._crew.in_flight) == ("DELIVERED", 24)
+    duty.hurry()
+    duty.end()
+
+
+def test_silent_receivers_whose_messages_wait_each_get_a_sender_beside_one_with_very_many(listen: Listen, settings: Any) -> None:
+    settings.JOBQUEUE = {**settings.JOBQUEUE, "WEBHOOK_TIMEOUT_SECONDS": 0.3, "WEBHOOK_RETRY_SECONDS": [60]}
+    first, second = listen(receivers.silent), listen(receivers.silent)
+    duty, old = DeliverWebhooks(), timezone.now() - timedelta(hours=1)
+    for one in (first, second):
+        DeliveryFactory(url=one.url)
+    run(duty)
+    DeliveryFactory.create_batch(60, url=first.url, next_attempt_at=old)
+    DeliveryFactory(url=second.url)
+    duty.run_once(timezone.now())
+    assert duty._crew.in_flight == 2
+    duty.hurry()
     duty.end()
 
 
