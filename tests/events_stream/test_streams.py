@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -38,7 +40,10 @@ class Listening:
     def message(self) -> dict[str, str]:
         """Return the fields of the next message."""
         while not self._waiting:
-            self._waiting = next(self._parts).decode().strip("\n").split("\n\n")
+            whole = next(self._parts).decode()
+            while not whole.endswith("\n\n"):
+                whole += next(self._parts).decode()
+            self._waiting = whole.strip("\n").split("\n\n")
             self._pings = self._pings + 1 if self._waiting[0].startswith(": ping") else 0
             assert self._pings < 4, "Nothing comes but pings."
         return dict(line.split(": ", 1) for line in self._waiting.pop(0).split("\n"))
@@ -250,6 +255,27 @@ def test_one_who_never_reads_and_was_cut_keeps_no_place(browser: Browser, job: J
         for one in blocked:
             one.close()
     assert not Sync._open
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_the_place_of_who_has_gone_is_free_with_the_next_ping(
+    live_server: Any, browser: Browser, settings: Any, monkeypatch: pytest.MonkeyPatch, *, reads: bool
+) -> None:
+    settings.JOBQUEUE = {"EVENT_PING_SECONDS": 2}
+    monkeypatch.setattr(streaming, "PROBE_SECONDS", 0.1)
+    host, port = live_server.thread.host, live_server.thread.port
+    with socket.create_connection((host, port)) as line:
+        line.sendall(
+            f"GET {ROOT}events/ HTTP/1.1\r\nHost: {host}\r\nCookie: sessionid={browser.cookies['sessionid'].value}\r\n\r\n".encode()
+        )
+        assert line.recv(20).startswith(b"HTTP/1.1 200")
+        wait_until(lambda: b"snapshot" in line.recv(4096, socket.MSG_PEEK), "the stream has begun")
+        if reads:
+            line.recv(4096)
+        assert len(Sync._open) == 1
+    began = time.monotonic()
+    wait_until(lambda: not Sync._open, "its place is free", 10)
+    assert time.monotonic() - began < 3, "the time of one ping, not of two"
 
 
 def test_strangers_and_users_without_the_right_get_no_stream(job: Job) -> None:
