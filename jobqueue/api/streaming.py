@@ -25,6 +25,7 @@ from jobqueue import conf
 from jobqueue.api import again, desk
 from jobqueue.api.answers import Problem
 from jobqueue.api.cutting import Cutter
+from jobqueue.api.places import BUSY_SECONDS, Place
 from jobqueue.api.reading import shown
 from jobqueue.db import let_go
 from jobqueue.events import replay, wire
@@ -32,7 +33,6 @@ from jobqueue.events.stream import SLOW, Subscription, Wanted, hub
 
 RETRY_MILLISECONDS = 3000
 MOST_ASYNC = 2000  # streams of a process under ASGI
-BUSY_SECONDS = "10"
 PART_BYTES = 65_536
 PROBE_SECONDS = 1.0  # between the two parts of a ping
 ADMIT_SECONDS = 10.0
@@ -100,7 +100,7 @@ def _own(name: str, data: dict[str, Any]) -> bytes:
     return wire.body({"id": None, "event": name, "at": timezone.now().isoformat(), "data": data})
 
 
-def respond(request: HttpRequest, source: Source) -> HttpResponseBase:
+def respond(request: HttpRequest, user: Any, source: Source) -> HttpResponseBase:
     """Answer with a stream; refuse, by a `Problem`, where there is nothing to stream or no room."""
     if conf.current().event_log == "none":
         reason = "no events are recorded"
@@ -112,8 +112,8 @@ def respond(request: HttpRequest, source: Source) -> HttpResponseBase:
     if isinstance(request, ASGIRequest):
         if len(hub) >= MOST_ASYNC:
             raise _busy(MOST_ASYNC)
-        return StreamingHttpResponse(send_async(stream, request.scope), headers=HEADERS)
-    return StreamingHttpResponse(Sync(stream), headers=HEADERS)
+        return StreamingHttpResponse(send_async(stream, request.scope, Place(user)), headers=HEADERS)
+    return StreamingHttpResponse(Sync(stream, Place(user)), headers=HEADERS)
 
 
 def _busy(most: int) -> Problem:
@@ -171,8 +171,8 @@ class Clock:
         return True
 
 
-async def send_async(stream: Stream, scope: Mapping[str, Any]) -> AsyncIterator[bytes]:
-    """Yield the stream's bytes to a server that speaks ASGI; the request's scope names its connection."""
+async def send_async(stream: Stream, scope: Mapping[str, Any], place: Place) -> AsyncIterator[bytes]:
+    """Yield the stream's bytes to a server that speaks ASGI; the request's scope names its connection, the place is its user's."""
     cutter = Cutter(scope)
     wake = cutter.woken
     client = cutter.client = hub.subscribe(stream.source.wanted, cutter.wake)
@@ -200,6 +200,7 @@ async def send_async(stream: Stream, scope: Mapping[str, Any]) -> AsyncIterator[
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(wake.wait(), clock.rest)
     finally:
+        place.leave()
         cutter.end()
         hub.unsubscribe(client)
 
@@ -210,15 +211,17 @@ class Sync:
     _lock = threading.Lock()
     _open: ClassVar[set[Sync]] = set()
 
-    def __init__(self, stream: Stream) -> None:
-        """Take one of the few places."""
+    def __init__(self, stream: Stream, place: Place) -> None:
+        """Take one of the few places of the process, beside that of the user."""
         self.client: Subscription | None = None
+        self._place = place
         self._parts = self._parts_of(stream)
         most = conf.current().event_streams_most
         with Sync._lock:
             # One who never reads blocks the server's thread in a write, which nothing can end from here. Once cut, it keeps no place.
             taken = sum(not one.is_cut for one in Sync._open)
             if taken >= most or len(Sync._open) >= 2 * most:
+                place.leave()
                 raise _busy(most)
             Sync._open.add(self)
 
@@ -236,8 +239,9 @@ class Sync:
         return next(self._parts)
 
     def close(self) -> None:
-        """Give the place back; a second call does nothing."""
+        """Give the places back; a second call does nothing."""
         self._parts.close()
+        self._place.leave()
         with Sync._lock:
             Sync._open.discard(self)
 

@@ -116,7 +116,7 @@ def test_every_client_gets_every_event_whatever_the_order_of_commits(start: Star
 
 @pytest.mark.postgresql
 def test_two_hundred_clients_get_all_and_leave_nothing_behind(start: Start, browser: Browser) -> None:
-    server, cookie = start(EVENT_PING_SECONDS=1), session(browser)
+    server, cookie = start(EVENT_PING_SECONDS=1, EVENT_STREAMS_PER_USER=0), session(browser)
     jobs = [JobFactory() for _ in range(10)]
     connections = _connections()
 
@@ -177,6 +177,35 @@ def test_the_server_ends_though_streams_are_open(start: Start, browser: Browser)
 
     asyncio.run(play())
     assert server.process.returncode is not None
+
+
+def test_a_user_has_so_many_streams_and_the_place_of_one_that_was_cut_is_free(start: Start, browser: Browser) -> None:
+    server, cookie = start(EVENT_STREAMS_PER_USER=2), session(browser)
+
+    async def play() -> None:
+        clients = [Client(server.port, ALL, cookie) for _ in range(2)]
+        listening = [asyncio.create_task(one.listen()) for one in clients]
+        await until(lambda: all(one.last_id for one in clients), "all listen")
+        for _ in range(3):  # one that was refused takes no place
+            refused = Client(server.port, ALL, cookie)
+            await asyncio.wait_for(refused.listen(), 10)
+            assert "429" in refused.head.split("\r\n")[0]
+            assert "retry-after: 10" in refused.head.lower()
+        clients[0].cut()
+        await listening[0]
+        for _ in range(50):
+            again = Client(server.port, ALL, cookie)
+            listening[0] = asyncio.create_task(again.listen())
+            await until(lambda again=again: bool(again.head), "it is answered")  # type: ignore[misc]
+            if "200" in again.head.split("\r\n")[0]:
+                break
+            await asyncio.sleep(0.1)
+        await until(lambda: bool(again.last_id), "it listens in the place of the one that was cut")
+        again.cut()
+        clients[1].cut()
+        await asyncio.gather(*listening)
+
+    asyncio.run(play())
 
 
 def never_reads(server: Server, cookie: str) -> socket.socket:

@@ -16,7 +16,9 @@ from django.db import connection
 from django.test import Client as Browser
 
 from jobqueue.api import again, streaming
-from jobqueue.api.streaming import Source, Stream, Sync
+from jobqueue.api.answers import Problem
+from jobqueue.api.places import Place, identity
+from jobqueue.api.streaming import Source, Stream, Sync, send_async
 from jobqueue.events import stream as streams
 from jobqueue.events.stream import SLOW, Wanted, hub
 from jobqueue.models import Job, JobEvent
@@ -239,17 +241,59 @@ def test_one_stream_too_many_is_put_off(listen: Callable[..., Listening], browse
     listen("events/")
 
 
+def test_a_user_has_so_many_streams_at_a_time_of_whatever_kind_and_others_have_their_own(
+    listen: Callable[..., Listening], browser: Browser, job: Job, settings: Any
+) -> None:
+    settings.JOBQUEUE = {"EVENT_STREAMS_PER_USER": 2}
+    first = listen("events/")
+    listen(places(job)[0])
+    refused = browser.get(f"{ROOT}events/")
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
+    error = refused.json()["error"]
+    assert (error["code"], error["limit"]) == ("too_many_streams_of_user", 2)
+    assert "EVENT_STREAMS_PER_USER" in error["message"]
+    assert browser.head(f"{ROOT}events/").status_code == 200
+    other = Browser()
+    other.force_login(get_user_model().objects.create_superuser("other"))
+    listen("events/", other)
+    listen(f"/admin/jobqueue/job/{job.pk}/events/", other)
+    assert other.get(f"/admin/jobqueue/job/{job.pk}/events/").status_code == 429
+    first.response.close()
+    listen("events/")
+    settings.JOBQUEUE = {"EVENT_STREAMS_PER_USER": 0}
+    listen("events/")
+
+
+def test_a_user_who_is_no_row_is_told_apart_by_what_it_has() -> None:
+    class Caller:
+        def __init__(self, **mine: Any) -> None:
+            self.__dict__ |= mine
+
+    keys = [identity(Caller(**one)) for one in ({"pk": None, "username": "a"}, {"username": "b"}, {"id": 1}, {"name": ["x"]}, {})]
+    assert len(set(keys)) == 4, "those that have nothing count as one"
+    assert identity(Caller(username="a")) == keys[0]
+
+
+def test_a_place_that_was_taken_for_a_request_that_was_dropped_is_free_again(settings: Any) -> None:
+    settings.JOBQUEUE = {"EVENT_STREAMS_PER_USER": 1}
+    dropped = send_async(Stream(Source(Wanted(), lambda: True, dict), None, False), {}, Place("anna"))
+    with pytest.raises(Problem):
+        Place("anna")
+    del dropped
+    Place("anna").leave()
+
+
 def test_one_who_never_reads_and_was_cut_keeps_no_place(browser: Browser, job: Job, settings: Any) -> None:
     settings.JOBQUEUE = {"EVENT_STREAMS_MOST": 2}
     source = Source(Wanted(), lambda: True, dict)
-    blocked = [Sync(Stream(source, None, False)) for _ in range(2)]
+    blocked = [Sync(Stream(source, None, False), Place(number)) for number in range(2)]
     try:
         assert [next(one)[:5] for one in blocked] == [b"retry"] * 2, "the server's thread is in a write now"
         assert browser.get(f"{ROOT}events/").status_code == 503
         for one in blocked:
             assert one.client is not None
             one.client.ended = SLOW
-        blocked += [Sync(Stream(source, None, False)) for _ in range(2)]
+        blocked += [Sync(Stream(source, None, False), Place(number)) for number in range(2)]
         assert browser.get(f"{ROOT}events/").status_code == 503, "as many blocked ones as there are places"
     finally:
         for one in blocked:
