@@ -61,6 +61,14 @@ def open_phases(lease: Lease, names: Sequence[str]) -> list[Standing]:
     return [*standing, *gone]
 
 
+def let_go(lease: Lease) -> None:
+    """Let a job that runs without phases keep of them what has finished, and begin anew: nothing else of them is done any more."""
+    with guarded(lease) as job:
+        _phases(job=job).exclude(status=JobPhase.Status.SUCCESS).delete()
+        children.keep_ended(job)
+        Job.objects.current.filter(pk=job.pk).update(phase="", progress=0, **_started(job))
+
+
 def _started(job: Job) -> dict[str, Any]:
     """Return the columns of a job that has begun to run now; that it did is told before its first phase is."""
     changes: dict[str, Any] = {}

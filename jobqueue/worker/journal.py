@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
@@ -116,6 +117,20 @@ def begin(run: Run, entry: Entry) -> Pipeline:
     """Return the pipeline of a run whose task has phases."""
     run.pipeline = Pipeline(entry.phases, entry.func, RunJournal(run))
     return run.pipeline
+
+
+def without_phases(run: Run, entry: Entry) -> Callable[..., Any]:
+    """Return what a task runs whose job has phases that the code has no more: they are let go of before it begins."""
+    let_go, journal = partial(phases.let_go, run.lease), RunJournal(run)
+    if not entry.is_async:
+        journal.do(let_go)  # before the task's own transaction, where it has one
+        return entry.func
+
+    async def begin_anew(*args: Any, **kwargs: Any) -> Any:
+        await journal.ado(let_go)
+        return await entry.func(*args, **kwargs)
+
+    return begin_anew
 
 
 def told(run: Run, outcome: Outcome) -> Outcome:
