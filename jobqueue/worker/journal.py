@@ -15,7 +15,7 @@ from jobqueue.exceptions import JobQueueError, Suspended, TransactionLeftOpen
 from jobqueue.lifecycle import children as kin
 from jobqueue.lifecycle import phases
 from jobqueue.lifecycle.children import Child
-from jobqueue.lifecycle.outcome import Done, Kind, Outcome
+from jobqueue.lifecycle.outcome import Done, Kind, Outcome, Told
 from jobqueue.models import Job
 from jobqueue.phases import Standing
 from jobqueue.tasks.registry import Entry
@@ -42,7 +42,8 @@ class RunJournal:
         run = self._run
         shown = run.pipeline.shown if run.pipeline is not None else None
         message = shown.message if shown is not None and shown.name == done.name else None
-        phases.go_on(run.lease, done, following, progress, message=message, stops=_due(run) is not None)
+        told = Told(run.progress, run.message) if shown is not None and run.progress is not None else None
+        phases.go_on(run.lease, done, following, progress, message=message, told=told, stops=_due(run) is not None)
         run.progress = progress  # what was told before, and is not written yet, must not follow
 
     def look(self) -> None:
@@ -138,6 +139,8 @@ def told(run: Run, outcome: Outcome) -> Outcome:
     if (pipeline := run.pipeline) is not None and pipeline.opened:
         refuse_left(run)
         outcome.progress, outcome.phase = pipeline.progress, pipeline.shown
+    if run.progress is not None:
+        outcome.told = Told(run.progress, run.message)
     return outcome
 
 
