@@ -14,7 +14,7 @@ from django.db import connection, connections, transaction
 
 from jobqueue import pipeline, signals
 from jobqueue import task as plain_task
-from jobqueue.exceptions import JobQueueError, Retry
+from jobqueue.exceptions import JobQueueError, NoPhases, Retry
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.models import Job, Queue
@@ -172,6 +172,57 @@ def test_a_checkpoint_after_the_end_is_refused_and_hangs_nobody(crew: Crew, in_t
     with pytest.raises(JobQueueError, match="all of them have finished"):
         left["answer"].result(PATIENCE_SECONDS)
     assert (crew.row().status, crew.row().phases.get().checkpoint) == ("SUCCESS", None)
+
+
+def parting(context: Any) -> None:
+    context.metadata["first"] = 1
+    left["of the first"] = context
+
+
+def following(context: Any) -> list[str]:
+    context.checkpoint("mine")
+    context.progress(10, "mine")
+    late = left["of the first"]
+    calls = (lambda: late.checkpoint("late"), lambda: late.progress(90, "late"), lambda: late.sleep(60), lambda: late.checkpoint_data)
+    with ThreadPoolExecutor(1) as other:
+        found = [repr(other.submit(call).exception(PATIENCE_SECONDS)) for call in calls]
+    assert context.checkpoint_data == "mine"
+    assert (late.metadata, late.phase_results()) == (context.metadata, {"parting": None}), "what it reads is there"
+    return found
+
+
+async def parting_in_loop(context: Any) -> None:
+    left["of the first"] = context
+
+
+async def following_in_loop(context: Any) -> list[str]:
+    await context.acheckpoint("mine")
+    context.progress(10, "mine")
+    try:
+        await left["of the first"].acheckpoint("late")
+    except NoPhases as error:
+        return [repr(error)]
+    return []
+
+
+@pipeline(phases=[parting, following])
+def leaves_its_context(context: Any) -> None:
+    """Have something of the first phase go on in the second."""
+
+
+@pipeline(phases=[parting_in_loop, following_in_loop])
+async def leaves_its_context_in_loop(context: Any) -> None:
+    """Have something of the first phase go on in the second."""
+
+
+@pytest.mark.parametrize("task", [leaves_its_context, leaves_its_context_in_loop])
+def test_what_a_phase_has_left_behind_speaks_not_for_the_next_one(crew: Crew, task: Any) -> None:
+    crew.result(task)
+    found = crew.row().result
+    assert found, crew.row().history
+    assert all("which has ended" in one and "'parting" in one for one in found), found
+    second = crew.row().phases.get(position=1)
+    assert (crew.row().status, second.checkpoint, second.message, crew.row().message) == ("SUCCESS", "mine", "mine", "mine")
 
 
 def test_an_errand_that_was_not_done_when_the_run_ended_is_answered(crew: Crew) -> None:
