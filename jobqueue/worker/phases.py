@@ -95,6 +95,7 @@ class Pipeline:
                 raise self.suspended
             journal.do(partial(journal.go_on, done, self._following, self.after))
             self._advance(done)
+        journal.look()  # also before what follows the last phase
         return self._result(self._func(context, *args, **kwargs))
 
     async def arun(self, context: Any, *args: Any, **kwargs: Any) -> Any:
@@ -116,6 +117,7 @@ class Pipeline:
                 raise self.suspended
             await journal.ado(partial(journal.go_on, done, self._following, self.after))
             self._advance(done)
+        journal.look()
         return self._result(await self._func(context, *args, **kwargs))
 
     def _open(self) -> list[Standing]:

@@ -12,7 +12,7 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connection, connections, transaction
 
-from jobqueue import pipeline, signals
+from jobqueue import cancel, pipeline, signals
 from jobqueue import task as plain_task
 from jobqueue.exceptions import JobQueueError, NoPhases, Retry
 from jobqueue.lifecycle.finish import finish
@@ -287,6 +287,31 @@ def test_a_run_that_is_to_stop_begins_no_further_phase(crew: Crew, task: Any, re
     assert [(one.status, one.attempts) for one in crew.row().phases.order_by("position")] == [("SUCCESS", 1), ("PENDING", 0)]
     assert (crew.row().status, crew.row().phase, crew.row().progress) == ("QUEUED", task.phases[1].name, 50)
     assert crew.row().events.filter(name="job.phase.started").count() == 1
+
+
+@pipeline(phases=[stopped])
+def stops_in_the_last(context: Any, reason: str) -> str:
+    left["behind"] = True
+    return "done"
+
+
+@pipeline(phases=[stopped_in_loop])
+async def stops_in_the_last_in_loop(context: Any, reason: str) -> str:
+    left["behind"] = True
+    return "done"
+
+
+@pytest.mark.parametrize("task", [stops_in_the_last, stops_in_the_last_in_loop])
+def test_a_cancel_in_the_last_phase_lets_the_pipelines_own_function_not_run(crew: Crew, task: Any) -> None:
+    left.update(crew=crew, behind=False)
+    future = crew.begin(task, "USER")
+    outcome = future.result(PATIENCE_SECONDS)
+    assert (outcome.kind, left["behind"]) == (Kind.INTERRUPTED, False)
+    cancel(crew.run.job.id)
+    finish([outcome])
+    job = crew.row()
+    assert (job.status, job.result, job.phases.get().status) == ("CANCELED", None, "SUCCESS")
+    assert job.events.filter(name__in=["job.canceled", "job.completed"]).count() == 1
 
 
 def test_an_interruption_that_was_obeyed_is_not_taken_back(crew: Crew) -> None:
