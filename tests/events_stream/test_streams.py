@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -15,7 +16,7 @@ from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client as Browser
 
-from jobqueue.api import again, streaming
+from jobqueue.api import again, desk, streaming
 from jobqueue.api.answers import Problem
 from jobqueue.api.places import Place, identity
 from jobqueue.api.streaming import Source, Stream, Sync, send_async
@@ -272,6 +273,14 @@ def test_a_user_who_is_no_row_is_told_apart_by_what_it_has() -> None:
     keys = [identity(Caller(**one)) for one in ({"pk": None, "username": "a"}, {"username": "b"}, {"id": 1}, {"name": ["x"]}, {})]
     assert len(set(keys)) == 4, "those that have nothing count as one"
     assert identity(Caller(username="a")) == keys[0]
+
+
+def test_what_a_stream_asks_never_ends_the_servers_loop() -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(RuntimeError, match="SystemExit"):
+        asyncio.run(desk.elsewhere(leave))
 
 
 def test_a_place_that_was_taken_for_a_request_that_was_dropped_is_free_again(settings: Any) -> None:
