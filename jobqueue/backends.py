@@ -5,6 +5,7 @@ A backend lives once per thread, so nothing is kept on it. Every capability that
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -13,13 +14,15 @@ from typing import Any
 from django.core import checks
 
 from jobqueue import compat, conf, payload, signals, time_limits
-from jobqueue.exceptions import InvalidOption
+from jobqueue.exceptions import Interrupted, InvalidOption, TimeLimitExceeded, is_for_the_process
 from jobqueue.lifecycle.enqueue import Call, Enqueued, JobSpec, enqueue, enqueue_many
 from jobqueue.models import Job
 from jobqueue.tasks import options, results
 from jobqueue.tasks.placement import check_place
 from jobqueue.tasks.results import JobResult, Results
 from jobqueue.tasks.task import JobTask, detached
+
+logger = logging.getLogger("jobqueue")
 
 ID = re.compile("[1-9][0-9]{0,18}")
 
@@ -58,7 +61,7 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         made = enqueue(self._spec(task, args=args_text, kwargs=kwargs_text, **own))
         result = self._result(made, task, args, kwargs)
         if made.created and signals.heard(signals.task_enqueued):
-            signals.task_enqueued.send_robust(type(self), task_result=result)
+            self._tell_enqueued(result)
         return result
 
     def enqueue_many(self, task: Any, calls: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]) -> Results:
@@ -72,8 +75,18 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         if signals.heard(signals.task_enqueued):
             for result in found:
                 if result.created:
-                    signals.task_enqueued.send_robust(type(self), task_result=result)
+                    self._tell_enqueued(result)
         return found
+
+    def _tell_enqueued(self, result: JobResult) -> None:
+        try:
+            signals.task_enqueued.send_robust(type(self), task_result=result)
+        except (Interrupted, TimeLimitExceeded):  # thrown into the thread of a task, which is to stop
+            raise
+        except BaseException as error:  # SystemExit and the like, which `send_robust` lets pass: the job is made all the same
+            if is_for_the_process(error):
+                raise
+            logger.exception("Job %s: the signal of its enqueue was not sent to all who listen.", result.id)
 
     def get_result(self, result_id: str) -> JobResult:
         """Return a job as a result; raise `TaskResultDoesNotExist` for an id that no job has."""

@@ -100,6 +100,7 @@ class Settings:
     event_log: str = _setting("lifecycle", Rule('"all", "lifecycle" or "none"', lambda value: value in LOGS))
     event_ping_seconds: float = _setting(15, POSITIVE)
     event_streams_most: int = _setting(10, COUNT)
+    event_streams_per_user: int = _setting(20, whole("a whole number from 0 (no limit) to 10000", lambda value: 0 <= value <= 10_000))
     event_delete_after: Any = _setting(2_592_000, Rule(retained.TIME_TEXT, retained.is_time_or_never))
     webhook_secret: Any = _setting(None, Rule(webhook_rules.SECRETS_TEXT, webhook_rules.is_secrets), repr=False)
     webhook_allowed_hosts: tuple[str, ...] = _setting((), Rule(webhook_rules.HOSTS_TEXT, webhook_rules.is_hosts))

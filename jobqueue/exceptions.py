@@ -6,6 +6,7 @@ reaches it from outside, too, and is an error like any other.
 """
 
 import math
+import threading
 from datetime import datetime, timedelta
 
 MAX_DELAY_SECONDS = 366 * 24 * 3600
@@ -173,3 +174,11 @@ def delay_in_seconds(delay: object, name: str = "delay") -> float:
         shown = f"{seconds}" if isinstance(seconds, float) or seconds > -MAX_DELAY_SECONDS else "a huge negative number"
         raise InvalidOption(f"{name} is {shown}; it must be a finite number of seconds, 0 or more.")
     return float(min(seconds, MAX_DELAY_SECONDS))
+
+
+def is_for_the_process(error: BaseException) -> bool:
+    """Return whether code of the project that raised this is not to be blamed for it: Ctrl-C, which arrives in the main thread.
+
+    Whatever else it raises, SystemExit included, is an error of that code, and ends nothing but what it was called for.
+    """
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()

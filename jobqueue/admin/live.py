@@ -50,7 +50,7 @@ class LiveAdmin(TargetsAdmin):
         if job is None:
             raise Problem(404, f"There is no job {object_id}.")
         source = streaming.Source(Wanted(job_id=job.pk), lambda: self._still(request, job.pk), snapshot_of(job.pk, request.user))
-        return streaming.respond(request, source)
+        return streaming.respond(request, request.user, source)
 
     def _still(self, request: HttpRequest, job_id: int) -> bool:
         """Return whether the page would be shown now."""

@@ -13,6 +13,7 @@ CODES = {
     404: "not_found",
     405: "wrong_method",
     409: "refused",
+    429: "too_many_streams_of_user",
     500: "failed",
     503: "no_database",
 }

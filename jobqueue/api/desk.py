@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from jobqueue.db import let_go
+from jobqueue.exceptions import is_for_the_process
+from jobqueue.texts import exception_summary
 
 THREADS = 2
 Answer = TypeVar("Answer")
@@ -21,6 +23,11 @@ def at_once(ask: Callable[[], Answer]) -> Answer:
     """Ask in this thread, and keep no connection."""
     try:
         return ask()
+    except BaseException as error:
+        if isinstance(error, Exception) or is_for_the_process(error):
+            raise
+        # SystemExit and the like of a project's authenticator, which would end the event loop, and the server with it.
+        raise RuntimeError(f"What a stream asked raised {exception_summary(error)}.") from error
     finally:
         let_go()
 

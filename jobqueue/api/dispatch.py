@@ -68,7 +68,7 @@ class _View:
             return Problem(404, str(error)).response()
         except (SuspiciousOperation, BadRequest, MultiPartParserError) as error:
             return Problem(400, f"The request cannot be read: {error}").response()
-        except Exception as error:  # noqa: BLE001 - whatever it is, who asked for JSON gets JSON
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, who asked for JSON gets JSON; and a server stays
             return _failed(request, error)
 
     def reply(self, request: HttpRequest, given: dict[str, str]) -> HttpResponseBase:
@@ -93,7 +93,7 @@ class _View:
         return reply if isinstance(reply, HttpResponseBase) else answer(reply[1], reply[0])
 
 
-def _failed(request: HttpRequest, error: Exception) -> HttpResponse:
+def _failed(request: HttpRequest, error: BaseException) -> HttpResponse:
     """Log an unexpected error, tell those who collect them, and say no more of it than that."""
     logger.error("A request to the REST API failed: %s %s", request.method, ascii(request.path), exc_info=error)
     got_request_exception.send(sender=_View, request=request)

@@ -49,7 +49,7 @@ def of_job(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
     """Stream the events of one job."""
     job = reading.job(request, given, "tenant", "target")
     allowed = again.still(request, user, NAMES)
-    return streaming.respond(request, streaming.Source(Wanted(job_id=job.pk), allowed, snapshot_of(job.pk, user)))
+    return streaming.respond(request, user, streaming.Source(Wanted(job_id=job.pk), allowed, snapshot_of(job.pk, user)))
 
 
 def of_target(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
@@ -59,7 +59,7 @@ def of_target(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase
         raise Problem(404, f"{reading.shown(name)} is no target's name.")
     jobs = Job.objects.current.filter(tenant=tenant, target=name).exclude(status__in=ENDED)
     wanted = Wanted(target=Target(tenant, name))
-    return streaming.respond(request, streaming.Source(wanted, again.still(request, user, NAMES), _briefly(jobs)))
+    return streaming.respond(request, user, streaming.Source(wanted, again.still(request, user, NAMES), _briefly(jobs)))
 
 
 def of_all(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
@@ -68,7 +68,7 @@ def of_all(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
     jobs = Job.objects.current.filter(status=Status.RUNNING)
     if tenant is not None:
         jobs = jobs.filter(tenant=tenant)
-    return streaming.respond(request, streaming.Source(Wanted(tenant=tenant), again.still(request, user, NAMES), _briefly(jobs)))
+    return streaming.respond(request, user, streaming.Source(Wanted(tenant=tenant), again.still(request, user, NAMES), _briefly(jobs)))
 
 
 def _briefly(jobs: QuerySet[Job]) -> Callable[[], dict[str, Any]]:

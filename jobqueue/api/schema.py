@@ -41,6 +41,7 @@ ERRORS = {
     403: "A permission is missing, or the session's CSRF token.",
     404: "There is no such job, or it is of another target or tenant.",
     409: "The job's state does not allow it; nothing was changed.",
+    429: "The user has as many streams open as one may have.",
     500: "Something failed that should not have.",
     503: "The database did not answer.",
 }
@@ -96,6 +97,7 @@ def _errors(endpoint: Endpoint, in_path: list[str]) -> list[int]:
         403: not endpoint.public,
         404: bool(in_path),
         409: endpoint.refuses,
+        429: endpoint.streams,
         500: True,
         503: True,
     }

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,6 +24,8 @@ from django.utils import timezone
 from jobqueue import conf
 from jobqueue.api import again, desk
 from jobqueue.api.answers import Problem
+from jobqueue.api.cutting import Cutter
+from jobqueue.api.places import BUSY_SECONDS, Place
 from jobqueue.api.reading import shown
 from jobqueue.db import let_go
 from jobqueue.events import replay, wire
@@ -31,7 +33,8 @@ from jobqueue.events.stream import SLOW, Subscription, Wanted, hub
 
 RETRY_MILLISECONDS = 3000
 MOST_ASYNC = 2000  # streams of a process under ASGI
-BUSY_SECONDS = "10"
+PART_BYTES = 65_536
+PROBE_SECONDS = 1.0  # between the two parts of a ping
 ADMIT_SECONDS = 10.0
 HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -97,7 +100,7 @@ def _own(name: str, data: dict[str, Any]) -> bytes:
     return wire.body({"id": None, "event": name, "at": timezone.now().isoformat(), "data": data})
 
 
-def respond(request: HttpRequest, source: Source) -> HttpResponseBase:
+def respond(request: HttpRequest, user: Any, source: Source) -> HttpResponseBase:
     """Answer with a stream; refuse, by a `Problem`, where there is nothing to stream or no room."""
     if conf.current().event_log == "none":
         reason = "no events are recorded"
@@ -109,8 +112,8 @@ def respond(request: HttpRequest, source: Source) -> HttpResponseBase:
     if isinstance(request, ASGIRequest):
         if len(hub) >= MOST_ASYNC:
             raise _busy(MOST_ASYNC)
-        return StreamingHttpResponse(send_async(stream), headers=HEADERS)
-    return StreamingHttpResponse(Sync(stream), headers=HEADERS)
+        return StreamingHttpResponse(send_async(stream, request.scope, Place(user)), headers=HEADERS)
+    return StreamingHttpResponse(Sync(stream, Place(user)), headers=HEADERS)
 
 
 def _busy(most: int) -> Problem:
@@ -144,6 +147,7 @@ class Clock:
         self.ping_seconds = conf.current().event_ping_seconds
         now = time.monotonic()
         self._sent, self._checked = now, now
+        self.pings = False  # whether what was sent last is a ping
 
     @property
     def rest(self) -> float:
@@ -156,7 +160,7 @@ class Clock:
         taken, horizon = client.take()
         if not taken and time.monotonic() - self._sent < self.ping_seconds:
             return b""
-        self._sent = time.monotonic()
+        self._sent, self.pings = time.monotonic(), not taken
         return taken or wire.ping(horizon)
 
     def must_check(self) -> bool:
@@ -167,10 +171,11 @@ class Clock:
         return True
 
 
-async def send_async(stream: Stream) -> AsyncIterator[bytes]:
-    """Yield the stream's bytes to a server that speaks ASGI."""
-    loop, wake = asyncio.get_running_loop(), asyncio.Event()
-    client = hub.subscribe(stream.source.wanted, lambda: loop.call_soon_threadsafe(wake.set))
+async def send_async(stream: Stream, scope: Mapping[str, Any], place: Place) -> AsyncIterator[bytes]:
+    """Yield the stream's bytes to a server that speaks ASGI; the request's scope names its connection, the place is its user's."""
+    cutter = Cutter(scope)
+    wake = cutter.woken
+    client = cutter.client = hub.subscribe(stream.source.wanted, cutter.wake)
     try:
         yield wire.retry(RETRY_MILLISECONDS)
         await sync_to_async(let_go)()  # what a middleware has asked since, in the request's own thread
@@ -179,19 +184,24 @@ async def send_async(stream: Stream) -> AsyncIterator[bytes]:
         opening = stream.opening(client)
         while (part := await desk.elsewhere(lambda: next(opening, None))) is not None:
             yield part
+            cutter.sent += 1
         clock = Clock()
         while client.begin is not None:
             wake.clear()
             ended = client.ended  # before the queue is emptied: what came until then is sent
             if clock.must_check() and not await desk.elsewhere(stream.source.allowed):
                 return
-            if part := clock.to_send(client):
-                yield part
+            part = clock.to_send(client)
+            for begin in range(0, len(part), PART_BYTES):  # so that it is seen whether its client reads
+                yield part[begin : begin + PART_BYTES]
+                cutter.sent += 1
             if ended:
                 return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(wake.wait(), clock.rest)
     finally:
+        place.leave()
+        cutter.end()
         hub.unsubscribe(client)
 
 
@@ -201,15 +211,17 @@ class Sync:
     _lock = threading.Lock()
     _open: ClassVar[set[Sync]] = set()
 
-    def __init__(self, stream: Stream) -> None:
-        """Take one of the few places."""
+    def __init__(self, stream: Stream, place: Place) -> None:
+        """Take one of the few places of the process, beside that of the user."""
         self.client: Subscription | None = None
+        self._place = place
         self._parts = self._parts_of(stream)
         most = conf.current().event_streams_most
         with Sync._lock:
             # One who never reads blocks the server's thread in a write, which nothing can end from here. Once cut, it keeps no place.
             taken = sum(not one.is_cut for one in Sync._open)
             if taken >= most or len(Sync._open) >= 2 * most:
+                place.leave()
                 raise _busy(most)
             Sync._open.add(self)
 
@@ -227,8 +239,9 @@ class Sync:
         return next(self._parts)
 
     def close(self) -> None:
-        """Give the place back; a second call does nothing."""
+        """Give the places back; a second call does nothing."""
         self._parts.close()
+        self._place.leave()
         with Sync._lock:
             Sync._open.discard(self)
 
@@ -247,7 +260,14 @@ class Sync:
                 ended = client.ended
                 if clock.must_check() and not desk.at_once(stream.source.allowed):
                     return
-                if part := clock.to_send(client):
+                part = clock.to_send(client)
+                if part and clock.pings:
+                    # The first write to a client that has gone is answered by a reset, and only the next one fails: it is not to be
+                    # the next ping.
+                    yield part[:-1]
+                    wake.wait(PROBE_SECONDS)
+                    part = part[-1:]
+                if part:
                     yield part
                 if ended:
                     return

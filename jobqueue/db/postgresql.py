@@ -25,7 +25,7 @@ from jobqueue.line import Candidate, Target
 
 STANDSTILL_SECONDS = 5
 # In the columns of `Claimed`, what a claim tells of a job with a target.
-FOUND = "id, claim_rank, 0, 0, 0, 0, 0, '', '', tenant, target, '', '', '', '', ''"
+FOUND = "id, claim_rank, 0, 0, 0, 0, 0, '', '', tenant, target, '', '', '', '', '', ''"
 
 
 class PostgreSQL(Writes):

@@ -32,6 +32,7 @@ class Claimed(NamedTuple):
     kwargs: str
     options: str
     metadata: str
+    phase: str = ""
 
 
 class Success(NamedTuple):

@@ -15,9 +15,11 @@ from jobqueue.webhooks.crew import Crew
 
 PAUSE_SECONDS = 0.5
 # Where nothing was to be sent for a while, looking is most of what this costs.
-QUIET_SECONDS, QUIET_PAUSE_SECONDS = 60.0, 3.0
-# Where another duty's look tells that there is nothing, this costs no statement.
-GLANCE_SECONDS = 2.0
+QUIET_SECONDS, QUIET_PAUSE_SECONDS = 60.0, 1.0
+# Where another duty's look tells that there is nothing, this costs no statement: that one looks each second.
+GLANCE_SECONDS = 0.2
+# After it was told of something: what came right behind is told of by nobody.
+CLOSELY_SECONDS = 1.0
 LAND_SECONDS = 0.2
 # After a look that found nothing to begin: where much waits for a receiver that is busy enough, each look walks over all of it.
 REST_SECONDS, REST_TIMES, LONGEST_REST_SECONDS = 0.5, 10, 5.0
@@ -38,11 +40,13 @@ class DeliverWebhooks(Duty):
         self._glances = glances if glances is not None else Glances()
         self._crew = Crew()
         self._busy_at: float | None = None
-        self._look_at = 0.0
+        self._look_at = self._rested_at = 0.0
+        self._closely_until = 0.0
 
     def hear(self) -> None:
-        """Look at once."""
-        self._look_at = 0.0
+        """Look at once, and closely for a moment; where much waits for busy receivers, after the rest that its walk asks for."""
+        self._closely_until = time.monotonic() + CLOSELY_SECONDS
+        self._look_at = min(self._look_at, self._rested_at)
 
     def able(self) -> bool:
         """Return whether this process has what it takes to send."""
@@ -70,15 +74,17 @@ class DeliverWebhooks(Duty):
 
     @property
     def _is_quiet(self) -> bool:
-        return not self._crew.in_flight and (self._busy_at is None or time.monotonic() - self._busy_at > QUIET_SECONDS)
+        now = time.monotonic()
+        return not self._crew.in_flight and now > self._closely_until and (self._busy_at is None or now - self._busy_at > QUIET_SECONDS)
 
     def _begin(self) -> int:
         began = time.monotonic()
         if began < self._look_at:
             return 0
         begun = self._crew.take()
-        rest = min(max(REST_TIMES * (time.monotonic() - began), REST_SECONDS), LONGEST_REST_SECONDS)
-        self._look_at = 0.0 if begun else began + rest
+        rest = min(REST_TIMES * (time.monotonic() - began), LONGEST_REST_SECONDS)
+        self._rested_at = began + rest
+        self._look_at = 0.0 if begun else began + max(rest, REST_SECONDS)
         return begun
 
     @property

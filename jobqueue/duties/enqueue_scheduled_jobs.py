@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from jobqueue import conf
 from jobqueue.duties.base import Duty, Report
-from jobqueue.exceptions import LeadershipLost
+from jobqueue.exceptions import LeadershipLost, is_for_the_process
 from jobqueue.lifecycle import schedules
 from jobqueue.lifecycle.glance import Glances
 from jobqueue.masking import mask_text
@@ -68,7 +68,9 @@ class EnqueueScheduledJobs(Duty):
                 ticked = schedules.tick(schedule_id, now, enqueue_scheduled)
             except LeadershipLost:
                 raise
-            except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the others
+            except BaseException as error:  # one bad schedule must not stop the others
+                if is_for_the_process(error):
+                    raise
                 # Where it is the database that fails, this fails, too, and ends the run.
                 if schedules.set_aside(schedule_id, now, error):
                     logger.warning("Schedule %s is set aside for now: %s", name, mask_text(exception_summary(error)))

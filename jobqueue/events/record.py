@@ -61,6 +61,14 @@ def event(
     )
 
 
+def last_progress(job: Job, progress: int, message: str | None) -> Event | None:
+    """Return the event of the last progress that a run has told of; None where the job's row, as it was read, has it already."""
+    text = job.message if message is None else message
+    if (progress, text) == (job.progress, job.message):
+        return None
+    return event(job, names.PROGRESS, {"progress": progress, "message": text})
+
+
 def record_of(ids: Sequence[int], name: str) -> None:
     """Write the same event of each of the jobs, which the caller has locked."""
     if ids:

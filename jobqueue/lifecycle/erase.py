@@ -24,7 +24,7 @@ from django.db import models
 
 from jobqueue import conf, db
 from jobqueue.db import Ended
-from jobqueue.exceptions import LeadershipLost
+from jobqueue.exceptions import LeadershipLost, is_for_the_process
 from jobqueue.models import Job, JobEvent
 
 BATCH = 500
@@ -108,7 +108,9 @@ def in_parts(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], pa
         with Job.objects.database.atomic():
             inside = True
             done = once(found)
-    except Exception as error:
+    except BaseException as error:  # SystemExit and the like, too, of a receiver of a project's own models that go with the job
+        if is_for_the_process(error):
+            raise
         given_up, locked = db.was_given_up(error), db.is_lock_refusal(error)
         if inside and db.is_outage(error):
             pace.halve()  # perhaps the connection was cut since it took too long
@@ -201,10 +203,10 @@ def call(
         try:
             with conf.tenant_context(one.tenant), Job.objects.database.atomic():
                 hook(job)
-        except (KeyboardInterrupt, LeadershipLost):
+        except LeadershipLost:
             raise
         except BaseException as error:
-            if db.is_outage(error):
+            if db.is_outage(error) or is_for_the_process(error):
                 raise
             logger.exception("%s raised for job %s (%s); retention goes on.", name, one.id, one.task)
     return reached

@@ -23,7 +23,7 @@ from django.db.models.functions import Now
 from jobqueue import conf, db, states
 from jobqueue import event_names as names
 from jobqueue.db import Claimed, Event, Lease, Success
-from jobqueue.events.record import event, record_all
+from jobqueue.events.record import event, last_progress, record_all
 from jobqueue.lifecycle import history, suspend, wakeup
 from jobqueue.lifecycle.endings import ending
 from jobqueue.lifecycle.outcome import (
@@ -210,6 +210,8 @@ def _follow_up(job: Job, outcome: Outcome, decision: Decision, now: float, event
     message, began = fields.get("message", ""), _began(job, outcome, job.now, now)  # type: ignore[attr-defined]
     if job.started_at is None and began is not None:
         events.append(event(job, names.STARTED, at=began))
+    if outcome.told is not None and (last := last_progress(job, *outcome.told)) is not None:
+        events.append(last)
     events.append(ending(job, outcome, destination[0], message))
     suspend.end_phases(job, outcome, destination, message)
     if destination == states.QUEUED:

@@ -14,6 +14,7 @@ LOST = "The lease was lost: another worker may run the job"
 
 # What a run's own writes and their events need; not the arguments and the result, which may be large.
 COLUMNS = ("pk", "status", "waiting_for", "lease_token", "attempt", "tenant", "target", "phase", "options", "started_at")
+OF_PROGRESS = ("progress", "message")
 OF_EVENTS = ("queue", "task", "webhook_url")
 
 
@@ -28,7 +29,7 @@ def guarded(lease: Lease) -> Iterator[Job]:
     Raises `LeaseLost` where it does not, and `Locked` where somebody has the row: the caller tries again.
     """
     with Job.objects.database.atomic():
-        job = Job.objects.current.unlocked().only(*COLUMNS, *OF_EVENTS).filter(pk=lease.job_id).first()
+        job = Job.objects.current.unlocked().only(*COLUMNS, *OF_PROGRESS, *OF_EVENTS).filter(pk=lease.job_id).first()
         if job is None and Job.objects.still_ours([lease]):
             raise Locked
         if job is None or job.status != states.Status.RUNNING or job.lease_token != lease.token:

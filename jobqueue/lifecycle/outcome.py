@@ -55,6 +55,13 @@ class Shown(NamedTuple):
     message: str | None
 
 
+class Told(NamedTuple):
+    """Carry the last progress that a run has told of; it may not be written yet. No message is none that was told."""
+
+    progress: int
+    message: str | None
+
+
 @dataclass(slots=True)
 class Outcome:
     """Tell how one run ended. Times are of the monotonic clock; `result` and `metadata` are JSON text."""
@@ -71,6 +78,7 @@ class Outcome:
     progress: int | None = None
     target: Target | None = None
     phase: Shown | None = None
+    told: Told | None = None
     done: Done | None = None  # the phase that a suspended run has ended
     following: str = ""  # the phase at which it goes on
     until: datetime | None = None

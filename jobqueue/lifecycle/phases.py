@@ -17,11 +17,11 @@ from jobqueue import states
 from jobqueue.db import Lease
 from jobqueue.db.pipelines import insert_phases
 from jobqueue.event_names import PHASE_COMPLETED, PHASE_STARTED, STARTED
-from jobqueue.events.record import record
+from jobqueue.events.record import last_progress, record, record_all
 from jobqueue.exceptions import NoPhases
 from jobqueue.lifecycle import children, history
 from jobqueue.lifecycle.guard import guarded
-from jobqueue.lifecycle.outcome import Done, Shown
+from jobqueue.lifecycle.outcome import Done, Shown, Told
 from jobqueue.models import Job, JobPhase
 from jobqueue.phases import Standing, overall, reconciled
 
@@ -61,6 +61,14 @@ def open_phases(lease: Lease, names: Sequence[str]) -> list[Standing]:
     return [*standing, *gone]
 
 
+def let_go(lease: Lease) -> None:
+    """Let a job that runs without phases keep of them what has finished, and begin anew: nothing else of them is done any more."""
+    with guarded(lease) as job:
+        _phases(job=job).exclude(status=JobPhase.Status.SUCCESS).delete()
+        children.keep_ended(job)
+        Job.objects.current.filter(pk=job.pk).update(phase="", progress=0, **_started(job))
+
+
 def _started(job: Job) -> dict[str, Any]:
     """Return the columns of a job that has begun to run now; that it did is told before its first phase is."""
     changes: dict[str, Any] = {}
@@ -76,12 +84,26 @@ def _standing(row: Any) -> Standing:
     return Standing(row.name, row.status, row.attempts, row.result_text, row.checkpoint_text)
 
 
-def go_on(lease: Lease, done: Done, following: Standing | None, progress: int, *, message: str | None = None, stops: bool = False) -> None:
+def go_on(
+    lease: Lease,
+    done: Done,
+    following: Standing | None,
+    progress: int,
+    *,
+    message: str | None = None,
+    told: Told | None = None,
+    stops: bool = False,
+) -> None:
     """End a phase with its result and its last message, and begin the next (None: that was the last), in one transaction.
 
-    A run that `stops` here leaves the next one as it is, for the run that will go on.
+    What was `told` last in the phase is an event of its own where it has not been one yet. A run that `stops` here leaves the next one
+    as it is, for the run that will go on.
     """
     with guarded(lease) as job:
+        if told is not None and (last := last_progress(job, *told)) is not None:
+            record_all([last])
+            if told.message is not None:
+                Job.objects.current.filter(pk=job.pk).update(message=told.message)
         finish(job, done, message)
         if stops and following is not None:
             Job.objects.current.filter(pk=job.pk).update(progress=progress, phase=following.name)
@@ -107,6 +129,7 @@ def _begin(job: Job, phase: Standing | None, position: int, progress: int, **cha
         changes["phase"] = phase.name
         rows = _phases(job=job, name=phase.name).exclude(status=JobPhase.Status.SUCCESS)
         fresh = {"attempts": phase.attempts + 1, "progress": 0, "message": ""}
+        rows = rows.exclude(status=JobPhase.Status.RUNNING, attempts=phase.attempts + 1)  # done already, its answer lost
         if rows.update(status=JobPhase.Status.RUNNING, started_at=Now(), finished_at=None, **fresh):
             record(job, PHASE_STARTED, {"phase": phase.name, "position": position, "attempt": phase.attempts + 1})
     Job.objects.current.filter(pk=job.pk).update(**changes)

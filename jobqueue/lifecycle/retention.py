@@ -22,9 +22,10 @@ from django.dispatch import Signal
 
 from jobqueue import conf, db, signals, states
 from jobqueue import event_names as names
-from jobqueue.db import Ended
+from jobqueue.db import Ended, hygiene
 from jobqueue.db.ended import Key
 from jobqueue.events.record import record_of
+from jobqueue.exceptions import is_for_the_process
 from jobqueue.lifecycle.erase import Done, Hook, Pace, call, erase, in_parts, onward
 from jobqueue.models import Job
 from jobqueue.retention_rules import Rules
@@ -230,7 +231,9 @@ def _tell(signal: Signal, jobs: Sequence[Ended]) -> None:
     for one in jobs:
         values = {"job_id": one.id, "task": one.task, "queue": one.queue, "tenant": one.tenant, "target": one.target}
         try:
-            with conf.tenant_context(one.tenant):
+            with conf.tenant_context(one.tenant), hygiene.leaving_no_transaction("A receiver of job_stale or job_deleted"):
                 signal.send_robust(Sweep, **values, status=one.status, finished_at=Job.objects.database.moment(one.ended))
-        except Exception as error:  # noqa: BLE001 - what was done is done; telling of one must not keep the rest from being told
+        except BaseException as error:  # what was done is done; telling of one must not keep the rest from being told
+            if is_for_the_process(error):
+                raise
             logger.warning("Job %s: that retention has reached it was not told to those who listen: %s", one.id, error)

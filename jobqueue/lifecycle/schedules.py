@@ -106,7 +106,7 @@ def _move(schedule: Schedule, **changes: Any) -> None:
     Schedule.objects.current.filter(pk=schedule.pk).update(**ANEW, **changes)
 
 
-def set_aside(schedule_id: int, now: datetime, error: Exception) -> bool:
+def set_aside(schedule_id: int, now: datetime, error: BaseException) -> bool:
     """Note on a schedule why it could not be enqueued, and try it again later; return whether that is news."""
     text = mask_text(exception_summary(error))
     with Job.objects.database.atomic():

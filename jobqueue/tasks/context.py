@@ -23,8 +23,8 @@ class Control(Protocol):
     def wait(self, seconds: float) -> None:
         """Rest so long, or until the run is to stop."""
 
-    def report(self, progress: int, message: str | None) -> None:
-        """Persist progress soon; the last value always."""
+    def report(self, progress: int, message: str | None, at: int | None = None) -> None:
+        """Persist progress soon, of the phase at this place (None: of whatever runs); the last value always."""
 
     def save(self, metadata: str) -> None:
         """Persist metadata (JSON text) before returning; raise `LeaseLost` where the job is no longer ours."""
@@ -41,6 +41,13 @@ class TaskContext(PhaseContext, compat.TaskContext):  # type: ignore[misc]
         # The parent is a frozen dataclass with slots.
         for name, value in (("_job", job), ("_control", control), ("_steps", steps), ("_metadata", None), ("_result", None)):
             object.__setattr__(self, name, value)
+        object.__setattr__(self, "_whole", self)
+
+    def in_phase(self, steps: Steps) -> TaskContext:
+        """Return what one phase gets of this context: beyond its end it keeps and tells nothing more."""
+        made = TaskContext(self._job, self._control, steps)
+        object.__setattr__(made, "_whole", self)
+        return made
 
     @property
     def task_result(self) -> Any:
@@ -84,14 +91,16 @@ class TaskContext(PhaseContext, compat.TaskContext):  # type: ignore[misc]
     def progress(self, percent: float, message: str | None = None) -> None:
         """Tell how far the work is, from 0 to 100 percent, and what it does; in a phase, how far the phase is."""
         self.raise_if_cancelled()
-        self._control.report(whole_percent(percent), message if message is None else str(message))
+        at = None if self._steps is None else self._while_it_runs(self._steps, "progress").place
+        self._control.report(whole_percent(percent), message if message is None else str(message), at)
 
     @property
     def metadata(self) -> dict[str, Any]:
         """The job's metadata; changes are kept by `save_metadata`."""
-        if self._metadata is None:
-            object.__setattr__(self, "_metadata", json.loads(self._job.metadata))
-        return self._metadata  # type: ignore[no-any-return]
+        whole = self._whole  # what one phase has changed is there in the next
+        if whole._metadata is None:
+            object.__setattr__(whole, "_metadata", json.loads(self._job.metadata))
+        return whole._metadata  # type: ignore[no-any-return]
 
     def save_metadata(self) -> None:
         """Write the metadata to the job, on a connection that takes no part in the task's transactions."""

@@ -26,6 +26,14 @@ class Steps(Protocol):
         """The name of the phase that runs; None once all have finished."""
 
     @property
+    def place(self) -> int | None:
+        """The place of the phase to which the context was given, from 0 on; None where it was given to none."""
+
+    @property
+    def ended(self) -> str | None:
+        """The name of that phase, where it has ended; its threads and coroutines may go on."""
+
+    @property
     def checkpoint(self) -> str | None:
         """The checkpoint of the phase that runs, as JSON text."""
 
@@ -140,6 +148,14 @@ class PhaseContext:
         steps = self._of_pipeline(name)
         if steps.current is None:
             raise NoPhases(f"context.{name} is for phases, and all of them have finished. Make what follows a phase of its own.")
+        return self._while_it_runs(steps, name)
+
+    def _while_it_runs(self, steps: Steps, name: str) -> Steps:
+        if (ended := steps.ended) is not None:
+            raise NoPhases(
+                f"context.{name} was called with the context of phase {ended!r}, which has ended. Let a phase end its threads and"
+                " coroutines before it returns."
+            )
         return steps
 
 

@@ -78,9 +78,9 @@ class InlineControl:
         """Rest, but hardly: a test does not wait, and a task that looks for something again and again does not spin."""
         threading.Event().wait(min(seconds, REST_SECONDS))
 
-    def report(self, progress: int, message: str | None) -> None:
+    def report(self, progress: int, message: str | None, at: int | None = None) -> None:
         """Keep the progress."""
-        self._kept.progress = progress if self._pipeline is None else self._pipeline.report(progress, message)
+        self._kept.progress = progress if self._pipeline is None else self._pipeline.report(progress, message, at)
         self._kept.message = self._kept.message if message is None else message
 
     def save(self, metadata: str) -> None:

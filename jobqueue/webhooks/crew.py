@@ -1,7 +1,8 @@
 """The senders: a bounded number of threads that speak to receivers and touch no database.
 
-Each receiver gets a few of them at the most, and one only while it lets us wait in vain; half of all are kept for those that do not. So
-those that never answer delay no other, however many they are, but for the time of one attempt when they are met for the first time. The
+Each receiver gets a few of them at the most, and one only until it has answered once, or while it lets us wait in vain. Half of all are
+kept from those that let us wait, and of that half some are kept from those that have not answered yet. So receivers that never answer
+delay none that does, however many they are, also when they are met for the first time; among those that are new, each has its turn. The
 thread that leads the duty takes deliveries, hands them over, and writes what came of them.
 """
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 MOST_SENDERS = 32
 MOST_PER_RECEIVER = 4
 MOST_SLOW = 16  # of the senders, those that may wait for receivers that did not answer in time before
+MOST_UNSURE = 24  # those that may wait for these, or for receivers of which nothing is known yet
 PATIENCE_SECONDS = 2.0  # beyond the time of an attempt: the look-up of a name cannot be bounded from within
 MOST_REMEMBERED = 1000
 
@@ -55,6 +57,7 @@ class Crew:
         self._flights: set[Flight] = set()
         self._lost: list[Flight] = []  # whose threads hang in a look-up of a name
         self._slow: set[str] = set()  # receivers whose last answer did not come in time
+        self._quick: dict[str, None] | None = None  # those whose last answer did, the latest last; None: nobody has looked yet
         self._unsigned: set[str] = set()  # queues of which it has been told
         self._landed = threading.Event()
 
@@ -69,16 +72,22 @@ class Crew:
         free = MOST_SENDERS - len(self._flights) - len(self._lost)
         if free <= 0:
             return 0
-        under_way = {flight.origin for flight in (*self._flights, *self._lost)}
-        slow = MOST_SLOW - sum(flight.origin in self._slow for flight in (*self._flights, *self._lost))
+        if self._quick is None:  # else, after each change of the leader, good receivers would stand in line with the unknown
+            self._quick = dict.fromkeys(outbox.answered_lately())
+        under_way = [flight.origin for flight in (*self._flights, *self._lost)]
+        unsure = MOST_UNSURE - sum(one not in self._quick for one in under_way)
+        slow = min(MOST_SLOW - sum(one in self._slow for one in under_way), unsure)
         full = {one for one in under_way if self._room(one) <= 0} | (self._slow if slow <= 0 else set())
 
         def room(receiver: str) -> int:
-            nonlocal slow
-            if receiver in self._slow:
-                slow -= 1
-                return min(self._room(receiver), slow + 1)
-            return self._room(receiver)
+            nonlocal slow, unsure
+            left = self._room(receiver)
+            if left <= 0 or self._is_quick(receiver):
+                return left
+            if unsure <= 0 or (receiver in self._slow and slow <= 0):
+                return 0
+            unsure, slow = unsure - 1, slow - (receiver in self._slow)
+            return left
 
         messages = outbox.claim(free, room, full)
         for message in messages:
@@ -108,8 +117,11 @@ class Crew:
 
     def _room(self, receiver: str) -> int:
         """Return how many more attempts to a receiver may begin."""
-        most = 1 if receiver in self._slow else MOST_PER_RECEIVER
+        most = MOST_PER_RECEIVER if self._is_quick(receiver) else 1
         return most - sum(flight.origin == receiver for flight in (*self._flights, *self._lost))
+
+    def _is_quick(self, receiver: str) -> bool:
+        return self._quick is not None and receiver in self._quick
 
     def _send(self, message: Message) -> None:
         flight = Flight(message, origin(message.url), time.monotonic())
@@ -170,8 +182,13 @@ class Crew:
         return status == outbox.Status.DELIVERED
 
     def _note_pace(self, receiver: str, answer: Answer) -> None:
+        quick = self._quick if self._quick is not None else {}
+        quick.pop(receiver, None)
         if not answer.late:
             self._slow.discard(receiver)
+            quick[receiver] = None
+            if len(quick) > MOST_REMEMBERED:
+                del quick[next(iter(quick))]
         elif len(self._slow) < MOST_REMEMBERED:
             self._slow.add(receiver)
 

@@ -25,6 +25,7 @@ from jobqueue.texts import shorten
 VISIBLE_AFTER_SECONDS = 10.0  # beyond the time of an attempt
 LOOK_AT = 100
 MOST_LOOKS = 50
+MOST_KNOWN = 1000
 LONGEST_MESSAGE_BYTES = 4000
 Status = WebhookDelivery.Status
 
@@ -48,7 +49,7 @@ class Message:
 def claim(limit: int, room: Callable[[str], int], full: Collection[str] = ()) -> list[Message]:
     """Begin an attempt of up to so many deliveries that are due, passing over receivers that are busy enough and rows that are locked.
 
-    `room` tells how many attempts to a receiver may begin; those that are `full` are not even looked at.
+    `room` tells how many attempts to a receiver may begin, and is asked once for each; those that are `full` are not even looked at.
     """
     with Job.objects.database.atomic():
         now = Job.objects.database.clock()
@@ -67,7 +68,9 @@ def _choose(now: datetime, limit: int, room: Callable[[str], int], full: set[str
         for row in found:
             seen.add(row.pk)
             origin = webhook_rules.origin(row.url)
-            if left.setdefault(origin, room(origin)) <= 0:
+            if origin not in left:
+                left[origin] = room(origin)
+            if left[origin] <= 0:
                 full.add(origin)
             elif len(taken) < limit:
                 left[origin] -= 1
@@ -75,6 +78,12 @@ def _choose(now: datetime, limit: int, room: Callable[[str], int], full: set[str
         if len(taken) >= limit or len(found) < LOOK_AT:
             break
     return taken
+
+
+def answered_lately() -> list[str]:
+    """Return the receivers of the newest messages that answered the last attempt, whatever they said, the latest last."""
+    newest = WebhookDelivery.objects.current.order_by("-pk").values_list("url", "response_status")[:MOST_KNOWN]
+    return list(dict.fromkeys(webhook_rules.origin(url) for url, status in reversed(newest) if status is not None))
 
 
 def _begin(row: WebhookDelivery, now: datetime, until: datetime) -> Message:

@@ -17,6 +17,7 @@ from django.db import DatabaseError
 from jobqueue import conf
 from jobqueue.db import is_outage
 from jobqueue.duties.builtin import Makers
+from jobqueue.duties.deliver_webhooks import DeliverWebhooks
 from jobqueue.duties.leadership import Leadership, Term
 from jobqueue.duties.promote_due_jobs import PromoteDueJobs
 from jobqueue.lifecycle import wakeup
@@ -30,6 +31,7 @@ CONTEND_SHARES = (0.1, 0.5)
 LEAVE_TO_OTHERS_SHARE = 0.6
 # Who leads everything learns by its renewals what was taken from it.
 LEAD_ALL_SHARE = 1.0
+ENDED_SECONDS = 0.25  # between two words of ended jobs: whoever hears of one looks closely for longer than that
 TELL_EACH = 3  # renewals: what duties tell of themselves is for people, and most of what a renewal costs
 
 logger = logging.getLogger("jobqueue")
@@ -74,6 +76,7 @@ class Duties(DatabaseService):
         self.no_sweep_before = 0.0
         self._trouble_at = 0.0
         self._ending: list[Chore] = []
+        self._ended_at = 0.0
 
     @property
     def chores(self) -> list[Chore]:
@@ -112,6 +115,13 @@ class Duties(DatabaseService):
     def hear_of_due(self) -> None:
         """Let due jobs be looked for at once, where this process does it."""
         self.hear(PromoteDueJobs.name)
+
+    def hear_of_ended(self) -> None:
+        """Let webhooks be looked for at once, where this process does it: jobs have ended here."""
+        now = time.monotonic()
+        if now - self._ended_at >= ENDED_SECONDS:
+            self._ended_at = now
+            self.hear(DeliverWebhooks.name)
 
     def turn(self) -> float | None:
         """Renew, contend, and look after the threads; return how long to rest."""

@@ -153,6 +153,8 @@ def prepare(run: Run) -> tuple[Any, list[Any], dict[str, Any]] | None:
     if entry.phases:
         pipeline = journal.begin(run, entry)
         func = pipeline.arun if entry.is_async else pipeline.run
+    elif job.phase:
+        func = journal.without_phases(run, entry)
     if entry.takes_context:
         args.insert(0, TaskContext(job, run, run.pipeline))
     if signals.heard(signals.task_started):

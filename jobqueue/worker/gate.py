@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from jobqueue import conf
 from jobqueue.db import Scope
+from jobqueue.exceptions import is_for_the_process
 from jobqueue.lifecycle.limits import Limits
 from jobqueue.models import Job, Queue
 
@@ -72,8 +73,10 @@ class Gate:
         self._read_queues()
         try:
             self._set_tenants(conf.tenant_slots())
-        except Exception as error:  # noqa: BLE001 - the project's own code; the last numbers stay, and jobs go on
-            logger.error("TENANTS could not be read, so the numbers of before stay: %s", error)
+        except BaseException as error:  # the project's own code; the last numbers stay, and jobs go on
+            if is_for_the_process(error):
+                raise
+            logger.error("TENANTS could not be read, so the numbers of before stay: %s", error or repr(error))
 
     def _read_queues(self) -> None:
         with self._reading:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
@@ -14,7 +15,7 @@ from jobqueue.exceptions import JobQueueError, Suspended, TransactionLeftOpen
 from jobqueue.lifecycle import children as kin
 from jobqueue.lifecycle import phases
 from jobqueue.lifecycle.children import Child
-from jobqueue.lifecycle.outcome import Done, Kind, Outcome
+from jobqueue.lifecycle.outcome import Done, Kind, Outcome, Told
 from jobqueue.models import Job
 from jobqueue.phases import Standing
 from jobqueue.tasks.registry import Entry
@@ -41,7 +42,8 @@ class RunJournal:
         run = self._run
         shown = run.pipeline.shown if run.pipeline is not None else None
         message = shown.message if shown is not None and shown.name == done.name else None
-        phases.go_on(run.lease, done, following, progress, message=message, stops=_due(run) is not None)
+        told = Told(run.progress, run.message) if shown is not None and run.progress is not None else None
+        phases.go_on(run.lease, done, following, progress, message=message, told=told, stops=_due(run) is not None)
         run.progress = progress  # what was told before, and is not written yet, must not follow
 
     def look(self) -> None:
@@ -118,11 +120,27 @@ def begin(run: Run, entry: Entry) -> Pipeline:
     return run.pipeline
 
 
+def without_phases(run: Run, entry: Entry) -> Callable[..., Any]:
+    """Return what a task runs whose job has phases that the code has no more: they are let go of before it begins."""
+    let_go, journal = partial(phases.let_go, run.lease), RunJournal(run)
+    if not entry.is_async:
+        journal.do(let_go)  # before the task's own transaction, where it has one
+        return entry.func
+
+    async def begin_anew(*args: Any, **kwargs: Any) -> Any:
+        await journal.ado(let_go)
+        return await entry.func(*args, **kwargs)
+
+    return begin_anew
+
+
 def told(run: Run, outcome: Outcome) -> Outcome:
     """Return an outcome that also tells how far the phases are."""
     if (pipeline := run.pipeline) is not None and pipeline.opened:
         refuse_left(run)
         outcome.progress, outcome.phase = pipeline.progress, pipeline.shown
+    if run.progress is not None:
+        outcome.told = Told(run.progress, run.message)
     return outcome
 
 

@@ -101,7 +101,7 @@ class Maintenance(DatabaseService):
         # Here, where a statement that waits for somebody's lock holds up nobody's leadership.
         try:
             return self._at_start()
-        except Exception as error:
+        except BaseException as error:  # SystemExit and the like of a project's module, too
             if is_outage(error):
                 raise
             logger.exception("What a worker does at its start failed; it is tried again in %g s.", AGAIN_SECONDS)

@@ -67,6 +67,7 @@ class Pipeline:
         self._phases, self._func, self._journal = phases, func, journal
         self._standing: list[Standing] = []
         self._at = 0
+        self._over = -1  # the place of the phase that has returned last
         self._outer = hygiene.atomic_blocks()  # of whoever runs jobs in a transaction, as a test does
         self.progress = 0
         self.shown: Shown | None = None
@@ -83,9 +84,10 @@ class Pipeline:
             journal.look()
             before = journal.transactions()
             try:
-                value = self._phases[self._at].func(context, *args, **kwargs)
+                value = self._phases[self._at].func(context.in_phase(InPhase(self, self._at)), *args, **kwargs)
             except Suspended as error:
                 value = self._note(error)
+            self._over = self._at
             journal.check(self._phases[self._at].name, before)
             done = self._ended(value)
             if self.suspended is not None:
@@ -93,6 +95,7 @@ class Pipeline:
                 raise self.suspended
             journal.do(partial(journal.go_on, done, self._following, self.after))
             self._advance(done)
+        journal.look()  # also before what follows the last phase
         return self._result(self._func(context, *args, **kwargs))
 
     async def arun(self, context: Any, *args: Any, **kwargs: Any) -> Any:
@@ -103,9 +106,10 @@ class Pipeline:
             journal.look()
             before = await journal.there(journal.transactions)
             try:
-                value = await self._phases[self._at].func(context, *args, **kwargs)
+                value = await self._phases[self._at].func(context.in_phase(InPhase(self, self._at)), *args, **kwargs)
             except Suspended as error:
                 value = self._note(error)
+            self._over = self._at
             await journal.there(partial(journal.check, self._phases[self._at].name, before))
             done = self._ended(value)
             if self.suspended is not None:
@@ -113,6 +117,7 @@ class Pipeline:
                 raise self.suspended
             await journal.ado(partial(journal.go_on, done, self._following, self.after))
             self._advance(done)
+        journal.look()
         return self._result(await self._func(context, *args, **kwargs))
 
     def _open(self) -> list[Standing]:
@@ -174,9 +179,9 @@ class Pipeline:
         last = self._standing[len(self._phases) - 1].result
         return None if last is None else json.loads(last)
 
-    def report(self, percent: int, message: str | None) -> int:
-        """Keep how far the phase is; return how far all is, which never goes back within a run."""
-        if self._at < len(self._phases):
+    def report(self, percent: int, message: str | None, at: int | None = None) -> int:
+        """Keep how far the phase is, where it is still the one at this place; return how far all is, which never goes back within a run."""
+        if self._at < len(self._phases) and at in (None, self._at):
             before = self.shown.message if self.shown is not None else None
             self.shown = Shown(self._phases[self._at].name, percent, before if message is None else message)
             self.progress = max(self.progress, overall(self._at, percent, len(self._phases)))
@@ -195,9 +200,27 @@ class Pipeline:
         return self._phases[self._at].name if self._at < len(self._phases) else None
 
     @property
+    def place(self) -> int | None:
+        """None: it speaks for whatever phase runs."""
+        return None
+
+    @property
+    def ended(self) -> str | None:
+        """None, for the same reason."""
+        return None
+
+    @property
     def checkpoint(self) -> str | None:
         """The checkpoint of the phase that runs, as JSON text."""
-        return self._standing[self._at].checkpoint
+        return self.checkpoint_at(self._at)
+
+    def ended_at(self, at: int) -> str | None:
+        """Return the name of the phase at this place, where it has ended."""
+        return self._phases[at].name if self._at > at or self._over >= at else None
+
+    def checkpoint_at(self, at: int) -> str | None:
+        """Return the checkpoint of the phase at this place, as JSON text."""
+        return self._standing[at].checkpoint
 
     def result(self, name: str) -> str:
         """Return the result of a phase that has finished, as JSON text."""
@@ -212,15 +235,15 @@ class Pipeline:
         """Return the results of all phases that have finished, as JSON texts, in order."""
         return {one.name: one.result or "null" for one in self._standing if one.finished}
 
-    def keep(self, text: str) -> None:
-        """Persist the checkpoint of the phase that runs before returning."""
-        one = self._standing[self._at]
+    def keep(self, text: str, at: int | None = None) -> None:
+        """Persist the checkpoint of the phase that runs, or was to run at this place, before returning."""
+        one = self._standing[self._at if at is None else at]
         self._journal.do(partial(self._journal.keep, one.name, text))
         one.checkpoint = text
 
-    async def akeep(self, text: str) -> None:
+    async def akeep(self, text: str, at: int | None = None) -> None:
         """Do the same in a coroutine."""
-        one = self._standing[self._at]
+        one = self._standing[self._at if at is None else at]
         await self._journal.ado(partial(self._journal.keep, one.name, text))
         one.checkpoint = text
 
@@ -237,3 +260,33 @@ class Pipeline:
     def children(self, after: int, limit: int) -> list[Child]:
         """Return what became of the jobs that were waited for."""
         return self._journal.children(after, limit)
+
+
+class InPhase:
+    """Be the steps of a run as one of its phases sees them: a thread that outlives its phase must not speak for the next."""
+
+    def __init__(self, pipeline: Pipeline, place: int) -> None:
+        """Bind the phase at this place."""
+        self._pipeline, self.place = pipeline, place
+
+    def __getattr__(self, name: str) -> Any:
+        """Be what the pipeline is, in everything that is the same for all phases."""
+        return getattr(self._pipeline, name)
+
+    @property
+    def ended(self) -> str | None:
+        """The name of this phase, where it has ended."""
+        return self._pipeline.ended_at(self.place)
+
+    @property
+    def checkpoint(self) -> str | None:
+        """The checkpoint of this phase, as JSON text."""
+        return self._pipeline.checkpoint_at(self.place)
+
+    def keep(self, text: str) -> None:
+        """Persist the checkpoint of this phase before returning."""
+        self._pipeline.keep(text, self.place)
+
+    async def akeep(self, text: str) -> None:
+        """Do the same in a coroutine."""
+        await self._pipeline.akeep(text, self.place)

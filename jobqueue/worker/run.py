@@ -222,12 +222,12 @@ class Run:
         if self.expired and not expired:  # in a thread that the task has made
             raise exceeded(self.limit)
 
-    def report(self, progress: int, message: str | None) -> None:
+    def report(self, progress: int, message: str | None, at: int | None = None) -> None:
         """Keep the newest progress, to be written soon."""
         with self.shield():
             if message is not None:
                 message = self.message = texts.clean(message[:1000])
-            self.progress = progress if self.pipeline is None else self.pipeline.report(progress, message)
+            self.progress = progress if self.pipeline is None else self.pipeline.report(progress, message, at)
             if self.dirty_since is None:
                 self.dirty_since = time.monotonic()
                 self.flush(self)

@@ -236,6 +236,7 @@ class Supervisor:
             self.parts.dispatcher.wake()
         if retrying:  # its time may come before the next chores
             self.parts.duties.hear_of_due()
+        self.parts.duties.hear_of_ended()
 
     # Watch
 

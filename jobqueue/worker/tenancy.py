@@ -13,7 +13,7 @@ from django.dispatch import Signal
 
 from jobqueue import conf, db, signals
 from jobqueue.db import hygiene
-from jobqueue.exceptions import TenantContextFailed
+from jobqueue.exceptions import TenantContextFailed, is_for_the_process
 from jobqueue.models import Job
 
 logger = logging.getLogger("jobqueue")
@@ -90,14 +90,18 @@ def _made(tenant: str) -> Any:
         return None
     try:
         return conf.tenant_context(tenant)
-    except Exception as error:
+    except BaseException as error:
+        if is_for_the_process(error):
+            raise
         raise TenantContextFailed(f"The context of tenant {tenant!r} (TENANT_CONTEXT) could not be made: {error!r}") from error
 
 
 def _enter(tenant: str, context: Any) -> None:
     try:
         context.__enter__()
-    except Exception as error:
+    except BaseException as error:
+        if is_for_the_process(error):
+            raise
         raise TenantContextFailed(f"The context of tenant {tenant!r} (TENANT_CONTEXT) could not be entered: {error!r}") from error
     try:
         schema = _missing_schema()
@@ -124,7 +128,9 @@ def _missing_schema() -> str:
 def _leave(tenant: str, context: Any) -> None:
     try:
         context.__exit__(None, None, None)
-    except Exception as error:
+    except BaseException as error:
         logger.exception("The context of tenant %r could not be left; this thread's connections are closed.", tenant)
         hygiene.close_all()
+        if is_for_the_process(error):
+            raise
         raise TenantContextFailed(f"The context of tenant {tenant!r} (TENANT_CONTEXT) could not be left: {error!r}") from error

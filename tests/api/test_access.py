@@ -238,9 +238,12 @@ def test_a_body_that_cannot_be_read_is_told(settings: Any, make_user: MakeUser, 
     assert untouched(job)
 
 
-@pytest.mark.parametrize(("raised", "expected"), [(OperationalError("gone"), (503, "no_database")), (KeyError("x"), (500, "failed"))])
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [(OperationalError("gone"), (503, "no_database")), (KeyError("x"), (500, "failed")), (SystemExit("x"), (500, "failed"))],
+)
 def test_a_failure_is_logged_and_told_without_its_text(
-    settings: Any, client: Client, job: Job, caplog: pytest.LogCaptureFixture, raised: Exception, expected: tuple[int, str]
+    settings: Any, client: Client, job: Job, caplog: pytest.LogCaptureFixture, raised: BaseException, expected: tuple[int, str]
 ) -> None:
     def fail(request: HttpRequest) -> None:
         raise raised

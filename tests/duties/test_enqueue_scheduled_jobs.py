@@ -273,6 +273,21 @@ def test_a_bad_one_is_set_aside_with_its_reason_stops_no_other_and_is_tried_agai
     assert (fresh(wrong).last_error, fresh(wrong).retry_at) == ("", None)
 
 
+def test_one_whose_enqueue_ends_its_process_is_set_aside_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong, right = ScheduleFactory(next_at=NOON - MINUTE), ScheduleFactory(next_at=NOON)
+    tick = verbs.tick
+
+    def leave(schedule_id: int, *args: Any) -> Any:
+        if schedule_id == wrong.pk:
+            raise SystemExit(3)
+        return tick(schedule_id, *args)
+
+    monkeypatch.setattr(verbs, "tick", leave)
+    report = run(NOON)
+    assert (report.items, report.set_aside, ticks(right)) == (1, 1, [NOON])
+    assert "SystemExit" in fresh(wrong).last_error
+
+
 def test_many_bad_ones_keep_no_good_one_waiting() -> None:
     ScheduleFactory.create_batch(110, next_at=NOON - MINUTE, task="tests.tasks.gone")
     right = ScheduleFactory(next_at=NOON)

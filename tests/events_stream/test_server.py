@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import threading
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from django.db import connection, transaction
@@ -114,7 +116,7 @@ def test_every_client_gets_every_event_whatever_the_order_of_commits(start: Star
 
 @pytest.mark.postgresql
 def test_two_hundred_clients_get_all_and_leave_nothing_behind(start: Start, browser: Browser) -> None:
-    server, cookie = start(EVENT_PING_SECONDS=1), session(browser)
+    server, cookie = start(EVENT_PING_SECONDS=1, EVENT_STREAMS_PER_USER=0), session(browser)
     jobs = [JobFactory() for _ in range(10)]
     connections = _connections()
 
@@ -175,6 +177,77 @@ def test_the_server_ends_though_streams_are_open(start: Start, browser: Browser)
 
     asyncio.run(play())
     assert server.process.returncode is not None
+
+
+def test_a_user_has_so_many_streams_and_the_place_of_one_that_was_cut_is_free(start: Start, browser: Browser) -> None:
+    server, cookie = start(EVENT_STREAMS_PER_USER=2), session(browser)
+
+    async def play() -> None:
+        clients = [Client(server.port, ALL, cookie) for _ in range(2)]
+        listening = [asyncio.create_task(one.listen()) for one in clients]
+        await until(lambda: all(one.last_id for one in clients), "all listen")
+        for _ in range(3):  # one that was refused takes no place
+            refused = Client(server.port, ALL, cookie)
+            await asyncio.wait_for(refused.listen(), 10)
+            assert "429" in refused.head.split("\r\n")[0]
+            assert "retry-after: 10" in refused.head.lower()
+        clients[0].cut()
+        await listening[0]
+        for _ in range(50):
+            again = Client(server.port, ALL, cookie)
+            listening[0] = asyncio.create_task(again.listen())
+            await until(lambda again=again: bool(again.head), "it is answered")  # type: ignore[misc]
+            if "200" in again.head.split("\r\n")[0]:
+                break
+            await asyncio.sleep(0.1)
+        await until(lambda: bool(again.last_id), "it listens in the place of the one that was cut")
+        again.cut()
+        clients[1].cut()
+        await asyncio.gather(*listening)
+
+    asyncio.run(play())
+
+
+def never_reads(server: Server, cookie: str) -> socket.socket:
+    """Connect a client that asks for a stream and reads nothing of it, and let much more happen than its line can hold."""
+    job = JobFactory()
+    before = JobEvent.objects.count()
+    line = socket.socket()
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    line.connect(("127.0.0.1", server.port))
+    line.sendall(f"GET {ALL} HTTP/1.1\r\nHost: localhost\r\nCookie: sessionid={cookie}\r\n\r\n".encode())
+    assert line.recv(20).startswith(b"HTTP/1.1 200")
+    wait_until(lambda: b"snapshot" in line.recv(4096, socket.MSG_PEEK), "the stream has begun")
+    JobEvent.objects.bulk_create([JobEvent(job=job, name="job.started", data={"much": "x" * 200_000}) for _ in range(50)])
+    assert JobEvent.objects.count() == before + 50
+    return line
+
+
+def is_held(server: Server, line: socket.socket) -> bool:
+    """Return whether the server has not closed its end yet."""
+    ends = {f"{server.port:04X}", f"{line.getsockname()[1]:04X}"}
+    rows = [one.split() for one in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    mine = [one for one in rows if {one[1].partition(":")[2], one[2].partition(":")[2]} == ends]
+    return any(one[1].endswith(f":{server.port:04X}") and one[3] == "01" for one in mine)
+
+
+def test_the_server_ends_though_a_client_never_reads(start: Start, browser: Browser) -> None:
+    server = start()
+    with never_reads(server, session(browser)) as line:
+        threading.Event().wait(2)
+        assert is_held(server, line)
+        server.end(8)
+    assert "Traceback" not in server.log.read_text()
+
+
+def test_who_never_reads_is_cut_once_it_has_fallen_too_far_behind(start: Start, browser: Browser) -> None:
+    server = start()
+    with never_reads(server, session(browser)) as line:
+        threading.Event().wait(5)
+        assert is_held(server, line), "it may still catch up"
+        write([JobFactory()], 6000, 0)
+        wait_until(lambda: not is_held(server, line), "its line is cut", 20)
+    assert "Traceback" not in server.log.read_text()
 
 
 def test_a_compressing_middleware_holds_nothing_back(start: Start, browser: Browser) -> None:

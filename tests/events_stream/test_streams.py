@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,8 +16,10 @@ from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client as Browser
 
-from jobqueue.api import again, streaming
-from jobqueue.api.streaming import Source, Stream, Sync
+from jobqueue.api import again, desk, streaming
+from jobqueue.api.answers import Problem
+from jobqueue.api.places import Place, identity
+from jobqueue.api.streaming import Source, Stream, Sync, send_async
 from jobqueue.events import stream as streams
 from jobqueue.events.stream import SLOW, Wanted, hub
 from jobqueue.models import Job, JobEvent
@@ -38,7 +43,10 @@ class Listening:
     def message(self) -> dict[str, str]:
         """Return the fields of the next message."""
         while not self._waiting:
-            self._waiting = next(self._parts).decode().strip("\n").split("\n\n")
+            whole = next(self._parts).decode()
+            while not whole.endswith("\n\n"):
+                whole += next(self._parts).decode()
+            self._waiting = whole.strip("\n").split("\n\n")
             self._pings = self._pings + 1 if self._waiting[0].startswith(": ping") else 0
             assert self._pings < 4, "Nothing comes but pings."
         return dict(line.split(": ", 1) for line in self._waiting.pop(0).split("\n"))
@@ -234,22 +242,93 @@ def test_one_stream_too_many_is_put_off(listen: Callable[..., Listening], browse
     listen("events/")
 
 
+def test_a_user_has_so_many_streams_at_a_time_of_whatever_kind_and_others_have_their_own(
+    listen: Callable[..., Listening], browser: Browser, job: Job, settings: Any
+) -> None:
+    settings.JOBQUEUE = {"EVENT_STREAMS_PER_USER": 2}
+    first = listen("events/")
+    listen(places(job)[0])
+    refused = browser.get(f"{ROOT}events/")
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
+    error = refused.json()["error"]
+    assert (error["code"], error["limit"]) == ("too_many_streams_of_user", 2)
+    assert "EVENT_STREAMS_PER_USER" in error["message"]
+    assert browser.head(f"{ROOT}events/").status_code == 200
+    other = Browser()
+    other.force_login(get_user_model().objects.create_superuser("other"))
+    listen("events/", other)
+    listen(f"/admin/jobqueue/job/{job.pk}/events/", other)
+    assert other.get(f"/admin/jobqueue/job/{job.pk}/events/").status_code == 429
+    first.response.close()
+    listen("events/")
+    settings.JOBQUEUE = {"EVENT_STREAMS_PER_USER": 0}
+    listen("events/")
+
+
+def test_a_user_who_is_no_row_is_told_apart_by_what_it_has() -> None:
+    class Caller:
+        def __init__(self, **mine: Any) -> None:
+            self.__dict__ |= mine
+
+    keys = [identity(Caller(**one)) for one in ({"pk": None, "username": "a"}, {"username": "b"}, {"id": 1}, {"name": ["x"]}, {})]
+    assert len(set(keys)) == 4, "those that have nothing count as one"
+    assert identity(Caller(username="a")) == keys[0]
+
+
+def test_what_a_stream_asks_never_ends_the_servers_loop() -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(RuntimeError, match="SystemExit"):
+        asyncio.run(desk.elsewhere(leave))
+
+
+def test_a_place_that_was_taken_for_a_request_that_was_dropped_is_free_again(settings: Any) -> None:
+    settings.JOBQUEUE = {"EVENT_STREAMS_PER_USER": 1}
+    dropped = send_async(Stream(Source(Wanted(), lambda: True, dict), None, False), {}, Place("anna"))
+    with pytest.raises(Problem):
+        Place("anna")
+    del dropped
+    Place("anna").leave()
+
+
 def test_one_who_never_reads_and_was_cut_keeps_no_place(browser: Browser, job: Job, settings: Any) -> None:
     settings.JOBQUEUE = {"EVENT_STREAMS_MOST": 2}
     source = Source(Wanted(), lambda: True, dict)
-    blocked = [Sync(Stream(source, None, False)) for _ in range(2)]
+    blocked = [Sync(Stream(source, None, False), Place(number)) for number in range(2)]
     try:
         assert [next(one)[:5] for one in blocked] == [b"retry"] * 2, "the server's thread is in a write now"
         assert browser.get(f"{ROOT}events/").status_code == 503
         for one in blocked:
             assert one.client is not None
             one.client.ended = SLOW
-        blocked += [Sync(Stream(source, None, False)) for _ in range(2)]
+        blocked += [Sync(Stream(source, None, False), Place(number)) for number in range(2)]
         assert browser.get(f"{ROOT}events/").status_code == 503, "as many blocked ones as there are places"
     finally:
         for one in blocked:
             one.close()
     assert not Sync._open
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_the_place_of_who_has_gone_is_free_with_the_next_ping(
+    live_server: Any, browser: Browser, settings: Any, monkeypatch: pytest.MonkeyPatch, *, reads: bool
+) -> None:
+    settings.JOBQUEUE = {"EVENT_PING_SECONDS": 2}
+    monkeypatch.setattr(streaming, "PROBE_SECONDS", 0.1)
+    host, port = live_server.thread.host, live_server.thread.port
+    with socket.create_connection((host, port)) as line:
+        line.sendall(
+            f"GET {ROOT}events/ HTTP/1.1\r\nHost: {host}\r\nCookie: sessionid={browser.cookies['sessionid'].value}\r\n\r\n".encode()
+        )
+        assert line.recv(20).startswith(b"HTTP/1.1 200")
+        wait_until(lambda: b"snapshot" in line.recv(4096, socket.MSG_PEEK), "the stream has begun")
+        if reads:
+            line.recv(4096)
+        assert len(Sync._open) == 1
+    began = time.monotonic()
+    wait_until(lambda: not Sync._open, "its place is free", 10)
+    assert time.monotonic() - began < 3, "the time of one ping, not of two"
 
 
 def test_strangers_and_users_without_the_right_get_no_stream(job: Job) -> None:

@@ -15,7 +15,7 @@ from django.db import connection
 from django.utils import timezone
 from standardwebhooks import Webhook
 
-from jobqueue.models import JobEvent, Queue, WebhookDelivery
+from jobqueue.models import BackgroundJobLease, JobEvent, Queue, WebhookDelivery
 from tests.faults import resolver, tasks
 from tests.faults.harness import Workers, job_id, row, wait_until
 from tests.webhooks import receivers
@@ -141,6 +141,26 @@ def judge(found: dict[str, WebhookDelivery], farm: Receivers) -> None:
         "job.webhook.delivered",
     ]
     assert JobEvent.objects.filter(job_id=found["gone"].job_id, name="job.webhook.failed").exists()
+
+
+def test_on_a_quiet_system_a_message_goes_as_soon_as_its_job_has_ended(workers: Workers, farm: Receivers) -> None:
+    came: list[Any] = []
+
+    def answer(client: Any, number: int) -> None:
+        came.append(timezone.now())
+        says(200)(client, number)
+
+    good = farm.start("good", answer)
+    worker = workers.start(**SETTINGS).ready()
+    wait_until(
+        lambda: BackgroundJobLease.objects.filter(job_name="deliver_webhooks").exclude(held_by_worker_id="").exists(), "the duty is led"
+    )
+    pause = threading.Event()
+    pause.wait(1.5)  # it has looked, found nothing, and rests
+    job = tasks.work.using(webhook_url=good.url).enqueue()
+    wait_until(lambda: came, "the message arrives", 10)
+    assert (came[0] - row(job_id(job)).finished_at).total_seconds() < 1  # the first one loads what sends it, too
+    assert worker.stop() == 0
 
 
 def test_a_worker_that_is_killed_between_send_and_mark_sends_the_same_again(workers: Workers, farm: Receivers) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError, connection
+from django.db.models.signals import pre_delete
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -258,6 +260,41 @@ def test_a_hook_that_ends_its_process_ends_nothing_but_its_own_call(make: Any, c
     assert [one.getMessage().split(";")[0] for one in caplog.records if one.exc_info] == [
         f"ON_{'STALE' if make is marking else 'DELETE'} raised for job {jobs[0].pk} ({jobs[0].task})"
     ]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), asyncio.CancelledError()])
+@pytest.mark.parametrize("make", [marking, deleting])
+def test_a_receiver_that_ends_its_process_keeps_nobody_from_being_told(make: Any, error: BaseException) -> None:
+    jobs, told = [ended(), ended()], list[int]()
+
+    def listen(sender: Any, job_id: int, **_: Any) -> None:
+        told.append(job_id)
+        raise error
+
+    signal = signals.job_stale if make is marking else signals.job_deleted
+    signal.connect(listen)
+    try:
+        done = make().run(60)
+    finally:
+        signal.disconnect(listen)
+    assert (done.deleted + done.stale, told) == (2, [job.pk for job in jobs])
+
+
+@pytest.mark.django_db
+def test_a_receiver_of_what_goes_with_a_job_that_ends_its_process_keeps_that_job_alone() -> None:
+    jobs = [ended(), ended()]
+
+    def leave(sender: Any, instance: Job, **_: Any) -> None:
+        if instance.pk == jobs[0].pk:
+            raise SystemExit(3)
+
+    pre_delete.connect(leave, sender=Job)
+    try:
+        done = deleting().run(60)
+    finally:
+        pre_delete.disconnect(leave, sender=Job)
+    assert (done.deleted, done.set_aside, left()) == (1, 1, {jobs[0].pk})
 
 
 @pytest.mark.django_db

@@ -12,9 +12,9 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connection, connections, transaction
 
-from jobqueue import pipeline, signals
+from jobqueue import cancel, pipeline, signals
 from jobqueue import task as plain_task
-from jobqueue.exceptions import JobQueueError, Retry
+from jobqueue.exceptions import JobQueueError, NoPhases, Retry
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.models import Job, Queue
@@ -174,6 +174,57 @@ def test_a_checkpoint_after_the_end_is_refused_and_hangs_nobody(crew: Crew, in_t
     assert (crew.row().status, crew.row().phases.get().checkpoint) == ("SUCCESS", None)
 
 
+def parting(context: Any) -> None:
+    context.metadata["first"] = 1
+    left["of the first"] = context
+
+
+def following(context: Any) -> list[str]:
+    context.checkpoint("mine")
+    context.progress(10, "mine")
+    late = left["of the first"]
+    calls = (lambda: late.checkpoint("late"), lambda: late.progress(90, "late"), lambda: late.sleep(60), lambda: late.checkpoint_data)
+    with ThreadPoolExecutor(1) as other:
+        found = [repr(other.submit(call).exception(PATIENCE_SECONDS)) for call in calls]
+    assert context.checkpoint_data == "mine"
+    assert (late.metadata, late.phase_results()) == (context.metadata, {"parting": None}), "what it reads is there"
+    return found
+
+
+async def parting_in_loop(context: Any) -> None:
+    left["of the first"] = context
+
+
+async def following_in_loop(context: Any) -> list[str]:
+    await context.acheckpoint("mine")
+    context.progress(10, "mine")
+    try:
+        await left["of the first"].acheckpoint("late")
+    except NoPhases as error:
+        return [repr(error)]
+    return []
+
+
+@pipeline(phases=[parting, following])
+def leaves_its_context(context: Any) -> None:
+    """Have something of the first phase go on in the second."""
+
+
+@pipeline(phases=[parting_in_loop, following_in_loop])
+async def leaves_its_context_in_loop(context: Any) -> None:
+    """Have something of the first phase go on in the second."""
+
+
+@pytest.mark.parametrize("task", [leaves_its_context, leaves_its_context_in_loop])
+def test_what_a_phase_has_left_behind_speaks_not_for_the_next_one(crew: Crew, task: Any) -> None:
+    crew.result(task)
+    found = crew.row().result
+    assert found, crew.row().history
+    assert all("which has ended" in one and "'parting" in one for one in found), found
+    second = crew.row().phases.get(position=1)
+    assert (crew.row().status, second.checkpoint, second.message, crew.row().message) == ("SUCCESS", "mine", "mine", "mine")
+
+
 def test_an_errand_that_was_not_done_when_the_run_ended_is_answered(crew: Crew) -> None:
     crew.result(threaded)
     crew.run._closed = False
@@ -236,6 +287,31 @@ def test_a_run_that_is_to_stop_begins_no_further_phase(crew: Crew, task: Any, re
     assert [(one.status, one.attempts) for one in crew.row().phases.order_by("position")] == [("SUCCESS", 1), ("PENDING", 0)]
     assert (crew.row().status, crew.row().phase, crew.row().progress) == ("QUEUED", task.phases[1].name, 50)
     assert crew.row().events.filter(name="job.phase.started").count() == 1
+
+
+@pipeline(phases=[stopped])
+def stops_in_the_last(context: Any, reason: str) -> str:
+    left["behind"] = True
+    return "done"
+
+
+@pipeline(phases=[stopped_in_loop])
+async def stops_in_the_last_in_loop(context: Any, reason: str) -> str:
+    left["behind"] = True
+    return "done"
+
+
+@pytest.mark.parametrize("task", [stops_in_the_last, stops_in_the_last_in_loop])
+def test_a_cancel_in_the_last_phase_lets_the_pipelines_own_function_not_run(crew: Crew, task: Any) -> None:
+    left.update(crew=crew, behind=False)
+    future = crew.begin(task, "USER")
+    outcome = future.result(PATIENCE_SECONDS)
+    assert (outcome.kind, left["behind"]) == (Kind.INTERRUPTED, False)
+    cancel(crew.run.job.id)
+    finish([outcome])
+    job = crew.row()
+    assert (job.status, job.result, job.phases.get().status) == ("CANCELED", None, "SUCCESS")
+    assert job.events.filter(name__in=["job.canceled", "job.completed"]).count() == 1
 
 
 def test_an_interruption_that_was_obeyed_is_not_taken_back(crew: Crew) -> None:

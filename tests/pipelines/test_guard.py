@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 
 from jobqueue import resume
 from jobqueue.db import Claimed, Lease
@@ -15,7 +16,8 @@ from jobqueue.lifecycle import phases
 from jobqueue.lifecycle.expire import expire_owner
 from jobqueue.lifecycle.guard import Locked
 from jobqueue.lifecycle.outcome import Done
-from jobqueue.models import Job
+from jobqueue.lifecycle.report import report
+from jobqueue.models import Job, JobPhase
 from jobqueue.phases import Standing, declared
 from jobqueue.tasks import registry
 from jobqueue.testing import run_until_idle
@@ -100,11 +102,11 @@ def test_the_loss_of_a_worker_is_told_by_the_phases_too(options: Any, flag: str,
     assert rows(job.id) == [("download", phase), ("process", rest), ("upload", rest)]
 
 
-def deploy(monkeypatch: pytest.MonkeyPatch, *functions: Any) -> None:
-    """Let the code have other phases from now on."""
+def deploy(monkeypatch: pytest.MonkeyPatch, *functions: Any, **changes: Any) -> None:
+    """Let the code have other phases from now on, or be otherwise what it was not."""
     entry = registry.find(samples.publish.module_path)
     assert entry is not None
-    monkeypatch.setitem(registry._entries, entry.path, dataclasses.replace(entry, phases=declared(functions)))
+    monkeypatch.setitem(registry._entries, entry.path, dataclasses.replace(entry, **(changes or {"phases": declared(functions)})))
 
 
 def _failed_in_process() -> int:
@@ -130,6 +132,64 @@ def test_a_phase_that_a_deployment_adds_runs_in_its_place_and_one_that_it_drops_
     assert (job.status, job.result) == ("SUCCESS", "extra"), job.history
     assert rows(job_id) == [("download", "SUCCESS"), ("process", "SUCCESS"), ("extra", "SUCCESS")]
     assert dict(samples.ran) == {"download": 1, "process": 2, "extra": 1, "publish": 1}
+
+
+def looks(context: Any, url: str) -> str:
+    context.progress(10)
+    samples.seen["rows"] = rows(context.job_id)
+    if samples.fails["looks"]:
+        samples.fails["looks"] -= 1
+        raise ValueError("looks failed")
+    return "plain"
+
+
+async def looks_in_loop(context: Any, url: str) -> str:
+    return await sync_to_async(looks)(context, url)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_pipeline_that_a_deployment_makes_a_plain_task_begins_anew_and_leaves_no_open_phase(
+    monkeypatch: pytest.MonkeyPatch, *, transactional: bool
+) -> None:
+    job_id = _failed_in_process()
+    finished = [("download", "SUCCESS")]
+    samples.fails["looks"] = 1
+    deploy(monkeypatch, func=looks, phases=(), transactional=transactional)
+    run_until_idle()
+    job = Job.objects.get(pk=job_id)
+    assert (job.status, job.phase, job.progress) == ("ERROR", "", 10), job.history
+    assert (rows(job_id), samples.seen["rows"]) == (finished, finished)
+    resume(job_id)
+    run_until_idle()
+    job.refresh_from_db()
+    assert (job.status, job.result, job.phase, job.progress) == ("SUCCESS", "plain", "", 100)
+    assert report(job)["phases"] == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_coroutine_that_was_a_pipeline_leaves_no_open_phase_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = int(samples.publish.enqueue("a").job_id)
+    deploy(monkeypatch, func=looks_in_loop, phases=(), is_async=True)
+    run_until_idle()
+    job = Job.objects.get(pk=job_id)
+    assert (job.status, job.phase, samples.seen["rows"], rows(job_id)) == ("SUCCESS", "", [], []), job.history
+
+
+@pytest.mark.django_db
+def test_a_plain_task_that_a_deployment_makes_a_pipeline_has_all_its_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as before:
+        deploy(before, func=looks, phases=())
+        samples.fails["looks"] = 1
+        job_id = int(samples.publish.using(max_attempts=1).enqueue("a").job_id)
+        run_until_idle()
+    JobPhase.objects.filter(job=job_id).delete()  # as of one that was enqueued as a plain task
+    Job.objects.filter(pk=job_id).update(phase="")
+    resume(job_id)
+    run_until_idle()
+    job = Job.objects.get(pk=job_id)
+    assert (job.status, job.progress, job.phase) == ("SUCCESS", 100, "upload"), job.history
+    assert rows(job_id) == [(name, "SUCCESS") for name in NAMES]
 
 
 @pytest.mark.django_db

@@ -9,10 +9,12 @@ import pytest
 
 from jobqueue.db import Claimed, Lease
 from jobqueue.lifecycle import phases
+from jobqueue.lifecycle.finish import finish
+from jobqueue.lifecycle.outcome import Kind
 from jobqueue.models import Job, JobEvent, JobPhase
 from jobqueue.phases import declared
 from jobqueue.tasks import registry
-from jobqueue.worker import journal
+from jobqueue.worker import executor, journal
 from jobqueue.worker.reporter import Reporter
 from jobqueue.worker.run import Run, Runs
 from tests.claiming import claim
@@ -81,6 +83,42 @@ def test_what_was_told_before_the_end_of_a_phase_does_not_follow_it() -> None:
     scene.run.marked_at = None
     scene.reporter.turn()
     assert scene.shown() == (33, [100, 0, 0])
+
+
+def told() -> list[Any]:
+    return [
+        (data["progress"], data["message"]) if name == "job.progress" else name
+        for name, data in JobEvent.objects.order_by("pk").values_list("name", "data")
+        if name.startswith(("job.progress", "job.phase", "job.failed"))
+    ]
+
+
+def test_the_last_progress_of_a_phase_is_an_event_before_that_of_its_end(settings: Any) -> None:
+    settings.JOBQUEUE = {"EVENT_LOG": "all"}
+    scene = Scene()
+    scene.tell(10, "first")
+    scene.run.report(20, "second")
+    scene.run.report(30, "last")
+    for _ in range(2):  # its answer was lost, so it is done once more
+        scene.pipeline._journal.go_on(scene.pipeline._ended(None), scene.pipeline._following, scene.pipeline.after)
+    scene.pipeline._advance(scene.pipeline._ended(None))
+    scene.run.marked_at = None
+    scene.reporter.turn()
+    first = ["job.phase.started", (3, "first"), (10, "last"), "job.phase.completed", "job.phase.started"]
+    assert told() == first
+    assert Job.objects.get(pk=scene.job.id).message == "last"
+    scene.tell(10, "in the second")
+    scene.end_phase()
+    assert told() == [*first, (37, "in the second"), "job.phase.completed", "job.phase.started"]
+
+
+def test_the_last_progress_of_a_run_that_fails_is_an_event_before_that_of_its_end(settings: Any) -> None:
+    settings.JOBQUEUE = {"EVENT_LOG": "all"}
+    scene = Scene()
+    scene.run.report(40, "nearly half")
+    scene.run.close()
+    finish([executor.failed(scene.run, Kind.ERROR, ValueError("no"))])
+    assert told() == ["job.phase.started", (13, "nearly half"), "job.failed"]
 
 
 def test_a_run_that_has_lost_its_lease_shows_nothing() -> None:

@@ -335,7 +335,7 @@ def test_a_sleep_that_was_kept_in_another_zone_is_one_all_the_same() -> None:
 
 @pytest.mark.parametrize("far", [timedelta(days=800), 367 * 24 * 3600, 10**400, timezone.now() + timedelta(days=367)])
 def test_a_sleep_that_is_too_long_is_refused_rather_than_cut(far: Any) -> None:
-    steps: Any = type("Steps", (), {"current": "rest", "suspend": None, "open_blocks": list})()
+    steps: Any = type("Steps", (), {"current": "rest", "suspend": None, "open_blocks": list, "ended": None})()
     context = TaskContext(None, type("Control", (), {"interruption": lambda self: None})(), steps)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="a job can sleep for at most 366 days"):
         context.sleep(far)
@@ -343,7 +343,7 @@ def test_a_sleep_that_is_too_long_is_refused_rather_than_cut(far: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [-1, float("nan"), "soon", True, None])
 def test_a_wrong_time_to_sleep_is_refused(wrong: Any) -> None:
-    steps: Any = type("Steps", (), {"current": "rest", "suspend": None, "open_blocks": list})()
+    steps: Any = type("Steps", (), {"current": "rest", "suspend": None, "open_blocks": list, "ended": None})()
     context = TaskContext(None, type("Control", (), {"interruption": lambda self: None})(), steps)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="until is"):
         context.sleep(wrong)

@@ -91,6 +91,19 @@ def test_the_signal_of_the_enqueue_comes_for_each_job_that_was_made() -> None:
     assert heard == [(backend, results[0].id), (backend, results[2].id)]
 
 
+def test_a_receiver_of_an_enqueue_that_ends_its_process_undoes_no_enqueue() -> None:
+    def leave(**_: Any) -> None:
+        raise SystemExit(3)
+
+    signals.task_enqueued.connect(leave)
+    try:
+        assert samples.keyed.enqueue(5).id
+        assert len(enqueue_many(samples.keyed, [((6,), {}), ((7,), {})])) == 2
+    finally:
+        signals.task_enqueued.disconnect(leave)
+    assert Job.objects.count() == 3
+
+
 def test_a_backend_of_another_kind_is_named(settings: Any) -> None:
     settings.TASKS = {**settings.TASKS, "other": {"BACKEND": f"{compat.PACKAGE}.backends.dummy.DummyBackend"}}
     with pytest.raises(InvalidOption, match=r"'other' is a DummyBackend; this needs jobqueue\.backends\.DatabaseBackend"):

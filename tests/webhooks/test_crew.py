@@ -13,7 +13,8 @@ from django.db import DataError, OperationalError
 from django.utils import timezone
 
 from jobqueue.duties.base import Report
-from jobqueue.duties.deliver_webhooks import QUIET_PAUSE_SECONDS, DeliverWebhooks
+from jobqueue.duties.deliver_webhooks import PAUSE_SECONDS, QUIET_PAUSE_SECONDS, DeliverWebhooks
+from jobqueue.lifecycle.glance import Glance, Glances
 from jobqueue.models import JobEvent, WebhookDelivery
 from jobqueue.webhooks import crew, outbox
 from tests.factories import DeliveryFactory
@@ -162,14 +163,19 @@ def test_an_answer_that_the_database_refuses_holds_up_no_other(
 def test_a_receiver_that_lets_one_wait_in_vain_gets_one_sender_until_it_answers(listen: Listen, settings: Any) -> None:
     settings.JOBQUEUE = {**settings.JOBQUEUE, "WEBHOOK_TIMEOUT_SECONDS": 0.3, "WEBHOOK_RETRY_SECONDS": [60]}
     mute = threading.Event()
-    mute.set()
 
     def answer(connection: Any, number: int) -> None:
         (receivers.silent if mute.is_set() else says(200))(connection, number)
 
     receiver = listen(answer)
-    DeliveryFactory.create_batch(12, url=receiver.url)
+    DeliveryFactory.create_batch(2, url=receiver.url)
     duty = DeliverWebhooks()
+    duty.run_once(timezone.now())
+    assert duty._crew.in_flight <= 1, "it has not answered yet"
+    run(duty)
+    receiver.connections = 0
+    mute.set()
+    DeliveryFactory.create_batch(12, url=receiver.url)
     duty.run_once(timezone.now())
     assert duty._crew.in_flight == 4
     began = time.monotonic()
@@ -203,6 +209,46 @@ def test_very_many_silent_receivers_leave_senders_for_those_that_answer(listen: 
     duty.end()
 
 
+@pytest.mark.parametrize("leads_anew", [False, True])
+def test_a_crowd_of_new_silent_receivers_delays_no_receiver_that_has_answered_before(
+    listen: Listen, settings: Any, *, leads_anew: bool
+) -> None:
+    settings.JOBQUEUE = {**settings.JOBQUEUE, "WEBHOOK_TIMEOUT_SECONDS": 3}
+    good, duty = listen(says(204)), DeliverWebhooks()
+    DeliveryFactory(url=good.url)
+    run(duty)
+    old = timezone.now() - timedelta(hours=1)
+    for url in [listen(receivers.silent).url for _ in range(40)]:
+        DeliveryFactory.create_batch(3, url=url, next_attempt_at=old)
+    duty = DeliverWebhooks() if leads_anew else duty
+    began = time.monotonic()
+    while duty._crew.in_flight < 24 and time.monotonic() - began < 1:
+        duty.run_once(timezone.now())
+    message = DeliveryFactory(url=good.url)
+    while message.status != "DELIVERED" and time.monotonic() - began < 4:
+        duty.run_once(timezone.now())
+        message.refresh_from_db()
+    assert time.monotonic() - began < 2, "before the time of one attempt is over"
+    assert (message.status, duty._crew.in_flight) == ("DELIVERED", 24)
+    duty.hurry()
+    duty.end()
+
+
+def test_silent_receivers_whose_messages_wait_each_get_a_sender_beside_one_with_very_many(listen: Listen, settings: Any) -> None:
+    settings.JOBQUEUE = {**settings.JOBQUEUE, "WEBHOOK_TIMEOUT_SECONDS": 0.3, "WEBHOOK_RETRY_SECONDS": [60]}
+    first, second = listen(receivers.silent), listen(receivers.silent)
+    duty, old = DeliverWebhooks(), timezone.now() - timedelta(hours=1)
+    for one in (first, second):
+        DeliveryFactory(url=one.url)
+    run(duty)
+    DeliveryFactory.create_batch(60, url=first.url, next_attempt_at=old)
+    DeliveryFactory(url=second.url)
+    duty.run_once(timezone.now())
+    assert duty._crew.in_flight == 2
+    duty.hurry()
+    duty.end()
+
+
 def test_what_is_sent_unsigned_is_told_once(listen: Listen, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     settings.JOBQUEUE = {"WEBHOOK_ALLOWED_HOSTS": ["127.0.0.0/8"]}
     DeliveryFactory.create_batch(3, url=listen(says(200)).url)
@@ -214,6 +260,17 @@ def test_with_nothing_to_do_it_asks_seldom_and_once(django_assert_num_queries: A
     duty = DeliverWebhooks()
     with django_assert_num_queries(1):
         assert duty.run_once(timezone.now()).pause_seconds == QUIET_PAUSE_SECONDS
+
+
+def test_who_is_told_of_an_ended_job_looks_at_once_whatever_was_seen_before_and_once_more(django_assert_num_queries: Any) -> None:
+    nothing = Glances()
+    nothing._last = Glance(time.monotonic(), None, None, *[False] * 4)
+    duty = DeliverWebhooks(nothing)
+    with django_assert_num_queries(0):
+        assert (duty.run_once(timezone.now()).pause_seconds or 0) <= 0.25, "what another process's jobs tell is seen soon"
+    duty.hear()
+    with django_assert_num_queries(1):
+        assert duty.run_once(timezone.now()).pause_seconds == PAUSE_SECONDS
 
 
 def test_what_waits_for_a_busy_receiver_is_not_walked_over_all_the_time(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:

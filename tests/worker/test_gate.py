@@ -191,6 +191,17 @@ def test_the_slots_of_tenants_are_read_anew_and_a_failure_keeps_the_last(setting
     assert "TENANTS gave {'acme': 0}. It must be a mapping of tenants to their slots (1 to 1000)" in errors[1]
 
 
+def test_a_callable_that_ends_its_process_keeps_the_last_numbers_too(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    settings.JOBQUEUE = {"TENANTS": leave}
+    told = Told()
+    found = Gate((), None, told)
+    found.refresh()
+    assert told.slots == []
+
+
 def test_a_callable_that_fails_costs_no_look_at_the_pauses(settings: Any) -> None:
     settings.JOBQUEUE = {"TENANTS": given}
     give(ValueError("no"))

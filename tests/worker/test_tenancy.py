@@ -366,8 +366,18 @@ def test_a_context_that_cannot_be_entered_gives_an_error_that_names_the_tenant(w
     assert run(tenant, "globex").result == '"globex"'
 
 
-def test_a_context_that_cannot_be_left_is_logged_and_leaves_the_work_done(caplog: pytest.LogCaptureFixture) -> None:
-    Place.fail_at["leave", "acme"] = ValueError("stuck")
+@pytest.mark.parametrize(("what", "said"), [("make", "made"), ("enter", "entered")])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_context_that_ends_its_process_fails_like_any_other(what: str, said: str, is_async: bool) -> None:
+    Place.fail_at[what, "acme"] = SystemExit(3)
+    outcome = run_async(where) if is_async else run(tenant)
+    assert outcome.failure is not None
+    assert f"The context of tenant 'acme' (TENANT_CONTEXT) could not be {said}: SystemExit(3)" in outcome.failure.summary
+
+
+@pytest.mark.parametrize("error", [ValueError("stuck"), SystemExit(3)])
+def test_a_context_that_cannot_be_left_is_logged_and_leaves_the_work_done(caplog: pytest.LogCaptureFixture, error: BaseException) -> None:
+    Place.fail_at["leave", "acme"] = error
     assert run(lambda: 7).result == "7"
     assert run_async(where).kind is Kind.SUCCESS
     texts = [record.getMessage() for record in caplog.records if "could not be left" in record.getMessage()]

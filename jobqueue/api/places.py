@@ -1,0 +1,64 @@
+"""Count the open streams of each user, so that one who opens ever more of them leaves room for all others."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any, ClassVar
+
+from jobqueue import conf
+from jobqueue.api.answers import Problem
+
+BUSY_SECONDS = "10"
+# What tells apart the users of a project's own authenticator, which need not be rows of a model.
+NAMES = ("pk", "id", "username", "name")
+
+
+def identity(user: Any) -> Hashable:
+    """Return what tells a user from others of its kind; those that have nothing of the sort count as one."""
+    kind = f"{type(user).__module__}.{type(user).__qualname__}"
+    for name in NAMES:
+        value = getattr(user, name, None)
+        if isinstance(value, Hashable) and value not in (None, "") and not callable(value):
+            return kind, name, value
+    return (kind,)
+
+
+class Place:
+    """Be one of a user's streams; `leave` gives it back, and so does its end, where the request was dropped before the stream began."""
+
+    _lock = threading.RLock()  # of the collector of garbage, too, which may run in the middle of `leave`
+    _open: ClassVar[Counter[Hashable]] = Counter()
+
+    def __init__(self, user: Any) -> None:
+        """Take a place; refuse, by a `Problem`, a user who has as many streams as one may."""
+        self._taken = False
+        self._key = identity(user)
+        most = conf.current().event_streams_per_user
+        with Place._lock:
+            if most and Place._open[self._key] >= most:
+                raise _too_many(most)
+            Place._open[self._key] += 1
+            self._taken = True
+
+    def leave(self) -> None:
+        """Give the place back; a second call does nothing."""
+        with Place._lock:
+            taken, self._taken = self._taken, False
+            if taken and Place._open[self._key] > 1:
+                Place._open[self._key] -= 1
+            elif taken:
+                del Place._open[self._key]
+
+    def __del__(self) -> None:
+        """Give the place back."""
+        self.leave()
+
+
+def _too_many(most: int) -> Problem:
+    text = (
+        f"You have {most} streams open in this process, and EVENT_STREAMS_PER_USER lets a user have {most}."
+        " Close one, or try again later; whoever runs the site may raise the setting (0: no limit)."
+    )
+    return Problem(429, text, limit=most, headers={"Retry-After": BUSY_SECONDS})

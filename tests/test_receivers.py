@@ -1,0 +1,39 @@
+"""The log lines about jobs: what they tell, and what they hide."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from jobqueue import fixed, task
+from jobqueue.models import Job
+from jobqueue.testing import run_until_idle
+
+SECRET = "hunter2"  # noqa: S105
+TEXT = f"login failed: password={SECRET} at https://anna:{SECRET}@db.example.com/shop?token={SECRET}"
+
+
+@task()
+def tells_its_secret() -> None:
+    raise ValueError(TEXT)
+
+
+@task(max_attempts=2, retry_on=(ValueError,), backoff=fixed(60, jitter=False))
+def tells_its_secret_and_tries_again() -> None:
+    raise ValueError(TEXT)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("failing", "status"), [(tells_its_secret, "ERROR"), (tells_its_secret_and_tries_again, "PENDING")])
+def test_the_log_of_a_job_that_fails_tells_why_and_hides_secrets(failing: Any, status: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "jobqueue"):
+        failing.enqueue()
+        run_until_idle()
+    assert Job.objects.get().status == status
+    lines = [record.getMessage() for record in caplog.records if f" {status} in " in record.getMessage()]
+    assert len(lines) == 1
+    assert "ValueError: login failed: password=********" in lines[0]
+    logged = [text for record in caplog.records for text in (record.getMessage(), str(record.__dict__), record.exc_text or "")]
+    assert not [text for text in logged if SECRET in text]
