@@ -18,12 +18,13 @@ from bench.cluster import Cluster
 from bench.events import EVENTS
 from bench.growing import GROWING
 from bench.lines import LINES
+from bench.machine import MACHINE
 from bench.retention import RETENTION
 from bench.scenarios import QUICK, Row, Size
 from bench.scenarios import SCENARIOS as PLAIN
 from bench.subjects import BOTH
 
-SCENARIOS = {**PLAIN, **LINES, **AUTOSCALE, **RETENTION, **EVENTS, **GROWING}
+SCENARIOS = {**PLAIN, **LINES, **AUTOSCALE, **RETENTION, **EVENTS, **GROWING, **MACHINE}
 WITH_STATEMENTS = {"idle", "idle_many", "heartbeat"}
 
 
