@@ -46,7 +46,7 @@ def processes(cluster: Cluster, size: Size) -> Iterator[Row]:
         seen: dict[str, list[Drained]] = {"ours": [], "raw": []}
         for _ in range(size.repeats):
             for subject in BOTH:
-                seen[subject.name].append(_processes(cluster, subject, count, size.drain))
+                seen[subject.name].append(_processes(cluster, subject, count, count * size.drain))
         rates = {name: [drained.rate for drained in runs] for name, runs in seen.items()}
         row = paired(f"processes_{count}", f"drain with {count} process{'es' if count > 1 else ''}, jobs/s", rates)
         one = one or seen["ours"]
