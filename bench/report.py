@@ -80,8 +80,9 @@ def document(runs: Sequence[dict[str, Any]]) -> str:
 def _circumstances(run: dict[str, Any]) -> str:
     at, versions = datetime.datetime.fromisoformat(run["at"]), run["versions"]
     repeats = run["size"]["repeats"]
+    server = f" PostgreSQL {versions['postgresql']}," if versions["postgresql"] else ""  # the harness's own is not ours to tell
     return (
-        f"Taken on {at.day} {at:%B %Y} on a machine with {run['machine']['cpus']} cores, PostgreSQL {versions['postgresql']},"
+        f"Taken on {at.day} {at:%B %Y} on a machine with {run['machine']['cpus']} cores,{server}"
         f" Python {versions['python']}, Django {versions['django']}, psycopg {versions['psycopg']};"
         f" {'one measurement' if repeats == 1 else f'{repeats} measurements'} of each. Load: the average of the last minute before each."
     )
