@@ -12,18 +12,19 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import report
+from bench import peers, report
 from bench.autoscale import AUTOSCALE
 from bench.cluster import Cluster
 from bench.events import EVENTS
 from bench.growing import GROWING
 from bench.lines import LINES
+from bench.machine import MACHINE
 from bench.retention import RETENTION
 from bench.scenarios import QUICK, Row, Size
 from bench.scenarios import SCENARIOS as PLAIN
 from bench.subjects import BOTH
 
-SCENARIOS = {**PLAIN, **LINES, **AUTOSCALE, **RETENTION, **EVENTS, **GROWING}
+SCENARIOS = {**PLAIN, **LINES, **AUTOSCALE, **RETENTION, **EVENTS, **GROWING, **MACHINE}
 WITH_STATEMENTS = {"idle", "idle_many", "heartbeat"}
 
 
@@ -36,6 +37,9 @@ def main() -> int:
         size = dataclasses.replace(size, repeats=options.repeats)
     if options.expired:
         size = dataclasses.replace(size, expired=options.expired)
+    if options.processes:
+        size = dataclasses.replace(size, processes=options.processes)
+    harness = peers.program()
     rows: list[Row] = []
     version = ""
     for statements in (False, True):
@@ -47,7 +51,10 @@ def main() -> int:
                     subject.prepare(cluster)
                 for name in chosen:
                     rows += _measure(name, cluster, size)
+    if harness:  # after our own server has ended
+        rows += peers.measure(harness, size.repeats, quick=options.quick)
     print(report.table(rows))
+    print(f"\nWhat others reached on another day, in one run of the peers' harness (docs/benchmarks.md):\n\n{report.published()}\n")
     options.out.write_text(json.dumps(report.data(rows, size, version), indent=1))
     print(f"Details: {options.out}")
     return 0
@@ -59,6 +66,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a few hundred jobs: shows that everything runs, not how fast")
     parser.add_argument("--repeats", type=int, help="how often each pair is measured (default 3, with --quick 1)")
     parser.add_argument("--expired", type=int, help="how many expired jobs retention deletes (default 300000, with --quick 30000)")
+    parser.add_argument("--processes", type=_counts, help="numbers of processes to compare, separated by commas (default 1,2,3,4)")
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "jobqueue-bench.json", help="file for the JSON")
     return parser.parse_args()
 
@@ -69,6 +77,13 @@ def _names(text: str) -> list[str]:
         if name not in SCENARIOS:
             raise argparse.ArgumentTypeError(f"{name!r} is no scenario; there are {', '.join(SCENARIOS)}")
     return names
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    counts = tuple(int(part) for part in text.split(",") if part.strip().isdigit())
+    if not counts or min(counts) < 1 or len(counts) != len(text.split(",")):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers of processes: say 1,2,4, for instance")
+    return counts
 
 
 def _measure(name: str, cluster: Cluster, size: Size) -> list[Row]:

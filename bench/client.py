@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 import django
-from django.db import connection
+from django.db import connection, transaction
 
 from bench import same_chain, stamps
 
@@ -32,6 +32,15 @@ def fill(jobs: int, task_name: str = "noop") -> dict[str, Any]:
 
     for first in range(0, jobs, FILL_BLOCK):
         jobqueue.enqueue_many(getattr(tasks, task_name), [([number], {}) for number in range(first, min(first + FILL_BLOCK, jobs))])
+    return {"jobs": jobs}
+
+
+def burst(jobs: int) -> dict[str, Any]:
+    """Enqueue jobs in one transaction, so that waiting workers find all of them and statistics, too; nothing is measured."""
+    with transaction.atomic():
+        fill(jobs)
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE jobqueue_job")
     return {"jobs": jobs}
 
 
@@ -127,6 +136,7 @@ def half(first: int, jobs: int, gap_seconds: float) -> dict[str, Any]:
 
 COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {
     "fill": fill,
+    "burst": burst,
     "lines": lines,
     "rests": rests,
     "single": single,

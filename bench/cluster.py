@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import psutil
 import psycopg
 
 
@@ -60,6 +61,11 @@ class Cluster:
         )
         self.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         self.execute("CHECKPOINT")
+
+    def processes(self) -> list[psutil.Process]:
+        """Return the server's processes: those that serve somebody, and its own."""
+        server = psutil.Process(self._server.get_postmaster_info().pid)
+        return [server, *server.children()]
 
     def environment(self, database: str) -> dict[str, str]:
         """Return the variables by which a child process finds a database."""

@@ -58,6 +58,15 @@ async def nap() -> None:
                 await asyncio.sleep(0.1)
 
 
+def burst(jobs: int) -> None:
+    """Queue jobs for workers that wait, in one transaction, with statistics."""
+    with psycopg.connect(autocommit=True) as connection:
+        with connection.transaction():
+            connection.execute(FILL.format(first=1, last=jobs))
+            connection.execute("ANALYZE raw_job")
+        connection.execute("NOTIFY raw_job")
+
+
 def paced(first: int, count: int, gap_seconds: float) -> dict[int, float]:
     """Send jobs at an even pace; return when each was sent."""
     with psycopg.connect(autocommit=True) as connection:
@@ -71,6 +80,8 @@ def _nothing(number: int) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "paced":
         print(json.dumps(paced(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))))
+    elif sys.argv[1] == "burst":
+        burst(int(sys.argv[2]))
     elif sys.argv[1] == "nap":
         asyncio.run(nap())
     else:

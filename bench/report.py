@@ -1,18 +1,27 @@
-"""What a run found, as a table for people and as JSON."""
+"""What a run found, as a table for people and as JSON.
+
+``python -m bench.report figures.json [more.json ...]`` prints what runs have kept as Markdown for ``docs/benchmarks.md``; where two of them
+have the same row, the later file's is taken.
+"""
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import importlib.metadata
+import json
 import os
 import platform
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from bench.scenarios import Row
 
 HEAD = ("measured", "ours", "neighbour", "ratio", "wanted", "")
+PUBLISHED = Path(__file__).with_name("published.md")
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -47,3 +56,45 @@ def data(rows: Sequence[Row], size: Any, cluster_version: str) -> dict[str, Any]
         "size": asdict(size),
         "rows": [asdict(row) for row in rows],
     }
+
+
+def published() -> str:
+    """Return what peers reached once, in one run of the peers' harness on a machine of this kind."""
+    return PUBLISHED.read_text().rstrip()
+
+
+def document(runs: Sequence[dict[str, Any]]) -> str:
+    """Return runs' rows as Markdown, with what tells of the machine above them and the load beside them."""
+    told = dict.fromkeys(_circumstances(run) for run in runs)
+    latest: dict[str, tuple[Row, float | None]] = {}
+    for kept in (kept for run in runs for kept in run["rows"]):
+        row = Row(**kept)
+        latest[row.key] = row, row.runs.get("load_before")
+    lines = ["| Measured | jobqueue | neighbour | ratio | wanted | | load |", "|---|---|---|---|---|---|---|"]
+    for row, load in latest.values():
+        cells = (*_cells(row), "" if load is None else f"{load:.1f}")
+        lines.append("|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|")
+    return "\n".join([*told, "", *lines])
+
+
+def _circumstances(run: dict[str, Any]) -> str:
+    at, versions = datetime.datetime.fromisoformat(run["at"]), run["versions"]
+    repeats = run["size"]["repeats"]
+    server = f" PostgreSQL {versions['postgresql']}," if versions["postgresql"] else ""  # the harness's own is not ours to tell
+    return (
+        f"Taken on {at.day} {at:%B %Y} on a machine with {run['machine']['cpus']} cores,{server}"
+        f" Python {versions['python']}, Django {versions['django']}, psycopg {versions['psycopg']};"
+        f" {'one measurement' if repeats == 1 else f'{repeats} measurements'} of each. Load: the average of the last minute before each."
+    )
+
+
+def main() -> int:
+    """Print the table of the files that the command line names."""
+    parser = argparse.ArgumentParser(prog="python -m bench.report", description="Print figures that `python -m bench` kept as Markdown.")
+    parser.add_argument("figures", nargs="+", type=Path, help="JSON files, the latest last")
+    print(document([json.loads(file.read_text()) for file in parser.parse_args().figures]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

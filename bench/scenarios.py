@@ -48,29 +48,43 @@ class Size:
     growth_part: int = 5_000
     growth_analyzed: tuple[bool, ...] = (True, False)
     retries: int = 20_000
+    processes: tuple[int, ...] = (1, 2, 3, 4)
+    coroutines: int = 20_000
+    half_load: int = 1_000
+    running: int = 200
+    heartbeat_seconds: float = 30.0
+    heartbeat_every: float = 2.0
+    idle_workers: int = 20
 
 
 QUICK = Size(
-    1,
-    400,
-    40,
-    400,
-    10,
-    1.0,
-    (200, 600),
-    600,
-    100,
-    2_000,
-    200,
-    100,
-    12,
-    1,
-    12,
-    30_000,
-    (200, 400),
-    100,
-    (True,),
-    200,
+    repeats=1,
+    drain=400,
+    single=40,
+    bulk=400,
+    latency=10,
+    idle_seconds=1.0,
+    memory=(200, 600),
+    pinned=600,
+    pinned_part=100,
+    blocked=2_000,
+    lines=200,
+    chain=100,
+    burst=12,
+    waves=1,
+    wave=12,
+    expired=30_000,
+    growth=(200, 400),
+    growth_part=100,
+    growth_analyzed=(True,),
+    retries=200,
+    processes=(2,),
+    coroutines=1_000,
+    half_load=40,
+    running=20,
+    heartbeat_seconds=2.5,
+    heartbeat_every=0.5,
+    idle_workers=2,
 )
 
 

@@ -30,6 +30,8 @@ class Subject:
     worker: tuple[str, ...]
     stamping_worker: tuple[str, ...]
     paced: tuple[str, ...]
+    burst: tuple[str, ...]
+    started: str
     fill_task: str = "noop"
 
     @property
@@ -62,6 +64,8 @@ OURS = Subject(
     worker=("-m", "django", "runworkers", "--min-workers", THREADS, "--max-workers", THREADS),
     stamping_worker=("-m", "django", "runworkers", "--min-workers", THREADS, "--max-workers", THREADS),
     paced=("-m", "bench.client", "paced"),
+    burst=("-m", "bench.client", "burst"),
+    started="SELECT count(*) FROM jobqueue_worker",
 )
 RAW = Subject(
     name="raw",
@@ -72,6 +76,9 @@ RAW = Subject(
     worker=("-m", "bench.raw", "work"),
     stamping_worker=("-m", "bench.raw", "stamp"),
     paced=("-m", "bench.raw", "paced"),
+    burst=("-m", "bench.raw", "burst"),
+    # Not LISTEN: what is shown is a connection's last statement, a claim.
+    started="SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'UPDATE raw_job%'",
 )
 BOTH = (OURS, RAW)
 

