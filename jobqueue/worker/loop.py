@@ -76,9 +76,12 @@ class Loop:
 
         Where `run`, which was given up on, has lost its slot, there is no new one, and one slot less.
         """
-        if run is not None and run.slot_lost:
-            if run.lane is not None:
+        if run is not None and run.lane is not None:
+            if run.slot_lost:
                 run.lane.pool.lose()
+            if run.abandoned:
+                run.lane.pool.slots.give_up(run)
+        if run is not None and run.slot_lost:
             return
         loop, answer = self._loop, threading.Event()
         if loop is None:

@@ -7,6 +7,7 @@ that has taken a function ask whether there is room, and waits for it.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections import deque
@@ -112,7 +113,14 @@ class Slots:
             self._changed.notify_all()
 
     def end(self, run: Run) -> None:
-        """Free the slot of a coroutine."""
+        """Free the slot of a coroutine; the loop itself asks for the next one then."""
+        with self._lock:
+            self._coroutines.discard(run)
+            if self._held:
+                self._changed.notify_all()
+
+    def give_up(self, run: Run) -> None:
+        """Free the slot of a coroutine that was given up on; from any thread."""
         with self._lock:
             self._coroutines.discard(run)
             self._tell()
@@ -128,10 +136,11 @@ class Slots:
     def _has_room(self, run: Run, yields: bool) -> bool:
         if not self._coroutines and not self._late:  # there are no more threads than slots
             return True
-        if self._functions + sum(not one.abandoned for one in self._coroutines) >= self._size():
+        if self._functions + len(self._coroutines) >= self._size():
             return False
-        older = (one.claimed_at < run.claimed_at for one in (*self._held, *self._late))
-        return not (yields and any(older))
+        # Each of the two in the order of their claims, or nearly so: this is asked for each coroutine, of which thousands may wait.
+        first = min((one.claimed_at for one in (*self._held, *itertools.islice(self._late, 1))), default=run.claimed_at)
+        return not (yields and first < run.claimed_at)
 
     def _tell(self) -> None:
         if self._held:

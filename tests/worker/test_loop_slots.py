@@ -197,9 +197,20 @@ def test_one_that_was_given_up_on_takes_up_no_slot(scene: Scene) -> None:
     shared = scene.lanes.shared
     runs = scene.submit(shared, 2)
     scene.wait_for(shared, 2)
-    assert runs[0].abandon()
     scene.submit(shared, 1)
+    assert runs[0].abandon()
+    scene.loop.replace_if_blocked(runs[0])
     scene.wait_for(shared, 3)
+
+
+def test_one_that_goes_on_keeps_its_slot_though_a_new_loop_is_asked_for(scene: Scene) -> None:
+    shared = scene.lanes.shared
+    runs = scene.submit(shared, 2)
+    scene.wait_for(shared, 2)
+    scene.submit(shared, 1)
+    scene.loop.replace_if_blocked(runs[0])
+    scene.loop.replace_if_blocked(runs[0])  # the loop has answered: what it was asked for before is done
+    assert scene.most[shared] == 2
 
 
 def test_where_the_loop_is_blocked_those_that_wait_get_the_slots_of_the_new_one(scene: Scene) -> None:
