@@ -43,12 +43,6 @@ class TaskContext(PhaseContext, compat.TaskContext):  # type: ignore[misc]
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_whole", self)
 
-    def in_phase(self, steps: Steps) -> TaskContext:
-        """Return what one phase gets of this context: beyond its end it keeps and tells nothing more."""
-        made = TaskContext(self._job, self._control, steps)
-        object.__setattr__(made, "_whole", self)
-        return made
-
     @property
     def task_result(self) -> Any:
         """The job's result so far, read from the database at the first look."""
@@ -92,7 +86,8 @@ class TaskContext(PhaseContext, compat.TaskContext):  # type: ignore[misc]
         """Tell how far the work is, from 0 to 100 percent, and what it does; in a phase, how far the phase is."""
         self.raise_if_cancelled()
         at = None if self._steps is None else self._while_it_runs(self._steps, "progress").place
-        self._control.report(whole_percent(percent), message if message is None else str(message), at)
+        # Without phases there is no place: whoever stands in for a run in a project's tests need not know of them.
+        self._control.report(whole_percent(percent), message if message is None else str(message), *(() if at is None else (at,)))
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -113,3 +108,10 @@ def whole_percent(percent: Any) -> int:
     if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:
         raise ValueError(f"progress is {safe_repr(percent)}; it must be a number from 0 to 100. Cut it: min(max(percent, 0), 100).")
     return math.floor(percent + 0.5)
+
+
+def for_phase(whole: TaskContext, steps: Steps) -> TaskContext:
+    """Return what one phase gets of the context of a whole run: beyond its end it keeps and tells nothing more."""
+    made = TaskContext(whole._job, whole._control, steps)
+    object.__setattr__(made, "_whole", whole)
+    return made

@@ -18,6 +18,7 @@ from jobqueue.exceptions import NoPhases, PhaseResultNotStorable, PhaseUnknown, 
 from jobqueue.lifecycle.children import Child
 from jobqueue.lifecycle.outcome import Done, Shown
 from jobqueue.phases import Phase, Standing, overall
+from jobqueue.tasks.context import for_phase
 
 T = TypeVar("T")
 
@@ -84,7 +85,7 @@ class Pipeline:
             journal.look()
             before = journal.transactions()
             try:
-                value = self._phases[self._at].func(context.in_phase(InPhase(self, self._at)), *args, **kwargs)
+                value = self._phases[self._at].func(for_phase(context, InPhase(self, self._at)), *args, **kwargs)
             except Suspended as error:
                 value = self._note(error)
             self._over = self._at
@@ -106,7 +107,7 @@ class Pipeline:
             journal.look()
             before = await journal.there(journal.transactions)
             try:
-                value = await self._phases[self._at].func(context.in_phase(InPhase(self, self._at)), *args, **kwargs)
+                value = await self._phases[self._at].func(for_phase(context, InPhase(self, self._at)), *args, **kwargs)
             except Suspended as error:
                 value = self._note(error)
             self._over = self._at
