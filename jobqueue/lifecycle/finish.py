@@ -41,6 +41,8 @@ from jobqueue.line import Target
 from jobqueue.models import Job
 
 UNKNOWN_TASK_PAUSE_SECONDS = 5.0
+# What decides nothing, and takes time to read: it may be large, or is a time.
+UNREAD = ("args", "kwargs", "result", "created_at", "enqueued_at", "heartbeat_at", "lease_expires_at")
 UNKNOWN_SINCE = "unknown_since"
 Decision = tuple[states.Place, dict[str, Any]]
 
@@ -190,7 +192,8 @@ def _decide_all(outcomes: Sequence[Outcome]) -> list[Settled]:
         return []
     now = time.monotonic()
     with Job.objects.database.atomic():
-        rows = Job.objects.current.unlocked().filter(pk__in=[o.lease.job_id for o in outcomes]).order_by("pk").annotate(now=Now())
+        found = Job.objects.current.unlocked().defer(*UNREAD).filter(pk__in=[o.lease.job_id for o in outcomes]).order_by("pk")
+        rows = found.annotate(now=Now())
         jobs = {Lease(job.pk, job.lease_token): job for job in rows if job.status == states.Status.RUNNING}
         ours = [(o, jobs[o.lease]) for o in outcomes if o.lease in jobs]
         decisions = [decide(job, o, job.now, now) for o, job in ours]  # type: ignore[attr-defined]
@@ -233,7 +236,7 @@ def decide(job: Job, outcome: Outcome, db_now: datetime, now: float) -> Decision
     if outcome.progress is not None:
         fields["progress"] = outcome.progress
     if flag and outcome.kind is not Kind.ERROR:
-        destination, more = _stopped(states.place(flag), INTERRUPTED_BY_USER)
+        destination, more = states.place(flag), {"message": INTERRUPTED_BY_USER}
         fields.update(suspend.kept(job, outcome, db_now))
     else:
         destination, more = DECISIONS[outcome.kind](job, outcome, db_now)
@@ -251,10 +254,6 @@ def decide(job: Job, outcome: Outcome, db_now: datetime, now: float) -> Decision
 
 def _began(job: Job, outcome: Outcome, db_now: datetime, now: float) -> datetime | None:
     return job.started_at or (db_now - timedelta(seconds=max(now - outcome.began, 0.0)) if outcome.began else None)
-
-
-def _stopped(destination: states.Place, message: str) -> Decision:
-    return destination, {"message": message}
 
 
 def _error(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
@@ -296,5 +295,5 @@ DECISIONS: dict[Kind, Callable[[Job, Outcome, datetime], Decision]] = {
     Kind.INTERRUPTED: _hand_back,
     Kind.SLEEP: suspend.sleep,
     Kind.WAIT: suspend.wait,
-    Kind.STOPPED: lambda job, outcome, db_now: _stopped(states.PAUSED, INTERRUPTED_BY_SHUTDOWN),
+    Kind.STOPPED: lambda job, outcome, db_now: (states.PAUSED, {"message": INTERRUPTED_BY_SHUTDOWN}),
 }

@@ -158,7 +158,8 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
         changes = [(job, _changes(job, destination, fields)) for job, destination, fields in moves]
         if len(changes) > 1:
             rows = [(Lease(job.pk, job.lease_token), changed) for job, changed in changes]
-            types = {name: self.model._meta.get_field(name).db_type(self.database.connection) for _, row in rows for name in row}
+            connection, used = self.database.connection, {name for _, row in rows for name in row}
+            types = {name: self.model._meta.get_field(name).db_type(connection) for name in used}
             moved = self.database.update_each(rows, types)
             if moved is not None:
                 return moved

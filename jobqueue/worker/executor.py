@@ -7,6 +7,7 @@ CancelledError included.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import os
@@ -109,7 +110,7 @@ def _call_inside(run: Run) -> None:
 async def execute_async(run: Run) -> Outcome:
     """Run a coroutine function in this event loop and return what came of it; never raises."""
     try:
-        async with inside_async(run.job.tenant):
+        async with inside_async(run.job.tenant) if run.job.tenant else contextlib.nullcontext():
             await _call_async(run)
     except BaseException as error:  # noqa: BLE001 - the end of its tenant's context, or a cancellation on the way into it
         _note(run, error)

@@ -47,6 +47,7 @@ class Loop:
         self._stopping = False
         self._waiting: set[Run] = set()
         self._lanes: set[Lane] = set()
+        self._called: set[Lane] = set()
         self._unanswered: list[threading.Event] = []
 
     @property
@@ -91,6 +92,7 @@ class Loop:
             logger.error("A coroutine blocks the event loop; those that have not begun run in a new one.")
             with self._lock:
                 self._loop = self._thread = None
+                self._called.clear()
                 for lane in list(self._lanes):
                     lane.pool.slots.forget_coroutines()  # what is blocked takes up no slot
                 self._unanswered = [*(one for one in self._unanswered if not one.is_set()), answer]
@@ -116,6 +118,9 @@ class Loop:
         if (lane := run.lane) is not None:  # at once, so that no function that comes later is before it
             self._lanes.add(lane)
             lane.pool.slots.add(run, partial(self._tell_of_room, lane))
+            if lane in self._called:  # it has not looked yet, and will find this one, too
+                return
+            self._called.add(lane)
         loop.call_soon_threadsafe(self._begin, run)
 
     def _tell_of_room(self, lane: Lane) -> None:
@@ -152,6 +157,7 @@ class Loop:
         if run.lane is None:
             self._start(run)
         else:
+            self._called.discard(run.lane)
             self._begin_late(run.lane)
 
     def _begin_late(self, lane: Lane) -> None:
