@@ -119,7 +119,9 @@ def test_what_a_phase_shows_and_keeps_is_there_while_its_own_transaction_is_open
     [phase] = JobPhase.objects.filter(job=job_id(job))
     assert phase.checkpoint == {"row": 7}
     wait_until(lambda: phases_of(job) == [("inside", "RUNNING", 40)], "the progress is there", 3)
-    assert (row(job).progress, row(job).message, row(job).phase) == (40, "inside of a transaction", "inside")
+    # The phase's row and the job's are written one after the other.
+    shown = (40, "inside of a transaction", "inside")
+    wait_until(lambda: (row(job).progress, row(job).message, row(job).phase) == shown, "the job tells the same", 3)
     cancel(job_id(job))
     wait_for(job, "CANCELED")
     assert phases_of(job) == [("inside", "CANCELED", 40)]
