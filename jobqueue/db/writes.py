@@ -127,7 +127,7 @@ class Writes(Database):
             # The text differs with what the ends have in common, and the best plan with their number; one alone has one text and one plan.
             kept = len(ends) == 1 and plans.are_kept(connection)
             rows = plans.rows(connection, sql, params) if kept else self.rows(sql, params)
-            return [Lease(*row) for row in self.heard_of(rows, 2)]
+            return list(map(Lease._make, self.heard_of(rows, 2)))
 
     def successes(self, ends: Sequence[Success], note: str, only_if: str = "TRUE", telling: str = "") -> tuple[str, dict[str, Any]]:
         """Return the statement of `succeed` and its parameters; it writes under a condition, and computes something for each row."""

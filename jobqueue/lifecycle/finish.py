@@ -41,8 +41,7 @@ from jobqueue.line import Target
 from jobqueue.models import Job
 
 UNKNOWN_TASK_PAUSE_SECONDS = 5.0
-# What decides nothing, and takes time to read: it may be large, or is a time.
-UNREAD = ("args", "kwargs", "result", "created_at", "enqueued_at", "heartbeat_at", "lease_expires_at")
+UNREAD = ("args", "kwargs", "result", "created_at", "enqueued_at", "heartbeat_at", "lease_expires_at")  # it decides nothing
 UNKNOWN_SINCE = "unknown_since"
 Decision = tuple[states.Place, dict[str, Any]]
 
@@ -170,6 +169,8 @@ def _succeed(outcomes: Sequence[Outcome]) -> list[Settled]:
         return []
     now = time.monotonic()
     written = set(Job.objects.database.succeed([_success(o, now) for o in outcomes], FINISHED_FIRST))
+    if len(written) == len(outcomes):
+        return [Settled(o, states.Status.SUCCESS.value) for o in outcomes]
     done = [Settled(o, states.Status.SUCCESS.value) for o in outcomes if o.lease in written]
     return done + _missed([o for o in outcomes if o.lease not in written])
 

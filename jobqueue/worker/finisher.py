@@ -131,9 +131,11 @@ class Finisher(DatabaseService):
             return None
         with self._runs.handing_over if self._gate is not None else contextlib.nullcontext():
             settled = self._write(batch)
-        later = {one.outcome.lease for one in settled if one.later}
-        self._acknowledge([item for item in batch if item[0].lease not in later], [one for one in settled if not one.later])
-        self._buffer.extend(item for item in batch if item[0].lease in later)
+        if later := {one.outcome.lease for one in settled if one.later}:
+            self._buffer.extend(item for item in batch if item[0].lease in later)
+            batch = [item for item in batch if item[0].lease not in later]
+            settled = [one for one in settled if not one.later]
+        self._acknowledge(batch, settled)
         self._room.set()
         if len(self._buffer) > len(later):
             return 0.0
@@ -202,8 +204,13 @@ class Finisher(DatabaseService):
     def _acknowledge(self, batch: Sequence[Item], settled: Sequence[Settled]) -> None:
         self._runs.remove([run.lease for run, _ in batch])
         self._done += len(settled)
-        self._errors += sum(one.status == "ERROR" for one in settled)
-        self._settled(any(one.status == "PENDING" for one in settled))
+        if {one.status for one in settled} - {SUCCESS}:
+            self._errors += sum(one.status == "ERROR" for one in settled)
+            self._settled(any(one.status == "PENDING" for one in settled))
+        else:
+            self._settled(False)
+            if not signals.heard(signals.job_settled) and not signals.heard(signals.task_finished):
+                return  # for each of thousands of jobs in a second there is nothing to do
         runs = {run.lease: run for run, _ in batch}
         try:
             self._announce([(runs[one.outcome.lease], one) for one in settled])
