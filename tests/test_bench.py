@@ -114,7 +114,7 @@ def bench(*arguments: str, harness: str = "") -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.faults
-@pytest.mark.slow(seconds=180)
+@pytest.mark.slow(seconds=260)
 def test_a_quick_run_measures_every_scenario_for_both_subjects(tmp_path: Path) -> None:
     out = tmp_path / "bench.json"
 
