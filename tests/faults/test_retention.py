@@ -19,12 +19,12 @@ from tests.faults import tasks
 from tests.faults.harness import WorkerProcess, Workers, database_entry, wait_for, wait_until
 from tests.shop.models import Event, Receipt
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow(seconds=60)]
+pytestmark = [pytest.mark.faults, pytest.mark.slow(seconds=150)]
 MEGABYTE = 2**20
 CHILDREN = 2
 JOBS = {
     "postgresql": (
-        100_000,
+        300_000,
         (
             "INSERT INTO jobqueue_job (task, queue, status, finished_at, result) SELECT 'tests.tasks.add', 'old', 'SUCCESS',"
             " now() - interval '1 day', to_jsonb(repeat('x', 500)) FROM generate_series(1, %s) AS n"
