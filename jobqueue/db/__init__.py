@@ -13,7 +13,7 @@ from jobqueue.db.base import (
 from jobqueue.db.ended import Ended, Flow
 from jobqueue.db.fence import fenced
 from jobqueue.db.pooling import WORKER_CONNECTIONS, pool_size, pooled_slots
-from jobqueue.db.records import Claimed, Event, Lease, Lender, Mark, Renewed, Scope, Success
+from jobqueue.db.records import Claimed, Event, Failed, Lease, Lender, Mark, Renewed, Scope, Success
 from jobqueue.db.reserved import let_go
 from jobqueue.db.targets import Released
 
@@ -23,6 +23,7 @@ __all__ = [
     "Database",
     "Ended",
     "Event",
+    "Failed",
     "Flow",
     "Lease",
     "Lender",

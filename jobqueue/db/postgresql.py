@@ -17,10 +17,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from jobqueue.db import fence, plans, pooler
 from jobqueue.db.claims import in_claim_order
 from jobqueue.db.columns import Columns
+from jobqueue.db.failures import Failures
 from jobqueue.db.records import Claimed, Lease, Lender, Relayed, Renewed, Scope, Success
 from jobqueue.db.relay import relay
 from jobqueue.db.reserved import cut_network, read_committed, reserve
-from jobqueue.db.writes import Writes
 from jobqueue.line import Candidate, Target
 
 STANDSTILL_SECONDS = 5
@@ -28,7 +28,7 @@ STANDSTILL_SECONDS = 5
 FOUND = "id, claim_rank, 0, 0, 0, 0, 0, '', '', tenant, target, '', '', '', '', '', ''"
 
 
-class PostgreSQL(Writes):
+class PostgreSQL(Failures):
     """Run the hot statements on PostgreSQL."""
 
     vendor = "postgresql"

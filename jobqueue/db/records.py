@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Lease(NamedTuple):
@@ -45,6 +45,20 @@ class Success(NamedTuple):
     ended_ago: float
     message: str | None
     metadata: str | None
+
+
+class Failed(NamedTuple):
+    """Carry one end by a failure; `failure` and `data` are what the job's history and its event tell of it, `metadata` is JSON text."""
+
+    job_id: int
+    token: int
+    began_ago: float
+    delay_seconds: float
+    message: str
+    metadata: str | None
+    progress: int | None
+    failure: dict[str, Any]
+    data: dict[str, Any] | None
 
 
 class Mark(NamedTuple):

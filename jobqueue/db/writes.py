@@ -78,8 +78,8 @@ class Writes(Database):
 
     # Begun and ended
 
-    def mine(self, rows: Columns, more: str = "") -> str:
-        """Return a select that locks the rows that are still ours and free, and tells what they were.
+    def mine(self, rows: Columns, more: str = "", only: str = "") -> str:
+        """Return a select that locks the rows that are still ours and free, and tells what they were; `only` is a condition more.
 
         That the lease lives is asked in a way that no statistics answer. Where few of many jobs run, the planner would take the two sets
         for tiny and compare each row of one with each of the other.
@@ -87,7 +87,7 @@ class Writes(Database):
         alive = "CASE WHEN j.lease_expires_at IS NULL THEN FALSE ELSE TRUE END"
         return (
             f"SELECT j.id, j.started_at IS NULL AS fresh{more} FROM {self.table} AS j, {rows.source}"
-            f" WHERE j.id = o.job_id AND j.id = ANY({rows.ids}) AND j.lease_token = o.token AND {alive}"
+            f" WHERE j.id = o.job_id AND j.id = ANY({rows.ids}) AND j.lease_token = o.token AND {alive}{only}"
             f" ORDER BY j.id FOR NO KEY UPDATE OF j SKIP LOCKED"
         )
 

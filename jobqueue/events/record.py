@@ -45,7 +45,7 @@ def event(
 
     Its attempt is that of the run, unless it is named; `status` is the job's now, where the name does not tell.
     """
-    told = {key: _shown(value) for key, value in data.items()} if data else None
+    told = shown(data)
     return Event(
         job.pk,
         name,
@@ -59,6 +59,11 @@ def event(
         status or names.STATUS_AFTER.get(name, job.status),
         job.webhook_url,
     )
+
+
+def shown(data: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return what people may see of an event's data; None where there is nothing."""
+    return {key: _shown(value) for key, value in data.items()} if data else None
 
 
 def last_progress(job: Job, progress: int, message: str | None) -> Event | None:

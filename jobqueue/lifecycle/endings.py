@@ -24,6 +24,11 @@ AGAIN = {
 
 def ending(job: Job, outcome: Outcome, status: str, message: str) -> Event:
     """Return the one event that ends a run; `status` is where it moves the job to, which was read before."""
+    return event(job, names.ENDING_OF.get(status) or AGAIN[outcome.kind], told_of(outcome, status, message), status=status)
+
+
+def told_of(outcome: Outcome, status: str, message: str) -> dict[str, Any]:
+    """Return what the event that ends a run tells of it."""
     data: dict[str, Any] = {}
     if outcome.failure is not None and status == states.Status.ERROR:
         data["exception"] = outcome.failure.path
@@ -31,7 +36,7 @@ def ending(job: Job, outcome: Outcome, status: str, message: str) -> Event:
         data["delay_seconds"] = outcome.delay_seconds
     if message:
         data["message"] = message
-    return event(job, names.ENDING_OF.get(status) or AGAIN[outcome.kind], data, status=status)
+    return data
 
 
 def lease_lost(job: Job, status: str, message: str, *, exception: str, delay_seconds: float | None, begun: bool) -> list[Event]:

@@ -24,7 +24,7 @@ from jobqueue import conf, db, states
 from jobqueue import event_names as names
 from jobqueue.db import Claimed, Event, Lease, Success
 from jobqueue.events.record import event, last_progress, record_all
-from jobqueue.lifecycle import history, suspend, wakeup
+from jobqueue.lifecycle import failing, history, suspend, wakeup
 from jobqueue.lifecycle.endings import ending
 from jobqueue.lifecycle.outcome import (
     FINISHED_FIRST,
@@ -47,7 +47,7 @@ Decision = tuple[states.Place, dict[str, Any]]
 
 
 def finish(outcomes: Sequence[Outcome], hand_over: HandOver | None = None) -> list[Settled]:
-    """Write the outcomes, successes in one statement and the others row by row; raise where the database is not there.
+    """Write the outcomes, successes and plain failures in few statements and the others row by row; raise where the database is not there.
 
     Those with a target are written in a transaction of their own that holds the targets' locks; it lets the lines move on, or hands
     the next job of a target to this worker.
@@ -55,9 +55,13 @@ def finish(outcomes: Sequence[Outcome], hand_over: HandOver | None = None) -> li
     plain = [outcome for outcome in outcomes if outcome.target is None]
     targeted = [outcome for outcome in outcomes if outcome.target is not None]
     successes = [outcome for outcome in plain if outcome.kind is Kind.SUCCESS]
-    others = [outcome for outcome in plain if outcome.kind is not Kind.SUCCESS]
+    done = _one_by_one_if_refused(_succeed, successes, _decide_all)
+    for alike in failing.plain(plain):  # one statement each: what it has written must not be tried again since another was refused
+        done += _one_by_one_if_refused(failing.fail, alike, _decide_all)
+    written = {one.outcome.lease for one in done}
+    others = [outcome for outcome in plain if outcome.lease not in written]
     return [
-        *_one_by_one_if_refused(_succeed, successes, _decide_all),
+        *done,
         *_one_by_one_if_refused(_decide_all, others, _decide_all),
         *_one_by_one_if_refused(behind := partial(_finish_targeted, hand_over), targeted, behind),
     ]
@@ -258,11 +262,11 @@ def _began(job: Job, outcome: Outcome, db_now: datetime, now: float) -> datetime
 
 
 def _error(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
-    return states.ERROR, {"failures": job.failures + 1, "message": _text(outcome)}
+    return states.ERROR, {"failures": job.failures + 1, "message": outcome.text}
 
 
 def _retry(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
-    fields = {"failures": job.failures + 1, "message": _text(outcome), "run_at": db_now + timedelta(seconds=outcome.delay_seconds)}
+    fields = {"failures": job.failures + 1, "message": outcome.text, "run_at": db_now + timedelta(seconds=outcome.delay_seconds)}
     return states.PENDING_TIME, fields
 
 
@@ -280,12 +284,8 @@ def _unknown_task(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
         return _error(job, outcome, db_now)
     options = {**known, UNKNOWN_SINCE: since or db_now.isoformat()}
     run_at = db_now + timedelta(seconds=UNKNOWN_TASK_PAUSE_SECONDS)
-    fields = {"attempt": max(job.attempt - 1, 0), "started_at": None, "options": options, "run_at": run_at, "message": _text(outcome)}
+    fields = {"attempt": max(job.attempt - 1, 0), "started_at": None, "options": options, "run_at": run_at, "message": outcome.text}
     return states.PENDING_TIME, fields
-
-
-def _text(outcome: Outcome) -> str:
-    return outcome.message or (outcome.failure.summary if outcome.failure else "")
 
 
 DECISIONS: dict[Kind, Callable[[Job, Outcome, datetime], Decision]] = {

@@ -20,8 +20,13 @@ def entry(
         "finished_at": ended.isoformat(),
     }
     if failure is not None:
-        made.update(exception=failure.path, message=failure.summary, traceback=failure.traceback)
+        made.update(failed(failure))
     return made
+
+
+def failed(failure: Failure) -> dict[str, Any]:
+    """Return what an entry tells of a failure."""
+    return {"exception": failure.path, "message": failure.summary, "traceback": failure.traceback}
 
 
 def as_list(value: Any) -> list[Any]:

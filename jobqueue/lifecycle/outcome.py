@@ -84,6 +84,11 @@ class Outcome:
     until: datetime | None = None
     committed: bool = False  # written already, in the task's own transaction
 
+    @property
+    def text(self) -> str:
+        """What the job's row says of it: the run's own last message, or its failure."""
+        return self.message or (self.failure.summary if self.failure else "")
+
 
 @dataclass(slots=True)
 class HandOver:
