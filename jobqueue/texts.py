@@ -6,8 +6,8 @@ endless, its traceback may have a million frames. The amount is limited before a
 
 import re
 import traceback
-from collections.abc import Callable, Iterator
-from types import TracebackType
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType, TracebackType
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 SUMMARY_CHARACTERS = 500
@@ -22,6 +22,9 @@ MAX_NOTES = 5
 CAUSE = "\nThe above exception was the direct cause of the following exception:\n"
 CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n"
 
+# Texts of frames, by where these stand.
+KEPT_TEXTS = 200
+_kept: dict[tuple[tuple[str, CodeType, int, int], ...], list[str]] = {}
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -137,18 +140,31 @@ def _frames(trace: TracebackType | None, skip: int) -> Iterator[str]:
     yield "Traceback (most recent call last):"
     left_out = len(frames) - FIRST_FRAMES - LAST_FRAMES
     if left_out <= 0:
-        yield from _rendered(frames[0], len(frames))
+        yield from _rendered(frames)
         return
-    yield from _rendered(frames[0], FIRST_FRAMES)
+    yield from _rendered(frames[:FIRST_FRAMES])
     yield f"  [{left_out} frames are left out]"
-    yield from _rendered(frames[-LAST_FRAMES], LAST_FRAMES)
+    yield from _rendered(frames[-LAST_FRAMES:])
 
 
-def _rendered(trace: TracebackType, count: int) -> Iterator[str]:
-    """Yield that many frames as Python shows them, each line bounded."""
-    for entry in traceback.extract_tb(trace, limit=count).format():
-        for line in entry.splitlines():
-            yield line if len(line) <= LINE_CHARACTERS else line[:LINE_CHARACTERS] + "…"
+def _rendered(frames: Sequence[TracebackType]) -> list[str]:
+    """Return frames as Python shows them, each line bounded.
+
+    Jobs that fail mostly fail alike, and Python parses the source for each frame: so texts are kept. What a frame looks like follows
+    from its code and the place in it. Two pieces of code may be equal but for their file, which is why that is named, too.
+    """
+    places = tuple((frame.tb_frame.f_code.co_filename, frame.tb_frame.f_code, frame.tb_lasti, frame.tb_lineno) for frame in frames)
+    lines = _kept.get(places)
+    if lines is None:
+        lines = [
+            line if len(line) <= LINE_CHARACTERS else line[:LINE_CHARACTERS] + "…"
+            for entry in traceback.extract_tb(frames[0], limit=len(frames)).format()
+            for line in entry.splitlines()
+        ]
+        if len(_kept) >= KEPT_TEXTS:
+            _kept.clear()
+        _kept[places] = lines  # no lock: an interrupt of the task may be thrown in here, and each of these steps is whole by itself
+    return lines
 
 
 def _headline(exception: BaseException, limit_bytes: int) -> str:

@@ -4,11 +4,14 @@ import importlib
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobqueue.texts import clean, error_text, exception_path, exception_summary, safe_repr, shorten
+from jobqueue import texts
+from jobqueue.texts import KEPT_TEXTS, clean, error_text, exception_path, exception_summary, safe_repr, shorten
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=200)
 
@@ -100,6 +103,36 @@ def test_the_callers_frames_can_be_left_out() -> None:
 
 def test_frames_are_shown_after_all_if_there_are_no_others() -> None:
     assert ", in fail" in error_text(caught(fail), skip_frames=5)
+
+
+def test_the_same_failure_reads_the_same_again_and_another_line_of_the_same_function_does_not() -> None:
+    def either(first: bool) -> None:
+        if first:
+            raise ValueError("in the first line")
+        raise ValueError("in the second line")
+
+    shown = [error_text(caught(lambda which=which: either(which))) for which in (True, False, True)]  # type: ignore[misc]
+    assert shown[0] == shown[2] != shown[1]
+    assert 'raise ValueError("in the second line")' in shown[1]
+
+
+def test_two_files_with_the_same_code_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    shown = []
+    for name in ("one", "two"):
+        path = tmp_path / f"{name}.py"
+        path.write_text("def fail():\n    raise ValueError\n")
+        scope: dict[str, Any] = {}
+        exec(compile(path.read_text(), str(path), "exec"), scope)
+        shown.append(error_text(caught(scope["fail"])))
+    assert [f"{name}.py" in text for name, text in zip(("one", "two"), shown, strict=True)] == [True, True]
+
+
+def test_no_more_than_a_few_texts_of_frames_are_kept() -> None:
+    for number in range(3 * KEPT_TEXTS):
+        scope: dict[str, Any] = {}
+        exec(compile("\n" * number + "def fail(): raise ValueError", "made.py", "exec"), scope)
+        assert f"line {number + 1}, in fail" in error_text(caught(scope["fail"]))
+    assert len(texts._kept) <= KEPT_TEXTS
 
 
 def test_an_endless_recursion_shows_its_first_and_its_last_frames_only() -> None:
