@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import CodeType, FunctionType
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,22 +116,25 @@ def test_the_same_failure_reads_the_same_again_and_another_line_of_the_same_func
     assert 'raise ValueError("in the second line")' in shown[1]
 
 
+def function_of(source: str, path: str) -> Callable[[], None]:
+    """Return the function that a source text defines."""
+    [code] = [value for value in compile(source, path, "exec").co_consts if isinstance(value, CodeType)]
+    return FunctionType(code, {})
+
+
 def test_two_files_with_the_same_code_are_not_taken_for_each_other(tmp_path: Path) -> None:
     shown = []
     for name in ("one", "two"):
         path = tmp_path / f"{name}.py"
         path.write_text("def fail():\n    raise ValueError\n")
-        scope: dict[str, Any] = {}
-        exec(compile(path.read_text(), str(path), "exec"), scope)
-        shown.append(error_text(caught(scope["fail"])))
+        shown.append(error_text(caught(function_of(path.read_text(), str(path)))))
     assert [f"{name}.py" in text for name, text in zip(("one", "two"), shown, strict=True)] == [True, True]
 
 
 def test_no_more_than_a_few_texts_of_frames_are_kept() -> None:
     for number in range(3 * KEPT_TEXTS):
-        scope: dict[str, Any] = {}
-        exec(compile("\n" * number + "def fail(): raise ValueError", "made.py", "exec"), scope)
-        assert f"line {number + 1}, in fail" in error_text(caught(scope["fail"]))
+        made = function_of("\n" * number + "def fail(): raise ValueError", "made.py")
+        assert f"line {number + 1}, in fail" in error_text(caught(made))
     assert len(texts._kept) <= KEPT_TEXTS
 
 
