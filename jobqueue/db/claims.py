@@ -44,7 +44,7 @@ class Claims(Statements):
         """Move jobs that the caller has locked and found QUEUED to RUNNING; return them in claim order."""
         changes, values = self.to_running(lender)
         condition, picked = self.among(ids)
-        sql = f"UPDATE {self.table} SET {changes} WHERE id {condition} RETURNING {self.claimed_columns()}"
+        sql = f"{self.updating()}{changes} WHERE id {condition} RETURNING {self.claimed_columns()}"
         return in_claim_order(map(Claimed._make, self.rows(sql, [*values, *picked])))
 
     def candidates(self, columns: str, scope: Scope, limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:

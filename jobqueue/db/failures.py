@@ -43,8 +43,8 @@ class Failures(Writes):
             " WHERE e.n = 2 OR m.id IN (SELECT id FROM mine WHERE fresh)"
         )
         sql = (
-            f"WITH mine AS MATERIALIZED ({self.mine(rows, only=self._plain(again))}), moved AS (UPDATE {self.table} AS j"
-            f" SET status = '{status}', {changes}, failures = j.failures + 1, message = o.message, {self._began('o.began_ago')},"
+            f"WITH mine AS MATERIALIZED ({self.mine(rows, only=self._plain(again))}), moved AS ({self.updating('j')}"
+            f"status = '{status}', {changes}, failures = j.failures + 1, message = o.message, {self._began('o.began_ago')},"
             " progress = coalesce(o.progress, j.progress), metadata = coalesce(o.metadata::jsonb, j.metadata),"
             f" worker_ids = j.worker_ids || to_jsonb(j.lease_owner), history = j.history || jsonb_build_array({entry}),"
             " lease_owner = '', lease_expires_at = NULL, heartbeat_at = NULL, cancel_requested = FALSE, cancel_outcome = ''"

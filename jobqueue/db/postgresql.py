@@ -43,6 +43,7 @@ class PostgreSQL(Failures):
     seconds_since = "extract(epoch FROM statement_timestamp() - {0})::float8"
     as_text = "{0}::text"
     last_entry = "history #>> '{{-1,{}}}'"
+    same_rank = "priority = priority, "
     can_notify: ClassVar[bool] = True
 
     def reserve_connection(self, purpose: str, *, keep_plans: bool = False) -> BaseDatabaseWrapper:
@@ -145,7 +146,7 @@ class PostgreSQL(Failures):
         changes, values = self.to_running(lender)
         # Materialized: its rows are locked once, and the limit stands whatever the planner thinks.
         sql = (
-            f"{self.hint()}WITH c AS MATERIALIZED ({candidates}), taken AS (UPDATE {self.table} SET {changes}"
+            f"{self.hint()}WITH c AS MATERIALIZED ({candidates}), taken AS ({self.updating()}{changes}"
             f" WHERE id = ANY(ARRAY(SELECT id FROM c WHERE target = '')) RETURNING {self.claimed_columns()})"
             f" SELECT * FROM taken UNION ALL SELECT {FOUND} FROM c WHERE target <> ''"
         )
@@ -199,7 +200,7 @@ class PostgreSQL(Failures):
         """Renew the leases that nobody has locked; return what those rows say."""
         rows = Columns(leases, Lease)
         sql = (
-            f"UPDATE {self.table} SET lease_expires_at = {self.now} + make_interval(secs => %(seconds)s), heartbeat_at = {self.now}"
+            f"{self.updating()}lease_expires_at = {self.now} + make_interval(secs => %(seconds)s), heartbeat_at = {self.now}"
             f" WHERE id = ANY(ARRAY(SELECT id FROM ({self.mine(rows)}) AS mine))"
             " RETURNING id, lease_token, cancel_requested, cancel_outcome"
         )

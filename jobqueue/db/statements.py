@@ -20,6 +20,7 @@ class Statements:
     ahead: ClassVar[str] = ""  # a time so many seconds (a parameter) ahead of now
     skip_locked: ClassVar[str] = ""
     key_share: ClassVar[str] = ""  # keeps out whoever locks a row to take it over, and nobody who only renews it
+    same_rank: ClassVar[str] = ""  # see `updating`
     no_idling = ""  # in front of a statement: ends a transaction whose process stands still in the middle of it
     as_text: ClassVar[str] = "{}"
     json_columns: ClassVar[frozenset[str]] = frozenset({"args", "kwargs", "options", "metadata"})
@@ -56,6 +57,14 @@ class Statements:
         where = " AND ".join(f"{name} = %s" for name, _ in columns)
         sql = f"{self.no_idling}SELECT 1 FROM {self.table} WHERE {where}{self.key_share}"
         return bool(self.rows(sql, [self.adapt(value) for _, value in columns]))
+
+    def updating(self, alias: str = "") -> str:
+        """Return the beginning of an update of many jobs; columns are to follow.
+
+        PostgreSQL reads the expression of a stored generated column from its text again for each row of an update that names none of the
+        columns it is made of: a tenth of what a job costs the server. Where one is named, it reads it once.
+        """
+        return f"UPDATE {self.table}{f' AS {alias}' if alias else ''} SET {self.same_rank}"
 
     def moment(self, value: Any) -> Any:
         """Return a time that a statement returned as an aware datetime."""

@@ -72,13 +72,13 @@ class Targets(Claims):
     def park(self, ids: Sequence[int]) -> None:
         """Park jobs that the caller has locked and found QUEUED."""
         condition, params = self.among(ids)
-        self.rows(f"UPDATE {self.table} SET status = 'PENDING', waiting_for = 'target' WHERE id {condition}", params)
+        self.rows(f"{self.updating()}status = 'PENDING', waiting_for = 'target' WHERE id {condition}", params)
 
     def park_line(self, targets: Collection[Target], limit: int) -> int:
         """Park up to `limit` QUEUED jobs behind targets that are held or blocked, but no holder; pass over locked rows."""
         source, params = self.pairs(targets)
         line = "NOT (j.target = '') AND j.status = 'QUEUED' AND NOT j.holds_target"
-        sql = (f"UPDATE {self.table} SET status = 'PENDING', waiting_for = 'target' WHERE id {self.picked} RETURNING id").format(
+        sql = (f"{self.updating()}status = 'PENDING', waiting_for = 'target' WHERE id {self.picked} RETURNING id").format(
             f"WITH t(tenant, name) AS ({source}) SELECT j.id FROM t {self._first_of(line, limit, self.skip_locked)} LIMIT %s"
         )
         return len(self.rows(sql, [*params, limit]))
@@ -89,7 +89,7 @@ class Targets(Claims):
         holder = self._parked_holder(self.skip_locked_of("j"))
         best = self._first(PARKED, " ORDER BY j.claim_rank, j.id")
         sql = (
-            f"UPDATE {self.table} SET status = 'QUEUED', waiting_for = '', enqueued_at = {self.now} WHERE id {self.picked}"
+            f"{self.updating()}status = 'QUEUED', waiting_for = '', enqueued_at = {self.now} WHERE id {self.picked}"
             f" AND {PARKED} RETURNING id, queue, tenant"
         ).format(f"WITH t(tenant, name) AS ({source}) SELECT coalesce({holder}, {best}) FROM t WHERE {self._free()}")
         return [Released(*row) for row in self.often(sql, params)]
@@ -120,7 +120,7 @@ class Targets(Claims):
         # nothing of how many are parked, into the indexes of all that are.
         mine = f"SELECT j.id FROM {self.table} AS j WHERE j.id {self.picked.format(best)} AND {better}{allowed}{self.skip_locked_of('j')}"
         sql = (
-            f"WITH t(tenant, name) AS ({source}) UPDATE {self.table} SET {changes} WHERE id {self.picked.format(mine)}"
+            f"WITH t(tenant, name) AS ({source}) {self.updating()}{changes} WHERE id {self.picked.format(mine)}"
             f" AND status IN ('QUEUED', 'PENDING') AND waiting_for IN ('', 'target') AND {only_if} RETURNING {self.claimed_columns()}"
         )
         return sql, [*params, *values, *others, *more]

@@ -110,7 +110,7 @@ class Writes(Database):
             " WHERE m.id IN (SELECT id FROM mine WHERE fresh) AND e.n = 1 OR m.id IN (SELECT id FROM mine WHERE shown) AND e.n = 2"
         )
         sql = (
-            f"WITH mine AS MATERIALIZED ({self.mine(rows, shown)}), moved AS (UPDATE {self.table} AS j SET {self._began(rows.began_ago)},"
+            f"WITH mine AS MATERIALIZED ({self.mine(rows, shown)}), moved AS ({self.updating('j')}{self._began(rows.began_ago)},"
             f" progress = coalesce({rows.progress}, j.progress), message = coalesce({rows.message}, j.message),"
             f" metadata = coalesce({rows.metadata}::jsonb, j.metadata)"
             f" FROM {rows.source} WHERE j.id = o.job_id AND j.lease_token = o.token AND j.id = ANY(ARRAY(SELECT id FROM mine))"
@@ -139,8 +139,8 @@ class Writes(Database):
             " WHERE e.n = 2 OR m.id IN (SELECT id FROM mine WHERE fresh)"
         )
         sql = (
-            f"WITH mine AS MATERIALIZED ({self.mine(rows)}), moved AS (UPDATE {self.table} AS j"
-            f" SET status = 'SUCCESS', {self._began(rows.began_ago)},"
+            f"WITH mine AS MATERIALIZED ({self.mine(rows)}), moved AS ({self.updating('j')}"
+            f"status = 'SUCCESS', {self._began(rows.began_ago)},"
             f" finished_at = {self.now} - make_interval(secs => {rows.ended_ago}), result = {rows.result}::jsonb, progress = 100,"
             f" message = CASE WHEN j.cancel_requested THEN %(note)s ELSE coalesce({rows.message}, j.message) END,"
             f" metadata = coalesce({rows.metadata}::jsonb, j.metadata), worker_ids = j.worker_ids || to_jsonb(j.lease_owner),"
@@ -169,7 +169,7 @@ class Writes(Database):
         changes = ", ".join(f"{name} = {f'o.{name}' if name in given else self.now}" for name in rows[0][1])
         # By key and token alone, and no index of running rows: see `mine`.
         sql = (
-            f"UPDATE {self.table} AS j SET {changes} FROM json_to_recordset(%s::json) AS o(job_id bigint, token bigint, {columns})"
+            f"{self.updating('j')}{changes} FROM json_to_recordset(%s::json) AS o(job_id bigint, token bigint, {columns})"
             " WHERE j.id = o.job_id AND j.id = ANY(%s) AND j.lease_token = o.token"
             " AND CASE WHEN j.lease_expires_at IS NULL THEN FALSE ELSE TRUE END RETURNING j.id"
         )

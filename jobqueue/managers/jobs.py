@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db import models, router
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from jobqueue import states
@@ -181,7 +181,10 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
             due = {pk: (queue, tenant) for pk, queue, tenant in found.values_list("pk", "queue", "tenant")}
             if due:
                 self.current.filter(pk__in=due, status=states.Status.PENDING).update(
-                    status=states.Status.QUEUED, waiting_for="", enqueued_at=Now()
+                    status=states.Status.QUEUED,
+                    waiting_for="",
+                    enqueued_at=Now(),
+                    priority=F("priority"),  # see `Statements.updating`
                 )
         return list(due.values())
 
