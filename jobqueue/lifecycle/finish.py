@@ -72,8 +72,7 @@ def finish_with_work(outcome: Outcome) -> Settled:
 
     It never becomes another ending: that would be committed together with work that counts as not done.
     """
-    [settled] = _succeed([outcome]) if outcome.target is None else _finish_targeted(None, [outcome])
-    return settled
+    return (_succeed([outcome]) if outcome.target is None else _finish_targeted(None, [outcome]))[0]
 
 
 def _finish_targeted(hand_over: HandOver | None, outcomes: Sequence[Outcome]) -> list[Settled]:
@@ -180,8 +179,9 @@ def _succeed(outcomes: Sequence[Outcome]) -> list[Settled]:
 
 
 def _success(outcome: Outcome, now: float) -> Success:
+    job_id, token = outcome.lease
     began, ended = now - (outcome.began or now), now - (outcome.ended or now)
-    return Success(*outcome.lease, outcome.result, began, ended, outcome.message, outcome.metadata)
+    return Success(job_id, token, outcome.result, began, ended, outcome.message, outcome.metadata)
 
 
 def _missed(outcomes: Sequence[Outcome]) -> list[Settled]:

@@ -107,8 +107,7 @@ class HandOver:
     let_go: set[str] = field(default_factory=set)
 
 
-@dataclass(slots=True, frozen=True)
-class Settled:
+class Settled(NamedTuple):
     """Tell what the database made of an outcome; `status` is empty where the lease was lost.
 
     `later` means that somebody holds the row's lock: nothing was written, and the lease still stands.
