@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import selectors
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -230,8 +231,19 @@ class PostgreSQL(Writes):
         """Wait for notifications, at most so long; return their payloads."""
         connection: Any = self.connection.connection
         with self.connection.wrap_database_errors:  # the driver is asked directly, and its errors are to be Django's all the same
-            return [note.payload for note in connection.notifies(timeout=seconds, stop_after=1)]
+            # What came with the answer to a statement is in no socket any more. The driver's own wait looks up ten times a second.
+            found = [note.payload for note in connection.notifies(timeout=0)]
+            if not found and _is_readable(connection.fileno(), seconds):
+                found = [note.payload for note in connection.notifies(timeout=0)]
+        return found
 
     def notify(self, channel: str, payload: str) -> None:
         """Tell listeners, in a transaction of its own whose commit waits for no disk."""
         self.rows("SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)", [channel, payload])
+
+
+def _is_readable(descriptor: int, seconds: float) -> bool:
+    """Wait until something arrives, or the other side is gone; return False where nothing has within so many seconds."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        return bool(selector.select(seconds))
