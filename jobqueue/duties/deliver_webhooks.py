@@ -9,7 +9,7 @@ from datetime import datetime
 from jobqueue import conf
 from jobqueue.duties.base import Duty, Report
 from jobqueue.exceptions import JobQueueError
-from jobqueue.lifecycle.glance import Glances
+from jobqueue.lifecycle.glance import FRESH_SECONDS, Glances
 from jobqueue.webhooks import outbox
 from jobqueue.webhooks.crew import Crew
 
@@ -59,7 +59,7 @@ class DeliverWebhooks(Duty):
     def run_once(self, now: datetime) -> Report:
         """Begin what is due, wait a moment for answers, and write them."""
         if self._is_quiet and (glance := self._glances.fresh) is not None and glance.deliver_at is None:
-            return Report(pause_seconds=QUIET_PAUSE_SECONDS)  # the look that sees one wakes us
+            return Report(pause_seconds=FRESH_SECONDS)  # the look that sees one wakes us, and without one we look ourselves
         due = outbox.next_due_seconds()
         begun = self._begin() if due is not None and due <= 0 else 0
         good, bad = self._crew.land(LAND_SECONDS)
