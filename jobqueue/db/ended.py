@@ -94,16 +94,20 @@ class EndedJobs(Overview):
         """Return the highest id of a job; 0 where there is none."""
         return int(self.rows(f"SELECT coalesce(max(id), 0) FROM {self.table}")[0][0])
 
-    def is_at_rest(self, newest_id: int, begin: float) -> bool:
-        """Return whether no job came behind an id, none is queued or runs, and none ended within so many seconds: one statement."""
+    def rest(self, newest_id: int, begin: float, queues: str) -> tuple[bool, bool]:
+        """Return whether there is nothing to count, and whether the table `queues` is empty: one statement.
+
+        Nothing is where no job came behind an id, none is queued or runs, and none ended within so many seconds.
+        """
         heads = (
             f"SELECT 1 FROM {self.table} WHERE id > %s ORDER BY id LIMIT 1",
             f"SELECT 1 FROM {self.table} WHERE status = 'QUEUED' ORDER BY tenant, claim_rank, id LIMIT 1",
             f"SELECT 1 FROM {self.table} WHERE status = 'RUNNING' ORDER BY lease_owner LIMIT 1",
             f"SELECT 1 FROM {self.table} WHERE {ENDED} AND finished_at > {self.ahead} ORDER BY finished_at DESC, id DESC LIMIT 1",
         )
-        sql = f"SELECT coalesce({', '.join(f'({head})' for head in heads)}, 0)"
-        return not self.rows(sql, [newest_id, -begin])[0][0]
+        sql = f"SELECT coalesce({', '.join(f'({head})' for head in heads)}, 0), EXISTS (SELECT 1 FROM {queues})"
+        busy, named = self.rows(sql, [newest_id, -begin])[0]
+        return not busy, not named
 
     def ends_within(self, begin: float, end: float, most: int) -> list[Flow]:
         """Count the jobs that ended between so many seconds ago (`begin`) and fewer (`end`), among the newest `most`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import selectors
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -103,13 +104,22 @@ class PostgreSQL(Failures):
                 self.rows(plans.UNHINT)  # the rest of the caller's transaction is the caller's
             setattr(connection, plans.HINTED, False)
 
-    def rows(self, sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement, or several in one message, and return the rows of the last."""
+    def rows(self, sql: str, params: Sequence[Any] | dict[str, Any] | None = ()) -> list[tuple[Any, ...]]:
+        """Run one statement, or several in one message, and return the rows of the last; a text stands as it is where `params` is None."""
         with self.connection.cursor() as cursor:
             cursor.execute(sql, params)
             while cursor.nextset():
                 pass
             return list(cursor.fetchall()) if cursor.description else []
+
+    def spelled(self, sql: str, params: Sequence[Any]) -> tuple[str, Sequence[Any] | None]:
+        """Return the statement with its parameters written into it: the driver writes them anew each time."""
+        from psycopg import ClientCursor
+
+        connection: Any = self.connection
+        connection.ensure_connection()
+        with connection.wrap_database_errors:
+            return ClientCursor(connection.connection).mogrify(sql, params), None
 
     def often(self, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
         """Run a statement under targets' locks for each of many jobs: by a kept plan, where the connection keeps plans and is hinted."""
@@ -231,8 +241,19 @@ class PostgreSQL(Failures):
         """Wait for notifications, at most so long; return their payloads."""
         connection: Any = self.connection.connection
         with self.connection.wrap_database_errors:  # the driver is asked directly, and its errors are to be Django's all the same
-            return [note.payload for note in connection.notifies(timeout=seconds, stop_after=1)]
+            # What came with the answer to a statement is in no socket any more. The driver's own wait looks up ten times a second.
+            found = [note.payload for note in connection.notifies(timeout=0)]
+            if not found and _is_readable(connection.fileno(), seconds):
+                found = [note.payload for note in connection.notifies(timeout=0)]
+        return found
 
     def notify(self, channel: str, payload: str) -> None:
         """Tell listeners, in a transaction of its own whose commit waits for no disk."""
         self.rows("SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)", [channel, payload])
+
+
+def _is_readable(descriptor: int, seconds: float) -> bool:
+    """Wait until something arrives, or the other side is gone; return False where nothing has within so many seconds."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        return bool(selector.select(seconds))

@@ -51,6 +51,7 @@ class Duty:
     rotate_after_seconds: float | None = None
     lets_jobs_in: bool = False  # whether its items are jobs that may be taken now, so that this process's own dispatcher is woken
     exact_now = True  # whether `now` decides what is done; else it is reckoned from an earlier answer, which saves a statement each run
+    wake: Callable[[], object] = staticmethod(lambda: None)  # asks for the next run now; who runs it puts in what does
     longest_run_seconds: float | None = 30.0  # of one run; then its connection is cut, and after twice as long it is given up on
 
     def able(self) -> bool:

@@ -19,13 +19,18 @@ from jobqueue.lifecycle.glance import Glances
 Makers = dict[str, Callable[[], Duty]]
 
 
-def builtin(keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None], not_before: Callable[[], float]) -> Makers:
+def builtin(
+    keep: Callable[[], None],
+    tell: Callable[[Sequence[Expired]], None],
+    not_before: Callable[[], float],
+    glances: Glances | None = None,
+) -> Makers:
     """Return how each of them is made.
 
     `keep` renews this process's own leases, `tell` is told of the jobs that were found lost, and none is looked for before the monotonic
-    time that `not_before` gives.
+    time that `not_before` gives. What one of them sees for others is in `glances`.
     """
-    glances = Glances()
+    glances = glances if glances is not None else Glances()
     simple: tuple[type[Duty], ...] = (ApplyRetention, CollectMetrics, ForgetDeadWorkers)
     return {
         **{kind.name: kind for kind in simple},

@@ -9,15 +9,13 @@ from datetime import datetime
 from jobqueue import conf
 from jobqueue.duties.base import Duty, Report
 from jobqueue.exceptions import JobQueueError
-from jobqueue.lifecycle.glance import Glances
+from jobqueue.lifecycle.glance import FRESH_SECONDS, Glances
 from jobqueue.webhooks import outbox
 from jobqueue.webhooks.crew import Crew
 
 PAUSE_SECONDS = 0.5
 # Where nothing was to be sent for a while, looking is most of what this costs.
 QUIET_SECONDS, QUIET_PAUSE_SECONDS = 60.0, 1.0
-# Where another duty's look tells that there is nothing, this costs no statement: that one looks each second.
-GLANCE_SECONDS = 0.2
 # After it was told of something: what came right behind is told of by nobody.
 CLOSELY_SECONDS = 1.0
 LAND_SECONDS = 0.2
@@ -38,6 +36,7 @@ class DeliverWebhooks(Duty):
     def __init__(self, glances: Glances | None = None) -> None:
         """Send nothing yet; `glances` may tell that nothing is to be sent."""
         self._glances = glances if glances is not None else Glances()
+        self._glances.tell_of_delivery = lambda: self.wake()  # noqa: PLW0108 - put in later
         self._crew = Crew()
         self._busy_at: float | None = None
         self._look_at = self._rested_at = 0.0
@@ -60,7 +59,7 @@ class DeliverWebhooks(Duty):
     def run_once(self, now: datetime) -> Report:
         """Begin what is due, wait a moment for answers, and write them."""
         if self._is_quiet and (glance := self._glances.fresh) is not None and glance.deliver_at is None:
-            return Report(pause_seconds=GLANCE_SECONDS)
+            return Report(pause_seconds=FRESH_SECONDS)  # the look that sees one wakes us, and without one we look ourselves
         due = outbox.next_due_seconds()
         begun = self._begin() if due is not None and due <= 0 else 0
         good, bad = self._crew.land(LAND_SECONDS)

@@ -119,7 +119,9 @@ class Leadership:
         if not held:
             return
         began = time.monotonic()
-        still = BackgroundJobLease.objects.renew(self.holder, {name: term.acquired_at for name, term in held.items()}, metadata)
+        still, now = BackgroundJobLease.objects.renew(self.holder, {name: term.acquired_at for name, term in held.items()}, metadata)
+        if now is not None:
+            self.clock.set(now)
         for name, term in held.items():
             if name in still:
                 term.renewed = began

@@ -1,13 +1,15 @@
-"""Glance: one statement a second that tells several duties whether there is anything for them to do.
+"""Glance: one statement a second that tells several duties, and the dispatcher beside them, whether there is anything to do.
 
 The sweep of expired leases must look each second whatever happens. So its statement asks for the others, too, and keeps what it saw where
 those find it that this process leads beside it. An answer counts for two seconds: where the sweep is led elsewhere, hangs or
-fails, each duty asks for itself, as it does when it was told of something.
+fails, each duty asks for itself, as it does when it was told of something. Those who rest for long are told of what is seen for the first
+time.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -31,6 +33,7 @@ class Glance(NamedTuple):
     waits: bool
     parked: bool
     schedules: bool
+    queued: bool
 
 
 class Glances:
@@ -39,7 +42,9 @@ class Glances:
     def __init__(self) -> None:
         """Know nothing yet."""
         self._last: Glance | None = None
-        self._statement: tuple[str, tuple[Any, ...]] | None = None
+        self.tell_of_queued: Callable[[], object] = _nobody  # a job is QUEUED, where the look before saw none
+        self.tell_of_delivery: Callable[[], object] = _nobody  # and so with a webhook that waits to be sent
+        self._statement: tuple[str, Sequence[Any] | None] | None = None
 
     @property
     def fresh(self) -> Glance | None:
@@ -52,15 +57,23 @@ class Glances:
         at = time.monotonic()
         database = Job.objects.database
         if self._statement is None:
-            self._statement = _compiled(lease)
+            self._statement = database.spelled(*_compiled(lease))
         rows = database.rows(*self._statement)
         if not rows:
             self._last = None
             return None
         now, run_at, next_attempt = (None if value is None else database.moment(value) for value in rows[0][:3])
         found = [value is not None for value in rows[0][3:]]
-        self._last = Glance(at, _moment(run_at, now, at), _moment(next_attempt, now, at), *found)
-        return self._last
+        before, self._last = self._last, (seen := Glance(at, _moment(run_at, now, at), _moment(next_attempt, now, at), *found))
+        if seen.queued and not (before and before.queued):
+            self.tell_of_queued()
+        if seen.deliver_at is not None and not (before and before.deliver_at is not None):
+            self.tell_of_delivery()
+        return seen
+
+
+def _nobody() -> None:
+    """Tell nobody."""
 
 
 def _compiled(lease: str) -> tuple[str, tuple[Any, ...]]:
@@ -88,6 +101,7 @@ def _wanted() -> dict[str, Subquery]:
         "waits": _first(_pending(jobs, states.WaitingFor.CHILDREN).order_by("pk"), "pk"),
         "parked": _first(_pending(jobs, states.WaitingFor.TARGET).order_by("tenant", "target", "claim_rank", "pk"), "pk"),
         "schedules": _first(Schedule.objects.current.active(), "pk"),
+        "queued": _first(jobs.queued(), "pk"),
     }
 
 

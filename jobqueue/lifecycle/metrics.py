@@ -20,7 +20,7 @@ from django.db.models.functions import Now
 from jobqueue import states
 from jobqueue.db import Flow
 from jobqueue.lifecycle.queues import QueueState, queue_states
-from jobqueue.models import Job, QueueSample
+from jobqueue.models import Job, Queue, QueueSample
 
 SLOT_SECONDS = 10
 SLOTS = 360
@@ -79,7 +79,9 @@ class Collector:
         return len(made)
 
     def _sampled(self, slot: int) -> list[QueueSample]:
-        at_rest = self._is_at_rest()
+        at_rest, nothing = self._is_at_rest()
+        if nothing:
+            return []
         rates = {} if at_rest else self._rates()
         seen = {one.name: one for one in queue_states(at_rest=at_rest)}
         self._saw_nothing = rates == {} and all(one.queued == one.running == 0 for one in seen.values())
@@ -95,15 +97,19 @@ class Collector:
             made.append(QueueSample(queue=name, slot=slot, at=Now(), **here))
         return made
 
-    def _is_at_rest(self) -> bool:
-        """Return whether there is nothing to count: asked only where the last look saw nothing, since then it is mostly so."""
+    def _is_at_rest(self) -> tuple[bool, bool]:
+        """Return whether there is nothing to count, and not even a queue that has a row.
+
+        It is asked only where the last look saw nothing, since then it is mostly so.
+        """
         if not self._saw_nothing or self._looked_at is None or self._ids[0] != self._ids[1]:
-            return False
+            return False, False
         now = time.monotonic()
-        if not Job.objects.database.is_at_rest(self._ids[1], min(now - self._looked_at, LONGEST_WINDOW) + LAG_SECONDS):
-            return False
-        self._looked_at = now
-        return True
+        window = min(now - self._looked_at, LONGEST_WINDOW) + LAG_SECONDS
+        at_rest, no_queues = Job.objects.database.rest(self._ids[1], window, Queue._meta.db_table)
+        if at_rest:
+            self._looked_at = now
+        return at_rest, at_rest and no_queues
 
     def _rates(self) -> dict[str, tuple[float, float, float]] | None:
         """Return of each queue how many jobs came, ended and failed each second since the look before; None at the first."""

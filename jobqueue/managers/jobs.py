@@ -50,9 +50,13 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Return the running jobs whose lease has run out."""
         return self.filter(status=states.Status.RUNNING, lease_expires_at__lt=Now())
 
+    def queued(self) -> JobQuerySet:
+        """Return the jobs that are QUEUED, in the order of their index."""
+        return self.filter(status=states.Status.QUEUED).order_by("tenant", "claim_rank", "pk")
+
     def any_queued(self) -> bool:
         """Return whether a job is QUEUED: one look at the head of their index, for whoever saw none a while ago."""
-        return self.filter(status=states.Status.QUEUED).order_by("tenant", "claim_rank", "pk").values_list("pk").first() is not None
+        return self.queued().values_list("pk").first() is not None
 
     def owned_by(self, owner: str) -> JobQuerySet:
         """Return the running jobs of one worker process."""

@@ -38,6 +38,7 @@ class Chore(DatabaseService):
         super().__init__(on_error)
         self.name = f"duty {duty.name}"
         self.duty, self.term = duty, term
+        duty.wake = self.wake
         self.told: dict[str, Any] = dict(term.metadata) if term is not None else {}
         self.told.update(interval_seconds=duty.interval_seconds, strategy=duty.strategy)
         self._now, self._done = now, done

@@ -74,7 +74,7 @@ class Dispatcher(DatabaseService):
         self._poll_seconds, self._is_notified, self._lost = poll_seconds, is_notified, lost
         self._crowded, self._watch = crowded, watch
         self._suspects: deque[Run] = deque()  # handed over by the finisher, for the probation that only this thread touches
-        self._worked_at = time.monotonic()
+        self._worked_at = self._woken_at = time.monotonic()
         self._pause = self._busy_pause = FAST_SECONDS
         self._checked_at = 0.0
         self._lost_track = False
@@ -88,7 +88,9 @@ class Dispatcher(DatabaseService):
         if now - self._checked_at >= HAND_BACK_SECONDS / 2:
             self._checked_at = now
             self.give_back(self.take_waiting(now - HAND_BACK_SECONDS))
-        self._picker.look_around()
+        # Who would hear of new work, and heard of none for a while, may go by what others have seen since.
+        told = self._is_at_ease and now - self._woken_at > QUIET_SECONDS
+        self._picker.look_around(since=self._woken_at if told else None)
         pause = min([self._fill(lane) for lane in self._lanes])
         if self._picker.look_further():
             pause = 0.0
@@ -219,18 +221,23 @@ class Dispatcher(DatabaseService):
 
     # Rest
 
+    @property
+    def _is_at_ease(self) -> bool:
+        return time.monotonic() - self._worked_at > QUIET_SECONDS and self._is_notified()
+
     def _idle_pause(self) -> float:
-        quiet = time.monotonic() - self._worked_at
-        if quiet > QUIET_SECONDS and self._is_notified():
-            longest = LONGEST_POLL_SECONDS
-        else:
-            longest = self._poll_seconds
+        longest = LONGEST_POLL_SECONDS if self._is_at_ease else self._poll_seconds
         pause = min(self._pause, longest)
         self._pause = min(self._pause * 2, LONGEST_POLL_SECONDS)
         return pause * random.uniform(0.8, 1.2)  # noqa: S311 - a fleet must not poll in step
 
     def _fast_pause(self) -> float:
         return NOTIFIED_FAST_SECONDS if self._is_notified() else FAST_SECONDS
+
+    def wake(self) -> None:
+        """Look now, and oneself."""
+        self._woken_at = time.monotonic()
+        super().wake()
 
     def notified(self, tenant: str | None = None) -> None:
         """Look now, and closely for a while; at this tenant first where it is known whose work it is."""

@@ -29,10 +29,10 @@ from jobqueue.worker.chore import Chore
 # Of a lease: with the default of 10 s, contenders look every 1 to 5 s, and after an error in 5 s.
 CONTEND_SHARES = (0.1, 0.5)
 LEAVE_TO_OTHERS_SHARE = 0.6
-# Who leads everything learns by its renewals what was taken from it.
-LEAD_ALL_SHARE = 1.0
+# Who leads everything learns by its renewals what was taken from it, and what the time is.
+LEAD_ALL_SHARE = 3.0
 ENDED_SECONDS = 0.25  # between two words of ended jobs: whoever hears of one looks closely for longer than that
-TELL_EACH = 3  # renewals: what duties tell of themselves is for people, and most of what a renewal costs
+TELL_EACH = 5  # renewals: what duties tell of themselves is for people, and most of what a renewal costs
 
 logger = logging.getLogger("jobqueue")
 

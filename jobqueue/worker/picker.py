@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from jobqueue.db import Claimed, Lender, Scope
 from jobqueue.lifecycle.claim import Claim, claim
 from jobqueue.lifecycle.expire import Expired
+from jobqueue.lifecycle.glance import Glances
 from jobqueue.lifecycle.limits import ALL, Limits
 from jobqueue.models import Job
 from jobqueue.worker.gate import Gate
@@ -28,7 +29,7 @@ MOST_TENANTS = 1000
 ROUNDS = 100
 MOST_EMPTY = 20
 STEPS = 20
-STILL_SECONDS = 15.0
+STILL_SECONDS = 30.0
 MOST_BUSY = 1000
 
 
@@ -60,9 +61,10 @@ class Pick:
 class Picker:
     """Claim jobs for the lanes of one process."""
 
-    def __init__(self, lender: Lender, gate: Gate, lanes: Lanes) -> None:
-        """Prepare; what it heard comes from other threads."""
+    def __init__(self, lender: Lender, gate: Gate, lanes: Lanes, glances: Glances | None = None) -> None:
+        """Prepare; what it heard comes from other threads, and `glances` may tell that nothing is queued."""
         self._lender, self._gate, self._lanes = lender, gate, lanes
+        self._glances = glances if glances is not None else Glances()
         self._heard: deque[str] = deque()
         self._walks: dict[str, Walk] = {}
         self._found_at = 0.0
@@ -75,9 +77,12 @@ class Picker:
         """Note that a tenant has new work; from any thread."""
         self._heard.append(tenant)
 
-    def look_around(self) -> None:
-        """Take in what was heard; where nobody is known to have something queued, find out."""
-        if self._is_still():
+    def look_around(self, since: float | None = None) -> None:
+        """Take in what was heard; where nobody is known to have something queued, find out.
+
+        A glance that was taken after the monotonic time `since` may tell that nothing is.
+        """
+        if self._is_still(since):
             return
         self._gate.refresh()
         while self._heard:
@@ -90,13 +95,16 @@ class Picker:
         else:
             self._resting = False
 
-    def _is_still(self) -> bool:
+    def _is_still(self, since: float | None) -> bool:
         """Whether this process rests, and there is nothing to take: then it need not know what people have decided, either."""
         if not self._resting or self._heard or self._has_turns:
             return False
         if self._gate.age > STILL_SECONDS:  # people see the slots of tenants, and so on, though nobody needs them
             self._gate.refresh()
         self._found_at = time.monotonic()
+        glance = self._glances.fresh
+        if since is not None and glance is not None and glance.at > since:
+            return not glance.queued
         return not Job.objects.current.any_queued()
 
     @property

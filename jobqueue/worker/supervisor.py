@@ -21,6 +21,7 @@ from jobqueue.db import Lender, hygiene
 from jobqueue.duties import registry as registry_of_duties
 from jobqueue.duties.builtin import builtin
 from jobqueue.lifecycle.expire import Expired
+from jobqueue.lifecycle.glance import Glances
 from jobqueue.models import Job, Worker
 from jobqueue.schedules import bring_schedules
 from jobqueue.service import Service
@@ -51,7 +52,7 @@ from jobqueue.worker.run import Run, Runs
 from jobqueue.worker.scaler import Scaler, told
 from jobqueue.worker.show import health, say_goodbye, show
 
-WATCH_SECONDS = 0.5
+WATCH_SECONDS = 1.0
 ONCE_SECONDS = 0.3
 HANG_SECONDS = 20.0
 GOODBYE_SECONDS = 2.0
@@ -154,7 +155,7 @@ class Supervisor:
         reporter = Reporter(runs, self._on_error)
         dispatcher = Dispatcher(
             worker_id,
-            Picker(Lender(worker_id, settings.lease_seconds), gate, lanes),
+            Picker(Lender(worker_id, settings.lease_seconds), gate, lanes, glances := Glances()),
             runs=runs,
             lanes=lanes,
             loop=loop,
@@ -167,6 +168,7 @@ class Supervisor:
             watch=interrupter.watch,
             on_error=self._on_error,
         )
+        glances.tell_of_queued = dispatcher.wake
         finisher.chain(gate, dispatcher.follow, dispatcher.lose_track, dispatcher.notified)
         maintenance = Maintenance(
             self.identity,
@@ -177,7 +179,7 @@ class Supervisor:
             at_start=lambda: bring_schedules()[1],
             on_error=self._on_error,
         )
-        duties = self._duties(heartbeat.keep, maintenance.announce, dispatcher.notified)
+        duties = self._duties(heartbeat.keep, maintenance.announce, dispatcher.notified, glances)
         heard = Heard(dispatcher.notified, heartbeat.look, gate.changed, duties.hear_of_due, duties.hear)
         listener = Listener(worker_id, queues, heard, self._on_error) if notified else None
         scaler = Scaler(
@@ -200,10 +202,12 @@ class Supervisor:
             made[0].share(second)
         return made
 
-    def _duties(self, keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None], moved: Callable[[], None]) -> Duties:
+    def _duties(
+        self, keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None], moved: Callable[[], None], glances: Glances
+    ) -> Duties:
         return Duties(
             self.identity.worker_id,
-            lambda not_before: registry_of_duties.discover() | builtin(keep, tell, not_before),
+            lambda not_before: registry_of_duties.discover() | builtin(keep, tell, not_before, glances),
             place=f"{self.identity.host}:{self.identity.pid}",
             heartbeat_seconds=self.settings.heartbeat_seconds,
             moved=moved,

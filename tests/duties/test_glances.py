@@ -14,7 +14,7 @@ from jobqueue.duties.base import Duty
 from jobqueue.duties.builtin import builtin
 from jobqueue.lifecycle import glance as glances
 from jobqueue.lifecycle.glance import Glances
-from jobqueue.models import BackgroundJobLease, Schedule
+from jobqueue.models import BackgroundJobLease, Job, Schedule, WebhookDelivery
 from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, ahead
 
 pytestmark = pytest.mark.django_db
@@ -139,3 +139,38 @@ def test_without_the_row_of_the_sweep_nothing_is_known(duties: dict[str, Duty]) 
     assert (seen.look(SWEEP), seen.fresh) == (None, None)
     JobFactory(expired=True)
     assert run(duties[SWEEP]).items == 1
+
+
+def test_a_delivery_that_is_seen_for_the_first_time_wakes_whose_duty_it_is(duties: dict[str, Duty]) -> None:
+    woken: list[str] = []
+    duties["deliver_webhooks"].wake = lambda: woken.append("deliver_webhooks")
+    run(duties[SWEEP])
+    assert woken == []
+    for _ in range(2):
+        DeliveryFactory(next_attempt_at=ahead(hours=1))
+        run(duties[SWEEP])
+        run(duties[SWEEP])
+        assert woken == ["deliver_webhooks"], "it knows its rhythm itself while there is something"
+        WebhookDelivery.objects.all().delete()
+        run(duties[SWEEP])
+        woken.clear()
+
+
+def test_a_queued_job_that_is_seen_for_the_first_time_is_told_of() -> None:
+    BackgroundJobLease.objects.create(job_name=SWEEP)
+    told: list[str] = []
+    seen = Glances()
+    seen.tell_of_queued = lambda: told.append("queued")
+    seen.look(SWEEP)
+    JobFactory(running=True)
+    seen.look(SWEEP)
+    assert told == []
+    JobFactory()
+    seen.look(SWEEP)
+    seen.look(SWEEP)
+    assert told == ["queued"]
+    Job.objects.filter(status="QUEUED").delete()
+    seen.look(SWEEP)
+    JobFactory()
+    seen.look(SWEEP)
+    assert told == ["queued"] * 2

@@ -239,3 +239,29 @@ def test_the_clock_tells_the_databases_time() -> None:
     told = timezone.now() + timedelta(days=3)
     clock.set(told)
     assert told <= clock.now() < told + timedelta(minutes=1)
+
+
+def test_each_renewal_tells_the_databases_time(first: Leadership) -> None:
+    first.contend(NAMES)
+    for told in ({}, {"one": {"mine": 1}}):
+        first.clock.set(timezone.now() + timedelta(minutes=20))
+        first.renew(told)
+        assert abs(first.clock.now() - timezone.now()) < timedelta(minutes=1)
+
+
+def test_a_renewal_is_one_statement_also_where_a_term_has_ended(first: Leadership, django_assert_num_queries: Any) -> None:
+    terms = {term.name: term for term in first.contend(NAMES)}
+    BackgroundJobLease.objects.release("one")
+    with django_assert_num_queries(1):
+        first.renew({})
+    assert (terms["one"].ended, terms["two"].ended) == (True, False)
+
+
+def test_a_renewal_is_of_the_terms_that_stand_now(first: Leadership) -> None:
+    first.contend(["one"])
+    first.renew({})
+    first.contend(["two"])
+    age(5)
+    first.renew({})
+    found = BackgroundJobLease.objects.filter(heartbeat_at__gt=timezone.now() - timedelta(seconds=4))
+    assert sorted(found.values_list("pk", flat=True)) == ["one", "two"]

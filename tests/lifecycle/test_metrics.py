@@ -15,6 +15,7 @@ from jobqueue.duties.base import Report
 from jobqueue.duties.collect_metrics import CollectMetrics
 from jobqueue.lifecycle import metrics
 from jobqueue.lifecycle.metrics import SLOT_SECONDS, SLOTS, Collector, samples
+from jobqueue.lifecycle.queues import pause_queue
 from jobqueue.models import Job, QueueSample
 from tests.factories import JobFactory
 
@@ -138,19 +139,30 @@ def test_only_what_was_asked_for_is_returned() -> None:
     assert len(samples()) == 2
 
 
-def test_a_system_at_rest_is_seen_by_two_statements_until_something_comes(django_assert_num_queries: Any) -> None:
+def test_a_system_at_rest_is_seen_by_one_statement_until_something_comes(django_assert_num_queries: Any) -> None:
     JobFactory(queue="mail", success=True, finished_at=ago(600), created_at=ago(600))
     collector = Collector()
     for turn in range(4):
         collector.look(at(turn))
         waited(collector, 10)
     QueueSample.objects.all().delete()
-    with django_assert_num_queries(2):
+    with django_assert_num_queries(1):
         assert collector.look(at(4)) == 0
     waited(collector, 10)
     JobFactory(queue="mail", success=True, finished_at=ago(5), created_at=ago(600))
     assert collector.look(at(5)) == 1, "one that came and is gone"
     assert [one.finished_per_second for one in samples()] == [pytest.approx(0.1, rel=0.2)]
+
+
+def test_a_queue_that_gets_a_row_while_all_is_at_rest_is_sampled_by_the_next_look(django_assert_num_queries: Any) -> None:
+    collector = Collector()
+    for turn in range(4):
+        collector.look(at(turn))
+        waited(collector, 10)
+    assert samples() == []
+    pause_queue("mail")
+    assert collector.look(at(4)) == 1
+    assert [(one.queue, one.queued, one.finished_per_second) for one in samples()] == [("mail", 0, 0.0)]
 
 
 @pytest.mark.parametrize("state", ["queued", "running", "error"])

@@ -12,9 +12,11 @@ import pytest
 from django.db import connection
 
 from jobqueue.db import Claimed, Lender
+from jobqueue.lifecycle import glance as glance_module
+from jobqueue.lifecycle.glance import Glances
 from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
 from jobqueue.line import Target
-from jobqueue.models import Job
+from jobqueue.models import BackgroundJobLease, Job
 from jobqueue.worker import gate, picker
 from jobqueue.worker.gate import Gate
 from jobqueue.worker.lanes import Lanes
@@ -34,7 +36,8 @@ class Scene:
     def __init__(self, *queues: str, max_running: int | None = None) -> None:
         self.lanes = Lanes(lambda: Pool(lambda *_: None), Runs(), 3)
         self.gate = Gate(queues, max_running, self.lanes.set_slots)
-        self.picker = Picker(Lender("worker-1", 30.0), self.gate, self.lanes)
+        self.glances = Glances()
+        self.picker = Picker(Lender("worker-1", 30.0), self.gate, self.lanes, self.glances)
 
     def pick(self, wanted: int, tenant: str = "") -> Pick:
         """Pick once for the lane of a tenant, knowing who has something queued."""
@@ -365,3 +368,33 @@ def pages(sent: tuple[str, Any]) -> int:
         found = cursor.fetchone()[0]
     plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def test_a_picker_at_rest_goes_by_a_glance_that_was_taken_since(scene: Scene, django_assert_num_queries: Any) -> None:
+    BackgroundJobLease.objects.create(job_name="sweep")
+    scene.look_around()
+    scene.glances.look("sweep")
+    glance = scene.glances.fresh
+    assert glance is not None
+    with django_assert_num_queries(0):
+        scene.picker.look_around(since=glance.at - 1)
+    JobFactory()
+    scene.picker.look_around(since=glance.at - 1)
+    assert len(scene.lanes.shared.turns) == 0, "what came since the glance is not seen"
+    scene.picker.look_around(since=glance.at + 1)
+    assert len(scene.lanes.shared.turns) == 1, "somebody told of it after the glance"
+
+
+@pytest.mark.parametrize("kind", ["not asked", "seen", "old"])
+def test_a_picker_at_rest_looks_itself_where_no_glance_says_enough(scene: Scene, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    BackgroundJobLease.objects.create(job_name="sweep")
+    scene.look_around()
+    if kind == "seen":
+        JobFactory()
+    scene.glances.look("sweep")
+    if kind == "old":
+        monkeypatch.setattr(glance_module, "FRESH_SECONDS", 0.0)
+    if kind != "seen":
+        JobFactory()
+    scene.picker.look_around(since=None if kind == "not asked" else 0.0)
+    assert len(scene.lanes.shared.turns) == 1
