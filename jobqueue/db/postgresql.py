@@ -104,22 +104,13 @@ class PostgreSQL(Failures):
                 self.rows(plans.UNHINT)  # the rest of the caller's transaction is the caller's
             setattr(connection, plans.HINTED, False)
 
-    def rows(self, sql: str, params: Sequence[Any] | dict[str, Any] | None = ()) -> list[tuple[Any, ...]]:
-        """Run one statement, or several in one message, and return the rows of the last; a text stands as it is where `params` is None."""
+    def rows(self, sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement, or several in one message, and return the rows of the last."""
         with self.connection.cursor() as cursor:
             cursor.execute(sql, params)
             while cursor.nextset():
                 pass
             return list(cursor.fetchall()) if cursor.description else []
-
-    def spelled(self, sql: str, params: Sequence[Any]) -> tuple[str, Sequence[Any] | None]:
-        """Return the statement with its parameters written into it: the driver writes them anew each time."""
-        from psycopg import ClientCursor
-
-        connection: Any = self.connection
-        connection.ensure_connection()
-        with connection.wrap_database_errors:
-            return ClientCursor(connection.connection).mogrify(sql, params), None
 
     def often(self, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
         """Run a statement under targets' locks for each of many jobs: by a kept plan, where the connection keeps plans and is hinted."""

@@ -46,8 +46,8 @@ class Statements:
         """Surround one hot statement: nothing, where the database's own default suits it."""
         yield
 
-    def rows(self, sql: str, params: Sequence[Any] | dict[str, Any] | None = ()) -> list[tuple[Any, ...]]:
-        """Run one statement and return its rows; its text stands as it is where `params` is None."""
+    def rows(self, sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows."""
         with self.connection.cursor() as cursor:
             cursor.execute(sql, params)
             return list(cursor.fetchall()) if cursor.description else []
@@ -73,10 +73,6 @@ class Statements:
     def adapt(self, value: Any) -> Any:
         """Return a parameter as the driver wants it."""
         return value
-
-    def spelled(self, sql: str, params: Sequence[Any]) -> tuple[str, Sequence[Any] | None]:
-        """Return a statement that is always the same as it costs least to send again and again, with what `rows` is to be given."""
-        return sql, params
 
     def often(self, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
         """Run a statement under targets' locks for each of many jobs."""

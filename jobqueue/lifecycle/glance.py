@@ -9,7 +9,7 @@ time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -44,7 +44,7 @@ class Glances:
         self._last: Glance | None = None
         self.tell_of_queued: Callable[[], object] = _nobody  # a job is QUEUED, where the look before saw none
         self.tell_of_delivery: Callable[[], object] = _nobody  # and so with a webhook that waits to be sent
-        self._statement: tuple[str, Sequence[Any] | None] | None = None
+        self._statement: tuple[str, tuple[Any, ...]] | None = None
 
     @property
     def fresh(self) -> Glance | None:
@@ -57,7 +57,7 @@ class Glances:
         at = time.monotonic()
         database = Job.objects.database
         if self._statement is None:
-            self._statement = database.spelled(*_compiled(lease))
+            self._statement = _compiled(lease)
         rows = database.rows(*self._statement)
         if not rows:
             self._last = None

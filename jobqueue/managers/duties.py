@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -98,7 +98,7 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet)):  # type: ignore
     def renew(self, holder: str, terms: Mapping[str, datetime], metadata: Mapping[str, Any]) -> tuple[set[str], datetime | None]:
         """Renew terms and write what their duties tell, in one statement; return those that still stand, and the database's time."""
         if metadata:
-            statement: tuple[str, Sequence[Any] | None] = self._renewal(holder, terms, metadata)
+            statement = self._renewal(holder, terms, metadata)
         else:  # mostly the same for hours, and to put it together costs several times what it costs to send it
             statement = _kept_renewal(self, router.db_for_write(self.model), holder, tuple(terms.items()))
         rows = self.database.rows(*statement)
@@ -133,11 +133,9 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet)):  # type: ignore
 
 
 @functools.lru_cache(maxsize=4)
-def _kept_renewal(
-    leases: LeaseManager, alias: str, holder: str, terms: tuple[tuple[str, datetime], ...]
-) -> tuple[str, Sequence[Any] | None]:
+def _kept_renewal(leases: LeaseManager, alias: str, holder: str, terms: tuple[tuple[str, datetime], ...]) -> tuple[str, tuple[Any, ...]]:
     """Return the statement that renews terms on the database of an alias, and its parameters."""
-    return for_alias(alias, leases.model._meta.db_table).spelled(*leases._renewal(holder, dict(terms), {}))
+    return leases._renewal(holder, dict(terms), {})
 
 
 def _lease() -> timedelta:

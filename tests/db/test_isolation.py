@@ -11,7 +11,6 @@ from django.db import connections, transaction
 
 from jobqueue.db import Lender, Scope
 from jobqueue.db.postgresql import PostgreSQL
-from jobqueue.models import Job
 from tests.factories import JobFactory
 
 pytestmark = pytest.mark.postgresql
@@ -73,10 +72,3 @@ def test_a_claim_works_with_server_side_binding(transactional_db: Any) -> None:
     finally:
         connections["default"].close()
         connections["default"] = usual
-
-
-@pytest.mark.django_db
-def test_a_statement_is_spelled_with_its_parameters_whatever_they_hold() -> None:
-    database, values = Job.objects.database, ["50 %s", "it's", "\\", "", "a"]
-    spelled = database.spelled("SELECT %s, %s, %s, %s WHERE 'a' = %s AND 'x' NOT LIKE 'y%%'", values)
-    assert database.rows(*spelled) == [tuple(values[:4])]
