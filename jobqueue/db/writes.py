@@ -17,7 +17,8 @@ from jobqueue import event_names as names
 from jobqueue.db import plans
 from jobqueue.db.base import Database
 from jobqueue.db.columns import Columns, cell
-from jobqueue.db.events import DEFAULT, OF_JOB, QUEUES
+from jobqueue.db.eventlog import EVENTS
+from jobqueue.db.events import DEFAULT, LOGGED, OF_JOB, QUEUES
 from jobqueue.db.records import Event, Lease, Mark, Success
 
 COPY_BLOCK = 1000
@@ -26,6 +27,7 @@ TYPES = (
     " status text, url text"
 )
 EVENT = ", ".join(f"h.{name}" for name in Event._fields)
+MADE = f"'{names.ENQUEUED}' AS name, j.created_at AS at, 0 AS attempt"
 BEGUN = "j.id, j.lease_token, j.attempt, j.tenant, j.target, j.queue, j.task, j.status, j.webhook_url, j.started_at"
 
 
@@ -181,14 +183,22 @@ class Writes(Database):
 
     def insert(self, columns: dict[str, Any], *, ignore_conflicts: bool) -> tuple[Any, ...] | None:
         """Insert one job; return (id, created_at), or None where a live job has its unique key."""
-        happened = (
-            f"SELECT j.id AS job_id, '{names.ENQUEUED}' AS name, j.created_at AS at, 0 AS attempt,"
-            f" {OF_JOB.format('j', 'NULL::jsonb')} FROM moved AS j"
-        )
-        made = f"{self.inserting(columns, ignore_conflicts)} RETURNING id, created_at, tenant, target, queue, task, status, webhook_url"
-        sql = f"WITH moved AS ({made}){self.telling(happened, sendable=False)} {self.answer('id', 'created_at')}"
-        rows = self.heard_of(self.rows(sql, [*columns.values()]), 2)
+        rows = self.heard_of(self.rows(self.making(columns, ignore_conflicts), [*columns.values()]), 2)
         return rows[0] if rows else None
+
+    def making(self, columns: dict[str, Any], ignore_conflicts: bool) -> str:
+        """Return the statement of `insert`: the server plans it anew for each job, so it has no more parts than it needs."""
+        inserting = self.inserting(columns, ignore_conflicts)
+        if signals.listened_to(signals.job_event):
+            happened = f"SELECT j.id AS job_id, {MADE}, {OF_JOB.format('j', 'NULL::jsonb')} FROM moved AS j"
+            made = f"{inserting} RETURNING id, created_at, tenant, target, queue, task, status, webhook_url"
+            return f"WITH moved AS ({made}){self.telling(happened, sendable=False)} {self.answer('id', 'created_at')}"
+        if conf.current().event_log == "none":
+            return f"{inserting} RETURNING id, created_at"
+        return (
+            f"WITH j AS ({inserting} RETURNING id, created_at, tenant, target)"
+            f" INSERT INTO {EVENTS} ({LOGGED}) SELECT j.id, {MADE}, j.tenant, j.target, NULL FROM j RETURNING job_id, at"
+        )
 
     def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str, str]]) -> tuple[list[int], Any]:
         """Insert one job for each call by COPY, under ids taken from the sequence first; return the ids, in order, and `created_at`."""
