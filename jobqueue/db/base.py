@@ -129,6 +129,15 @@ class Database(EndedJobs, Events, EventLog):
     def notify(self, channel: str, payload: str) -> None:
         """Tell listeners; nothing where the database cannot."""
 
+    @property
+    def can_notify_behind(self) -> bool:
+        """Whether `insert_and_notify` works just now: nobody has a transaction open on this thread's connection."""
+        return False
+
+    def insert_and_notify(self, columns: dict[str, Any], channel: str, payload: str) -> tuple[Any, ...] | None:
+        """Insert one job as `insert` does, commit it, and tell listeners, in one message; it is made though nobody can be told."""
+        raise NotImplementedError
+
 
 def _sqlstate(error: BaseException) -> str | None:
     """Return the code of PostgreSQL's error behind one of Django's; None where there is none."""

@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 
 from jobqueue import conf, signals
 from jobqueue import event_names as names
-from jobqueue.db import plans
+from jobqueue.db import behind, plans
 from jobqueue.db.base import Database
 from jobqueue.db.columns import Columns, cell
 from jobqueue.db.eventlog import EVENTS
@@ -185,6 +185,17 @@ class Writes(Database):
         """Insert one job; return (id, created_at), or None where a live job has its unique key."""
         rows = self.heard_of(self.rows(self.making(columns, ignore_conflicts), [*columns.values()]), 2)
         return rows[0] if rows else None
+
+    @property
+    def can_notify_behind(self) -> bool:
+        """Whether `insert_and_notify` works just now: nobody has a transaction open on this thread's connection."""
+        return behind.can_be_sent(self.connection)
+
+    def insert_and_notify(self, columns: dict[str, Any], channel: str, payload: str) -> tuple[Any, ...] | None:
+        """Insert one job as `insert` does, commit it, and tell listeners, in one message; it is made though nobody can be told."""
+        made = behind.rows(self.connection, self.making(columns, ignore_conflicts=False), [*columns.values()], (channel, payload))
+        [row] = self.heard_of(made, 2)
+        return row
 
     def making(self, columns: dict[str, Any], ignore_conflicts: bool) -> str:
         """Return the statement of `insert`: the server plans it anew for each job, so it has no more parts than it needs."""
