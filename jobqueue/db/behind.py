@@ -64,18 +64,19 @@ class _Sender:
             self._read(raw, raw.wait(generators.execute(raw.pgconn)))
 
     def _read(self, raw: Any, results: Sequence[Any]) -> None:
+        from psycopg import OperationalError
         from psycopg.adapt import Transformer
         from psycopg.errors import error_from_result
         from psycopg.pq import ExecStatus
 
-        ended = next((place for place, result in enumerate(results) if result.command_status == COMMIT), None)
-        last = results[-1]
-        error = error_from_result(last, raw.info.encoding) if last.status == ExecStatus.FATAL_ERROR else None
-        if ended is None:
-            raise error or RuntimeError(f"PostgreSQL did not commit, and told no error but {last.command_status!r}.")
-        if error is not None:
+        committed = next((place for place, result in enumerate(results) if result.command_status == COMMIT), None)
+        failed = next((result for result in results if result.status == ExecStatus.FATAL_ERROR), None)
+        error = error_from_result(failed, raw.info.encoding) if failed else None
+        if committed is None:
+            raise error or OperationalError("PostgreSQL has not told whether it committed.")
+        if error:
             logger.warning("A job is made, and no worker was told: %s Workers find it when they look next.", error)
-        answer = results[ended - 1]
+        answer = results[committed - 1]
         loader = Transformer.from_context(raw)
         loader.set_pgresult(answer)
         self.rows = loader.load_rows(0, answer.ntuples, tuple)
