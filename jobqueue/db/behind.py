@@ -12,6 +12,11 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from psycopg import Error, OperationalError, generators
+from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus, TransactionStatus
+
 from jobqueue.db import hygiene
 
 # Its commit waits for no disk.
@@ -53,8 +58,6 @@ class _Sender:
         return getattr(self._cursor, name)
 
     def execute(self, sql: str, params: Sequence[Any]) -> None:
-        from psycopg import generators
-
         # On a line of its own, since a project may have put a comment at the end.
         raw = self._cursor.connection
         text = self._cursor.mogrify(f"BEGIN; {sql}\n; COMMIT; {NOTIFY}", [*params, *self._note]).encode(raw.info.encoding)
@@ -64,11 +67,6 @@ class _Sender:
             self._read(raw, raw.wait(generators.execute(raw.pgconn)))
 
     def _read(self, raw: Any, results: Sequence[Any]) -> None:
-        from psycopg import OperationalError
-        from psycopg.adapt import Transformer
-        from psycopg.errors import error_from_result
-        from psycopg.pq import ExecStatus
-
         committed = next((place for place, result in enumerate(results) if result.command_status == COMMIT), None)
         failed = next((result for result in results if result.status == ExecStatus.FATAL_ERROR), None)
         error = error_from_result(failed, raw.info.encoding) if failed else None
@@ -85,9 +83,6 @@ class _Sender:
 @contextlib.contextmanager
 def _left_idle(raw: Any) -> Iterator[None]:
     """Let a statement that fails leave no transaction behind."""
-    from psycopg import Error
-    from psycopg.pq import TransactionStatus
-
     try:
         yield
     finally:
