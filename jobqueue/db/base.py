@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DatabaseError, InterfaceError, OperationalError
+from django.utils.module_loading import import_string
 
 from jobqueue.db.ended import EndedJobs
 from jobqueue.db.eventlog import EventLog
@@ -137,6 +138,15 @@ class Database(EndedJobs, Events, EventLog):
     def notify(self, channel: str, payload: str) -> None:
         """Tell listeners; nothing where the database cannot."""
 
+    @property
+    def can_notify_behind(self) -> bool:
+        """Whether `insert_and_notify` works just now: nobody has a transaction open on this thread's connection."""
+        return False
+
+    def insert_and_notify(self, columns: dict[str, Any], channel: str, payload: str) -> tuple[Any, ...] | None:
+        """Insert one job as `insert` does, commit it, and tell listeners, in one message; it is made though nobody can be told."""
+        raise NotImplementedError
+
 
 def _sqlstate(error: BaseException) -> str | None:
     """Return the code of PostgreSQL's error behind one of Django's; None where there is none."""
@@ -186,6 +196,7 @@ def is_refusal(error: BaseException) -> bool:
     return isinstance(error, DatabaseError | ValueError | TypeError)
 
 
+KINDS = {"postgresql": "jobqueue.db.postgresql.PostgreSQL", "sqlite": "jobqueue.db.sqlite.SQLite"}
 _databases: dict[tuple[str, str], Database] = {}
 
 
@@ -193,13 +204,9 @@ def for_alias(alias: str, table: str) -> Database:
     """Return the statements for a connection alias; the vendor decides which."""
     found = _databases.get((alias, table))
     if found is None:
-        # Late, because each of them builds on this module.
-        from jobqueue.db.postgresql import PostgreSQL
-        from jobqueue.db.sqlite import SQLite
-
-        kinds: dict[str, type[Database]] = {"postgresql": PostgreSQL, "sqlite": SQLite}
         vendor = connections[alias].vendor
-        if vendor not in kinds:
+        if vendor not in KINDS:
             raise NotImplementedError(f"jobqueue supports PostgreSQL and SQLite; the database {alias!r} is {vendor}.")
-        found = _databases[alias, table] = kinds[vendor](alias, table)
+        # Late, because each of them builds on this module; and that one alone, because a project on SQLite may have no psycopg.
+        found = _databases[alias, table] = import_string(KINDS[vendor])(alias, table)
     return found

@@ -115,7 +115,7 @@ def in_transactions() -> frozenset[str]:
 
 def _seems_open(connection: Any) -> bool:
     try:
-        return _in_transaction(connection)
+        return is_in_transaction(connection)
     except Exception:  # noqa: BLE001 - a driver may refuse even to answer: closed under Django's feet, it has no transaction
         return False
 
@@ -145,7 +145,7 @@ def _tidied(connection: Any) -> bool:
     That is one in a transaction, one closed under Django's feet, or one to a server that takes no writes (any more).
     """
     try:
-        if _in_transaction(connection):
+        if is_in_transaction(connection):
             return False
         if connection.errors_occurred and _takes_no_writes(connection):
             connection.connection.close()  # the driver's own: a pool would lend it again
@@ -184,7 +184,8 @@ def _takes_no_writes(connection: Any) -> bool:
         return bool(cursor.fetchone() == ("on",))
 
 
-def _in_transaction(connection: Any) -> bool:
+def is_in_transaction(connection: Any) -> bool:
+    """Return whether an open connection is inside of a transaction, whoever opened it."""
     if connection.in_atomic_block or not connection.autocommit:
         return True
     raw = connection.connection

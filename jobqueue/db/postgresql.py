@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from jobqueue.db import fence, plans, pooler
+from jobqueue.db import behind, fence, plans, pooler
 from jobqueue.db.claims import in_claim_order
 from jobqueue.db.columns import Columns
 from jobqueue.db.failures import Failures
@@ -240,7 +240,7 @@ class PostgreSQL(Failures):
 
     def notify(self, channel: str, payload: str) -> None:
         """Tell listeners, in a transaction of its own whose commit waits for no disk."""
-        self.rows("SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)", [channel, payload])
+        self.rows(behind.NOTIFY, [channel, payload])
 
 
 def _is_readable(descriptor: int, seconds: float) -> bool:

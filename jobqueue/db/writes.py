@@ -14,10 +14,11 @@ from django.db.models.functions import Now
 
 from jobqueue import conf, signals
 from jobqueue import event_names as names
-from jobqueue.db import plans
+from jobqueue.db import behind, plans
 from jobqueue.db.base import Database
 from jobqueue.db.columns import Columns, cell
-from jobqueue.db.events import DEFAULT, OF_JOB, QUEUES
+from jobqueue.db.eventlog import EVENTS
+from jobqueue.db.events import DEFAULT, LOGGED, OF_JOB, QUEUES
 from jobqueue.db.records import Event, Lease, Mark, Success
 
 COPY_BLOCK = 1000
@@ -26,6 +27,7 @@ TYPES = (
     " status text, url text"
 )
 EVENT = ", ".join(f"h.{name}" for name in Event._fields)
+MADE = f"'{names.ENQUEUED}' AS name, j.created_at AS at, 0 AS attempt"
 BEGUN = "j.id, j.lease_token, j.attempt, j.tenant, j.target, j.queue, j.task, j.status, j.webhook_url, j.started_at"
 
 
@@ -181,28 +183,46 @@ class Writes(Database):
 
     def insert(self, columns: dict[str, Any], *, ignore_conflicts: bool) -> tuple[Any, ...] | None:
         """Insert one job; return (id, created_at), or None where a live job has its unique key."""
-        happened = (
-            f"SELECT j.id AS job_id, '{names.ENQUEUED}' AS name, j.created_at AS at, 0 AS attempt,"
-            f" {OF_JOB.format('j', 'NULL::jsonb')} FROM moved AS j"
-        )
-        made = f"{self.inserting(columns, ignore_conflicts)} RETURNING id, created_at, tenant, target, queue, task, status, webhook_url"
-        sql = f"WITH moved AS ({made}){self.telling(happened, sendable=False)} {self.answer('id', 'created_at')}"
-        rows = self.heard_of(self.rows(sql, [*columns.values()]), 2)
+        rows = self.heard_of(self.rows(self.making(columns, ignore_conflicts), [*columns.values()]), 2)
         return rows[0] if rows else None
+
+    @property
+    def can_notify_behind(self) -> bool:
+        """Whether `insert_and_notify` works just now: nobody has a transaction open on this thread's connection."""
+        return behind.can_be_sent(self.connection)
+
+    def insert_and_notify(self, columns: dict[str, Any], channel: str, payload: str) -> tuple[Any, ...] | None:
+        """Insert one job as `insert` does, commit it, and tell listeners, in one message; it is made though nobody can be told."""
+        made = behind.rows(self.connection, self.making(columns, ignore_conflicts=False), [*columns.values()], (channel, payload))
+        [row] = self.heard_of(made, 2)
+        return row
+
+    def making(self, columns: dict[str, Any], ignore_conflicts: bool) -> str:
+        """Return the statement of `insert`: the server plans it anew for each job, so it has no more parts than it needs."""
+        inserting = self.inserting(columns, ignore_conflicts)
+        if signals.listened_to(signals.job_event):
+            happened = f"SELECT j.id AS job_id, {MADE}, {OF_JOB.format('j', 'NULL::jsonb')} FROM moved AS j"
+            made = f"{inserting} RETURNING id, created_at, tenant, target, queue, task, status, webhook_url"
+            return f"WITH moved AS ({made}){self.telling(happened, sendable=False)} {self.answer('id', 'created_at')}"
+        if conf.current().event_log == "none":
+            return f"{inserting} RETURNING id, created_at"
+        return (
+            f"WITH j AS ({inserting} RETURNING id, created_at, tenant, target)"
+            f" INSERT INTO {EVENTS} ({LOGGED}) SELECT j.id, {MADE}, j.tenant, j.target, NULL FROM j RETURNING job_id, at"
+        )
 
     def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str, str]]) -> tuple[list[int], Any]:
         """Insert one job for each call by COPY, under ids taken from the sequence first; return the ids, in order, and `created_at`."""
-        sequence = f"pg_get_serial_sequence('{self.table}', 'id')"
-        ids = [row[0] for row in self.rows(f"SELECT nextval({sequence}) FROM generate_series(1, %s)", [len(calls)])]
         same = {name: value for name, value in columns.items() if name not in ("args", "kwargs", "target")}
         ahead = same.pop("run_in", None)
-        created_at, run_at = self.rows(f"SELECT {self.now}, {self.now} + %s::interval", [ahead])[0]
+        texts, created_at, run_at = self._take_ids(len(calls), ahead)
+        ids = [*map(int, texts)]
         same.update({"created_at": created_at, **({"run_at": run_at} if ahead is not None else {})})
         tail = "".join(f"\t{cell(value)}" for value in same.values()) + "\n"
         command = f"COPY {self.table} (id, args, kwargs, target, {', '.join(same)}) FROM STDIN"
         with self.connection.cursor() as cursor, cursor.copy(command) as copy_in:
             for first in range(0, len(calls), COPY_BLOCK):
-                pairs = zip(ids[first : first + COPY_BLOCK], calls[first : first + COPY_BLOCK], strict=True)
+                pairs = zip(texts[first : first + COPY_BLOCK], calls[first : first + COPY_BLOCK], strict=True)
                 lines = [
                     f"{job_id}\t{cell(args)}\t{kwargs if kwargs == '{}' else cell(kwargs)}\t{target and cell(target)}{tail}"
                     for job_id, (args, kwargs, _, target) in pairs
@@ -210,6 +230,17 @@ class Writes(Database):
                 copy_in.write("".join(lines))
         self._tell_made(ids, [target for _, _, _, target in calls], same)
         return ids, created_at
+
+    def _take_ids(self, number: int, ahead: Any) -> tuple[list[str], Any, Any]:
+        """Take so many ids from the sequence, in order, as texts; tell the time, and the one that is so far ahead.
+
+        The ids come in one row: many take the driver longer. The sequence is looked up in a select of its own: else it would be looked up
+        for each id, which takes several times as long as the id.
+        """
+        sequence = f"(SELECT pg_get_serial_sequence('{self.table}', 'id')::regclass)"
+        ids = f"array_to_string(ARRAY(SELECT nextval({sequence}) FROM generate_series(1, %s)), ',')"
+        [(texts, now, then)] = self.rows(f"SELECT {ids}, {self.now}, {self.now} + %s::interval", [number, ahead])
+        return texts.split(","), now, then
 
     def _tell_made(self, ids: Sequence[int], targets: Sequence[str], same: dict[str, Any]) -> None:
         """Write that jobs were made which have all but the target in common."""

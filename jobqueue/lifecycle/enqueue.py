@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from jobqueue import states
+from jobqueue.db import Database
 from jobqueue.exceptions import JobQueueError
 from jobqueue.lifecycle import phases, wakeup
 from jobqueue.models import Job
@@ -100,6 +101,8 @@ def enqueue(spec: JobSpec) -> Enqueued:
 def _enqueue(spec: JobSpec) -> Enqueued:
     database = Job.objects.database
     columns = spec.columns()
+    if (row := _make_and_tell(database, spec, columns)) is not None:
+        return Enqueued(row[0], row[1], created=True)
     for _ in range(TRIES):
         # DO NOTHING in place of an error: the caller's transaction stays usable. It waits for a rival that has not committed.
         row = database.insert(columns, ignore_conflicts=bool(spec.unique_key))
@@ -112,6 +115,20 @@ def _enqueue(spec: JobSpec) -> Enqueued:
             return Enqueued(*found, created=False)
         # The rival ended between the two statements: its key is free now.
     raise JobQueueError(f"unique_key {spec.unique_key!r} was taken and freed {TRIES} times in a row; try again.")
+
+
+def _make_and_tell(database: Database, spec: JobSpec, columns: dict[str, Any]) -> tuple[Any, ...] | None:
+    """Make a job and wake workers in one message, where that is possible; not one with a key, which may wait for a rival for long."""
+    if not spec.immediate or spec.unique_key or spec.phases:
+        return None
+    payload = wakeup.work_behind(database, spec.queue, spec.tenant)
+    if payload is None:
+        return None
+    try:
+        return database.insert_and_notify(columns, wakeup.CHANNEL, payload)
+    except BaseException:
+        wakeup.not_sent(payload)
+        raise
 
 
 def enqueue_many(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:

@@ -13,7 +13,7 @@ import time
 from django.db import router, transaction
 
 from jobqueue import conf
-from jobqueue.db import for_alias
+from jobqueue.db import Database, for_alias
 from jobqueue.models import Job
 
 CHANNEL = "jobqueue"
@@ -32,7 +32,28 @@ _lock = threading.Lock()
 
 def work(queue: str, tenant: str = "") -> None:
     """Wake the workers of a queue once the caller's transaction has committed."""
-    _after_commit(f"tenant:{json.dumps([tenant, queue])}" if tenant else f"queue:{queue}")
+    _after_commit(_work(queue, tenant))
+
+
+def work_behind(database: Database, queue: str, tenant: str = "") -> str | None:
+    """Return what is to be sent, in place of `work`, in one message with the statement that makes a job, and behind its commit.
+
+    None where it is held back, or the caller has a transaction open: then it is for `work`.
+    """
+    payload = _work(queue, tenant)
+    if not database.can_notify or not conf.current().notify or _is_held_back(payload, time.monotonic()):
+        return None
+    return payload if database.can_notify_behind and _is_due(payload) else None
+
+
+def not_sent(payload: str) -> None:
+    """Forget that something was about to be sent, so that the next is not held back for it."""
+    with _lock:
+        _last.pop(payload, None)
+
+
+def _work(queue: str, tenant: str) -> str:
+    return f"tenant:{json.dumps([tenant, queue])}" if tenant else f"queue:{queue}"
 
 
 def read_work(payload: str) -> tuple[str, str] | None:
@@ -74,11 +95,21 @@ def _after_commit(payload: str, *, always: bool = False) -> None:
 
 
 def _send(alias: str, payload: str, *, always: bool) -> None:
+    if always or _is_due(payload):
+        for_alias(alias, Job._meta.db_table).notify(CHANNEL, payload)
+
+
+def _is_due(payload: str) -> bool:
+    """Return whether it is not held back; it counts as sent then."""
     now = time.monotonic()
     with _lock:  # two threads must not both believe to be the first
-        if not always and now - _last.get(payload, -1.0) < PAUSE_SECONDS:
-            return
+        if _is_held_back(payload, now):
+            return False
         if len(_last) > 1000:
             _last.clear()
         _last[payload] = now
-    for_alias(alias, Job._meta.db_table).notify(CHANNEL, payload)
+    return True
+
+
+def _is_held_back(payload: str, now: float) -> bool:
+    return now - _last.get(payload, -1.0) < PAUSE_SECONDS

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from jobqueue import states
@@ -88,6 +90,19 @@ def test_many_jobs_get_their_own_arguments_in_order() -> None:
     assert [(job.args, job.kwargs) for job in jobs] == [([number, "tab\t \\ é\n"], {"n": number}) for number in range(50)]
     assert {one.created for one in made} == {True}
     assert enqueue_many(SPEC, []) == []
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db
+def test_the_sequence_is_looked_up_once_for_many_jobs() -> None:
+    with CaptureQueriesContext(connection) as captured:
+        enqueue_many(SPEC, [Call("[]", "{}")] * 3)
+    [taking] = [query["sql"] for query in captured if "nextval" in query["sql"]]
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (VERBOSE) {taking}")
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+    assert re.search(r"nextval\((?!.*pg_get_serial_sequence)", plan), plan
+    assert len([query for query in captured if "SAVEPOINT" not in query["sql"]]) == 3  # the ids, COPY, the events
 
 
 @pytest.mark.django_db
