@@ -15,69 +15,21 @@ import os
 import random
 import selectors
 import signal
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from jobqueue.conf import Settings
 from jobqueue.worker import link
-from jobqueue.worker.link import DONE, FAILED, Link
+from jobqueue.worker.child import CLOSE_SECONDS, Times, Worker, collect_orphans
+from jobqueue.worker.link import DONE, FAILED
 
 MOST_STARTS = 5
 START_SECONDS = 120.0
 STEADY_SECONDS = 60.0
 LONGEST_PAUSE_SECONDS = 30.0
-CLOSE_SECONDS = 15.0
 LOOK_SECONDS = 1.0
 
 logger = logging.getLogger("jobqueue")
-
-
-@dataclass
-class Times:
-    """Say how long a worker may take to end, and how long it may be silent."""
-
-    drain_seconds: float
-    hurried_seconds: float
-    silent_seconds: float
-
-
-def times(settings: Settings) -> Times:
-    """Return the times that follow from a worker's settings."""
-    hurried = settings.interrupt_grace_seconds + settings.delivery_grace_seconds + CLOSE_SECONDS
-    # By then its leases are lost for long, and what it still did would count for nothing.
-    return Times(settings.shutdown_grace_period_seconds + hurried, hurried, 2 * settings.lease_seconds + 5)
-
-
-@dataclass
-class Worker:
-    """Hold one of the numbered places for a worker, and the process that fills it at the moment."""
-
-    number: int
-    process: subprocess.Popen[bytes] | None = None
-    link: Link | None = None
-    identity: str = ""
-    started_at: float = 0.0
-    served_at: float | None = None
-    heard_at: float = 0.0
-    start_at: float = 0.0
-    kill_at: float | None = None
-    leaves: str = ""
-    falls: int = 0  # how often it died lately
-    finished: bool = False  # it has done all that there was to do
-    told: set[str] = field(default_factory=set)  # of the dead, those that it was told of
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-        return f"Worker process {self.number}"
-
-    @property
-    def serves(self) -> bool:
-        """Whether it takes jobs, as far as is known."""
-        return self.process is not None and self.served_at is not None and not self.leaves
 
 
 class Processes:
@@ -122,19 +74,11 @@ class Processes:
                 self._start(worker)
 
     def _start(self, worker: Worker) -> None:
-        ours, theirs = link.pair()
-        with theirs:
-            # A group of its own: Ctrl-C in a terminal reaches this process alone, which passes it on once.
-            worker.process = subprocess.Popen(  # noqa: S603 - this process's own command line
-                [*self.command, "--child", f"{worker.number}:{theirs.fileno()}"],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                process_group=0,
-            )
-        now = time.monotonic()
-        worker.link, worker.identity, worker.leaves, worker.told = ours, "", "", set()
-        worker.started_at = worker.heard_at = now
-        worker.served_at, worker.kill_at = None, None
+        try:
+            ours = worker.start(self.command)
+        except OSError as error:  # too many processes or open files, or a deployment that replaces the interpreter just now
+            self._in_vain(worker, f"could not be started ({error})")
+            return
         self._selector.register(ours, selectors.EVENT_READ, worker)
 
     # Hear
@@ -205,7 +149,7 @@ class Processes:
                 self._hear(worker)  # its last words
                 self._ended(worker, worker.process.returncode)
         if os.getpid() == 1:
-            _collect_orphans({worker.process.pid for worker in self.workers if worker.process is not None})
+            collect_orphans({worker.process.pid for worker in self.workers if worker.process is not None})
 
     def _ended(self, worker: Worker, status: int) -> None:
         self._hang_up(worker)
@@ -215,30 +159,32 @@ class Processes:
             self._dead[worker.identity] = None
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         if self.stops or self.failed:
-            self._note_end(worker, status, how)
+            self._note_end(worker, status, how, served)
         elif worker.leaves == DONE and status >= 0:
             worker.finished = True
             self.errors |= died
         elif not served:
-            self._in_vain(worker, how)
+            self._in_vain(worker, f"{how} before it served")
         else:
             fell = died and worker.leaves in ("", FAILED)  # else it has ended as it meant to
             worker.falls = worker.falls + 1 if fell and time.monotonic() - worker.started_at < STEADY_SECONDS else int(fell)
             self._again(worker, worker.falls - 1, how)
 
-    def _note_end(self, worker: Worker, status: int, how: str) -> None:
-        if status != 0:
+    def _note_end(self, worker: Worker, status: int, how: str, served: bool) -> None:
+        # Who sends the signal to all processes may reach one that cannot take it yet: it had nothing to end in order.
+        told = not served and -status in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        if status != 0 and not told:
             self.failed = True
             logger.error("%s %s.", worker.name, how)
 
     def _in_vain(self, worker: Worker, how: str) -> None:
         self._starts_in_vain += 1
         if self._starts_in_vain >= MOST_STARTS:
-            logger.critical("%s %s before it served; this was the start number %d in vain, so all end.", worker.name, how, MOST_STARTS)
+            logger.critical("%s %s; this was the start number %d in vain, so all end.", worker.name, how, MOST_STARTS)
             self.failed = True
             self.stops = max(self.stops, 1)
         else:
-            self._again(worker, self._starts_in_vain, f"{how} before it served")
+            self._again(worker, self._starts_in_vain, how)
 
     def _again(self, worker: Worker, falls: int, how: str) -> None:
         """Start a worker anew: at once where it has not died before, else after a pause that grows, jittered."""
@@ -289,10 +235,3 @@ class Processes:
             self._selector.close()
             for end in (self._woken, self._waker):
                 os.close(end)
-
-
-def _collect_orphans(mine: set[int]) -> None:
-    """Collect the exit codes of processes that the kernel gave to process 1, but of none of its own children."""
-    with contextlib.suppress(ChildProcessError):
-        while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None and found.si_pid not in mine:
-            os.waitpid(found.si_pid, 0)

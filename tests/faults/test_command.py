@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import sqlite3
 from datetime import timedelta
 from pathlib import Path
@@ -180,3 +181,31 @@ def test_all_kinds_of_work_raise_no_warning_in_the_strictest_mode(workers: Worke
     said = "\n".join(line for line in worker.text.splitlines() if f"Job {warned.id} " not in line)
     assert "Warning" not in said, said
     assert "Traceback" not in said, said
+
+
+STREAMS = {"closed": 'exec "$@" >&-', "all closed": 'exec "$@" <&- >&- 2>&-', "read by nobody": 'exec "$@" > >(true)'}
+
+
+@at_once
+def test_a_worker_runs_though_nobody_can_read_what_it_prints(workers: Workers) -> None:
+    jobs = {how: tasks.work.using(queue_name=how.replace(" ", "-")).enqueue(0.1) for how in STREAMS}
+    for how, job in jobs.items():
+        worker = workers.start("--once", "--queues", how.replace(" ", "-"), prefix=["bash", "-c", STREAMS[how], "bash"])
+        assert worker.wait(60) == 0, worker.text
+        assert state(job) == "SUCCESS"
+        assert "Error" not in worker.text
+
+
+@at_once
+def test_a_hang_up_ends_a_worker_in_order_unless_it_is_ignored(workers: Workers) -> None:
+    for prefix in (["bash", "-c", """trap "" HUP; exec "$@" """, "bash"], []):
+        job = workers.enqueue(tasks.work, 2)
+        worker = workers.start(prefix=prefix).ready()
+        wait_until(lambda job=job: state(job) == "RUNNING", "the job runs")  # type: ignore[misc]
+        worker.send(signal.SIGHUP)
+        if prefix:
+            wait_until(lambda job=job: state(job) == "SUCCESS", "the job ends")  # type: ignore[misc]
+            assert "Stopping" not in worker.text
+            worker.terminate()
+        assert worker.wait() == 0
+        assert (state(job), row(job).attempt) == ("SUCCESS", 1)

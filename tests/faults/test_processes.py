@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import signal
 import time
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.faults import tasks
-from tests.faults.harness import WorkerProcess, Workers, job_id, row, state, wait_for, wait_until
+from tests.faults.harness import ROOT, WorkerProcess, Workers, job_id, row, state, wait_for, wait_until
 from tests.faults.proc import processes
 
 pytestmark = [
@@ -145,6 +146,44 @@ def test_workers_that_die_at_their_start_end_the_command_after_some_tries(worker
     assert parent.wait(60) == 1
     assert parent.text.count("ended with status 5 before it served") == 5, parent.text
     assert "start number 5 in vain" in parent.text
+
+
+def test_a_worker_that_cannot_be_started_keeps_nobody_from_recovering_the_jobs_of_the_dead(workers: Workers) -> None:
+    jobs = [workers.enqueue(tasks.wait, 60) for _ in range(2)]
+    parent = workers.start("--processes", "2", **LONG_LEASE, **ONE_SLOT)
+    pids = {identity: pid for _, identity, pid in serving(parent, 2)}
+    for job in jobs:
+        wait_for(job, "RUNNING")
+    limits = resource.prlimit(parent.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(parent.pid, resource.RLIMIT_NOFILE, (3, limits[1]))  # what is open stays so
+    victim = row(jobs[0]).lease_owner
+    os.kill(pids[victim], signal.SIGKILL)
+    wait_until(lambda: row(jobs[0]).crashes == 1, "its job is recovered, long before its lease ends", 15)
+    wait_until(lambda: "could not be started ([Errno 24] Too many open files)" in parent.text, "the parent tells why")
+    assert parent.alive
+    resource.prlimit(parent.pid, resource.RLIMIT_NOFILE, limits)
+    assert len(serving(parent, 3)) == 3
+    parent.hurry()
+    assert parent.wait() == 0
+
+
+def test_a_signal_to_all_while_workers_are_starting_is_no_failure(workers: Workers, tmp_path: Path) -> None:
+    (started := tmp_path / "started").mkdir()
+    lines = [
+        "import os, sys, time",
+        "if '--child' in sys.argv:",
+        f"    open(f'{started}/{{os.getpid()}}', 'w').close()",
+        "    time.sleep(60)",
+        "from tests.faults.settings import *",
+    ]
+    (tmp_path / "slow_settings.py").write_text("\n".join(lines))
+    environment = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "DJANGO_SETTINGS_MODULE": "slow_settings"}
+    parent = workers.start("--processes", "2", environment=environment)
+    wait_until(lambda: len(list(started.iterdir())) == 2 or not parent.alive, "both are starting", 30)
+    for pid in (parent.pid, *children(parent.pid)):
+        os.kill(pid, signal.SIGTERM)
+    assert parent.wait() == 0, parent.text
+    assert "ERROR" not in parent.text
 
 
 def test_a_worker_that_gives_no_sign_of_life_is_killed_and_replaced(workers: Workers) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -13,16 +14,17 @@ from collections.abc import Callable
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 from django.db.utils import Error
 
 from jobqueue import conf, db
 from jobqueue.db import hygiene
 from jobqueue.exceptions import JobQueueError
 from jobqueue.models import Job
+from jobqueue.worker.child import times
 from jobqueue.worker.maintenance import recover_dead
 from jobqueue.worker.parent import Parent
-from jobqueue.worker.processes import Processes, times
+from jobqueue.worker.processes import Processes
 from jobqueue.worker.recycling import Recycling
 from jobqueue.worker.supervisor import Supervisor
 
@@ -63,6 +65,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run one worker process, or several and what watches over them, and end with their status."""
+        if _have_streams():
+            self.stdout = OutputWrapper(sys.stdout)
         # Until there is something to end in order: nothing is lost, and a database that does not answer keeps nobody.
         _on_signals(_end_at_once)
         parent = Parent(options["child"][1]) if options["child"] else None
@@ -99,7 +103,10 @@ class Command(BaseCommand):
         number, once = options["processes"], options["once"]
         processes = Processes(number, [sys.executable, *sys.orig_argv[1:]], times(settings), once=once)
         _on_signals(processes.stop)
-        self._greet(_greeting(f"{number} worker processes under pid {os.getpid()} on {socket.gethostname()}", settings), options)
+        self._greet(
+            _greeting(f"{number} worker process{'es' if number > 1 else ''} under pid {os.getpid()} on {socket.gethostname()}", settings),
+            options,
+        )
         clean, dead = processes.run()
         if dead:
             _recover(dead)
@@ -107,10 +114,15 @@ class Command(BaseCommand):
             sys.exit(1)
 
     def _greet(self, lines: list[str], options: dict[str, Any]) -> None:
-        if options["verbosity"] > 0:
+        if options["verbosity"] < 1:
+            return
+        try:
             for line in lines:
                 self.stdout.write(line)
             self.stdout.flush()
+        except OSError:  # whoever was to read it has gone; the interpreter would stumble over that at its end once more
+            with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _child(text: str) -> tuple[int, int]:
@@ -129,12 +141,30 @@ def _check_processes(options: dict[str, Any]) -> None:
         raise CommandError(f"--processes is {options['processes']}; it must be at most {MOST_PROCESSES}.")
 
 
+def _have_streams() -> bool:
+    """Put something in the place of standard streams that somebody has closed; return whether the output is one of them.
+
+    Else a socket that takes the number would get what is printed.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number, which is this one
+    closed = [name for name in ("stdout", "stderr") if getattr(sys, name) is None]
+    for name in closed:
+        setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as the process lives
+    return "stdout" in closed
+
+
 def _end_at_once() -> None:
     sys.exit(0)
 
 
 def _on_signals(stop: Callable[[], None]) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
+    # The terminal is gone: nothing is lost by an end in order, unless somebody (nohup) has it ignored.
+    hang_up = (signal.SIGHUP,) if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else ()
+    for number in (signal.SIGTERM, signal.SIGINT, *hang_up):
         signal.signal(number, lambda *_: stop())
 
 

@@ -1,0 +1,88 @@
+"""One worker process as the one that started it sees it: how it is started, how long it may take, what is known of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from jobqueue.conf import Settings
+from jobqueue.worker.link import Link, pair
+
+CLOSE_SECONDS = 15.0
+
+
+@dataclass
+class Times:
+    """Say how long a worker may take to end, and how long it may be silent."""
+
+    drain_seconds: float
+    hurried_seconds: float
+    silent_seconds: float
+
+
+def times(settings: Settings) -> Times:
+    """Return the times that follow from a worker's settings."""
+    hurried = settings.interrupt_grace_seconds + settings.delivery_grace_seconds + CLOSE_SECONDS
+    # By then its leases are lost for long, and what it still did would count for nothing.
+    return Times(settings.shutdown_grace_period_seconds + hurried, hurried, 2 * settings.lease_seconds + 5)
+
+
+@dataclass
+class Worker:
+    """Hold one of the numbered places for a worker, and the process that fills it at the moment."""
+
+    number: int
+    process: subprocess.Popen[bytes] | None = None
+    link: Link | None = None
+    identity: str = ""
+    started_at: float = 0.0
+    served_at: float | None = None
+    heard_at: float = 0.0
+    start_at: float = 0.0
+    kill_at: float | None = None
+    leaves: str = ""
+    falls: int = 0  # how often it died lately
+    finished: bool = False  # it has done all that there was to do
+    told: set[str] = field(default_factory=set)  # of the dead, those that it was told of
+
+    def start(self, command: Sequence[str]) -> Link:
+        """Start a process with this command line and return the line to it; raise `OSError` where the system gives none."""
+        self.identity, self.leaves, self.told = "", "", set()
+        self.served_at = self.kill_at = None
+        ours, theirs = pair()
+        with theirs:
+            try:
+                # A group of its own: Ctrl-C in a terminal reaches the parent alone, which passes it on once.
+                self.process = subprocess.Popen(  # noqa: S603 - the parent's own command line
+                    [*command, "--child", f"{self.number}:{theirs.fileno()}"],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    process_group=0,
+                )
+            except OSError:
+                ours.close()
+                raise
+        self.link, self.started_at = ours, time.monotonic()
+        self.heard_at = self.started_at
+        return ours
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return f"Worker process {self.number}"
+
+    @property
+    def serves(self) -> bool:
+        """Whether it takes jobs, as far as is known."""
+        return self.process is not None and self.served_at is not None and not self.leaves
+
+
+def collect_orphans(mine: set[int]) -> None:
+    """Collect the exit codes of processes that the kernel gave to process 1, but of none of its own children."""
+    with contextlib.suppress(ChildProcessError):
+        while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None and found.si_pid not in mine:
+            os.waitpid(found.si_pid, 0)
