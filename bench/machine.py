@@ -14,7 +14,7 @@ from pathlib import Path
 from bench import stamps
 from bench.cluster import Cluster
 from bench.lines import _wait_until
-from bench.scenarios import DRAIN_CAP_SECONDS, QUIET_SECONDS, WARM_UP, Row, Size, _drain, fresh, paired, quantile
+from bench.scenarios import DRAIN_CAP_SECONDS, QUIET_SECONDS, SETTLED_SECONDS, WARM_UP, Row, Size, _drain, fresh, paired, quantile
 from bench.subjects import BOTH, OURS, RAW, THREADS, Subject, run
 from bench.worker import Worker, processor_seconds
 
@@ -76,12 +76,12 @@ def _processes(cluster: Cluster, subject: Subject, count: int, jobs: int) -> Dra
         workers = [stack.enter_context(Worker(many, cluster, database)) for _ in range(count if subject is RAW else 1)]
         _wait_until(cluster, database, f"SELECT ({subject.started}) >= {count}")
         time.sleep(QUIET_SECONDS)
-        # Who serves the workers has been there for a while; who serves the filling ends with it.
-        server, before = cluster.processes(), sum(worker.cpu_seconds for worker in workers)
-        served = processor_seconds(server)
+        before = sum(worker.cpu_seconds for worker in workers)
+        served = processor_seconds(cluster.processes())
         run(*subject.burst, str(jobs), environment=cluster.environment(database))
         done, ended = workers[0].wait_until_done(jobs, DRAIN_CAP_SECONDS)
-        spent, served = sum(worker.cpu_seconds for worker in workers) - before, processor_seconds(server) - served
+        # All that serve now: some connections are opened with the first work.
+        spent, served = sum(worker.cpu_seconds for worker in workers) - before, processor_seconds(cluster.processes()) - served
     if done < jobs:
         raise RuntimeError(f"{count} processes of {subject.name} did {done} of {jobs} jobs in {DRAIN_CAP_SECONDS} s")
     began = cluster.execute(f"SELECT extract(epoch FROM min({subject.began}))::float8 FROM {subject.table}", database)[0][0]
@@ -163,7 +163,7 @@ def idle_many(cluster: Cluster, size: Size) -> Iterator[Row]:
     with contextlib.ExitStack() as stack:
         workers = [stack.enter_context(Worker(OURS, cluster, database)) for _ in range(size.idle_workers)]
         _wait_until(cluster, database, f"SELECT ({OURS.started}) >= {size.idle_workers}")
-        time.sleep(min(size.idle_seconds, 10.0))
+        time.sleep(min(size.idle_seconds, SETTLED_SECONDS))
         before, cpu, began = _calls(cluster, database), sum(one.cpu_seconds for one in workers), time.monotonic()
         time.sleep(size.idle_seconds)
         span = (time.monotonic() - began) * len(workers)

@@ -20,6 +20,7 @@ from bench.worker import Worker
 DRAIN_CAP_SECONDS = 120.0
 GAP_SECONDS = 0.05
 QUIET_SECONDS = 3.0
+SETTLED_SECONDS = 20.0
 WARM_UP = 3
 STATEMENTS = "SELECT query, calls FROM pg_stat_statements WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
 
@@ -33,7 +34,7 @@ class Size:
     single: int = 2_000
     bulk: int = 100_000
     latency: int = 200
-    idle_seconds: float = 20.0
+    idle_seconds: float = 60.0
     memory: tuple[int, int] = (20_000, 1_000_000)
     pinned: int = 50_000
     pinned_part: int = 5_000
@@ -236,7 +237,7 @@ def _idle(cluster: Cluster, subject: Subject, seconds: float) -> dict[str, Any]:
     database = fresh(cluster, subject, jobs=1)
     with Worker(subject, cluster, database) as worker, cluster.connect(database) as connection:
         worker.wait_until_served()
-        time.sleep(min(seconds, 5.0))  # it looks closely for a while after work
+        time.sleep(min(seconds, SETTLED_SECONDS))  # it looks closely for a while after work
         before, cpu, began = _calls(connection), worker.cpu_seconds, time.monotonic()
         time.sleep(seconds)
         after, spent, span = _calls(connection), worker.cpu_seconds - cpu, time.monotonic() - began

@@ -40,8 +40,8 @@ class Lane:
         # Growing step by step: one burst of short jobs says little about the next ones.
         ahead = min(int(self._rate * PREFETCH_SECONDS), PREFETCH_MOST, 4 * max(self.last_claim, self.pool.size))
         wanted = self.free + ahead
-        # A crumb is not worth a statement while plenty waits.
-        return wanted if wanted >= ahead // 4 else 0
+        # A crumb is not worth a statement while plenty waits; with many slots, for coroutines, less than they are is one.
+        return wanted if wanted >= max(ahead // 4, min(ahead // 2, self.pool.size)) else 0
 
     def _measure(self, now: float) -> None:
         """Measure how many runs end in a second: no more than the slots can do, as long as each of the last ones took.

@@ -197,6 +197,8 @@ class Loop:
         elif run.slot_lost and run.lane is not None:
             run.lane.pool.regain()
         if run.lane is not None:
+            if run.began is not None and run.ended is not None:
+                run.lane.pool.count(run.ended - run.began)
             run.lane.pool.slots.end(run)
             self._begin_late(run.lane)
 

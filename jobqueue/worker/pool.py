@@ -67,6 +67,11 @@ class Pool:
         """How long all runs that have ended took, together."""
         return self._worked_seconds
 
+    def count(self, seconds: float) -> None:
+        """Count a coroutine that has ended in one of the slots, so long after it began: how much is claimed ahead goes by that."""
+        self._worked_seconds += seconds
+        self._completed += 1
+
     def resize(self, size: int) -> None:
         """Set the number of slots; threads beyond it end once they are idle, and a busy one is never cut off."""
         with self._lock:  # the scaler, the interrupter and the supervisor change the number

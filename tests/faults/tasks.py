@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import os
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -530,3 +531,9 @@ def entered(context: Any, seconds: float, fails: float) -> None:
         ledger.tell(context, "out")
         raise
     ledger.tell(context, "ok")
+
+
+@task
+def backtrack() -> None:
+    """Never return from a match that does not give up Python's lock."""
+    re.match(r"(a+)+$", "a" * 60 + "b")

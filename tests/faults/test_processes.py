@@ -198,6 +198,17 @@ def test_a_worker_that_gives_no_sign_of_life_is_killed_and_replaced(workers: Wor
     assert parent.stop() == 0
 
 
+def test_a_worker_whose_task_keeps_pythons_lock_is_replaced(workers: Workers) -> None:
+    bad = workers.enqueue(tasks.backtrack, timeout=1)
+    parent = workers.start("--processes", "1", LEASE_SECONDS=1, HEARTBEAT_SECONDS=0.3, MAX_CRASHES=1, **ONE_SLOT)
+    wait_for(bad, "RUNNING", seconds=30)
+    behind = workers.enqueue(tasks.work)
+    assert wait_for(bad, "ERROR", seconds=30).crashes == 1
+    assert "has given no sign of life for 7 s; it is killed" in parent.text
+    wait_for(behind, "SUCCESS")
+    assert parent.stop() == 0
+
+
 def test_a_worker_is_replaced_for_a_task_that_does_not_react_to_its_time_limit(workers: Workers) -> None:
     hung = workers.enqueue(tasks.swallow, 60, timeout=0.5, target="customer:7")
     behind = workers.enqueue(tasks.work, target="customer:7")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jobqueue.lifecycle.outcome import Kind
-from jobqueue.worker.lanes import Lane, Lanes
+from jobqueue.worker.lanes import RATE_SECONDS, Lane, Lanes
 from jobqueue.worker.loop import Loop
 from jobqueue.worker.pool import Pool
 from jobqueue.worker.run import Run, Runs
@@ -237,3 +237,16 @@ def test_where_the_loop_is_blocked_those_that_wait_get_the_slots_of_the_new_one(
     scene.let_go()
     assert scene.outcomes.wait(5) == [Kind.SUCCESS] * 5
     assert scene.most[shared] == 3
+
+
+def test_how_much_is_claimed_ahead_goes_by_coroutines_too(scene: Scene) -> None:
+    async def nothing() -> None:
+        pass
+
+    lane = scene.lanes.of("acme")
+    lane.last_claim = 1000
+    for _ in range(2000):
+        scene.coroutine(lane, nothing)
+    scene.outcomes.wait(2000)
+    threading.Event().wait(RATE_SECONDS)
+    assert lane.wanted() > 50, "two slots alone would be 2"
