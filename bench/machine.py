@@ -22,7 +22,8 @@ REST_SECONDS = 0.05
 AT_ONCE = "500"
 LONG_SECONDS = "300.0"
 RENEWALS = (
-    "SELECT sum(calls), sum(rows) FROM pg_stat_statements WHERE query LIKE 'UPDATE%jobqueue_job%SET priority = priority, lease_expires_at%heartbeat_at%'"
+    "SELECT sum(calls), sum(rows) FROM pg_stat_statements"
+    " WHERE query LIKE 'UPDATE%jobqueue_job%SET priority = priority, lease_expires_at%heartbeat_at%'"
     " AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
 UPDATES = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'jobqueue_job'"
