@@ -139,12 +139,15 @@ class Database(EndedJobs, Events, EventLog):
         """Tell listeners; nothing where the database cannot."""
 
     @property
-    def can_notify_behind(self) -> bool:
-        """Whether `insert_and_notify` works just now: nobody has a transaction open on this thread's connection."""
+    def can_insert_alone(self) -> bool:
+        """Whether `insert_alone` works just now: nobody has a transaction open on this thread's connection."""
         return False
 
-    def insert_and_notify(self, columns: dict[str, Any], channel: str, payload: str) -> tuple[Any, ...] | None:
-        """Insert one job as `insert` does, commit it, and tell listeners, in one message; it is made though nobody can be told."""
+    def insert_alone(self, columns: dict[str, Any], note: tuple[str, str] | None) -> tuple[Any, ...] | None:
+        """Insert one job as `insert` does and commit it; tell the listeners of a channel in the same message.
+
+        It is made though nobody can be told.
+        """
         raise NotImplementedError
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from jobqueue.db import behind, fence, plans, pooler
+from jobqueue.db import fence, plans, pooler
 from jobqueue.db.claims import in_claim_order
 from jobqueue.db.columns import Columns
 from jobqueue.db.failures import Failures
@@ -239,8 +239,8 @@ class PostgreSQL(Failures):
         return found
 
     def notify(self, channel: str, payload: str) -> None:
-        """Tell listeners, in a transaction of its own whose commit waits for no disk."""
-        self.rows(behind.NOTIFY, [channel, payload])
+        """Tell listeners, in a transaction of its own: it writes nothing else, so its commit waits for no disk."""
+        self.rows("SELECT pg_notify(%s, %s)", [channel, payload])
 
 
 def _is_readable(descriptor: int, seconds: float) -> bool:

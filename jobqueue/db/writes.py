@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 
 from jobqueue import conf, signals
 from jobqueue import event_names as names
-from jobqueue.db import behind, plans
+from jobqueue.db import alone, plans
 from jobqueue.db.base import Database
 from jobqueue.db.columns import Columns, cell
 from jobqueue.db.eventlog import EVENTS
@@ -187,13 +187,16 @@ class Writes(Database):
         return rows[0] if rows else None
 
     @property
-    def can_notify_behind(self) -> bool:
-        """Whether `insert_and_notify` works just now: nobody has a transaction open on this thread's connection."""
-        return behind.can_be_sent(self.connection)
+    def can_insert_alone(self) -> bool:
+        """Whether `insert_alone` works just now: nobody has a transaction open on this thread's connection."""
+        return alone.can_be_sent(self.connection)
 
-    def insert_and_notify(self, columns: dict[str, Any], channel: str, payload: str) -> tuple[Any, ...] | None:
-        """Insert one job as `insert` does, commit it, and tell listeners, in one message; it is made though nobody can be told."""
-        made = behind.rows(self.connection, self.making(columns, ignore_conflicts=False), [*columns.values()], (channel, payload))
+    def insert_alone(self, columns: dict[str, Any], note: tuple[str, str] | None) -> tuple[Any, ...] | None:
+        """Insert one job as `insert` does and commit it; tell the listeners of a channel in the same message.
+
+        It is made though nobody can be told.
+        """
+        made = alone.rows(self.connection, self.making(columns, ignore_conflicts=False), [*columns.values()], note)
         [row] = self.heard_of(made, 2)
         return row
 

@@ -101,7 +101,7 @@ def enqueue(spec: JobSpec) -> Enqueued:
 def _enqueue(spec: JobSpec) -> Enqueued:
     database = Job.objects.database
     columns = spec.columns()
-    if (row := _make_and_tell(database, spec, columns)) is not None:
+    if (row := _make_alone(database, spec, columns)) is not None:
         return Enqueued(row[0], row[1], created=True)
     for _ in range(TRIES):
         # DO NOTHING in place of an error: the caller's transaction stays usable. It waits for a rival that has not committed.
@@ -117,16 +117,17 @@ def _enqueue(spec: JobSpec) -> Enqueued:
     raise JobQueueError(f"unique_key {spec.unique_key!r} was taken and freed {TRIES} times in a row; try again.")
 
 
-def _make_and_tell(database: Database, spec: JobSpec, columns: dict[str, Any]) -> tuple[Any, ...] | None:
-    """Make a job and wake workers in one message, where that is possible; not one with a key, which may wait for a rival for long."""
-    if not spec.immediate or spec.unique_key or spec.phases:
+def _make_alone(database: Database, spec: JobSpec, columns: dict[str, Any]) -> tuple[Any, ...] | None:
+    """Make a job outside of any transaction, and wake workers in the same message.
+
+    Not one with a key, which may wait for a rival for long.
+    """
+    if not spec.immediate or spec.unique_key or spec.phases or not database.can_insert_alone:
         return None
-    payload = wakeup.work_behind(database, spec.queue, spec.tenant)
-    if payload is None:
-        return None
+    payload = wakeup.work_behind(spec.queue, spec.tenant)
     try:
-        return database.insert_and_notify(columns, wakeup.CHANNEL, payload)
-    except BaseException:
+        return database.insert_alone(columns, None if payload is None else (wakeup.CHANNEL, payload))
+    except BaseException:  # whatever it is, workers have not heard of a job
         wakeup.not_sent(payload)
         raise
 

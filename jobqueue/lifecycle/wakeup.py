@@ -13,7 +13,7 @@ import time
 from django.db import router, transaction
 
 from jobqueue import conf
-from jobqueue.db import Database, for_alias
+from jobqueue.db import for_alias
 from jobqueue.models import Job
 
 CHANNEL = "jobqueue"
@@ -35,21 +35,20 @@ def work(queue: str, tenant: str = "") -> None:
     _after_commit(_work(queue, tenant))
 
 
-def work_behind(database: Database, queue: str, tenant: str = "") -> str | None:
+def work_behind(queue: str, tenant: str = "") -> str | None:
     """Return what is to be sent, in place of `work`, in one message with the statement that makes a job, and behind its commit.
 
-    None where it is held back, or the caller has a transaction open: then it is for `work`.
+    None where nobody is to be told, or it is held back; it counts as sent then, for those who call next.
     """
     payload = _work(queue, tenant)
-    if not database.can_notify or not conf.current().notify or _is_held_back(payload, time.monotonic()):
-        return None
-    return payload if database.can_notify_behind and _is_due(payload) else None
+    return payload if conf.current().notify and _is_due(payload) else None
 
 
-def not_sent(payload: str) -> None:
+def not_sent(payload: str | None) -> None:
     """Forget that something was about to be sent, so that the next is not held back for it."""
-    with _lock:
-        _last.pop(payload, None)
+    if payload is not None:
+        with _lock:
+            _last.pop(payload, None)
 
 
 def _work(queue: str, tenant: str) -> str:

@@ -67,7 +67,7 @@ def test_the_next_is_held_back(listener: Rival) -> None:
 
 
 def test_a_notification_that_fails_fails_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
-    row = Job.objects.database.insert_and_notify(COLUMNS, wakeup.CHANNEL, "x" * 9000)
+    row = Job.objects.database.insert_alone(COLUMNS, (wakeup.CHANNEL, "x" * 9000))
     assert row == Job.objects.values_list("pk", "created_at").get()
     assert JobEvent.objects.get().job_id == row[0]
     assert "no worker was told: payload string too long" in caplog.text
@@ -146,16 +146,16 @@ def test_inside_a_transaction_workers_are_told_after_its_commit(listener: Rival)
 
 def test_a_caller_who_commits_by_hand_or_sends_many_at_once_gets_no_message_of_several_statements() -> None:
     database = Job.objects.database
-    assert database.can_notify_behind
+    assert database.can_insert_alone
     raw: Any = connection.connection
     with raw.pipeline():
-        assert not database.can_notify_behind
+        assert not database.can_insert_alone
     transaction.set_autocommit(False)
     try:
-        assert not database.can_notify_behind
+        assert not database.can_insert_alone
     finally:
         transaction.set_autocommit(True)
-    assert database.can_notify_behind
+    assert database.can_insert_alone
 
 
 @pytest.mark.session
@@ -166,7 +166,7 @@ def test_with_server_side_binding_it_takes_two_messages(listener: Rival, monkeyp
     monkeypatch.setitem(connection.settings_dict["OPTIONS"], "server_side_binding", True)
     monkeypatch.setattr(wakeup, "_last", {})
     try:
-        assert not Job.objects.database.can_notify_behind
+        assert not Job.objects.database.can_insert_alone
         assert enqueue(SPEC).created
         assert hears(listener) == ["queue:default"]
     finally:
@@ -181,7 +181,7 @@ def test_a_job_with_a_key_that_waits_for_its_rival_holds_back_no_other(rival: Ri
             first = rival.do(enqueue, keyed)
             waiting = third.start(enqueue, keyed)
             wait_until_somebody_waits_for_a_lock()
-            assert wakeup.work_behind(Job.objects.database, "default") == "queue:default"
+            assert wakeup.work_behind("default") == "queue:default"
         assert waiting.result(5).job_id == first.job_id
     finally:
         third.close()

@@ -1,7 +1,8 @@
-"""A statement, its commit and a notification behind it, in one message: else, workers hear of a job one way to the server and back later.
+"""A statement outside of any transaction, in one message with its commit and a notification behind it.
 
-The notification is a transaction of its own, as ever: inside another, it would serialize the commits of the whole database. The driver's
-answers are read here, since its cursor would throw away what the statement returned where the notification fails.
+Told by a statement of its own, workers would hear of a job one way to the server and back later. The notification is a transaction of its
+own, as ever: inside another, it would serialize the commits of the whole database. The driver's answers are read here, since its cursor
+would throw away what the statement returned where the notification fails.
 """
 
 from __future__ import annotations
@@ -17,10 +18,8 @@ from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
 
-from jobqueue.db import hygiene
+from jobqueue.db import hygiene, plans, prepared
 
-# Its commit waits for no disk.
-NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)"
 COMMIT = b"COMMIT"
 
 logger = logging.getLogger("jobqueue")
@@ -34,13 +33,13 @@ def can_be_sent(connection: Any) -> bool:
     return not hygiene.is_in_transaction(connection) and connection.connection.pgconn.pipeline_status == 0
 
 
-def rows(connection: Any, sql: str, params: Sequence[Any], note: tuple[str, str]) -> list[tuple[Any, ...]]:
+def rows(connection: Any, sql: str, params: Sequence[Any], note: tuple[str, str] | None) -> list[tuple[Any, ...]]:
     """Run a statement, commit, and notify a channel of a payload; return the rows of the statement, also where the notification fails.
 
     What a project has wrapped around its cursors is given the statement alone.
     """
     with connection.cursor() as cursor:
-        cursor.cursor = sender = _Sender(cursor.cursor, note)
+        cursor.cursor = sender = _Sender(connection, cursor.cursor, note)
         cursor.execute(sql, params)
         return sender.rows
 
@@ -48,7 +47,8 @@ def rows(connection: Any, sql: str, params: Sequence[Any], note: tuple[str, str]
 class _Sender:
     """Stand in for the driver's cursor, for one statement."""
 
-    def __init__(self, cursor: Any, note: tuple[str, str]) -> None:
+    def __init__(self, connection: Any, cursor: Any, note: tuple[str, str] | None) -> None:
+        self._connection = connection
         self._cursor = cursor
         self._note = note
         self._query: Any = None  # where Django's log of queries looks
@@ -58,26 +58,46 @@ class _Sender:
         return getattr(self._cursor, name)
 
     def execute(self, sql: str, params: Sequence[Any]) -> None:
-        # On a line of its own, since a project may have put a comment at the end.
         raw = self._cursor.connection
-        text = self._cursor.mogrify(f"BEGIN; {sql}\n; COMMIT; {NOTIFY}", [*params, *self._note]).encode(raw.info.encoding)
-        self._query = SimpleNamespace(query=text)
+        if by_plan := prepared.execution(self._connection, sql, params):
+            try:
+                return self._send(raw, by_plan)
+            except Error as error:
+                if error.sqlstate not in plans.GONE:
+                    raise
+                prepared.give_up(raw)
+        return self._send(raw, self._cursor.mogrify(sql, params).encode(raw.info.encoding))
+
+    def _send(self, raw: Any, statement: bytes) -> None:
+        if self._note is not None:
+            channel, payload = self._note
+            # On a line of its own, since a project may have put a comment at the end. What only notifies waits for no disk.
+            note = (channel.encode(), prepared.literal(raw, payload))
+            statement = b"BEGIN; %b\n; COMMIT; NOTIFY %b, %b" % (statement, *note)
+        self._query = SimpleNamespace(query=statement)
         with _left_idle(raw), raw.lock:
-            raw.pgconn.send_query(text)
+            raw.pgconn.send_query(statement)
             self._read(raw, raw.wait(generators.execute(raw.pgconn)))
 
     def _read(self, raw: Any, results: Sequence[Any]) -> None:
-        committed = next((place for place, result in enumerate(results) if result.command_status == COMMIT), None)
         failed = next((result for result in results if result.status == ExecStatus.FATAL_ERROR), None)
         error = error_from_result(failed, raw.info.encoding) if failed else None
-        if committed is None:
+        answer = _committed(results, alone=self._note is None)
+        if answer is None:
             raise error or OperationalError("PostgreSQL has not told whether it committed.")
         if error:
             logger.warning("A job is made, and no worker was told: %s Workers find it when they look next.", error)
-        answer = results[committed - 1]
         loader = Transformer.from_context(raw)
         loader.set_pgresult(answer)
         self.rows = loader.load_rows(0, answer.ntuples, tuple)
+
+
+def _committed(results: Sequence[Any], *, alone: bool) -> Any | None:
+    """Return what a statement has answered that is committed for certain."""
+    if alone:  # it is sent no answer but an error before its commit
+        return results[0] if len(results) == 1 and results[0].status == ExecStatus.TUPLES_OK else None
+    place = next((place for place, result in enumerate(results) if result.command_status == COMMIT), None)
+    return None if place is None else results[place - 1]
 
 
 @contextlib.contextmanager
