@@ -11,9 +11,11 @@ from django.db import DatabaseError, DataError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from jobqueue import signals
+from jobqueue.db import prepared
 from jobqueue.lifecycle import wakeup
 from jobqueue.lifecycle.enqueue import JobSpec, enqueue
 from jobqueue.models import Job, JobEvent
+from tests.pooler import POOLED
 from tests.rivals import Rival, wait_until_somebody_waits_for_a_lock
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
@@ -88,6 +90,13 @@ def test_a_job_that_the_database_refuses_holds_back_nothing(listener: Rival) -> 
     assert hears(listener, 0.2) == []
     enqueue(SPEC)
     assert hears(listener) == ["queue:default"]
+
+
+def test_one_after_the_other_goes_by_a_kept_plan_where_the_session_is_its_own_and_all_are_made() -> None:
+    connection.close()
+    made = [enqueue(SPEC) for _ in range(2 * prepared.PREPARED_AFTER + 2)]
+    assert list(Job.objects.order_by("id").values_list("pk", "created_at")) == [(one.job_id, one.created_at) for one in made]
+    assert (getattr(connection.connection, prepared.KNOWN) is None) == POOLED
 
 
 @pytest.fixture
