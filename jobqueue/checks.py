@@ -8,6 +8,7 @@ from django.apps import apps
 from django.core.checks import CheckMessage, Error, Tags, Warning, register  # noqa: A004 - Django's name
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, router
+from django.utils.connection import ConnectionDoesNotExist
 from django.utils.module_loading import import_string
 
 from jobqueue import conf, db, webhook_rules
@@ -112,6 +113,8 @@ def check_database(**_: Any) -> list[CheckMessage]:
         database = _job_database()
     except NotImplementedError as error:
         return [Error(str(error), hint="Route jobqueue to a PostgreSQL or SQLite database (DATABASE_ROUTERS).", id="jobqueue.E006")]
+    except ConnectionDoesNotExist:
+        return []  # the setting that names it is told of (E002)
     options = conf.databases().get(database.alias, {}).get("OPTIONS") or {}
     return sqlite_options(database.alias, options) if database.vendor == "sqlite" else pool_size(database.alias, options)
 
@@ -138,7 +141,7 @@ def check_journal_mode(databases: Sequence[str] | None = None, **_: Any) -> list
     """Ask SQLite for its journal mode; an in-memory database has none."""
     try:
         database = _job_database()
-    except NotImplementedError:
+    except (NotImplementedError, ConnectionDoesNotExist):
         return []
     if database.vendor != "sqlite" or database.alias not in (databases or ()):
         return []
@@ -156,7 +159,7 @@ def check_pooler(databases: Sequence[str] | None = None, **_: Any) -> list[Check
         database = _job_database()
         if database.alias not in (databases or ()) or not database.behind_pooler:
             return []
-    except (DatabaseError, NotImplementedError):
+    except (DatabaseError, NotImplementedError, ConnectionDoesNotExist):
         return []  # it cannot be reached, or is told of elsewhere
     return pooled_settings(database.alias, conf.databases().get(database.alias, {}))
 

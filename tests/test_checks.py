@@ -67,6 +67,14 @@ def test_every_problem_of_the_settings_is_reported_as_an_error(settings: Any) ->
     assert found[0].hint == "Did you mean LEASE_SECONDS?"
 
 
+@pytest.mark.django_db
+def test_a_database_that_is_not_in_databases_is_named_and_stops_no_other_check(settings: Any) -> None:
+    settings.JOBQUEUE, settings.DATABASE_ROUTERS = {**settings.JOBQUEUE, "DATABASE": "jbos"}, ["jobqueue.routers.JobQueueRouter"]
+    found = [message for message in run_checks(databases=["default"]) if message.id.startswith("jobqueue.E")]
+    assert ids(found) == ["jobqueue.E002"]
+    assert found[0].msg == "DATABASE is 'jbos'."
+
+
 def test_settings_that_are_no_dict_are_reported_once(settings: Any) -> None:
     settings.JOBQUEUE = ["MAX_WORKERS"]
     found = [message.id for message in run_checks() if message.id.startswith("jobqueue.")]

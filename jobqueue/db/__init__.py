@@ -8,6 +8,7 @@ from jobqueue.db.base import (
     is_missing_table,
     is_outage,
     is_refusal,
+    missing_tables,
     was_given_up,
 )
 from jobqueue.db.ended import Ended, Flow
@@ -40,6 +41,7 @@ __all__ = [
     "is_outage",
     "is_refusal",
     "let_go",
+    "missing_tables",
     "pool_size",
     "pooled_slots",
     "was_given_up",

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from django.db import connections
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.utils import DatabaseError, InterfaceError, OperationalError
+from django.db.utils import DatabaseError, InterfaceError, OperationalError, ProgrammingError
 from django.utils.module_loading import import_string
 
 from jobqueue.db.ended import EndedJobs
@@ -186,7 +186,16 @@ def is_lock_refusal(error: BaseException) -> bool:
 def is_missing_table(error: BaseException) -> bool:
     """Return whether a table or a column is not there, as before the first migrate."""
     text = str(error)
-    return isinstance(error, DatabaseError) and ("does not exist" in text or "no such table" in text or "no such column" in text)
+    # PostgreSQL's own errors have classes; one of the connection ("database … does not exist") is none of these.
+    if isinstance(error, ProgrammingError):
+        return "does not exist" in text
+    return isinstance(error, OperationalError) and ("no such table" in text or "no such column" in text)
+
+
+def missing_tables(alias: str) -> str:
+    """Say what is to be done where a table is not there."""
+    where = "" if alias == DEFAULT_DB_ALIAS else f" --database {alias}"
+    return f"The tables of jobqueue are not there or out of date: run 'manage.py migrate{where}' first."
 
 
 def is_refusal(error: BaseException) -> bool:

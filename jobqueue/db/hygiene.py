@@ -15,7 +15,7 @@ from typing import Any
 from django.db import DatabaseError, connections, reset_queries
 from django.db.backends.signals import connection_created
 
-IDLE_STATUS = 0  # libpq's PQTRANS_IDLE
+IDLE_STATUS, ACTIVE_STATUS, UNKNOWN_STATUS = 0, 1, 4  # libpq's PQTRANS_IDLE, _ACTIVE and _UNKNOWN
 RESTED_SECONDS = 1.0
 
 logger = logging.getLogger("jobqueue")
@@ -121,11 +121,20 @@ def _seems_open(connection: Any) -> bool:
 
 
 def end_later_transactions(before: frozenset[str]) -> list[str]:
-    """Close this thread's connections that are inside of a transaction and were not before; return their aliases."""
-    left = sorted(in_transactions() - before)
-    for alias in left:
+    """Close this thread's connections that are inside of a transaction and were not before; return the aliases of those.
+
+    Closed, too, are those that were cut off in the middle of a statement, or are broken: nobody left a transaction open on them.
+    """
+    found = sorted(in_transactions() - before)
+    left = [alias for alias in found if not _is_cut_off(connections[alias])]
+    for alias in found:
         _discard(connections[alias])
     return left
+
+
+def _is_cut_off(connection: Any) -> bool:
+    status = getattr(getattr(connection.connection, "info", None), "transaction_status", None)
+    return not connection.in_atomic_block and status in (ACTIVE_STATUS, UNKNOWN_STATUS)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """The end of a worker process, in order.
 
 1. No new work: the dispatcher stops, claimed jobs that have not begun are handed back.
-2. Running jobs get the grace period; a second signal cuts it short.
+2. Running jobs get the grace period, but for those that are stuck; a second signal cuts it short.
 3. What still runs is interrupted (``recovery="hold"`` becomes PAUSED, others go back to QUEUED without losing an attempt).
 4. The duties end, beside the interrupts; deliveries of webhooks that are in flight get `DELIVERY_GRACE_SECONDS`, those that are not
    answered are tried again by another worker.
@@ -39,7 +39,8 @@ def drain(parts: Parts, settings: Settings, hurry: Callable[[], bool]) -> bool:
     _stop_claiming(parts)
     if len(parts.runs):
         logger.info("Stopping: %d jobs get up to %g s to finish.", len(parts.runs), settings.shutdown_grace_period_seconds)
-    _until(lambda: all(run.overdue for run in parts.runs) or hurry(), settings.shutdown_grace_period_seconds)
+    # One that reacts to nothing, and is shown as stuck, would not finish in that time either.
+    _until(lambda: all(run.overdue or run.place for run in parts.runs) or hurry(), settings.shutdown_grace_period_seconds)
     began = time.monotonic()
     parts.duties.stop()  # what they wait for is waited for beside the interrupts
     if len(parts.runs):

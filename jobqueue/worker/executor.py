@@ -51,7 +51,8 @@ def execute(run: Run, idle_seconds: float = 0.0, *, hygienic: bool = True) -> Ou
     except BaseException as error:  # noqa: BLE001 - the beginning or the end of its tenant's context, or a fault of ours
         _note(run, error)
     outcome = run.outcome or _end(run)
-    if hygienic and (left := hygiene.after_task()):
+    left = hygiene.after_task() if hygienic else []
+    if left and not (run.expired or run.thrown):  # else it was cut off, and did not leave it
         text = "Job %s (%s) left a transaction open on %s; what it wrote there is rolled back."
         logger.warning(text, run.job.id, run.job.task, ", ".join(left))
     return outcome

@@ -21,6 +21,7 @@ from jobqueue.lifecycle.outcome import Outcome
 from jobqueue.service import ErrorHandler, Service
 from jobqueue.worker.deadlines import Deadlines
 from jobqueue.worker.run import Reason, Run
+from jobqueue.worker.shield import shield_log
 from jobqueue.worker.stuck import given_up, place_of
 
 THROW_SECONDS = 1.0
@@ -51,6 +52,7 @@ class Interrupter(Service):
         process will be drained because of it.
         """
         super().__init__(on_error)
+        shield_log()  # from what is thrown from here on
         self._put, self._replace, self._noticed = put, replace, noticed
         self._spares, self._grace, self._replace_process = spares, timeout_grace_seconds, replace_process
         self._runs: set[Run] = set()

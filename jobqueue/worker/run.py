@@ -22,7 +22,7 @@ from jobqueue.db import Claimed, Lease
 from jobqueue.exceptions import Interrupted, InvalidArgumentValue, LeaseLost, TimeLimitExceeded
 from jobqueue.tasks.registry import Entry
 from jobqueue.time_limits import exceeded
-from jobqueue.worker.shield import Shield
+from jobqueue.worker.shield import Shield, inside
 
 if TYPE_CHECKING:
     from jobqueue.lifecycle.outcome import Outcome
@@ -91,11 +91,12 @@ class Run:
         self.lease = Lease(job.id, job.lease_token)
         self.flush, self.read_result = flush, read_result
         self.claimed_at = time.monotonic()
-        self._lock, self._saving = threading.Lock(), threading.Lock()
+        # The first is taken again where the collector runs in the middle, and what it collects writes to the log: see `shield_log`.
+        self._lock, self._saving = threading.RLock(), threading.Lock()
 
     def begin(self) -> None:
         """Note that the calling thread enters the task now; its time limit may be over in this very moment."""
-        self.began = time.monotonic()
+        self.began, inside.run = time.monotonic(), self
         if self.watch is None:
             self.thread_id = threading.get_ident()
             return
@@ -173,7 +174,7 @@ class Run:
         while True:
             try:
                 with self._lock:
-                    self._closed = True
+                    self._closed, inside.run = True, None
                 if self.thrown or self.expired:  # perhaps not raised yet: it must not hit the next job
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), None)
             except (Interrupted, TimeLimitExceeded):

@@ -1,18 +1,54 @@
-"""Keep exceptions that are thrown into a task's thread out of our own code.
+"""Keep exceptions that are thrown into a task's thread out of our own code, and out of the handlers of the log.
 
-There they could come while it has a lock that other threads need, which would then wait for ever.
+There they could come while it has a lock that other threads need, which would then wait for ever. A handler, moreover, takes any exception
+for a fault of its own, prints it and goes on, so that the task would never see it.
 """
 
 from __future__ import annotations
 
+import functools
+import logging
 import threading
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobqueue.exceptions import Interrupted, TimeLimitExceeded
 
 if TYPE_CHECKING:
     from jobqueue.worker.run import Run
+
+
+class _Thread(threading.local):
+    """Know the run whose task this thread is in."""
+
+    run: Run | None = None
+
+
+inside = _Thread()
+SHIELDED = ((logging.Handler, "handle"), (logging.Manager, "getLogger"))
+MARK = "_jobqueue_shielded"
+
+
+def shield_log() -> None:
+    """Let every record of this process be written, and every logger be found, before what is thrown into the thread is raised."""
+    for kind, name in SHIELDED:
+        original = getattr(kind, name)
+        if not hasattr(original, MARK):
+            setattr(kind, name, _shielded(original))
+
+
+def _shielded(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(*args: Any) -> Any:
+        run = inside.run
+        if run is None:
+            return original(*args)
+        with run.shield():
+            return original(*args)
+
+    setattr(call, MARK, True)
+    return call
 
 
 class Shield:
@@ -28,7 +64,8 @@ class Shield:
         self._run, self._is_own = run, False
 
     def __enter__(self) -> None:
-        if threading.get_ident() != self._run.thread_id:  # nothing is ever thrown into another thread
+        # Nothing is ever thrown into another thread. Inside of a shield, the outer one holds back.
+        if threading.get_ident() != self._run.thread_id or self._run._shielded:
             return
         try:
             with self._run._lock:

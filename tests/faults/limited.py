@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from typing import Any
 
 from django.contrib.auth.models import Group
+from django.db import transaction
 
 from jobqueue import fixed, pipeline, task
 from tests.faults import witness
@@ -90,3 +92,21 @@ def brief(context: Any, seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         pass
+
+
+@task(timeout=0.3)
+def chatter() -> None:
+    """Write to the log as fast as may be."""
+    while True:
+        logging.getLogger(f"tests.chatter.{time.monotonic_ns() % 100}").warning("Still here.")
+
+
+@task(takes_context=True, timeout=0.2, max_attempts=2, backoff=fixed(0.01, jitter=False), retry_on=(TimeoutError,))
+def write_on(context: Any) -> None:
+    """Write pairs of rows, each pair in a transaction, for as long as may be; at the second run one pair."""
+    number = 0
+    while number == 0 or context.attempt == 1:
+        number += 1
+        with transaction.atomic():
+            for half in "ab":
+                Group.objects.create(name=f"pair {context.job_id}-{context.attempt}-{number}{half}")

@@ -97,6 +97,7 @@ WRONG = {
     "--max-workers=0": "MAX_WORKERS is 0",
     "--poll-seconds=nan": "POLL_SECONDS is nan",
     "--lease-second=x": "lease-second",
+    "--fail-on-error": "--fail-on-error needs --once",
 }
 
 
@@ -132,6 +133,29 @@ def test_before_the_first_migrate_one_line_says_what_to_do(workers: Workers, tmp
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:
                 cursor.execute(f"DROP DATABASE {empty} WITH (FORCE)")
+
+
+@pytest.mark.postgresql
+def test_a_database_that_is_not_there_is_told_of_as_it_is(workers: Workers) -> None:
+    worker = workers.start(database={**database_entry(), "NAME": "nowhere_at_all"})
+    wait_until(lambda: 'database "nowhere_at_all" does not exist' in worker.text, "the server's own sentence is there")
+    assert "migrate" not in worker.text
+    worker.stop()
+
+
+@pytest.mark.postgresql
+def test_a_user_who_may_not_read_the_tables_is_told_so_in_one_line(workers: Workers) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DROP ROLE IF EXISTS stranger")
+        cursor.execute("CREATE ROLE stranger LOGIN")
+    try:
+        worker = workers.start(database={**database_entry(), "USER": "stranger"})
+        assert worker.wait() == 1
+        assert worker.text.startswith("CommandError: The tables of jobqueue cannot be read: permission denied for table jobqueue_job")
+        assert "Traceback" not in worker.text
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP ROLE stranger")
 
 
 def test_a_column_that_is_missing_is_told_like_a_missing_table(workers: Workers) -> None:

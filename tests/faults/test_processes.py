@@ -252,6 +252,20 @@ def test_once_ends_when_all_workers_have_nothing_left_to_do(workers: Workers) ->
     assert "killed" not in failing.text
 
 
+@pytest.mark.parametrize("way", ["recycled", "killed"])
+def test_fail_on_error_hears_of_a_job_that_failed_in_a_worker_that_was_replaced(workers: Workers, way: str) -> None:
+    failed = workers.enqueue(tasks.fatal)
+    others = [workers.enqueue(tasks.work, 0.1) for _ in range(10)]
+    more = ("--max-jobs-per-process", "3") if way == "recycled" else ()
+    parent = workers.start("--processes", "1", "--once", "--fail-on-error", *more, MIN_WORKERS=1, MAX_WORKERS=1, **LONG_LEASE)
+    if way == "killed":
+        wait_for(failed, "ERROR")
+        os.kill(next(iter(children(parent.pid))), signal.SIGKILL)
+    assert parent.wait(60) == 1
+    assert "a new one starts" in parent.text
+    assert {state(job) for job in others} == {"SUCCESS"}
+
+
 def test_once_finishes_the_jobs_of_a_worker_that_dies(workers: Workers) -> None:
     dying = workers.enqueue(tasks.die, 0.1)
     others = [workers.enqueue(tasks.work, 0.05) for _ in range(10)]

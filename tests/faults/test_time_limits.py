@@ -56,8 +56,40 @@ def test_threads_coroutines_pipelines_and_transactions_end_at_their_limits(worke
 
 
 @at_once
+def test_tasks_that_write_to_the_log_in_a_loop_end_at_their_limit_or_cancel_and_keep_nobody_from_the_log(workers: Workers) -> None:
+    worker = workers.start(MIN_WORKERS=6, MAX_WORKERS=6, TASK_MODULES=MODULES).ready()
+    limits = [workers.enqueue(limited.chatter) for _ in range(3)]
+    canceled = workers.enqueue(limited.chatter, timeout=30)
+    wait_until(lambda: state(canceled) == "RUNNING", "it writes")
+    for job in limits:
+        assert wait_for(job, "ERROR").message == TEXT.replace("1 s", "0.3 s")
+    cancel(job_id(canceled))
+    wait_for(canceled, "CANCELED")
+    after = workers.enqueue(tasks.work)
+    wait_for(after, "SUCCESS")
+    wait_until(lambda: f"Job {after.id} tests.faults.tasks.work SUCCESS" in worker.text, "the log goes on")
+    assert worker.stop() == 0
+    assert "Logging error" not in worker.text, "no handler has taken it for a fault of its own"
+
+
+@at_once
+def test_a_limit_in_the_middle_of_a_transaction_is_the_limits_error_and_is_retried(workers: Workers) -> None:
+    number = 60
+    worker = workers.start(MIN_WORKERS=4, MAX_WORKERS=4, TASK_MODULES=MODULES).ready()
+    jobs = enqueue_many(limited.write_on.using(queue_name=workers.queue), [((), {})] * number)
+    wait_until(lambda: not workers.jobs.exclude(status__in=("SUCCESS", "ERROR")).exists(), "all have ended", 60)
+    assert worker.stop() == 0
+    seen = Counter((job.status, job.attempt, job.history[0]["exception"]) for job in workers.jobs)
+    assert seen == {("SUCCESS", 2, PATH): number}
+    assert "left a transaction open" not in worker.text
+    names = Counter(name.partition("-")[0] for name in Group.objects.filter(name__startswith="pair ").values_list("name", flat=True))
+    assert {f"pair {one.id}" for one in jobs} <= names.keys()
+    assert [count for count in names.values() if count % 2] == [], "a pair is there as a whole or not at all"
+
+
+@at_once
 def test_those_that_swallow_it_are_settled_or_kept_by_their_target_and_the_worker_goes_on(workers: Workers) -> None:
-    worker = workers.start(MIN_WORKERS=2, MAX_WORKERS=2, TIMEOUT_GRACE_SECONDS=1).ready()
+    worker = workers.start(MIN_WORKERS=2, MAX_WORKERS=2, TIMEOUT_GRACE_SECONDS=1, SHUTDOWN_GRACE_PERIOD_SECONDS=200).ready()
     free = workers.enqueue(tasks.swallow, 60, timeout=0.5)
     assert wait_for(free, "ERROR").message == TEXT.replace("1 s", "0.5 s")
     blocking = workers.enqueue(tasks.block_the_loop, 60, timeout=0.5)
@@ -75,8 +107,7 @@ def test_those_that_swallow_it_are_settled_or_kept_by_their_target_and_the_worke
         told = f"Job {job.id} (tests.faults.tasks.{task}) does not react to its time limit; its thread is stuck. jobqueue-"
         assert told in worker.text
     assert "tasks.py:" in worker.text.partition(f"Job {blocking.id} ")[2].partition("\n")[0], "the line where it hangs"
-    worker.hurry()
-    assert worker.wait(15) == 1
+    assert worker.stop(30) == 1, "what is stuck gets none of the grace period"
     assert (row(held).status, row(held).failures) == ("QUEUED", 0), "handed back last of all"
 
 

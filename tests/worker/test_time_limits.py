@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import sys
 import threading
 import time
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.db import IntegrityError, OperationalError, ProgrammingError
 
 from jobqueue.exceptions import Interrupted, TimeLimitExceeded
 from jobqueue.lifecycle.outcome import Kind, Outcome
@@ -132,6 +134,145 @@ def test_a_thread_gets_the_error_at_its_limit_and_the_run_fails_with_it(scene: S
     assert outcome.failure is not None
     assert (outcome.failure.path, outcome.failure.summary) == ("jobqueue.exceptions.TimeLimitExceeded", TEXT)
     assert "in spin" in outcome.failure.traceback
+
+
+class Slow(logging.Handler):
+    """A handler that is in the middle of a record until the end of the limit of a run, and for a while longer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.run: Run | None = None
+        self.written: list[str] = []
+        self.entered = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.entered.set()
+        try:
+            until(lambda: self.run is None or self.run.expired or self.run.thrown)
+            spin(0.02)
+            self.written.append(record.getMessage())
+        except Exception:  # noqa: BLE001 - as handlers do
+            self.handleError(record)
+
+    def is_free(self) -> bool:
+        """Return whether another thread may write."""
+        found: list[bool] = []
+
+        def look() -> None:
+            assert self.lock is not None
+            if self.lock.acquire(timeout=0.5):
+                self.lock.release()
+                found.append(True)
+
+        other = threading.Thread(target=look)
+        other.start()
+        other.join()
+        return found == [True]
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    handler = Slow()
+    talker.addHandler(handler)
+    yield handler
+    talker.removeHandler(handler)
+
+
+talker = logging.getLogger("tests.talker")
+talker.propagate = False
+
+
+@pytest.mark.parametrize("what", ["limit", "interrupt"])
+def test_a_record_of_the_log_is_written_before_what_is_thrown_is_raised(scene: Scene, slow: Slow, what: str) -> None:
+    after: list[str] = []
+
+    def task() -> None:
+        talker.warning("one")
+        after.append("the line behind it")
+
+    slow.run = run = scene.run(task, LIMIT if what == "limit" else None)
+    scene.pool.resize(1)
+    scene.submit(run)
+    if what == "interrupt":
+        assert slow.entered.wait(PATIENCE_SECONDS)
+        run.interrupt(Reason.USER)
+        run.throw()
+    scene.outcomes.wait(1)
+    kind = scene.outcomes.outcomes[0][1].kind
+    assert (kind, slow.written, after) == (Kind.ERROR if what == "limit" else Kind.INTERRUPTED, ["one"], [])
+    assert slow.is_free()
+    slow.run = None
+    scene.submit(scene.run(lambda: talker.warning("two"), None))
+    scene.outcomes.wait(2)
+    assert slow.written == ["one", "two"]
+
+
+def test_a_record_that_is_written_while_a_call_of_the_context_is_protected_ends_no_protection(scene: Scene, slow: Slow) -> None:
+    slow.run, seen = None, []
+
+    def task(context: Any) -> None:
+        with run.shield():
+            until(lambda: run.expired)
+            talker.warning("one")
+            seen.append(run._shielded)
+
+    run = scene.run(task, takes_context=True)
+    scene.pool.resize(1)
+    scene.submit(run)
+    scene.outcomes.wait(1)
+    assert (seen, slow.written) == ([True], ["one"])
+    assert scene.outcomes.outcomes[0][1].kind is Kind.ERROR
+
+
+@pytest.mark.parametrize(
+    ("said", "path"),
+    [
+        (ProgrammingError("can't change 'autocommit' now"), "jobqueue.exceptions.TimeLimitExceeded"),
+        (OperationalError("the connection is closed"), "jobqueue.exceptions.TimeLimitExceeded"),
+        (IntegrityError("there is one of that name"), "django.db.utils.IntegrityError"),
+        (RuntimeError("too late"), "builtins.RuntimeError"),
+    ],
+)
+def test_what_a_connection_says_that_was_cut_off_is_the_limits_error_and_nothing_else_is(scene: Scene, said: Exception, path: str) -> None:
+    def task() -> None:
+        try:
+            spin()
+        except TimeoutError:
+            with contextlib.suppress(ValueError):  # one more error on the way
+                raise ValueError  # noqa: B904
+            raise said  # noqa: B904 - as the end of a transaction does
+
+    failure = scene.come_to(task).failure
+    assert failure is not None
+    assert failure.path == path
+    assert str(said) in failure.traceback
+    assert (TEXT in failure.summary) == ("TimeLimit" in path)
+
+
+def test_what_a_connection_says_that_an_interrupt_has_cut_off_is_the_interrupt(scene: Scene) -> None:
+    def task() -> None:
+        try:
+            spin()
+        except Interrupted:
+            raise ProgrammingError("can't change 'autocommit' now")  # noqa: B904 - as the end of a transaction does
+
+    run = scene.run(task, None)
+    scene.pool.resize(1)
+    scene.submit(run)
+    until(lambda: run.thread_id)
+    run.interrupt(Reason.USER)
+    run.throw()
+    scene.outcomes.wait(1)
+    assert scene.outcomes.outcomes[0][1].kind is Kind.INTERRUPTED
+
+
+def test_an_error_of_the_database_without_a_limit_is_that_error(scene: Scene) -> None:
+    def task() -> None:
+        raise ProgrammingError("no such thing")
+
+    failure = scene.come_to(task).failure
+    assert failure is not None
+    assert failure.path == "django.db.utils.ProgrammingError"
 
 
 def test_a_rest_on_the_context_ends_at_the_limit(scene: Scene) -> None:

@@ -69,7 +69,7 @@ class Command(BaseCommand):
 
 def _of_the_database(error: Error) -> str:
     if db.is_missing_table(error):
-        return "The tables of jobqueue are not there or out of date: run 'manage.py migrate' first."
+        return db.missing_tables(Job.objects.database.alias)
     return f"The database does not answer: {str(error).strip()}. See that it runs, and that DATABASES names it."
 
 

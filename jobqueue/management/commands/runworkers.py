@@ -11,11 +11,13 @@ import sys
 import threading
 from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 from django.db.utils import Error
+from django.utils import timezone
 
 from jobqueue import conf, db
 from jobqueue.db import hygiene
@@ -107,10 +109,11 @@ class Command(BaseCommand):
             _greeting(f"{number} worker process{'es' if number > 1 else ''} under pid {os.getpid()} on {socket.gethostname()}", settings),
             options,
         )
+        began = _clock() if options["fail_on_error"] else None
         clean, dead = processes.run()
         if dead:
             _recover(dead)
-        if not clean:
+        if not clean or (began is not None and _failed_since(began, settings.queues)):
             sys.exit(1)
 
     def _greet(self, lines: list[str], options: dict[str, Any]) -> None:
@@ -131,6 +134,8 @@ def _child(text: str) -> tuple[int, int]:
 
 
 def _check_processes(options: dict[str, Any]) -> None:
+    if options["fail_on_error"] and not options["once"]:
+        raise CommandError("--fail-on-error needs --once: without it, workers do not end when there is nothing left to do.")
     for name in ("processes", "max_jobs_per_process", "max_rss_mb"):
         option, value = f"--{name.replace('_', '-')}", options[name]
         if value is not None and value < 1:
@@ -175,6 +180,29 @@ def _recover(dead: list[str]) -> None:
     thread.join(RECOVER_SECONDS)
 
 
+def _clock() -> datetime:
+    """Return the database's time, or where it does not answer yet, this machine's."""
+    try:
+        return Job.objects.database.clock()
+    except Error:
+        return timezone.now()
+    finally:
+        hygiene.close_all()  # the parent of workers holds no connection
+
+
+def _failed_since(began: datetime, queues: tuple[str, ...]) -> bool:
+    """Return whether jobs have ended in ERROR since then: a worker that was replaced, or died, could tell nobody.
+
+    Not to know it is a failure, too.
+    """
+    failed = Job.objects.current.filter(status=Job.Status.ERROR, finished_at__gte=began)
+    try:
+        return (failed.filter(queue__in=queues) if queues else failed).exists()
+    except Error as error:
+        logging.getLogger("jobqueue").error("Whether jobs have ended in ERROR is not known: %s", str(error).strip())
+        return True
+
+
 def _settings(options: dict[str, Any]) -> conf.Settings:
     given = {name: options[name] for name in OPTIONS if options[name] is not None}
     if options["queues"] is not None:
@@ -205,9 +233,10 @@ def _check_tables() -> None:
         Job.objects.current.order_by().first()  # reads every column
     except Error as error:
         if db.is_missing_table(error):
-            raise CommandError("The tables of jobqueue are not there or out of date: run 'manage.py migrate' first.") from error
+            raise CommandError(db.missing_tables(Job.objects.database.alias)) from error
         if not db.is_connection_error(error):
-            raise
+            reason = str(error).strip()
+            raise CommandError(f"The tables of jobqueue cannot be read: {reason}. See that this user may read and write them.") from error
         logging.getLogger("jobqueue").warning("The database cannot be reached yet: %s", str(error).strip())
     finally:
         hygiene.close_all()
