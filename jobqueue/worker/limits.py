@@ -21,7 +21,7 @@ def told(error: BaseException | None) -> BaseException | None:
     Thrown in the middle of a statement, it leaves a connection of no more use. To end the transaction is then an error of its own, which
     takes the place of the one that is on its way.
     """
-    found = error if isinstance(error, OF_CONNECTIONS) else None
+    found: BaseException | None = error if isinstance(error, OF_CONNECTIONS) else None
     for _ in range(LONGEST_CHAIN):
         found = found and found.__context__
         if isinstance(found, Interrupted | TimeLimitExceeded):
