@@ -10,6 +10,8 @@ from jobqueue.lifecycle.old_events import OldEvents
 from jobqueue.lifecycle.retention import Sweep, by_settings
 
 EVENTS_SECONDS = 0.5
+# A look for what has come to an age of days may be some minutes late; looks are most of what an idle worker would ask its database.
+SHARE_OF_AGE, LONGEST_SECONDS = 1 / 1000, 600.0
 
 
 class ApplyRetention(Duty):
@@ -21,6 +23,9 @@ class ApplyRetention(Duty):
 
     def __init__(self) -> None:
         """Start from the oldest job and the oldest event."""
+        ages = [age for rules in conf.retention() for age in rules.ages()]
+        shortest = min([*ages, *([] if (of_events := conf.event_age()) is None else [of_events])], default=0.0)
+        self.interval_seconds = min(max(self.interval_seconds, shortest * SHARE_OF_AGE), LONGEST_SECONDS)
         self._sweep: Sweep | None = None
         self._events: OldEvents | None = None
 

@@ -73,3 +73,20 @@ def test_it_asks_for_the_next_run_at_once_where_there_is_more(settings: Any, mon
         reports.append(duty.run_once(finished))
     assert sum(report.items for report in reports) == 700
     assert len(reports) > 1
+
+
+@pytest.mark.parametrize(
+    ("values", "seconds"),
+    [
+        ({}, 600.0),  # a thousandth of a week, but for the longest
+        ({"DELETE_AFTER": timedelta(days=2)}, 172.8),
+        ({"STALE_AFTER": 3600}, 60.0),
+        ({"DELETE_AFTER": 0}, 60.0),
+        ({"EVENT_DELETE_AFTER": timedelta(days=1)}, 86.4),
+        ({"QUEUE_RETENTION": {"mail": {"DELETE_AFTER": 100_000}}}, 100.0),
+        ({"EVENT_DELETE_AFTER": "never", "STALE_AFTER": {}, "DELETE_AFTER": {}}, 60.0),
+    ],
+)
+def test_it_looks_as_often_as_the_shortest_age_needs(settings: Any, values: dict[str, Any], seconds: float) -> None:
+    settings.JOBQUEUE = values
+    assert ApplyRetention().interval_seconds == pytest.approx(seconds)
