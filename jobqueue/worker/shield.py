@@ -40,12 +40,12 @@ def shield_log() -> None:
 
 def _shielded(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def call(*args: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         run = inside.run
         if run is None:
-            return original(*args)
+            return original(*args, **kwargs)
         with run.shield():
-            return original(*args)
+            return original(*args, **kwargs)
 
     setattr(call, MARK, True)
     return call
