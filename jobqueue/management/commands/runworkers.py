@@ -62,7 +62,7 @@ class Command(BaseCommand):
             "--once", action="store_true", help="end when nothing runs, is queued or waits for a retry; paused queues are not waited for"
         )
         parser.add_argument(
-            "--fail-on-error", action="store_true", help="with --once: end with 1 when a job ended in ERROR; with --processes, by any worker"
+            "--fail-on-error", action="store_true", help="with --once: end with 1 when a job ended in ERROR; with --processes, any worker's"
         )
         for name, (kind, text) in OPTIONS.items():
             parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=text)
