@@ -5,33 +5,25 @@ A setting that is absent or None has its default. Wrong settings are described b
 """
 
 import contextlib
-import difflib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-from jobqueue import masking, webhook_rules
 from jobqueue import retention_rules as retained
+from jobqueue import setting_problems, webhook_rules
+from jobqueue.setting_problems import Problem
 from jobqueue.setting_rules import COUNT, NOT_NEGATIVE, POSITIVE, Rule, texts, whole
 from jobqueue.texts import safe_repr
 
 NAME = "JOBQUEUE"
 RECOVERIES = ("requeue", "hold")
 LOGS = ("all", "lifecycle", "none")
-
-
-class Problem(NamedTuple):
-    """Describe one wrong setting: the id of its system check, what is wrong, and how to put it right."""
-
-    id: str
-    message: str
-    hint: str
 
 
 def _is_callable_or_path(value: Any) -> bool:
@@ -216,69 +208,7 @@ def task_backends() -> Mapping[str, Mapping[str, Any]]:
 
 def problems(raw: Any) -> list[Problem]:
     """Return everything that is wrong with a settings dict; an empty list if nothing is."""
-    if not isinstance(raw, Mapping):
-        return [Problem("E005", f"{NAME} is a {type(raw).__name__}.", f'It must be a dict, for instance {NAME} = {{"MAX_WORKERS": 8}}.')]
-    given = {name: value for name, value in raw.items() if value is not None}
-    found = [_unknown(name) for name in raw if name not in FIELDS]
-    wrong = [name for name in given if name in FIELDS and not _accepts(FIELDS[name].metadata["rule"], given[name])]
-    found += [_wrong(name, given[name]) for name in wrong]
-    values = {name: one.default for name, one in FIELDS.items()} | given
-    return found + [problem for names, judge in TOGETHER if not names & {*wrong} for problem in judge(values)]
-
-
-def _workers(values: Mapping[str, Any]) -> Sequence[Problem]:
-    """Compare the bounds of the number of workers."""
-    least, most = values["MIN_WORKERS"], values["MAX_WORKERS"]
-    if least <= most:
-        return []
-    return [
-        Problem("E003", f"MIN_WORKERS is {least}, above MAX_WORKERS, {most}.", f"Set MAX_WORKERS to {least} or more, or lower MIN_WORKERS.")
-    ]
-
-
-def _heartbeat(values: Mapping[str, Any], prefix: str = "") -> Sequence[Problem]:
-    """Compare a heartbeat with the lease that it must keep alive."""
-    beats, leases = f"{prefix}HEARTBEAT_SECONDS", f"{prefix}LEASE_SECONDS"
-    beat, lease = values[beats], values[leases]
-    if beat <= lease / 2:
-        return []
-    hint = (
-        "It must be at most half of the lease, so that one lost heartbeat loses nothing: "
-        f"set {leases} to {2 * beat} or more, or {beats} to {lease / 2} or less."
-    )
-    return [Problem("E004", f"{beats} is {beat} with {leases} {lease}.", hint)]
-
-
-TOGETHER: tuple[tuple[frozenset[str], Callable[[Mapping[str, Any]], Sequence[Problem]]], ...] = (
-    (frozenset({"MIN_WORKERS", "MAX_WORKERS"}), _workers),
-    (frozenset({"HEARTBEAT_SECONDS", "LEASE_SECONDS"}), _heartbeat),
-    (frozenset({"DUTY_HEARTBEAT_SECONDS", "DUTY_LEASE_SECONDS"}), functools.partial(_heartbeat, prefix="DUTY_")),
-)
-
-
-def _accepts(rule: Rule, value: Any) -> bool:
-    """Return whether a rule accepts a value; one that cannot even be judged, like an int beyond all floats, is not accepted."""
-    try:
-        return rule.accepts(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
-
-
-def _unknown(name: object) -> Problem:
-    """Describe a name that is no setting."""
-    near = difflib.get_close_matches(str(name).upper(), FIELDS, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"The settings are {', '.join(FIELDS)}."
-    return Problem("E001", f"Unknown setting {name!r} in {NAME}.", hint)
-
-
-def _wrong(name: str, value: object) -> Problem:
-    """Describe a value that its rule refuses."""
-    one = FIELDS[name]
-    hint = f"It must be {one.metadata['rule'].text}; the default is {one.default!r}."
-    if isinstance(value, str) and isinstance(one.default, tuple):
-        hint += f" One name alone is written [{safe_repr(value)}]."
-    shown = masking.MASK if masking.is_secret_name(name) else safe_repr(value)
-    return Problem("E002", f"{name} is {shown}.", hint)
+    return setting_problems.problems(NAME, raw, FIELDS)
 
 
 def _forget(*, setting: str, **_: Any) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.management import load_command_class
 
-from jobqueue import checks, conf
+from jobqueue import checks, conf, setting_problems
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "settings.md").read_text()
@@ -45,6 +45,6 @@ def test_every_name_on_the_page_in_capitals_is_a_setting() -> None:
 
 
 def test_the_table_of_checks_has_every_id_and_no_other() -> None:
-    source = Path(checks.__file__).read_text() + Path(conf.__file__).read_text()
+    source = "".join(Path(module.__file__).read_text() for module in (checks, conf, setting_problems))
     in_code = {f"jobqueue.{one}" for one in re.findall(r'"(?:jobqueue\.)?([EW]\d{3})"', source)}
     assert re.findall(r"^\| `(jobqueue\.[EW]\d{3})` \|", PAGE, re.MULTILINE) == sorted(in_code)
