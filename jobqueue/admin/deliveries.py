@@ -85,10 +85,6 @@ class DeliveryAdmin(ReadOnlyAdmin[WebhookDelivery]):
         """Return our list."""
         return delivery_list.DeliveryChangeList
 
-    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Allow our filters only: ``?url__contains=a`` would tell a secret letter by letter."""
-        return lookup in {each.parameter_name for each in self.list_filter}
-
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[WebhookDelivery], search_term: str
     ) -> tuple[QuerySet[WebhookDelivery], bool]:

@@ -18,6 +18,7 @@ from jobqueue import states
 from jobqueue.db.overview import QUEUED_IN_LINE, Ending, Front
 from jobqueue.db.targets import HELD, PARKED
 from jobqueue.line import BLOCKING, Target
+from jobqueue.masking import mask_text
 from jobqueue.models import Job
 
 MOST_TARGETS = 1001  # one more than anybody asks for at once, so that it shows that there are more
@@ -52,8 +53,8 @@ class Line:
 def lines(*, search: str = "", tenant: str | None = None, limit: int = 100) -> list[Line]:
     """Return the lines that something holds, blocks or waits for: first those that wait for a person, then by who waits longest.
 
-    `search` is a part of a target's name; beyond the first `MOST_SEARCHED` names, only a whole one is found. A tenant may be named,
-    "" for the jobs without one.
+    `search` is a part of a target's name as it is shown, with its secrets hidden; beyond the first `MOST_SEARCHED` names, only a whole
+    name is found. A tenant may be named, "" for the jobs without one.
     """
     return [line for line, _ in look(search=search, tenant=tenant)][:limit]
 
@@ -101,7 +102,7 @@ def _targets(search: str, tenant: str | None) -> list[Target]:
         whole = [Target(one, search) for one in (database.tenants_in_lines(MOST_TENANTS) if tenant is None else [tenant])]
     for where in (PARKED, HELD, QUEUED_IN_LINE):
         several = database.targets_in(where, Target(tenant or "", ""), MOST_SEARCHED if search else MOST_TARGETS, tenant)
-        found.update(dict.fromkeys(one for one in several if search.casefold() in one.name.casefold()))
+        found.update(dict.fromkeys(one for one in several if search.casefold() in mask_text(one.name).casefold()))
     return list(dict.fromkeys([*whole, *list(found)[:MOST_TARGETS]]))
 
 

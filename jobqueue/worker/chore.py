@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from jobqueue import db, texts
+from jobqueue import db, masking, texts
 from jobqueue.duties.base import Duty, Report
 from jobqueue.duties.leadership import Term
 from jobqueue.exceptions import MAX_DELAY_SECONDS, JobQueueError, LeadershipLost
@@ -127,7 +127,7 @@ class Chore(DatabaseService):
             **told,
             "errors": _count(told, "errors") + 1,
             "failures_in_a_row": _count(told, "failures_in_a_row") + 1,
-            "last_error": texts.shorten(texts.exception_summary(error), LONGEST_TEXT),
+            "last_error": texts.shorten(masking.mask_text(texts.exception_summary(error)), LONGEST_TEXT),
             "last_error_at": _iso(now),
         }
 
