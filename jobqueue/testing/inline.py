@@ -22,7 +22,7 @@ from jobqueue.tasks.context import TaskContext
 from jobqueue.tasks.registry import Entry
 from jobqueue.tasks.results import JobResult
 from jobqueue.testing.inline_phases import InlineJournal, keep_end
-from jobqueue.worker.executor import conclude
+from jobqueue.worker.judging import conclude
 from jobqueue.worker.phases import Pipeline
 from jobqueue.worker.run import Run
 

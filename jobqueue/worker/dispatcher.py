@@ -23,8 +23,9 @@ from jobqueue.models import Job
 from jobqueue.service import ErrorHandler
 from jobqueue.tasks import registry
 from jobqueue.worker.base import DatabaseService
-from jobqueue.worker.executor import handed_back, read_result
+from jobqueue.worker.executor import read_result
 from jobqueue.worker.finisher import Finisher
+from jobqueue.worker.judging import handed_back
 from jobqueue.worker.lanes import Lane, Lanes
 from jobqueue.worker.loop import Loop
 from jobqueue.worker.picker import HEAD_SECONDS, Picker

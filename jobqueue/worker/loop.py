@@ -21,7 +21,8 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 
 from jobqueue.db import hygiene
 from jobqueue.lifecycle.outcome import Outcome
-from jobqueue.worker.executor import conclude, execute_async
+from jobqueue.worker.executor import execute_async
+from jobqueue.worker.judging import conclude
 from jobqueue.worker.run import Run
 
 if TYPE_CHECKING:

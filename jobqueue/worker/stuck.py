@@ -8,7 +8,7 @@ import threading
 from jobqueue.db import hygiene
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.time_limits import exceeded
-from jobqueue.worker.executor import failed, interrupted, raised
+from jobqueue.worker.judging import failed, interrupted, raised
 from jobqueue.worker.run import Reason, Run
 
 

@@ -19,7 +19,7 @@ from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.models import Job, Queue
 from jobqueue.tasks import registry
-from jobqueue.worker import executor
+from jobqueue.worker import executor, judging
 from jobqueue.worker.errands import send, wait_for
 from jobqueue.worker.reporter import Reporter
 from jobqueue.worker.run import Reason, Run, Runs
@@ -231,7 +231,7 @@ def test_an_errand_that_was_not_done_when_the_run_ended_is_answered(crew: Crew) 
     crew.runs.remove([crew.run.lease])
     future = send(crew.run, lambda: None)
     crew.run.close()
-    executor.handed_back(crew.run)
+    judging.handed_back(crew.run)
     with pytest.raises(JobQueueError, match="The run has ended"):
         wait_for(crew.run, future)
 

@@ -14,7 +14,7 @@ from jobqueue.lifecycle.outcome import Kind
 from jobqueue.models import Job, JobEvent, JobPhase
 from jobqueue.phases import declared
 from jobqueue.tasks import registry
-from jobqueue.worker import executor, journal
+from jobqueue.worker import journal, judging
 from jobqueue.worker.reporter import Reporter
 from jobqueue.worker.run import Run, Runs
 from tests.claiming import claim
@@ -117,7 +117,7 @@ def test_the_last_progress_of_a_run_that_fails_is_an_event_before_that_of_its_en
     scene = Scene()
     scene.run.report(40, "nearly half")
     scene.run.close()
-    finish([executor.failed(scene.run, Kind.ERROR, ValueError("no"))])
+    finish([judging.failed(scene.run, Kind.ERROR, ValueError("no"))])
     assert told() == ["job.phase.started", (13, "nearly half"), "job.failed"]
 
 

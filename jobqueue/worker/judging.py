@@ -1,0 +1,115 @@
+"""Turn what a run returned or raised into an `Outcome`."""
+
+from __future__ import annotations
+
+import asyncio
+
+from jobqueue import backoff, payload, texts
+from jobqueue.exceptions import Fatal, InvalidBackoff, ResultNotStorable, Retry, Suspended
+from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
+from jobqueue.line import Target
+from jobqueue.worker import journal
+from jobqueue.worker.limits import limited, stops
+from jobqueue.worker.run import Reason, Run
+
+
+def conclude(run: Run) -> Outcome:
+    """Turn what the task returned or raised into an outcome, and let go of it."""
+    try:
+        return judged(run)
+    finally:
+        run.value = run.raised = None  # a traceback keeps every local of the task alive
+
+
+def judged(run: Run) -> Outcome:
+    """Return the outcome of a run; never raises."""
+    try:
+        return _conclude(run)
+    except BaseException as error:  # noqa: BLE001 - a fault in here must end as the job's error, not the thread
+        return failed(run, Kind.ERROR, error)
+
+
+def _conclude(run: Run) -> Outcome:
+    if run.committed is not None:
+        return run.committed
+    if run.returned:
+        try:
+            return success(run)
+        except ResultNotStorable as error:
+            return failed(run, Kind.ERROR, error)
+    if run.raised is None:
+        return unknown_task(run)
+    return raised(run, run.raised)
+
+
+def success(run: Run) -> Outcome:
+    """Return the outcome of a run that returned; raise `ResultNotStorable` if its value cannot be stored."""
+    outcome = _outcome(run, Kind.SUCCESS)
+    outcome.result = "null" if run.value is None else payload.dumps_result(run.value)
+    outcome.message = run.message
+    return outcome
+
+
+def raised(run: Run, error: BaseException) -> Outcome:
+    """Return the outcome of a run that ended with an exception."""
+    if stops(run, error):
+        return interrupted(run)
+    error = limited(run, error)
+    if isinstance(error, Suspended) and run.pipeline is not None and run.pipeline.suspended is error:
+        return journal.suspended(run, error, _outcome(run, Kind.SLEEP))
+    if run.began is None and isinstance(error, asyncio.CancelledError):  # another coroutine canceled it before it began
+        return handed_back(run)
+    entry = run.entry
+    wishes = isinstance(error, Retry) or (entry is not None and isinstance(error, entry.retry_on) and not isinstance(error, Fatal))
+    if entry is None or not wishes or run.job.failures + 1 >= run.job.max_attempts:
+        return failed(run, Kind.ERROR, error)
+    try:
+        delay = error.delay_seconds if isinstance(error, Retry) else None
+        if delay is None:
+            delay = backoff.delay_seconds(entry.backoff, error, run.job.failures + 1)
+    except InvalidBackoff as wrong:
+        wrong.add_note(f"The task itself raised {texts.exception_summary(error)}")
+        return failed(run, Kind.ERROR, wrong)
+    outcome = failed(run, Kind.RETRY, error)
+    outcome.delay_seconds = delay
+    return outcome
+
+
+def interrupted(run: Run) -> Outcome:
+    """Return the outcome of a run that was stopped, by the reason."""
+    if run.reason is Reason.SHUTDOWN:
+        kind = Kind.STOPPED if run.job.recovery == "hold" else Kind.HANDED_BACK
+    else:
+        kind = Kind.INTERRUPTED
+    return _outcome(run, kind)
+
+
+def handed_back(run: Run) -> Outcome:
+    """Return the outcome of a claimed job that is given back."""
+    return _outcome(run, Kind.HANDED_BACK)
+
+
+def unknown_task(run: Run) -> Outcome:
+    """Return the outcome of a job whose task is not registered here."""
+    text = f"No task is registered as {run.job.task!r}; a worker that knows it may take the job."
+    return _outcome(run, Kind.UNKNOWN_TASK, Failure("jobqueue.exceptions.UnknownTask", text, ""))
+
+
+def failed(run: Run, kind: Kind, error: BaseException) -> Outcome:
+    """Return the outcome of a run that failed."""
+    failure = Failure(texts.exception_path(error), texts.exception_summary(error), texts.error_text(error, skip_frames=1))
+    return _outcome(run, kind, failure)
+
+
+def _outcome(run: Run, kind: Kind, failure: Failure | None = None) -> Outcome:
+    outcome = Outcome(
+        run.lease,
+        kind,
+        run.began,
+        run.ended,
+        failure=failure,
+        metadata=run.metadata,
+        progress=run.progress,
+        target=Target(run.job.tenant, run.job.target) if run.job.target else None,
+    )
+    return journal.told(run, outcome)
