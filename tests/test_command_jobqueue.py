@@ -18,7 +18,7 @@ from jobqueue.lifecycle.retention import Sweep, Swept
 from jobqueue.management import prune
 from jobqueue.management.commands.jobqueue import Command
 from jobqueue.masking import MASK
-from jobqueue.models import BackgroundJobLease, Job, Queue
+from jobqueue.models import BackgroundJobLease, Job, Queue, Worker
 from tests.factories import JobFactory, ScheduleFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db
@@ -228,8 +228,12 @@ def test_all_is_well_with_a_worker() -> None:
 
 def test_without_a_live_worker_it_is_not() -> None:
     WorkerFactory(heartbeat_at=timezone.now() - timedelta(seconds=40))
-    assert run("health") == ("No worker is alive: none was heard in the last 30 s.\n", 1)
-    assert told("health") == ({"healthy": False, "problems": ["No worker is alive: none was heard in the last 30 s."]}, 1)
+    no_worker = "[error] no_worker: No worker is alive: none was heard in the last 30 s. Start one: manage.py runworkers."
+    text, status = run("health")
+    assert (text.splitlines()[0], status) == (no_worker, 1)
+    assert "[warning] silent_worker: Worker localhost:" in text
+    data, status = told("health")
+    assert (data["healthy"], [one["code"] for one in data["problems"]], status) == (False, ["no_worker", "silent_worker"], 1)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +251,7 @@ def test_a_stuck_service_is_named_with_its_worker(service: Any, text: str) -> No
     worker = WorkerFactory(host="web-1", pid=4121, services={"dispatcher": service})
     said, status = run("health")
     assert status == bool(text)
-    assert not text or said == f"Worker web-1:4121 ({worker.pk}): {text}.\n"
+    assert not text or said.startswith(f"[error] stuck_service: Worker web-1:4121 ({worker.pk}): {text}. ")
 
 
 def test_a_job_that_has_waited_for_too_long_is_told_of_unless_its_queue_is_to_wait() -> None:
@@ -261,14 +265,32 @@ def test_a_job_that_has_waited_for_too_long_is_told_of_unless_its_queue_is_to_wa
     assert run("health", "--max-age", 600) == ("All is well.\n", 0)
     text, status = run("health", "--max-age", 60)
     assert (status, text.count("\n")) == (1, 1)
-    assert text.startswith("Queue 'default': the oldest QUEUED job has waited for 1")
-    assert text.endswith("above 60 s.\n")
+    assert text.startswith("[error] long_wait: Queue 'default': the oldest QUEUED job has waited for 1")
+    assert "above 60 s. " in text
 
 
 @pytest.mark.parametrize("age", ["soon", "-1", "nan", "inf", "1e99", ""])
 def test_an_age_that_is_none_is_refused(age: str) -> None:
     with pytest.raises(CommandError, match=r"--max-age is .*; it must be a number of seconds from 0 to .*For ten minutes say 600"):
         run("health", f"--max-age={age}")
+
+
+@pytest.mark.parametrize("number", ["many", "-1", "1.5", "nan", "1e99"])
+def test_a_number_that_is_none_is_refused(number: str) -> None:
+    with pytest.raises(CommandError, match=r"--max-failed-jobs is .*; it must be a whole number from 0 to 1000000, or 'off'\. For none"):
+        run("health", f"--max-failed-jobs={number}")
+
+
+def test_warnings_alone_end_with_three_or_with_zero_on_demand() -> None:
+    WorkerFactory()
+    JobFactory(error=True)
+    assert run("health")[1] == 3
+    text, status = run("health", "--fail-on", "error")
+    assert (text.startswith("[warning] failed_jobs: 1 job ended in ERROR in the last hour. "), status) == (True, 0)
+    assert run("health", "--max-failed-jobs", "off") == ("All is well.\n", 0)
+    assert run("health", "--max-failed-jobs", 1) == ("All is well.\n", 0)
+    Worker.objects.all().delete()
+    assert run("health", "--fail-on", "error")[1] == 1
 
 
 # Trouble
@@ -327,7 +349,7 @@ def test_leaders_are_shown_with_what_they_did_and_what_is_wrong() -> None:
         ("good", "7c1e", 7, False),
         ("stuck", "7c1e", 0, True),
     ]
-    assert any("Duty 'stuck': its leader is alive" in problem for problem in told("health")[0]["problems"])
+    assert any("Duty 'stuck': its leader is alive" in problem["text"] for problem in told("health")[0]["problems"])
 
 
 def test_without_a_worker_there_are_no_leaders() -> None:

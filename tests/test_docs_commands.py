@@ -9,6 +9,8 @@ from jobqueue.admin.queues import PERMISSIONS
 from jobqueue.admin.verbs import VERBS
 from jobqueue.lifecycle import lines, why
 from jobqueue.lifecycle.health import MOST_COUNTED
+from jobqueue.lifecycle.problems import CHECKS
+from jobqueue.lifecycle.problems.base import THRESHOLDS
 from jobqueue.lifecycle.workers import HANG_SECONDS, HEARD_SECONDS
 from jobqueue.management.commands.jobqueue import SUBCOMMANDS
 
@@ -17,6 +19,13 @@ PAGE = (Path(__file__).resolve().parent.parent / "docs" / "commands.md").read_te
 
 def test_every_subcommand_is_on_the_page_and_no_other() -> None:
     assert re.findall(r"^\| `([a-z-]+) ?[^`]*` \|", PAGE.split("## Health")[0].partition("---|\n")[2], re.MULTILINE) == list(SUBCOMMANDS)
+
+
+def test_every_problem_and_each_of_its_options_is_on_the_page_and_no_other() -> None:
+    health = PAGE.split("## Health")[1].split("## In the admin")[0]
+    assert re.findall(r"^\| `(\w+)` \|", health, re.MULTILINE) == [*(check.__name__ for check in CHECKS), "check_failed"]
+    options = {f"--{name.replace('_', '-')}" for name in THRESHOLDS}
+    assert {*re.findall(r"`(--(?:max|since)[a-z-]*) ", health)} == options
 
 
 def test_every_gate_is_on_the_page_and_no_other() -> None:

@@ -21,6 +21,7 @@ from jobqueue.admin import delivery_cells as cells
 from jobqueue.admin import delivery_list, listing
 from jobqueue.admin.base import ReadOnlyAdmin
 from jobqueue.admin.detail import Row
+from jobqueue.admin.filters import EndedFilter
 from jobqueue.admin.wording import excerpt, masked_json, moment, prose
 from jobqueue.models import Job, WebhookDelivery
 from jobqueue.webhook_rules import shown_url
@@ -56,7 +57,7 @@ class DeliveryAdmin(ReadOnlyAdmin[WebhookDelivery]):
         cells.answer,
     )
     sortable_by = (cells.number,)  # type: ignore[assignment]  # no other order has an index
-    list_filter = (delivery_list.StatusFilter, delivery_list.EventFilter)
+    list_filter = (delivery_list.StatusFilter, delivery_list.EventFilter, delivery_list.RetriedFilter, EndedFilter)
     list_per_page = 50
     list_max_show_all = 100
     ordering = ("-id",)

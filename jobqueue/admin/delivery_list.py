@@ -50,6 +50,23 @@ class EventFilter(ChoiceFilter):
     offered = tuple((name, name) for name in webhook_rules.EVENTS)
 
 
+class RetriedFilter(SimpleListFilter):
+    """Choose the deliveries of which an attempt has failed and another one is to come."""
+
+    title = "retried"
+    parameter_name = "retried"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the only choice."""
+        return [("1", "failed and to be retried")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[WebhookDelivery]) -> QuerySet[WebhookDelivery]:
+        """Return the deliveries that are retried."""
+        rows: Any = queryset
+        narrowed: QuerySet[WebhookDelivery] = rows.retried() if self.value() else rows
+        return narrowed
+
+
 def search(queryset: QuerySet[WebhookDelivery], text: str) -> QuerySet[WebhookDelivery]:
     """Return the deliveries of the job with this number, which an index finds."""
     wanted = text.strip()
@@ -67,8 +84,10 @@ class DeliveryChangeList(ChangeList):
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[WebhookDelivery]:
         """Return what the page lists."""
         queryset: QuerySet[WebhookDelivery] = super().get_queryset(request, exclude_parameters)
-        by_index = as_id(self.query) is not None or (self.params.get("status") == Status.PENDING and not self.params.get("event"))
-        if not by_index and (self.params.get("status") or self.params.get("event")):
+        status, event = self.params.get("status"), self.params.get("event")
+        by_index = not event and (status == Status.PENDING or (status == Status.FAILED and bool(self.params.get("ended_within"))))
+        by_index = by_index or as_id(self.query) is not None
+        if not by_index and (status or event or self.params.get("ended_within") or self.params.get("retried")):
             newest = self.root_queryset.order_by("-pk").values_list("pk", flat=True).first() or 0
             self.newest_only = newest > WINDOW
             if self.newest_only:

@@ -6,15 +6,19 @@ value that is not among the choices still works in the address of the page.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib.admin import SimpleListFilter
 from django.db.models import QuerySet
+from django.db.models.functions import Now
 from django.http import HttpRequest
 
 from jobqueue import masking, states
 from jobqueue.admin import known
-from jobqueue.models import Job, Worker
+from jobqueue.amounts import span
+from jobqueue.models import Job, Schedule, Worker
+from jobqueue.retention_rules import LONGEST_SECONDS
 from jobqueue.texts import clean
 
 if TYPE_CHECKING:
@@ -105,6 +109,54 @@ class TaskFilter(ColumnFilter):
         lately = sorted(newest(visible, "task"))[:MOST_CHOICES]  # these first, where there are more than can be offered
         paths = sorted({*lately, *[path for path in known.paths() if path not in lately][: MOST_CHOICES - len(lately)]})
         return [(path, f"{path.rpartition('.')[2]} ({path.rpartition('.')[0]})") for path in paths]
+
+
+class EndedFilter(SimpleListFilter):
+    """Choose what ended within the last N seconds; any number of seconds works in the address of the page."""
+
+    title = "ended"
+    parameter_name = "ended_within"
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+        """Return some lengths of time, the chosen one always among them."""
+        offered = [(str(seconds), f"in the last {span(seconds)}") for seconds in (3600, 86_400, 14 * 86_400)]
+        seconds = self.seconds
+        if seconds is not None and self.value() not in dict(offered):
+            offered.append((str(self.value()), f"in the last {span(seconds)}"))
+        return offered
+
+    @property
+    def seconds(self) -> float | None:
+        """The chosen number of seconds; None if the address names none."""
+        try:
+            seconds = float(self.value() or "nan")
+        except ValueError:
+            return None
+        return seconds if 0 <= seconds <= LONGEST_SECONDS else None
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return what ended since; nothing if the value is no number of seconds."""
+        if not self.value():
+            return queryset
+        seconds = self.seconds
+        return queryset.none() if seconds is None else queryset.filter(finished_at__gt=Now() - timedelta(seconds=seconds))
+
+
+class FailingFilter(SimpleListFilter):
+    """Choose the active schedules whose job could not be enqueued at the last try."""
+
+    title = "last try"
+    parameter_name = "failing"
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+        """Return the only choice."""
+        return [("1", "failed")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> QuerySet[Schedule]:
+        """Return the schedules that fail."""
+        rows: Any = queryset
+        narrowed: QuerySet[Schedule] = rows.failing() if self.value() else rows
+        return narrowed
 
 
 def newest(visible: QuerySet[Job], column: str) -> set[str]:

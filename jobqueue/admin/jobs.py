@@ -46,6 +46,7 @@ class JobAdmin(LiveAdmin):
         filters.TaskFilter,
         filters.TargetFilter,
         filters.TenantFilter,
+        filters.EndedFilter,
     )
     list_per_page = 50
     list_max_show_all = 100

@@ -109,7 +109,7 @@ class JobChangeList(BaseChangeList):
         return queryset.filter(pk__in={*standing, *seen})
 
     def _needs_scan(self) -> bool:
-        asked = {name: self.params.get(name) for name in ("status", "waiting", "queue", "task", "target", "tenant")}
+        asked = {name: self.params.get(name) for name in ("status", "waiting", "queue", "task", "target", "tenant", "ended_within")}
         text = self.query.strip()
         by_index = asked["status"] in FOUND_BY_INDEX and not asked["target"]
         if (text and as_id(text) is not None) or by_index or asked["waiting"] == states.WaitingFor.TIME:

@@ -18,6 +18,7 @@ from django.utils.decorators import method_decorator
 
 from jobqueue.admin import schedule_cells as cells
 from jobqueue.admin.base import Base
+from jobqueue.admin.filters import FailingFilter
 from jobqueue.admin.schedule_form import ScheduleForm
 from jobqueue.exceptions import InvalidOption, JobQueueError
 from jobqueue.lifecycle import schedules as verbs
@@ -57,6 +58,8 @@ class ScheduleAdmin(Base[Schedule]):
     list_display = (cells.name, cells.task, cells.when, cells.state, cells.next_time, cells.last_time, cells.error)
     sortable_by = (cells.name, cells.next_time, cells.last_time)  # type: ignore[assignment]  # callables, as above
     search_fields = ("name", "task")
+    list_filter = (FailingFilter,)
+    show_facets = admin.ShowFacets.NEVER
     list_per_page = 100
     actions = ("run_now_selected", "enable_selected", "disable_selected")
     change_form_template = "jobqueue/admin/schedule.html"

@@ -25,7 +25,7 @@ from jobqueue.line import Target
 from jobqueue.models import Job
 
 MOST_SHOWN = 100
-SEARCH, TENANT, TARGET, FROM = "q", "tenant", "target", "from"
+SEARCH, TENANT, TARGET, FROM, STUCK = "q", "tenant", "target", "from", "stuck"
 ON_HOLDER = (RESUME, PAUSE, CANCEL)
 
 
@@ -67,6 +67,8 @@ class TargetsAdmin(ActingAdmin):
         search, tenant = request.GET.get(SEARCH, "").strip(), request.GET.get(TENANT)
         odd = "\0" in search or "\0" in (tenant or "")
         found = [] if odd else self._visible(request, look(search=search, tenant=tenant))
+        if stuck := bool(request.GET.get(STUCK)):
+            found = [one for one in found if one[0].stuck]
         shown = found[:MOST_SHOWN]
         request.current_app = self.admin_site.name
         context = {
@@ -80,6 +82,7 @@ class TargetsAdmin(ActingAdmin):
             "most": MOST_SHOWN,
             "search": search,
             "tenant": tenant,
+            "stuck": stuck,
             "tenants": any(line.tenant for line, _ in shown),
             "without_tenant": f"?{urlencode({SEARCH: search})}",
         }
@@ -104,7 +107,7 @@ class TargetsAdmin(ActingAdmin):
         """Lead to this page where the button was on it."""
         if request.GET.get(FROM) != "targets":
             return super().back(request, job_id)
-        kept = {name: request.GET[name] for name in (SEARCH,) if request.GET.get(name)}
+        kept = {name: request.GET[name] for name in (SEARCH, STUCK) if request.GET.get(name)}
         return HttpResponseRedirect(f"{self._address('targets')}{f'?{urlencode(kept)}' if kept else ''}")
 
     def _visible(self, request: HttpRequest, found: list[tuple[Line, Front]]) -> list[tuple[Line, Front]]:
@@ -120,7 +123,7 @@ class TargetsAdmin(ActingAdmin):
         return [self._one(request, line, front, jobs.get(line.holder_id or 0), now) for line, front in found]
 
     def _one(self, request: HttpRequest, line: Line, front: Front, job: Job | None, now: Any) -> Shown:
-        kept = {FROM: "targets", **({SEARCH: search} if (search := request.GET.get(SEARCH)) else {})}
+        kept = {FROM: "targets", **{name: request.GET[name] for name in (SEARCH, STUCK) if request.GET.get(name)}}
         behind = {TENANT: line.tenant, TARGET: line.target}
         able = [verb for verb in ON_HOLDER if job is not None and verb.possible(job) and verb.allowed(request)]
         return Shown(

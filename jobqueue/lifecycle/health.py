@@ -1,4 +1,4 @@
-"""How the whole queue does: for the command line, for probes, for people who have no browser at hand.
+"""The state of the installation for ``manage.py jobqueue status``. What is wrong with it is in ``problems``.
 
 Counts end at `MOST_COUNTED`, so that a look costs the same however much there is.
 """
@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobqueue import states
-from jobqueue.lifecycle import leaders
 from jobqueue.lifecycle.queues import QueueState, queue_states
-from jobqueue.lifecycle.workers import HEARD_SECONDS, MOST_WORKERS, alive, stuck_services
+from jobqueue.lifecycle.workers import MOST_WORKERS, alive, stuck_services
 from jobqueue.models import Job, Worker
 
 MOST_COUNTED = 10_000
@@ -54,26 +53,6 @@ def status() -> Status:
     return Status(queue_states(), _workers(), _counts())
 
 
-def problems(max_age_seconds: float | None = None) -> list[str]:
-    """Return what is wrong, a sentence for each; nothing where all is well.
-
-    Wrong is: no worker is alive, a service of one is stuck, a duty is stuck or fails again and again, or the oldest QUEUED job of a
-    queue that takes jobs is older than so many seconds (None: of any age). A queue that is paused, or limited to none, is as somebody
-    wants it.
-    """
-    found = _workers()
-    wrong = [] if found else [f"No worker is alive: none was heard in the last {HEARD_SECONDS} s."]
-    wrong += [f"Worker {worker.process} ({worker.id}): {text}." for worker in found for text in worker.problems]
-    wrong += leaders.problems()
-    if max_age_seconds is not None:
-        wrong += [
-            f"Queue {queue.name!r}: the oldest QUEUED job has waited for {queue.oldest_queued_seconds:.0f} s, above {max_age_seconds:g} s."
-            for queue in queue_states()
-            if not queue.paused and queue.max_running != 0 and (queue.oldest_queued_seconds or 0) > max_age_seconds
-        ]
-    return wrong
-
-
 def _workers() -> list[Alive]:
     return [_alive(worker) for worker in alive()[:MOST_WORKERS]]
 
@@ -97,8 +76,8 @@ def _counts() -> list[Count]:
         "RUNNING": running,
     }
     counts = [_count(name, len(found.values_list("pk")[:MOST_COUNTED])) for name, found in alone.items()]
-    stopped = jobs.filter(status__in=[states.Status.PAUSED, states.Status.ERROR, states.Status.CANCELED]).order_by("-pk")
-    counts += _together(stopped, (states.Status.PAUSED, states.Status.ERROR, states.Status.CANCELED))
+    stopped = (states.Status.PAUSED, states.Status.ERROR, states.Status.CANCELED)
+    counts += [_count(str(status), len(jobs.filter(status=status).order_by("-pk").values_list("pk")[:MOST_COUNTED])) for status in stopped]
     return counts + _together(jobs.filter(status__in=states.ENDED).order_by("-finished_at"), (states.Status.SUCCESS,))
 
 

@@ -26,6 +26,7 @@ MOST_SEARCHED = 5000
 MOST_TENANTS = 1000
 MOST_COUNTED = 10_000  # of the jobs that wait for one target
 BUDGET = 100_000
+MAX_STUCK_LOOKS = 500  # targets of each kind that `stuck_lines` checks
 STOPPED = (*BLOCKING, states.Status.PENDING)
 COLUMNS = ("pk", "task", "status", "waiting_for", "holds_target", "run_at", "enqueued_at", "started_at", "finished_at")
 
@@ -64,6 +65,21 @@ def look(*, search: str = "", tenant: str | None = None) -> list[tuple[Line, Fro
     fronts = Job.objects.database.fronts(_targets(search.strip(), tenant))
     found = [front for front in fronts if any(front[2:])]
     return sorted(zip(_lines(found), found, strict=True), key=lambda one: _by_need(one[0]))
+
+
+def stuck_lines() -> tuple[list[Job], bool]:
+    """Return the jobs that block a target for which others wait, and whether there are more targets than were checked."""
+    database = Job.objects.database
+    targets: dict[Target, None] = {}
+    more = False
+    for where in (PARKED, QUEUED_IN_LINE):
+        found = database.targets_in(where, Target("", ""), MAX_STUCK_LOOKS + 1)
+        more = more or len(found) > MAX_STUCK_LOOKS
+        targets.update(dict.fromkeys(found[:MAX_STUCK_LOOKS]))
+    fronts = database.fronts(targets)
+    jobs = _jobs(one for front in fronts for one in (front.holder, front.blocker) if one is not None)
+    blockers = [blocker_of(front, jobs) for front in fronts]
+    return [job for job in blockers if job is not None and job.status in BLOCKING], more
 
 
 def blocker_of(front: Front, jobs: Mapping[int, Any]) -> Any | None:

@@ -29,6 +29,10 @@ class ScheduleQuerySet(models.QuerySet["Schedule"]):
         """Return those that are enqueued when they are due."""
         return self.filter(enabled=True, retired_at__isnull=True)
 
+    def failing(self) -> ScheduleQuerySet:
+        """Return the active ones whose job could not be enqueued at the last try."""
+        return self.active().filter(retry_at__isnull=False).exclude(last_error="")
+
     def due(self, now: datetime) -> ScheduleQuerySet:
         """Return those whose time has come, but for those that failed a moment ago; and those that a wrong clock has put off."""
         come = Q(next_at__lte=now) | Q(next_at__isnull=True) | Q(last_at__gt=now + CLOCK_WAS_AHEAD)

@@ -33,6 +33,10 @@ class DeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
         """Return the one delivery where it is still in the attempt that a sender has begun: nobody else has taken it since."""
         return self.filter(pk=delivery_id, status=PENDING, attempts=attempts, next_attempt_at=until)
 
+    def retried(self) -> DeliveryQuerySet:
+        """Return those of which an attempt has failed and another one is to come."""
+        return self.filter(status=PENDING, attempts__gt=0).exclude(error="")
+
     def ended(self) -> DeliveryQuerySet:
         """Return those that were delivered or given up."""
         return self.exclude(status=PENDING)

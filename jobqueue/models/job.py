@@ -144,7 +144,9 @@ class Job(models.Model):
             models.Index(fields=["lease_owner"], condition=Q(status="RUNNING"), name="jobqueue_job_running"),
             # With the id, so that retention has a place to go on from among many that ended at one time.
             models.Index(fields=["finished_at", "id"], condition=Q(status__in=list(states.ENDED)), name="jobqueue_job_ended"),
-            models.Index(fields=["id"], condition=Q(status__in=["PAUSED", "ERROR", "CANCELED"]), name="jobqueue_job_attention"),
+            # The status first: else the few jobs in ERROR would be looked for among all that were canceled.
+            models.Index(fields=["status", "id"], condition=Q(status__in=["PAUSED", "ERROR", "CANCELED"]), name="jobqueue_job_attention"),
+            models.Index(fields=["finished_at"], condition=Q(status="ERROR"), name="jobqueue_job_failed"),
         )
 
     def __str__(self) -> str:

@@ -64,6 +64,9 @@ class WebhookDelivery(models.Model):
         indexes = (
             models.Index(fields=["next_attempt_at"], condition=Q(status="PENDING"), name="jobqueue_delivery_due"),
             models.Index(fields=["job"], name="jobqueue_delivery_of_job"),
+            # What people are told of. Deliveries that succeed are in neither.
+            models.Index(fields=["finished_at"], condition=Q(status="FAILED"), name="jobqueue_delivery_failed"),
+            models.Index(fields=["id"], condition=Q(status="PENDING", attempts__gt=0) & ~Q(error=""), name="jobqueue_delivery_retried"),
         )
 
     def __str__(self) -> str:

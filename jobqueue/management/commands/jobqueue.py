@@ -19,11 +19,11 @@ from jobqueue import db
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.lifecycle import control, health, leaders, queues, schedules
 from jobqueue.lifecycle.why import why_waiting
+from jobqueue.management import health as health_command
 from jobqueue.management import prune, report_text, webhooks
 from jobqueue.models import Job
 
 LARGEST_ID = 2**63 - 1
-LONGEST_AGE = 366 * 24 * 3600
 Lines = list[str]
 
 
@@ -44,8 +44,6 @@ class Command(BaseCommand):
             elif argument == "job":
                 one.add_argument("job", metavar="JOB_ID", help="the number of the job")
                 one.add_argument("--tracebacks", action="store_true", help="show where each error was raised")
-            elif argument == "age":
-                one.add_argument("--max-age", metavar="SECONDS", help="how long a QUEUED job may wait (default: for ever)")
             elif argument == "prune":
                 prune.add_arguments(one)
             elif argument in ADDERS:
@@ -53,18 +51,20 @@ class Command(BaseCommand):
             one.add_argument("--json", action="store_true", help="answer in JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do one subcommand; end with 1 where something was refused or is wrong."""
+        """Do one subcommand; end with another status than 0 if something was refused or is wrong."""
         try:
-            data, lines, fine = DOERS[options["what"]]({**options, "tell": self.stderr.write})
+            data, lines, fine_or_status = DOERS[options["what"]]({**options, "tell": self.stderr.write})
         except (JobQueueError, ImproperlyConfigured) as error:
             raise CommandError(str(error)) from error
         except Error as error:
             raise CommandError(_of_the_database(error)) from error
         for line in [json.dumps(data, indent=2)] if options["json"] else map(_printable, lines):
             self.stdout.write(line)
-        if not fine:
+        # Most subcommands answer whether all is fine; `health` answers with its exit status.
+        status = int(not fine_or_status) if isinstance(fine_or_status, bool) else fine_or_status
+        if status:
             self.stdout.flush()
-            sys.exit(1)
+            sys.exit(status)
 
 
 def _of_the_database(error: Error) -> str:
@@ -122,11 +122,6 @@ def _sentence(answer: control.Answer, done: str) -> str:
     return f"Job {answer.job_id} was {done}: it is {answer.status}."
 
 
-def _health(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    wrong = health.problems(_max_age(options["max_age"]))
-    return {"healthy": not wrong, "problems": wrong}, wrong or ["All is well."], not wrong
-
-
 def _prune(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     return prune.prune(options, options["tell"])
 
@@ -174,13 +169,13 @@ SUBCOMMANDS = {
     "resume-job": ("Let jobs that are paused or in error run again; end with 1 where one was refused.", "jobs"),
     "leaders": ("Show who leads which duty, what it did last, and what is wrong with it.", ""),
     "report": ("Tell of one job: its state, attempts, times, outcome and errors.", "job"),
-    "health": ("End with 1 where no worker is alive, a service or a duty is stuck, or a QUEUED job has waited for too long.", "age"),
+    "health": ("Name everything that is wrong; end with 1 if there is an error, with 3 if there are only warnings.", "health"),
     "prune": ("Delete ended jobs and mark stale ones: by the settings, or all that ended so long ago.", "prune"),
     "webhooks": ("Show the newest webhook deliveries: to whom, and what came of them.", "webhooks"),
     "redeliver": ("Send webhooks again that were delivered or given up; end with 1 where one was refused.", "redeliver"),
     "set-webhook": ("Say where the events of a queue's jobs are sent, or show it.", "set-webhook"),
 }
-DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool]]] = {
+DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "pause": _pause,
     "resume": _resume,
     "status": _status,
@@ -189,13 +184,14 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool]]] = {
     "resume-job": _resume_job,
     "leaders": _leaders,
     "report": _report,
-    "health": _health,
+    "health": health_command.health,
     "prune": _prune,
     "webhooks": _webhooks,
     "redeliver": webhooks.redeliver_all,
     "set-webhook": webhooks.set_webhook,
 }
 ADDERS: dict[str, Callable[[ArgumentParser], None]] = {
+    "health": health_command.add_arguments,
     "webhooks": webhooks.add_webhooks_arguments,
     "redeliver": webhooks.add_redeliver_arguments,
     "set-webhook": webhooks.add_set_webhook_arguments,
@@ -209,18 +205,6 @@ def _job_id(text: str) -> int:
     if not 0 < number <= LARGEST_ID:
         raise CommandError(f"JOB_ID is {text[:80]!r}; it must be a whole number from 1 on. The admin and 'enqueue' tell a job's number.")
     return number
-
-
-def _max_age(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= LONGEST_AGE:  # NaN compares false, too
-        raise CommandError(f"--max-age is {text[:80]!r}; it must be a number of seconds from 0 to {LONGEST_AGE}. For ten minutes say 600.")
-    return seconds
 
 
 # Tables

@@ -1,0 +1,91 @@
+"""Problems of queues, jobs, targets and schedules. Each check reads a bounded number of index entries, whatever the tables hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from django.db.models.functions import Now
+
+from jobqueue import states
+from jobqueue.amounts import plural, span
+from jobqueue.lifecycle.lines import MAX_STUCK_LOOKS, stuck_lines
+from jobqueue.lifecycle.problems.base import MAX_COUNTED, Link, Problem, Severity, Thresholds, above
+from jobqueue.lifecycle.queues import MOST_QUEUES, queue_states
+from jobqueue.lifecycle.workers import MOST_WORKERS, alive, serves
+from jobqueue.models import Job, Queue, Schedule
+
+
+def long_wait(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem for each queue whose oldest QUEUED job waits for too long; a queue that is paused or limited to 0 has none."""
+    if given.max_age is None:
+        return
+    for queue in queue_states():
+        waited = queue.oldest_queued_seconds
+        if queue.paused or queue.max_running == 0 or waited is None or not above(waited, given.max_age):
+            continue
+        text = f"Queue {queue.name!r}: the oldest QUEUED job has waited for {waited:.0f} s, above {given.max_age:g} s."
+        fix = "Start more workers for this queue, or see why its jobs wait on the page of one of them."
+        link = _jobs(status=states.Status.QUEUED, queue=queue.name)
+        yield Problem("long_wait", Severity.ERROR, text, fix, queue.name, queue.queued, link=link)
+
+
+def unserved_queue(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem for each queue that has QUEUED jobs and no live worker; with no worker at all, `no_worker` says so."""
+    workers = list(alive()[:MOST_WORKERS])
+    if given.max_unserved_queues is None or not workers or any(serves(worker, "") and not worker.queues for worker in workers):
+        return
+    closed = {*Queue.objects.current.closed().values_list("pk", flat=True)}
+    filled = {pair.name for pair in Job.objects.database.queues_in(MOST_QUEUES)} - closed
+    unserved = sorted(name for name in filled if not any(serves(worker, name) for worker in workers))
+    if above(len(unserved), given.max_unserved_queues):
+        for name in unserved:
+            text = f"Queue {name!r} has QUEUED jobs, and no live worker serves it."
+            fix = "Start a worker for it: manage.py runworkers --queues. If the name is wrong, cancel the jobs."
+            yield Problem("unserved_queue", Severity.ERROR, text, fix, name, link=_jobs(status=states.Status.QUEUED, queue=name))
+
+
+def failed_jobs(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem if too many jobs ended in ERROR lately and are still in it."""
+    if given.max_failed_jobs is None:
+        return
+    rows = Job.objects.current.filter(status=states.Status.ERROR, finished_at__gt=Now() - timedelta(seconds=given.since))
+    number = len(rows.order_by("-finished_at").values_list("finished_at")[: max(MAX_COUNTED, int(given.max_failed_jobs) + 1)])
+    if above(number, given.max_failed_jobs):
+        more = number >= MAX_COUNTED
+        text = f"{plural(number, 'job', more=more)} ended in ERROR in the last {span(given.since)}."
+        fix = "Read the error on the page of one of them. Then resume or cancel them."
+        link = _jobs(status=states.Status.ERROR, ended_within=f"{given.since:g}")
+        yield Problem("failed_jobs", Severity.WARNING, text, fix, count=number, more=more, link=link)
+
+
+def blocked_targets(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem if jobs wait for targets that a PAUSED or failed job blocks: only a person can move these on."""
+    if given.max_blocked_targets is None:
+        return
+    found, more = stuck_lines()
+    if above(len(found), given.max_blocked_targets):
+        first = found[0]
+        scope = f" (only the first {MAX_STUCK_LOOKS:,} targets that jobs wait for were checked)" if more else ""
+        text = (
+            f"The jobs of {plural(len(found), 'target')} wait for a person, such as behind job {first.pk}, which is {first.status}{scope}."
+        )
+        fix = "Resume, cancel or delete the job that blocks each target, or clear the target."
+        link = Link("jobqueue_job_targets", query={"stuck": "1"})
+        yield Problem("blocked_targets", Severity.WARNING, text, fix, count=len(found), more=more, link=link)
+
+
+def failing_schedules(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem if schedules could not enqueue their job at the last try."""
+    names = list(Schedule.objects.current.failing().order_by("name").values_list("name", flat=True)[: MAX_COUNTED + 1])
+    if above(len(names), given.max_failing_schedules):
+        more = len(names) > MAX_COUNTED
+        number = min(len(names), MAX_COUNTED)
+        text = f"{plural(number, 'schedule', more=more)} could not enqueue the job at the last try, such as {names[0]!r}."
+        fix = "The schedule's last error says why."
+        link = Link("jobqueue_schedule_changelist", query={"failing": "1"})
+        yield Problem("failing_schedules", Severity.ERROR, text, fix, count=number, more=more, link=link)
+
+
+def _jobs(**query: str) -> Link:
+    return Link("jobqueue_job_changelist", query={name: str(value) for name, value in query.items()})

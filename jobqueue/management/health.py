@@ -1,0 +1,57 @@
+"""``manage.py jobqueue health``: name what is wrong, and end with a status that says how bad it is."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from jobqueue.lifecycle.problems import Severity, Thresholds, problems
+from jobqueue.lifecycle.problems.base import MAX_SECONDS, NUMBER, OFF, SECONDS, THRESHOLDS
+
+STATUSES = {Severity.ERROR: 1, Severity.WARNING: 3}  # 2 is a command line that is wrong
+MAX_NUMBER = 1_000_000
+EXAMPLES = {SECONDS: "For ten minutes say 600.", NUMBER: "For none say 0."}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add an option for each threshold."""
+    for name, one in THRESHOLDS.items():
+        default = OFF if one.default is None else f"{one.default:g}"
+        parser.add_argument(_option(name), metavar=one.metadata["unit"], help=f"{one.metadata['help']} (default: {default})")
+    choices = [str(severity) for severity in Severity]
+    parser.add_argument(
+        "--fail-on", choices=choices, default=str(Severity.WARNING), help="the least severity that ends with another status than 0"
+    )
+
+
+def health(options: dict[str, Any]) -> tuple[Any, list[str], int]:
+    """Return the problems as JSON values, as lines, and the exit status."""
+    given: dict[str, Any] = {name: _value(name, options[name]) for name in THRESHOLDS if options[name] is not None}
+    found = problems(Thresholds(**given))
+    lines = [f"[{one.severity}] {one.code}: {one.text} {one.fix}" for one in found]
+    counted = [Severity.ERROR] if options["fail_on"] == Severity.ERROR else [Severity.ERROR, Severity.WARNING]
+    status = min((STATUSES[one.severity] for one in found if one.severity in counted), default=0)
+    return {"healthy": not found, "problems": [asdict(one) for one in found]}, lines or ["All is well."], status
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _value(name: str, text: str) -> float | None:
+    unit = THRESHOLDS[name].metadata["unit"]
+    if text == OFF and name != "since":
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    most = MAX_SECONDS if unit == SECONDS else MAX_NUMBER
+    if not 0 <= value <= most or (unit == NUMBER and value != int(value)):  # NaN compares false, too
+        rule = f"a {'number of seconds' if unit == SECONDS else 'whole number'} from 0 to {most}"
+        off = "" if name == "since" else f", or {OFF!r}"
+        raise CommandError(f"{_option(name)} is {text[:80]!r}; it must be {rule}{off}. {EXAMPLES[unit]}")
+    return value
