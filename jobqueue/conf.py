@@ -100,6 +100,10 @@ class Settings:
     webhook_max_attempts: int = _setting(8, COUNT)
     webhook_retry_seconds: tuple[float, ...] = _setting(webhook_rules.DELAYS, Rule(webhook_rules.DELAYS_TEXT, webhook_rules.is_delays))
     delivery_grace_seconds: float = _setting(5, NOT_NEGATIVE)
+    process_setup: str = _setting(
+        "django.setup",
+        Rule("the dotted path of a callable without arguments", lambda value: isinstance(value, str) and _is_callable_or_path(value)),
+    )
 
     def with_overrides(self, **values: Any) -> "Settings":
         """Return the settings with some replaced, as by the command line; None replaces nothing. Raise ImproperlyConfigured."""
@@ -188,6 +192,12 @@ def job_alias() -> str | None:
     raw = configured()
     value = raw.get("DATABASE") if isinstance(raw, Mapping) else None
     return value if isinstance(value, str) else None
+
+
+def settings_module() -> str | None:
+    """Return the name of the project's settings module; None if the settings were made in code."""
+    name: str | None = settings.SETTINGS_MODULE
+    return name
 
 
 def uses_time_zones() -> bool:

@@ -6,11 +6,12 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from jobqueue.conf import Settings
+from jobqueue.worker import spawn
 from jobqueue.worker.link import Link, pair
+from jobqueue.worker.spawn import Order
 
 CLOSE_SECONDS = 15.0
 
@@ -40,6 +41,7 @@ class Worker:
     link: Link | None = None
     identity: str = ""
     started_at: float = 0.0
+    reported: bool = False  # it runs our own main function
     served_at: float | None = None
     heard_at: float = 0.0
     start_at: float = 0.0
@@ -49,20 +51,15 @@ class Worker:
     finished: bool = False  # it has done all that there was to do
     told: set[str] = field(default_factory=set)  # of the dead, those that it was told of
 
-    def start(self, command: Sequence[str]) -> Link:
-        """Start a process with this command line and return the line to it; raise `OSError` where the system gives none."""
+    def start(self, order: Order) -> Link:
+        """Start a process and return the link to it; raise `OSError` if the system refuses."""
         self.identity, self.leaves, self.told = "", "", set()
+        self.reported = False
         self.served_at = self.kill_at = None
         ours, theirs = pair()
         with theirs:
             try:
-                # A group of its own: Ctrl-C in a terminal reaches the parent alone, which passes it on once.
-                self.process = subprocess.Popen(  # noqa: S603 - the parent's own command line
-                    [*command, "--child", f"{self.number}:{theirs.fileno()}"],
-                    stdin=subprocess.DEVNULL,
-                    pass_fds=[theirs.fileno()],
-                    process_group=0,
-                )
+                self.process = spawn.start(order, self.number, theirs.fileno())
             except OSError:
                 ours.close()
                 raise

@@ -16,6 +16,7 @@ MOST_BYTES = 65_536
 STOP = "stop"  # once for each signal that it got
 DEAD = "dead"  # identities of workers that it saw die; their jobs are to be recovered
 # What the worker says.
+REPORTS = "reports"  # it runs the main function of a worker
 SERVES = "serves"  # its identity, once it takes jobs
 RECOVERED = "recovered"  # identities whose jobs were recovered
 LEAVES = "leaves"  # why it ends, though nobody asked it to

@@ -57,6 +57,10 @@ class Parent(Service):
     def _log(self, service: Service, error: BaseException, failures: int) -> None:
         logger.error("The %s failed (try %d) and goes on.", self.name, failures, exc_info=error)
 
+    def reports(self) -> None:
+        """Tell that this process was started as a worker, and is one."""
+        self._link.send(link.REPORTS)
+
     def serves(self, worker_id: str) -> None:
         """Tell that this worker takes jobs."""
         self._link.send(link.SERVES, worker_id)

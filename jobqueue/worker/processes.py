@@ -1,7 +1,8 @@
 """Several worker processes under one: it starts them, starts those anew that end, passes signals on, and runs no job itself.
 
-It holds no connection and no thread. Each worker is a new interpreter with the same command line, and the socket of `link` to talk over;
-its number names it to people. A worker that dies is replaced, at once the first time and later after a growing pause; its jobs are
+It holds no connection and no thread. Each worker is a new interpreter (see `spawn`), with the socket of `link` to talk over;
+its number names it to people. What was started and does not report as a worker is something else: then all end, since more of it could
+be started without an end. A worker that dies is replaced, at once the first time and later after a growing pause; its jobs are
 recovered at once by a worker that lives. Workers that end before they serve are not tried for ever.
 
 As the first process of a container it also collects the exit codes of orphans that it never started.
@@ -15,16 +16,19 @@ import os
 import random
 import selectors
 import signal
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from jobqueue.worker import link
 from jobqueue.worker.child import CLOSE_SECONDS, Times, Worker, collect_orphans
 from jobqueue.worker.link import DONE, FAILED
+from jobqueue.worker.spawn import Order
 
 MOST_STARTS = 5
 START_SECONDS = 120.0
+REPORT_SECONDS = 60.0
 STEADY_SECONDS = 60.0
 LONGEST_PAUSE_SECONDS = 30.0
 LOOK_SECONDS = 1.0
@@ -33,14 +37,16 @@ logger = logging.getLogger("jobqueue")
 
 
 class Processes:
-    """Keep a number of workers running until told to stop; `command` is the command line of one, without the descriptor of its socket."""
+    """Keep a number of workers running until told to stop."""
 
-    def __init__(self, number: int, command: Sequence[str], times: Times, *, once: bool = False) -> None:
+    def __init__(self, number: int, order: Order, times: Times, *, once: bool = False) -> None:
         """Prepare; `once` lets workers end that have nothing left to do."""
-        self.command, self.times, self.once = list(command), times, once
+        self.order, self.times, self.once = order, times, once
         self.workers = [Worker(index + 1) for index in range(number)]
         self.stops = 0
         self.failed = False
+        self._starts_workers = False  # it has been seen that the command starts workers
+        self.refusal = ""  # why no worker can be started
         self.errors = False  # workers that had nothing left to do told of errors
         self._passed_on = 0
         self._looked_at = time.monotonic()
@@ -75,7 +81,7 @@ class Processes:
 
     def _start(self, worker: Worker) -> None:
         try:
-            ours = worker.start(self.command)
+            ours = worker.start(self.order)
         except OSError as error:  # too many processes or open files, or a deployment that replaces the interpreter just now
             self._in_vain(worker, f"could not be started ({error})")
             return
@@ -100,6 +106,8 @@ class Processes:
             return
         for kind, value in worker.link.receive():
             worker.heard_at = time.monotonic()
+            if kind == link.REPORTS:
+                worker.reported = self._starts_workers = True
             if kind == link.SERVES:
                 worker.identity, worker.served_at = str(value), worker.heard_at
                 self._starts_in_vain = 0
@@ -124,12 +132,13 @@ class Processes:
     def _pass_on(self) -> None:
         if self._passed_on == self.stops:
             return
-        seconds = self.times.drain_seconds if self.stops == 1 else self.times.hurried_seconds
+        drain_seconds = self.times.drain_seconds if self.stops == 1 else self.times.hurried_seconds
         for worker in self.workers:
             if worker.process is not None:
-                worker.kill_at = time.monotonic() + seconds
+                worker.kill_at = time.monotonic() + (drain_seconds if worker.served_at is not None else CLOSE_SECONDS)
                 for _ in range(self.stops - self._passed_on):
-                    if worker.link is None or not worker.link.send(link.STOP):
+                    # One that does not serve yet hears nothing else; both together count as one.
+                    if worker.link is None or not worker.link.send(link.STOP) or worker.served_at is None:
                         worker.process.send_signal(signal.SIGTERM)
         self._passed_on = self.stops
 
@@ -163,6 +172,8 @@ class Processes:
         elif worker.leaves == DONE and status >= 0:
             worker.finished = True
             self.errors |= died
+        elif not self._starts_workers:
+            self._refuse(how)
         elif not served:
             self._in_vain(worker, f"{how} before it served")
         else:
@@ -176,6 +187,15 @@ class Processes:
         if status != 0 and not told:
             self.failed = True
             logger.error("%s %s.", worker.name, how)
+
+    def _refuse(self, how: str) -> None:
+        """End everything: what was started is not a worker, and may be anything."""
+        self.refusal = self.refusal or (
+            f"Worker processes cannot be started: {sys.executable} {how} and did not report as a worker. "
+            "Start runworkers with a Python interpreter, or leave --processes out."
+        )
+        self.failed = True
+        self.stops = max(self.stops, 1)
 
     def _in_vain(self, worker: Worker, how: str) -> None:
         self._starts_in_vain += 1
@@ -205,6 +225,8 @@ class Processes:
                 continue
             if worker.kill_at is not None and now >= worker.kill_at:
                 why = "does not end"
+            elif not worker.reported and now - worker.started_at > REPORT_SECONDS:
+                why = f"does not report {REPORT_SECONDS:g} s after its start"
             elif worker.served_at is None and now - worker.started_at > START_SECONDS:
                 why = f"does not serve {START_SECONDS:g} s after its start"
             elif worker.served_at is not None and now - worker.heard_at > self.times.silent_seconds:

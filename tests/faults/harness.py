@@ -72,10 +72,15 @@ class WorkerProcess:
         python: Iterable[str] = (),
         prefix: Iterable[str] = (),
         command: str = "runworkers",
+        program: Iterable[str] = (),
+        folder: Path = ROOT,
         environment: dict[str, str] | None = None,
         **settings: Any,
     ) -> None:
-        """Start it; `settings` are those of ``JOBQUEUE``, `python` the interpreter's own options, `prefix` a program that becomes it."""
+        """Start it; `settings` are those of ``JOBQUEUE``, `python` the interpreter's own options, `prefix` a program that becomes it.
+
+        A `program` is started in place of ``python -m django runworkers``.
+        """
         self.log = log
         values = {
             "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
@@ -86,8 +91,8 @@ class WorkerProcess:
         }
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [*prefix, sys.executable, *python, "-m", "django", command, *args],
-                cwd=ROOT,
+                [*prefix, *(program or (sys.executable, *python, "-m", "django", command)), *args],
+                cwd=folder,
                 env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **values},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

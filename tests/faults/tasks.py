@@ -37,6 +37,20 @@ def work(context: Any, seconds: float = 0.0) -> int:
     return int(context.job_id)
 
 
+@task
+def flags(seconds: float) -> tuple[int, bool]:
+    """Block for so long; return what the interpreter was started with."""
+    time.sleep(seconds)
+    return sys.flags.optimize, sys.flags.dev_mode
+
+
+@task
+def start_workers() -> str:
+    """Start worker processes from within a worker; return what that says."""
+    command = [sys.executable, "-m", "django", "runworkers", "--processes", "2"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False).stderr
+
+
 @task(takes_context=True)
 async def awork(context: Any, seconds: float = 0.0) -> int:
     with witness.run_of(context):

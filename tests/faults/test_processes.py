@@ -171,7 +171,7 @@ def test_a_signal_to_all_while_workers_are_starting_is_no_failure(workers: Worke
     (started := tmp_path / "started").mkdir()
     lines = [
         "import os, sys, time",
-        "if '--child' in sys.argv:",
+        "if 'JOBQUEUE_CHILD' in os.environ:",
         f"    open(f'{started}/{{os.getpid()}}', 'w').close()",
         "    time.sleep(60)",
         "from tests.faults.settings import *",
