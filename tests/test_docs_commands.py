@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from jobqueue.admin import listing
 from jobqueue.admin.queues import PERMISSIONS
 from jobqueue.admin.verbs import VERBS
 from jobqueue.lifecycle import lines, why
@@ -41,5 +42,14 @@ def test_every_permission_is_on_the_page(name: str) -> None:
 def test_the_numbers_are_the_codes() -> None:
     numbers = {*re.findall(r"\d[\d,]*", PAGE)}
     assert {
-        f"{value:,.0f}" for value in (MOST_COUNTED, lines.MOST_TARGETS - 1, lines.MOST_SEARCHED, HANG_SECONDS, HEARD_SECONDS)
+        f"{value:,.0f}"
+        for value in (
+            listing.WINDOW,
+            listing.MAX_CHECKED,
+            MOST_COUNTED,
+            lines.MOST_TARGETS - 1,
+            lines.MOST_SEARCHED,
+            HANG_SECONDS,
+            HEARD_SECONDS,
+        )
     } <= numbers

@@ -1,8 +1,9 @@
 """The list at any size of the table: newest first, no full count, no scan of more than a bounded part.
 
 What an index finds is looked for in the whole table: a number, and the statuses PAUSED, ERROR, CANCELED, RUNNING and QUEUED, and
-what waits for its time. Everything else (a task, a queue, SUCCESS) has no index, since each one would slow down every write of every
-worker; it is looked for among the newest `WINDOW` jobs, and the page says so.
+what PENDING jobs wait for. Everything else (a task, a queue, SUCCESS) has no index, since each one would slow down every write of every
+worker. It is looked for among the newest `WINDOW` jobs and, by their partial indexes, among the older jobs that have not ended well. The
+page says so.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from django.utils.functional import cached_property
 from jobqueue import masking, states
 from jobqueue.admin import known
 from jobqueue.admin.cells import owner_of
+from jobqueue.db.open_jobs import OPEN
 from jobqueue.line import Target
 from jobqueue.models import Job, Worker
 from jobqueue.texts import clean
@@ -27,6 +29,7 @@ from jobqueue.texts import clean
 MOST_COUNTED = 10_000
 MOST_TENANTS = 1000
 WINDOW = 200_000
+MAX_CHECKED = 50_000  # older open jobs of each state
 LARGEST_ID = 2**63 - 1
 BIG_COLUMNS = ("args", "kwargs", "options", "metadata", "result", "history", "message", "webhook_url")
 FOUND_BY_INDEX = (states.Status.PAUSED, states.Status.ERROR, states.Status.CANCELED, states.Status.RUNNING, states.Status.QUEUED)
@@ -45,9 +48,12 @@ def search(queryset: QuerySet[Job], text: str) -> QuerySet[Job]:
         return queryset
     if (job_id := as_id(wanted)) is not None:
         return queryset.filter(pk=job_id)  # one that no column can hold is found nowhere; Django sees to that
-    # The database only ever compares whole paths; the registry is searched for parts of them in memory.
-    found = [path for path in known.paths() if wanted.lower() in path.lower()]
-    return queryset.filter(task__in=[*found, wanted])
+    return queryset.filter(task__in=tasks_like(wanted))
+
+
+def tasks_like(text: str) -> list[str]:
+    """Return a text and the registered tasks' paths that contain it: the database compares whole paths only."""
+    return [*(path for path in known.paths() if text.lower() in path.lower()), text]
 
 
 def as_id(text: str) -> int | None:
@@ -84,6 +90,7 @@ class JobChangeList(BaseChangeList):
     """Leave the big columns in the database, and bring each page's workers along in one query."""
 
     newest_only = False
+    unchecked = False
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Job]:
         """Return what the page lists."""
@@ -96,23 +103,41 @@ class JobChangeList(BaseChangeList):
         return queryset.defer(*BIG_COLUMNS).annotate(brief=Left("message", 300))
 
     def _within_window(self, queryset: QuerySet[Job], before: int) -> QuerySet[Job]:
-        """Return those of the newest jobs, and of a target those that hold it or wait for it, however old they are."""
+        """Return those of the newest jobs, and the open ones, however old they are."""
         recent = queryset.filter(pk__gt=before)
-        if not (target := self.params.get("target")) or "\0" in target:
+        if "\0" in "".join([*self.params.values(), self.query]):
             return recent
+        found = self._standing(self.params["target"]) if self.params.get("target") else self._open(before)
+        if not found:
+            return recent
+        seen = recent.order_by("-pk").values_list("pk", flat=True)[: MOST_COUNTED + 1]
+        return queryset.filter(pk__in={*found, *seen})
+
+    def _open(self, before: int) -> list[int]:
+        """Return the newest of the open jobs behind the window that the filters choose."""
+        wanted = {column: [self.params[column]] for column in ("queue", "task", "tenant") if self.params.get(column)}
+        if text := self.query.strip():
+            wanted["task"] = tasks_like(text)
+        status = self.params.get("status")
+        if self.params.get("ended_within"):
+            status = status or states.Status.ERROR  # of the open states the only one that has a time of its end
+        statuses = list(OPEN) if not status else [status]
+        found, self.unchecked = Job.objects.database.open_jobs(statuses, before, wanted, MAX_CHECKED)
+        return sorted(found, reverse=True)[: MOST_COUNTED + 1]
+
+    def _standing(self, target: str) -> list[int]:
+        """Return the jobs that hold a target or wait for it."""
         database = Job.objects.database
         tenant = self.params.get("tenant")
         tenants = database.tenants_in_lines(MOST_TENANTS) if tenant is None else [tenant]
         lines = [front for front in database.fronts([Target(one, target) for one in tenants]) if any(front[2:])]
-        standing = [job_id for front in lines for job_id in database.members(Target(*front[:2]), MOST_COUNTED)]
-        seen = recent.order_by("-pk").values_list("pk", flat=True)[: MOST_COUNTED + 1]
-        return queryset.filter(pk__in={*standing, *seen})
+        return [job_id for front in lines for job_id in database.members(Target(*front[:2]), MOST_COUNTED)]
 
     def _needs_scan(self) -> bool:
         asked = {name: self.params.get(name) for name in ("status", "waiting", "queue", "task", "target", "tenant", "ended_within")}
         text = self.query.strip()
         by_index = asked["status"] in FOUND_BY_INDEX and not asked["target"]
-        if (text and as_id(text) is not None) or by_index or asked["waiting"] == states.WaitingFor.TIME:
+        if (text and as_id(text) is not None) or by_index or asked["waiting"] in states.WaitingFor.values:
             return False
         return bool(text) or any(asked.values())
 
@@ -149,8 +174,9 @@ class JobChangeList(BaseChangeList):
         if not self.newest_only:
             return ""
         if self.params.get("target"):
-            return f"Only the newest {WINDOW:,} jobs were looked at, and those that hold the target or wait for it."
-        return f"Only the newest {WINDOW:,} jobs were looked at. Choose a status such as Error to look at all."
+            return f"Searched: the newest {WINDOW:,} jobs, and those that hold the target or wait for it."
+        older = f"of the older ones up to {MAX_CHECKED:,} of each state" if self.unchecked else "all older ones"
+        return f"Searched: the newest {WINDOW:,} jobs, and {older} that are pending, queued, running, paused or in error."
 
 
 def has_nul(request: HttpRequest) -> bool:

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from jobqueue.db.overview import Overview
+from jobqueue.db.open_jobs import OpenJobs
 from jobqueue.line import Target
 
 # The condition of the index of those that have ended, word by word: else no planner finds it.
@@ -53,7 +53,7 @@ class Flow(NamedTuple):
     first: float
 
 
-class EndedJobs(Overview):
+class EndedJobs(OpenJobs):
     """Look at jobs that have ended."""
 
     exact_time: ClassVar[str] = "{}"  # a time that loses nothing on its way to here and back

@@ -1,5 +1,7 @@
 """The page of queues: what it shows, who may decide, and what is kept of it."""
 
+import re
+from html import unescape
 from typing import Any
 
 import pytest
@@ -7,7 +9,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.utils.html import escape
 
-from jobqueue.admin import QueueAdmin
+from jobqueue.admin import QueueAdmin, listing
 from jobqueue.models import Queue
 from tests.admin.conftest import Login, told
 from tests.factories import JobFactory
@@ -46,6 +48,19 @@ def test_queues_with_jobs_are_listed_though_they_have_no_row(chief: Client) -> N
     assert 'value="3"' in page
     assert "/admin/jobqueue/queue/reports/history/" in page
     assert "/admin/jobqueue/queue/mail/history/" not in page
+
+
+def test_each_number_leads_to_so_many_jobs_however_old_they_are(chief: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "WINDOW", 2)
+    JobFactory.create_batch(2, queue="mail & more")
+    JobFactory(queue="mail & more", running=True)
+    JobFactory.create_batch(4, success=True)
+    page = chief.get(PAGE).content.decode()
+    links = re.findall(r'<td data-label="\w+" class="jq-number"><a href="([^"]+)">(\d+)</a>', page)
+    assert [number for _, number in links] == ["2", "1"]
+    for address, number in links:
+        assert chief.get(unescape(address)).context["cl"].result_count == int(number)
+    assert chief.get("/admin/jobqueue/job/?queue=mail+%26+more").context["cl"].result_count == 3
 
 
 def test_a_queue_is_paused_resumed_and_limited_and_who_did_it_is_kept(chief: Client) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from jobqueue.db.open_jobs import OPEN
 from jobqueue.lifecycle import lines as module
 from jobqueue.lifecycle.lines import lines
 from jobqueue.lifecycle.queues import queue_states
@@ -96,6 +97,16 @@ def test_looks_are_cheap_whatever_waits(crowd: None, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.postgresql
 @pytest.mark.slow
+def test_open_jobs_are_looked_for_in_a_bounded_part_of_each_index(crowd: None) -> None:
+    database = Job.objects.database
+    for wanted in ({"queue": ["mail"]}, {"task": ["a.b", "c.d"]}, {"tenant": ["acme"], "queue": ["mail"]}):
+        cost = pages(lambda wanted=wanted: database.open_jobs([*OPEN], 2**62, wanted, 1000))
+        assert cost < 8000, (wanted, cost)
+    assert database.open_jobs([*OPEN], 2**62, {"queue": ["mail"]}, 1000) == ([], True)
+
+
+@pytest.mark.postgresql
+@pytest.mark.slow
 def test_what_is_found_in_the_crowd_is_right(crowd: None) -> None:
     found = {line.target: line for line in lines(limit=10)}
     assert next(iter(found)) == "stuck"
@@ -110,6 +121,7 @@ def test_on_sqlite_every_look_walks_an_index_in_its_order() -> None:
     waiting = [JobFactory(target="busy", **{trait: True}) for trait in ("running", "paused", "waiting_for_target", "queued")]
     steps: list[str] = []
     looks = [lambda job=job: why_waiting(job) for job in waiting[2:]]
+    looks.append(lambda: Job.objects.database.open_jobs([*OPEN], 2**62, {"queue": ["mail"]}, 10))
     for call in (lines, lambda: lines(search="bus", tenant=""), lambda: lines(search="bus"), queue_states, *looks):
         for sql, params in sent_by(call):
             with connection.cursor() as cursor:

@@ -1,0 +1,57 @@
+"""The open jobs that a list must show however old they are: each state of them has a partial index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from jobqueue.db.overview import QUEUED, Overview
+from jobqueue.db.targets import PARKED
+
+# Of each state the condition of its partial index, and the order in which that has its entries.
+OPEN: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
+    "RUNNING": [("status = 'RUNNING'", "lease_owner")],
+    "QUEUED": [(QUEUED, "tenant, claim_rank, id")],
+    "PENDING": [
+        ("status = 'PENDING' AND waiting_for = 'time'", "run_at"),
+        ("status = 'PENDING' AND waiting_for = 'children'", "id"),
+        (PARKED, "tenant, target, claim_rank, id"),
+    ],
+    "PAUSED": [("status = 'PAUSED'", "id")],
+    "ERROR": [("status = 'ERROR'", "id")],
+}
+
+
+class OpenJobs(Overview):
+    """Find open jobs."""
+
+    def open_jobs(self, statuses: Sequence[str], before: int, wanted: Mapping[str, Sequence[str]], limit: int) -> tuple[list[int], bool]:
+        """Return open jobs with ids up to `before` whose columns have one of the `wanted` values, and whether some were not checked.
+
+        Of each partial index at most `limit` entries are checked.
+        """
+        found: list[int] = []
+        more = False
+        for status in statuses:
+            for where, order in OPEN.get(status, ()):
+                with self._reading():
+                    rows = self.rows(*self._open(where, order, before, wanted, limit))
+                more = more or any(number > limit for _, number in rows)
+                found += [job_id for job_id, _ in rows if job_id is not None]
+        return found, more
+
+    def _open(self, where: str, order: str, before: int, wanted: Mapping[str, Sequence[str]], limit: int) -> tuple[str, list[Any]]:
+        condition, params = self._values(wanted)
+        inner, mine = "", list[Any]()
+        if where == QUEUED and "queue" in wanted:  # these have an index by queue
+            inner, mine = self._values({"queue": wanted["queue"]})
+            order = "tenant, queue, claim_rank, id"
+        sql = (
+            f"{self.hint()}WITH s AS MATERIALIZED (SELECT id, {', '.join(wanted)} FROM {self.table} WHERE {where} AND id <= %s{inner}"
+            f" ORDER BY {order} LIMIT %s) SELECT NULL, count(*) FROM s UNION ALL SELECT id, 0 FROM s WHERE 1 = 1{condition}"
+        )
+        return sql, [before, *mine, limit + 1, *params]
+
+    def _values(self, wanted: Mapping[str, Sequence[str]]) -> tuple[str, list[Any]]:
+        parts = [f" AND {column} IN ({', '.join(['%s'] * len(values)) or 'NULL'})" for column, values in wanted.items()]
+        return "".join(parts), [value for values in wanted.values() for value in values]
