@@ -65,10 +65,11 @@ def check_tenants(**_: Any) -> list[CheckMessage]:
 
 @register()
 def check_hooks(**_: Any) -> list[CheckMessage]:
-    """Report hooks of retention that are not there: they would never be called."""
+    """Report hooks that are not there: those of retention would never be called, and users would see no job."""
     found: list[CheckMessage] = []
     try:
-        hooks = {"ON_STALE": conf.current().on_stale, "ON_DELETE": conf.current().on_delete}
+        mine = conf.current()
+        hooks = {"VISIBLE_JOBS": mine.visible_jobs, "ON_STALE": mine.on_stale, "ON_DELETE": mine.on_delete}
     except ImproperlyConfigured:
         return []  # check_settings has told it
     for name, hook in hooks.items():
@@ -77,7 +78,9 @@ def check_hooks(**_: Any) -> list[CheckMessage]:
         except ImportError as error:
             wrong = f"which cannot be imported: {error}"
         if wrong:
-            found.append(Error(f"{name} is {hook!r}, {wrong}", hint=f"It must be {conf.HOOK.text}.", id="jobqueue.E009"))
+            found.append(
+                Error(f"{name} is {hook!r}, {wrong}", hint=f"It must be {conf.FIELDS[name].metadata['rule'].text}.", id="jobqueue.E009")
+            )
     return found
 
 

@@ -45,6 +45,7 @@ ALIAS = Rule(
     lambda value: isinstance(value, str) and value in settings.DATABASES,
 )
 TIMES = Rule(retained.TIMES_TEXT, retained.is_times)
+VISIBLE = Rule("a callable of the user that returns a Q on Job, or its dotted path", _is_callable_or_path)
 HOOK = Rule("a callable of one job, or its dotted path", _is_callable_or_path)
 
 
@@ -84,6 +85,7 @@ class Settings:
     api_authenticator: Any = _setting(
         None, Rule("a callable of the request that returns a user or None, or its dotted path", _is_callable_or_path)
     )
+    visible_jobs: Any = _setting(None, VISIBLE)
     stale_after: Any = _setting(None, TIMES)
     delete_after: Any = _setting(None, TIMES)
     queue_retention: Any = _setting(None, Rule(retained.QUEUES_TEXT, retained.is_by_queue))
@@ -150,6 +152,12 @@ def tenant_context(tenant: str) -> contextlib.AbstractContextManager[Any]:
 def api_authenticator() -> Callable[[Any], Any] | None:
     """Return the project's own way to tell who sends a request to the REST API; None where that is left to the session."""
     found: Callable[[Any], Any] | None = _called(current().api_authenticator)
+    return found
+
+
+def visible_jobs() -> Callable[[Any], Any] | None:
+    """Return what names the jobs that a user may see; None if users see all jobs."""
+    found: Callable[[Any], Any] | None = _called(current().visible_jobs)
     return found
 
 

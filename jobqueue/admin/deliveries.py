@@ -17,6 +17,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 
+from jobqueue import visible
 from jobqueue.admin import delivery_cells as cells
 from jobqueue.admin import delivery_list, listing
 from jobqueue.admin.base import ReadOnlyAdmin
@@ -79,8 +80,8 @@ class DeliveryAdmin(ReadOnlyAdmin[WebhookDelivery]):
         return [path("<int:object_id>/redeliver/", view, name="jobqueue_webhookdelivery_redeliver"), *super().get_urls()]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookDelivery]:
-        """Return the deliveries with the database's time, from which durations are counted."""
-        return super().get_queryset(request).annotate(now=Now())
+        """Return the deliveries of jobs that the user may see, with the database's time, from which durations are counted."""
+        return visible.narrow_deliveries(request.user, super().get_queryset(request)).annotate(now=Now())
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[delivery_list.DeliveryChangeList]:
         """Return our list."""

@@ -20,6 +20,7 @@ from jobqueue.amounts import span
 from jobqueue.models import Job, Schedule, Worker
 from jobqueue.retention_rules import LONGEST_SECONDS
 from jobqueue.texts import clean
+from jobqueue.visible import is_narrowed
 
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin
@@ -90,9 +91,16 @@ class QueueFilter(ColumnFilter):
     title = "queue"
     parameter_name = column = "queue"
 
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+        """Return the choices; to a user who may not see all jobs, no queue is named because of a hidden job."""
+        self.narrowed = is_narrowed(request.user)
+        return super().lookups(request, model_admin)
+
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
         """Return the queues that somebody fills, serves, or has jobs in."""
-        found = known.queues() | newest(visible, "queue") | {*Job.objects.database.queued_queues(MOST_CHOICES)}
+        found = known.queues() | newest(visible, "queue")
+        if not self.narrowed:
+            found |= {*Job.objects.database.queued_queues(MOST_CHOICES)}
         for queues in Worker.objects.values_list("queues", flat=True)[:MOST_CHOICES]:
             found |= {queue for queue in queues if isinstance(queue, str)} if isinstance(queues, list) else set()
         return [(queue, queue) for queue in sorted(found)[:MOST_CHOICES]]

@@ -13,11 +13,13 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.cache import patch_vary_headers
 
+from jobqueue import visible
 from jobqueue.admin import cells, deliveries_of_job, detail, filters, listing
 from jobqueue.admin.live import LiveAdmin
 from jobqueue.admin.verbs import VERBS
 from jobqueue.exceptions import JobDoesNotExist
-from jobqueue.lifecycle.why import Why, why_waiting
+from jobqueue.lifecycle.narrowed import why_for
+from jobqueue.lifecycle.why import Why
 from jobqueue.models import Job
 
 PART_HEADER = "X-Jobqueue-Part"
@@ -58,8 +60,8 @@ class JobAdmin(LiveAdmin):
     paginator = listing.CappedPaginator
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
-        """Return the jobs with the database's time, from which durations are counted."""
-        return super().get_queryset(request).annotate(now=Now())
+        """Return the jobs that the user may see, with the database's time, from which durations are counted."""
+        return visible.narrow(request.user, super().get_queryset(request)).annotate(now=Now())
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[listing.JobChangeList]:
         """Return our list."""
@@ -92,7 +94,7 @@ class JobAdmin(LiveAdmin):
             "media": self.media,
             "original": job,
             "page": detail.page(job),
-            "why": _why(job),
+            "why": _why(request, job),
             **deliveries_of_job.context(request, job.pk),
             "events_address": self.events_address(job),
             "verbs": [verb for verb in VERBS.values() if verb.possible(job) and verb.allowed(request)],
@@ -104,9 +106,9 @@ class JobAdmin(LiveAdmin):
         return response
 
 
-def _why(job: Job) -> Why | None:
+def _why(request: HttpRequest, job: Job) -> Why | None:
     """Return what the job waits for; None where it waits for nothing, or is gone by now."""
     try:
-        return why_waiting(job)
+        return why_for(request.user, job)
     except JobDoesNotExist:
         return None

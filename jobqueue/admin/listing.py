@@ -18,7 +18,7 @@ from django.db.models.functions import Left
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
-from jobqueue import masking, states
+from jobqueue import masking, states, visible
 from jobqueue.admin import known
 from jobqueue.admin.cells import owner_of
 from jobqueue.db.open_jobs import OPEN
@@ -91,9 +91,11 @@ class JobChangeList(BaseChangeList):
 
     newest_only = False
     unchecked = False
+    counts_hidden_jobs = False  # whether an estimate of all rows counts jobs that the user may not see
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Job]:
         """Return what the page lists."""
+        self.counts_hidden_jobs = visible.is_narrowed(request.user)
         queryset: QuerySet[Job] = super().get_queryset(request, exclude_parameters)
         if self._needs_scan():
             newest = self.root_queryset.order_by("-pk").values_list("pk", flat=True).first() or 0
@@ -157,7 +159,8 @@ class JobChangeList(BaseChangeList):
         noun = "job" if paginator.count == 1 else "jobs"
         if not paginator.more:
             return f"{paginator.count:,} {noun}"
-        estimate = None if self.has_active_filters or self.query else Job.objects.database.estimated_rows()
+        narrowed = self.has_active_filters or self.query or self.counts_hidden_jobs
+        estimate = None if narrowed else Job.objects.database.estimated_rows()
         if estimate is None or estimate <= MOST_COUNTED:
             return f"more than {MOST_COUNTED:,} jobs; the first {MOST_COUNTED:,} are on these pages"
         return f"about {estimate:,} jobs; the first {MOST_COUNTED:,} are on these pages"

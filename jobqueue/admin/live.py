@@ -14,7 +14,7 @@ from jobqueue.admin.targets import TargetsAdmin
 from jobqueue.api import again, streaming
 from jobqueue.api.answers import Problem
 from jobqueue.api.events import snapshot_of
-from jobqueue.events.stream import Wanted
+from jobqueue.events.wanted import Wanted
 from jobqueue.models import Job
 
 

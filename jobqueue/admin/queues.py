@@ -17,6 +17,7 @@ from jobqueue.admin import cells
 from jobqueue.admin.queue_webhooks import QueueWebhookAdmin, receiver
 from jobqueue.admin.wording import NOTHING, duration
 from jobqueue.exceptions import InvalidOption
+from jobqueue.lifecycle.narrowed import queue_states_for
 from jobqueue.lifecycle.queues import (
     LARGEST_LIMIT,
     MOST_COUNTED,
@@ -24,7 +25,6 @@ from jobqueue.lifecycle.queues import (
     QueueState,
     limit_queue,
     pause_queue,
-    queue_states,
     resume_queue,
 )
 from jobqueue.models import Job, Queue
@@ -71,7 +71,9 @@ class QueueAdmin(QueueWebhookAdmin):
             "is_nav_sidebar_enabled": False,
             "opts": self.opts,
             "media": self.media,
-            "queues": [_shown(state, visible, webhooks.get(state.name)) for state in queue_states() if state.name not in hidden],
+            "queues": [
+                _shown(state, visible, webhooks.get(state.name)) for state in queue_states_for(request.user) if state.name not in hidden
+            ],
             "may": {what: self._may(request, what) for what in PERMISSIONS},
             "largest": LARGEST_LIMIT,
             **(extra_context or {}),

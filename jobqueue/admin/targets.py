@@ -20,7 +20,8 @@ from jobqueue.admin.acting import MOST_AT_ONCE, ActingAdmin
 from jobqueue.admin.verbs import CANCEL, PAUSE, RESUME, Verb
 from jobqueue.admin.wording import NOTHING, ago, between
 from jobqueue.db.overview import Front
-from jobqueue.lifecycle.lines import Line, look
+from jobqueue.lifecycle.lines import Line
+from jobqueue.lifecycle.narrowed import look_for
 from jobqueue.line import Target
 from jobqueue.models import Job
 
@@ -66,7 +67,7 @@ class TargetsAdmin(ActingAdmin):
             raise PermissionDenied
         search, tenant = request.GET.get(SEARCH, "").strip(), request.GET.get(TENANT)
         odd = "\0" in search or "\0" in (tenant or "")
-        found = [] if odd else self._visible(request, look(search=search, tenant=tenant))
+        found = [] if odd else self._visible(request, look_for(request.user, search=search, tenant=tenant))
         if stuck := bool(request.GET.get(STUCK)):
             found = [one for one in found if one[0].stuck]
         shown = found[:MOST_SHOWN]
@@ -124,21 +125,25 @@ class TargetsAdmin(ActingAdmin):
 
     def _one(self, request: HttpRequest, line: Line, front: Front, job: Job | None, now: Any) -> Shown:
         kept = {FROM: "targets", **{name: request.GET[name] for name in (SEARCH, STUCK) if request.GET.get(name)}}
+        # An address is shown, stored and logged: a target that holds a secret is in none.
+        plain = _name(line.target) == line.target
         behind = {TENANT: line.tenant, TARGET: line.target}
+        of_tenant = {TENANT: line.tenant} if line.tenant else {}
         able = [verb for verb in ON_HOLDER if job is not None and verb.possible(job) and verb.allowed(request)]
+        may_clear = plain and job is not None and CANCEL.allowed(request)
         return Shown(
             line=line,
             name=_name(line.target),
             tenant=line.tenant or NOTHING,
-            listed=f"{self._address('changelist')}?{urlencode({TARGET: line.target, **({TENANT: line.tenant} if line.tenant else {})})}",
+            listed=f"{self._address('changelist')}?{urlencode({TARGET: line.target, **of_tenant})}" if plain else "",
             holder=job,
-            badge=cells.status(job) if job is not None else cells.badge("queued", "Free") if line.holder_id is None else NOTHING,
+            badge=cells.status(job) if job is not None else cells.badge("queued", "Free") if not line.holder_status else NOTHING,
             since=ago(line.since, now) if line.since is not None else NOTHING,
             waiting=f"{line.waiting:,}{' or more' if line.waiting_is_capped else ''}",
             oldest=between(line.oldest_waiting_at, now) if line.oldest_waiting_at is not None else NOTHING,
-            next_id=next((one for one in (front.queued, front.parked) if one is not None), None) if line.holder_id is None else None,
+            next_id=next((one for one in (front.queued, front.parked) if one is not None), None) if not line.holder_status else None,
             verbs=[(verb, f"{self._address('act', line.holder_id, verb.name)}?{urlencode(kept)}") for verb in able],
-            clear=f"{self._address('clear_target')}?{urlencode({**kept, **behind})}" if job is not None and CANCEL.allowed(request) else "",
+            clear=f"{self._address('clear_target')}?{urlencode({**kept, **behind})}" if may_clear else "",
         )
 
     def _address(self, name: str, *args: Any) -> str:

@@ -11,12 +11,13 @@ from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from jobqueue import visible
 from jobqueue.api import again, reading, streaming
 from jobqueue.api.answers import Problem
 from jobqueue.api.reading import Given
-from jobqueue.events.stream import Wanted
+from jobqueue.events.wanted import Wanted
+from jobqueue.lifecycle.narrowed import why_for
 from jobqueue.lifecycle.report import report
-from jobqueue.lifecycle.why import why_waiting
 from jobqueue.line import Target
 from jobqueue.masking import mask_text
 from jobqueue.models import Job
@@ -30,7 +31,7 @@ ENDED = (Status.SUCCESS.value, Status.CANCELED.value)
 
 def told(job: Job, user: Any) -> dict[str, Any]:
     """Return the report on a job and why it waits; tracebacks for those who may open the admin."""
-    why = why_waiting(job)
+    why = why_for(user, job)
     shown = report(job, tracebacks=getattr(user, "is_staff", False))
     return {**shown, "why_waiting": asdict(why) if why is not None else None}
 
@@ -40,15 +41,20 @@ def snapshot_of(job_id: int, user: Any) -> Callable[[], dict[str, Any]]:
 
     def read() -> dict[str, Any]:
         job = Job.objects.current.annotate(now=Now()).filter(pk=job_id).first()
-        return {"job": told(job, user) if job is not None else None}
+        shown = job if job is not None and visible.may_see(user, job.pk) else None
+        return {"job": told(shown, user) if shown is not None else None}
 
     return read
 
 
 def of_job(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
     """Stream the events of one job."""
-    job = reading.job(request, given, "tenant", "target")
-    allowed = again.still(request, user, NAMES)
+    job = reading.job(request, user, given, "tenant", "target")
+    still = again.still(request, user, NAMES)
+
+    def allowed() -> bool:
+        return still() and visible.may_see(user, job.pk)
+
     return streaming.respond(request, user, streaming.Source(Wanted(job_id=job.pk), allowed, snapshot_of(job.pk, user)))
 
 
@@ -58,8 +64,7 @@ def of_target(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase
     if len(name) > reading.LONGEST_TEXT or reading.has_control(name):
         raise Problem(404, f"{reading.shown(name)} is no target's name.")
     jobs = Job.objects.current.filter(tenant=tenant, target=name).exclude(status__in=ENDED)
-    wanted = Wanted(target=Target(tenant, name))
-    return streaming.respond(request, user, streaming.Source(wanted, again.still(request, user, NAMES), _briefly(jobs)))
+    return _stream(request, user, Wanted(target=Target(tenant, name)), jobs)
 
 
 def of_all(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
@@ -68,14 +73,24 @@ def of_all(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
     jobs = Job.objects.current.filter(status=Status.RUNNING)
     if tenant is not None:
         jobs = jobs.filter(tenant=tenant)
-    return streaming.respond(request, user, streaming.Source(Wanted(tenant=tenant), again.still(request, user, NAMES), _briefly(jobs)))
+    return _stream(request, user, Wanted(tenant=tenant), jobs)
 
 
-def _briefly(jobs: QuerySet[Job]) -> Callable[[], dict[str, Any]]:
+def _stream(request: HttpRequest, user: Any, wanted: Wanted, jobs: QuerySet[Job]) -> HttpResponseBase:
+    """Stream the events of jobs that the user may see; the stream ends when that changes, and its client comes back."""
+    still, seen = again.still(request, user, NAMES), visible.sight(user)
+
+    def allowed() -> bool:
+        return still() and visible.sight(user) == seen
+
+    return streaming.respond(request, user, streaming.Source(wanted._replace(sight=seen), allowed, _briefly(user, jobs)))
+
+
+def _briefly(user: Any, jobs: QuerySet[Job]) -> Callable[[], dict[str, Any]]:
     """Return what reads the state of some jobs, in brief."""
 
     def read() -> dict[str, Any]:
-        rows = list(jobs.order_by("pk").values(*BRIEF)[: MOST_IN_SNAPSHOT + 1])
+        rows = list(visible.narrow(user, jobs).order_by("pk").values(*BRIEF)[: MOST_IN_SNAPSHOT + 1])
         shown = [_brief(row) for row in rows[:MOST_IN_SNAPSHOT]]
         return {"jobs": shown, "more": len(rows) > MOST_IN_SNAPSHOT}
 

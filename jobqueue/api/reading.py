@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models.functions import Now
 from django.http import HttpRequest
 
+from jobqueue import visible
 from jobqueue.api.answers import Problem
 from jobqueue.models import Job
 from jobqueue.texts import clean
@@ -28,14 +29,16 @@ def job_id(text: str) -> int:
     return number
 
 
-def job(request: HttpRequest, given: Given, *columns: str) -> Job:
+def job(request: HttpRequest, user: Any, given: Given, *columns: str) -> Job:
     """Return the job that the path names, with the database's time; refuse one of another target or tenant than the request says.
+
+    A job that the user may not see is answered as one that does not exist.
 
     A path with a target names the job's place in full, so the tenant is "" where the query does not give one.
     """
     number = job_id(given["job_id"])
     tenant, target = text(request, "tenant"), given.get("target")
-    jobs = Job.objects.current.annotate(now=Now()).filter(pk=number)
+    jobs = visible.narrow(user, Job.objects.current.annotate(now=Now()).filter(pk=number))
     found = (jobs.only("pk", *columns) if columns else jobs).first()
     if found is None:
         raise Problem(404, f"There is no job {number}.")

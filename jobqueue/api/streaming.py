@@ -29,7 +29,8 @@ from jobqueue.api.places import BUSY_SECONDS, Place
 from jobqueue.api.reading import shown
 from jobqueue.db import let_go
 from jobqueue.events import replay, wire
-from jobqueue.events.stream import SLOW, Subscription, Wanted, hub
+from jobqueue.events.stream import SLOW, Subscription, hub
+from jobqueue.events.wanted import Wanted
 
 RETRY_MILLISECONDS = 3000
 MOST_ASYNC = 2000  # streams of a process under ASGI

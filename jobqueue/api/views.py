@@ -14,7 +14,7 @@ from jobqueue.api import audit, events, reading
 from jobqueue.api.answers import Problem
 from jobqueue.api.reading import Given
 from jobqueue.lifecycle import control, queues
-from jobqueue.lifecycle.lines import lines
+from jobqueue.lifecycle.narrowed import lines_for, queue_states_for
 from jobqueue.masking import mask_text
 from jobqueue.models import Job, Queue
 
@@ -25,14 +25,14 @@ STATUSES = {control.Verdict.DONE: 200, control.Verdict.REQUESTED: 202}
 
 def show_job(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the job's report and what it waits for; tracebacks for those who may open the admin, as there."""
-    return 200, events.told(reading.job(request, given), user)
+    return 200, events.told(reading.job(request, user, given), user)
 
 
 def act(verb: str, do: Callable[[int], control.Answer]) -> Handler:
     """Return the handler of a verb on a job."""
 
     def handle(request: HttpRequest, user: Any, given: Given) -> Reply:
-        job = reading.job(request, given, "task", "tenant", "target", "status")
+        job = reading.job(request, user, given, "task", "tenant", "target", "status")
         with Job.objects.database.atomic():
             answer = do(job.pk)
             audit.record(user, job, verb, answer)
@@ -46,7 +46,7 @@ def act(verb: str, do: Callable[[int], control.Answer]) -> Handler:
 def list_targets(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the targets that something holds, blocks or waits for."""
     most = reading.limit(request)
-    found = lines(search=reading.text(request, "search") or "", tenant=reading.text(request, "tenant"), limit=most + 1)
+    found = lines_for(user, search=reading.text(request, "search") or "", tenant=reading.text(request, "tenant"))[: most + 1]
     return 200, {"targets": [{**_plain(line), "target": mask_text(line.target)} for line in found[:most]], "more": len(found) > most}
 
 
@@ -66,7 +66,7 @@ def act_on_queue(verb: str) -> Handler:
 
 def list_queues(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the queues, their pauses and limits, and what waits and runs in each."""
-    return 200, {"queues": [_plain(one) for one in queues.queue_states()]}
+    return 200, {"queues": [_plain(one) for one in queue_states_for(user)]}
 
 
 def _plain(record: Any) -> dict[str, Any]:

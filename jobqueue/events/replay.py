@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from jobqueue import conf
 from jobqueue.db.eventlog import Cursor, EventRow
 from jobqueue.events import wire
-from jobqueue.events.stream import Wanted, facts_of
+from jobqueue.events.stream import facts_of
+from jobqueue.events.wanted import Wanted
 from jobqueue.models import Job, JobEvent
 
 PAGE = 500
@@ -42,7 +43,7 @@ def pages(wanted: Wanted, last_id: int, begin: Cursor) -> Iterator[bytes]:
     held: bytes | None = None  # the newest message: only the very last one carries the new horizon
     while True:
         rows, after = database.events_after(cursor, PAGE, job_id=wanted.job_id, behind=wanted.target)
-        mine = [row for row in rows if wanted.has(row) and not (database.one_writer and row.id > end)]
+        mine = wanted.shown([row for row in rows if wanted.has(row) and not (database.one_writer and row.id > end)])
         lines = _lines(mine)
         if lines:
             ready = [*([held] if held is not None else []), *lines[:-1]]

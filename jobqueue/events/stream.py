@@ -16,11 +16,11 @@ import signal
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from jobqueue.db.eventlog import Cursor, EventRow
 from jobqueue.events import watch, wire
-from jobqueue.line import Target
+from jobqueue.events.wanted import Wanted, matched
 from jobqueue.models import Job
 from jobqueue.service import Service
 
@@ -32,24 +32,6 @@ MOST_REMEMBERED = 10_000
 SLOW = "slow"  # why a client that did not keep up is ended
 
 logger = logging.getLogger("jobqueue")
-
-
-class Wanted(NamedTuple):
-    """Say which events a client wants: those of a job, of a target, of a tenant, or all of them."""
-
-    job_id: int | None = None
-    target: Target | None = None
-    tenant: str | None = None
-
-    def has(self, row: EventRow) -> bool:
-        """Return whether an event is among them."""
-        return self in _wants(row)
-
-
-def _wants(row: EventRow) -> tuple[Wanted, ...]:
-    """Return all that a client may want in order to get this event."""
-    behind = (Wanted(target=Target(row.tenant, row.target)),) if row.target else ()
-    return (Wanted(job_id=row.job_id), *behind, Wanted(tenant=row.tenant), Wanted())
 
 
 class Subscription:
@@ -160,7 +142,7 @@ class Reader(Service):
 
     def _hand_out(self, rows: list[EventRow], clients: dict[Wanted, list[Subscription]], *, before: int, after: int) -> None:
         """Hand a page to the clients; `before` and `after` are the horizons, the same one where the page is not the last."""
-        wanted = [(row, keys) for row in rows if (keys := [key for key in _wants(row) if key in clients])]
+        wanted = matched(rows, clients)
         self._learn({row.job_id for row, _ in wanted})
         for_key: dict[Wanted, list[bytes]] = defaultdict(list)
         deleted = set()

@@ -81,13 +81,13 @@ def test_a_secret_in_the_name_of_a_target_is_masked(viewer: Client) -> None:
 
 def test_a_job_that_is_deleted_while_it_is_read_is_not_found(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     job = JobFactory()
-    look = events.why_waiting
+    look = events.why_for
 
-    def late(found: Job) -> Any:
+    def late(user: Any, found: Job) -> Any:
         Job.objects.filter(pk=found.pk).erase()
-        return look(found)
+        return look(user, found)
 
-    monkeypatch.setattr(events, "why_waiting", late)
+    monkeypatch.setattr(events, "why_for", late)
     response = viewer.get(url(job))
     assert (response.status_code, error(response)["code"]) == (404, "not_found")
 

@@ -21,7 +21,8 @@ from jobqueue.api.answers import Problem
 from jobqueue.api.places import Place, identity
 from jobqueue.api.streaming import Source, Stream, Sync, send_async
 from jobqueue.events import stream as streams
-from jobqueue.events.stream import SLOW, Wanted, hub
+from jobqueue.events.stream import SLOW, hub
+from jobqueue.events.wanted import Wanted
 from jobqueue.models import Job, JobEvent
 from tests.factories import JobFactory
 from tests.faults.harness import wait_until

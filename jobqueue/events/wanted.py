@@ -1,0 +1,58 @@
+"""Which events the client of a stream gets: those that it asked for, as far as its user may see their jobs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from jobqueue.db.eventlog import EventRow
+from jobqueue.line import Target
+from jobqueue.visible import Sight
+
+
+class Wanted(NamedTuple):
+    """Say which events a client wants: those of a job, of a target, of a tenant, or all of them.
+
+    `sight` narrows them to the jobs that the client's user may see.
+    """
+
+    job_id: int | None = None
+    target: Target | None = None
+    tenant: str | None = None
+    sight: Sight | None = None
+
+    def has(self, row: EventRow) -> bool:
+        """Return whether an event is among them."""
+        return self._replace(sight=None) in _wants(row)
+
+    def shown(self, rows: list[EventRow]) -> list[EventRow]:
+        """Return those of the events that the client's user may see."""
+        if self.sight is None:
+            return rows
+        seen = self.sight.among({row.job_id for row in rows})
+        return [row for row in rows if row.job_id in seen]
+
+
+def _wants(row: EventRow) -> tuple[Wanted, ...]:
+    """Return all that a client may want in order to get this event."""
+    behind = (Wanted(target=Target(row.tenant, row.target)),) if row.target else ()
+    return (Wanted(job_id=row.job_id), *behind, Wanted(tenant=row.tenant), Wanted())
+
+
+def matched(rows: list[EventRow], clients: Iterable[Wanted]) -> list[tuple[EventRow, list[Wanted]]]:
+    """Return the events that any client gets, each with what those clients want; one query for each different sight."""
+    keys_of: dict[Wanted, list[Wanted]] = defaultdict(list)
+    for key in clients:
+        keys_of[key._replace(sight=None)].append(key)
+    found = [(row, keys) for row in rows if (keys := [key for bare in _wants(row) for key in keys_of.get(bare, ())])]
+    ids_of: dict[Sight, set[int]] = defaultdict(set)
+    for row, keys in found:
+        for key in keys:
+            if key.sight is not None:
+                ids_of[key.sight].add(row.job_id)
+    seen = {sight: sight.among(ids) for sight, ids in ids_of.items()}
+    if not seen:
+        return found
+    shown = ((row, [key for key in keys if key.sight is None or row.job_id in seen[key.sight]]) for row, keys in found)
+    return [(row, keys) for row, keys in shown if keys]
