@@ -15,8 +15,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
+from jobqueue import duty_rules, setting_problems, webhook_rules
 from jobqueue import retention_rules as retained
-from jobqueue import setting_problems, webhook_rules
 from jobqueue.setting_problems import Problem
 from jobqueue.setting_rules import COUNT, NOT_NEGATIVE, POSITIVE, Rule, texts, whole
 from jobqueue.texts import safe_repr
@@ -65,6 +65,7 @@ class Settings:
     heartbeat_seconds: float = _setting(2, POSITIVE)
     duty_lease_seconds: float = _setting(10, POSITIVE)
     duty_heartbeat_seconds: float = _setting(2, POSITIVE)
+    duties: Any = _setting(None, Rule(duty_rules.TEXT, duty_rules.is_duties))
     scale_seconds: float = _setting(1, POSITIVE)
     shutdown_grace_period_seconds: float = _setting(300, NOT_NEGATIVE)
     interrupt_grace_seconds: float = _setting(2, NOT_NEGATIVE)

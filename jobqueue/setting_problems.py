@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field
 from typing import Any, NamedTuple
 
-from jobqueue import masking
+from jobqueue import duty_rules, masking
 from jobqueue.setting_rules import Rule
 from jobqueue.texts import safe_repr
 
@@ -56,10 +56,21 @@ def _heartbeat(values: Mapping[str, Any], prefix: str = "") -> Sequence[Problem]
     return [Problem("E004", f"{beats} is {beat} with {leases} {lease}.", hint)]
 
 
+def _rotations(values: Mapping[str, Any]) -> Sequence[Problem]:
+    """Compare how long duties keep their leader with their lease."""
+    lease = values["DUTY_LEASE_SECONDS"]
+    hint = f"Set it to {lease} or more, or lower DUTY_LEASE_SECONDS: else the leader changes faster than others look."
+    return [
+        Problem("E004", f"DUTIES gives {name} a rotate_after_seconds of {seconds} with DUTY_LEASE_SECONDS {lease}.", hint)
+        for name, seconds in duty_rules.shorter_rotations(values["DUTIES"], lease)
+    ]
+
+
 TOGETHER: tuple[tuple[frozenset[str], Callable[[Mapping[str, Any]], Sequence[Problem]]], ...] = (
     (frozenset({"MIN_WORKERS", "MAX_WORKERS"}), _workers),
     (frozenset({"HEARTBEAT_SECONDS", "LEASE_SECONDS"}), _heartbeat),
     (frozenset({"DUTY_HEARTBEAT_SECONDS", "DUTY_LEASE_SECONDS"}), functools.partial(_heartbeat, prefix="DUTY_")),
+    (frozenset({"DUTIES", "DUTY_LEASE_SECONDS"}), _rotations),
 )
 
 

@@ -157,6 +157,33 @@ def test_a_heartbeat_above_half_of_the_lease_is_refused_with_both_ways_out() -> 
     assert problems({"HEARTBEAT_SECONDS": 0.1, "LEASE_SECONDS": 0.5}) == []
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"apply_retentoin": {"strategy": "lease"}},
+        {"apply_retention": {"strategy": "all"}},
+        {"apply_retention": {"strategy": ["lease"]}},
+        {"apply_retention": {"rotate_after": 60}},
+        {"apply_retention": {"rotate_after_seconds": 0}},
+        {"apply_retention": {"rotate_after_seconds": True}},
+        {"apply_retention": {"rotate_after_seconds": 60, "strategy": "everyone"}},
+        {"apply_retention": 3600},
+        {7: {}},
+        ["apply_retention"],
+    ],
+)
+def test_duties_with_options_that_cannot_be_meant_are_refused(value: Any) -> None:
+    assert [problem.id for problem in problems({"DUTIES": value})] == ["E002"]
+
+
+def test_a_rotation_below_the_lease_of_duties_is_refused() -> None:
+    (problem,) = problems({"DUTIES": {"collect_metrics": {"rotate_after_seconds": 5}}})
+    assert problem.id == "E004"
+    assert "collect_metrics" in problem.message
+    assert problems({"DUTIES": {"collect_metrics": {"rotate_after_seconds": 5}}, "DUTY_LEASE_SECONDS": 4}) == []
+    assert problems({"DUTIES": {"collect_metrics": {"strategy": "everyone"}, "apply_retention": {"rotate_after_seconds": 3600}}}) == []
+
+
 def test_values_that_are_wrong_already_are_not_compared() -> None:
     assert [problem.id for problem in problems({"MIN_WORKERS": "9", "LEASE_SECONDS": -1})] == ["E002", "E002"]
 

@@ -12,20 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from jobqueue import duty_rules
+
 Strategy = Literal["lease", "everyone"]
 # The names of the duties that come with the product (`duties/builtin.py`): a project's duty must not take one's place.
-RESERVED = frozenset(
-    {
-        "promote_due_jobs",
-        "expire_stale_running_jobs",
-        "enqueue_scheduled_jobs",
-        "apply_retention",
-        "deliver_webhooks",
-        "collect_metrics",
-        "forget_dead_workers",
-        "release_parked_targets",
-    }
-)
+RESERVED = duty_rules.BUILTIN
 
 
 @dataclass(frozen=True, slots=True)

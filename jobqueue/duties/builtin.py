@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from jobqueue import conf
 from jobqueue.duties.apply_retention import ApplyRetention
 from jobqueue.duties.base import Duty
 from jobqueue.duties.collect_metrics import CollectMetrics
@@ -31,6 +33,26 @@ def builtin(
     time that `not_before` gives. What one of them sees for others is in `glances`.
     """
     glances = glances if glances is not None else Glances()
+    makers = _makers(keep, tell, not_before, glances)
+    options = conf.current().duties or {}
+    return {name: _configured(make, options[name]) if name in options else make for name, make in makers.items()}
+
+
+def _configured(make: Callable[[], Duty], options: Mapping[str, Any]) -> Callable[[], Duty]:
+    """Return how a duty is made that has the options of the setting ``DUTIES``."""
+
+    def made() -> Duty:
+        duty = make()
+        for name, value in options.items():
+            setattr(duty, name, value)
+        return duty
+
+    return made
+
+
+def _makers(
+    keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None], not_before: Callable[[], float], glances: Glances
+) -> Makers:
     simple: tuple[type[Duty], ...] = (ApplyRetention, CollectMetrics, ForgetDeadWorkers)
     return {
         **{kind.name: kind for kind in simple},

@@ -15,13 +15,13 @@ from django.utils.module_loading import module_has_submodule
 
 from jobqueue import conf
 from jobqueue.duties.base import RESERVED, Duty, FunctionDuty, Strategy
+from jobqueue.duty_rules import STRATEGIES
 from jobqueue.exceptions import InvalidOption, delay_in_seconds
 from jobqueue.models import Job
 from jobqueue.texts import safe_repr
 
 Function = TypeVar("Function", bound=Callable[[], object])
 SHORTEST_SECONDS = 0.05
-STRATEGIES = ("lease", "everyone")
 
 _made: dict[str, Callable[[], Duty]] = {}
 _places: dict[str, str] = {}

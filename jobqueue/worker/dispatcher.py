@@ -230,7 +230,7 @@ class Dispatcher(DatabaseService):
         longest = LONGEST_POLL_SECONDS if self._is_at_ease else self._poll_seconds
         pause = min(self._pause, longest)
         self._pause = min(self._pause * 2, LONGEST_POLL_SECONDS)
-        return pause * random.uniform(0.8, 1.2)  # noqa: S311 - a fleet must not poll in step
+        return pause * random.uniform(0.8, 1.0)  # noqa: S311 - a fleet must not poll in step; downwards, POLL_SECONDS is the most
 
     def _fast_pause(self) -> float:
         return NOTIFIED_FAST_SECONDS if self._is_notified() else FAST_SECONDS

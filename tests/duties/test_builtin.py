@@ -16,8 +16,9 @@ from jobqueue.duties.builtin import builtin
 from jobqueue.duties.expire_stale_running_jobs import ExpireStaleRunningJobs
 from jobqueue.duties.promote_due_jobs import UNTOLD_SECONDS, PromoteDueJobs
 from jobqueue.duties.release_parked_targets import ReleaseParkedTargets
+from jobqueue.lifecycle import leaders
 from jobqueue.lifecycle.expire import Expired
-from jobqueue.models import Job
+from jobqueue.models import BackgroundJobLease, Job
 from tests.factories import JobFactory, ahead
 from tests.pooler import POOLED
 from tests.rivals import Rival
@@ -37,6 +38,29 @@ def test_every_duty_is_made_under_its_own_name(db: Any) -> None:
         assert duty.name == name
         assert name in RESERVED
         assert make() is not duty, "each term begins with a fresh one"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_each_duty_takes_the_options_that_the_settings_give_it(settings: Any, name: str) -> None:
+    settings.JOBQUEUE = {"DUTIES": {name: {"strategy": "everyone"}}}
+    makers = builtin(lambda: None, lambda lost: None, lambda: 0.0)
+    assert {one for one, make in makers.items() if make().strategy == "everyone"} == {name}
+    makers[name]().run_once(timezone.now())
+    settings.JOBQUEUE = {"DUTIES": {name: {"rotate_after_seconds": 3600}}}
+    makers = builtin(lambda: None, lambda lost: None, lambda: 0.0)
+    assert {one: make().rotate_after_seconds for one, make in makers.items() if make().rotate_after_seconds} == {name: 3600}
+
+
+@pytest.mark.django_db
+def test_a_duty_of_every_worker_has_no_leader_that_is_missed(settings: Any) -> None:
+    long_ago = timezone.now() - timedelta(days=1)
+    BackgroundJobLease.objects.create(
+        job_name="collect_metrics", held_by_worker_id="gone", lease_acquired_at=long_ago, heartbeat_at=long_ago
+    )
+    assert len(leaders.problems()) == 1
+    settings.JOBQUEUE = {"DUTIES": {"collect_metrics": {"strategy": "everyone"}}}
+    assert leaders.problems() == []
 
 
 # Promote

@@ -105,3 +105,11 @@ def test_while_it_has_work_it_looks_itself(scene: Scene, monkeypatch: Any) -> No
     JobFactory()
     scene.since()
     assert scene.since() is None
+
+
+def test_an_idle_poll_comes_after_at_most_poll_seconds(scene: Scene) -> None:
+    scene.rest()
+    scene.is_notified = False
+    pauses = [scene.dispatcher._idle_pause() for _ in range(300)]
+    assert max(pauses) <= 1.0
+    assert len({round(one, 3) for one in pauses[20:]}) > 50, "workers do not poll in step"
