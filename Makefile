@@ -17,12 +17,13 @@ export PYTHONUNBUFFERED := 1
 # Compiled modules are kept, whatever the environment says: else each of hundreds of processes compiles everything again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo test test-pgbouncer test-slow django-6.0 django-6.1 django-6.1-pgbouncer lint style types layers sizes migrations bench clean
+.PHONY: help install demo test test-zones test-pgbouncer test-slow django-6.0 django-6.1 django-6.1-pgbouncer lint style types layers sizes migrations bench clean
 
 help:
 	@echo "make demo        install, fill the queue of the demo project, run it, and serve its admin (ARGS=--once: end with the batch)"
 	@echo "make test        run the tests on PostgreSQL, then on SQLite"
 	@echo "make test-pgbouncer   run the quick tests on PostgreSQL through PgBouncer (the Debian package pgbouncer)"
+	@echo "make test-zones  run the quick tests with USE_TZ = False in Asia/Shanghai and America/St_Johns"
 	@echo "make test-slow   run the long tests: state machines, the whole demo, real processes on SQLite"
 	@echo "make django-6.1  run the quick tests on Django 6.1 (PYTHON=python3.12 or newer); django-6.0: what the task backend promises"
 	@echo "make lint        check style, types, layers, sizes and migrations"
@@ -81,6 +82,11 @@ test: $(STAMP)
 	$(call PYTEST,$(VENV),postgresql) $(TOGETHER) $(ARGS)
 	$(call PATIENTLY,$(VENV),postgresql-alone,$(ALONE) $(call FILES,faults|browser))
 	TEST_DATABASE=sqlite $(call PYTEST,$(VENV),sqlite) $(TOGETHER) $(ARGS)
+
+# The quick tests with naive times in the project, far from UTC.
+test-zones: $(STAMP)
+	TEST_USE_TZ=0 TEST_TIME_ZONE=Asia/Shanghai $(call PYTEST,$(VENV),postgresql-zones) $(TOGETHER) $(ARGS)
+	TEST_DATABASE=sqlite TEST_USE_TZ=0 TEST_TIME_ZONE=America/St_Johns $(call PYTEST,$(VENV),sqlite-zones) $(TOGETHER) $(ARGS)
 
 # In transaction mode, each transaction in another session than the one before.
 test-pgbouncer: $(STAMP)

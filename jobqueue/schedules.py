@@ -18,7 +18,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from jobqueue import conf, payload
+from jobqueue import clock, payload
 from jobqueue import cron as crons
 from jobqueue.backends import DatabaseBackend, backend_of
 from jobqueue.db import is_outage
@@ -144,13 +144,11 @@ def check(row: Schedule) -> None:
 
 def check_timing(row: Schedule) -> None:
     """Refuse what is never due."""
-    if not conf.uses_time_zones():
-        raise InvalidOption("Schedules need USE_TZ = True: a local time without its zone occurs twice when the clock is set back.")
     if row.interval_seconds is not None:
         crons.check_interval(row.interval_seconds)
     if not isinstance(row.cron, str):
         raise InvalidOption(f"cron is {safe_repr(row.cron)}; it must be text. {crons.EXAMPLE}")
-    row.timing.check(timezone.now())
+    row.timing.check(clock.now())
 
 
 def check_arguments(row: Schedule, entry: registry.Entry | None = None) -> None:

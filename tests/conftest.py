@@ -56,6 +56,15 @@ def django_db_setup(django_db_setup: None) -> Iterator[None]:
 
 
 @pytest.fixture
+def shown_in_utc() -> Iterator[None]:
+    """Let pages show times in UTC, whatever the suite's ``TIME_ZONE`` is."""
+    from django.utils import timezone
+
+    with timezone.override("UTC"):
+        yield
+
+
+@pytest.fixture
 def rival(transactional_db: Any) -> Iterator[Rival]:
     """Lend a second party with its own connection; the test's data must be committed for it to see.
 

@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import factory
-from django.utils import timezone
 from factory.django import DjangoModelFactory
 
+from jobqueue import clock
 from jobqueue.models import Job, Schedule, WebhookDelivery, Worker
 
 
@@ -15,7 +15,7 @@ def ahead(**delta: float) -> Any:
     """Declare a time so far ahead of now (behind it where negative)."""
 
     def moment(_: Any) -> datetime:
-        return timezone.now() + timedelta(**delta)
+        return clock.now() + timedelta(**delta)
 
     return factory.LazyAttribute(moment)
 

@@ -1,4 +1,7 @@
-"""Settings of the tests: on the embedded PostgreSQL; ``TEST_PGBOUNCER=1``: through a pooler; ``TEST_DATABASE=sqlite``: on SQLite."""
+"""Settings of the tests: on the embedded PostgreSQL; ``TEST_PGBOUNCER=1``: through a pooler; ``TEST_DATABASE=sqlite``: on SQLite.
+
+``TEST_USE_TZ=0`` and ``TEST_TIME_ZONE=Asia/Shanghai`` set Django's settings of these names.
+"""
 
 import os
 from pathlib import Path
@@ -10,8 +13,8 @@ from demo_project import embedded
 from tests import pooler
 
 SECRET_KEY = "only for tests"  # noqa: S105
-USE_TZ = True
-TIME_ZONE = "UTC"
+USE_TZ = os.environ.get("TEST_USE_TZ", "1") != "0"
+TIME_ZONE = os.environ.get("TEST_TIME_ZONE", "UTC")
 DEBUG = False
 ALLOWED_HOSTS = ["*"]
 ROOT_URLCONF = "tests.urls"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, ProgrammingError
-from django.utils import timezone
 
+from jobqueue import clock
 from jobqueue.lifecycle import health, queues
 from jobqueue.lifecycle.queues import limit_queue, pause_queue
 from jobqueue.lifecycle.retention import Sweep, Swept
@@ -114,7 +114,7 @@ def test_what_is_no_jobs_number_is_refused_before_anything_is_done(verb: str, jo
 
 def test_the_status_shows_queues_workers_and_jobs() -> None:
     WorkerFactory(host="web-1", pid=4121, running=2, queues=["mail"], stuck=1)
-    WorkerFactory(host="gone", heartbeat_at=timezone.now() - timedelta(minutes=1))
+    WorkerFactory(host="gone", heartbeat_at=clock.now() - timedelta(minutes=1))
     pause_queue("reports")
     limit_queue("mail", 4)
     for trait in ("queued", "running", "scheduled", "waiting_for_target", "paused", "error", "canceled", "success"):
@@ -157,7 +157,7 @@ def test_counts_end_at_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_job_is_told_of_with_its_errors_and_tracebacks_only_on_demand() -> None:
-    noon = timezone.now().replace(microsecond=0) - timedelta(hours=1)
+    noon = clock.now().replace(microsecond=0) - timedelta(hours=1)
     times = {"started_at": noon.isoformat(), "finished_at": (noon + timedelta(seconds=75)).isoformat()}
     first = {"attempt": 1, "worker": "w-1", "outcome": "RETRY", "exception": "builtins.OSError", "message": "OSError: no\nroute", **times}
     job = JobFactory(
@@ -221,13 +221,13 @@ def test_a_report_on_what_is_no_job_is_refused(job_id: str) -> None:
 
 def test_all_is_well_with_a_worker() -> None:
     WorkerFactory(services={"finisher": {"age": 500.0, "busy": 0.0, "failures": 0}})
-    JobFactory(enqueued_at=timezone.now() - timedelta(hours=1))
+    JobFactory(enqueued_at=clock.now() - timedelta(hours=1))
     assert run("health") == ("All is well.\n", 0)
     assert told("health") == ({"healthy": True, "problems": []}, 0)
 
 
 def test_without_a_live_worker_it_is_not() -> None:
-    WorkerFactory(heartbeat_at=timezone.now() - timedelta(seconds=40))
+    WorkerFactory(heartbeat_at=clock.now() - timedelta(seconds=40))
     no_worker = "[error] no_worker: No worker is alive: none was heard in the last 30 s. Start one: manage.py runworkers."
     text, status = run("health")
     assert (text.splitlines()[0], status) == (no_worker, 1)
@@ -256,7 +256,7 @@ def test_a_stuck_service_is_named_with_its_worker(service: Any, text: str) -> No
 
 def test_a_job_that_has_waited_for_too_long_is_told_of_unless_its_queue_is_to_wait() -> None:
     WorkerFactory()
-    ago = timezone.now() - timedelta(seconds=100)
+    ago = clock.now() - timedelta(seconds=100)
     JobFactory(enqueued_at=ago)
     for name in ("paused", "closed"):
         JobFactory(queue=name, enqueued_at=ago - timedelta(hours=1))
@@ -322,7 +322,7 @@ def test_trouble_with_the_database_is_a_sentence(monkeypatch: pytest.MonkeyPatch
 
 
 def test_leaders_are_shown_with_what_they_did_and_what_is_wrong() -> None:
-    now = timezone.now()
+    now = clock.now()
     held = {"held_by_worker_id": "7c1e", "lease_acquired_at": now - timedelta(hours=1), "heartbeat_at": now}
     fine = {
         "process": "web-1:4711",
@@ -361,7 +361,7 @@ def test_without_a_worker_there_are_no_leaders() -> None:
 
 def ended(days: float = 2, **fields: Any) -> Job:
     fields.setdefault("success", True)
-    return JobFactory(finished_at=timezone.now() - timedelta(days=days), **fields)
+    return JobFactory(finished_at=clock.now() - timedelta(days=days), **fields)
 
 
 def test_prune_by_the_settings_deletes_and_marks(settings: Any) -> None:
@@ -452,7 +452,7 @@ def test_names_do_nothing_to_a_terminal() -> None:
     assert "  a\\x1b[31mb\\nc\\u202e  -       -        1       0        " in text
     assert f"  {chr(92).join(['ma', 'til']).ljust(19)}  paused" in text
     assert all(line.isprintable() for line in text.splitlines())
-    Job.objects.update(created_at=timezone.now() - timedelta(days=1))
+    Job.objects.update(created_at=clock.now() - timedelta(days=1))
     assert all(line.isprintable() for line in run("health", "--max-age", 1)[0].splitlines())
     assert told("status")[0]["queues"][0]["name"] == "a\x1b[31mb\nc\u202e"
 

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 from django.test import override_settings
-from django.utils import timezone
 
 import jobqueue
-from jobqueue import schedules
+from jobqueue import clock, schedules
 from jobqueue.exceptions import InvalidArguments, InvalidOption
 from jobqueue.lifecycle import schedules as verbs
 from jobqueue.lifecycle import wakeup
@@ -116,8 +115,8 @@ def test_a_declaration_becomes_a_row_whose_first_time_lies_ahead() -> None:
     assert (one.source, one.task, one.args, one.kwargs) == ("code", "tests.tasks.add", [1], {"b": [1, 2]})
     assert one.options == {"queue_name": "mail", "priority": 5, "tenant": "acme", "target": "t"}
     assert (one.cron, one.interval_seconds, one.time_zone, one.missed, one.missed_limit) == ("0 3 * * *", None, "Europe/Berlin", "all", 7)
-    assert one.next_at == one.timing.after(timezone.now())
-    assert one.next_at > timezone.now()
+    assert one.next_at == one.timing.after(clock.now())
+    assert one.next_at > clock.now()
 
 
 @pytest.mark.django_db
@@ -156,7 +155,7 @@ def test_what_the_code_changes_is_changed_and_what_people_decided_stays() -> Non
     Schedule.objects.update(next_at=NOON)
     redeclare(cron="30 3 * * *")
     jobqueue.sync_schedules()
-    assert row().next_at == row().timing.after(timezone.now())  # others: counted from now on
+    assert row().next_at == row().timing.after(clock.now())  # others: counted from now on
 
 
 @pytest.mark.django_db
@@ -175,7 +174,7 @@ def test_what_is_declared_no_longer_is_retired_and_comes_back_with_its_proofs() 
     declare()
     assert jobqueue.sync_schedules() == 1
     assert row().active
-    assert row().next_at > timezone.now()  # nothing was missed meanwhile
+    assert row().next_at > clock.now()  # nothing was missed meanwhile
     assert row().ticks.count() == 1
 
 
@@ -269,7 +268,7 @@ def test_enable_and_disable_tell_what_they_changed() -> None:
     assert not jobqueue.disable_schedule("nightly").changed
     answer = jobqueue.enable_schedule("nightly")
     assert (answer.changed, answer.enabled, answer.next_at) == (True, True, row().next_at)
-    assert row().next_at > timezone.now()
+    assert row().next_at > clock.now()
     assert (row().last_error, row().retry_at) == ("", None)
     assert not jobqueue.enable_schedule("nightly").changed
 

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Count
-from django.utils import timezone
 
+from jobqueue import clock
 from jobqueue.models import Job
 
 Status = Job.Status
@@ -137,5 +137,5 @@ def _place(status: str, failures: int) -> str:
 
 def _running(pk: int, task: str, args: Any, progress: int, message: str, attempt: int, started: datetime) -> Running:
     about = str(args[0]) if isinstance(args, list) and args else ""
-    seconds = max(0.0, (timezone.now() - started).total_seconds())
+    seconds = max(0.0, (clock.now() - started).total_seconds())
     return Running(pk, short(task), about, progress, message, attempt, seconds)

@@ -8,11 +8,10 @@ from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from jobqueue import masking
+from jobqueue import clock, masking
 from jobqueue.admin.wording import NOTHING, between
 from jobqueue.models import Job
 from jobqueue.states import PENDING_TARGET, Status, WaitingFor
@@ -42,7 +41,7 @@ def badge(kind: str, label: str, note: str = "") -> SafeString:
 
 def now_of(job: Job) -> datetime:
     """Return the database's time when the job was read."""
-    now: datetime = getattr(job, "now", None) or timezone.now()
+    now: datetime = getattr(job, "now", None) or clock.now()
     return now
 
 

@@ -11,7 +11,6 @@ from django.contrib.admin.utils import unquote
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -24,6 +23,7 @@ from jobqueue.admin.base import ReadOnlyAdmin
 from jobqueue.admin.detail import Row
 from jobqueue.admin.filters import EndedFilter
 from jobqueue.admin.wording import excerpt, masked_json, moment, prose
+from jobqueue.db import Now
 from jobqueue.models import Job, WebhookDelivery
 from jobqueue.webhook_rules import shown_url
 from jobqueue.webhooks.redelivery import NO_SUCH, STILL_TO_BE_SENT, redeliver

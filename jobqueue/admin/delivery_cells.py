@@ -6,10 +6,10 @@ from datetime import datetime
 
 from django.contrib import admin
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from jobqueue import clock
 from jobqueue.admin.cells import badge
 from jobqueue.admin.wording import NOTHING, ago, between, prose
 from jobqueue.models import WebhookDelivery
@@ -22,7 +22,7 @@ KINDS = {"PENDING": "pending", "DELIVERED": "success", "FAILED": "error"}
 
 def now_of(delivery: WebhookDelivery) -> datetime:
     """Return the database's time when the delivery was read."""
-    now: datetime = getattr(delivery, "now", None) or timezone.now()
+    now: datetime = getattr(delivery, "now", None) or clock.now()
     return now
 
 

@@ -232,7 +232,7 @@ def _runs(history: object) -> Iterator[Run]:
 
 def _run(entry: dict[str, Any]) -> Run:
     begin, end = parsed(entry.get("started_at")), parsed(entry.get("finished_at"))
-    took = between(begin, end) if begin and end and timezone.is_aware(begin) == timezone.is_aware(end) else ""
+    took = between(begin, end) if begin and end and (begin.tzinfo is None) == (end.tzinfo is None) else ""
     rows = _rows(
         ("Exception", _text(entry, "exception")),
         ("Message", _text(entry, "message")),

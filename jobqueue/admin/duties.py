@@ -9,15 +9,15 @@ from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import BadRequest
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
-from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from jobqueue import clock
 from jobqueue.admin import cells
 from jobqueue.admin.base import ReadOnlyAdmin
 from jobqueue.admin.wording import NOTHING, ago, duration, excerpt, moment
+from jobqueue.db import Now
 from jobqueue.lifecycle import leaders
 from jobqueue.models import BackgroundJobLease
 
@@ -141,7 +141,7 @@ def _told(row: BackgroundJobLease) -> leaders.Leader:
 
 
 def _now(row: BackgroundJobLease) -> datetime:
-    now: datetime = getattr(row, "now", None) or timezone.now()
+    now: datetime = getattr(row, "now", None) or clock.now()
     return now
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib.admin import SimpleListFilter
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 from django.http import HttpRequest
 
 from jobqueue import masking, states
 from jobqueue.admin import known
 from jobqueue.amounts import span
+from jobqueue.db import Now
 from jobqueue.models import Job, Schedule, Worker
 from jobqueue.retention_rules import LONGEST_SECONDS
 from jobqueue.texts import clean

@@ -8,7 +8,6 @@ from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.cache import patch_vary_headers
@@ -17,6 +16,7 @@ from jobqueue import visible
 from jobqueue.admin import cells, deliveries_of_job, detail, filters, listing
 from jobqueue.admin.live import LiveAdmin
 from jobqueue.admin.verbs import VERBS
+from jobqueue.db import Now
 from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.lifecycle.narrowed import why_for
 from jobqueue.lifecycle.why import Why

@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 
 from django.contrib import admin
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from jobqueue import clock
 from jobqueue.admin.cells import badge
 from jobqueue.admin.schedule_form import masked
 from jobqueue.admin.wording import NOTHING, as_json, moment
@@ -123,5 +123,5 @@ def kwargs(one: Schedule) -> SafeString:
 
 
 def _now(one: Schedule) -> datetime:
-    now: datetime = getattr(one, "now", None) or timezone.now()
+    now: datetime = getattr(one, "now", None) or clock.now()
     return now

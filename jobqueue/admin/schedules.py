@@ -9,17 +9,17 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from django.utils import timezone
 from django.utils.decorators import method_decorator
 
+from jobqueue import clock
 from jobqueue.admin import schedule_cells as cells
 from jobqueue.admin.base import Base
 from jobqueue.admin.filters import FailingFilter
 from jobqueue.admin.schedule_form import ScheduleForm
+from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption, JobQueueError
 from jobqueue.lifecycle import schedules as verbs
 from jobqueue.models import Job, Schedule
@@ -178,7 +178,7 @@ class ScheduleAdmin(Base[Schedule]):
             raise PermissionDenied
         try:
             timing, error = cells.timing_of(request.POST), ""
-            timing.check(timezone.now())
+            timing.check(clock.now())
             times = cells.next_times(timing, Job.objects.database.clock())
         except InvalidOption as problem:
             times, error = [], str(problem)

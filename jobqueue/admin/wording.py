@@ -39,7 +39,7 @@ def between(begin: datetime, end: datetime) -> str:
 
 def moment(when: datetime, now: datetime | None = None) -> SafeString:
     """Return a moment in the project's time zone, and how far it lies from `now`."""
-    local = timezone.localtime(when) if timezone.is_aware(when) else when
+    local = timezone.localtime(when)
     shown = format_html('<time datetime="{}">{}</time>', when.isoformat(), f"{local:%Y-%m-%d %H:%M:%S} {local.tzname() or ''}".strip())
     if now is None:
         return shown
@@ -49,7 +49,7 @@ def moment(when: datetime, now: datetime | None = None) -> SafeString:
 
 def ago(when: datetime, now: datetime) -> SafeString:
     """Return how long ago a moment was; the moment itself is shown to who points at it."""
-    local = timezone.localtime(when) if timezone.is_aware(when) else when
+    local = timezone.localtime(when)
     title = f"{local:%Y-%m-%d %H:%M:%S} {local.tzname() or ''}".strip()
     return format_html('<time datetime="{}" title="{}">{} ago</time>', when.isoformat(), title, between(when, now))
 

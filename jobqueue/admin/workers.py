@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 from django.http import HttpRequest
-from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from jobqueue import clock
 from jobqueue.admin import cells
 from jobqueue.admin.base import ReadOnlyAdmin
 from jobqueue.admin.wording import NOTHING, between, duration, moment
+from jobqueue.db import Now
 from jobqueue.lifecycle.workers import HEARD_SECONDS, stuck_services
 from jobqueue.models import Worker
 
@@ -135,5 +135,5 @@ def _change(worker: Worker) -> Change | None:
 
 
 def _now(worker: Worker) -> datetime:
-    now: datetime = getattr(worker, "now", None) or timezone.now()
+    now: datetime = getattr(worker, "now", None) or clock.now()
     return now

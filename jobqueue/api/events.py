@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
@@ -15,6 +14,7 @@ from jobqueue import visible
 from jobqueue.api import again, reading, streaming
 from jobqueue.api.answers import Problem
 from jobqueue.api.reading import Given
+from jobqueue.db import Now
 from jobqueue.events.wanted import Wanted
 from jobqueue.lifecycle.narrowed import why_for
 from jobqueue.lifecycle.report import report

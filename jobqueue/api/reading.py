@@ -5,11 +5,11 @@ from __future__ import annotations
 import unicodedata
 from typing import Any
 
-from django.db.models.functions import Now
 from django.http import HttpRequest
 
 from jobqueue import visible
 from jobqueue.api.answers import Problem
+from jobqueue.db import Now
 from jobqueue.models import Job
 from jobqueue.texts import clean
 

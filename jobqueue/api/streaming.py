@@ -19,9 +19,8 @@ from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
-from django.utils import timezone
 
-from jobqueue import conf
+from jobqueue import clock, conf
 from jobqueue.api import again, desk
 from jobqueue.api.answers import Problem
 from jobqueue.api.cutting import Cutter
@@ -98,7 +97,7 @@ class Stream:
 
 
 def _own(name: str, data: dict[str, Any]) -> bytes:
-    return wire.body({"id": None, "event": name, "at": timezone.now().isoformat(), "data": data})
+    return wire.body({"id": None, "event": name, "at": clock.now().isoformat(), "data": data})
 
 
 def respond(request: HttpRequest, user: Any, source: Source) -> HttpResponseBase:

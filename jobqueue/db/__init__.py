@@ -17,6 +17,7 @@ from jobqueue.db.pooling import WORKER_CONNECTIONS, pool_size, pooled_slots
 from jobqueue.db.records import Claimed, Event, Failed, Lease, Lender, Mark, Renewed, Scope, Success
 from jobqueue.db.reserved import let_go
 from jobqueue.db.targets import Released
+from jobqueue.db.times import MomentField, Now
 
 __all__ = [
     "WORKER_CONNECTIONS",
@@ -29,6 +30,8 @@ __all__ = [
     "Lease",
     "Lender",
     "Mark",
+    "MomentField",
+    "Now",
     "Released",
     "Renewed",
     "Scope",

@@ -10,12 +10,13 @@ import contextlib
 import functools
 import selectors
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from jobqueue.db import fence, plans, pooler
+from jobqueue.db import fence, plans, pooler, times
 from jobqueue.db.claims import in_claim_order
 from jobqueue.db.columns import Columns
 from jobqueue.db.failures import Failures
@@ -218,6 +219,10 @@ class PostgreSQL(Failures):
     def placeholder(self, name: str) -> str:
         """Return the placeholder of a column."""
         return "statement_timestamp() + %s" if name == "run_in" else "%s"
+
+    def moment(self, value: Any) -> Any:
+        """Return a time that a statement returned as an aware time."""
+        return times.in_utc(value, self.connection) if isinstance(value, datetime) and value.tzinfo is None else value
 
     def estimated_rows(self) -> int | None:
         """Return about how many jobs there were at the last vacuum or analyze; None before the first."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db import transaction
 
-from jobqueue import conf, signals
+from jobqueue import clock, conf, signals
 from jobqueue import event_names as names
 from jobqueue.db import fence
 from jobqueue.db.base import Database
@@ -202,7 +202,7 @@ class SQLite(Database):
         if isinstance(value, timedelta):
             return value.total_seconds()
         if isinstance(value, datetime):
-            return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if value.tzinfo else value.isoformat(" ")
+            return clock.aware(value).astimezone(UTC).replace(tzinfo=None).isoformat(" ")
         return value
 
     def moment(self, value: Any) -> Any:

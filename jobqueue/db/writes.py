@@ -67,6 +67,7 @@ class Writes(Database):
         if not found or len(found[0]) == columns:
             return found
         events = [Event(*row[columns:]) for row in found if row[columns] is not None]
+        events = [event._replace(at=self.moment(event.at)) for event in events]
         self.announce(sorted(events, key=lambda event: (event.at, event.name != names.STARTED)))
         return list(dict.fromkeys(row[:columns] for row in found))
 
@@ -184,7 +185,7 @@ class Writes(Database):
     def insert(self, columns: dict[str, Any], *, ignore_conflicts: bool) -> tuple[Any, ...] | None:
         """Insert one job; return (id, created_at), or None where a live job has its unique key."""
         rows = self.heard_of(self.rows(self.making(columns, ignore_conflicts), [*columns.values()]), 2)
-        return rows[0] if rows else None
+        return (rows[0][0], self.moment(rows[0][1])) if rows else None
 
     @property
     def can_insert_alone(self) -> bool:
@@ -197,8 +198,8 @@ class Writes(Database):
         It is made though nobody can be told.
         """
         made = alone.rows(self.connection, self.making(columns, ignore_conflicts=False), [*columns.values()], note)
-        [row] = self.heard_of(made, 2)
-        return row
+        [(job_id, created_at)] = self.heard_of(made, 2)
+        return job_id, self.moment(created_at)
 
     def making(self, columns: dict[str, Any], ignore_conflicts: bool) -> str:
         """Return the statement of `insert`: the server plans it anew for each job, so it has no more parts than it needs."""
@@ -243,7 +244,7 @@ class Writes(Database):
         sequence = f"(SELECT pg_get_serial_sequence('{self.table}', 'id')::regclass)"
         ids = f"array_to_string(ARRAY(SELECT nextval({sequence}) FROM generate_series(1, %s)), ',')"
         [(texts, now, then)] = self.rows(f"SELECT {ids}, {self.now}, {self.now} + %s::interval", [number, ahead])
-        return texts.split(","), now, then
+        return texts.split(","), self.moment(now), self.moment(then)
 
     def _tell_made(self, ids: Sequence[int], targets: Sequence[str], same: dict[str, Any]) -> None:
         """Write that jobs were made which have all but the target in common."""

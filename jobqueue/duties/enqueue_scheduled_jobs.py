@@ -10,7 +10,6 @@ import logging
 import time
 from datetime import datetime, timedelta
 
-from jobqueue import conf
 from jobqueue.duties.base import Duty, Report
 from jobqueue.exceptions import LeadershipLost, is_for_the_process
 from jobqueue.lifecycle import schedules
@@ -45,10 +44,6 @@ class EnqueueScheduledJobs(Duty):
     def hear(self) -> None:
         """Look, whatever was seen before."""
         self._heard = True
-
-    def able(self) -> bool:
-        """Return whether times can be told apart."""
-        return conf.uses_time_zones()
 
     def run_once(self, now: datetime) -> Report:
         """Make the jobs that are due at `now`, one short transaction each, for about 5 s; forget some old ticks now and then."""

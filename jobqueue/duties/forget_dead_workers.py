@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from django.db.models.functions import Now
-
+from jobqueue.db import Now
 from jobqueue.duties.base import Duty, Report
 from jobqueue.models import Job, Worker
 

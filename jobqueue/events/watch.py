@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from django.utils import timezone
-
+from jobqueue import clock, masking
 from jobqueue import event_names as names
-from jobqueue import masking
 from jobqueue.models import Job, JobPhase
 from jobqueue.texts import shorten
 
@@ -61,7 +59,7 @@ def _told(row: tuple[Any, ...], phase: Any) -> dict[str, Any]:
         "id": None,
         "event": names.PROGRESS,
         "job_id": job_id,
-        "at": timezone.now().isoformat(),
+        "at": clock.now().isoformat(),
         "attempt": attempt,
         "status": status,
         "task": task,

@@ -17,10 +17,10 @@ from enum import Enum
 from typing import Any
 
 from django.db import IntegrityError
-from django.db.models.functions import Now
 
 from jobqueue import event_names as names
 from jobqueue import states
+from jobqueue.db import Now
 from jobqueue.events.record import event, record, record_all
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
 from jobqueue.lifecycle import children, history, phases, suspend, wakeup

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from jobqueue import states
+from jobqueue import clock, states
 from jobqueue.db import Database
 from jobqueue.exceptions import JobQueueError
 from jobqueue.lifecycle import phases, wakeup
@@ -69,7 +69,10 @@ class JobSpec:
             columns["phase"] = self.phases[0]  # the phase that it is in, or begins with
         if not self.immediate:
             columns.update(status=states.Status.PENDING.value, waiting_for=states.WaitingFor.TIME.value)
-            columns["run_in" if isinstance(self.run_after, timedelta) else "run_at"] = self.run_after
+            if isinstance(self.run_after, datetime):
+                columns["run_at"] = clock.aware(self.run_after)
+            else:
+                columns["run_in"] = self.run_after
         return columns
 
 
@@ -152,5 +155,4 @@ def _tell(spec: JobSpec) -> None:
     elif isinstance(spec.run_after, timedelta):
         wakeup.due(spec.run_after.total_seconds())
     elif spec.run_after is not None:
-        now = datetime.now(spec.run_after.tzinfo)
-        wakeup.due((spec.run_after - now).total_seconds())
+        wakeup.due((clock.aware(spec.run_after) - clock.now()).total_seconds())

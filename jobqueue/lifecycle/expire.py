@@ -17,10 +17,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import DatabaseError
-from django.db.models.functions import Now
 
 from jobqueue import conf, db, states
-from jobqueue.db import Event
+from jobqueue.db import Event, Now
 from jobqueue.events.record import record_all
 from jobqueue.lifecycle import children, history, phases, wakeup
 from jobqueue.lifecycle.batches import Batch, Batches

@@ -18,11 +18,10 @@ from functools import partial
 from typing import Any
 
 from django.db import Error
-from django.db.models.functions import Now
 
 from jobqueue import conf, db, states
 from jobqueue import event_names as names
-from jobqueue.db import Claimed, Event, Lease, Success
+from jobqueue.db import Claimed, Event, Lease, Now, Success
 from jobqueue.events.record import event, last_progress, record_all
 from jobqueue.lifecycle import failing, history, suspend, wakeup
 from jobqueue.lifecycle.endings import ending

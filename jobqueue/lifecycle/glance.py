@@ -14,9 +14,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db.models import QuerySet, Subquery
-from django.db.models.functions import Now
 
 from jobqueue import states
+from jobqueue.db import Now
 from jobqueue.managers.jobs import JobQuerySet
 from jobqueue.models import BackgroundJobLease, Job, Schedule, WebhookDelivery
 

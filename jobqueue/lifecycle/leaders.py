@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models.functions import Now
-
 from jobqueue import conf, masking
+from jobqueue.db import Now
 from jobqueue.lifecycle import history, wakeup
 from jobqueue.models import BackgroundJobLease
 
@@ -74,8 +73,14 @@ def leader(row: BackgroundJobLease, now: datetime) -> Leader:
         failures_in_a_row=_count(told, "failures_in_a_row"),
         last_error=masking.mask_text(_text(told, "last_error")),
         last_error_at=_text(told, "last_error_at") or None,
-        problem=_problem(told, held, heard, interval or 0.0, now, _since(now, row.heartbeat_at or now) or 0.0),
+        problem="" if _is_for_everyone(row.job_name) else _problem(told, row, now),
     )
+
+
+def _is_for_everyone(name: str) -> bool:
+    """Return whether every worker does a duty of jobqueue, so that nobody leads it."""
+    options = (conf.current().duties or {}).get(name, {})
+    return bool(options.get("strategy") == "everyone")
 
 
 def problems() -> list[str]:
@@ -91,7 +96,9 @@ def release(name: str) -> str:
     return holder
 
 
-def _problem(told: dict[str, Any], held: float | None, heard: float | None, interval: float, now: datetime, ahead: float) -> str:
+def _problem(told: dict[str, Any], row: BackgroundJobLease, now: datetime) -> str:
+    held, heard = _since(row.lease_acquired_at, now), _since(row.heartbeat_at, now)
+    interval, ahead = _number(told, "interval_seconds") or 0.0, _since(now, row.heartbeat_at or now) or 0.0
     if heard is None or held is None:
         return ""  # handed over in order: the next to look leads it
     if ahead > conf.current().duty_lease_seconds:
@@ -109,8 +116,6 @@ def _problem(told: dict[str, Any], held: float | None, heard: float | None, inte
 def _since(then: datetime | None, now: datetime) -> float | None:
     if then is None:
         return None
-    if (then.tzinfo is None) != (now.tzinfo is None):  # USE_TZ = False
-        then, now = (one if one.tzinfo else one.astimezone() for one in (then, now))
     return max((now - then) / timedelta(seconds=1), 0.0)
 
 

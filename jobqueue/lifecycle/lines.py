@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.utils import timezone
-
 from jobqueue import states
 from jobqueue.db.overview import QUEUED_IN_LINE, Ending, Front
 from jobqueue.db.targets import HELD, PARKED
@@ -97,7 +95,8 @@ def stands_since(job: Job, ending: Ending | None) -> datetime | None:
         known = job.started_at if job.status == states.Status.RUNNING else job.finished_at
         return known
     if job.place in (states.QUEUED, states.PENDING_TARGET):
-        return job.enqueued_at
+        known = job.enqueued_at
+        return known
     return moment_of(ending.finished_at) if ending is not None else None
 
 
@@ -107,7 +106,7 @@ def moment_of(text: object) -> datetime | None:
         when = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    return when if when is not None and timezone.is_aware(when) == timezone.is_aware(timezone.now()) else None
+    return when if when is not None and when.tzinfo is not None else None
 
 
 def _targets(search: str, tenant: str | None) -> list[Target]:

@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models.functions import Now
-
 from jobqueue import states
-from jobqueue.db import Flow
+from jobqueue.db import Flow, Now
 from jobqueue.lifecycle.queues import QueueState, queue_states
 from jobqueue.models import Job, Queue, QueueSample
 

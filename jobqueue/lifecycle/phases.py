@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import JSONField, QuerySet, TextField, Value
-from django.db.models.functions import Cast, Coalesce, Now
+from django.db.models.functions import Cast, Coalesce
 
 from jobqueue import states
-from jobqueue.db import Lease
+from jobqueue.db import Lease, Now
 from jobqueue.db.pipelines import insert_phases
 from jobqueue.event_names import PHASE_COMPLETED, PHASE_STARTED, STARTED
 from jobqueue.events.record import last_progress, record, record_all

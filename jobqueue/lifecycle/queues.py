@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Q
-from django.db.models.functions import Now
 
 from jobqueue import states
+from jobqueue.db import Now
 from jobqueue.db.overview import QUEUED
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle import wakeup

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.utils import timezone
-
-from jobqueue import masking, states, time_limits
+from jobqueue import clock, masking, states, time_limits
 from jobqueue.events.timeline import timeline
 from jobqueue.lifecycle import history
 from jobqueue.models import Job, JobPhase
@@ -95,7 +93,7 @@ def _times(job: Job) -> dict[str, str | None]:
 
 
 def _now(job: Job) -> datetime:
-    now: datetime = getattr(job, "now", None) or timezone.now()
+    now: datetime = getattr(job, "now", None) or clock.now()
     return now
 
 
@@ -120,7 +118,7 @@ def _ran(job: Job, runs: Sequence[dict[str, Any]]) -> tuple[float | None, float]
 
 
 def _seconds(begin: datetime | None, end: datetime | None) -> float | None:
-    if begin is None or end is None or timezone.is_aware(begin) != timezone.is_aware(end) or end < begin:
+    if begin is None or end is None or (begin.tzinfo is None) != (end.tzinfo is None) or end < begin:
         return None
     return (end - begin) / timedelta(seconds=1)
 

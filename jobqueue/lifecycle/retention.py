@@ -17,12 +17,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from django.db.models.functions import Now
 from django.dispatch import Signal
 
 from jobqueue import conf, db, signals, states
 from jobqueue import event_names as names
-from jobqueue.db import Ended, hygiene
+from jobqueue.db import Ended, Now, hygiene
 from jobqueue.db.ended import Key
 from jobqueue.events.record import record_of
 from jobqueue.exceptions import is_for_the_process

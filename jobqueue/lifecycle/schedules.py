@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from django.db import IntegrityError
-from django.db.models.functions import Now
 
 from jobqueue import cron
+from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle import wakeup
 from jobqueue.masking import mask_text

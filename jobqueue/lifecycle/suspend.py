@@ -10,8 +10,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.utils import timezone
-
 from jobqueue import states
 from jobqueue.exceptions import MAX_DELAY_SECONDS
 from jobqueue.lifecycle import children, history, phases
@@ -43,7 +41,7 @@ def kept(job: Job, outcome: Outcome, db_now: datetime) -> dict[str, Any]:
     if outcome.kind is Kind.SLEEP:
         latest = db_now + timedelta(seconds=MAX_DELAY_SECONDS)
         run_at = min(outcome.until or db_now + timedelta(seconds=outcome.delay_seconds), latest)
-        moment = run_at.astimezone(UTC) if timezone.is_aware(run_at) else run_at
+        moment = run_at.astimezone(UTC)
         fields |= {"run_at": moment, "options": {**history.as_dict(job.options), SLEEPS_UNTIL: moment.isoformat()}}
     return fields
 

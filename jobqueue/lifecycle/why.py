@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models.functions import Now
 from django.utils import timezone
 
 from jobqueue import conf, masking, states
+from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
 from jobqueue.lifecycle import children, history, suspend
 from jobqueue.lifecycle.finish import UNKNOWN_SINCE
@@ -265,10 +265,9 @@ def _paused_since(job: Any) -> str:
 
 def clock(when: datetime, now: datetime) -> str:
     """Return a time as a clock shows it, in the project's time zone, with the day where it is another one than today."""
-    aware = timezone.is_aware(when)
-    local, today = (timezone.localtime(when), timezone.localtime(now)) if aware else (when, now)
+    local, today = timezone.localtime(when), timezone.localtime(now)
     text = f"{local:%H:%M:%S}" if local.date() == today.date() else f"{local:%Y-%m-%d %H:%M}"
-    return f"{text} {local.tzname()}" if aware else text
+    return f"{text} {local.tzname()}"
 
 
 def about(delta: timedelta) -> str:

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 
+from jobqueue.db import Now
 from jobqueue.models import Job, Worker
 
 HEARD_SECONDS = 30

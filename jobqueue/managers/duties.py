@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db import models, router
 from django.db.models import Case, F, Q, Value, When
-from django.db.models.functions import Now
 from django.db.models.sql import UpdateQuery
 
 from jobqueue import conf
-from jobqueue.db import Database, for_alias
+from jobqueue.db import Database, Now, for_alias
 
 if TYPE_CHECKING:
     from jobqueue.models import BackgroundJobLease  # noqa: F401 - the base class names it

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models, router
 from django.db.models import F, Q
-from django.db.models.functions import Now
 
 from jobqueue import states
-from jobqueue.db import Database, Event, Lease, Renewed, for_alias
+from jobqueue.db import Database, Event, Lease, Now, Renewed, for_alias
 from jobqueue.event_names import DELETED
 from jobqueue.exceptions import JobIsRunning
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from django.db import models, router
 from django.db.models import F, Q
 
-from jobqueue.db import is_outage
+from jobqueue.db import MomentField, is_outage
 from jobqueue.masking import mask_text
 from jobqueue.texts import exception_summary
 
@@ -85,7 +85,7 @@ class ScheduleTickQuerySet(models.QuerySet["ScheduleTick"]):
 
     def forgettable(self, now: datetime, keep: timedelta) -> ScheduleTickQuerySet:
         """Return those that no clock can bring back: older by `keep` than now and than the last tick of the same schedule."""
-        last = models.ExpressionWrapper(F("schedule__last_at") - keep, output_field=models.DateTimeField())
+        last = models.ExpressionWrapper(F("schedule__last_at") - keep, output_field=MomentField())
         return self.filter(nominal_at__lt=now - keep).filter(nominal_at__lt=last)
 
 

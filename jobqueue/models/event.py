@@ -2,8 +2,8 @@
 
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
 
+from jobqueue.db import MomentField, Now
 from jobqueue.models import fields
 from jobqueue.models.job import Job
 
@@ -19,7 +19,7 @@ class JobEvent(models.Model):
     id = models.BigAutoField(primary_key=True)
     job = models.ForeignKey(Job, models.CASCADE, related_name="events", db_constraint=False, db_index=False)
     name = models.CharField(max_length=40, help_text="Such as job.started.")
-    at = models.DateTimeField(db_default=Now())
+    at = MomentField(db_default=Now())
     attempt = fields.number()
     tenant = fields.text(200)
     target = fields.text(200)

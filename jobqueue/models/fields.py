@@ -5,6 +5,8 @@ from typing import Any
 from django.db import models
 from django.db.models import Func, Q, Value
 
+from jobqueue.db import MomentField
+
 
 def text(max_length: int, **options: Any) -> "models.CharField[str, str]":
     """Return a text column that is empty by default."""
@@ -28,9 +30,9 @@ def json(empty: type[list[Any]] | type[dict[str, Any]], **options: Any) -> "mode
     return models.JSONField(default=empty, db_default=Value(empty(), output_field=models.JSONField()), blank=True, **options)
 
 
-def moment(**options: Any) -> "models.DateTimeField[Any, Any]":
+def moment(**options: Any) -> MomentField:
     """Return an optional point in time, on the database's clock."""
-    return models.DateTimeField(null=True, blank=True, **options)
+    return MomentField(null=True, blank=True, **options)
 
 
 def readable(*names: str) -> Q:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from django.db.models import F, Q
-from django.db.models.functions import Now
 
 from jobqueue import states
+from jobqueue.db import MomentField, Now
 from jobqueue.exceptions import JobIsRunning
 from jobqueue.line import Target
 from jobqueue.managers.jobs import JobManager
@@ -48,8 +48,8 @@ class Job(models.Model):
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.QUEUED, db_default=Status.QUEUED)
     waiting_for = models.CharField(max_length=16, choices=WaitingFor.choices, default="", db_default="", blank=True)
     run_at = fields.moment(help_text="Not before this time.")
-    created_at = models.DateTimeField(db_default=Now())
-    enqueued_at = models.DateTimeField(db_default=Now(), help_text="When it last became free to be taken.")
+    created_at = MomentField(db_default=Now())
+    enqueued_at = MomentField(db_default=Now(), help_text="When it last became free to be taken.")
     first_started_at = fields.moment()
     started_at = fields.moment(help_text="When the present or the last run began.")
     finished_at = fields.moment()

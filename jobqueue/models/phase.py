@@ -2,8 +2,8 @@
 
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
 
+from jobqueue.db import MomentField, Now
 from jobqueue.models import fields
 from jobqueue.models.job import Job
 
@@ -57,7 +57,7 @@ class JobDependency(models.Model):
     parent = models.ForeignKey(Job, models.CASCADE, related_name="children", db_constraint=False, db_index=False)
     child = models.ForeignKey(Job, models.DO_NOTHING, related_name="parents", db_constraint=False, db_index=False)
     ended = fields.flag()
-    created_at = models.DateTimeField(db_default=Now())
+    created_at = MomentField(db_default=Now())
 
     class Meta:
         verbose_name_plural = "job dependencies"

@@ -2,8 +2,8 @@
 
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
 
+from jobqueue.db import MomentField, Now
 from jobqueue.managers.queues import QueueManager
 from jobqueue.models import fields
 
@@ -20,7 +20,7 @@ class Queue(models.Model):
         default="", db_default="", blank=True, help_text="Where its jobs' events are sent, unless a job has a URL of its own."
     )
     webhook_events = fields.json(list, help_text="Which events are sent; empty: job.completed, job.failed and job.canceled.")
-    changed_at = models.DateTimeField(db_default=Now())
+    changed_at = MomentField(db_default=Now())
 
     objects = QueueManager()
 

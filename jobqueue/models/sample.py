@@ -1,8 +1,8 @@
 """How each queue did, a row for every ten seconds of the last hour, over and over again: the ring that graphs are drawn from."""
 
 from django.db import models
-from django.db.models.functions import Now
 
+from jobqueue.db import MomentField, Now
 from jobqueue.models import fields
 
 
@@ -12,7 +12,7 @@ class QueueSample(models.Model):
     id = models.BigAutoField(primary_key=True)
     queue = models.CharField(max_length=200)
     slot = models.SmallIntegerField()
-    at = models.DateTimeField(db_default=Now())
+    at = MomentField(db_default=Now())
     queued = fields.number(help_text="Jobs that could be claimed.")
     running = fields.number()
     oldest_seconds = models.FloatField(null=True, blank=True, help_text="How long the oldest QUEUED job had waited.")

@@ -6,10 +6,10 @@ from typing import Any
 
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
 from django.utils import timezone
 
 from jobqueue.cron import LONGEST_CRON, LONGEST_ZONE, MISSED, Timing
+from jobqueue.db import MomentField, Now
 from jobqueue.managers.schedules import ScheduleManager, ScheduleTickManager
 from jobqueue.models import fields
 
@@ -60,7 +60,7 @@ class Schedule(models.Model):
     last_job_id = models.BigIntegerField(null=True, blank=True)
     last_error = models.TextField(default="", db_default="", blank=True, help_text="Why it could not be enqueued.")
     retry_at = fields.moment(help_text="When it is tried again, after an error.")
-    changed_at = models.DateTimeField(db_default=Now())
+    changed_at = MomentField(db_default=Now())
 
     objects = ScheduleManager()
 
@@ -108,9 +108,9 @@ class ScheduleTick(models.Model):
     """Prove that a nominal time got its job, whatever became of the job since: the row outlives it."""
 
     schedule = models.ForeignKey(Schedule, models.CASCADE, related_name="ticks", db_index=False)
-    nominal_at = models.DateTimeField()
+    nominal_at = MomentField()
     job_id = models.BigIntegerField(null=True)
-    created_at = models.DateTimeField(db_default=Now())
+    created_at = MomentField(db_default=Now())
 
     objects = ScheduleTickManager()
 

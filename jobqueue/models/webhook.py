@@ -4,8 +4,8 @@ from typing import Any
 
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
 
+from jobqueue.db import MomentField, Now
 from jobqueue.managers.webhooks import DeliveryManager
 from jobqueue.models import fields
 from jobqueue.models.job import Job
@@ -45,8 +45,8 @@ class WebhookDelivery(models.Model):
     body = models.TextField(default="", db_default="", blank=True, help_text="The message as it is sent; empty before the first attempt.")
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.PENDING, db_default=Status.PENDING)
     attempts = fields.number()
-    created_at = models.DateTimeField(db_default=Now())
-    next_attempt_at = models.DateTimeField(db_default=Now())
+    created_at = MomentField(db_default=Now())
+    next_attempt_at = MomentField(db_default=Now())
     finished_at = fields.moment()
     response_status = models.PositiveSmallIntegerField(null=True, blank=True)
     error = models.TextField(default="", db_default="", blank=True, help_text="What the last attempt failed of.")

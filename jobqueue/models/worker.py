@@ -1,8 +1,8 @@
 """The worker processes, for people to look at. Never consulted for correctness: leases decide, not this table."""
 
 from django.db import models
-from django.db.models.functions import Now
 
+from jobqueue.db import MomentField, Now
 from jobqueue.models import fields
 
 
@@ -30,8 +30,8 @@ class Worker(models.Model):
         dict, help_text="The last change of its slots: before, after, what ran, what could be claimed, why, and how many seconds ago."
     )
     version = fields.text(32)
-    started_at = models.DateTimeField(db_default=Now())
-    heartbeat_at = models.DateTimeField(db_default=Now())
+    started_at = MomentField(db_default=Now())
+    heartbeat_at = MomentField(db_default=Now())
 
     class Meta:
         ordering = ("-heartbeat_at",)

@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn, Protocol
 
 from asgiref.sync import sync_to_async
-from django.utils import timezone
 
-from jobqueue import conf, payload
+from jobqueue import clock, payload
 from jobqueue.exceptions import MAX_DELAY_SECONDS, InsideTransaction, InvalidOption, NoPhases, Suspended, delay_in_seconds
 from jobqueue.lifecycle.children import Child
 from jobqueue.texts import safe_repr
@@ -108,8 +107,8 @@ class PhaseContext:
         self.raise_if_cancelled()
         steps = self._in_phase("sleep")
         if isinstance(until, datetime):
-            suspended = Suspended("The job sleeps.", value=result, until=_moment(until))
-            _check_length((_moment(until) - timezone.now()).total_seconds(), until)
+            suspended = Suspended("The job sleeps.", value=result, until=clock.aware(until))
+            _check_length((clock.aware(until) - clock.now()).total_seconds(), until)
         else:
             suspended = Suspended("The job sleeps.", value=result, seconds=delay_in_seconds(until, "until"))
             _check_length(until.total_seconds() if isinstance(until, timedelta) else until, until)
@@ -173,13 +172,6 @@ def _check_length(seconds: float, until: object) -> None:
     # A retry that is cut comes sooner than it might; a job that wakes sooner does what it should not do yet.
     if seconds > MAX_DELAY_SECONDS:
         raise InvalidOption(f"until is {safe_repr(until)}; a job can sleep for at most 366 days. Let several phases sleep in turn.")
-
-
-def _moment(until: datetime) -> datetime:
-    """Return a time as the database has it, with a zone or without."""
-    if conf.uses_time_zones() == timezone.is_aware(until):
-        return until
-    return timezone.make_aware(until) if conf.uses_time_zones() else timezone.make_naive(until)
 
 
 def _several(jobs: Any) -> Iterable[Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, overload
 
-from jobqueue import compat, states
+from jobqueue import clock, compat, states
 from jobqueue.db import Claimed
 from jobqueue.models import Job
 from jobqueue.tasks import registry
@@ -56,7 +56,7 @@ def fresh(task: Any, job_id: int, created_at: Any, args: Any, kwargs: Any, backe
         task=task,
         id=str(job_id),
         status=compat.TaskResultStatus.READY,
-        enqueued_at=created_at,
+        enqueued_at=clock.as_project(created_at),
         started_at=None,
         finished_at=None,
         last_attempted_at=None,
@@ -89,10 +89,10 @@ def of_job(job: Job, backend: str, *, created: bool = True) -> JobResult:
         task=task_of(job, backend),
         id=str(job.pk),
         status=status_of(job.status),
-        enqueued_at=job.created_at,
-        started_at=job.first_started_at,
-        finished_at=job.finished_at,
-        last_attempted_at=job.started_at,
+        enqueued_at=clock.as_project(job.created_at),
+        started_at=clock.as_project(job.first_started_at),
+        finished_at=clock.as_project(job.finished_at),
+        last_attempted_at=clock.as_project(job.started_at),
         args=job.args if isinstance(job.args, list) else [],
         kwargs=job.kwargs if isinstance(job.kwargs, dict) else {},
         backend=backend,
@@ -117,7 +117,7 @@ def errors_of(job: Job) -> list[Any]:
 
 def task_of(job: Job, backend: str) -> Any:
     """Return the job's task with the job's options, checked by nobody; a stand-in where it is not registered."""
-    values = {"priority": job.priority, "queue_name": job.queue, "run_after": job.run_at, "backend": backend}
+    values = {"priority": job.priority, "queue_name": job.queue, "run_after": clock.as_project(job.run_at), "backend": backend}
     entry = registry.find(job.task)
     if entry is None:
         with contextlib.suppress(Exception):  # a module that cannot be imported here must not make results unreadable

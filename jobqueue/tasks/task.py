@@ -9,10 +9,8 @@ from datetime import timedelta
 from inspect import iscoroutinefunction
 from typing import Any, overload
 
-from django.utils import timezone
-
 from jobqueue import backoff as backoffs
-from jobqueue import compat
+from jobqueue import clock, compat
 from jobqueue.exceptions import InvalidOption
 from jobqueue.phases import Phase, declared
 from jobqueue.tasks import options, registry
@@ -90,7 +88,7 @@ class JobTask(compat.Task):  # type: ignore[misc]
                 raise InvalidOption(f"{name} is read from the task's declaration whenever it runs: put it on @task({name}=...).")
         run_after = given.get("run_after")
         if isinstance(run_after, timedelta) and not self._keeps_deltas(str(given.get("backend", self.backend))):
-            given["run_after"] = timezone.now() + run_after
+            given["run_after"] = clock.as_project(clock.now() + run_after)
         return dataclasses.replace(self, **given)
 
     def _keeps_deltas(self, alias: str) -> bool:

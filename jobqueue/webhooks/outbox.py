@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db.models.functions import Now
-
 from jobqueue import conf, masking, webhook_rules
+from jobqueue.db import Now
 from jobqueue.events.record import record
 from jobqueue.exceptions import JobQueueError
+from jobqueue.lifecycle.leaders import moment
 from jobqueue.models import Job, WebhookDelivery
 from jobqueue.texts import shorten
 
@@ -96,7 +96,8 @@ def _begin(row: WebhookDelivery, now: datetime, until: datetime) -> Message:
 def body_of(row: WebhookDelivery) -> str:
     """Return the message of a delivery: the event and what it tells, its secrets hidden."""
     facts: dict[str, Any] = dict(row.facts) if isinstance(row.facts, dict) else {}
-    at = facts.pop("at", None) or row.created_at.isoformat()
+    # PostgreSQL writes the time in the zone of the session, which is the project's if USE_TZ is False.
+    at = (moment(str(facts.pop("at", ""))) or row.created_at).astimezone(UTC).isoformat()
     if isinstance(facts.get("message"), str):
         facts["message"] = shorten(masking.mask_text(facts["message"]), LONGEST_MESSAGE_BYTES)
     return json.dumps({"type": row.event, "timestamp": at, "data": masking.mask(facts)}, separators=(",", ":"))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Q
-from django.db.models.functions import Now
 
 from jobqueue import conf, webhook_rules
+from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.queues import MOST_QUEUES, check_name
 from jobqueue.models import Job, Queue

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models.functions import Now
-
+from jobqueue.db import Now
 from jobqueue.models import WebhookDelivery
 from jobqueue.webhooks import outbox
 

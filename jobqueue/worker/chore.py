@@ -112,7 +112,7 @@ class Chore(DatabaseService):
         told = self.told  # a new one each time: another thread writes it into the row meanwhile
         self.told = {
             **told,
-            "last_run_at": _iso(now),
+            "last_run_at": now.isoformat(),
             "last_duration_seconds": round(seconds, 4),
             "last_items": _whole(report.items),
             "items": _whole(_count(told, "items") + _whole(report.items)),
@@ -128,7 +128,7 @@ class Chore(DatabaseService):
             "errors": _count(told, "errors") + 1,
             "failures_in_a_row": _count(told, "failures_in_a_row") + 1,
             "last_error": texts.shorten(masking.mask_text(texts.exception_summary(error)), LONGEST_TEXT),
-            "last_error_at": _iso(now),
+            "last_error_at": now.isoformat(),
         }
 
     def _report_error(self, error: BaseException) -> None:
@@ -145,8 +145,3 @@ def _count(told: dict[str, Any], name: str) -> int:
     """Return a number of the row, whatever somebody has written into it."""
     value = told.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def _iso(when: datetime) -> str:
-    """Return a time with its zone, also where the project has none (USE_TZ = False)."""
-    return (when if when.tzinfo else when.astimezone()).isoformat()

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
-from django.utils import timezone
 
+from jobqueue import clock
 from jobqueue.db import hygiene
 from jobqueue.exceptions import JobQueueError, Suspended, TransactionLeftOpen
 from jobqueue.lifecycle import children as kin
@@ -147,7 +147,7 @@ def told(run: Run, outcome: Outcome) -> Outcome:
 def suspended(run: Run, error: Suspended, outcome: Outcome) -> Outcome:
     """Return the outcome of a run that goes on later."""
     outcome.kind = Kind.SLEEP if error.children is None else Kind.WAIT
-    seconds = error.seconds if error.until is None else max((error.until - timezone.now()).total_seconds(), 0.0)
+    seconds = error.seconds if error.until is None else max((error.until - clock.now()).total_seconds(), 0.0)
     outcome.delay_seconds, outcome.until, outcome.message = seconds, error.until, run.message
     if run.pipeline is not None:
         outcome.done, outcome.following, outcome.progress = run.pipeline.done, run.pipeline.following, run.pipeline.after

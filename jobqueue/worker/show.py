@@ -7,11 +7,9 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from django.db.models.functions import Now
-
 import jobqueue
 from jobqueue.conf import Settings
-from jobqueue.db import hygiene
+from jobqueue.db import Now, hygiene
 from jobqueue.models import Job, Worker
 from jobqueue.service import Service
 from jobqueue.worker.identity import Identity

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test import Client
-from django.utils import timezone
 
-from jobqueue import task
+from jobqueue import clock, task
 from jobqueue.admin import known
 from jobqueue.masking import MASK
 from jobqueue.models import Job
@@ -50,7 +49,7 @@ def test_the_page_shows_what_when_budget_lease_and_control(viewer: Client) -> No
         failures=2,
         crashes=1,
         progress=40,
-        started_at=timezone.now(),
+        started_at=clock.now(),
         message="page 4",
         options={"timeout": 9},
         metadata={"asked_by": "ann"},
@@ -99,6 +98,7 @@ def test_secrets_are_hidden_in_result_metadata_options_message_history_and_key(v
     ] == []
 
 
+@pytest.mark.usefixtures("shown_in_utc")
 def test_each_run_that_failed_is_told_with_its_traceback(viewer: Client) -> None:
     runs = [failed(traceback="Traceback one"), failed(attempt=2, outcome="ERROR", traceback="Traceback two")]
     page = shown(viewer, JobFactory(error=True, history=runs))
@@ -226,7 +226,7 @@ def test_without_the_permission_to_view_there_is_no_page(login: Login) -> None:
 
 
 def test_the_report_tells_what_came_of_a_job_in_a_few_lines(viewer: Client) -> None:
-    begun = timezone.now() - timedelta(minutes=5)
+    begun = clock.now() - timedelta(minutes=5)
     run = {
         "attempt": 1,
         "outcome": "ERROR",

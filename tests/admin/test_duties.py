@@ -7,8 +7,8 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.test import Client
-from django.utils import timezone
 
+from jobqueue import clock
 from jobqueue.lifecycle import leaders
 from jobqueue.models import BackgroundJobLease
 from tests.admin.conftest import told
@@ -18,7 +18,7 @@ DUTIES = "/admin/jobqueue/backgroundjoblease/"
 
 
 def lease(name: str = "promote_due_jobs", held_seconds: float = 60, heard_seconds: float = 1, **more: Any) -> BackgroundJobLease:
-    now = timezone.now()
+    now = clock.now()
     if "ran_seconds" in more:
         more["last_run_at"] = (now - timedelta(seconds=more.pop("ran_seconds"))).isoformat()
     defaults = {
@@ -113,7 +113,7 @@ def test_what_somebody_wrote_into_the_row_is_no_500(admin_client: Client, metada
 
 
 def test_names_and_errors_are_escaped(admin_client: Client) -> None:
-    row = lease("<script>alert(1)</script>", last_error="<script>alert(2)</script>", last_error_at=timezone.now().isoformat())
+    row = lease("<script>alert(1)</script>", last_error="<script>alert(2)</script>", last_error_at=clock.now().isoformat())
     shown = (
         page(admin_client)
         + admin_client.get(f"{DUTIES}{row.pk.replace('<', '_3C').replace('>', '_3E').replace('/', '_2F')}/change/").content.decode()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
-from django.utils import timezone
 
+from jobqueue import clock
 from jobqueue.models import Job, Schedule, ScheduleTick
 from tests.admin.conftest import Login, choose, told
 from tests.factories import ScheduleFactory
@@ -57,8 +57,9 @@ def stored(name: str = "nightly") -> Schedule:
 # The list
 
 
+@pytest.mark.usefixtures("shown_in_utc")
 def test_the_list_shows_next_and_last_time_and_the_last_error(editor: Client) -> None:
-    ScheduleFactory(name="mail", cron="", interval_seconds=3600, next_at=timezone.now() + timedelta(minutes=30))
+    ScheduleFactory(name="mail", cron="", interval_seconds=3600, next_at=clock.now() + timedelta(minutes=30))
     ScheduleFactory(name="nightly", source="code", time_zone="Europe/Berlin", last_at=NOON, last_job_id=7, last_error="no such task")
     ScheduleFactory(name="old", source="code", retired_at=NOON)
     ScheduleFactory(name="paused", enabled=False)
@@ -87,7 +88,7 @@ def test_a_schedule_is_made_whose_first_time_lies_ahead(editor: Client) -> None:
     assert editor.post(f"{LIST}add/", FORM).url == LIST
     one = stored()
     assert (one.source, one.task, one.args, one.kwargs, one.enabled) == ("admin", "tests.tasks.add", [1], {"b": 2}, True)
-    assert one.next_at == one.timing.after(timezone.now())
+    assert one.next_at == one.timing.after(clock.now())
     assert LogEntry.objects.get().is_addition()
 
 
@@ -137,7 +138,7 @@ def test_other_times_are_counted_from_now_on_and_other_arguments_leave_them(edit
     assert editor.post(page(one), {**FORM, "args": "[5]"}).status_code == 302
     assert (stored().args, stored().next_at, stored().last_at, stored().last_error) == ([5], NOON, NOON, "")
     editor.post(page(one), {**FORM, "args": "[5]", "cron": "0 4 * * *"})
-    assert stored().next_at > timezone.now()
+    assert stored().next_at > clock.now()
     assert [entry.get_change_message() for entry in LogEntry.objects.order_by("pk")] == ["Changed args and kwargs.", "Changed Cron."]
 
 
@@ -242,7 +243,7 @@ def test_a_schedule_is_run_disabled_and_enabled_from_its_page_and_the_list(edito
     assert told(editor.post(act(one, "disable")))[-1] == "Schedule nightly: Disabled, as it was."
     editor.post(act(one, "enable"))
     assert stored().enabled
-    assert stored().next_at > timezone.now()
+    assert stored().next_at > clock.now()
     for action, number in (("disable_selected", 0), ("enable_selected", 2), ("run_now_selected", 2)):
         choose(editor, action, one, ScheduleFactory(name=action), url=LIST)
         assert Schedule.objects.filter(name__in=["nightly", action], enabled=True).count() == number

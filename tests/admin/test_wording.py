@@ -26,6 +26,7 @@ def test_a_duration_has_at_most_two_units(seconds: float, text: str) -> None:
     assert wording.duration(seconds) == text
 
 
+@pytest.mark.usefixtures("shown_in_utc")
 def test_a_moment_tells_how_far_away_it_is() -> None:
     assert "2026-03-01 12:00:00 UTC" in wording.moment(NOON)
     assert "5.0 s ago" in wording.moment(NOON, NOON.replace(second=5))

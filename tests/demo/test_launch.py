@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.utils import timezone
 
 from demo_project.launch import prepare, watch
 from demo_project.launch.batch import Group
@@ -22,7 +21,7 @@ from demo_project.launch.enqueue import enqueue
 from demo_project.launch.site import Site
 from demo_project.launch.stop import Stop, Stopped
 from demo_project.launch.watch import Ended, Kind
-from jobqueue import request_job_cancel
+from jobqueue import clock, request_job_cancel
 from jobqueue.models import Job
 from tests.faults.harness import wait_until
 
@@ -200,7 +199,7 @@ def test_a_look_counts_the_jobs_of_the_batch_alone() -> None:
 @pytest.mark.django_db
 def test_a_look_tells_what_runs_from_what_is_only_claimed() -> None:
     ids, _ = enqueue(GROUPS)
-    now = timezone.now()
+    now = clock.now()
     lease = {"status": Job.Status.RUNNING, "lease_owner": "w", "lease_expires_at": now, "heartbeat_at": now}
     Job.objects.filter(pk__in=ids[:3]).update(**lease)
     Job.objects.filter(pk=ids[1]).update(started_at=now - timedelta(seconds=5), progress=40, message="reading", attempt=2)

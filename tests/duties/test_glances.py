@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
+from jobqueue.clock import now as this_moment
 from jobqueue.duties.base import Duty
 from jobqueue.duties.builtin import builtin
 from jobqueue.lifecycle import glance as glances
@@ -57,7 +57,7 @@ def duties() -> dict[str, Duty]:
 
 
 def run(duty: Duty) -> Any:
-    return duty.run_once(timezone.now())
+    return duty.run_once(this_moment())
 
 
 def statements(duty: Duty) -> int:
@@ -122,7 +122,7 @@ def test_whoever_was_told_of_a_due_job_asks_whatever_was_seen_before(duties: dic
 
 def test_a_schedule_that_was_told_of_is_looked_for_whatever_was_seen_before(duties: dict[str, Duty]) -> None:
     run(duties[SWEEP])
-    schedule = ScheduleFactory(next_at=timezone.now())
+    schedule = ScheduleFactory(next_at=this_moment())
     assert statements(duties["enqueue_scheduled_jobs"]) == 0
     duties["enqueue_scheduled_jobs"].hear()
     run(duties["enqueue_scheduled_jobs"])

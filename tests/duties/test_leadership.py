@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
-from django.utils import timezone
 
+from jobqueue import clock
 from jobqueue.db import fenced
 from jobqueue.duties.leadership import Clock, Leadership, Term
 from jobqueue.exceptions import LeadershipLost
@@ -36,7 +36,7 @@ def holders() -> dict[str, str]:
 def age(seconds: float, *names: str) -> None:
     """Let the heartbeats of leases be so old."""
     rows = BackgroundJobLease.objects.filter(job_name__in=names or NAMES)
-    rows.update(heartbeat_at=timezone.now() - timedelta(seconds=seconds))
+    rows.update(heartbeat_at=clock.now() - timedelta(seconds=seconds))
 
 
 def test_the_first_to_contend_leads_and_others_do_not(first: Leadership, second: Leadership) -> None:
@@ -67,9 +67,9 @@ def test_a_heartbeat_that_lies_ahead_of_the_clock_keeps_nobody_out(first: Leader
 
 
 def test_the_databases_time_is_known_before_the_first_duty_runs(first: Leadership) -> None:
-    first.clock.set(timezone.now() + timedelta(minutes=20))  # our own clock is wrong, and there is no row yet
+    first.clock.set(clock.now() + timedelta(minutes=20))  # our own clock is wrong, and there is no row yet
     first.contend(NAMES)
-    assert abs(first.clock.now() - timezone.now()) < timedelta(minutes=1)
+    assert abs(first.clock.now() - clock.now()) < timedelta(minutes=1)
 
 
 def test_the_lease_is_as_long_as_the_settings_say(first: Leadership, second: Leadership, settings: Any) -> None:
@@ -100,7 +100,7 @@ def test_a_second_term_of_the_same_worker_is_another_term(first: Leadership) -> 
     [old] = first.contend(["one"])
     first.resign(["one"], {})
     BackgroundJobLease.objects.update(metadata={})
-    age_of_term = timezone.now() + timedelta(seconds=1)
+    age_of_term = clock.now() + timedelta(seconds=1)
     first.contend(["one"])
     BackgroundJobLease.objects.update(lease_acquired_at=age_of_term)
     again = Leadership("worker-1")
@@ -236,7 +236,7 @@ def test_of_many_that_contend_at_once_one_leads(rival: Rival) -> None:
 
 def test_the_clock_tells_the_databases_time() -> None:
     clock = Clock()
-    told = timezone.now() + timedelta(days=3)
+    told = clock.now() + timedelta(days=3)
     clock.set(told)
     assert told <= clock.now() < told + timedelta(minutes=1)
 
@@ -244,9 +244,9 @@ def test_the_clock_tells_the_databases_time() -> None:
 def test_each_renewal_tells_the_databases_time(first: Leadership) -> None:
     first.contend(NAMES)
     for told in ({}, {"one": {"mine": 1}}):
-        first.clock.set(timezone.now() + timedelta(minutes=20))
+        first.clock.set(clock.now() + timedelta(minutes=20))
         first.renew(told)
-        assert abs(first.clock.now() - timezone.now()) < timedelta(minutes=1)
+        assert abs(first.clock.now() - clock.now()) < timedelta(minutes=1)
 
 
 def test_a_renewal_is_one_statement_also_where_a_term_has_ended(first: Leadership, django_assert_num_queries: Any) -> None:
@@ -263,5 +263,5 @@ def test_a_renewal_is_of_the_terms_that_stand_now(first: Leadership) -> None:
     first.contend(["two"])
     age(5)
     first.renew({})
-    found = BackgroundJobLease.objects.filter(heartbeat_at__gt=timezone.now() - timedelta(seconds=4))
+    found = BackgroundJobLease.objects.filter(heartbeat_at__gt=clock.now() - timedelta(seconds=4))
     assert sorted(found.values_list("pk", flat=True)) == ["one", "two"]

@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 
 from django.db import connection, connections, transaction
 from django.db.models import F
-from django.db.models.functions import Now
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from jobqueue import Verdict, states
-from jobqueue.db import Lease, Mark
+from jobqueue.db import Lease, Mark, Now
 from jobqueue.lifecycle import control, suspend
 from jobqueue.lifecycle.children import resume_parents
 from jobqueue.lifecycle.enqueue import JobSpec, enqueue

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.utils import timezone
 
+from jobqueue import clock
 from jobqueue.models import Job, Worker
 from tests.claiming import claim
 from tests.factories import JobFactory, WorkerFactory
@@ -27,15 +27,15 @@ def test_a_claim_makes_the_job_running_under_a_lease_of_its_owner() -> None:
     [claimed] = claim("worker-1", (), 10, 30)
     job.refresh_from_db()
     assert (job.status, job.lease_owner, job.lease_token, job.attempt, job.message) == ("RUNNING", "worker-1", 5, 3, "")
-    assert timedelta(seconds=25) < job.lease_expires_at - timezone.now() <= timedelta(seconds=30.5)
-    assert abs(job.heartbeat_at - timezone.now()) < timedelta(seconds=5)
+    assert timedelta(seconds=25) < job.lease_expires_at - clock.now() <= timedelta(seconds=30.5)
+    assert abs(job.heartbeat_at - clock.now()) < timedelta(seconds=5)
     assert (claimed.id, claimed.lease_token, claimed.attempt, claimed.task) == (job.pk, 5, 3, "tests.tasks.add")
     assert (json.loads(claimed.args), json.loads(claimed.kwargs)) == ([1, "é"], {"b": None})
 
 
 @pytest.mark.django_db
 def test_a_claimed_job_that_has_not_begun_is_assigned() -> None:
-    job = JobFactory(started_at=timezone.now())
+    job = JobFactory(started_at=clock.now())
     claim("worker-1", (), 1, 30)
     job.refresh_from_db()
     assert job.started_at is None

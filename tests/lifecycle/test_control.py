@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.utils import timezone
 
-from jobqueue import InvalidOption, JobDoesNotExist, Verdict, states
+from jobqueue import InvalidOption, JobDoesNotExist, Verdict, clock, states
 from jobqueue.lifecycle import control
 from jobqueue.models import Job
 from tests.claiming import claim
@@ -90,7 +89,7 @@ def test_run_now_concerns_only_jobs_that_wait_for_a_time(origin: states.Place) -
     job.refresh_from_db()
     if origin == states.PENDING_TIME:
         assert (answer.verdict, job.place) == (Verdict.DONE, states.QUEUED)
-        assert job.run_at <= timezone.now()
+        assert job.run_at <= clock.now()
         assert [claimed.id for claimed in claim("worker-1", (), 1, 30)] == [job.pk]
     else:
         assert answer.verdict is Verdict.REFUSED
@@ -164,7 +163,7 @@ def test_resume_of_a_running_job_that_nobody_asked_to_stop_is_refused() -> None:
     ids=["the caller's time is ahead", "the time has come", "the time of a retry", "no time"],
 )
 def test_resume_waits_again_only_for_the_callers_own_time(attempt: int, ahead: int | None, place: states.Place) -> None:
-    run_at = None if ahead is None else timezone.now() + timedelta(seconds=ahead)
+    run_at = None if ahead is None else clock.now() + timedelta(seconds=ahead)
     job = JobFactory(paused=True, run_at=run_at, attempt=attempt)
     control.resume(job.pk)
     job.refresh_from_db()

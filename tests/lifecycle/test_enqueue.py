@@ -8,9 +8,8 @@ from datetime import timedelta
 import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
-from jobqueue import states
+from jobqueue import clock, states
 from jobqueue.lifecycle.enqueue import Call, JobSpec, enqueue, enqueue_many
 from jobqueue.models import Job
 from tests.claiming import claim
@@ -47,7 +46,7 @@ def test_a_job_is_queued_with_what_it_was_given() -> None:
     ],
 )
 def test_a_time_ahead_makes_it_wait(run_after: timedelta | str | None, place: states.Place, seconds: int | None, many: bool) -> None:
-    after = timezone.now() + timedelta(minutes=10) if isinstance(run_after, str) else run_after
+    after = clock.now() + timedelta(minutes=10) if isinstance(run_after, str) else run_after
     spec = JobSpec("a.b", run_after=after)
     made = enqueue_many(spec, [Call("[]", "{}")])[0] if many else enqueue(spec)
     job = Job.objects.get(pk=made.job_id)
@@ -55,7 +54,7 @@ def test_a_time_ahead_makes_it_wait(run_after: timedelta | str | None, place: st
     if seconds is None:
         assert job.run_at is None
     else:
-        assert seconds - 5 < (job.run_at - timezone.now()).total_seconds() <= seconds
+        assert seconds - 5 < (job.run_at - clock.now()).total_seconds() <= seconds
 
 
 @pytest.mark.django_db

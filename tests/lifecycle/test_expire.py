@@ -6,9 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
-from jobqueue import states
+from jobqueue import clock, states
 from jobqueue.db import Lease
 from jobqueue.lifecycle.expire import expire_owner, expire_stale_running_jobs
 from jobqueue.models import Job, Worker
@@ -46,7 +45,7 @@ def test_the_first_crash_is_free_later_ones_wait_longer_and_the_last_ends_in_err
     assert (job.place, job.crashes) == (place, crashes + 1)
     assert (job.failures, job.attempt) == (1, crashes + 2), "a crash costs no attempt of the task's own"
     if wait is not None:
-        assert wait - 1 < (job.run_at - timezone.now()).total_seconds() <= wait + 0.5
+        assert wait - 1 < (job.run_at - clock.now()).total_seconds() <= wait + 0.5
     assert job.message == f"worker lost {crashes + 1} time{'s' if crashes else ''}"
     assert (job.lease_owner, job.lease_expires_at, job.heartbeat_at) == ("", None, None)
     assert (job.finished_at is not None) == (place == states.ERROR)
@@ -217,7 +216,7 @@ def test_a_renewal_and_a_sweep_at_the_same_moment_have_one_winner() -> None:
     leases = [Lease(job.pk, 1) for job in jobs]
     renewed, swept = together(lambda: Job.objects.renew(leases, 30), expire_stale_running_jobs)
     assert not {one.job_id for one in renewed} & {one.job_id for one in swept}
-    assert set(Job.objects.filter(status="RUNNING", lease_expires_at__gt=timezone.now()).values_list("pk", flat=True)) == {
+    assert set(Job.objects.filter(status="RUNNING", lease_expires_at__gt=clock.now()).values_list("pk", flat=True)) == {
         one.job_id for one in renewed
     }
 
@@ -227,26 +226,26 @@ def test_a_renewal_and_a_sweep_at_the_same_moment_have_one_winner() -> None:
 
 @pytest.mark.django_db
 def test_jobs_whose_time_has_come_are_queued_and_no_others() -> None:
-    due = [JobFactory(due=True, queue="mail"), JobFactory(waiting_for_retry=True, run_at=timezone.now() - timedelta(seconds=1))]
+    due = [JobFactory(due=True, queue="mail"), JobFactory(waiting_for_retry=True, run_at=clock.now() - timedelta(seconds=1))]
     waiting = [
         JobFactory(scheduled=True),
         JobFactory(waiting_for_children=True),
         JobFactory(waiting_for_target=True),
         JobFactory(paused=True),
     ]
-    past = timezone.now() - timedelta(seconds=1)
+    past = clock.now() - timedelta(seconds=1)
     waiting += [JobFactory(waiting_for_children=True, run_at=past), JobFactory(waiting_for_target=True, run_at=past)]
     waiting += [JobFactory(paused=True, run_at=past), JobFactory(error=True, run_at=past)]
     before = [row(job) for job in waiting]
     assert sorted(Job.objects.promote_due(10)) == [("default", ""), ("mail", "")]
     assert [(row(job)["status"], row(job)["waiting_for"]) for job in due] == [("QUEUED", "")] * 2
-    assert all(timezone.now() - row(job)["enqueued_at"] < timedelta(seconds=5) for job in due)
+    assert all(clock.now() - row(job)["enqueued_at"] < timedelta(seconds=5) for job in due)
     assert [row(job) for job in waiting] == before
 
 
 @pytest.mark.django_db
 def test_a_batch_is_bounded_and_takes_what_has_waited_longest() -> None:
-    jobs = [JobFactory(due=True, run_at=timezone.now() - timedelta(seconds=seconds)) for seconds in (1, 3, 2)]
+    jobs = [JobFactory(due=True, run_at=clock.now() - timedelta(seconds=seconds)) for seconds in (1, 3, 2)]
     assert len(Job.objects.promote_due(2)) == 2
     assert [row(job)["status"] for job in jobs] == ["PENDING", "QUEUED", "QUEUED"]
 

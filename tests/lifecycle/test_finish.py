@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection
-from django.utils import timezone
 
-from jobqueue import states
+from jobqueue import clock, states
 from jobqueue.db import Lease
 from jobqueue.lifecycle import control
 from jobqueue.lifecycle.expire import expire_stale_running_jobs
@@ -126,7 +125,7 @@ def test_a_job_that_is_put_off_waits_so_long_and_keeps_its_attempt_unless_somebo
         assert job.place == states.place(flag)
         return
     assert (job.place, job.attempt, job.crashes, job.message, job.started_at) == (states.PENDING_TIME, 2, 2, "later", None)
-    assert timedelta(seconds=55) < job.run_at - timezone.now() <= timedelta(seconds=60.5)
+    assert timedelta(seconds=55) < job.run_at - clock.now() <= timedelta(seconds=60.5)
 
 
 @pytest.mark.django_db
@@ -134,14 +133,14 @@ def test_a_retry_waits_from_the_statement_that_writes_it_on() -> None:
     job = JobFactory(running=True, max_attempts=3)
     end(job, Kind.RETRY, delay_seconds=60.0)
     assert job.place == states.PENDING_TIME
-    assert timedelta(seconds=55) < job.run_at - timezone.now() <= timedelta(seconds=60.5)
+    assert timedelta(seconds=55) < job.run_at - clock.now() <= timedelta(seconds=60.5)
     assert job.last_error["outcome"] == "RETRY"
     assert not Job.objects.promote_due(10)
 
 
 @pytest.mark.django_db
 def test_a_job_handed_back_can_be_taken_at_once_and_shows_no_beginning() -> None:
-    job = JobFactory(running=True, started_at=timezone.now())
+    job = JobFactory(running=True, started_at=clock.now())
     end(job, Kind.HANDED_BACK)
     assert (job.started_at, job.place) == (None, states.QUEUED)
     assert [claimed.lease_token for claimed in claim("worker-2", (), 1, 30)] == [2]
@@ -162,19 +161,19 @@ def test_an_unknown_task_is_put_off_and_ends_in_error_after_its_grace(settings: 
     job = JobFactory(running=True, options={"timeout": 5})
     assert end(job, Kind.UNKNOWN_TASK) == "PENDING"
     assert (job.attempt, job.failures, job.history) == (0, 0, [])
-    assert timedelta(seconds=2) < job.run_at - timezone.now() < timedelta(seconds=6)
+    assert timedelta(seconds=2) < job.run_at - clock.now() < timedelta(seconds=6)
     since = job.options["unknown_since"]
     again = {
         "status": "RUNNING",
         "waiting_for": "",
         "lease_owner": "worker-1",
-        "lease_expires_at": timezone.now(),
-        "heartbeat_at": timezone.now(),
+        "lease_expires_at": clock.now(),
+        "heartbeat_at": clock.now(),
     }
     Job.objects.filter(pk=job.pk).update(**again, attempt=1)
     assert end(job, Kind.UNKNOWN_TASK) == "PENDING"
     assert job.options == {"timeout": 5, "unknown_since": since}, "the grace counts from the first time"
-    old = (timezone.now() - timedelta(seconds=301)).isoformat()
+    old = (clock.now() - timedelta(seconds=301)).isoformat()
     Job.objects.filter(pk=job.pk).update(**again, attempt=1, options={"timeout": 5, "unknown_since": old})
     assert end(job, Kind.UNKNOWN_TASK) == "ERROR"
     assert (job.failures, job.message, job.options) == (1, "ValueError: no", {"timeout": 5, "unknown_since": old})
@@ -183,7 +182,7 @@ def test_an_unknown_task_is_put_off_and_ends_in_error_after_its_grace(settings: 
 @pytest.mark.django_db
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.UNKNOWN_TASK, Kind.SUCCESS)])
 def test_any_other_end_forgets_that_the_task_was_once_unknown(kind: Kind) -> None:
-    job = JobFactory(running=True, options={"unknown_since": timezone.now().isoformat(), "a": 1})
+    job = JobFactory(running=True, options={"unknown_since": clock.now().isoformat(), "a": 1})
     end(job, kind)
     assert {name: value for name, value in job.options.items() if name != "sleeps_until"} == {"a": 1}
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
+from jobqueue import clock
 from jobqueue.db import Lease, Mark, Renewed
 from jobqueue.lifecycle.expire import expire_stale_running_jobs
 from jobqueue.models import Job
@@ -21,13 +21,13 @@ def row(job: Job) -> dict[str, Any]:
 
 @pytest.mark.django_db
 def test_a_renewal_gives_every_lease_its_full_time_again() -> None:
-    jobs = JobFactory.create_batch(3, running=True, lease_expires_at=timezone.now() + timedelta(seconds=1))
+    jobs = JobFactory.create_batch(3, running=True, lease_expires_at=clock.now() + timedelta(seconds=1))
     found = Job.objects.renew([Lease(job.pk, 1) for job in jobs], 30)
     assert sorted(found) == [Renewed(job.pk, 1, False, "") for job in jobs]
     for job in jobs:
         job.refresh_from_db()
-        assert job.lease_expires_at - timezone.now() > timedelta(seconds=25)
-        assert timezone.now() - job.heartbeat_at < timedelta(seconds=5)
+        assert job.lease_expires_at - clock.now() > timedelta(seconds=25)
+        assert clock.now() - job.heartbeat_at < timedelta(seconds=5)
 
 
 @pytest.mark.django_db
@@ -124,7 +124,7 @@ def test_a_mark_shows_that_the_run_began() -> None:
     job.refresh_from_db()
     assert not job.assigned
     assert job.started_at == job.first_started_at
-    assert timedelta(seconds=1.5) < timezone.now() - job.started_at < timedelta(seconds=7)
+    assert timedelta(seconds=1.5) < clock.now() - job.started_at < timedelta(seconds=7)
 
 
 @pytest.mark.django_db
@@ -139,7 +139,7 @@ def test_a_second_mark_leaves_the_beginning_and_what_it_does_not_name() -> None:
 
 @pytest.mark.django_db
 def test_the_first_beginning_of_a_job_stays_through_its_later_runs() -> None:
-    long_ago = timezone.now() - timedelta(days=1)
+    long_ago = clock.now() - timedelta(days=1)
     job = JobFactory(running=True, attempt=2, first_started_at=long_ago)
     mark(job)
     job.refresh_from_db()

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
+from jobqueue import clock
 from jobqueue.lifecycle import lines as module
 from jobqueue.lifecycle.lines import Line, lines
 from tests.factories import JobFactory
 
 pytestmark = pytest.mark.django_db
 SEVEN = {"target": "customer:7"}
-NOW = timezone.now()  # the tests' parameters are made of it long before they run
+NOW = clock.now()  # the tests' parameters are made of it long before they run
 
 
 def ago(**delta: float) -> Any:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from jobqueue.db import Now
 from jobqueue.duties.base import Report
 from jobqueue.duties.collect_metrics import CollectMetrics
 from jobqueue.lifecycle import metrics

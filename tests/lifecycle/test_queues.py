@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
+from jobqueue import clock
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle import queues, wakeup
 from jobqueue.lifecycle.queues import QueueAnswer, limit_queue, pause_queue, queue_states, resume_queue
@@ -54,7 +54,7 @@ def test_a_limit_of_none_at_all_is_a_row_of_its_own() -> None:
 
 def test_the_time_of_a_decision_is_kept_and_moves_only_with_one() -> None:
     pause_queue("mail")
-    long_ago = timezone.now() - timedelta(days=1)
+    long_ago = clock.now() - timedelta(days=1)
     Queue.objects.update(changed_at=long_ago)
     pause_queue("mail")
     assert Queue.objects.get().changed_at == long_ago
@@ -94,7 +94,7 @@ def test_a_limit_that_is_no_count_is_refused(value: Any) -> None:
 def test_every_queue_that_has_a_row_or_a_job_is_shown_with_its_numbers() -> None:
     limit_queue("reports", 2)
     pause_queue("mail")
-    ago = timezone.now() - timedelta(seconds=90)
+    ago = clock.now() - timedelta(seconds=90)
     JobFactory(queue="mail", enqueued_at=ago)
     JobFactory(queue="mail", tenant="acme")
     JobFactory(queue="mail", paused=True)
@@ -111,7 +111,7 @@ def test_every_queue_that_has_a_row_or_a_job_is_shown_with_its_numbers() -> None
 
 
 def test_the_oldest_job_is_found_behind_a_flood_of_a_higher_priority() -> None:
-    JobFactory(queue="mail", priority=-5, enqueued_at=timezone.now() - timedelta(hours=1))
+    JobFactory(queue="mail", priority=-5, enqueued_at=clock.now() - timedelta(hours=1))
     JobFactory.create_batch(20, queue="mail", priority=5)
     [mail] = queue_states()
     assert (mail.queued, mail.oldest_queued_seconds) == (21, pytest.approx(3600, abs=20))

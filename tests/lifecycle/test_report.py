@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db.models.functions import Now
 
 from jobqueue import task
+from jobqueue.db import Now
 from jobqueue.lifecycle.report import report
 from jobqueue.masking import MASK
 from jobqueue.models import Job

@@ -13,9 +13,8 @@ import pytest
 from django.db import OperationalError, connection
 from django.db.models.signals import pre_delete
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
-from jobqueue import signals
+from jobqueue import clock, signals
 from jobqueue.exceptions import LeadershipLost
 from jobqueue.lifecycle import control, erase, retention
 from jobqueue.lifecycle.erase import Pace
@@ -32,12 +31,12 @@ DAY = 86_400.0
 
 def ended(outcome: str = "success", ago: timedelta = LONG_AGO, **fields: Any) -> Job:
     """Make a job that ended so long ago."""
-    return JobFactory(**{outcome: True}, finished_at=timezone.now() - ago, **fields)
+    return JobFactory(**{outcome: True}, finished_at=clock.now() - ago, **fields)
 
 
 def many(number: int, **fields: Any) -> list[int]:
     """Make jobs that all ended at one moment of the day before yesterday."""
-    moment = timezone.now().replace(minute=0, second=0, microsecond=123_000) - LONG_AGO
+    moment = clock.now().replace(minute=0, second=0, microsecond=123_000) - LONG_AGO
     values = {"task": "tests.tasks.add", "status": "SUCCESS", "finished_at": moment, **fields}
     return [job.pk for job in Job.objects.bulk_create([Job(**values) for _ in range(number)])]
 
@@ -110,8 +109,8 @@ def test_what_ended_long_ago_goes_and_what_ended_of_late_stays(outcome: str) -> 
     ["queued", "scheduled", "due", "waiting_for_children", "waiting_for_target", "waiting_for_retry", "running", "expired", "paused"],
 )
 def test_what_has_not_ended_is_never_touched(place: str) -> None:
-    job = JobFactory(**{place: True}, created_at=timezone.now() - LONG_AGO)
-    Job.objects.filter(pk=job.pk).update(finished_at=timezone.now() - LONG_AGO)  # a paused job may have ended once
+    job = JobFactory(**{place: True}, created_at=clock.now() - LONG_AGO)
+    Job.objects.filter(pk=job.pk).update(finished_at=clock.now() - LONG_AGO)  # a paused job may have ended once
     done = Sweep(after(OUTCOMES, 0), after(OUTCOMES, 0)).run(60)
     assert (done.deleted, done.stale) == (0, 0)
     assert Job.objects.get(pk=job.pk).stale_at is None
@@ -150,7 +149,7 @@ def test_what_is_resumed_between_the_look_and_the_deletion_stays() -> None:
     found = Job.objects.database.ended_before(DAY, None, 100)
     assert control.resume(resumed.pk)
     control.cancel(canceled.pk)
-    Job.objects.filter(pk=failed_again.pk).update(finished_at=timezone.now())
+    Job.objects.filter(pk=failed_again.pk).update(finished_at=clock.now())
     done = erase.erase(found, DAY, None, Pace())
     assert not done.done
     assert left() == {resumed.pk, failed_again.pk, canceled.pk}

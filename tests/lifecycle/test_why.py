@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
+from jobqueue.clock import now as this_moment
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
 from jobqueue.lifecycle import control
 from jobqueue.lifecycle.queues import limit_queue, pause_queue
@@ -24,11 +24,11 @@ SEVEN = {"target": "customer:7"}
 
 
 def ago(**delta: float) -> datetime:
-    return timezone.now() - timedelta(**delta)
+    return this_moment() - timedelta(**delta)
 
 
 def told(when: datetime) -> str:
-    return clock(when, timezone.now())
+    return clock(when, this_moment())
 
 
 def why(job: Any) -> tuple[str, str, int | None]:
@@ -278,6 +278,7 @@ def test_a_task_that_is_not_registered_here_may_be_known_to_a_worker() -> None:
 # Words
 
 
+@pytest.mark.usefixtures("shown_in_utc")
 def test_a_time_of_another_day_is_shown_with_its_day() -> None:
     now = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
     assert clock(datetime(2026, 3, 1, 2, 14, 5, tzinfo=UTC), now) == "02:14:05 UTC"

@@ -4,9 +4,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
-from jobqueue import compat, enqueue_many
+from jobqueue import clock, compat, enqueue_many
 from jobqueue.models import Job
 from jobqueue.testing import run_until_idle
 from tests.tasks_layer import samples
@@ -45,7 +44,7 @@ def test_a_delta_that_is_not_ahead_means_at_once(delta: timedelta) -> None:
 
 
 def test_a_time_is_stored_as_it_is() -> None:
-    moment = timezone.now() + HOUR
+    moment = clock.now() + HOUR
     result = samples.plain.using(run_after=moment).enqueue()
     job = job_of(result)
     assert (job.run_at, job.status, result.job_status) == (moment, "PENDING", "PENDING")
@@ -53,21 +52,22 @@ def test_a_time_is_stored_as_it_is() -> None:
 
 
 def test_a_time_that_has_passed_runs_with_the_next_promotion() -> None:
-    result = samples.plain.using(run_after=timezone.now() - HOUR).enqueue(4)
+    result = samples.plain.using(run_after=clock.now() - HOUR).enqueue(4)
     assert run_until_idle() == 1
     result.refresh()
     assert result.return_value == [4]
 
 
-def test_a_naive_time_is_refused() -> None:
+def test_a_naive_time_is_refused(settings: Any) -> None:
+    settings.USE_TZ = True
     with pytest.raises(compat.InvalidTask, match="aware"):
         samples.plain.using(run_after=datetime(2030, 1, 1))  # noqa: DTZ001
 
 
 def test_a_delta_becomes_a_time_for_a_backend_that_knows_no_deltas(settings: Any) -> None:
     settings.TASKS = {**settings.TASKS, "django": {"BACKEND": f"{compat.PACKAGE}.backends.dummy.DummyBackend"}}
-    before = timezone.now()
+    before = clock.now()
     moved = samples.plain.using(run_after=HOUR, backend="django")
     assert isinstance(moved.run_after, datetime)
-    assert before + HOUR <= moved.run_after <= timezone.now() + HOUR
+    assert before + HOUR <= clock.aware(moved.run_after) <= clock.now() + HOUR
     assert moved.enqueue().status == "READY"

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
+from jobqueue import clock
 from jobqueue.models import Job, JobEvent, Queue, WebhookDelivery
 from jobqueue.webhooks import outbox
 from jobqueue.webhooks.outbox import Message
@@ -35,21 +35,21 @@ def events() -> list[str]:
 
 
 def test_what_is_due_is_taken_in_its_order_and_lies_ahead_meanwhile() -> None:
-    later, first = DeliveryFactory(), DeliveryFactory(next_attempt_at=timezone.now() - timedelta(hours=1))
-    DeliveryFactory(next_attempt_at=timezone.now() + timedelta(hours=1))
+    later, first = DeliveryFactory(), DeliveryFactory(next_attempt_at=clock.now() - timedelta(hours=1))
+    DeliveryFactory(next_attempt_at=clock.now() + timedelta(hours=1))
     DeliveryFactory(status="FAILED")
     assert [one.delivery_id for one in claim()] == [first.pk, later.pk]
     assert claim() == []
     later.refresh_from_db()
-    assert 15 < (later.next_attempt_at - timezone.now()).total_seconds() <= 20
+    assert 15 < (later.next_attempt_at - clock.now()).total_seconds() <= 20
     assert later.attempts == 1
 
 
 def test_a_receiver_that_is_busy_enough_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     # However many wait for it: they are left out, not walked over.
     monkeypatch.setattr(outbox, "MOST_LOOKS", 2)
-    DeliveryFactory.create_batch(250, url="http://silent.example/x", next_attempt_at=timezone.now() - timedelta(hours=1))
-    DeliveryFactory(url="http://silent.example", next_attempt_at=timezone.now() - timedelta(hours=1))
+    DeliveryFactory.create_batch(250, url="http://silent.example/x", next_attempt_at=clock.now() - timedelta(hours=1))
+    DeliveryFactory(url="http://silent.example", next_attempt_at=clock.now() - timedelta(hours=1))
     good = DeliveryFactory(url="http://good.example/x")
     taken = claim(limit=5, most=2)
     assert Counter(one.url for one in taken) == {"http://silent.example/x": 2, "http://good.example/x": 1}
@@ -66,7 +66,7 @@ def test_id_and_body_are_the_same_at_each_attempt_though_the_facts_are_gone() ->
         "timestamp": "2026-01-02T03:04:05+00:00",
         "data": {"job_id": 7, "status": "SUCCESS"},
     }
-    WebhookDelivery.objects.update(next_attempt_at=timezone.now() - timedelta(seconds=1), facts={})
+    WebhookDelivery.objects.update(next_attempt_at=clock.now() - timedelta(seconds=1), facts={})
     (second,) = claim()
     assert (second.message_id, second.body, second.attempts) == (f"msg_{made.message_id.hex}", first.body, 2)
 
@@ -95,9 +95,9 @@ def test_what_did_not_arrive_is_tried_again_later_and_given_up_in_the_end(settin
     for least in (5, 30):
         (message,) = claim()
         assert settle(message, status=500, error="The receiver answered 500.") == "PENDING"
-        assert least - 1 <= (row().next_attempt_at - timezone.now()).total_seconds() <= least * 1.25 + 1
+        assert least - 1 <= (row().next_attempt_at - clock.now()).total_seconds() <= least * 1.25 + 1
         assert events() == []
-        WebhookDelivery.objects.update(next_attempt_at=timezone.now() - timedelta(seconds=1))
+        WebhookDelivery.objects.update(next_attempt_at=clock.now() - timedelta(seconds=1))
     (message,) = claim()
     assert settle(message, status=500, error="The receiver answered 500.") == "FAILED"
     assert (row().status, row().attempts, row().error) == ("FAILED", 3, "The receiver answered 500.")
@@ -109,15 +109,15 @@ def test_a_final_answer_ends_it_at_once_and_a_receiver_may_ask_for_time() -> Non
     DeliveryFactory()
     (message,) = claim()
     settle(message, status=503, retry_after=1000.0)
-    assert 990 < (row().next_attempt_at - timezone.now()).total_seconds() < 1251
-    WebhookDelivery.objects.update(next_attempt_at=timezone.now() - timedelta(seconds=1))
+    assert 990 < (row().next_attempt_at - clock.now()).total_seconds() < 1251
+    WebhookDelivery.objects.update(next_attempt_at=clock.now() - timedelta(seconds=1))
     assert settle(claim()[0], final=True, status=410) == "FAILED"
 
 
 def test_a_sender_whose_time_is_over_writes_nothing() -> None:
     DeliveryFactory()
     (late,) = claim()
-    WebhookDelivery.objects.update(next_attempt_at=timezone.now() - timedelta(seconds=1))
+    WebhookDelivery.objects.update(next_attempt_at=clock.now() - timedelta(seconds=1))
     (other,) = claim()
     assert settle(late, final=True) == ""
     assert settle(other, delivered=True, status=200) == "DELIVERED"
@@ -186,8 +186,8 @@ def test_the_times_of_attempts_are_a_setting(settings: Any) -> None:
     DeliveryFactory()
     for least in (100, 1000, 1000):
         assert settle(claim()[0]) == "PENDING"
-        assert least - 1 <= (row().next_attempt_at - timezone.now()).total_seconds() <= least * 1.25 + 1
-        WebhookDelivery.objects.update(next_attempt_at=timezone.now() - timedelta(seconds=1))
+        assert least - 1 <= (row().next_attempt_at - clock.now()).total_seconds() <= least * 1.25 + 1
+        WebhookDelivery.objects.update(next_attempt_at=clock.now() - timedelta(seconds=1))
 
 
 def test_an_event_of_a_message_tells_the_host_and_no_more_of_the_url() -> None:

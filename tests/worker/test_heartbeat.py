@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
+from jobqueue import clock
 from jobqueue.models import Job
 from jobqueue.worker.heartbeat import LOCKED_SECONDS, Heartbeat
 from jobqueue.worker.interrupter import Interrupter
@@ -31,7 +31,7 @@ class Scene:
 
     def run(self, age: float = 10.0, **columns: Any) -> Run:
         """Register the run of a job that was claimed so long ago."""
-        job = JobFactory(**{"running": True, "lease_expires_at": timezone.now() + timedelta(seconds=1), **columns})
+        job = JobFactory(**{"running": True, "lease_expires_at": clock.now() + timedelta(seconds=1), **columns})
         run = run_of(lambda: None, number=job.pk, lease_token=job.lease_token)
         run.claimed_at = time.monotonic() - age
         self.runs.add([run])
@@ -45,13 +45,13 @@ def scene() -> Scene:
 
 def left(run: Run) -> float:
     """Return how long the lease of a run lasts."""
-    return float((Job.objects.get(pk=run.job.id).lease_expires_at - timezone.now()).total_seconds())
+    return float((Job.objects.get(pk=run.job.id).lease_expires_at - clock.now()).total_seconds())
 
 
 @pytest.mark.django_db
 def test_every_lease_of_the_process_is_renewed(scene: Scene) -> None:
     runs = [scene.run() for _ in range(3)]
-    other = JobFactory(running=True, lease_owner="worker-2", lease_expires_at=timezone.now())
+    other = JobFactory(running=True, lease_owner="worker-2", lease_expires_at=clock.now())
     assert PAUSE_SECONDS - 0.5 < (scene.heartbeat.turn() or 0) <= PAUSE_SECONDS
     assert all(28 < left(run) <= 30 for run in runs)
     assert Job.objects.get(pk=other.pk).lease_expires_at == other.lease_expires_at

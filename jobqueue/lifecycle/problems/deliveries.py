@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from django.db.models.functions import Now
-
 from jobqueue.amounts import plural, span
+from jobqueue.db import Now
 from jobqueue.lifecycle.problems.base import MAX_COUNTED, Link, Problem, Severity, Thresholds, above
 from jobqueue.models import WebhookDelivery
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from django.db.models.functions import Now
-
 from jobqueue.amounts import plural
+from jobqueue.db import Now
 from jobqueue.lifecycle import leaders
 from jobqueue.lifecycle.problems.base import Link, Problem, Severity, Thresholds
 from jobqueue.lifecycle.workers import HEARD_SECONDS, MOST_WORKERS, alive, stuck_services

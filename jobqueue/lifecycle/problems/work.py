@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from django.db.models.functions import Now
-
 from jobqueue import states
 from jobqueue.amounts import plural, span
+from jobqueue.db import Now
 from jobqueue.lifecycle.lines import MAX_STUCK_LOOKS, stuck_lines
 from jobqueue.lifecycle.problems.base import MAX_COUNTED, Link, Problem, Severity, Thresholds, above
 from jobqueue.lifecycle.queues import MOST_QUEUES, queue_states

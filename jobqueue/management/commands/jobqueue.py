@@ -12,10 +12,10 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
-from django.db.models.functions import Now
 from django.db.utils import Error
 
 from jobqueue import db
+from jobqueue.db import Now
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.lifecycle import control, health, leaders, queues, schedules
 from jobqueue.lifecycle.why import why_waiting

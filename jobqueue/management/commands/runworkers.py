@@ -16,9 +16,8 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 from django.db.utils import Error
-from django.utils import timezone
 
-from jobqueue import conf
+from jobqueue import clock, conf
 from jobqueue.db import hygiene
 from jobqueue.exceptions import JobQueueError
 from jobqueue.models import Job
@@ -141,7 +140,7 @@ def _clock() -> datetime:
     try:
         return Job.objects.database.clock()
     except Error:
-        return timezone.now()
+        return clock.now()
     finally:
         hygiene.close_all()  # the parent of workers holds no connection
 
