@@ -187,8 +187,8 @@ def test_a_job_is_told_of_with_its_errors_and_tracebacks_only_on_demand() -> Non
     assert "Traceback" not in text
     assert "      Traceback: here" in run("report", job.pk, "--tracebacks")[0].splitlines()
     data, _ = told("report", job.pk)
-    assert (data["id"], data["attempts"]["failures"], data["why_waiting"], "traceback" in data["errors"][0]) == (job.pk, 2, None, False)
-    assert told("report", job.pk, "--tracebacks")[0]["errors"][0]["traceback"] == "Traceback: here"
+    assert (data["id"], data["attempts"]["failures"], data["why_waiting"], "traceback" in data["runs"][0]) == (job.pk, 2, None, False)
+    assert told("report", job.pk, "--tracebacks")[0]["runs"][0]["traceback"] == "Traceback: here"
 
 
 def test_a_job_that_waits_is_told_of_with_the_reason() -> None:

@@ -23,6 +23,7 @@ from jobqueue.webhook_rules import shown_url
 
 TRACEBACK_CHARACTERS = 16_000
 MOST_RUNS = 50
+STOPPED = (Job.Status.PAUSED, Job.Status.CANCELED)  # a run that was asked to stop did not fail
 BRIEF = 300
 
 
@@ -117,7 +118,8 @@ def _report(job: Job) -> list[Row]:
     """Return what came of the job in a few lines; the rest of the page has the particulars."""
     told = job.report()
     last, in_all, waited = told["ran_seconds"], told["ran_seconds_in_all"], told["waited_seconds"]
-    count, errors = told["attempts"], told["errors"]
+    count = told["attempts"]
+    errors = [run for run in told["runs"] if run["exception"] or run["outcome"] not in STOPPED]
     took = "" if last is None else f"{duration(last)} in the last run"
     runs = [f"{count['runs']} begun", f"{count['failures']} failed of at most {count['max_attempts']}"]
     error = (errors[-1]["message"] or errors[-1]["exception"] or errors[-1]["outcome"] or "unknown") if errors else ""
@@ -236,6 +238,7 @@ def _run(entry: dict[str, Any]) -> Run:
     rows = _rows(
         ("Exception", _text(entry, "exception")),
         ("Message", _text(entry, "message")),
+        ("Abandoned", _text(entry, "abandoned")),
         ("Began", moment(begin) if begin else _text(entry, "started_at")),
         ("Ended", moment(end) if end else _text(entry, "finished_at")),
         ("Took", took),

@@ -46,7 +46,7 @@ def record(**fields: Shape) -> Shape:
 
 ENTRY_FIELDS: Final[dict[str, Shape]] = {
     "attempt": some({"type": "integer"}),
-    **dict.fromkeys(("worker", "outcome", "exception", "message", "started_at", "finished_at"), some(TEXT)),
+    **dict.fromkeys(("worker", "outcome", "exception", "message", "abandoned", "started_at", "finished_at"), some(TEXT)),
 }
 
 SHAPES: Final[dict[str, Shape]] = {
@@ -76,7 +76,7 @@ SHAPES: Final[dict[str, Shape]] = {
         phase=said(TEXT, "The phase of a pipeline that runs, or is next."),
         phases=many(ref("Phase")),
         outcome=record(message=TEXT, result=ANYTHING),
-        errors=many(ref("Run")),
+        runs=said(many(ref("Run")), "The runs that did not succeed, the oldest first."),
         events=said(many(ref("Event")), "The newest events, the oldest of these first."),
         older_events=said(FLAG, "There are older ones."),
         metadata=OBJECT,

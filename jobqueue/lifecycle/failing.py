@@ -24,7 +24,12 @@ def plain(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
     """Return the plain failures among ends of runs without a target, those of one kind together."""
     found: dict[Kind, list[Outcome]] = {kind: [] for kind in PLACES}
     for one in outcomes:
-        if one.kind in PLACES and one.failure is not None and one.began is not None and not (one.phase or one.told or one.done):
+        if (
+            one.kind in PLACES
+            and one.failure is not None
+            and one.began is not None
+            and not (one.phase or one.told or one.done or one.abandoned)
+        ):
             found[one.kind].append(one)
     return [alike for alike in found.values() if alike]
 

@@ -244,7 +244,7 @@ def decide(job: Job, outcome: Outcome, db_now: datetime, now: float) -> Decision
         fields.update(suspend.kept(job, outcome, db_now))
     else:
         destination, more = DECISIONS[outcome.kind](job, outcome, db_now)
-    fields.update(more)
+    fields.update(outcome.explained(more))
     options = history.as_dict(fields.get("options", job.options))
     if UNKNOWN_SINCE in options and outcome.kind is not Kind.UNKNOWN_TASK:
         fields["options"] = {key: value for key, value in options.items() if key != UNKNOWN_SINCE}
@@ -252,7 +252,7 @@ def decide(job: Job, outcome: Outcome, db_now: datetime, now: float) -> Decision
         fields["worker_ids"] = [*history.as_list(job.worker_ids), job.lease_owner]
         label = outcome.kind.name if destination[0] == states.Status.PENDING else destination[0]
         new = history.entry(attempt=job.attempt, worker=job.lease_owner, outcome=label, began=began, ended=db_now, failure=outcome.failure)
-        fields["history"] = history.extended(job.history, new)
+        fields["history"] = history.extended(job.history, new | outcome.left)
     return destination, fields
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jobqueue.db import Claimed, Lease, Lender
 from jobqueue.line import Target
@@ -83,11 +83,24 @@ class Outcome:
     following: str = ""  # the phase at which it goes on
     until: datetime | None = None
     committed: bool = False  # written already, in the task's own transaction
+    abandoned: str = ""  # the line of code where the thread still is, if the run was given up on
 
     @property
     def text(self) -> str:
         """What the job's row says of it: the run's own last message, or its failure."""
         return self.message or (self.failure.summary if self.failure else "")
+
+    @property
+    def left(self) -> dict[str, str]:
+        """What the entry of the history says of a thread that did not stop."""
+        return {"abandoned": f"its thread is still at {self.abandoned}"} if self.abandoned else {}
+
+    def explained(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Return columns whose message also says that the run was abandoned, if it was."""
+        if not self.abandoned:
+            return fields
+        message = fields.get("message", "")
+        return {**fields, "message": f"{message}{'; ' if message else ''}abandoned: {self.left['abandoned']}"}
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from jobqueue.events.timeline import timeline
 from jobqueue.lifecycle import history
 from jobqueue.models import Job, JobPhase
 
-ENTRY_TEXTS = ("worker", "outcome", "exception", "message", "started_at", "finished_at")
+ENTRY_TEXTS = ("worker", "outcome", "exception", "message", "abandoned", "started_at", "finished_at")
 
 logger = logging.getLogger("jobqueue")
 
@@ -41,7 +41,7 @@ def report(job: Job, *, tracebacks: bool = False) -> dict[str, Any]:
         "phase": masking.mask_text(job.phase),
         "phases": [_phase(row) for row in phases_of(job)],
         "outcome": {"message": masking.mask_text(job.message), "result": masking.mask(job.result)},
-        "errors": [_entry(entry, tracebacks=tracebacks) for entry in runs],
+        "runs": [_entry(entry, tracebacks=tracebacks) for entry in runs],
         "events": [one.as_json() for one in events],
         "older_events": older,
         "metadata": masking.mask(history.as_dict(job.metadata)),

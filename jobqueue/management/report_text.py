@@ -19,11 +19,11 @@ def lines(told: dict[str, Any], why: str = "") -> list[str]:
     width = max(len(name) for name, _ in facts)
     for name, text in facts:
         found += _indented(f"  {name.ljust(width)}  ", text)
-    errors = told["errors"]
-    if errors:
+    runs = told["runs"]
+    if runs:
         found += ["", "Runs that did not succeed"]
-        for error in errors:
-            found += _run(error)
+        for run in runs:
+            found += _run(run)
     return found
 
 
@@ -83,15 +83,17 @@ def _json(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _run(error: dict[str, Any]) -> Iterator[str]:
-    span = f"from {error['started_at'] or '?'} to {error['finished_at'] or '?'}"
-    yield _plain(f"  run {error['attempt'] or '?'}: {error['outcome'] or 'unknown'}, {span}")
-    if error["worker"]:
-        yield f"    on worker {_plain(error['worker'])}"
-    if error["exception"] or error["message"]:
-        yield from _indented("    ", _plain(error["message"] or error["exception"]))
-    if error.get("traceback"):
-        yield from _indented("      ", _plain(error["traceback"], len(error["traceback"])))
+def _run(run: dict[str, Any]) -> Iterator[str]:
+    span = f"from {run['started_at'] or '?'} to {run['finished_at'] or '?'}"
+    yield _plain(f"  run {run['attempt'] or '?'}: {run['outcome'] or 'unknown'}, {span}")
+    if run["worker"]:
+        yield f"    on worker {_plain(run['worker'])}"
+    if run["exception"] or run["message"]:
+        yield from _indented("    ", _plain(run["message"] or run["exception"]))
+    if run["abandoned"]:
+        yield from _indented("    abandoned: ", _plain(run["abandoned"]))
+    if run.get("traceback"):
+        yield from _indented("      ", _plain(run["traceback"], len(run["traceback"])))
 
 
 def _plain(text: str, longest: int = LONGEST) -> str:

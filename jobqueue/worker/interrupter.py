@@ -22,7 +22,7 @@ from jobqueue.service import ErrorHandler, Service
 from jobqueue.worker.deadlines import Deadlines
 from jobqueue.worker.run import Reason, Run
 from jobqueue.worker.shield import shield_log
-from jobqueue.worker.stuck import given_up, place_of
+from jobqueue.worker.stuck import abandoned, place_of
 
 THROW_SECONDS = 1.0
 GIVE_UP_SECONDS = 10.0
@@ -134,13 +134,15 @@ class Interrupter(Service):
         if run.job.target and run.reason is not Reason.LOST:
             if run.cancel_async is not None and self._has_spare(run):  # its slot stays taken, but others are in the same loop
                 self._replace(run)
+            run.dirty_since = time.monotonic()
+            run.flush(run)  # its row says where the thread is
             self._noticed()
         elif run.abandon():
             run.slot_lost = not self._has_spare(run)
             try:
                 self._replace(run)
             finally:
-                self._put(run, given_up(run))
+                self._put(run, abandoned(run))
 
     def _has_spare(self, run: Run) -> bool:
         """Return whether another thread may take the place of a run's, and count it."""

@@ -46,7 +46,8 @@ def success(run: Run) -> Outcome:
     """Return the outcome of a run that returned; raise `ResultNotStorable` if its value cannot be stored."""
     outcome = _outcome(run, Kind.SUCCESS)
     outcome.result = "null" if run.value is None else payload.dumps_result(run.value)
-    outcome.message = run.message
+    # The row of a run that did not stop said so; a run without a message of its own takes that back.
+    outcome.message = "" if run.place and run.message is None else run.message
     return outcome
 
 

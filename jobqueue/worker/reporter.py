@@ -19,6 +19,7 @@ from jobqueue.service import ErrorHandler
 from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.errands import attempt_all
 from jobqueue.worker.run import Run, Runs
+from jobqueue.worker.stuck import notice
 
 BEGUN_SECONDS = 0.2
 PAUSE_SECONDS = 1.0
@@ -73,7 +74,7 @@ class Reporter(DatabaseService):
         for run in due:
             waiting[run.lease] = run.saved
             run.dirty_since = None  # before the values are read: one that comes meanwhile is written next time
-            marks.append(Mark(*run.lease, now - (run.began or now), run.progress, run.message, run.metadata))
+            marks.append(Mark(*run.lease, now - (run.began or now), run.progress, notice(run) or run.message, run.metadata))
         try:
             written = self._mark(due, marks)
         except BaseException:

@@ -16,8 +16,28 @@ def place_of(run: Run) -> str:
     """Return which thread a run is in, and the line where that is now; for a coroutine the event loop's."""
     ident = run.thread_id or run.loop_id
     name = next((thread.name for thread in threading.enumerate() if thread.ident == ident), "The thread")
-    frame = sys._current_frames().get(ident or 0)
-    return name if frame is None else f"{name} is at {frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
+    line = line_of(run)
+    return f"{name} is at {line}" if line else name
+
+
+def line_of(run: Run) -> str:
+    """Return the line of code where the thread of a run is now; empty if the thread is gone."""
+    frame = sys._current_frames().get(run.thread_id or run.loop_id or 0)
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
+
+
+def notice(run: Run) -> str | None:
+    """Return what the row of a job says while its run does not stop and keeps the job RUNNING; None for any other run."""
+    if not run.place or run.abandoned or run.ended is not None:
+        return None
+    return f"The run does not stop: its thread is still at {line_of(run) or 'an unknown line'}"
+
+
+def abandoned(run: Run) -> Outcome:
+    """Return the outcome of a run that is given up on while this process goes on: its row names the line where its thread is."""
+    outcome = given_up(run)
+    outcome.abandoned = line_of(run) or "an unknown line"
+    return outcome
 
 
 def given_up(run: Run) -> Outcome:

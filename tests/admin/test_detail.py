@@ -1,5 +1,6 @@
 """The page of one job: everything that helps at night, nothing that should stay secret, no form to submit."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -255,3 +256,12 @@ def test_the_report_tells_what_came_of_a_job_in_a_few_lines(viewer: Client) -> N
 def test_a_job_that_has_neither_begun_nor_ended_has_no_report(viewer: Client, trait: str, shown: bool) -> None:
     job = JobFactory(**{trait: True})
     assert ("jq-report" in viewer.get(detail(job)).content.decode()) == shown
+
+
+@pytest.mark.parametrize("status", ["canceled", "paused"])
+def test_a_run_that_was_stopped_is_no_error_and_its_abandoned_thread_is_named(viewer: Client, status: str) -> None:
+    entry = {"attempt": 1, "worker": "w-1", "outcome": status.upper(), "abandoned": "its thread is still at /srv/tasks.py:12, in work"}
+    page = shown(viewer, JobFactory(attempt=1, history=[entry], **{status: True}))
+    assert "the last: " not in page
+    assert "its thread is still at /srv/tasks.py:12, in work" in page
+    assert re.search(r"<th scope=\"row\">Errors</th>\s*<td>none</td>", page)

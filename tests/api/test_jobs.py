@@ -39,7 +39,7 @@ def test_a_job_that_waits_says_why(viewer: Client) -> None:
 def test_only_those_who_may_open_the_admin_read_tracebacks(login: Any) -> None:
     job = JobFactory(error=True, history=[{"attempt": 1, "traceback": "Traceback: here"}])
     assert "Traceback: here" not in login("view_job").get(url(job)).content.decode()
-    assert login("view_job", is_staff=True).get(url(job)).json()["errors"][0]["traceback"] == "Traceback: here"
+    assert login("view_job", is_staff=True).get(url(job)).json()["runs"][0]["traceback"] == "Traceback: here"
 
 
 def test_arguments_are_masked(viewer: Client) -> None:

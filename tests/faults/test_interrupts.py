@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -116,6 +117,8 @@ def test_a_paused_job_says_who_interrupted_it_and_runs_again_after_resume(scene:
 def test_a_task_that_swallows_exceptions_is_given_up_on_and_settled(scene: Scene, name: str, status: str) -> None:
     job = scene.jobs[name]
     assert (job.status, job.lease_owner) == (status, "")
+    assert re.fullmatch(r"Job was interrupted by user; abandoned: its thread is still at /.*\.py:\d+, in \w+", job.message)
+    assert job.history[-1]["abandoned"] == job.message.partition("abandoned: ")[2]
     assert f"Job {job.pk} (tests.faults.tasks.swallow) does not react to its interrupt; its thread is stuck." in scene.said
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -91,7 +92,10 @@ def test_a_limit_in_the_middle_of_a_transaction_is_the_limits_error_and_is_retri
 def test_those_that_swallow_it_are_settled_or_kept_by_their_target_and_the_worker_goes_on(workers: Workers) -> None:
     worker = workers.start(MIN_WORKERS=2, MAX_WORKERS=2, TIMEOUT_GRACE_SECONDS=1, SHUTDOWN_GRACE_PERIOD_SECONDS=200).ready()
     free = workers.enqueue(tasks.swallow, 60, timeout=0.5)
-    assert wait_for(free, "ERROR").message == TEXT.replace("1 s", "0.5 s")
+    text, _, line = wait_for(free, "ERROR").message.partition("; abandoned: ")
+    assert text == TEXT.replace("1 s", "0.5 s")
+    assert re.fullmatch(r"its thread is still at /.*\.py:\d+, in \w+", line)
+    assert row(free).history[-1]["abandoned"] == line
     blocking = workers.enqueue(tasks.block_the_loop, 60, timeout=0.5)
     assert wait_for(blocking, "ERROR").attempt == 1
     held = workers.enqueue(tasks.swallow, 60, timeout=0.5, target="customer:7")
@@ -101,6 +105,7 @@ def test_those_that_swallow_it_are_settled_or_kept_by_their_target_and_the_worke
         assert wait_for(workers.enqueue(tasks.work), "SUCCESS").attempt == 1
         assert wait_for(workers.enqueue(tasks.awork), "SUCCESS").attempt == 1
     assert (state(held), state(behind)) == ("RUNNING", "PENDING"), "its target is kept"
+    assert re.fullmatch(r"The run does not stop: its thread is still at /.*\.py:\d+, in \w+", row(held).message)
     one = next(one for one in Worker.objects.all() if one.queues == [workers.queue])
     assert one.slots == 2
     for job, task in ((free, "swallow"), (blocking, "block_the_loop"), (held, "swallow")):

@@ -55,7 +55,7 @@ def test_a_success_is_told_with_its_times(transactional_db: None) -> None:
     assert (found["status"], found["waiting_for"], found["outcome"]) == ("SUCCESS", "", {"message": "", "result": 5})
     assert found["attempts"] == {"runs": 1, "failures": 0, "crashes": 0, "max_attempts": 1}
     assert found["arguments"] == {"args": [2], "kwargs": {"b": 3}}
-    assert (found["errors"], found["progress"]) == ([], 100)
+    assert (found["runs"], found["progress"]) == ([], 100)
     begin, end = (datetime.fromisoformat(found["times"][name]) for name in ("started_at", "finished_at"))
     assert found["ran_seconds"] == found["ran_seconds_in_all"] == (end - begin) / timedelta(seconds=1)
     assert found["waited_seconds"] >= 0
@@ -65,7 +65,7 @@ def test_an_error_is_told_with_what_was_raised(transactional_db: None) -> None:
     made = fail.enqueue("token=abc")
     run_until_idle()
     found = told(Job.objects.get(pk=made.id), tracebacks=True)
-    (error,) = found["errors"]
+    (error,) = found["runs"]
     assert (error["attempt"], error["outcome"], error["exception"]) == (1, "ERROR", "builtins.ValueError")
     assert error["message"] == f"ValueError: token={MASK}" == found["outcome"]["message"]
     assert "Traceback" in error["traceback"]
@@ -74,8 +74,8 @@ def test_an_error_is_told_with_what_was_raised(transactional_db: None) -> None:
 
 def test_tracebacks_are_for_those_who_ask(db: None) -> None:
     job = JobFactory(error=True, history=[entry(1, 0, 1)])
-    assert "traceback" not in told(job)["errors"][0]
-    assert told(job, tracebacks=True)["errors"][0]["traceback"] == "T"
+    assert "traceback" not in told(job)["runs"][0]
+    assert told(job, tracebacks=True)["runs"][0]["traceback"] == "T"
 
 
 def test_all_runs_count_and_the_last_one_by_itself() -> None:
@@ -134,7 +134,7 @@ def test_a_column_that_somebody_has_edited_breaks_no_report(value: Any) -> None:
     assert isinstance(found["arguments"]["args"], list)
     assert isinstance(found["arguments"]["kwargs"], dict)
     assert isinstance(found["metadata"], dict)
-    assert all(set(error) == set(entry(1, 0, 1)) for error in found["errors"])
+    assert all(set(run) == {*entry(1, 0, 1), "abandoned"} for run in found["runs"])
 
 
 @pytest.mark.parametrize(

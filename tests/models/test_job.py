@@ -121,5 +121,5 @@ def test_the_factory_makes_rows_that_the_product_could_have_left(trait: str) -> 
 def test_a_job_reports_on_itself() -> None:
     job = JobFactory(error=True, history=[{"attempt": 1, "message": "no", "traceback": "T"}])
     assert job.report() == report(job)
-    assert "traceback" not in job.report()["errors"][0]
-    assert job.report(tracebacks=True)["errors"][0]["traceback"] == "T"
+    assert "traceback" not in job.report()["runs"][0]
+    assert job.report(tracebacks=True)["runs"][0]["traceback"] == "T"
