@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.apps import apps
-from django.core.checks import CheckMessage, Error, Tags, Warning, register  # noqa: A004 - Django's name
+from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register  # noqa: A004 - Django's name
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, router
 from django.utils.connection import ConnectionDoesNotExist
@@ -82,6 +82,24 @@ def check_hooks(**_: Any) -> list[CheckMessage]:
                 Error(f"{name} is {hook!r}, {wrong}", hint=f"It must be {conf.FIELDS[name].metadata['rule'].text}.", id="jobqueue.E009")
             )
     return found
+
+
+@register()
+def check_streams(**_: Any) -> list[CheckMessage]:
+    """Report a limit of streams per user that another setting undercuts if the site is served by WSGI."""
+    try:
+        settings = conf.current()
+    except ImproperlyConfigured:
+        return []  # check_settings has told it
+    most, wanted = settings.event_streams_most, settings.event_streams_per_user
+    if "EVENT_STREAMS_PER_USER" not in conf.configured() or not most or 0 < wanted <= max(1, most // 2):
+        return []
+    message = (
+        f"EVENT_STREAMS_PER_USER is {wanted}, but under WSGI one user has at most half of the EVENT_STREAMS_MOST streams of a process: "
+        f"{max(1, most // 2)}."
+    )
+    hint = f"Under WSGI, set EVENT_STREAMS_MOST to {2 * wanted or 'more'}, and give the server more threads. Under ASGI nothing is wrong."
+    return [Info(message, hint=hint, id="jobqueue.I001")]
 
 
 @register(deploy=True)

@@ -18,7 +18,7 @@ from django.utils.module_loading import import_string
 from jobqueue import duty_rules, setting_problems, webhook_rules
 from jobqueue import retention_rules as retained
 from jobqueue.setting_problems import Problem
-from jobqueue.setting_rules import COUNT, NOT_NEGATIVE, POSITIVE, Rule, texts, whole
+from jobqueue.setting_rules import COUNT, NOT_NEGATIVE, POSITIVE, Rule, number, texts, whole
 from jobqueue.texts import safe_repr
 
 NAME = "JOBQUEUE"
@@ -94,7 +94,8 @@ class Settings:
     on_delete: Any = _setting(None, HOOK)
     event_log: str = _setting("lifecycle", Rule('"all", "lifecycle" or "none"', lambda value: value in LOGS))
     event_ping_seconds: float = _setting(15, POSITIVE)
-    event_streams_most: int = _setting(10, COUNT)
+    event_stream_seconds: float = _setting(300, number("a number above 0, at most 86400 (a day)", lambda value: 0 < value <= 86_400))
+    event_streams_most: int = _setting(10, whole("a whole number from 0 (no streams at all) to 1000", lambda value: 0 <= value <= 1000))
     event_streams_per_user: int = _setting(20, whole("a whole number from 0 (no limit) to 10000", lambda value: 0 <= value <= 10_000))
     event_delete_after: Any = _setting(2_592_000, Rule(retained.TIME_TEXT, retained.is_time_or_never))
     webhook_secret: Any = _setting(None, Rule(webhook_rules.SECRETS_TEXT, webhook_rules.is_secrets), repr=False)

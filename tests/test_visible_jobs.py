@@ -16,9 +16,9 @@ from django.urls import reverse
 
 from jobqueue import checks, visible
 from jobqueue.admin.verbs import VERBS
-from jobqueue.api import streaming
+from jobqueue.api import again
 from jobqueue.api.endpoints import ENDPOINTS, Endpoint
-from jobqueue.api.streaming import Sync
+from jobqueue.api.wsgi_streams import Sync
 from jobqueue.events import stream as streams
 from jobqueue.events.stream import hub
 from jobqueue.models import Job, JobEvent, WebhookDelivery
@@ -287,7 +287,6 @@ def tell(job: Job, name: str = "job.progress", **data: Any) -> None:
 def test_no_stream_tells_of_a_hidden_job(listen: Callable[..., Listening], hidden: Job, mine: Job, path: str) -> None:
     for headers in ({}, {"Last-Event-ID": "1"}):
         one = listen(path, **headers)
-        assert one.message() == {"retry": "3000"}
         assert MARK not in str(one.message())  # the snapshot, or what was replayed
         tell(hidden, message=MARK)
         tell(mine, message="the last")
@@ -302,7 +301,7 @@ def test_no_stream_tells_of_a_hidden_job(listen: Callable[..., Listening], hidde
 def test_a_stream_ends_when_what_its_user_may_see_changes(
     listen: Callable[..., Listening], mine: Job, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming.again, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(again, "CHECK_SECONDS", 0.1)
     rule = {"tenant": "acme"}
     settings.JOBQUEUE = {"VISIBLE_JOBS": lambda user: Q(**rule), "EVENT_PING_SECONDS": 1}
     for path in ("events/", f"jobs/{mine.pk}/events/"):

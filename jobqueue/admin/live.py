@@ -14,6 +14,7 @@ from jobqueue.admin.targets import TargetsAdmin
 from jobqueue.api import again, streaming
 from jobqueue.api.answers import Problem
 from jobqueue.api.events import snapshot_of
+from jobqueue.api.stream_parts import Source
 from jobqueue.events.wanted import Wanted
 from jobqueue.models import Job
 
@@ -26,8 +27,8 @@ class LiveAdmin(TargetsAdmin):
         return [path("<int:object_id>/events/", _without_login(self.events_view), name="jobqueue_job_events"), *super().get_urls()]
 
     def events_address(self, job: Job) -> str:
-        """Return the address of a job's stream; empty where nothing is recorded."""
-        if conf.current().event_log == "none":
+        """Return the address of a job's stream; empty if the settings allow none."""
+        if not streaming.are_served():
             return ""
         return reverse("admin:jobqueue_job_events", args=[job.pk], current_app=self.admin_site.name)
 
@@ -49,7 +50,7 @@ class LiveAdmin(TargetsAdmin):
             raise Problem(403, "The permission jobqueue.view_job is needed.", permission="jobqueue.view_job")
         if job is None:
             raise Problem(404, f"There is no job {object_id}.")
-        source = streaming.Source(Wanted(job_id=job.pk), lambda: self._still(request, job.pk), snapshot_of(job.pk, request.user))
+        source = Source(Wanted(job_id=job.pk), lambda: self._still(request, job.pk), snapshot_of(job.pk, request.user))
         return streaming.respond(request, request.user, source)
 
     def _still(self, request: HttpRequest, job_id: int) -> bool:

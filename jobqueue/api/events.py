@@ -14,6 +14,7 @@ from jobqueue import visible
 from jobqueue.api import again, reading, streaming
 from jobqueue.api.answers import Problem
 from jobqueue.api.reading import Given
+from jobqueue.api.stream_parts import Source
 from jobqueue.db import Now
 from jobqueue.events.wanted import Wanted
 from jobqueue.lifecycle.narrowed import why_for
@@ -55,7 +56,7 @@ def of_job(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
     def allowed() -> bool:
         return still() and visible.may_see(user, job.pk)
 
-    return streaming.respond(request, user, streaming.Source(Wanted(job_id=job.pk), allowed, snapshot_of(job.pk, user)))
+    return streaming.respond(request, user, Source(Wanted(job_id=job.pk), allowed, snapshot_of(job.pk, user)))
 
 
 def of_target(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
@@ -83,7 +84,7 @@ def _stream(request: HttpRequest, user: Any, wanted: Wanted, jobs: QuerySet[Job]
     def allowed() -> bool:
         return still() and visible.sight(user) == seen
 
-    return streaming.respond(request, user, streaming.Source(wanted._replace(sight=seen), allowed, _briefly(user, jobs)))
+    return streaming.respond(request, user, Source(wanted._replace(sight=seen), allowed, _briefly(user, jobs)))
 
 
 def _briefly(user: Any, jobs: QuerySet[Job]) -> Callable[[], dict[str, Any]]:

@@ -31,14 +31,15 @@ class Place:
     _lock = threading.RLock()  # of the collector of garbage, too, which may run in the middle of `leave`
     _open: ClassVar[Counter[Hashable]] = Counter()
 
-    def __init__(self, user: Any) -> None:
-        """Take a place; refuse, by a `Problem`, a user who has as many streams as one may."""
+    def __init__(self, user: Any, share: int = 0) -> None:
+        """Take a place; refuse, by a `Problem`, a user who has as many streams as one may, or this share of the process (0: no limit)."""
         self._taken = False
         self._key = identity(user)
-        most = conf.current().event_streams_per_user
+        setting = conf.current().event_streams_per_user
+        most = min(setting, share) if setting and share else setting or share
         with Place._lock:
             if most and Place._open[self._key] >= most:
-                raise _too_many(most)
+                raise _too_many(most, setting)
             Place._open[self._key] += 1
             self._taken = True
 
@@ -56,9 +57,11 @@ class Place:
         self.leave()
 
 
-def _too_many(most: int) -> Problem:
-    text = (
-        f"You have {most} streams open in this process, and EVENT_STREAMS_PER_USER lets a user have {most}."
-        " Close one, or try again later; whoever runs the site may raise the setting (0: no limit)."
+def _too_many(most: int, setting: int) -> Problem:
+    why = (
+        f"EVENT_STREAMS_PER_USER allows a user {setting} (0: no limit)"
+        if most == setting
+        else "one user may have half of the streams that a process of this server can serve (EVENT_STREAMS_MOST, and the server's threads)"
     )
+    text = f"You have {most} streams open in this process, and {why}. Close one, or try again later."
     return Problem(429, text, limit=most, headers={"Retry-After": BUSY_SECONDS})

@@ -12,80 +12,24 @@ the whole poll again.
 from __future__ import annotations
 
 import logging
-import signal
 import threading
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from jobqueue.db.eventlog import Cursor, EventRow
 from jobqueue.events import watch, wire
+from jobqueue.events.stopping import server_ends
+from jobqueue.events.subscription import Subscription
 from jobqueue.events.wanted import Wanted, matched
 from jobqueue.models import Job
 from jobqueue.service import Service
 
 POLL_SECONDS, IDLE_POLL_SECONDS = 0.25, 0.5
 PAGE = 1000
-MOST_QUEUED = 5000
 LINGER_TURNS = 10  # without a client, before the thread and its connection go
 MOST_REMEMBERED = 10_000
-SLOW = "slow"  # why a client that did not keep up is ended
 
 logger = logging.getLogger("jobqueue")
-
-
-class Subscription:
-    """Hold what one client has not been sent yet."""
-
-    def __init__(self, wanted: Wanted, wake: Callable[[], object]) -> None:
-        """Keep what the client wants, and how to wake whoever sends it."""
-        self.wanted = wanted
-        self.begin: Cursor | None = None  # where the reader stood when this client came
-        self.ended = ""  # why it is to end, once its queue is empty
-        self._wake = wake
-        self._lock = threading.Lock()
-        self._queue: deque[bytes] = deque()
-        self._horizon = 0
-
-    def admit(self, begin: Cursor) -> None:
-        """Let it begin where the reader stands."""
-        self.begin, self._horizon = begin, begin.horizon
-        self.wake()
-
-    def put(self, messages: Iterable[bytes], horizon: int) -> None:
-        """Add messages, after which the client's horizon is this one; end the client where it has not kept up."""
-        with self._lock:
-            if not self.ended:
-                self._queue.extend(messages)
-                self._horizon = horizon
-                if len(self._queue) > MOST_QUEUED:
-                    self.ended = SLOW
-        self.wake()
-
-    def settle(self, horizon: int) -> None:
-        """Move the horizon on where nothing was for this client."""
-        with self._lock:
-            if not self.ended:
-                self._horizon = horizon
-
-    def take(self) -> tuple[bytes, int]:
-        """Return all that waits to be sent, and the horizon behind it."""
-        with self._lock:
-            taken = b"".join(self._queue)
-            self._queue.clear()
-            return taken, self._horizon
-
-    def end(self, why: str) -> None:
-        """Let the client's stream end after what is queued."""
-        self.ended = self.ended or why
-        self.wake()
-
-    def wake(self) -> None:
-        """Wake whoever sends; a loop that has been closed needs nothing any more."""
-        try:
-            self._wake()
-        except RuntimeError:
-            self.ended = self.ended or "gone"
 
 
 class Reader(Service):
@@ -108,10 +52,11 @@ class Reader(Service):
 
     def turn(self) -> float | None:
         """Hand out what happened since the last turn."""
+        if stopping := server_ends():  # before anything is asked of a database, which may be away
+            self._hub.end_all("shutdown")
+        self._hub.cut_stalled(stopping=stopping)
         database = Job.objects.database
         database.connection.close_if_unusable_or_obsolete()
-        if server_ends():
-            self._hub.end_all("shutdown")
         if self._cursor is None:
             self._cursor = database.event_cursor()
         clients = self._hub.admit(self._cursor)
@@ -199,9 +144,9 @@ class Hub:
         """Return how many clients there are."""
         return len(self._clients)
 
-    def subscribe(self, wanted: Wanted, wake: Callable[[], object]) -> Subscription:
-        """Take a client in; its `begin` is set, and it is woken, as soon as the reader knows of it."""
-        client = Subscription(wanted, wake)
+    def subscribe(self, wanted: Wanted, wake: Callable[[], object], cut: Callable[[], object] = lambda: None) -> Subscription:
+        """Take a client in; its `begin` is set, and it is woken, as soon as the reader knows of it. `cut` ends its connection."""
+        client = Subscription(wanted, wake, cut)
         with self._lock:
             self._clients.add(client)
             if self._reader is None or not self._reader.alive:
@@ -247,6 +192,13 @@ class Hub:
         for client in clients:
             client.end(why)
 
+    def cut_stalled(self, *, stopping: bool) -> None:
+        """Cut the connections of the clients that do not read what they are sent."""
+        with self._lock:
+            clients = list(self._clients)
+        for client in clients:
+            client.cut_if_stalled(stopping=stopping)
+
     def close(self, seconds: float = 5.0) -> bool:
         """End all streams and the reader; return whether it ended in time."""
         self.end_all("shutdown")
@@ -262,12 +214,6 @@ def facts_of(ids: Iterable[int]) -> dict[int, tuple[str, str]]:
     """Return the task and the queue of jobs."""
     rows = Job.objects.current.filter(pk__in=[*ids]).values_list("pk", "task", "queue")
     return {job_id: (task, queue) for job_id, task, queue in rows}
-
-
-def server_ends() -> bool:
-    """Return whether the server that runs this process was told to stop: uvicorn waits for its streams, and tells them nothing."""
-    server: Any = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
-    return getattr(server, "should_exit", False) is True
 
 
 hub = Hub()

@@ -51,5 +51,5 @@ def ping(horizon: int) -> bytes:
 
 
 def retry(milliseconds: int) -> bytes:
-    """Return what tells the client how long to wait before it connects again."""
-    return b"retry: %d\n\n" % milliseconds
+    """Return the line that says how long to wait before connecting again; no message of its own, but the first line of the next one."""
+    return b"retry: %d\n" % milliseconds

@@ -1,10 +1,12 @@
-"""A uvicorn of our own, and clients that speak plain HTTP to it."""
+"""Real servers on the test's database, and clients that send plain HTTP to them."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -12,6 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.harness import ROOT, database_entry, wait_until
+
+SITE = "tests.events_stream.wsgi"
+# How each server is started; {port} is filled in. A second element makes the site one of WSGI.
+COMMANDS = {
+    "uvicorn": "uvicorn django.core.asgi:get_asgi_application --factory --port {port} --lifespan off --log-level warning",
+    "hypercorn": f"hypercorn {SITE}:asgi_application --bind 127.0.0.1:{{port}} --log-level warning",
+    "hypercorn-wsgi": f"hypercorn wsgi:{SITE}:application --bind 127.0.0.1:{{port}} --log-level warning",
+    "sync": f"gunicorn {SITE}:application --bind 127.0.0.1:{{port}} --workers 2 --log-level warning",
+    "gthread": f"gunicorn {SITE}:application --bind 127.0.0.1:{{port}} --worker-class gthread --threads 16 --log-level warning",
+    "gevent": f"gunicorn {SITE}:application --bind 127.0.0.1:{{port}} --worker-class gevent --log-level warning",
+    "gasgi": f"gunicorn {SITE}:asgi_application --bind 127.0.0.1:{{port}} --worker-class asgi --log-level warning",
+    "daphne": f"daphne {SITE}:asgi_application --bind 127.0.0.1 --port {{port}} --verbosity 0",
+    "waitress": f"waitress --listen 127.0.0.1:{{port}} {SITE}:application",
+}
 
 
 def free_port() -> int:
@@ -22,10 +38,10 @@ def free_port() -> int:
 
 
 class Server:
-    """One uvicorn process, which ends with the test."""
+    """A server process, which ends with the test."""
 
-    def __init__(self, log: Path, gzip: bool = False, **settings: Any) -> None:
-        """Start it."""
+    def __init__(self, log: Path, kind: str = "uvicorn", gzip: bool = False, **settings: Any) -> None:
+        """Start it; `kind` is one of `COMMANDS`, `settings` are those of ``JOBQUEUE``."""
         self.port, self.log = free_port(), log
         values = {
             "DJANGO_SETTINGS_MODULE": "tests.events_stream.site",
@@ -34,15 +50,16 @@ class Server:
             "STREAM_GZIP": "1" if gzip else "",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        command = ["-m", "uvicorn", "django.core.asgi:get_asgi_application", "--factory", "--port", str(self.port), "--lifespan", "off"]
+        command = ["-m", *COMMANDS[kind].format(port=self.port).split()]
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, *command, "--log-level", "warning"],
+                [sys.executable, *command],
                 cwd=ROOT,
                 env={**os.environ, **values},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
 
     def ready(self) -> Server:
@@ -68,9 +85,9 @@ class Server:
 
     def clean_up(self) -> None:
         """End it whatever state it is in."""
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait(10)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # its workers, too
+        self.process.wait(10)
         sys.stdout.write(self.log.read_text(errors="replace"))
 
 
@@ -80,7 +97,7 @@ class Client:
     def __init__(self, port: int, path: str, cookie: str) -> None:
         """Connect to nothing yet."""
         self.port, self.path, self.cookie = port, path, cookie
-        self.last_id = ""
+        self.last_id = self.retry = ""
         self.told: list[dict[str, Any]] = []
         self.head = ""
         self.pings = 0
@@ -102,7 +119,9 @@ class Client:
             self.head = (await reader.readuntil(b"\r\n\r\n")).decode()
             while True:
                 self.hear((await reader.readuntil(b"\n\n")).decode())
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except asyncio.IncompleteReadError as error:
+            self.retry = error.partial.decode().rpartition("retry: ")[2].strip() or self.retry
+        except ConnectionError:
             return
         finally:
             self._writer.close()
@@ -111,6 +130,7 @@ class Client:
         """Take one message in, as a browser does."""
         fields = dict(line.split(": ", 1) for line in message.strip().split("\n"))
         self.last_id = fields.get("id", self.last_id)
+        self.retry = fields.get("retry", self.retry)
         self.pings += fields.get("") == "ping"
         if "data" in fields:
             self.told.append(json.loads(fields["data"]))

@@ -165,18 +165,63 @@ def _connections() -> int:
     return count
 
 
-def test_the_server_ends_though_streams_are_open(start: Start, browser: Browser) -> None:
-    server, cookie = start(), session(browser)
+@pytest.mark.parametrize("kind", ["uvicorn", "gthread", "gevent", "gasgi"])
+def test_the_server_ends_at_once_though_streams_are_open(start: Start, browser: Browser, kind: str) -> None:
+    server, cookie = start(kind=kind), session(browser)
 
     async def play() -> None:
-        clients = [Client(server.port, ALL, cookie) for _ in range(5)]
+        clients = [Client(server.port, ALL, cookie) for _ in range(4)]
         listening = [asyncio.create_task(one.listen()) for one in clients]
         await until(lambda: all(one.last_id for one in clients), "all listen")
-        await asyncio.to_thread(server.end, 8)
+        began = asyncio.get_running_loop().time()
+        ended = asyncio.get_running_loop().run_in_executor(None, server.end, 15)
         await asyncio.gather(*listening)
+        assert asyncio.get_running_loop().time() - began < 2, "the streams end"
+        await ended
+        assert asyncio.get_running_loop().time() - began < 5, "and so does the server"
 
     asyncio.run(play())
-    assert server.process.returncode is not None
+    assert "Traceback" not in server.log.read_text()
+
+
+def test_a_server_with_one_thread_serves_its_site_and_refuses_streams(start: Start, browser: Browser) -> None:
+    server, cookie = start(kind="sync"), session(browser)
+
+    async def play() -> None:
+        for _ in range(4):  # twice as many as there are processes
+            refused = Client(server.port, ALL, cookie)
+            await asyncio.wait_for(refused.listen(), 10)
+            assert "503" in refused.head.split("\r\n")[0]
+        page = Client(server.port, "/jobqueue/openapi.json", cookie)
+        await asyncio.wait_for(page.listen(), 10)
+        assert "200" in page.head.split("\r\n")[0]
+
+    asyncio.run(play())
+    assert "gunicorn --threads 8" in server.log.read_text()
+
+
+@pytest.mark.parametrize("kind", ["uvicorn", "gthread"])
+def test_a_stream_ends_with_its_time_and_its_client_misses_nothing(start: Start, browser: Browser, kind: str) -> None:
+    server, cookie, job = start(kind=kind, EVENT_STREAM_SECONDS=1), session(browser), JobFactory()
+
+    async def play() -> None:
+        client, ends = Client(server.port, ALL, cookie), 0
+        listening = asyncio.create_task(client.listen())
+        await until(lambda: bool(client.last_id), "it listens")
+        writing = asyncio.create_task(asyncio.to_thread(write, [job], 300, 0.1))
+        while ends < 3 or not writing.done():
+            await asyncio.wait_for(listening, 10)  # until the server ends it
+            ends += 1
+            assert client.retry == "500"
+            listening = asyncio.create_task(client.listen())
+        wanted = set(await asyncio.to_thread(_ids)) - before
+        await until(lambda: wanted <= set(client.ids), "every event has come")
+        assert len(wanted) == 300
+        client.cut()
+        await listening
+
+    before = {one.pk for one in JobEvent.objects.all()}
+    asyncio.run(play())
 
 
 def test_a_user_has_so_many_streams_and_the_place_of_one_that_was_cut_is_free(start: Start, browser: Browser) -> None:
@@ -231,8 +276,9 @@ def is_held(server: Server, line: socket.socket) -> bool:
     return any(one[1].endswith(f":{server.port:04X}") and one[3] == "01" for one in mine)
 
 
-def test_the_server_ends_though_a_client_never_reads(start: Start, browser: Browser) -> None:
-    server = start()
+@pytest.mark.parametrize("kind", ["uvicorn", "gthread"])
+def test_the_server_ends_though_a_client_never_reads(start: Start, browser: Browser, kind: str) -> None:
+    server = start(kind=kind)
     with never_reads(server, session(browser)) as line:
         threading.Event().wait(2)
         assert is_held(server, line)
@@ -240,8 +286,9 @@ def test_the_server_ends_though_a_client_never_reads(start: Start, browser: Brow
     assert "Traceback" not in server.log.read_text()
 
 
-def test_who_never_reads_is_cut_once_it_has_fallen_too_far_behind(start: Start, browser: Browser) -> None:
-    server = start()
+@pytest.mark.parametrize("kind", ["uvicorn", "gthread"])
+def test_who_never_reads_is_cut_once_it_has_fallen_too_far_behind(start: Start, browser: Browser, kind: str) -> None:
+    server = start(kind=kind)
     with never_reads(server, session(browser)) as line:
         threading.Event().wait(5)
         assert is_held(server, line), "it may still catch up"

@@ -16,12 +16,16 @@ from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client as Browser
 
-from jobqueue.api import again, desk, streaming
+from jobqueue.api import again, desk, stream_parts, wsgi_streams
 from jobqueue.api.answers import Problem
+from jobqueue.api.asgi_streams import send_async
 from jobqueue.api.places import Place, identity
-from jobqueue.api.streaming import Source, Stream, Sync, send_async
+from jobqueue.api.stream_parts import Source, Stream
+from jobqueue.api.wsgi_streams import Sync
+from jobqueue.checks import check_streams
+from jobqueue.events import stopping, subscription
 from jobqueue.events import stream as streams
-from jobqueue.events.stream import SLOW, hub
+from jobqueue.events.stream import hub
 from jobqueue.events.wanted import Wanted
 from jobqueue.models import Job, JobEvent
 from tests.factories import JobFactory
@@ -44,7 +48,7 @@ class Listening:
     def message(self) -> dict[str, str]:
         """Return the fields of the next message."""
         while not self._waiting:
-            whole = next(self._parts).decode()
+            whole = ""
             while not whole.endswith("\n\n"):
                 whole += next(self._parts).decode()
             self._waiting = whole.strip("\n").split("\n\n")
@@ -108,8 +112,9 @@ def job() -> Job:
 def test_a_stream_begins_with_a_snapshot_and_goes_on_live(listen: Callable[..., Listening], job: Job) -> None:
     for path in places(job):
         one = listen(path)
-        assert one.message() == {"retry": "3000"}
-        snapshot = one.event("jobqueue.snapshot")
+        first = one.message()
+        assert (first["retry"], first["event"]) == ("3000", "jobqueue.snapshot"), "no message without an event, which some clients pass on"
+        snapshot = {**json.loads(first["data"]), "horizon": int(first["id"])}
         found = snapshot["data"]["job"] if "job" in snapshot["data"] else snapshot["data"]["jobs"][0]
         assert (found["id"], found["status"]) == (job.pk, "RUNNING")
         row = tell(job, "job.failed", message="password=hunter2 <b>", exception="builtins.ValueError")
@@ -137,7 +142,7 @@ def test_the_headers_keep_proxies_from_holding_events_back(browser: Browser, job
         for method in (browser.get, browser.head):
             response = method(f"{ROOT}{path}")
             assert response.headers["Content-Type"].startswith("text/event-stream")
-            assert response.headers["Cache-Control"] == "no-cache, no-transform"
+            assert response.headers["Cache-Control"] == "no-store, private, no-transform"
             assert response.headers["X-Accel-Buffering"] == "no"
             response.close()
     assert len(hub) == 0
@@ -163,7 +168,7 @@ def test_a_client_that_comes_back_gets_what_it_missed_and_no_snapshot(listen: Ca
     tell(job, "job.started")
     last = first.event("job.started")["horizon"]
     first.response.close()
-    missed = [tell(job, "job.resumed").pk for _ in range(streaming.replay.PAGE + 20)]
+    missed = [tell(job, "job.resumed").pk for _ in range(stream_parts.replay.PAGE + 20)]
     again_ = listen(places(job)[0], **{"Last-Event-ID": str(last)})
     got = [again_.event("job.resumed") for _ in missed]
     assert [one["id"] for one in got] == missed
@@ -186,8 +191,7 @@ def test_an_id_that_is_none_is_refused(browser: Browser, job: Job, value: str) -
 def test_a_snapshot_is_asked_for_by_0_or_1(browser: Browser, listen: Callable[..., Listening], job: Job) -> None:
     assert browser.get(f"{ROOT}events/?snapshot=yes").status_code == 400
     one = listen("events/?snapshot=0")
-    assert one.message() == {"retry": "3000"}
-    assert one.message().keys() == {"", "id"}
+    assert one.message().keys() == {"retry", "", "id"}
     tell(job, "job.paused")
     assert one.message()["event"] == "job.paused"
 
@@ -202,7 +206,6 @@ def test_a_client_that_comes_too_late_is_told_so(listen: Callable[..., Listening
     tell(job, "job.resumed")
     JobEvent.objects.exclude(name="job.resumed").delete()
     late = listen(places(job)[0], **{"Last-Event-ID": str(last)})
-    assert late.message() == {"retry": "3000"}
     assert late.message()["event"] == "jobqueue.reset"
     assert late.message()["event"] == "jobqueue.snapshot"
     late.event("job.resumed")
@@ -233,14 +236,76 @@ def test_nothing_is_streamed_where_nothing_is_recorded(browser: Browser, job: Jo
         assert 'EVENT_LOG is "none"' in response.json()["error"]["message"]
 
 
-def test_one_stream_too_many_is_put_off(listen: Callable[..., Listening], browser: Browser, job: Job, settings: Any) -> None:
+@pytest.fixture
+def other(transactional_db: Any) -> Browser:
+    """Log another user in."""
+    made = Browser()
+    made.force_login(get_user_model().objects.create_superuser("other"))
+    return made
+
+
+def test_one_stream_too_many_is_put_off(
+    listen: Callable[..., Listening], browser: Browser, other: Browser, job: Job, settings: Any
+) -> None:
     settings.JOBQUEUE = {"EVENT_STREAMS_MOST": 2}
     first = listen("events/")
-    listen("events/")
-    refused = browser.get(f"{ROOT}events/")
+    listen("events/", other)
+    third = Browser()
+    third.force_login(get_user_model().objects.create_superuser("third"))
+    refused = third.get(f"{ROOT}events/")
     assert (refused.status_code, refused.headers["Retry-After"]) == (503, "10")
     first.response.close()
     listen("events/")
+
+
+def test_one_user_leaves_half_of_the_places_to_others(
+    listen: Callable[..., Listening], browser: Browser, other: Browser, job: Job, settings: Any
+) -> None:
+    settings.JOBQUEUE = {"EVENT_STREAMS_MOST": 4, "EVENT_STREAMS_PER_USER": 20}
+    for _ in range(2):
+        listen("events/")
+    refused = browser.get(f"{ROOT}events/")
+    assert (refused.status_code, refused.json()["error"]["limit"]) == (429, 2)
+    assert "half" in refused.json()["error"]["message"]
+    listen("events/", other)
+    problems = [one for one in check_streams() if one.id == "jobqueue.I001"]
+    assert "EVENT_STREAMS_PER_USER is 20" in problems[0].msg
+    for quiet in ({}, {"EVENT_STREAMS_MOST": 4, "EVENT_STREAMS_PER_USER": 2}, {"EVENT_STREAMS_MOST": 0}):
+        settings.JOBQUEUE = quiet
+        assert not check_streams()
+
+
+@pytest.mark.parametrize("why", ["one thread", "switched off"])
+def test_a_server_that_cannot_hold_a_stream_refuses_it_and_the_page_is_usable(
+    why: str, browser: Browser, viewer: Any, job: Job, settings: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wsgi_streams, "_reported", threading.Event())
+    viewer.is_staff = True
+    viewer.save()
+    page = f"/admin/jobqueue/job/{job.pk}/"
+    if why == "switched off":
+        settings.JOBQUEUE = {"EVENT_STREAMS_MOST": 0}
+    if why == "one thread":
+        monkeypatch.setattr(wsgi_streams, "TEST_CLIENT", "")
+    for address in [*(f"{ROOT}{one}" for one in places(job)), f"{page}events/"]:
+        for method in (browser.get, browser.head):
+            refused = method(address)
+            assert refused.status_code == 503
+            assert "Retry-After" not in refused.headers
+        error = browser.get(address).json()["error"]
+        assert error["code"] == "no_streams"
+        assert ("threads" if why == "one thread" else "EVENT_STREAMS_MOST") in error["message"]
+    shown = browser.get(f"{page}change/").content.decode()
+    assert f'data-events="{page}events/"' in shown if why == "one thread" else "data-events" not in shown
+    warnings = [one for one in caplog.records if one.name == "jobqueue"]
+    assert len(warnings) == (why == "one thread"), "reported once in a process"
+
+
+@pytest.mark.parametrize(("threads", "most"), [(1, 0), (2, 1), (8, 4), (100, 10)])
+def test_streams_take_at_most_half_of_the_servers_threads(threads: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = type("ThreadWorker", (), {"__module__": "gunicorn.workers.gthread", "cfg": type("Config", (), {"threads": threads})})()
+    monkeypatch.setattr(stopping, "server", lambda: worker)
+    assert wsgi_streams.most_places({}) == most
 
 
 def test_a_user_has_so_many_streams_at_a_time_of_whatever_kind_and_others_have_their_own(
@@ -293,21 +358,26 @@ def test_a_place_that_was_taken_for_a_request_that_was_dropped_is_free_again(set
     Place("anna").leave()
 
 
-def test_one_who_never_reads_and_was_cut_keeps_no_place(browser: Browser, job: Job, settings: Any) -> None:
-    settings.JOBQUEUE = {"EVENT_STREAMS_MOST": 2}
-    source = Source(Wanted(), lambda: True, dict)
-    blocked = [Sync(Stream(source, None, False), Place(number)) for number in range(2)]
+@pytest.mark.parametrize("why", ["stalled", "slow", "stop"])
+def test_the_connection_of_one_who_never_reads_is_cut(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        subscription, {"stalled": "STALLED_SECONDS", "slow": "STALLED_AT_END_SECONDS", "stop": "STALLED_AT_STOP_SECONDS"}[why], 0.1
+    )
+    if why == "stop":
+        monkeypatch.setattr(streams, "server_ends", lambda: True)
+    ours, theirs = socket.socketpair()
+    one = Sync(Stream(Source(Wanted(), lambda: True, dict), None, False), {"gunicorn.socket": ours}, Place("anna"))
     try:
-        assert [next(one)[:5] for one in blocked] == [b"retry"] * 2, "the server's thread is in a write now"
-        assert browser.get(f"{ROOT}events/").status_code == 503
-        for one in blocked:
-            assert one.client is not None
-            one.client.ended = SLOW
-        blocked += [Sync(Stream(source, None, False), Place(number)) for number in range(2)]
-        assert browser.get(f"{ROOT}events/").status_code == 503, "as many blocked ones as there are places"
+        assert next(one).startswith(b"retry"), "the server's thread is in a write now"
+        assert one.client is not None
+        if why == "slow":
+            one.client.end("slow")
+        theirs.settimeout(5)
+        assert theirs.recv(1) == b"", "the socket is shut down"
     finally:
-        for one in blocked:
-            one.close()
+        one.close()
+        ours.close()
+        theirs.close()
     assert not Sync._open
 
 
@@ -316,7 +386,7 @@ def test_the_place_of_who_has_gone_is_free_with_the_next_ping(
     live_server: Any, browser: Browser, settings: Any, monkeypatch: pytest.MonkeyPatch, *, reads: bool
 ) -> None:
     settings.JOBQUEUE = {"EVENT_PING_SECONDS": 2}
-    monkeypatch.setattr(streaming, "PROBE_SECONDS", 0.1)
+    monkeypatch.setattr(wsgi_streams, "PROBE_SECONDS", 0.1)
     host, port = live_server.thread.host, live_server.thread.port
     with socket.create_connection((host, port)) as line:
         line.sendall(
@@ -388,7 +458,7 @@ def test_the_stream_of_a_job_ends_with_the_job(listen: Callable[..., Listening],
 def test_a_client_that_does_not_keep_up_is_ended_and_misses_nothing(
     listen: Callable[..., Listening], job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "MOST_QUEUED", 20)
+    monkeypatch.setattr(subscription, "MOST_QUEUED", 20)
     slow, quick = listen(places(job)[0]), listen(places(job)[1])
     for one in (slow, quick):
         one.event("jobqueue.snapshot")

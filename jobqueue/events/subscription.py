@@ -1,0 +1,78 @@
+"""What one client of a stream wants, and what it has not been sent yet."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from jobqueue.db.eventlog import Cursor
+from jobqueue.events.wanted import Wanted
+
+MOST_QUEUED = 5000
+SLOW = "slow"  # why a client that did not keep up is ended
+# How long a server may take to pass one part on to the client before the connection is cut.
+STALLED_SECONDS, STALLED_AT_END_SECONDS, STALLED_AT_STOP_SECONDS = 30.0, 3.0, 1.0
+
+
+class Subscription:
+    """Hold what one client has not been sent yet."""
+
+    def __init__(self, wanted: Wanted, wake: Callable[[], object], cut: Callable[[], object] = lambda: None) -> None:
+        """Keep what the client wants, how to wake its sender, and how to cut its connection (from any thread)."""
+        self.wanted = wanted
+        self.begin: Cursor | None = None  # where the reader stood when this client came
+        self.ended = ""  # why it is to end, once its queue is empty
+        self.writing_since: float | None = None  # while the server passes a part on
+        self._wake, self._cut = wake, cut
+        self._lock = threading.Lock()
+        self._queue: deque[bytes] = deque()
+        self._horizon = 0
+
+    def admit(self, begin: Cursor) -> None:
+        """Let it begin where the reader stands."""
+        self.begin, self._horizon = begin, begin.horizon
+        self.wake()
+
+    def put(self, messages: Iterable[bytes], horizon: int) -> None:
+        """Add messages, after which the client's horizon is this one; end the client where it has not kept up."""
+        with self._lock:
+            if not self.ended:
+                self._queue.extend(messages)
+                self._horizon = horizon
+                if len(self._queue) > MOST_QUEUED:
+                    self.ended = SLOW
+        self.wake()
+
+    def settle(self, horizon: int) -> None:
+        """Move the horizon on where nothing was for this client."""
+        with self._lock:
+            if not self.ended:
+                self._horizon = horizon
+
+    def take(self) -> tuple[bytes, int]:
+        """Return all that waits to be sent, and the horizon behind it."""
+        with self._lock:
+            taken = b"".join(self._queue)
+            self._queue.clear()
+            return taken, self._horizon
+
+    def end(self, why: str) -> None:
+        """Let the client's stream end after what is queued."""
+        self.ended = self.ended or why
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake whoever sends; a loop that has been closed needs nothing any more."""
+        try:
+            self._wake()
+        except RuntimeError:
+            self.ended = self.ended or "gone"
+
+    def cut_if_stalled(self, *, stopping: bool) -> None:
+        """Cut the connection of a client that has not read for too long: the write that waits for it cannot be ended otherwise."""
+        since = self.writing_since
+        limit = STALLED_AT_STOP_SECONDS if stopping else STALLED_AT_END_SECONDS if self.ended else STALLED_SECONDS
+        if since is not None and time.monotonic() - since > limit:
+            self._cut()
