@@ -1,6 +1,7 @@
 """The backend of django.tasks: tasks become jobs in the project's database.
 
-A backend lives once per thread, so nothing is kept on it. Every capability that django.tasks knows is supported.
+A backend lives once per thread, so nothing is kept on it. Every capability that django.tasks knows is supported. Declaring a task makes
+its backend, so models are imported where jobs are made and read: an `AppConfig` module may import tasks.
 """
 
 from __future__ import annotations
@@ -9,18 +10,19 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core import checks
 
 from jobqueue import compat, conf, payload, signals, time_limits
 from jobqueue.exceptions import Interrupted, InvalidOption, TimeLimitExceeded, is_for_the_process
-from jobqueue.lifecycle.enqueue import Call, Enqueued, JobSpec, enqueue, enqueue_many
-from jobqueue.models import Job
-from jobqueue.tasks import options, results
+from jobqueue.tasks import functions, options, results
 from jobqueue.tasks.placement import check_place
 from jobqueue.tasks.results import JobResult, Results
 from jobqueue.tasks.task import JobTask, detached
+
+if TYPE_CHECKING:
+    from jobqueue.lifecycle.enqueue import Enqueued, JobSpec
 
 logger = logging.getLogger("jobqueue")
 
@@ -36,6 +38,8 @@ class JobTaskMixin:
 
     def validate_task(self, task: Any) -> None:
         """Check a task, reading a timedelta in `run_after` as a time from the enqueue on."""
+        if not isinstance(task, JobTask):  # which has checked its function
+            functions.check_function(task.func)
         if isinstance(task.run_after, timedelta):
             task = detached(task, run_after=None)
         super().validate_task(task)  # type: ignore[misc]
@@ -55,6 +59,8 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
 
         Raises a `TypeError` or `ValueError` (both also `JobQueueError`) for arguments that JSON cannot keep.
         """
+        from jobqueue.lifecycle.enqueue import enqueue
+
         self.validate_task(task)
         args_text, kwargs_text = payload.dumps_arguments(args, kwargs)
         own = _own(task, args, kwargs) if isinstance(task, JobTask) else {}
@@ -66,6 +72,8 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
 
     def enqueue_many(self, task: Any, calls: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]) -> Results:
         """Make a job for each ``(args, kwargs)``, all or none; the results are built when they are looked at."""
+        from jobqueue.lifecycle.enqueue import Call, enqueue_many
+
         self.validate_task(task)
         pairs = [(tuple(args), kwargs) for args, kwargs in calls]
         has_own = isinstance(task, JobTask) and (task.unique_key or task.target)
@@ -90,6 +98,8 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
 
     def get_result(self, result_id: str) -> JobResult:
         """Return a job as a result; raise `TaskResultDoesNotExist` for an id that no job has."""
+        from jobqueue.models import Job
+
         # Only the very text that an id has: int() would read " 1", "+1" and "1_0", too.
         job_id = int(result_id) if ID.fullmatch(str(result_id)) else 0
         job = Job.objects.current.filter(pk=job_id).first() if 0 < job_id < 2**63 else None
@@ -108,6 +118,8 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
             )
 
     def _spec(self, task: Any, **texts: Any) -> JobSpec:
+        from jobqueue.lifecycle.enqueue import JobSpec
+
         if not isinstance(task, JobTask):
             recovery = conf.current().default_recovery
             return JobSpec(
@@ -139,6 +151,8 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
     def _result(self, made: Enqueued, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JobResult:
         if made.created:
             return results.fresh(task, made.job_id, made.created_at, args, kwargs, self.alias)
+        from jobqueue.models import Job
+
         job = Job.objects.current.get(pk=made.job_id)
         return results.of_job(job, self.alias, created=False)
 

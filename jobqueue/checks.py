@@ -12,6 +12,7 @@ from django.utils.connection import ConnectionDoesNotExist
 from django.utils.module_loading import import_string
 
 from jobqueue import conf, db, webhook_rules
+from jobqueue.tasks import imports, registry
 from jobqueue.texts import safe_repr
 
 DATABASE_BACKEND = "jobqueue.backends.DatabaseBackend"
@@ -113,6 +114,15 @@ def check_webhook_secret(**_: Any) -> list[CheckMessage]:
         return []
     hint = "Set WEBHOOK_SECRET to 'whsec_' and the base64 of 32 random bytes, from the environment (docs/webhooks.md)."
     return [Warning("WEBHOOK_SECRET is not set: receivers of webhooks cannot tell who sends.", hint=hint, id="jobqueue.W006")]
+
+
+@register(deploy=True)
+def check_modules(**_: Any) -> list[CheckMessage]:
+    """Report modules of tasks that cannot be imported: workers run without their tasks."""
+    registry.discover()
+    hint = "Workers log the traceback and skip the module; runworkers --strict ends instead (docs/tasks.md)."
+    failed = imports.failures().items()
+    return [Warning(f"{name} cannot be imported: {error}", hint=hint, id="jobqueue.W009") for name, error in failed]
 
 
 @register()

@@ -8,22 +8,16 @@ The usual small value costs one look at its types and one call of the encoder; o
 walk search for the place, so that the error can name it. Errors never show values: they may be secrets.
 """
 
-import datetime
-import decimal
-import enum
 import json
 import math
-import pathlib
 import re
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from django.utils.functional import Promise
-
 from jobqueue.exceptions import Interrupted, InvalidArgumentType, InvalidArgumentValue, JobQueueError, ResultNotStorable
 from jobqueue.texts import exception_summary
+from jobqueue.unstorable import fix, not_run, shown_key, type_name
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 100
@@ -73,7 +67,7 @@ def dumps_arguments(args: Sequence[object], kwargs: Mapping[str, object]) -> tup
 def dumps_metadata(metadata: Mapping[str, object]) -> str:
     """Return the metadata of a job as a JSON text; raise InvalidArgumentType or InvalidArgumentValue, naming the place."""
     if not isinstance(metadata, Mapping):
-        raise InvalidArgumentType(f"{_METADATA.sentence} it is a {_type_name(metadata)}; it must be a dict.")
+        raise InvalidArgumentType(f"{_METADATA.sentence} it is a {type_name(metadata)}; it must be a dict.")
     return _dumps(metadata if type(metadata) is dict else dict(metadata), _METADATA)
 
 
@@ -197,10 +191,10 @@ class _Search:
         for key, item in value.items():
             if not isinstance(key, str):
                 raise self.subject.wrong_type(
-                    f"{self.subject.sentence} {where} has a key of type {_type_name(key)}; JSON has only str keys. "
+                    f"{self.subject.sentence} {where} has a key of type {type_name(key)}; JSON has only str keys. "
                     "Use str(key), and convert it back in the task."
                 )
-            inside = f'{where}["{_shown_key(key)}"]'
+            inside = f'{where}["{shown_key(key)}"]'
             self.string(key, f"the key of {inside}")
             self.search(item, inside, depth)
 
@@ -234,47 +228,15 @@ class _Search:
 
     def refuse_type(self, where: str, value: object) -> NoReturn:
         """Raise the error for a value of a type that JSON does not have."""
+        if self.subject is _RESULT and where == _RESULT.name and (text := not_run(value)):
+            raise self.subject.wrong_type(text)
         raise self.subject.wrong_type(
-            f"{self.subject.sentence} {where} is of type {_type_name(value)}, which JSON does not have or would change. {_fix(value)}"
+            f"{self.subject.sentence} {where} is of type {type_name(value)}, which JSON does not have or would change. {fix(value)}"
         )
 
     def refuse_value(self, where: str, problem: str) -> NoReturn:
         """Raise the error for a value of a fitting type."""
         raise self.subject.wrong_value(f"{self.subject.sentence} {where} {problem}")
-
-
-_FIXES: tuple[tuple[type | tuple[type, ...], str], ...] = (
-    (enum.Enum, "Pass its value (x.value)."),
-    ((bytes, bytearray, memoryview), "Decode it, or pass base64.b64encode(x).decode() or the id of a stored file."),
-    ((datetime.date, datetime.time), "Pass x.isoformat() and parse it in the task."),
-    (datetime.timedelta, "Pass x.total_seconds()."),
-    ((decimal.Decimal, uuid.UUID, pathlib.PurePath), "Pass str(x) and convert it back in the task."),
-    ((str, Promise), "Pass str(x)."),
-    ((set, frozenset), "Pass sorted(x) or list(x)."),
-    (Mapping, "Pass dict(x)."),
-    (Iterable, "Pass list(x)."),
-)
-
-
-def _fix(value: object) -> str:
-    """Return what to pass in place of a value of a type that JSON does not have."""
-    if hasattr(type(value), "_meta"):
-        return "Pass its primary key (x.pk) and load it in the task."
-    for kinds, fix in _FIXES:
-        if isinstance(value, kinds):
-            return fix
-    return "Use None, bool, int, float, str, list or dict, for instance the id of a stored record."
-
-
-def _type_name(value: object) -> str:
-    """Return the name of a value's type, with its module unless it is built in."""
-    kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _shown_key(key: str) -> str:
-    """Return a key as an error shows it: printable and short."""
-    return ascii(key[:40])[1:-1] + ("…" if len(key) > 40 else "")
 
 
 def _spelled_out(match: re.Match[str]) -> str:
@@ -285,7 +247,7 @@ def _spelled_out(match: re.Match[str]) -> str:
 
 def _refuse(value: object) -> NoReturn:
     """Refuse a value that the encoder does not know."""
-    raise TypeError(f"{_type_name(value)} is not a JSON type")
+    raise TypeError(f"{type_name(value)} is not a JSON type")
 
 
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=_refuse)

@@ -9,8 +9,9 @@ import math
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from inspect import iscoroutinefunction
 from typing import Any
+
+from asgiref.sync import iscoroutinefunction
 
 from jobqueue.exceptions import InvalidOption, PhasesChanged
 from jobqueue.texts import safe_repr

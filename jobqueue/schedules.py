@@ -26,7 +26,7 @@ from jobqueue.exceptions import InvalidArgumentType, InvalidArgumentValue, Inval
 from jobqueue.lifecycle import schedules
 from jobqueue.masking import mask_text
 from jobqueue.models import Schedule
-from jobqueue.tasks import options, registry
+from jobqueue.tasks import imports, options, registry
 from jobqueue.tasks.task import JobTask
 from jobqueue.texts import clean, exception_summary, safe_repr
 
@@ -247,7 +247,7 @@ def bring_schedules() -> tuple[int, int]:
     registry.discover()
     rows = Schedule.objects.by_name()
     steps: list[tuple[str, Callable[[], int]]] = [(name, partial(_bring, one, rows.get(name))) for name, one in sorted(_declared.items())]
-    for name, row in rows.items():
+    for name, row in rows.items() if not imports.failures() else ():  # a module that failed may declare the rest
         if row.source == Schedule.Source.CODE and row.retired_at is None and name not in _declared:
             steps.append((name, partial(_retire, name)))
     changed = left = 0

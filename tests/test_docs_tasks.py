@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import jobqueue
-from jobqueue import backoff, states, testing
-from jobqueue.tasks import TaskContext, results
+from jobqueue import TaskContext, backoff, states, testing
+from jobqueue.tasks import results
 from jobqueue.tasks.task import DECLARED_ONLY, DEFAULTS, JOB_OPTIONS, PLAIN_OPTIONS, JobTask
 from jobqueue.testing import run_until_idle
 from jobqueue.testing.conformance.base import Settings

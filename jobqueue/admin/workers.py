@@ -16,7 +16,7 @@ from jobqueue.admin import cells
 from jobqueue.admin.base import ReadOnlyAdmin
 from jobqueue.admin.wording import NOTHING, between, duration, moment
 from jobqueue.db import Now
-from jobqueue.lifecycle.workers import HEARD_SECONDS, stuck_services
+from jobqueue.lifecycle.workers import HEARD_SECONDS, failed_modules, stuck_services
 from jobqueue.models import Worker
 
 
@@ -99,7 +99,7 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
     @admin.display(description="services")
     def troubles(self, worker: Worker) -> SafeString | str:
         """Return which of its services are stuck, loudly where any is."""
-        found = stuck_services(worker)
+        found = stuck_services(worker) + failed_modules(worker)
         return format_html('<strong class="jq-alarm">{}</strong>', "; ".join(found)) if found else "all go on"
 
     @admin.display(description="started", ordering="started_at")

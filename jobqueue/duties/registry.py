@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
 import threading
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from jobqueue import conf
 from jobqueue.duties.base import RESERVED, Duty, FunctionDuty, Strategy
 from jobqueue.duty_rules import STRATEGIES
 from jobqueue.exceptions import InvalidOption, delay_in_seconds
-from jobqueue.models import Job
+from jobqueue.tasks import imports
 from jobqueue.texts import safe_repr
 
 Function = TypeVar("Function", bound=Callable[[], object])
@@ -77,6 +76,8 @@ def duty_transaction() -> contextlib.AbstractContextManager[None]:
     Nobody takes over before it ends. Raise `LeadershipLost` where the worker leads no more. Outside of a duty it is a transaction like
     any other.
     """
+    from jobqueue.models import Job  # a duty is declared before the models are loaded
+
     return Job.objects.database.atomic()
 
 
@@ -89,9 +90,9 @@ def add(name: str, make: Callable[[], Duty], place: str) -> None:
         _made[name] = make
 
 
-def discover() -> dict[str, Callable[[], Duty]]:
-    """Import the modules that declare duties, and return how each duty of the project is made."""
+def discover(*, strict: bool = False) -> dict[str, Callable[[], Duty]]:
+    """Import the modules that declare duties, and return how each duty of the project is made. If `strict`, raise a module's error."""
     for app in apps.get_app_configs():
         if app.module and app.name != "jobqueue" and module_has_submodule(app.module, "duties"):
-            importlib.import_module(f"{app.name}.duties")
+            imports.load(f"{app.name}.duties", strict=strict)
     return dict(_made)

@@ -10,7 +10,7 @@ from typing import Any
 
 from jobqueue import states
 from jobqueue.lifecycle.queues import QueueState, queue_states
-from jobqueue.lifecycle.workers import MOST_WORKERS, alive, stuck_services
+from jobqueue.lifecycle.workers import MOST_WORKERS, alive, failed_modules, stuck_services
 from jobqueue.models import Job, Worker
 
 MOST_COUNTED = 10_000
@@ -61,7 +61,7 @@ def _alive(worker: Worker) -> Alive:
     queues: Any = worker.queues
     served = [str(queue) for queue in queues] if isinstance(queues, list) else []
     counts = (worker.slots, worker.running, worker.stuck)
-    return Alive(str(worker.pk), str(worker), served, worker.state, *counts, problems=stuck_services(worker))
+    return Alive(str(worker.pk), str(worker), served, worker.state, *counts, problems=stuck_services(worker) + failed_modules(worker))
 
 
 def _counts() -> list[Count]:

@@ -55,6 +55,13 @@ def stuck_services(worker: Worker) -> list[str]:
     return [text for name, told in services.items() if (text := _stuck(name, told))] if isinstance(services, dict) else []
 
 
+def failed_modules(worker: Worker) -> list[str]:
+    """Return a sentence for each module that a worker could not import, as its row has it."""
+    modules: Any = worker.failed_modules
+    found = modules.items() if isinstance(modules, dict) else ()
+    return [f"it could not import {name}, so it runs none of its tasks: {error}" for name, error in found]
+
+
 def _stuck(name: str, told: Any) -> str:
     found = [told.get(key) for key in ("busy", "age", "failures")] if isinstance(told, dict) else []
     if len(numbers := [value for value in found if isinstance(value, int | float)]) != 3:

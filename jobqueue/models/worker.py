@@ -29,6 +29,7 @@ class Worker(models.Model):
     scaling = fields.json(
         dict, help_text="The last change of its slots: before, after, what ran, what could be claimed, why, and how many seconds ago."
     )
+    failed_modules = fields.json(dict, help_text="Modules of tasks and duties that it could not import, with the error of each.")
     version = fields.text(32)
     started_at = MomentField(db_default=Now())
     heartbeat_at = MomentField(db_default=Now())

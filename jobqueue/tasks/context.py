@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jobqueue import compat, payload
-from jobqueue.db import Claimed
 from jobqueue.exceptions import Interrupted, delay_in_seconds
 from jobqueue.tasks.phase_context import PhaseContext, Steps
 from jobqueue.texts import safe_repr
+
+if TYPE_CHECKING:
+    from jobqueue.db import Claimed
 
 
 class Control(Protocol):

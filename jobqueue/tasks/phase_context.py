@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from asgiref.sync import sync_to_async
 
 from jobqueue import clock, payload
 from jobqueue.exceptions import MAX_DELAY_SECONDS, InsideTransaction, InvalidOption, NoPhases, Suspended, delay_in_seconds
-from jobqueue.lifecycle.children import Child
 from jobqueue.texts import safe_repr
+
+if TYPE_CHECKING:  # a task is declared before the models are loaded
+    from jobqueue.lifecycle.children import Child
 
 MOST_TOLD = 1000
 

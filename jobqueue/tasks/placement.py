@@ -9,11 +9,12 @@ from django.db import router
 from django.db.utils import DEFAULT_DB_ALIAS
 
 from jobqueue.exceptions import InvalidOption
-from jobqueue.models import Job
 
 
 def check_place(task: Any) -> None:
     """Refuse a transactional task where the jobs have a database of their own: all of its work would be in another."""
+    from jobqueue.models import Job  # a task is declared before the models are loaded
+
     alias = Job.objects.database.alias
     if alias == DEFAULT_DB_ALIAS:
         return

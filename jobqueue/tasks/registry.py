@@ -6,23 +6,29 @@ A `JobTask` registers itself when it is declared. `discover` imports ``<app>/tas
 
 from __future__ import annotations
 
-import importlib
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from inspect import iscoroutinefunction
+from types import ModuleType
 from typing import Any
 
+from asgiref.sync import iscoroutinefunction
 from django.apps import apps
 from django.utils.module_loading import module_has_submodule
 
 from jobqueue import backoff, compat, conf
+from jobqueue.exceptions import InvalidOption
 from jobqueue.phases import Phase
+from jobqueue.tasks import functions, imports
+
+DECLARED_ONLY = ("takes_context", "backoff", "retry_on", "transactional", "phases")  # what a run reads from the declaration
 
 _tasks: dict[str, Any] = {}
+_loads: dict[str, object] = {}
 _entries: dict[str, Entry] = {}
 _discovered = threading.Event()
-_lock = threading.Lock()
+_lock = threading.RLock()  # a module that is imported under it may ask for a task by its path
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +47,76 @@ class Entry:
 
 
 def register(task: Any) -> None:
-    """Remember a task under its path; the first declaration of a path stays, ``using()`` makes no new one."""
-    if not hasattr(task.func, "placeholder"):
-        _tasks.setdefault(task.module_path, task)
+    """Remember a task under its path: the first declaration stays, and `using()` makes no new one.
+
+    A reload of the module replaces it. Raise `InvalidOption` for a second task of the path, since a job stores nothing but the path.
+    """
+    if hasattr(task.func, "placeholder"):
+        return
+    path, load = task.module_path, functions.load_of(task.func)
+    known = _tasks.get(path)
+    if known is not None and known.func is task.func:
+        _refuse_other_options(known, task)
+        return
+    if known is not None and _loads[path] is load and not functions.is_same_source(known.func, task.func):
+        raise functions.InvalidTaskFunction(
+            f"Two tasks have the path {path!r}: {functions.place(known.func)} and {functions.place(task.func)}. A job stores nothing but "
+            "the path, so the same function would run for both. Rename one of them."
+        )
+    _tasks[path], _loads[path] = task, load
+    _entries.pop(path, None)
 
 
-def discover() -> None:
-    """Import the modules that declare tasks, once."""
-    with _lock:  # two threads must not see half of it
-        if _discovered.is_set():
+def _refuse_other_options(known: Any, task: Any) -> None:
+    """Refuse a second declaration of one function if its runs would differ: a run reads these options from the first."""
+    if not hasattr(known, "backoff") or not hasattr(task, "backoff") or known.backend != task.backend:
+        return  # a plain task has no such options, and a test backend runs the very task that it was given
+    for name in DECLARED_ONLY:
+        if getattr(known, name) != getattr(task, name):
+            raise InvalidOption(
+                f"{functions.place(task.func)}: {task.module_path} is declared twice, with another {name}. A run reads {name} from the "
+                "declaration of its path, so both would run with the first. Declare another function that calls this one."
+            )
+
+
+def discover(*, strict: bool = False) -> None:
+    """Import the modules that declare tasks, once; skip a module that fails. If `strict`, raise its error."""
+    with _lock:  # another thread must not see a part of the tasks
+        if _discovered.is_set() and not (strict and imports.failures()):
             return
-        names = [f"{app.name}.tasks" for app in apps.get_app_configs() if app.module and module_has_submodule(app.module, "tasks")]
-        for name in (*names, *conf.current().task_modules):
-            for value in vars(importlib.import_module(name)).values():
-                if isinstance(value, compat.Task):
-                    register(value)
+        for name in _modules():
+            module = imports.load(name, strict=strict)
+            if module is None:
+                _forget_unfinished()
+            else:
+                _add_from(module)
         _discovered.set()
+
+
+def _forget_unfinished() -> None:
+    """Drop the tasks of modules that are not imported: such a module failed halfway, so its functions lack what follows them."""
+    for path, task in list(_tasks.items()):
+        if task.func.__module__ not in sys.modules:
+            forget(path)
+
+
+def forget(path: str) -> None:
+    """Drop a task, so that no job of it runs here."""
+    del _tasks[path], _loads[path]
+    _entries.pop(path, None)
+
+
+def _modules() -> Iterator[str]:
+    for app in apps.get_app_configs():
+        if app.module and module_has_submodule(app.module, "tasks"):
+            yield f"{app.name}.tasks"
+    yield from conf.current().task_modules
+
+
+def _add_from(module: ModuleType) -> None:
+    for value in list(vars(module).values()):
+        if isinstance(value, compat.Task):
+            register(value)
 
 
 def find(path: str) -> Entry | None:

@@ -10,13 +10,15 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from jobqueue import clock, compat, states
-from jobqueue.db import Claimed
-from jobqueue.models import Job
 from jobqueue.tasks import registry
 from jobqueue.tasks.task import detached, placeholder
+
+if TYPE_CHECKING:  # a task is declared before the models are loaded
+    from jobqueue.db import Claimed
+    from jobqueue.models import Job
 
 CANCELED = "jobqueue.exceptions.JobCanceled"
 NAMES = {

@@ -6,14 +6,15 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from inspect import iscoroutinefunction
 from typing import Any, overload
+
+from asgiref.sync import iscoroutinefunction
 
 from jobqueue import backoff as backoffs
 from jobqueue import clock, compat
 from jobqueue.exceptions import InvalidOption
 from jobqueue.phases import Phase, declared
-from jobqueue.tasks import options, registry
+from jobqueue.tasks import functions, options, registry
 
 PLAIN_OPTIONS = ("priority", "queue_name", "run_after", "backend")
 JOB_OPTIONS = (
@@ -62,7 +63,8 @@ class JobTask(compat.Task):  # type: ignore[misc]
     timeout: float | timedelta | None = None
 
     def __post_init__(self) -> None:
-        """Check the options, let the backend check the rest, and register the task."""
+        """Check the function and the options, let the backend check the rest, and register the task."""
+        functions.check_function(self.func)
         if isinstance(self.retry_on, list):
             object.__setattr__(self, "retry_on", tuple(self.retry_on))
         for name in JOB_OPTIONS:

@@ -10,7 +10,7 @@ import copy
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
 
@@ -19,8 +19,9 @@ from jobqueue.backends import BaseTaskBackend, JobTaskMixin
 from jobqueue.tasks import options, results
 from jobqueue.tasks.results import JobResult, Results
 from jobqueue.tasks.task import JobTask
-from jobqueue.testing import inline
-from jobqueue.testing.inline import Kept
+
+if TYPE_CHECKING:
+    from jobqueue.testing.inline import Kept
 
 KEPT_MOST = 1000
 
@@ -67,6 +68,8 @@ class KeepingBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         return self.kept[result_id].result
 
     def _prepared(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kept:
+        from jobqueue.testing.inline import Kept
+
         self.validate_task(task)
         args_text, kwargs_text = payload.dumps_arguments(args, kwargs)
         given = task if isinstance(task, JobTask) else None
@@ -108,12 +111,16 @@ class ImmediateBackend(KeepingBackend):
 
     def run_deferred(self) -> int:
         """Run what waits for its time, in the order of the times, as if they had come; return how many ran."""
+        from jobqueue.testing import inline
+
         waiting = sorted((kept for kept in self.kept.values() if kept.waits), key=lambda kept: kept.due)
         for kept in waiting:
             inline.run(kept, type(self))
         return len(waiting)
 
     def _accepted(self, kept: Kept) -> JobResult:
+        from jobqueue.testing import inline
+
         if kept.due <= timezone.now():
             inline.run(kept, type(self))
         return kept.result

@@ -7,10 +7,9 @@ import json
 import threading
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from inspect import iscoroutinefunction
 from typing import Any
 
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.utils import timezone
 
 from jobqueue import backoff, compat, signals, states

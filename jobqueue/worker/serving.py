@@ -13,7 +13,9 @@ from django.db.utils import Error
 
 from jobqueue import conf, db
 from jobqueue.db import hygiene
+from jobqueue.duties import registry as duties
 from jobqueue.models import Job
+from jobqueue.tasks import registry as tasks
 from jobqueue.worker.handlers import end_at_once, on_signals
 from jobqueue.worker.logs import set_up_log
 from jobqueue.worker.parent import Parent
@@ -48,6 +50,9 @@ def run_alone(settings: conf.Settings, options: Options, greet: Callable[[str], 
 def run(supervisor: Supervisor, options: Options) -> int:
     """Run a worker until its end; return the exit status. End the process if a thread of a task would keep it from ending."""
     on_signals(supervisor.stop)
+    if options.strict:
+        tasks.discover(strict=True)
+        duties.discover(strict=True)
     clean = supervisor.run()
     status = 1 if not clean or (options.fail_on_error and supervisor.errors) else 0
     if not clean:

@@ -31,6 +31,7 @@ class Options:
     verbosity: int = 1
     max_jobs_per_process: int | None = None
     max_rss_mb: int | None = None
+    strict: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from jobqueue.lifecycle.glance import Glances
 from jobqueue.models import Job, Worker
 from jobqueue.schedules import bring_schedules
 from jobqueue.service import Service
-from jobqueue.tasks import registry
+from jobqueue.tasks import imports, registry
 from jobqueue.worker.base import DatabaseService, is_outage
 from jobqueue.worker.dispatcher import Dispatcher
 from jobqueue.worker.drain import drain
@@ -286,7 +286,7 @@ class Supervisor:
         chores = [chore for chore in self.parts.duties.chores if chore.duty.longest_run_seconds is not None]
         services = health([*self.parts.services, *chores])
         seen = {"slots": lanes.slots, "running": len(self.parts.runs), "stuck": stuck, "scaling": told(self.parts.scaler.decision)}
-        show(self.identity, self.settings, state, services=services, **seen)
+        show(self.identity, self.settings, state, services=services, failed_modules=imports.failures(), **seen)
 
     def _say_goodbye(self) -> None:
         # In a thread, since the database may never answer; a daemon, since the process ends whether it does or not.

@@ -22,6 +22,7 @@ Check = Callable[[Thresholds], Iterable[Problem]]
 CHECKS: Final[tuple[Check, ...]] = (
     fleet.no_worker,
     fleet.stuck_service,
+    fleet.failed_module,
     fleet.silent_worker,
     fleet.stuck_threads,
     fleet.stuck_duty,

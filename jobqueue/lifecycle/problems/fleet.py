@@ -10,7 +10,7 @@ from jobqueue.amounts import plural
 from jobqueue.db import Now
 from jobqueue.lifecycle import leaders
 from jobqueue.lifecycle.problems.base import Link, Problem, Severity, Thresholds
-from jobqueue.lifecycle.workers import HEARD_SECONDS, MOST_WORKERS, alive, stuck_services
+from jobqueue.lifecycle.workers import HEARD_SECONDS, MOST_WORKERS, alive, failed_modules, stuck_services
 from jobqueue.models import Job, Worker
 
 RESTART = "Restart the worker; its log says more."
@@ -30,6 +30,14 @@ def stuck_service(given: Thresholds) -> Iterator[Problem]:
     for worker in alive()[:MOST_WORKERS]:
         for text in stuck_services(worker):
             yield _of_worker("stuck_service", Severity.ERROR, worker, f"{text}.", RESTART)
+
+
+def failed_module(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem for each module of tasks that a live worker could not import."""
+    fix = "The worker's log has the traceback. Deploy a version that can be imported, and restart the worker."
+    for worker in alive()[:MOST_WORKERS]:
+        for text in failed_modules(worker):
+            yield _of_worker("failed_module", Severity.ERROR, worker, f"{text}.", fix)
 
 
 def stuck_threads(given: Thresholds) -> Iterator[Problem]:

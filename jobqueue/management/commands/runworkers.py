@@ -62,6 +62,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--fail-on-error", action="store_true", help="with --once: end with 1 when a job ended in ERROR; with --processes, any worker's"
         )
+        parser.add_argument("--strict", action="store_true", help="end if a module of tasks or duties cannot be imported")
         for name, (kind, text) in OPTIONS.items():
             parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=text)
 

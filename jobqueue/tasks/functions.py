@@ -1,0 +1,70 @@
+"""Which functions can be tasks, and where they are declared.
+
+A job stores the path of its task, ``module.qualname``. So a path must name one function, and a worker must find it by importing the
+module.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from typing import Any
+
+from jobqueue import compat
+from jobqueue.exceptions import InvalidOption
+from jobqueue.texts import safe_repr
+
+MOVE = "Declare a function with def or async def at the top level of a module"
+
+PARTS = {
+    "<lambda>": f"all lambdas of a module share one path. {MOVE}, which has a name",
+    "<locals>": f"it is defined inside of another function, so no worker finds it. {MOVE}; in a decorator, apply functools.wraps",
+    ".": f"it is defined in a class, so it is a method. {MOVE}",
+}
+"""What a qualified name holds if the function is not at the top level of its module, with the reason."""
+
+
+class InvalidTaskFunction(InvalidOption, compat.InvalidTask):  # type: ignore[misc,valid-type]
+    """Refuse a function that cannot be a task; Django's own error for this, too."""
+
+
+def check_function(func: Any) -> None:
+    """Refuse what a worker cannot find again by its path, or what does not run when it is called."""
+    if reason := _refusal(func):
+        raise InvalidTaskFunction(f"{safe_repr(func)} cannot be a task: {reason}.")
+
+
+def _refusal(func: Any) -> str:
+    """Return why this cannot be a task; "" if it can."""
+    if isinstance(func, compat.Task):
+        return "it is a task already. Remove one of the two decorators"
+    if isinstance(func, functools.partial):
+        return f"a functools.partial has no path that a job could store. {MOVE} that calls it"
+    if inspect.ismethod(func):
+        return f"it is a bound method, and a job stores no object. {MOVE} that loads the object and calls the method"
+    if not inspect.isfunction(func):
+        return f"a {type(func).__qualname__} is no plain function, so it has no path that a job could store. {MOVE} that calls it"
+    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+        return "it is a generator, whose body does not run when it is called. Return a list in place of yield"
+    return next((reason for part, reason in PARTS.items() if part in func.__qualname__), "")
+
+
+def is_same_source(first: Any, second: Any) -> bool:
+    """Return whether two functions are declared at one place, as after a reload of their module."""
+    return place(first) == place(second)
+
+
+def place(func: Any) -> str:
+    """Return the file and the line in which a function begins."""
+    code = getattr(inspect.unwrap(func), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else safe_repr(func)
+
+
+def load_of(func: Any) -> object:
+    """Return what identifies the execution of a function's module: each import and reload sets a new ``__spec__``.
+
+    A module without a file is an interactive shell, in which each declaration is one of its own.
+    """
+    module = sys.modules.get(func.__module__)
+    return getattr(module, "__spec__", None) if hasattr(module, "__file__") else object()

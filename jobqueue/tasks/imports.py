@@ -1,0 +1,40 @@
+"""Import the project's modules that declare tasks, schedules and duties.
+
+A module that fails is logged with its traceback, remembered and skipped, so it does not stop the work of the other modules.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from types import ModuleType
+
+from jobqueue.exceptions import Interrupted, TimeLimitExceeded, is_for_the_process
+from jobqueue.masking import mask_text
+from jobqueue.texts import exception_summary
+
+logger = logging.getLogger("jobqueue")
+
+_failures: dict[str, str] = {}
+
+
+def load(name: str, *, strict: bool = False) -> ModuleType | None:
+    """Return an imported module, or None if it fails or has failed before. If `strict`, try again and raise its error."""
+    if name in _failures and not strict:
+        return None
+    try:
+        module = importlib.import_module(name)
+    except BaseException as error:
+        # Not the module's: Ctrl-C, and what stops the task that runs in this thread.
+        if strict or isinstance(error, Interrupted | TimeLimitExceeded) or is_for_the_process(error):
+            raise
+        _failures[name] = mask_text(exception_summary(error))
+        logger.exception("Cannot import %s: this process runs without the tasks, schedules and duties that it declares.", name)
+        return None
+    _failures.pop(name, None)
+    return module
+
+
+def failures() -> dict[str, str]:
+    """Return the modules that this process could not import, with the error of each."""
+    return dict(_failures)
