@@ -29,12 +29,16 @@ def insert_phases(database: Statements, table: str, job_ids: Sequence[int], name
 
 
 def insert_dependencies(database: Statements, table: str, parent: int, children: Sequence[int], ended: str) -> None:
-    """Let a job wait for others; those that have ended (the condition on `j`), or are gone, count as ended at once."""
+    """Let a job wait for others; those that have ended (the condition on `j`), or are gone, count as ended at once.
+
+    In the order of the ids: the foreign key locks each child, and a deletion locks jobs in that order.
+    """
     source = "SELECT value AS id FROM json_each(%s)" if database.one_writer else "SELECT unnest(%s::bigint[]) AS id"
     values: Any = json.dumps(list(children)) if database.one_writer else list(children)
     sql = (
         f"INSERT INTO {table} (parent_id, child_id, ended) SELECT %s, c.id, j.id IS NULL OR {ended} FROM ({source}) AS c"
-        f" LEFT JOIN {database.table} AS j ON j.id = c.id WHERE TRUE ON CONFLICT (parent_id, child_id) DO UPDATE SET ended = excluded.ended"
+        f" LEFT JOIN {database.table} AS j ON j.id = c.id WHERE TRUE ORDER BY c.id"
+        " ON CONFLICT (parent_id, child_id) DO UPDATE SET ended = excluded.ended"
     )
     database.rows(sql, [parent, values])
 

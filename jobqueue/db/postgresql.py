@@ -216,6 +216,11 @@ class PostgreSQL(Failures):
         setattr(self.connection, plans.HINTED, True)
         return relay(self, end, note, hand_over)
 
+    def take_ids(self, number: int) -> list[int]:
+        """Return the next ids, rising."""
+        sql = "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)"
+        return sorted(row[0] for row in self.rows(sql, [self.table, number]))
+
     def placeholder(self, name: str) -> str:
         """Return the placeholder of a column."""
         return "statement_timestamp() + %s" if name == "run_in" else "%s"

@@ -101,10 +101,10 @@ def enqueue(spec: JobSpec) -> Enqueued:
     return _enqueue(spec)
 
 
-def _enqueue(spec: JobSpec) -> Enqueued:
+def _enqueue(spec: JobSpec, job_id: int | None = None) -> Enqueued:
     database = Job.objects.database
-    columns = spec.columns()
-    if (row := _make_alone(database, spec, columns)) is not None:
+    columns = spec.columns() if job_id is None else {"id": job_id, **spec.columns()}
+    if job_id is None and (row := _make_alone(database, spec, columns)) is not None:
         return Enqueued(row[0], row[1], created=True)
     for _ in range(TRIES):
         # DO NOTHING in place of an error: the caller's transaction stays usable. It waits for a rival that has not committed.
@@ -142,11 +142,24 @@ def enqueue_many(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:
         return []
     with database.atomic():
         if any(call.unique_key for call in calls):
-            return [enqueue(replace(spec, **call._asdict())) for call in calls]
+            return _enqueue_keyed(spec, calls)
         ids, created_at = database.insert_many(spec.columns(), calls)
         phases.make(ids, spec.phases)
         _tell(spec)
     return [Enqueued(job_id, created_at, created=True) for job_id in ids]
+
+
+def _enqueue_keyed(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:
+    """Make jobs that have unique keys, and return them in the order of the calls.
+
+    The lock of each key is held until the commit. So all transactions take keys in one order, or two of them would wait for each other.
+    Jobs of one target run in the order of their ids, so the ids are taken first, in the order of the calls.
+    """
+    ids = Job.objects.database.take_ids(len(calls))
+    made: dict[int, Enqueued] = {}
+    for place in sorted(range(len(calls)), key=lambda place: calls[place].unique_key) if ids else range(len(calls)):
+        made[place] = _enqueue(replace(spec, **calls[place]._asdict()), ids[place] if ids else None)
+    return [made[place] for place in range(len(calls))]
 
 
 def _tell(spec: JobSpec) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connections, transaction
 
-from jobqueue import InvalidOption, cancel, pause, resume, states
+from jobqueue import InvalidOption, cancel, enqueue_many, pause, resume, states
 from jobqueue.models import Job
 from jobqueue.testing import run_until_idle
 from tests.factories import JobFactory
@@ -172,3 +172,41 @@ def enqueue_into(future: Future[Any]) -> None:
         future.set_exception(error)
     finally:
         connections.close_all()
+
+
+BY_KEY = samples.plain.using(unique_key=lambda key: key, target="one")
+
+
+def _calls(keys: str) -> list[tuple[list[str], dict[str, str]]]:
+    return [([key], {}) for key in keys]
+
+
+@pytest.mark.django_db
+def test_many_with_keys_come_and_run_in_the_order_of_the_calls() -> None:
+    live = BY_KEY.enqueue("m")
+    results = enqueue_many(BY_KEY, _calls("zmcaz"))
+    ids = [result.job_id for result in results]
+    assert [result.created for result in results] == [True, False, True, True, False]
+    assert [result.args for result in results] == [["z"], ["m"], ["c"], ["a"], ["z"]]
+    assert (ids[1], ids[4]) == (live.job_id, ids[0])
+    assert live.job_id < ids[0] < ids[2] < ids[3]
+    assert list(Job.objects.order_by("pk").values_list("unique_key", flat=True)) == ["m", "z", "c", "a"]
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_two_who_enqueue_the_same_keys_in_opposite_orders_do_not_wait_for_each_other(rival: Rival) -> None:
+    others = [Rival(), Rival()]
+    try:
+        with rival.transaction():
+            rival.do(BY_KEY.enqueue, "m")  # both have taken a key before they come to this one
+            made = []
+            for number, (other, keys) in enumerate(zip(others, ("amz", "zma"), strict=True), start=1):
+                made.append(other.start(enqueue_many, BY_KEY, _calls(keys)))
+                wait_until_somebody_waits_for_a_lock(number)
+        first, second = (call.result(20) for call in made)
+        assert [result.job_id for result in first] == [result.job_id for result in second][::-1]
+    finally:
+        for other in others:
+            other.close()
+    assert Job.objects.count() == 3
