@@ -134,6 +134,12 @@ def current() -> Settings:
     return read(configured())
 
 
+def calls_for_tenant_slots() -> bool:
+    """Return whether `TENANTS` is a callable."""
+    value = current().tenants
+    return value is not None and not isinstance(value, Mapping)
+
+
 def tenant_slots() -> dict[str, int]:
     """Return the slots of each tenant that has a number of its own, as they are now; raise ImproperlyConfigured for anything else."""
     value = _called(current().tenants)

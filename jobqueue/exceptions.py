@@ -68,6 +68,10 @@ class LeadershipLost(JobQueueError):
     """Say that a duty belongs to another worker by now, or that nobody can tell: nothing more of this run may be written."""
 
 
+class RunFailed(JobQueueError):
+    """Stand for the error of a run whose exception object is gone, in signals and log records."""
+
+
 class JobCanceled(JobQueueError):
     """Stand in the task result of a canceled job as its error."""
 

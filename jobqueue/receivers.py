@@ -3,24 +3,29 @@
 import logging
 from typing import Any
 
-from jobqueue import signals
+from jobqueue import failure_log, signals
 from jobqueue.lifecycle.outcome import Kind
 from jobqueue.masking import mask_text
 
 logger = logging.getLogger("jobqueue")
 
-LEVELS = {"ERROR": logging.ERROR}
+
+def _level(status: str, kind: Any) -> int:
+    """Return the level of a run's end: a failure that is tried again is a warning."""
+    if status == "ERROR":
+        return logging.ERROR
+    return logging.WARNING if kind in (Kind.RETRY, Kind.UNKNOWN_TASK) else logging.INFO
 
 
 def log_settled(sender: Any, *, job_id: int, task: str, queue: str, status: str, seconds: float, **more: Any) -> None:
-    """Log the end of one run in one line."""
-    level = LEVELS.get(status, logging.INFO)
+    """Log the end of one run in one record, with the exception if it failed."""
+    level = _level(status, more.get("kind"))
     if not logger.isEnabledFor(level):
         return
     text = f" ({mask_text(more['message'])})" if more.get("message") else ""
     again = f", {_later(more)}" if status == "PENDING" else ""
     extra = {"job_id": job_id, "task": task, "queue": queue, "worker_id": more.get("worker_id"), "attempt": more.get("attempt")}
-    logger.log(level, "Job %s %s %s in %.3f s%s%s", job_id, task, status, seconds, again, text, extra=extra)
+    failure_log.log(level, "Job %s %s %s in %.3f s%s%s", job_id, task, status, seconds, again, text, extra=extra)
 
 
 def _later(more: dict[str, Any]) -> str:
@@ -32,11 +37,13 @@ def _later(more: dict[str, Any]) -> str:
 def log_lost(sender: Any, *, job_id: int, task: str, status: str, worker_id: str, **more: Any) -> None:
     """Log the recovery of a job whose worker was lost."""
     extra = {"job_id": job_id, "task": task, "worker_id": worker_id}
-    logger.warning("Job %s %s: worker %s was lost; the job is %s now", job_id, task, worker_id, status, extra=extra)
+    level = logging.ERROR if status == "ERROR" else logging.WARNING
+    failure_log.log(level, "Job %s %s: worker %s was lost; the job is %s now", job_id, task, worker_id, status, extra=extra)
 
 
 def connect() -> None:
     """Connect the receivers; connecting twice does nothing."""
+    failure_log.connect()
     signals.job_settled.connect(log_settled, dispatch_uid="jobqueue.log_settled")
     signals.job_lost.connect(log_lost, dispatch_uid="jobqueue.log_lost")
     signals.only_logs(signals.job_settled, "jobqueue.log_settled", "jobqueue", logging.INFO)

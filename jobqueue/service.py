@@ -13,6 +13,12 @@ from collections.abc import Callable
 
 logger = logging.getLogger("jobqueue")
 ErrorHandler = Callable[["Service", BaseException, int], None]
+_local = threading.local()
+
+
+def in_service_thread() -> bool:
+    """Return whether the calling thread is a service's, which must not wait for code of the project."""
+    return getattr(_local, "is_service", False)
 
 
 class Service:
@@ -20,6 +26,7 @@ class Service:
 
     name = "service"
     longest_backoff_seconds = 5.0
+    calls_project_code = False  # it may hang: that is reported, and ends nothing
 
     def __init__(self, on_error: ErrorHandler | None = None) -> None:
         """Prepare the thread; `on_error` is told of each failed turn with the number of failures in a row."""
@@ -41,6 +48,9 @@ class Service:
 
     def tear_down(self) -> None:
         """Give back what the thread holds (runs in the thread, after the last turn)."""
+
+    def report(self) -> None:
+        """Log what is wrong, if anything is; called again and again, and never waits."""
 
     def start(self) -> None:
         """Start the thread; a second call does nothing."""
@@ -73,6 +83,11 @@ class Service:
         return self._stopping.is_set()
 
     @property
+    def details(self) -> dict[str, float | str]:
+        """More of its state for the worker's row."""
+        return {}
+
+    @property
     def stopping(self) -> bool:
         """Whether the service was asked to stop."""
         return self._stopping.is_set()
@@ -89,6 +104,7 @@ class Service:
         return 0.0 if began is None else time.monotonic() - began
 
     def _main(self) -> None:
+        _local.is_service = True
         try:
             self._attempt(self.set_up)
             while not self._stopping.is_set():

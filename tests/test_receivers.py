@@ -35,5 +35,7 @@ def test_the_log_of_a_job_that_fails_tells_why_and_hides_secrets(failing: Any, s
     lines = [record.getMessage() for record in caplog.records if f" {status} in " in record.getMessage()]
     assert len(lines) == 1
     assert "ValueError: login failed: password=********" in lines[0]
-    logged = [text for record in caplog.records for text in (record.getMessage(), str(record.__dict__), record.exc_text or "")]
+    # Trackers get the exception itself, as it is.
+    fields = [{key: value for key, value in record.__dict__.items() if key != "exc_info"} for record in caplog.records]
+    logged = [text for record in caplog.records for text in (logging.Formatter().format(record), str(fields))]
     assert not [text for text in logged if SECRET in text]

@@ -24,6 +24,7 @@ from jobqueue.db.records import Event
 from jobqueue.db.statements import Statements
 from jobqueue.exceptions import Interrupted, TimeLimitExceeded
 
+PATIENCE_SECONDS = 0.1
 QUEUES = "jobqueue_queue"
 DELIVERIES = "jobqueue_webhookdelivery"
 LOGGED = "job_id, name, at, attempt, tenant, target, data"
@@ -92,16 +93,20 @@ class Events(Statements):
 
 
 def _send(sender: type, events: Sequence[Event]) -> None:
-    for event in events:
-        values = {name: getattr(event, name) for name in ("name", "job_id", "at", "attempt", "tenant", "target")}
-        try:
-            with conf.tenant_context(event.tenant), hygiene.leaving_no_transaction("A receiver of job_event"):
-                signals.job_event.send_robust(sender, **values, data=json.loads(event.data) if event.data else None)
-        except (Interrupted, TimeLimitExceeded):  # thrown into the thread of a task, which is to stop
+    signals.deliver(_send_one, [(sender, event) for event in events], patience=PATIENCE_SECONDS)
+
+
+def _send_one(item: tuple[type, Event], _: None) -> None:
+    sender, event = item
+    values = {name: getattr(event, name) for name in ("name", "job_id", "at", "attempt", "tenant", "target")}
+    try:
+        with conf.tenant_context(event.tenant), hygiene.leaving_no_transaction("A receiver of job_event"):
+            signals.job_event.send_robust(sender, **values, data=json.loads(event.data) if event.data else None)
+    except (Interrupted, TimeLimitExceeded):  # thrown into the thread of a task, which is to stop
+        raise
+    except BaseException as error:  # it has happened; telling of one must not keep the rest from being told
+        # `send_robust` lets SystemExit and the like pass, and what has just committed would count as failed. Only in the main thread
+        # it may be meant for the process: the handler of an operating system's signal raises it there.
+        if not isinstance(error, Exception) and threading.current_thread() is threading.main_thread():
             raise
-        except BaseException as error:  # it has happened; telling of one must not keep the rest from being told
-            # `send_robust` lets SystemExit and the like pass, and what has just committed would count as failed. Only in the main thread
-            # it may be meant for the process: the handler of an operating system's signal raises it there.
-            if not isinstance(error, Exception) and threading.current_thread() is threading.main_thread():
-                raise
-            logger.warning("Job %s: that %s has happened was not told to those who listen: %s", event.job_id, event.name, error)
+        logger.warning("Job %s: that %s has happened was not told to those who listen: %s", event.job_id, event.name, error)

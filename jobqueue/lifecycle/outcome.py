@@ -84,6 +84,7 @@ class Outcome:
     until: datetime | None = None
     committed: bool = False  # written already, in the task's own transaction
     abandoned: str = ""  # the line of code where the thread still is, if the run was given up on
+    error: BaseException | None = None  # for signals and log records; its frames hold no locals
 
     @property
     def text(self) -> str:

@@ -31,6 +31,7 @@ from jobqueue.retention_rules import Rules
 
 BUDGET_SECONDS = 1.0
 LATE_SECONDS = 120.0
+PATIENCE_SECONDS = 10.0  # for slow receivers: retention is in no hurry
 ANEW_SECONDS, MOST_ANEW_SECONDS = 3600.0, 24 * 3600.0
 MOST_LATER = 1000
 LOOK = 500
@@ -227,12 +228,16 @@ def _tell(signal: Signal, jobs: Sequence[Ended]) -> None:
     """Send a signal for each of the jobs, if anybody listens, inside its tenant's context."""
     if not jobs or not signals.listened_to(signal):
         return
-    for one in jobs:
-        values = {"job_id": one.id, "task": one.task, "queue": one.queue, "tenant": one.tenant, "target": one.target}
-        try:
-            with conf.tenant_context(one.tenant), hygiene.leaving_no_transaction("A receiver of job_stale or job_deleted"):
-                signal.send_robust(Sweep, **values, status=one.status, finished_at=Job.objects.database.moment(one.ended))
-        except BaseException as error:  # what was done is done; telling of one must not keep the rest from being told
-            if is_for_the_process(error):
-                raise
-            logger.warning("Job %s: that retention has reached it was not told to those who listen: %s", one.id, error)
+    signals.deliver(_send, [(signal, one) for one in jobs], patience=PATIENCE_SECONDS)
+
+
+def _send(item: tuple[Signal, Ended], _: None) -> None:
+    signal, one = item
+    values = {"job_id": one.id, "task": one.task, "queue": one.queue, "tenant": one.tenant, "target": one.target}
+    try:
+        with conf.tenant_context(one.tenant), hygiene.leaving_no_transaction("A receiver of job_stale or job_deleted"):
+            signal.send_robust(Sweep, **values, status=one.status, finished_at=Job.objects.database.moment(one.ended))
+    except BaseException as error:  # what was done is done; telling of one must not keep the rest from being told
+        if is_for_the_process(error):
+            raise
+        logger.warning("Job %s: that retention has reached it was not told to those who listen: %s", one.id, error)

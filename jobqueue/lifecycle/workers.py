@@ -67,6 +67,8 @@ def _stuck(name: str, told: Any) -> str:
     if len(numbers := [value for value in found if isinstance(value, int | float)]) != 3:
         return ""
     busy, age, failures = numbers
+    if receiver := told.get("receiver"):
+        return f"a receiver of signals, {receiver}, has not returned for {busy:.0f} s; {told.get('waiting')} signals wait"
     if busy > HANG_SECONDS:
         return f"its {name} has been in one turn for {busy:.0f} s"
     if failures and age > HANG_SECONDS:

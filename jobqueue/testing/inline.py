@@ -7,6 +7,7 @@ import json
 import threading
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from asgiref.sync import async_to_sync, iscoroutinefunction
@@ -15,12 +16,15 @@ from django.utils import timezone
 from jobqueue import backoff, compat, signals, states
 from jobqueue.db import Claimed
 from jobqueue.exceptions import Interrupted
+from jobqueue.failure_log import while_handling
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.phases import Standing
+from jobqueue.receivers import log_settled
 from jobqueue.tasks.context import TaskContext
 from jobqueue.tasks.registry import Entry
 from jobqueue.tasks.results import JobResult
 from jobqueue.testing.inline_phases import InlineJournal, keep_end
+from jobqueue.worker.ends import ending_of
 from jobqueue.worker.judging import conclude
 from jobqueue.worker.phases import Pipeline
 from jobqueue.worker.run import Run
@@ -96,9 +100,30 @@ def run(kept: Kept, sender: type) -> None:
     for attempt in itertools.count(1):
         outcome = _attempt(kept, sender, attempt)
         _settle(kept, outcome)
+        message = outcome.failure.summary if outcome.failure else (outcome.message or "")
+        while_handling(ending_of(outcome, kept.result.job_status, message), partial(_announce, kept, sender, attempt, outcome, message))
         if outcome.kind not in GOES_ON:
-            signals.task_finished.send_robust(sender, task_result=kept.result)
             return
+
+
+def _announce(kept: Kept, sender: type, attempt: int, outcome: Outcome, message: str) -> None:
+    """Log the end of a run as a worker does, and send the signal if it was the last one."""
+    result = kept.result
+    log_settled(
+        sender,
+        job_id=result.job_id,
+        task=result.task.module_path,
+        queue=result.task.queue_name,
+        status=result.job_status,
+        seconds=max((outcome.ended or 0.0) - (outcome.began or 0.0), 0.0),
+        kind=outcome.kind,
+        attempt=attempt,
+        delay_seconds=outcome.delay_seconds,
+        worker_id=WORKER_ID,
+        message=message,
+    )
+    if outcome.kind not in GOES_ON:
+        signals.task_finished.send_robust(sender, task_result=result)
 
 
 def _attempt(kept: Kept, sender: type, attempt: int) -> Outcome:

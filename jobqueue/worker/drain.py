@@ -9,12 +9,14 @@
 6. Jobs that did not react are given back all the same, last of all: nothing can stop their threads but the end of the process, which
    follows at once, before another worker has done much of them. One that went on for long after its time limit, so that the process
    ends because of it, is not waited for before, and fails.
+7. The signals that wait are sent, as long as `DELIVERY_GRACE_SECONDS` since step 4 last.
 The heartbeat goes on until the last outcome is written. Whatever does not stop is named in the log, and the process ends with 1.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -49,7 +51,20 @@ def drain(parts: Parts, settings: Settings, hurry: Callable[[], bool]) -> bool:
     ended = _end_duties(parts, began, hurry)
     closed = _stop_services(parts)
     stuck = _give_up(parts)
-    return _stop_writing(parts) and closed and ended and not stuck
+    written = _stop_writing(parts)
+    _end_signals(parts, began + settings.delivery_grace_seconds)
+    return written and closed and ended and not stuck
+
+
+def _end_signals(parts: Parts, deadline: float) -> None:
+    """Send what signals are left. Receivers that take longer lose them, which is no fault of the worker, and is not its status."""
+    announcer, now = parts.announcer, time.monotonic()
+    _until(lambda: not announcer.waiting, max(deadline - now, HURRIED_SECONDS))
+    announcer.stop()
+    if not announcer.join(HURRIED_SECONDS) or announcer.waiting:
+        receiver, waiting = announcer.receiver or "a receiver", announcer.waiting
+        args = ("%d signals were not sent before the end of the worker, which does not wait for %s.", waiting, receiver)
+        threading.Thread(target=logger.error, args=args, daemon=True).start()  # a log handler may be what hangs
 
 
 def _stop_claiming(parts: Parts) -> None:
@@ -100,7 +115,9 @@ def _stop_services(parts: Parts) -> bool:
     logger.info("Closing the listener and the other services.")
     parts.lanes.close()
     parts.loop.stop()
-    rest = (parts.duties, parts.heartbeat, *parts.finishers)
+    if parts.tenant_slots is not None:
+        parts.tenant_slots.stop()  # not waited for: it calls code of the project
+    rest = (parts.duties, parts.heartbeat, parts.announcer, parts.tenant_slots, *parts.finishers)
     # Duties that could not be handed over have used up some of it: the database does not answer.
     seconds = WRITE_SECONDS if not parts.duties.alive else WRITE_SECONDS / 2
     clean = _stop([service for service in reversed(parts.services) if service not in rest], seconds)
@@ -138,8 +155,6 @@ def _stop(services: Sequence[Service], seconds: float) -> bool:
 
 def _until(done: Callable[[], bool], seconds: float) -> None:
     """Wait for a condition that other threads bring about, at most so long."""
-    import threading
-
     deadline, pause = time.monotonic() + seconds, threading.Event()
     while not done() and time.monotonic() < deadline:
         pause.wait(STEP_SECONDS)

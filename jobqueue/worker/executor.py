@@ -27,7 +27,7 @@ from jobqueue.tasks.context import TaskContext
 from jobqueue.worker import journal
 from jobqueue.worker.arguments import arguments
 from jobqueue.worker.forked import leave_if_forked
-from jobqueue.worker.judging import conclude, judged, success
+from jobqueue.worker.judging import conclude, forget, judged, success
 from jobqueue.worker.limits import stops
 from jobqueue.worker.run import Run
 from jobqueue.worker.tenancy import inside, inside_async
@@ -138,7 +138,7 @@ async def _call_async(run: Run) -> None:
         run.outcome = conclude(run)
     else:  # in the thread that may ask the database; where even this is canceled, the loop's own thread does it
         run.outcome = await sync_to_async(judged)(run)
-        run.raised = None
+        forget(run)
 
 
 def prepare(run: Run) -> tuple[Any, list[Any], dict[str, Any]] | None:

@@ -18,22 +18,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from jobqueue import signals
+from jobqueue import signals, texts
 from jobqueue.db import Claimed, Lender
-from jobqueue.exceptions import TenantContextFailed
 from jobqueue.lifecycle.finish import finish, written_before
 from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome, Settled
 from jobqueue.line import Target
-from jobqueue.models import Job
 from jobqueue.service import ErrorHandler
-from jobqueue.states import ENDED, Status
-from jobqueue.tasks import results
-from jobqueue.worker.base import DatabaseService, is_outage
+from jobqueue.states import Status
+from jobqueue.worker import ends
+from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.gate import Gate
 from jobqueue.worker.run import Run, Runs
-from jobqueue.worker.tenancy import telling
 
 BATCH = 1000
 BUFFER = 5000
@@ -212,60 +208,11 @@ class Finisher(DatabaseService):
             if not signals.heard(signals.job_settled) and not signals.heard(signals.task_finished):
                 return  # for each of thousands of jobs in a second there is nothing to do
         runs = {run.lease: run for run, _ in batch}
-        try:
-            self._announce([(runs[one.outcome.lease], one) for one in settled])
-        except BaseException as error:  # noqa: BLE001 - SystemExit and the like, too; the outcomes are written; telling of them must not write them again
-            logger.warning("Signals of %d finished jobs were not sent: %s", len(settled), error)
-            if is_outage(error):
-                self._after_error(self, error, 1)
-
-    def _announce(self, settled: Sequence[tuple[Run, Settled]]) -> None:
-        for run, one in settled:
+        for one in settled:
             if not one.written and one.outcome.kind is not Kind.HANDED_BACK:
-                logger.warning("Job %s: the lease was lost, the outcome of this run does not count.", run.job.id)
-        all_are_heard = signals.heard(signals.job_settled)
-        for run, one in settled:
-            if one.written and (all_are_heard or one.status == "ERROR"):  # an error is logged louder than the rest
-                self._robustly(self._tell, run, one)
-        if signals.heard(signals.task_finished):
-            self._tell_finished([(run, one.status) for run, one in settled if one.status in ENDED and run.entry is not None])
-
-    def _robustly(self, tell: Callable[..., None], run: Run, *args: Any) -> None:
+                text = "Job %s: the lease was lost, the outcome of this run does not count."
+                logger.warning(text, runs[one.outcome.lease].job.id)
         try:
-            tell(run, *args)
-        except BaseException as error:
-            if isinstance(error, Exception) and not isinstance(error, TenantContextFailed):
-                raise
-            # `send_robust` lets SystemExit and the like pass: they must not keep the rest from being told
-            logger.warning("Job %s: its end was not told to those who listen: %s", run.job.id, error)
-
-    def _tell_finished(self, ended: Sequence[tuple[Run, str]]) -> None:
-        full = signals.listened_to(signals.task_finished)  # a log line needs no look at the database
-        jobs = Job.objects.current.in_bulk([run.job.id for run, _ in ended]) if full else {}
-        for run, status in ended:
-            job = jobs.get(run.job.id)
-            if run.entry is not None and (job is not None or not full):
-                self._robustly(self._tell_one_finished, run, run.entry.task, status, job)
-
-    def _tell_one_finished(self, run: Run, task: Any, status: str, job: Job | None) -> None:
-        result = results.of_job(job, task.backend) if job else results.of_claim(run.job, task, status)
-        with telling(run.job.tenant, signals.task_finished):
-            signals.task_finished.send_robust(type(task.get_backend()), task_result=result)
-
-    def _tell(self, run: Run, one: Settled) -> None:
-        outcome = one.outcome
-        began, ended = outcome.began or run.claimed_at, outcome.ended or time.monotonic()
-        with telling(run.job.tenant, signals.job_settled):
-            signals.job_settled.send_robust(
-                type(self),
-                job_id=run.job.id,
-                task=run.job.task,
-                queue=run.job.queue,
-                status=one.status,
-                kind=outcome.kind,
-                attempt=run.job.attempt,
-                seconds=ended - began,
-                delay_seconds=outcome.delay_seconds,
-                worker_id=self._worker_id,
-                message=outcome.failure.summary if outcome.failure else (outcome.message or ""),
-            )
+            ends.announce(type(self), [(runs[one.outcome.lease], one) for one in settled], self._worker_id)
+        except BaseException as error:  # noqa: BLE001 - the outcomes are written, and must not be written again
+            logger.warning("Signals of %d finished jobs were not sent: %s", len(settled), texts.exception_summary(error))

@@ -23,9 +23,19 @@ logger = logging.getLogger("jobqueue")
 class Gate:
     """Say in which queues a tenant's jobs may be claimed, and under which limits."""
 
-    def __init__(self, queues: tuple[str, ...], max_running: int | None, set_tenants: Callable[[dict[str, int]], None]) -> None:
-        """Prepare; `queues` are those that the process serves (none named: all), `set_tenants` is told each tenant's slots."""
+    def __init__(
+        self,
+        queues: tuple[str, ...],
+        max_running: int | None,
+        set_tenants: Callable[[dict[str, int]], None],
+        tenant_slots: Callable[[], dict[str, int] | None] = conf.tenant_slots,
+    ) -> None:
+        """Prepare; `queues` are those that the process serves (none named: all), `set_tenants` is told each tenant's slots.
+
+        `tenant_slots` returns them, or None if they are not known.
+        """
         self.queues, self._max_running, self._set_tenants = queues, max_running, set_tenants
+        self._tenant_slots = tenant_slots
         self.paused: frozenset[str] = frozenset()
         self.limits = Limits(max_running)
         self._read_at: float | None = None
@@ -72,7 +82,8 @@ class Gate:
     def _read(self) -> None:
         self._read_queues()
         try:
-            self._set_tenants(conf.tenant_slots())
+            if (slots := self._tenant_slots()) is not None:
+                self._set_tenants(slots)
         except BaseException as error:  # the project's own code; the last numbers stay, and jobs go on
             if is_for_the_process(error):
                 raise

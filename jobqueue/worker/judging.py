@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import traceback
 
 from jobqueue import backoff, payload, texts
 from jobqueue.exceptions import Fatal, InvalidBackoff, ResultNotStorable, Retry, Suspended
@@ -12,13 +14,42 @@ from jobqueue.worker import journal
 from jobqueue.worker.limits import limited, stops
 from jobqueue.worker.run import Reason, Run
 
+MAX_LINKS = 1000
+
 
 def conclude(run: Run) -> Outcome:
     """Turn what the task returned or raised into an outcome, and let go of it."""
     try:
         return judged(run)
     finally:
-        run.value = run.raised = None  # a traceback keeps every local of the task alive
+        forget(run)
+
+
+def forget(run: Run) -> None:
+    """Let go of what the task returned or raised.
+
+    The locals of its frames go here, in its own thread: they may be cursors of this thread's connection, or any amount of memory. The
+    exception itself, and the lines where it was raised, stay with the outcome until its signals are sent.
+    """
+    if run.raised is not None:
+        with contextlib.suppress(BaseException):  # an exception's class may have attributes that raise
+            clear_locals(run.raised)
+    run.value = run.raised = None
+
+
+def clear_locals(error: BaseException) -> None:
+    """Clear the local variables of all frames in the traceback of an exception and of those that led to it."""
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left and len(seen) < MAX_LINKS:
+        one = left.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        traceback.clear_frames(one.__traceback__)
+        left += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            left += one.exceptions
 
 
 def judged(run: Run) -> Outcome:
@@ -99,7 +130,9 @@ def unknown_task(run: Run) -> Outcome:
 def failed(run: Run, kind: Kind, error: BaseException) -> Outcome:
     """Return the outcome of a run that failed."""
     failure = Failure(texts.exception_path(error), texts.exception_summary(error), texts.error_text(error, skip_frames=1))
-    return _outcome(run, kind, failure)
+    outcome = _outcome(run, kind, failure)
+    outcome.error = error
+    return outcome
 
 
 def _outcome(run: Run, kind: Kind, failure: Failure | None = None) -> Outcome:

@@ -10,15 +10,15 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
-from jobqueue import signals, states
+from jobqueue import states
 from jobqueue.db import hygiene
 from jobqueue.lifecycle.expire import Expired, expire_owner
 from jobqueue.models import BackgroundJobLease
 from jobqueue.service import ErrorHandler
+from jobqueue.worker import ends
 from jobqueue.worker.base import DatabaseService, is_outage
 from jobqueue.worker.identity import Identity
 from jobqueue.worker.show import forget
-from jobqueue.worker.tenancy import telling
 
 PAUSE_SECONDS = 1.0
 WORKER_ROW_SECONDS = 10.0
@@ -109,19 +109,7 @@ class Maintenance(DatabaseService):
 
     def announce(self, lost: Sequence[Expired]) -> None:
         """Tell of jobs that were found lost; from any thread."""
-        for one in lost:
-            try:
-                with telling(one.tenant, signals.job_lost):
-                    signals.job_lost.send_robust(
-                        type(self),
-                        job_id=one.job_id,
-                        task=one.task,
-                        status=one.status,
-                        worker_id=one.owner,
-                        found_by=self._identity.worker_id,
-                    )
-            except BaseException as error:  # noqa: BLE001 - SystemExit and the like, too; the jobs are recovered; telling of one must not keep the rest from being told
-                logger.warning("Job %s: the loss of its worker was not told to those who listen: %s", one.job_id, error)
+        ends.announce_lost(type(self), lost, self._identity.worker_id)
         self.errors += sum(one.status == states.Status.ERROR for one in lost)
 
 

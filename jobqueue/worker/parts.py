@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from jobqueue.service import Service
+from jobqueue.worker.announcer import Announcer
 from jobqueue.worker.dispatcher import Dispatcher
 from jobqueue.worker.duties import Duties
 from jobqueue.worker.finisher import Finisher
@@ -17,6 +18,7 @@ from jobqueue.worker.maintenance import Maintenance
 from jobqueue.worker.reporter import Reporter
 from jobqueue.worker.run import Runs
 from jobqueue.worker.scaler import Scaler
+from jobqueue.worker.tenant_slots import TenantSlots
 
 
 @dataclass
@@ -35,6 +37,8 @@ class Parts:
     duties: Duties
     scaler: Scaler
     listener: Listener | None
+    announcer: Announcer
+    tenant_slots: TenantSlots | None
     services: list[Service] = field(init=False)
 
     @property
@@ -45,6 +49,8 @@ class Parts:
     def __post_init__(self) -> None:
         """List the services; the dispatcher comes last, when everything it needs runs."""
         chain = (
+            self.announcer,
+            self.tenant_slots,
             *self.finishers,
             self.interrupter,
             self.heartbeat,

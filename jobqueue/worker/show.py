@@ -26,11 +26,11 @@ def show(identity: Identity, settings: Settings, state: str, **told: Any) -> Non
         workers.create(pk=identity.uuid, **values)
 
 
-def health(services: Iterable[Service]) -> dict[str, dict[str, float]]:
+def health(services: Iterable[Service]) -> dict[str, dict[str, float | str]]:
     """Return how each service does; one that is gone ends the process, and so is not told about."""
     now = time.monotonic()
     return {
-        one.name: {"age": round(now - one.last_good_turn, 1), "busy": round(one.busy_seconds, 1), "failures": one.failures}
+        one.name: {"age": round(now - one.last_good_turn, 1), "busy": round(one.busy_seconds, 1), "failures": one.failures, **one.details}
         for one in services
     }
 

@@ -12,10 +12,9 @@ import logging
 import os
 import select
 import threading
-import time
 from collections.abc import Callable, Sequence
 
-from jobqueue import conf
+from jobqueue import conf, signals
 from jobqueue.conf import Settings
 from jobqueue.db import Lender, hygiene
 from jobqueue.duties import registry as registry_of_duties
@@ -24,12 +23,13 @@ from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.glance import Glances
 from jobqueue.models import Job, Worker
 from jobqueue.schedules import bring_schedules
-from jobqueue.service import Service
 from jobqueue.tasks import imports, registry
-from jobqueue.worker.base import DatabaseService, is_outage
+from jobqueue.worker.announcer import Announcer
+from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.dispatcher import Dispatcher
 from jobqueue.worker.drain import drain
 from jobqueue.worker.duties import Duties
+from jobqueue.worker.errors import ErrorLog
 from jobqueue.worker.finisher import Finisher
 from jobqueue.worker.gate import Gate
 from jobqueue.worker.heartbeat import Heartbeat
@@ -51,6 +51,7 @@ from jobqueue.worker.reporter import Reporter
 from jobqueue.worker.run import Run, Runs
 from jobqueue.worker.scaler import Scaler, told
 from jobqueue.worker.show import health, say_goodbye, show
+from jobqueue.worker.tenant_slots import TenantSlots
 
 WATCH_SECONDS = 1.0
 ONCE_SECONDS = 0.3
@@ -83,7 +84,7 @@ class Supervisor:
         self._signals = self._told = 0
         self._ends = False
         self._pipe = os.pipe()
-        self._errors: dict[str, float] = {}
+        self._on_error = ErrorLog()
         self._parent, self._recycling = parent, recycling or Recycling()
         self._recycling.hurry = self._look_up
         self.parts = self._build()
@@ -128,6 +129,7 @@ class Supervisor:
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLD)
         parts.scaler.begin()
+        signals.announce_through(parts.announcer.put)
         for service in parts.services:
             service.start()
         if self._parent is not None:
@@ -140,15 +142,15 @@ class Supervisor:
                 self._parent.leaves(why)
         finally:
             clean = drain(parts, self.settings, lambda: self.stops > 1)
+            signals.announce_through(None)
             self._say_goodbye()
         return clean and not self.failed
 
     def _build(self) -> Parts:
         settings, worker_id, queues = self.settings, self.identity.worker_id, self.settings.queues
         finisher = (finishers := self._finishers(runs := Runs()))[0]
-        notified = settings.notify and Job.objects.database.can_notify
         lanes, loop = Lanes(lambda: Pool(finisher.put), runs, settings.max_crashes), Loop(finisher.put)
-        gate = Gate(tuple(queues), settings.max_running, lanes.set_slots)
+        gate, slots = self._gate(lanes)
         limits = (settings.max_workers, settings.timeout_grace_seconds, self._replace_process)
         interrupter = Interrupter(finisher.put, self._go_on_without, self._on_error, lambda: maintenance.wake(), *limits)  # noqa: PLW0108
         heartbeat = Heartbeat(runs, interrupter, settings.lease_seconds, settings.heartbeat_seconds, self._on_error)
@@ -181,7 +183,7 @@ class Supervisor:
         )
         duties = self._duties(heartbeat.keep, maintenance.announce, dispatcher.notified, glances)
         heard = Heard(dispatcher.notified, heartbeat.look, gate.changed, duties.hear_of_due, duties.hear)
-        listener = Listener(worker_id, queues, heard, self._on_error) if notified else None
+        listener = Listener(worker_id, queues, heard, self._on_error) if settings.notify and Job.objects.database.can_notify else None
         scaler = Scaler(
             lanes,
             gate,
@@ -192,7 +194,13 @@ class Supervisor:
             decided=maintenance.wake,
             on_error=self._on_error,
         )
-        return Parts(runs, lanes, loop, finishers, interrupter, heartbeat, reporter, dispatcher, maintenance, duties, scaler, listener)
+        core = (runs, lanes, loop, finishers, interrupter, heartbeat, reporter, dispatcher, maintenance, duties, scaler, listener)
+        return Parts(*core, Announcer(self._on_error), slots)
+
+    def _gate(self, lanes: Lanes) -> tuple[Gate, TenantSlots | None]:
+        slots = TenantSlots(self._on_error) if conf.calls_for_tenant_slots() else None
+        read = slots.latest if slots else conf.tenant_slots
+        return Gate(tuple(self.settings.queues), self.settings.max_running, lanes.set_slots, read), slots
 
     def _finishers(self, runs: Runs) -> list[Finisher]:
         most = 1 if Job.objects.database.one_writer else 2  # where there is one writer at a time, a second one would wait for the first
@@ -258,24 +266,15 @@ class Supervisor:
     def _all_alive(self) -> bool:
         for service in self.parts.services:
             hanging = service.busy_seconds
-            if not service.alive or hanging > 3 * HANG_SECONDS:
+            if service.calls_project_code:
+                service.report()
+            elif not service.alive or hanging > 3 * HANG_SECONDS:
                 logger.critical("The %s is %s; the worker ends.", service.name, "hanging" if service.alive else "gone")
                 self.failed = True
             elif hanging > HANG_SECONDS and isinstance(service, DatabaseService):
                 logger.error("The %s has waited %.0f s for the database; its connection is cut.", service.name, hanging)
                 service.abort()
         return not self.failed
-
-    def _on_error(self, service: Service, error: BaseException, failures: int) -> None:
-        """Log a failed turn: in full, and at most every 10 s per service."""
-        now = time.monotonic()
-        if now - self._errors.get(service.name, -10.0) < 10:
-            return
-        self._errors[service.name] = now
-        if is_outage(error):
-            logger.warning("The %s cannot reach the database (try %d): %s", service.name, failures, " ".join(str(error).split()))
-        else:
-            logger.error("The %s failed (try %d) and goes on.", service.name, failures, exc_info=error)
 
     # What people see
 

@@ -505,7 +505,10 @@ def test_a_context_that_fails_stops_neither_the_finisher_nor_what_is_told_of_oth
     Scene().end("acme", "globex")
     assert ear.heard[-1] == "globex"
     assert len(ear.heard) == (2 if what == "leave" else 1)
-    assert any("its end was not told to those who listen: The context of tenant 'acme'" in record.getMessage() for record in caplog.records)
+    assert any(
+        "a signal of its end was not sent: jobqueue.exceptions.TenantContextFailed: The context of tenant 'acme'" in record.getMessage()
+        for record in caplog.records
+    )
 
 
 @pytest.mark.django_db
@@ -516,7 +519,7 @@ def test_a_context_that_fails_stops_no_recovery(listen: Any, caplog: pytest.LogC
     maintenance = chores()
     sweep(maintenance)
     assert (ear.heard, maintenance.errors) == (["globex"], 2)
-    assert f"Job {jobs[0].pk}: the loss of its worker was not told to those who listen" in caplog.text
+    assert f"Job {jobs[0].pk}: a signal of its end was not sent" in caplog.text
 
 
 def chores() -> Maintenance:

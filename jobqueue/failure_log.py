@@ -1,0 +1,110 @@
+"""Log records of failed runs: each handler gets one, though both our logger and that of django.tasks have something to say.
+
+`log_task_finished` of django.tasks logs a failed task at ERROR with the exception that is being handled. `jobqueue` logs the same run, with
+its duration and its worker. A filter on the logger of django.tasks passes its record to those handlers alone that ours does not reach: by
+default that is the one that sends mails to the admins.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from django.utils.log import AdminEmailHandler
+
+from jobqueue import compat
+from jobqueue.masking import mask_text
+
+logger = logging.getLogger("jobqueue")
+_current: contextvars.ContextVar[Ending | None] = contextvars.ContextVar("jobqueue_ending", default=None)
+
+
+class Ending(NamedTuple):
+    """The exception with which a run ended, and its stored traceback; a canceled run has not failed."""
+
+    error: BaseException
+    traceback: str = ""
+    canceled: bool = False
+
+
+def while_handling(ending: Ending | None, call: Callable[[], Any]) -> None:
+    """Call a function inside of an ``except`` block, so that `sys.exc_info` gives it the exception; without an ending, just call it."""
+    if ending is None:
+        call()
+        return
+    error = ending.error
+    trace, context = error.__traceback__, error.__context__
+    token = _current.set(ending)
+    try:
+        raise error
+    except BaseException:  # noqa: BLE001 - a task may have raised anything; it is not raised on
+        error.__traceback__, error.__context__ = trace, context  # without this frame
+        call()
+    finally:
+        _current.reset(token)
+
+
+def log(level: int, text: str, *args: Any, extra: Mapping[str, Any]) -> None:
+    """Log with the exception that is being handled, if a run has failed with one. A formatter shows its stored traceback, masked."""
+    ending = _current.get()
+    if ending is None or ending.canceled:
+        logger.log(level, text, *args, extra=extra)
+        return
+    error = ending.error
+    exc_info = (type(error), error, error.__traceback__)
+    code = log.__code__
+    record = logger.makeRecord(
+        logger.name, level, code.co_filename, code.co_firstlineno, text, args, exc_info, func=code.co_name, extra=dict(extra)
+    )
+    record.exc_text = _shown(ending)
+    logger.handle(record)
+
+
+def _shown(ending: Ending) -> str | None:
+    return mask_text(ending.traceback) if ending.traceback else None
+
+
+class OncePerHandler(logging.Filter):
+    """A filter of the logger of django.tasks that keeps its record of a failed run from handlers that have got ours."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the logger is to handle the record itself."""
+        ending = _current.get()
+        if ending is None or record.levelno < logging.ERROR:
+            return True
+        if ending.canceled:  # a person's decision is no failure, and ours says so at INFO
+            return False
+        record.exc_text = _shown(ending)
+        if not logger.isEnabledFor(logging.ERROR):
+            return True
+        ours = _handlers(logger)
+        for handler in _handlers(logging.getLogger(record.name)):
+            if record.levelno >= handler.level and not any(_is_same(handler, mine) for mine in ours):
+                handler.handle(record)
+        return False
+
+
+def _handlers(of: logging.Logger | None) -> list[logging.Handler]:
+    """Return the handlers that a logger's records reach."""
+    found = []
+    while of is not None:
+        found += of.handlers
+        of = of.parent if of.propagate else None
+    return found
+
+
+def _is_same(one: logging.Handler, other: logging.Handler) -> bool:
+    """Return whether two handlers write to the same place."""
+    if isinstance(one, AdminEmailHandler) and isinstance(other, AdminEmailHandler):
+        return True
+    stream = getattr(one, "stream", None)
+    return one is other or (stream is not None and stream is getattr(other, "stream", None))
+
+
+def connect() -> None:
+    """Install the filter; a second call does nothing."""
+    found = logging.getLogger(compat.LOGGER_NAME)
+    if not any(isinstance(one, OncePerHandler) for one in found.filters):
+        found.addFilter(OncePerHandler())
