@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core import checks
 
-from jobqueue import compat, conf, payload, signals, time_limits
+from jobqueue import compat, conf, moments, payload, signals, time_limits
 from jobqueue.exceptions import Interrupted, InvalidOption, TimeLimitExceeded, is_for_the_process
 from jobqueue.tasks import functions, options, results
 from jobqueue.tasks.placement import check_place
@@ -40,6 +40,7 @@ class JobTaskMixin:
         """Check a task, reading a timedelta in `run_after` as a time from the enqueue on."""
         if not isinstance(task, JobTask):  # which has checked its function
             functions.check_function(task.func)
+        moments.check_run_after(task.run_after)
         if isinstance(task.run_after, timedelta):
             task = detached(task, run_after=None)
         super().validate_task(task)  # type: ignore[misc]

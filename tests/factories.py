@@ -45,6 +45,7 @@ class JobFactory(WithTraits):
 
     task = "tests.tasks.add"
     args = factory.LazyFunction(lambda: [1])
+    lease_token = 0  # of a row that the table itself makes it begins at a random number
 
     class Params:
         queued = factory.Trait(status="QUEUED")

@@ -6,6 +6,7 @@ for one hour each autumn, so a lease or a schedule could not be judged by it.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,11 +15,17 @@ from django.db.models import functions
 from django.utils import timezone
 from django.utils.deconstruct import deconstructible
 
-from jobqueue import clock, conf
+from jobqueue import clock, conf, moments
+
+_COLUMN = re.compile(r'(?:"[^"]+"\.)?"[^"]+"')
+FIRST, LAST = (f"{one:%Y-%m-%d %H:%M:%S}" for one in (moments.FIRST, moments.LAST))
 
 
 class MomentField(models.DateTimeField):  # type: ignore[type-arg]  # has no parameters at runtime
-    """A point in time that reads as an aware time. Migrations see a DateTimeField: the column is the same."""
+    """A point in time that reads as an aware time. Migrations see a DateTimeField: the column is the same.
+
+    A time that Python cannot read, such as infinity, would fail each query that reads its row. It is read as the nearest that it can.
+    """
 
     def deconstruct(self) -> tuple[str, str, Any, Any]:
         """Return what migrations write."""
@@ -37,11 +44,25 @@ class MomentField(models.DateTimeField):  # type: ignore[type-arg]  # has no par
             return super().get_db_prep_value(value, connection, prepared=True)
         return str(clock.aware(value).astimezone(UTC).replace(tzinfo=None))
 
+    def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
+        """Return the expression that reads the column; what is computed from times, such as a minimum, is read as it is."""
+        return (nearest(sql, compiler.connection.vendor), params) if _COLUMN.fullmatch(sql) else (sql, params)
+
     def get_db_converters(self, connection: Any) -> list[Any]:
         """Return what makes an aware time of a value that was read; nothing if Django's own conversion does so already."""
         if conf.uses_time_zones() and (connection.vendor != "sqlite" or connection.timezone_name == "UTC"):
             return []
         return [_converted]
+
+
+def nearest(column: str, vendor: str) -> str:
+    """Return the SQL of a time that Python can read: the column's, or the nearest."""
+    if vendor == "sqlite":  # any text may be there
+        day = f"substr({column}, 1, 10)"
+        good = f"{column} BETWEEN '{FIRST}' AND '{LAST}' AND date({day}, '+0 days') = {day} AND julianday({column}) IS NOT NULL"
+        return f"CASE WHEN {column} IS NULL OR ({good}) THEN {column} WHEN {column} < '{FIRST}' THEN '{FIRST}' ELSE '{LAST}' END"
+    low, high = (f"'{one}+00'::timestamptz" for one in (FIRST, LAST))
+    return f"CASE WHEN {column} < {low} THEN {low} WHEN {column} > {high} THEN {high} ELSE {column} END"
 
 
 @deconstructible(path="django.db.models.functions.datetime.Now")

@@ -93,7 +93,7 @@ def _wanted() -> dict[str, Subquery]:
     # Each in the order of its own index and with a limit: whatever the planner believes of how many there are, it reads one entry.
     jobs = Job.objects.current
     return {
-        "run_at": _first(_pending(jobs, states.WaitingFor.TIME).order_by("run_at"), "run_at"),
+        "run_at": _first(_pending(jobs, states.WaitingFor.TIME).filter(run_at__isnull=False).order_by("run_at"), "run_at"),
         "next_attempt": _first(
             WebhookDelivery.objects.current.filter(status=WebhookDelivery.Status.PENDING).order_by("next_attempt_at"), "next_attempt_at"
         ),

@@ -18,13 +18,14 @@ from django.db.models import F, Q
 from jobqueue import states
 from jobqueue.db import Database, Event, Lease, Now, Renewed, for_alias
 from jobqueue.event_names import DELETED
-from jobqueue.exceptions import JobIsRunning
+from jobqueue.exceptions import MAX_DELAY_SECONDS, JobIsRunning
 
 if TYPE_CHECKING:
     from jobqueue.line import Target
     from jobqueue.models import Job
 
 ERASED_AT_ONCE = 1000
+LONGEST_LEASE = timedelta(seconds=MAX_DELAY_SECONDS) + timedelta(days=1)  # whatever LEASE_SECONDS says
 NO_LEASE: dict[str, Any] = {
     "lease_owner": "",
     "lease_expires_at": None,
@@ -46,8 +47,9 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME, run_at__lte=Now())
 
     def expired(self) -> JobQuerySet:
-        """Return the running jobs whose lease has run out."""
-        return self.filter(status=states.Status.RUNNING, lease_expires_at__lt=Now())
+        """Return the running jobs whose lease has run out, or is none that a worker can have."""
+        wrong = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__gt=Now() + LONGEST_LEASE)
+        return self.filter(Q(lease_expires_at__lt=Now()) | wrong, status=states.Status.RUNNING)
 
     def queued(self) -> JobQuerySet:
         """Return the jobs that are QUEUED, in the order of their index."""
@@ -193,7 +195,8 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
 
     def next_due_seconds(self, without: Collection[int] = ()) -> float | None:
         """Return how many seconds lie before the next due time, on the database's clock; None where nothing waits."""
-        waiting = self.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME)
+        # A row without a time is no reason to wait: SQLite would find it first.
+        waiting = self.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME, run_at__isnull=False)
         if without:
             waiting = waiting.exclude(pk__in=without)
         row = waiting.order_by("run_at").annotate(now=Now()).values_list("run_at", "now").first()

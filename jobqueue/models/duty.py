@@ -35,7 +35,7 @@ class BackgroundJobLease(models.Model):
                 ),
                 name="jobqueue_duty_lease",
             ),
-            models.CheckConstraint(condition=fields.readable("lease_acquired_at", "heartbeat_at"), name="jobqueue_duty_times"),
+            fields.time_constraint("jobqueue_duty_times", "lease_acquired_at", "heartbeat_at"),
         )
 
     def __str__(self) -> str:

@@ -23,13 +23,14 @@ class JobEvent(models.Model):
     attempt = fields.number()
     tenant = fields.text(200)
     target = fields.text(200)
-    data = models.JSONField(null=True, blank=True, help_text="What is particular to this event: a JSON object, or nothing.")
+    data = fields.any_json(null=True, blank=True, help_text="What is particular to this event: a JSON object, or nothing.")
     xid = models.BigIntegerField(
         null=True, editable=False, db_default=fields.CurrentTransaction(), help_text="The transaction that wrote it (PostgreSQL)."
     )
 
     class Meta:
         ordering = ("id",)
+        constraints = (fields.time_constraint("jobqueue_event_times", "at"),)
         indexes = (
             models.Index(fields=["job", "id"], name="jobqueue_event_of_job"),
             models.Index(fields=["xid"], name="jobqueue_event_xid"),

@@ -1,11 +1,27 @@
-"""Defaults that the database knows, too, so that a row inserted by COPY, raw SQL or an older release is whole."""
+"""Columns that the database knows defaults of, so that a row inserted by COPY, raw SQL or an older release is whole.
 
+A row may hold what Python cannot read: a time beyond its calendar, a number of 5,000 digits. Such a value must not hide the row, or
+those beside it. So a time is read as the nearest one that can be read, and JSON as its text.
+"""
+
+import json as json_module
+import re
+from functools import partial
 from typing import Any
 
 from django.db import models
-from django.db.models import Func, Q, Value
+from django.db.models import Func, Value
+from django.db.models.fields.json import KeyTransform
 
 from jobqueue.db import MomentField
+from jobqueue.db.times import FIRST, LAST
+from jobqueue.texts import clean
+
+# Of JSON: the arguments of a job may be nested 100 deep.
+MAX_DEPTH = 110
+TOKEN_BITS = 40
+
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def text(max_length: int, **options: Any) -> "models.CharField[str, str]":
@@ -27,7 +43,15 @@ def flag(**options: Any) -> "models.BooleanField[bool, bool]":
 
 def json(empty: type[list[Any]] | type[dict[str, Any]], **options: Any) -> "models.JSONField[Any, Any]":
     """Return a JSON column that holds an empty list or object by default."""
-    return models.JSONField(default=empty, db_default=Value(empty(), output_field=models.JSONField()), blank=True, **options)
+    return any_json(default=empty, db_default=Value(empty(), output_field=models.JSONField()), blank=True, **options)
+
+
+def any_json(**options: Any) -> "models.JSONField[Any, Any]":
+    """Return a JSON column; a value that cannot be read, or is nested too deep for any use, is read as `Unreadable`."""
+    field: models.JSONField[Any, Any] = models.JSONField(**options)
+    # Put into the field: a class of our own would mix with Django's in no expression, such as Case.
+    field.__dict__.update(from_db_value=_value_of, get_db_prep_value=partial(_as_stored, field))
+    return field
 
 
 def moment(**options: Any) -> MomentField:
@@ -35,16 +59,89 @@ def moment(**options: Any) -> MomentField:
     return MomentField(null=True, blank=True, **options)
 
 
-def readable(*names: str) -> Q:
-    """Return the condition that Python can read these times: one row with infinity, or a year BC, would fail every query that reads it.
+class Unreadable(str):
+    """The text of a JSON value that Python cannot read."""
 
-    The bounds are text, which each database compares in its own way, and which is the same with and without `USE_TZ`.
+    __slots__ = ()
+
+
+def _value_of(value: Any, expression: Any, connection: Any) -> Any:
+    """Return the value of a JSON text that a database has returned."""
+    return value if value is None or (isinstance(expression, KeyTransform) and not isinstance(value, str)) else read_json(value)
+
+
+def _as_stored(field: Any, value: Any, connection: Any, prepared: bool = False) -> Any:
+    """Return a JSON value as the database takes it; a text that could not be read, as it was."""
+    return str(value) if isinstance(value, Unreadable) else type(field).get_db_prep_value(field, value, connection, prepared)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"JSON has no {name}.")
+
+
+_decode = json_module.JSONDecoder(parse_constant=_refuse_constant).decode
+
+
+def read_json(value: Any) -> Any:
+    """Return the value of a JSON text; the text itself where it cannot be read."""
+    try:
+        found = _decode(value)
+        if "\\u" in value and _HALF_PAIR.search(value):  # SQLite keeps half a pair, which no page and no other database takes
+            found = _decode(clean(json_module.dumps(found, ensure_ascii=False)))
+    except (ValueError, TypeError, RecursionError):
+        return Unreadable(clean(str(value)))
+    deep = isinstance(found, dict | list) and value.count("[") + value.count("{") > MAX_DEPTH and _is_deeper(found, MAX_DEPTH)
+    return Unreadable(clean(value)) if deep else found
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    level = [value]
+    for _ in range(depth):
+        level = [one for part in level for one in (part.values() if isinstance(part, dict) else part) if isinstance(one, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def time_constraint(name: str, *columns: str) -> models.CheckConstraint:
+    """Return the constraint that Python can read these times of a row."""
+    return models.CheckConstraint(condition=Readable(*columns), name=name)
+
+
+class Readable(Func):
+    """The condition that all of these times can be read; NULL can."""
+
+    output_field = models.BooleanField()
+
+    def as_sql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Any]:  # type: ignore[override]
+        """Return a comparison of text for each column: SQLite keeps times as text."""
+        parts = [compiler.compile(one) for one in self.get_source_expressions()]
+        sql = " AND ".join(f"COALESCE({part}, '{FIRST}') BETWEEN '{FIRST}' AND '{LAST}'" for part, _ in parts)
+        return f"({sql})", [param for _, params in parts for param in params]
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Any]:
+        """Return two comparisons for all columns: the server reads the text of a constraint anew for each statement."""
+        parts = [compiler.compile(one) for one in self.get_source_expressions()]
+        columns, params = ", ".join(part for part, _ in parts), [param for _, params in parts for param in params]
+        return f"(LEAST({columns}) >= '{FIRST}+00' AND GREATEST({columns}) <= '{LAST}+00')", [*params, *params]
+
+
+class Token(Func):
+    """A random number at which the lease tokens of a row begin; a default of the database.
+
+    A table that is emptied with its ids restarted gives an old id to a new job. A run of the old job must not have the new one's token.
     """
-    condition = Q()
-    for name in names:
-        bounds = {f"{name}__gte": Value("1970-01-01"), f"{name}__lt": Value("9999-01-01")}
-        condition &= Q(**{f"{name}__isnull": True}) | Q(**bounds)
-    return condition
+
+    allowed_default = True
+    arity = 0
+
+    def as_sql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, list[Any]]:  # type: ignore[override]
+        """Return SQLite's expression."""
+        return f"(random() & {2**TOKEN_BITS - 1})", []
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, list[Any]]:
+        """Return PostgreSQL's expression."""
+        return f"trunc(random() * {2**TOKEN_BITS})::bigint", []
 
 
 class CurrentTransaction(Func):

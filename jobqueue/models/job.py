@@ -22,6 +22,17 @@ from jobqueue.models import fields
 if TYPE_CHECKING:
     from jobqueue.lifecycle.control import Answer
 
+TIMES = (
+    "run_at",
+    "created_at",
+    "enqueued_at",
+    "first_started_at",
+    "started_at",
+    "finished_at",
+    "stale_at",
+    "lease_expires_at",
+    "heartbeat_at",
+)
 TARGETED = ~Q(target="")
 HELD = Q(holds_target=True) | Q(status__in=[states.Status.PAUSED, states.Status.ERROR])
 
@@ -68,7 +79,9 @@ class Job(models.Model):
     )
 
     lease_owner = fields.text(64, help_text="The worker process that runs it.")
-    lease_token = models.BigIntegerField(default=0, db_default=0, help_text="Rises at every claim and never falls: the fence.")
+    lease_token = models.BigIntegerField(
+        db_default=fields.Token(), help_text="Begins at a random number, rises at every claim and never falls: the fence."
+    )
     lease_expires_at = fields.moment()
     heartbeat_at = fields.moment()
 
@@ -78,7 +91,7 @@ class Job(models.Model):
 
     progress = fields.number(field=models.SmallIntegerField)
     phase = fields.text(200)
-    result = models.JSONField(null=True, blank=True)
+    result = fields.any_json(null=True, blank=True)
     history = fields.json(list, help_text="One entry for each run that did not succeed.")
     worker_ids = fields.json(list, help_text="The worker of each run.")
     webhook_url = models.TextField(default="", db_default="", blank=True)
@@ -98,7 +111,9 @@ class Job(models.Model):
             models.CheckConstraint(condition=Q(status__in=states.Status.values), name="jobqueue_job_status"),
             models.CheckConstraint(
                 condition=(
-                    Q(status="PENDING", waiting_for__in=["time", "children", "target"]) | (~Q(status="PENDING") & Q(waiting_for=""))
+                    Q(status="PENDING", waiting_for="time", run_at__isnull=False)
+                    | Q(status="PENDING", waiting_for__in=["children", "target"])
+                    | (~Q(status="PENDING") & Q(waiting_for=""))
                 ),
                 name="jobqueue_job_waiting_for",
             ),
@@ -118,6 +133,7 @@ class Job(models.Model):
                 ),
                 name="jobqueue_job_holds_target",
             ),
+            fields.time_constraint("jobqueue_job_times", *TIMES),
             models.UniqueConstraint(fields=["tenant", "target"], condition=Q(holds_target=True), name="jobqueue_job_one_holder"),
             models.UniqueConstraint(
                 fields=["tenant", "unique_key"],

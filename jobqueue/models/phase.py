@@ -30,8 +30,8 @@ class JobPhase(models.Model):
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.PENDING, db_default=Status.PENDING)
     progress = fields.number(field=models.SmallIntegerField, help_text="0 to 100.")
     message = models.TextField(default="", db_default="", blank=True)
-    result = models.JSONField(null=True, blank=True)
-    checkpoint = models.JSONField(null=True, blank=True, help_text="Where inside of the phase the next run goes on.")
+    result = fields.any_json(null=True, blank=True)
+    checkpoint = fields.any_json(null=True, blank=True, help_text="Where inside of the phase the next run goes on.")
     attempts = fields.number(help_text="How often it was begun.")
     started_at = fields.moment(help_text="When it was last begun.")
     finished_at = fields.moment()
@@ -43,6 +43,7 @@ class JobPhase(models.Model):
                 condition=Q(status__in=["PENDING", "RUNNING", "SUCCESS", "ERROR", "CANCELED"]), name="jobqueue_phase_status"
             ),
             models.CheckConstraint(condition=Q(progress__gte=0, progress__lte=100), name="jobqueue_phase_progress"),
+            fields.time_constraint("jobqueue_phase_times", "started_at", "finished_at"),
             models.UniqueConstraint(fields=["job", "name"], name="jobqueue_phase_name"),
         )
 
@@ -61,7 +62,10 @@ class JobDependency(models.Model):
 
     class Meta:
         verbose_name_plural = "job dependencies"
-        constraints = (models.UniqueConstraint(fields=["parent", "child"], name="jobqueue_dependency_once"),)
+        constraints = (
+            fields.time_constraint("jobqueue_dependency_times", "created_at"),
+            models.UniqueConstraint(fields=["parent", "child"], name="jobqueue_dependency_once"),
+        )
         indexes = (
             models.Index(fields=["parent", "child"], condition=Q(ended=False), name="jobqueue_dependency_open"),
             models.Index(fields=["child"], name="jobqueue_dependency_child"),

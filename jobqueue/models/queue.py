@@ -27,7 +27,10 @@ class Queue(models.Model):
     class Meta:
         ordering = ("name",)
         permissions = (("pause_queue", "Can pause queues"), ("resume_queue", "Can resume queues"))
-        constraints = (models.CheckConstraint(condition=~Q(name=""), name="jobqueue_queue_name"),)
+        constraints = (
+            models.CheckConstraint(condition=~Q(name=""), name="jobqueue_queue_name"),
+            fields.time_constraint("jobqueue_queue_times", "changed_at"),
+        )
 
     def __str__(self) -> str:
         return self.name

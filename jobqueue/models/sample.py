@@ -22,7 +22,10 @@ class QueueSample(models.Model):
 
     class Meta:
         ordering = ("queue", "at")
-        constraints = (models.UniqueConstraint(fields=["queue", "slot"], name="jobqueue_sample_slot"),)
+        constraints = (
+            models.UniqueConstraint(fields=["queue", "slot"], name="jobqueue_sample_slot"),
+            fields.time_constraint("jobqueue_sample_times", "at"),
+        )
 
     def __str__(self) -> str:
         return f"{self.queue} at {self.at:%H:%M:%S}"

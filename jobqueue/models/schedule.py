@@ -78,9 +78,7 @@ class Schedule(models.Model):
                 condition=Q(cron="", interval_seconds__gte=1) | Q(interval_seconds__isnull=True) & ~Q(cron=""),
                 name="jobqueue_schedule_timing",
             ),
-            models.CheckConstraint(
-                condition=fields.readable("retired_at", "next_at", "last_at", "retry_at", "changed_at"), name="jobqueue_schedule_times"
-            ),
+            fields.time_constraint("jobqueue_schedule_times", "retired_at", "next_at", "last_at", "retry_at", "changed_at"),
         )
         indexes = (models.Index(fields=("next_at",), condition=Q(enabled=True, retired_at__isnull=True), name="jobqueue_schedule_due"),)
 
@@ -115,7 +113,10 @@ class ScheduleTick(models.Model):
     objects = ScheduleTickManager()
 
     class Meta:
-        constraints = (models.UniqueConstraint(fields=("schedule", "nominal_at"), name="jobqueue_tick_once"),)
+        constraints = (
+            models.UniqueConstraint(fields=("schedule", "nominal_at"), name="jobqueue_tick_once"),
+            fields.time_constraint("jobqueue_tick_times", "nominal_at", "created_at"),
+        )
         indexes = (models.Index(fields=("nominal_at",), name="jobqueue_tick_age"),)
 
     def __str__(self) -> str:

@@ -60,6 +60,7 @@ class WebhookDelivery(models.Model):
         constraints = (
             models.CheckConstraint(condition=Q(status__in=["PENDING", "DELIVERED", "FAILED"]), name="jobqueue_delivery_status"),
             models.CheckConstraint(condition=~Q(url=""), name="jobqueue_delivery_url"),
+            fields.time_constraint("jobqueue_delivery_times", "created_at", "next_attempt_at", "finished_at"),
         )
         indexes = (
             models.Index(fields=["next_attempt_at"], condition=Q(status="PENDING"), name="jobqueue_delivery_due"),

@@ -36,6 +36,7 @@ class Worker(models.Model):
 
     class Meta:
         ordering = ("-heartbeat_at",)
+        constraints = (fields.time_constraint("jobqueue_worker_times", "started_at", "heartbeat_at"),)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from asgiref.sync import sync_to_async
 
-from jobqueue import clock, payload
+from jobqueue import clock, moments, payload
 from jobqueue.exceptions import MAX_DELAY_SECONDS, InsideTransaction, InvalidOption, NoPhases, Suspended, delay_in_seconds
 from jobqueue.texts import safe_repr
 
@@ -109,6 +109,7 @@ class PhaseContext:
         self.raise_if_cancelled()
         steps = self._in_phase("sleep")
         if isinstance(until, datetime):
+            moments.check_moment(until, "until")
             suspended = Suspended("The job sleeps.", value=result, until=clock.aware(until))
             _check_length((clock.aware(until) - clock.now()).total_seconds(), until)
         else:

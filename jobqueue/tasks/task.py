@@ -11,7 +11,7 @@ from typing import Any, overload
 from asgiref.sync import iscoroutinefunction
 
 from jobqueue import backoff as backoffs
-from jobqueue import clock, compat
+from jobqueue import clock, compat, moments
 from jobqueue.exceptions import InvalidOption
 from jobqueue.phases import Phase, declared
 from jobqueue.tasks import functions, options, registry
@@ -89,6 +89,7 @@ class JobTask(compat.Task):  # type: ignore[misc]
             if name in given:
                 raise InvalidOption(f"{name} is read from the task's declaration whenever it runs: put it on @task({name}=...).")
         run_after = given.get("run_after")
+        moments.check_run_after(run_after)
         if isinstance(run_after, timedelta) and not self._keeps_deltas(str(given.get("backend", self.backend))):
             given["run_after"] = clock.as_project(clock.now() + run_after)
         return dataclasses.replace(self, **given)

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, models, transaction
 from django.utils import timezone
 
-from jobqueue import states
-from jobqueue.models import BackgroundJobLease, Job, Schedule
-from tests.factories import JobFactory, ScheduleFactory
+from jobqueue import enqueue_many, states
+from jobqueue.models import (
+    BackgroundJobLease,
+    Job,
+    JobDependency,
+    JobEvent,
+    JobPhase,
+    Queue,
+    QueueSample,
+    Schedule,
+    ScheduleTick,
+    WebhookDelivery,
+    Worker,
+)
+from tests import tasks
+from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory
+from tests.unchecked import MODELS, unchecked, write
 
 LEASE = "lease_owner = 'w', lease_expires_at = CURRENT_TIMESTAMP, heartbeat_at = CURRENT_TIMESTAMP"
 
@@ -56,8 +71,8 @@ def test_the_database_refuses(what: str) -> None:
 
 
 def test_every_constraint_of_the_table_is_tried() -> None:
-    tried = {name for name, _, _ in REFUSED.values()}
-    assert tried | {"jobqueue_job_one_holder", "jobqueue_job_unique_key"} == {one.name for one in Job._meta.constraints}
+    tried = {name for name, _, _ in REFUSED.values()} | {"jobqueue_job_one_holder", "jobqueue_job_unique_key", "jobqueue_job_times"}
+    assert tried == {one.name for one in Job._meta.constraints}
 
 
 @pytest.mark.django_db
@@ -118,7 +133,7 @@ def test_a_row_of_raw_sql_that_names_only_its_task_is_a_whole_job() -> None:
         cursor.execute("INSERT INTO jobqueue_job (task) VALUES ('tests.tasks.add')")
     job = Job.objects.get()
     assert (job.status, job.queue, job.args, job.kwargs, job.options, job.history) == ("QUEUED", "default", [], {}, {}, [])
-    assert (job.max_attempts, job.recovery, job.claim_rank, job.lease_token) == (1, "requeue", 0, 0)
+    assert (job.max_attempts, job.recovery, job.claim_rank) == (1, "requeue", 0)
     assert job.created_at is not None
 
 
@@ -132,25 +147,109 @@ def test_the_rank_follows_the_priority_whoever_writes_it(priority: int) -> None:
     assert job.claim_rank == -priority
 
 
-TIMES = {
-    Schedule: ("jobqueue_schedule_times", ["retired_at", "next_at", "last_at", "retry_at", "changed_at"]),
-    BackgroundJobLease: ("jobqueue_duty_times", ["lease_acquired_at", "heartbeat_at"]),
-}
+def row_of(model: Any, column: str = "") -> Any:
+    """Return a row of a model, with a value for each of its times that may have one."""
+    now = timezone.now()
+    if model is Job:
+        return JobFactory(running=True) if column in ("lease_expires_at", "heartbeat_at") else JobFactory(scheduled=True)
+    job = JobFactory()
+    made: dict[Any, dict[str, Any]] = {
+        BackgroundJobLease: {"job_name": "d", "held_by_worker_id": "w", "lease_acquired_at": now, "heartbeat_at": now},
+        JobDependency: {"parent": job, "child_id": 7},
+        JobEvent: {"job": job, "name": "job.started"},
+        JobPhase: {"job": job, "position": 0, "name": "first"},
+        Queue: {"name": "mail"},
+        QueueSample: {"queue": "mail", "slot": 1},
+        ScheduleTick: {"nominal_at": now},
+        Worker: {"id": uuid.uuid4()},
+    }
+    if model is WebhookDelivery:
+        return DeliveryFactory(job=job)
+    if model is Schedule:
+        return ScheduleFactory(next_at=now, last_at=None)
+    if model is ScheduleTick:
+        made[model]["schedule"] = ScheduleFactory(next_at=now, last_at=None)
+    return model.objects.create(**made[model])
+
+
+TIMES = [(model, one.column) for model in MODELS for one in model._meta.fields if isinstance(one, models.DateTimeField)]
+OUT_OF_RANGE = ["infinity", "-infinity", "0044-03-15 12:00:00 BC", "1969-12-30 00:00:00", "9000-01-03 00:00:00", "12000-01-01 00:00:00"]
+# SQLite takes any text.
+ODD = ["infinity", "0000-01-01 00:00:00", "1969-12-30 00:00:00", "9999-12-31 23:59:59", "12000-01-01 00:00:00", ""]
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("moment", ["infinity", "-infinity", "0044-03-15 12:00:00 BC", "1969-12-30 00:00:00", "9999-01-02 00:00:00"])
-@pytest.mark.parametrize(("model", "column"), [(model, column) for model, (_, columns) in TIMES.items() for column in columns])
-def test_a_time_that_cannot_be_read_is_refused(model: Any, column: str, moment: str) -> None:
-    now = timezone.now()
-    if model is Schedule:
-        ScheduleFactory(next_at=now, last_at=None)
-    else:
-        BackgroundJobLease.objects.create(job_name="d", held_by_worker_id="w", lease_acquired_at=now, heartbeat_at=now)
-    refuse(f"UPDATE {model._meta.db_table} SET {column} = '{moment}'", TIMES[model][0])
+@pytest.mark.parametrize(("model", "column"), TIMES)
+def test_a_time_that_cannot_be_read_is_refused_in_every_column(model: Any, column: str) -> None:
+    row = row_of(model, column)
+    for moment in OUT_OF_RANGE if connection.vendor == "postgresql" else ODD:
+        with pytest.raises(IntegrityError, match="_times"), transaction.atomic():
+            write(model, row.pk, column, f"'{moment}'")
+    for moment in ("1970-01-01 00:00:00", "8999-12-31 23:59:59"):
+        write(model, row.pk, column, f"'{moment}'")
 
 
-def test_every_time_of_these_tables_is_tried() -> None:
-    for model, (_, columns) in TIMES.items():
-        found = [one.name for one in model._meta.get_fields() if isinstance(one, models.DateTimeField)]
-        assert sorted(found) == sorted(columns)
+@pytest.mark.django_db
+@pytest.mark.parametrize(("model", "column"), TIMES)
+def test_a_time_that_no_constraint_has_checked_is_read_as_the_nearest(model: Any, column: str) -> None:
+    row = row_of(model)
+    with unchecked():
+        for moment in OUT_OF_RANGE if connection.vendor == "postgresql" else [*ODD, "2026-02-30 00:00:00", "junk"]:
+            write(model, row.pk, column, f"'{moment}'")
+            read = getattr(model.objects.get(pk=row.pk), column)
+            assert read.year in (1970, 9000)
+            assert model.objects.values_list(column, flat=True).get(pk=row.pk) == read
+
+
+@pytest.mark.django_db
+def test_a_job_that_waits_for_its_time_has_one() -> None:
+    job = JobFactory(scheduled=True)
+    refuse(f"UPDATE jobqueue_job SET run_at = NULL WHERE id = {job.pk}", "jobqueue_job_waiting_for")
+
+
+DIGITS = "9" * 5000
+JUNK = {
+    "digits": DIGITS,
+    "digits inside": f'{{"a": [{DIGITS}]}}',
+    "deep": "[" * 3000 + "]" * 3000,
+    "deep objects": '{"a":' * 3000 + "1" + "}" * 3000,
+    "too deep to walk": "[" * 400 + "]" * 400,
+}
+JSON = [(model, one.column) for model in MODELS for one in model._meta.fields if isinstance(one, models.JSONField)]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("model", "column"), JSON)
+def test_json_that_cannot_be_read_is_read_as_its_text_and_written_as_it_was(model: Any, column: str) -> None:
+    row = row_of(model)
+    for name, text in JUNK.items():
+        with unchecked():
+            write(model, row.pk, column, f"'{text}'")
+        read = model.objects.get(pk=row.pk)
+        value = getattr(read, column)
+        assert isinstance(value, str), name
+        assert value.replace(" ", "") == text.replace(" ", "")
+        with unchecked():
+            model.objects.filter(pk=row.pk).update(**{column: value})
+        assert getattr(model.objects.get(pk=row.pk), column) == value
+
+
+@pytest.mark.django_db
+def test_json_that_no_other_database_takes_is_read_without_it() -> None:
+    job = JobFactory()
+    with unchecked():
+        for text, value in {r'["\ud800 x"]': ["\N{REPLACEMENT CHARACTER} x"], r'["\ud83d\ude00"]': ["\U0001f600"]}.items():
+            if connection.vendor == "sqlite":
+                write(Job, job.pk, "args", f"'{text}'")
+                assert Job.objects.get(pk=job.pk).args == value
+
+
+@pytest.mark.django_db
+def test_tokens_of_leases_begin_at_a_random_number() -> None:
+    for _ in range(3):
+        tasks.add.enqueue(1)
+    enqueue_many(tasks.add, [((1,), {}), ((2,), {})])
+    Job.objects.create(task="a.b")
+    tokens = set(Job.objects.values_list("lease_token", flat=True))
+    assert len(tokens) == 6
+    assert all(0 <= token < 2**40 for token in tokens)

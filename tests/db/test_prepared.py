@@ -41,7 +41,7 @@ def plans() -> dict[str, int]:
 
 def made(number: int) -> list[dict[str, Any]]:
     """Return what the last jobs say, in the order in which they were made."""
-    columns = ("queue", "args", "priority", "task", "kwargs", "status", "claim_rank", "options", "max_attempts", "lease_token")
+    columns = ("queue", "args", "priority", "task", "kwargs", "status", "claim_rank", "options", "max_attempts")
     return list(Job.objects.order_by("-id")[:number].values(*columns))[::-1]
 
 

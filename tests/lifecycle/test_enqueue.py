@@ -30,7 +30,7 @@ def test_a_job_is_queued_with_what_it_was_given() -> None:
     assert (job.task, job.args, job.kwargs, job.queue, job.priority) == ("a.b", [1, "é"], {"c": None}, "mail", 7)
     assert (job.unique_key, job.max_attempts, job.recovery, job.metadata, job.options) == ("key", 3, "hold", {"m": 1}, {"o": 2})
     assert (job.tenant, job.target, job.holds_target) == ("acme", "t", False)
-    assert (job.place, job.claim_rank, job.lease_token, job.attempt) == (states.QUEUED, -7, 0, 0)
+    assert (job.place, job.claim_rank, job.attempt) == (states.QUEUED, -7, 0)
 
 
 @pytest.mark.django_db

@@ -14,6 +14,7 @@ from jobqueue.models import Job, Worker
 from tests.claiming import claim
 from tests.factories import JobFactory, WorkerFactory
 from tests.rivals import Rival, together
+from tests.unchecked import unchecked, write
 
 
 def row(job: Job) -> dict[str, Any]:
@@ -274,3 +275,15 @@ def test_promoters_at_the_same_moment_promote_each_job_once() -> None:
     rest = Job.objects.promote_due(100)
     assert sum(map(len, promoted)) + len(rest) == 60
     assert Job.objects.filter(status="QUEUED").count() == 60
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("lease", ["NULL", "'infinity'", "'2900-01-01 00:00:00'"])
+def test_a_lease_that_no_worker_can_have_counts_as_expired(lease: str) -> None:
+    job, good = JobFactory(expired=True), JobFactory(running=True)
+    with unchecked():
+        write(Job, job.pk, "lease_expires_at", lease)
+        assert [one.job_id for one in expire_stale_running_jobs()] == [job.pk]
+    job.refresh_from_db()
+    good.refresh_from_db()
+    assert (job.status, good.status) == ("QUEUED", "RUNNING")

@@ -17,6 +17,7 @@ from jobqueue.lifecycle.expire import expire_stale_running_jobs
 from jobqueue.lifecycle.finish import finish, written_before
 from jobqueue.lifecycle.outcome import FINISHED_FIRST, INTERRUPTED_BY_SHUTDOWN, INTERRUPTED_BY_USER, Failure, Kind, Outcome
 from jobqueue.models import Job
+from tests import tasks
 from tests.claiming import claim
 from tests.factories import JobFactory
 from tests.rivals import Rival, together
@@ -449,3 +450,28 @@ def test_batches_in_opposite_order_and_a_sweep_meet_without_a_deadlock() -> None
 
     first, second, _ = together(lambda: write(Kind.RETRY, 1), lambda: write(Kind.ERROR, -1), expire_stale_running_jobs)
     assert sorted(first + second) == sorted(job.pk for job in jobs)
+
+
+@pytest.mark.django_db
+def test_a_run_of_a_table_that_was_emptied_does_not_end_the_new_job_of_its_id() -> None:
+    [old] = run_and_empty_the_table()
+    tasks.add.enqueue(1)
+    [new] = claim("worker-1", [], 10, 30)
+    assert new.id == old.id
+    [settled] = finish([Outcome(Lease(old.id, old.lease_token), Kind.SUCCESS, time.monotonic(), time.monotonic(), result='"old"')])
+    assert not settled.written
+    job = Job.objects.get()
+    assert (job.status, job.result) == ("RUNNING", None)
+
+
+def run_and_empty_the_table() -> list[Any]:
+    tasks.add.enqueue(1)
+    found = claim("worker-1", [], 10, 30)
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            cursor.execute("SELECT setval(pg_get_serial_sequence('jobqueue_job', 'id'), %s, FALSE)", [found[0].id])
+        else:
+            cursor.execute("UPDATE sqlite_sequence SET seq = %s WHERE name = 'jobqueue_job'", [found[0].id - 1])
+        cursor.execute("DELETE FROM jobqueue_job")
+    return found

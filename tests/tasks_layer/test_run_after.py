@@ -1,12 +1,15 @@
 """When a job may run: a time, or a delta that counts from the enqueue on the database's clock."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from datetime import timezone as fixed
 from typing import Any
 
 import pytest
 
-from jobqueue import clock, compat, enqueue_many
+from jobqueue import clock, compat, enqueue_job, enqueue_many
+from jobqueue.exceptions import InvalidOption
 from jobqueue.models import Job
+from jobqueue.tasks.task import detached
 from jobqueue.testing import run_until_idle
 from tests.tasks_layer import samples
 
@@ -71,3 +74,44 @@ def test_a_delta_becomes_a_time_for_a_backend_that_knows_no_deltas(settings: Any
     assert isinstance(moved.run_after, datetime)
     assert before + HOUR <= clock.aware(moved.run_after) <= clock.now() + HOUR
     assert moved.enqueue().status == "READY"
+
+
+OUT_OF_RANGE = {
+    "a delta of 8,000 years": timedelta(days=365 * 8000),
+    "the longest delta": timedelta.max,
+    "the first time, ahead of UTC": datetime.min.replace(tzinfo=fixed(timedelta(hours=14))),
+    "the last time, behind UTC": datetime.max.replace(tzinfo=fixed(-timedelta(hours=14))),
+    "a time before 1970": datetime(1969, 12, 31, tzinfo=UTC),
+    "a time beyond the year 9000": datetime(9000, 1, 2, tzinfo=UTC),
+    "a date": date(2030, 1, 1),
+    "a text": "2030-01-01",
+    "a number": 60,
+    "true": True,
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+def test_a_time_that_no_row_can_hold_is_refused_with_value_and_rule(name: str) -> None:
+    value: Any = OUT_OF_RANGE[name]
+    with pytest.raises(InvalidOption, match=r"run_after is .*; it must .*\. Use "):
+        samples.plain.using(run_after=value)
+    with pytest.raises(InvalidOption, match="run_after is "):
+        enqueue_job(samples.plain.module_path, run_after=value)
+    assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+def test_a_task_that_was_made_past_the_check_is_refused_at_its_enqueue(name: str) -> None:
+    task = detached(samples.plain, run_after=OUT_OF_RANGE[name])
+    with pytest.raises(InvalidOption, match="run_after is "):
+        task.enqueue()
+    with pytest.raises(InvalidOption, match="run_after is "):
+        enqueue_many(task, [((1,), {})])
+    assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize("value", [datetime(1970, 1, 1, tzinfo=UTC), datetime(8999, 12, 31, tzinfo=UTC), timedelta(days=365 * 900)])
+def test_the_first_and_the_last_time_of_a_row_are_taken(value: Any) -> None:
+    job = job_of(samples.plain.using(run_after=value).enqueue())
+    assert (job.status, job.waiting_for) == ("PENDING", "time")
+    assert job.run_at is not None
