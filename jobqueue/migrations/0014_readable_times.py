@@ -50,7 +50,7 @@ def repair(apps: Any, schema_editor: Any) -> None:
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("jobqueue", "0012_problems"),
+        ("jobqueue", "0013_worker_failed_modules"),
     ]
 
     operations = [
