@@ -33,6 +33,13 @@ def clean(text: str) -> str:
     return _UNSTORABLE.sub(REPLACEMENT, text)
 
 
+def printable(text: str) -> str:
+    """Return the text with everything escaped that is not printable, such as line breaks and what steers a terminal."""
+    return (
+        text if text.isprintable() else "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+    )
+
+
 def shorten(text: str, limit_bytes: int) -> str:
     """Return at most the first ``limit_bytes`` bytes of the text, as UTF-8, with a mark where it was cut."""
     return _cut(text, limit_bytes, tail_share=0.0)

@@ -19,6 +19,7 @@ from jobqueue.worker.run import Reason, Run, Runs
 
 BATCH = 1000
 LOCKED_SECONDS = 0.1
+LEASES = 3
 
 logger = logging.getLogger("jobqueue")
 
@@ -46,7 +47,7 @@ class Heartbeat(DatabaseService):
 
     def keep(self) -> None:
         """Renew every lease on the calling thread's connection: whoever is about to look for expired ones must not find ours."""
-        Job.objects.renew([run.lease for run in self._runs], self._lease_seconds)
+        Job.objects.renew([run.lease for run in self._renewed()], self._lease_seconds)
 
     def turn(self) -> float | None:
         """Renew once."""
@@ -57,7 +58,7 @@ class Heartbeat(DatabaseService):
         everything, self._look_at_all = self._look_at_all, False
         # Most runs are over before they need a renewal.
         old = began - self._pause / 2
-        leases = [run.lease for run in self._runs if everything or run.claimed_at <= old]
+        leases = [run.lease for run in self._renewed() if everything or run.claimed_at <= old]
         locked = 0
         for first in range(0, len(leases), BATCH):
             locked += self._renew(leases[first : first + BATCH])
@@ -65,6 +66,11 @@ class Heartbeat(DatabaseService):
         # A lease behind somebody's lock may have run out: it is renewed as soon as the lock is gone, before a sweep finds it.
         pause = min(self._pause, LOCKED_SECONDS) if locked else self._pause
         return max(pause - (self._beaten_at - began), 0.05)
+
+    def _renewed(self) -> list[Run]:
+        """Return the runs whose leases are renewed: not those whose end could not be written for three leases, whatever the reason is."""
+        since = time.monotonic() - LEASES * self._lease_seconds
+        return [run for run in self._runs if run.ended is None or run.ended > since]
 
     def _renew(self, leases: Sequence[Lease]) -> int:
         found = Job.objects.renew(leases, self._lease_seconds)
@@ -87,6 +93,6 @@ class Heartbeat(DatabaseService):
     def _lost(self, lease: Lease) -> None:
         run = self._runs.get(lease)
         # An outcome that was written since the renewal has left the register.
-        if run is not None and run.ended is None:
+        if run is not None and run.ended is None and not run.is_lost:
             logger.warning("Job %s: the lease was lost; the run is told to stop.", lease.job_id)
             self._interrupter.interrupt(run, Reason.LOST)

@@ -233,9 +233,9 @@ class Processes:
                 why = f"has given no sign of life for {self.times.silent_seconds:g} s"
             else:
                 continue
-            logger.error("%s (pid %d) %s; it is killed.", worker.name, worker.process.pid, why)
             worker.kill_at = now + CLOSE_SECONDS
             worker.process.kill()
+            logger.error("%s (pid %d) %s; it is killed.", worker.name, worker.process.pid, why)
 
     def _over(self) -> bool:
         alive = any(worker.process is not None for worker in self.workers)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import os
 import sys
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from django.core.management.base import CommandError
 from django.db.utils import Error
@@ -16,14 +16,21 @@ from jobqueue.db import hygiene
 from jobqueue.duties import registry as duties
 from jobqueue.models import Job
 from jobqueue.tasks import registry as tasks
+from jobqueue.worker.ending import exit_anyway, flush, leave
 from jobqueue.worker.handlers import end_at_once, on_signals
+from jobqueue.worker.log_thread import LogThread
 from jobqueue.worker.logs import set_up_log
 from jobqueue.worker.parent import Parent
 from jobqueue.worker.recycling import Recycling
 from jobqueue.worker.spawn import Options
 from jobqueue.worker.supervisor import Supervisor
 
-EXIT_SECONDS = 2.0
+
+class End(NamedTuple):
+    """How a worker has ended: the exit status, and whether all of it stopped."""
+
+    status: int
+    clean: bool
 
 
 def run_child(options: Options, number: int, parent: Parent) -> None:
@@ -31,43 +38,50 @@ def run_child(options: Options, number: int, parent: Parent) -> None:
     on_signals(end_at_once)
     settings = conf.current().with_overrides(**options.overrides)
     set_up_log(options.verbosity, number)
-    check_tables()
-    supervisor = Supervisor(
-        settings, once=options.once, parent=parent, recycling=Recycling(options.max_jobs_per_process, options.max_rss_mb)
-    )
-    status = run(supervisor, options)
-    exit_anyway(status)
-    sys.exit(status)
+    with ending(LogThread()) as log:
+        check_tables()
+        recycling = Recycling(options.max_jobs_per_process, options.max_rss_mb)
+        end = run(Supervisor(settings, once=options.once, parent=parent, recycling=recycling), options)
+    finish(end, log)
+    sys.exit(end.status)
 
 
-def run_alone(settings: conf.Settings, options: Options, greet: Callable[[str], None]) -> int:
-    """Run a worker that no other process watches; `greet` gets its description. Return the exit status."""
+def run_alone(settings: conf.Settings, options: Options, greet: Callable[[str], None]) -> End:
+    """Run a worker that no other process watches; `greet` gets its description."""
     supervisor = Supervisor(settings, once=options.once)
     greet(supervisor.identity.description)
     return run(supervisor, options)
 
 
-def run(supervisor: Supervisor, options: Options) -> int:
-    """Run a worker until its end; return the exit status. End the process if a thread of a task would keep it from ending."""
+def run(supervisor: Supervisor, options: Options) -> End:
+    """Run a worker until its end."""
     on_signals(supervisor.stop)
     if options.strict:
         tasks.discover(strict=True)
         duties.discover(strict=True)
     clean = supervisor.run()
-    status = 1 if not clean or (options.fail_on_error and supervisor.errors) else 0
-    if not clean:
-        # A thread that does not stop would hold up the interpreter's own end.
-        logging.shutdown()
-        sys.stdout.flush()
-        os._exit(status)
-    return status
+    return End(1 if not clean or (options.fail_on_error and supervisor.errors) else 0, clean)
 
 
-def exit_anyway(status: int) -> None:
-    """End the process soon though a thread of a task holds up the interpreter's own end (``asyncio.to_thread`` makes such threads)."""
-    timer = threading.Timer(EXIT_SECONDS, os._exit, [status])
-    timer.daemon = True
-    timer.start()
+@contextlib.contextmanager
+def ending(log: LogThread) -> Iterator[LogThread]:
+    """Write the log in its thread; if an exception ends the process and the log is blocked, end it all the same."""
+    try:
+        with log:
+            yield log
+    except BaseException as error:
+        if not log.is_written:
+            leave(error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1)
+        raise
+
+
+def finish(end: End, log: LogThread, *, is_process: bool = True) -> None:
+    """Prepare the end of the process, or end it if a thread or the log would keep it from that; `is_process`: nothing else runs in it."""
+    if not end.clean or not log.is_written:
+        leave(end.status)
+    if is_process:
+        exit_anyway(end.status)
+        flush()
 
 
 def check_tables() -> None:

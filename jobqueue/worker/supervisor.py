@@ -269,11 +269,11 @@ class Supervisor:
             if service.calls_project_code:
                 service.report()
             elif not service.alive or hanging > 3 * HANG_SECONDS:
-                logger.critical("The %s is %s; the worker ends.", service.name, "hanging" if service.alive else "gone")
                 self.failed = True
+                logger.critical("The %s is %s; the worker ends.", service.name, "hanging" if service.alive else "gone")
             elif hanging > HANG_SECONDS and isinstance(service, DatabaseService):
-                logger.error("The %s has waited %.0f s for the database; its connection is cut.", service.name, hanging)
                 service.abort()
+                logger.error("The %s has waited %.0f s for the database; its connection is cut.", service.name, hanging)
         return not self.failed
 
     # What people see

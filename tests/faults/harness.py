@@ -74,12 +74,13 @@ class WorkerProcess:
         command: str = "runworkers",
         program: Iterable[str] = (),
         folder: Path = ROOT,
+        output: int | None = None,
         environment: dict[str, str] | None = None,
         **settings: Any,
     ) -> None:
         """Start it; `settings` are those of ``JOBQUEUE``, `python` the interpreter's own options, `prefix` a program that becomes it.
 
-        A `program` is started in place of ``python -m django runworkers``.
+        A `program` is started in place of ``python -m django runworkers``; it prints to the log, or to the descriptor `output`.
         """
         self.log = log
         values = {
@@ -89,13 +90,13 @@ class WorkerProcess:
             VARIABLE: str(witness.path),
             **(environment or {}),
         }
-        with log.open("wb") as output:
+        with log.open("wb") as file:
             self.process = subprocess.Popen(
                 [*prefix, *(program or (sys.executable, *python, "-m", "django", command)), *args],
                 cwd=folder,
                 env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **values},
                 stdin=subprocess.DEVNULL,
-                stdout=output,
+                stdout=file if output is None else output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # a Ctrl-C in the terminal of the tests is not for it
             )

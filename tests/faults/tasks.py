@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import ctypes
 import os
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 import warnings
+from pathlib import Path
 from typing import Any, NoReturn
 
 import asgiref.sync
@@ -42,6 +44,26 @@ def flags(seconds: float) -> tuple[int, bool]:
     """Block for so long; return what the interpreter was started with."""
     time.sleep(seconds)
     return sys.flags.optimize, sys.flags.dev_mode
+
+
+@task
+def fail_loudly(length: int) -> NoReturn:
+    """Fail with a long text, which the log shows."""
+    raise Fatal("x" * length)
+
+
+@task
+def register_for_exit(path: str) -> None:
+    """Register what runs at the end of the interpreter: one function that never returns, and before it one that leaves a mark."""
+    atexit.register(time.sleep, 60)
+    atexit.register(lambda: Path(path).write_text("ran"))
+
+
+@task(takes_context=True)
+def leave_a_thread(context: Any) -> None:
+    """Leave a thread that the end of the interpreter waits for."""
+    with witness.run_of(context):
+        threading.Thread(target=time.sleep, args=(60,), daemon=False).start()
 
 
 @task

@@ -114,3 +114,18 @@ def test_a_listener_that_hangs_is_named_and_holds_up_nothing(workers: Workers) -
     worker.terminate()
     assert worker.wait(8) == 1
     assert "The listener does not stop." in worker.text
+
+
+@pytest.mark.parametrize("left", ["swallow", "leave_a_thread", "work"])
+def test_what_is_registered_with_atexit_runs_for_a_moment_whatever_threads_are_left(workers: Workers, tmp_path: Path, left: str) -> None:
+    mark = tmp_path / "mark"
+    worker = workers.start(**SETTINGS).ready()
+    registered = workers.enqueue(tasks.register_for_exit, str(mark))
+    wait_until(lambda: row(registered).status == "SUCCESS", "it is registered")
+    job = workers.enqueue(getattr(tasks, left))
+    wait_until_started(workers.witness, job)
+    began = time.monotonic()
+    worker.terminate()
+    assert worker.wait(10) == (1 if left == "swallow" else 0)
+    assert time.monotonic() - began < 8
+    assert mark.read_text() == "ran"

@@ -145,3 +145,23 @@ def test_more_than_a_batch_is_renewed_in_one_turn(scene: Scene, monkeypatch: pyt
     runs = [scene.run() for _ in range(5)]
     scene.heartbeat.turn()
     assert all(left(run) > 28 for run in runs)
+
+
+@pytest.mark.django_db
+def test_a_lost_lease_is_logged_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    run = scene.run()
+    Job.objects.filter(pk=run.job.id).update(lease_token=run.lease.token + 1)
+    for _ in range(3):
+        scene.heartbeat.turn()
+    assert run.reason is Reason.LOST
+    assert caplog.text.count("the lease was lost") == 1
+
+
+@pytest.mark.django_db
+def test_the_lease_of_a_run_whose_end_is_not_written_for_three_leases_is_not_renewed(scene: Scene) -> None:
+    old, new = scene.run(), scene.run()
+    old.ended, new.ended = time.monotonic() - 91, time.monotonic() - 89
+    for renew in (scene.heartbeat.turn, scene.heartbeat.keep):
+        renew()
+        assert left(old) < 2
+        assert left(new) > 28

@@ -9,8 +9,10 @@ import socket
 import sys
 import threading
 from argparse import ArgumentParser
+from collections.abc import Callable
 from dataclasses import fields
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -23,11 +25,13 @@ from jobqueue.exceptions import JobQueueError
 from jobqueue.models import Job
 from jobqueue.worker import spawn
 from jobqueue.worker.child import times
+from jobqueue.worker.ending import exit_anyway
 from jobqueue.worker.handlers import end_at_once, on_signals
+from jobqueue.worker.log_thread import LogThread
 from jobqueue.worker.logs import open_closed_streams, set_up_log
 from jobqueue.worker.maintenance import recover_dead
 from jobqueue.worker.processes import Processes
-from jobqueue.worker.serving import check_tables, exit_anyway, run_alone
+from jobqueue.worker.serving import End, check_tables, ending, finish, run_alone
 from jobqueue.worker.spawn import Options
 
 OPTIONS = {
@@ -71,42 +75,50 @@ class Command(BaseCommand):
         if open_closed_streams():
             self.stdout = OutputWrapper(sys.stdout)
         on_signals(end_at_once)
+        is_process = getattr(self, "_called_from_command_line", False)
+        try:
+            status = self._serve(options, is_process=is_process)
+        except CommandError:
+            if is_process:
+                exit_anyway(1)  # nothing may read what Django prints now
+            raise
+        if status:
+            sys.exit(status)
+
+    def _serve(self, options: dict[str, Any], *, is_process: bool) -> int:
         overrides = _overrides(options)
         settings = _settings(overrides)
         _check_processes(options)
         set_up_log(options["verbosity"])
-        check_tables()
         given = Options(overrides, **{one.name: options[one.name] for one in fields(Options) if one.name != "overrides"})
-        status = (self._run_worker if options["processes"] is None else self._run_processes)(settings, given, options)
-        if getattr(self, "_called_from_command_line", False):
-            exit_anyway(status)
-        if status:
-            sys.exit(status)
+        with ending(LogThread()) as log:
+            check_tables()
+            greet = partial(self._greet, log, options["verbosity"], settings)
+            number = options["processes"]
+            end = run_alone(settings, given, greet) if number is None else self._run_processes(number, settings, given, greet)
+        finish(end, log, is_process=is_process)
+        return end.status
 
-    def _run_worker(self, settings: conf.Settings, given: Options, options: dict[str, Any]) -> int:
-        return run_alone(settings, given, lambda who: self._greet(_greeting(who, settings), options))
-
-    def _run_processes(self, settings: conf.Settings, given: Options, options: dict[str, Any]) -> int:
-        number, module = options["processes"], conf.settings_module()
+    def _run_processes(self, number: int, settings: conf.Settings, given: Options, greet: Callable[[str], None]) -> End:
+        module = conf.settings_module()
         if refusal := spawn.refusal(module):
             raise CommandError(refusal)
         processes = Processes(number, spawn.Order(module or "", settings.process_setup, given), times(settings), once=given.once)
         on_signals(processes.stop)
-        self._greet(
-            _greeting(f"{number} worker process{'es' if number > 1 else ''} under pid {os.getpid()} on {socket.gethostname()}", settings),
-            options,
-        )
+        greet(f"{number} worker process{'es' if number > 1 else ''} under pid {os.getpid()} on {socket.gethostname()}")
         began = _clock() if given.fail_on_error else None
         clean, dead = processes.run()
         if dead:
             _recover(dead)
         if processes.refusal:
             raise CommandError(processes.refusal)
-        return 1 if not clean or (began is not None and _failed_since(began, settings.queues)) else 0
+        return End(1 if not clean or (began is not None and _failed_since(began, settings.queues)) else 0, clean=True)
 
-    def _greet(self, lines: list[str], options: dict[str, Any]) -> None:
-        if options["verbosity"] < 1:
-            return
+    def _greet(self, log: LogThread, verbosity: int, settings: conf.Settings, who: str) -> None:
+        if verbosity > 0:
+            log.put(self._print, _greeting(who, settings))
+
+    def _print(self, lines: list[str]) -> None:
         try:
             for line in lines:
                 self.stdout.write(line)
