@@ -207,8 +207,7 @@ def enqueue_scheduled(row: Schedule, nominal: datetime | None) -> int:
 
     Its metadata tell the schedule's name, and the nominal time. Where a live job has the task's unique key, that one stands for it.
     """
-    registry.discover()
-    entry = registry.find(row.task)
+    entry = registry.find_or_load(row.task)
     if entry is None:
         raise InvalidOption(f"No registered task has the path {row.task!r}. See that it is in <app>/tasks.py or TASK_MODULES.")
     check_arguments(row, entry)

@@ -31,8 +31,7 @@ def enqueue_job(task_path: str, /, *args: Any, kwargs: Mapping[str, Any] | None 
     if not isinstance(task_path, str) or "." not in task_path or not all(part.isidentifier() for part in task_path.split(".")):
         raise InvalidOption(f"task_path is {task_path!r}; it must be a dotted path such as 'shop.tasks.send_invoice'.")
     options_module.check_path(task_path)
-    registry.discover()
-    entry = registry.find(task_path)
+    entry = registry.find_or_load(task_path)
     task = placeholder(task_path) if entry is None else entry.task
     if options:
         task = task.using(**options)

@@ -24,11 +24,13 @@ from jobqueue import event_names as names
 from jobqueue.db import Claimed, Event, Lease, Now, Success
 from jobqueue.events.record import event, last_progress, record_all
 from jobqueue.lifecycle import failing, history, suspend, wakeup
-from jobqueue.lifecycle.endings import ending
+from jobqueue.lifecycle.endings import ending, is_repeated
 from jobqueue.lifecycle.outcome import (
     FINISHED_FIRST,
     INTERRUPTED_BY_SHUTDOWN,
     INTERRUPTED_BY_USER,
+    UNKNOWN_SINCE,
+    UNKNOWN_TASK_PAUSE_SECONDS,
     Failure,
     HandOver,
     Kind,
@@ -39,9 +41,7 @@ from jobqueue.lifecycle.release import settle, try_lock
 from jobqueue.line import Target
 from jobqueue.models import Job
 
-UNKNOWN_TASK_PAUSE_SECONDS = 5.0
 UNREAD = ("args", "kwargs", "result", "created_at", "enqueued_at", "heartbeat_at", "lease_expires_at")  # it decides nothing
-UNKNOWN_SINCE = "unknown_since"
 Decision = tuple[states.Place, dict[str, Any]]
 
 
@@ -219,7 +219,8 @@ def _follow_up(job: Job, outcome: Outcome, decision: Decision, now: float, event
         events.append(event(job, names.STARTED, at=began))
     if outcome.told is not None and (last := last_progress(job, *outcome.told)) is not None:
         events.append(last)
-    events.append(ending(job, outcome, destination[0], message))
+    if not is_repeated(job, outcome, destination[0]):
+        events.append(ending(job, outcome, destination[0], message))
     suspend.end_phases(job, outcome, destination, message)
     if destination == states.QUEUED:
         wakeup.work(job.queue, job.tenant)

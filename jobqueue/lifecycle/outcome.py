@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from jobqueue.db import Claimed, Lease, Lender
 from jobqueue.line import Target
 
+UNKNOWN_TASK_PAUSE_SECONDS = 5.0
+UNKNOWN_SINCE = "unknown_since"  # in the options of a job: when a worker first found its task unknown
 INTERRUPTED_BY_USER = "Job was interrupted by user"
 INTERRUPTED_BY_SHUTDOWN = "Job was interrupted by shutdown of its worker"
 FINISHED_FIRST = "Job finished before the interrupt reached it"

@@ -18,8 +18,8 @@ from jobqueue import conf, masking, states
 from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
 from jobqueue.lifecycle import children, history, suspend
-from jobqueue.lifecycle.finish import UNKNOWN_SINCE
 from jobqueue.lifecycle.lines import blocker_of, moment_of
+from jobqueue.lifecycle.outcome import UNKNOWN_SINCE
 from jobqueue.lifecycle.workers import Serving, serving
 from jobqueue.models import Job, Queue
 from jobqueue.texts import safe_repr
@@ -188,8 +188,8 @@ def _unknown_task(job: Any) -> Why | None:
     last = since + timedelta(seconds=conf.current().unknown_task_grace_seconds)
     return Why(
         "unknown_task",
-        f"The worker that took it has known no task {job.task!r} since {clock(since, job.now)}: deploy its code, or cancel the job. It is"
-        f" tried again every few seconds, and ends in ERROR after {clock(last, job.now)}.",
+        f"The worker that took it has known no task {job.task!r} since {clock(since, job.now)}: deploy its code, name its"
+        f" module in TASK_MODULES, or cancel the job. It is tried again every few seconds, and ends in ERROR after {clock(last, job.now)}.",
     )
 
 

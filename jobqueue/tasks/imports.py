@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+from importlib.util import find_spec
 from types import ModuleType
 
 from jobqueue.exceptions import Interrupted, TimeLimitExceeded, is_for_the_process
@@ -33,6 +34,14 @@ def load(name: str, *, strict: bool = False) -> ModuleType | None:
         return None
     _failures.pop(name, None)
     return module
+
+
+def exists(name: str) -> bool:
+    """Return whether there is such a module; its parents are imported."""
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError, AttributeError):  # a parent is missing or is no package, or the module has no spec
+        return False
 
 
 def failures() -> dict[str, str]:

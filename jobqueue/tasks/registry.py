@@ -1,7 +1,7 @@
 """The registered tasks: only these run, whatever a row says.
 
 A `JobTask` registers itself when it is declared. `discover` imports ``<app>/tasks.py`` of every installed app and the modules of
-`TASK_MODULES`, and adds the plain tasks that it finds there.
+`TASK_MODULES`, and adds the plain tasks that it finds there. `find_or_load` imports another module of an app when a job names it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ DECLARED_ONLY = ("takes_context", "backoff", "retry_on", "transactional", "phase
 _tasks: dict[str, Any] = {}
 _loads: dict[str, object] = {}
 _entries: dict[str, Entry] = {}
+_tried: set[str] = set()
 _discovered = threading.Event()
 _lock = threading.RLock()  # a module that is imported under it may ask for a task by its path
 
@@ -135,6 +136,24 @@ def find(path: str) -> Entry | None:
             phases=getattr(task, "phases", ()),
         )
     return entry
+
+
+def find_or_load(path: str) -> Entry | None:
+    """Return the entry of a path. Import its module, once, if the module lies below an installed app or a module of `TASK_MODULES`."""
+    discover()
+    name = path.rpartition(".")[0]
+    if path not in _tasks and name not in _tried and _may_import(name):
+        with _lock:
+            _tried.add(name)
+            if imports.exists(name) and (module := imports.load(name)) is not None:
+                _add_from(module)
+            _forget_unfinished()
+    return find(path)
+
+
+def _may_import(name: str) -> bool:
+    allowed = [*(app.name for app in apps.get_app_configs()), *conf.current().task_modules]
+    return any(f"{name}.".startswith(f"{one}.") for one in allowed)
 
 
 def paths() -> list[str]:

@@ -8,8 +8,9 @@ import traceback
 
 from jobqueue import backoff, payload, texts
 from jobqueue.exceptions import Fatal, InvalidBackoff, ResultNotStorable, Retry, Suspended
-from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
+from jobqueue.lifecycle.outcome import UNKNOWN_TASK_PAUSE_SECONDS, Failure, Kind, Outcome
 from jobqueue.line import Target
+from jobqueue.tasks import imports, registry
 from jobqueue.worker import journal
 from jobqueue.worker.limits import limited, stops
 from jobqueue.worker.run import Reason, Run
@@ -122,9 +123,16 @@ def handed_back(run: Run) -> Outcome:
 
 
 def unknown_task(run: Run) -> Outcome:
-    """Return the outcome of a job whose task is not registered here."""
-    text = f"No task is registered as {run.job.task!r}; a worker that knows it may take the job."
-    return _outcome(run, Kind.UNKNOWN_TASK, Failure("jobqueue.exceptions.UnknownTask", text, ""))
+    """Return the outcome of a job whose task is not registered here; one whose module can be imported runs at its next claim."""
+    path = run.job.task
+    if registry.find_or_load(path) is not None:
+        return handed_back(run)
+    error = imports.failures().get(path.rpartition(".")[0])
+    reason = f"its module cannot be imported: {error}" if error else "declare it in <app>/tasks.py, or name its module in TASK_MODULES"
+    text = f"No task is registered as {path!r} in this worker: {reason}. Another worker that has it may take the job."
+    outcome = _outcome(run, Kind.UNKNOWN_TASK, Failure("jobqueue.exceptions.UnknownTask", text, ""))
+    outcome.delay_seconds = UNKNOWN_TASK_PAUSE_SECONDS
+    return outcome
 
 
 def failed(run: Run, kind: Kind, error: BaseException) -> Outcome:
