@@ -1,7 +1,7 @@
 """The verbs on the list and on the page of one job.
 
 A verb is checked where it acts: the permission, `get_queryset` (a project may narrow what a user sees), and the state of the locked
-row. Jobs that run are interrupted, and any are deleted, only after a page has named them.
+row. Jobs that run are interrupted, any are deleted, and more than one is canceled, only after a page has named them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""Ask before running jobs are interrupted or any are deleted: the page names them, and those it named are not asked about again."""
+"""Ask before running jobs are interrupted, before any are deleted, and before several are canceled.
+
+The page names the jobs and says what cannot be undone; those that it named are not asked about again.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -9,6 +13,7 @@ from django.http import HttpRequest
 
 from jobqueue.admin import cells, listing
 from jobqueue.admin.verbs import Verb
+from jobqueue.amounts import plural
 from jobqueue.models import Job
 
 FIELD = "confirmed"
@@ -16,8 +21,9 @@ MOST_SHOWN = 50
 
 
 def doubtful(verb: Verb, jobs: list[Job]) -> list[Job]:
-    """Return which of the jobs a person must be asked about."""
-    return [job for job in jobs if verb.asks(job)]
+    """Return which of the jobs a person must be asked about: all that it would end, if it ends more than one for good."""
+    able = [job for job in jobs if verb.possible(job)]
+    return able if verb.final and len(able) > 1 else [job for job in able if verb.asks(job)]
 
 
 def confirmed(request: HttpRequest) -> set[int]:
@@ -36,23 +42,29 @@ def context(verb: Verb, jobs: list[Job], *, on_list: bool) -> dict[str, Any]:
     fields = [(FIELD, ",".join(str(job.pk) for job in found))]
     if on_list:
         fields += [("action", verb.name), *((ACTION_CHECKBOX_NAME, str(job.pk)) for job in jobs)]
-    kind = f"{verb.asks_about.label.lower()} " if verb.asks_about else ""
-    noun = f"{kind}job" if len(found) == 1 else f"{kind}jobs"
+    statuses = Counter(job.status for job in found)
+    kind = f"{verb.asks_about.label.lower()} " if verb.asks_about and [*statuses] == [verb.asks_about] else ""
     others = len(jobs) - len(found)
+    whole = len(found) == sum(verb.possible(job) for job in jobs)
     return {
-        "title": f"{verb.label} {len(found):,} {noun}?",
+        "title": f"{verb.label} {plural(len(found), f'{kind}job')}?",
+        "counts": [(Job.Status(status).label, number) for status, number in statuses.most_common()] if len(found) > 1 else [],
         "verb": verb,
         "rows": [(job, cells.status(job), cells.task(job), cells.progress(job), cells.ran(job), cells.worker(job)) for job in shown],
         "unnamed": len(found) - len(shown),
         "others": others,
-        "others_note": _others_note(verb, others),
+        "others_note": _others_note(verb, others, able=not whole),
         "fields": fields,
-        "button": f"{verb.label} {len(jobs):,} jobs" if len(jobs) > 1 else f"{verb.label} job {jobs[0].pk}",
+        "button": f"{verb.label} {len(jobs if not whole else found):,} jobs"
+        if len(found) > 1 or not whole
+        else f"{verb.label} job {found[0].pk}",
     }
 
 
-def _others_note(verb: Verb, number: int) -> str:
-    jobs, do = ("job", "does") if number == 1 else ("jobs", "do")
+def _others_note(verb: Verb, number: int, *, able: bool) -> str:
+    """Say which other jobs are selected: some that the verb also moves, or none but those that it cannot move."""
+    if able:
+        return f"{plural(number, 'job')} that {'does' if number == 1 else 'do'} not run."
     if verb.asks_about is None:
-        return f"{number} {jobs} that {'runs' if number == 1 else 'run'}, and cannot be {verb.done}."
-    return f"{number} {jobs} that {do} not run."
+        return f"{plural(number, 'job')} that {'runs' if number == 1 else 'run'}, and cannot be {verb.done}."
+    return f"{plural(number, 'job')} that cannot be {verb.done} now."

@@ -27,6 +27,7 @@ class Verb:
     statuses: tuple[Status, ...]  # where it is possible, as far as the status alone tells
     warning: str = ""  # what happens to the jobs that it asks about, for the confirmation; empty: it never asks
     asks_about: Status | None = Status.RUNNING  # None: about each that it can be done to
+    final: bool = False  # it cannot be undone: of more than one job it always asks
 
     def allowed(self, request: HttpRequest) -> bool:
         """Return whether the request's user has this verb's permission."""
@@ -65,7 +66,11 @@ CANCEL: Final = Verb(
     act=control.cancel,
     possible=_can_cancel,
     statuses=(Status.PENDING, Status.QUEUED, Status.RUNNING, Status.PAUSED, Status.ERROR),
-    warning="Canceling is final. The task is interrupted where it stands, and what it has done so far is not undone.",
+    warning=(
+        "Canceling is final: a canceled job never runs again, and cannot be resumed. A running task is interrupted where it stands, and "
+        "what it has done so far is not undone. If others wait for the target of a job, the next one begins."
+    ),
+    final=True,
 )
 PAUSE: Final = Verb(
     name="pause",
@@ -103,7 +108,11 @@ DELETE: Final = Verb(
     act=control.delete,
     possible=_can_delete,
     statuses=tuple(status for status in Status if status != Status.RUNNING),
-    warning="A deleted job is gone with its arguments, its result and its history. If others wait for its target, the next one begins.",
+    warning=(
+        "A deleted job is gone with its arguments, its result and its history; this cannot be undone. If others wait for its target, the "
+        "next one begins."
+    ),
     asks_about=None,
+    final=True,
 )
 VERBS: Final = {verb.name: verb for verb in (CANCEL, PAUSE, RESUME, RUN_NOW, DELETE)}

@@ -134,7 +134,9 @@ def test_clearing_a_target_cancels_whatever_holds_or_blocks_it(operator: Client,
     holder, waiting = stuck
     blocker = JobFactory(**SEVEN, paused=True)
     [one] = lines(operator)
-    response = operator.post(one.clear)
+    page = operator.post(one.clear)
+    assert page.context["title"] == "Cancel 2 jobs?"
+    response = operator.post(one.clear, dict(page.context["fields"]))
     assert (response.url, told(response)) == (PAGE, ["2 jobs were canceled."])
     assert states(holder, blocker, waiting) == ["CANCELED", "CANCELED", "QUEUED"]
     assert told(operator.post(one.clear))[-1] == "Nothing holds or blocks target 'customer:7' (any more)."
