@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.contrib import admin
 from django.contrib.admin import SimpleListFilter
+from django.contrib.admin.exceptions import DisallowedModelAdminLookup
+from django.contrib.admin.views.main import ERROR_FLAG, IGNORED_PARAMS, PAGE_VAR
 from django.db.models import DateField, Model
 from django.db.models.constants import LOOKUP_SEP
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+from jobqueue.texts import clean, shorten
 
 M = TypeVar("M", bound=Model)
 
@@ -37,6 +42,32 @@ class Base(Generic[M]):
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
         """Allow the filters that the list offers, and no other: ``?kwargs__password__startswith=a`` reads a secret letter by letter."""
         return any(lookup in self._lookups(one) for one in self.get_list_filter(request))
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list; to a filter that it does not offer, answer with 400 and a page that names the filters."""
+        try:
+            return super().changelist_view(request, extra_context)
+        except DisallowedModelAdminLookup:
+            return self._unknown_filter(request)
+
+    def _unknown_filter(self, request: HttpRequest) -> HttpResponse:
+        offered = [min(map(str, self._lookups(one))) for one in self.get_list_filter(request)]
+        known = {*offered, *IGNORED_PARAMS, PAGE_VAR, ERROR_FLAG}
+        query = request.GET.copy()
+        unknown = [name for name in query if name not in known and not self.lookup_allowed(name, "", request)]
+        for name in unknown:
+            del query[name]
+        request.current_app = self.admin_site.name
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Unknown filter",
+            "opts": self.opts,
+            "media": self.media,
+            "unknown": [shorten(clean(name), 100) for name in unknown[:10]],
+            "offered": offered,
+            "without": f"?{query.urlencode()}",
+        }
+        return TemplateResponse(request, "jobqueue/admin/unknown_filter.html", context, status=400)
 
     def _lookups(self, offered: Any) -> set[str | None]:
         """Return the parameters of the links of one filter."""

@@ -8,8 +8,10 @@ from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.functional import cached_property
 
 from jobqueue import masking, webhook_rules
+from jobqueue.admin import nothing
 from jobqueue.admin.listing import LARGEST_ID, MOST_COUNTED, WINDOW, as_id
 from jobqueue.models import WebhookDelivery
 from jobqueue.texts import clean
@@ -101,6 +103,13 @@ class DeliveryChangeList(ChangeList):
         if paginator.more:
             return f"more than {MOST_COUNTED:,} deliveries; the first {MOST_COUNTED:,} are on these pages"
         return f"{paginator.count:,} {'delivery' if paginator.count == 1 else 'deliveries'}"
+
+    @cached_property
+    def nothing_found(self) -> nothing.NothingFound | None:
+        """Say what was searched if a search or a filter found nothing."""
+        if self.result_count or not (self.query or self.has_active_filters):
+            return None
+        return nothing.deliveries(self, self.query.strip(), f"the newest {WINDOW:,} deliveries" if self.newest_only else "", MOST_COUNTED)
 
     @property
     def window_note(self) -> str:

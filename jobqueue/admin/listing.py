@@ -19,8 +19,9 @@ from django.http import HttpRequest
 from django.utils.functional import cached_property
 
 from jobqueue import masking, states, visible
-from jobqueue.admin import known
+from jobqueue.admin import known, nothing
 from jobqueue.admin.cells import owner_of
+from jobqueue.admin.nothing import NothingFound
 from jobqueue.db.open_jobs import OPEN
 from jobqueue.line import Target
 from jobqueue.models import Job, Worker
@@ -171,9 +172,18 @@ class JobChangeList(BaseChangeList):
         chosen = [(name, self.params[name]) for name in ("target", "tenant") if self.params.get(name)]
         return [(name, masking.mask_text(clean(value)), self.get_query_string(remove=[name])) for name, value in chosen]
 
+    @cached_property
+    def nothing_found(self) -> NothingFound | None:
+        """Say what was searched if a search or a filter found nothing."""
+        if self.result_count or not (self.query or self.has_active_filters):
+            return None
+        wanted = self.query.strip()
+        scope = f"the newest {WINDOW:,} jobs and the older open ones" if self.newest_only else ""
+        return nothing.jobs(self, wanted, as_id(wanted), scope, MOST_COUNTED)
+
     @property
     def window_note(self) -> str:
-        """What was not looked at; empty where everything was."""
+        """What was not searched; empty if everything was, or if the page says it since it found nothing."""
         if not self.newest_only:
             return ""
         if self.params.get("target"):

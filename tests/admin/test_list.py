@@ -150,6 +150,44 @@ def test_no_column_can_be_probed_through_the_address(viewer: Client, lookup: str
     assert viewer.get(f"{LIST}?{lookup}").status_code == 400
 
 
+def note(client: Client, query: str) -> Any:
+    return client.get(f"{LIST}{query}").context["cl"].nothing_found
+
+
+def test_a_search_that_finds_nothing_says_what_was_searched_and_offers_what_would_find_it(viewer: Client) -> None:
+    JobFactory.create_batch(2, queue="mail", task="shop.tasks.send", target="customer:7")
+    found = note(viewer, "?q=mail")
+    assert found.text.startswith("No job found. Searched in all 2 jobs: the path of the task, or a part of the path of a registered task.")
+    assert found.offers == [("Jobs of queue mail", "?queue=mail"), ("Show all jobs", "?")]
+    assert len(listed(viewer, found.offers[0][1])) == 2
+    assert note(viewer, "?q=customer:7").offers[0] == ("Jobs of target customer:7", "?target=customer%3A7")
+    found = note(viewer, "?q=shop.tasks.send&status=ERROR")
+    assert "with the chosen filter (status)" in found.text
+    assert found.offers[0] == ("Search without the filters", "?q=shop.tasks.send")
+    assert "No job has the number 999999999. It may have been deleted by retention." in note(viewer, "?q=999999999").text
+    assert "No job found with the chosen filter (queue). Searched: all 2 jobs." in note(viewer, "?queue=nobody").text
+    assert note(viewer, "") is None
+    assert note(viewer, "?queue=mail") is None
+    page = viewer.get(f"{LIST}?q=<script>").content.decode()
+    assert "<script>&" not in page
+    assert "No job found." in page
+
+
+def test_a_search_in_a_large_table_says_how_many_jobs_were_searched(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "WINDOW", 2)
+    JobFactory.create_batch(4)
+    assert "Searched in the newest 2 jobs and the older open ones: the path" in note(viewer, "?q=nothing.like.it").text
+
+
+def test_an_unknown_filter_is_answered_by_a_page_that_names_the_filters(viewer: Client) -> None:
+    response = viewer.get(f"{LIST}?queue=mail&message__contains=<b>&p=2")
+    page = response.content.decode()
+    assert response.status_code == 400
+    assert "This list has no filter <code>message__contains</code>." in page
+    assert "<code>status</code>, <code>waiting</code>, <code>queue</code>" in page
+    assert response.context["without"] == "?queue=mail&p=2"
+
+
 def test_filters_narrow_the_list(viewer: Client) -> None:
     error, due = JobFactory(error=True, queue="mail"), JobFactory(scheduled=True, task="tests.tasks.fail")
     queued = JobFactory()

@@ -1,0 +1,70 @@
+"""What a list says if it found nothing: what was searched, in how many rows, and what would find more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.admin.views.main import IGNORED_PARAMS, PAGE_VAR
+
+from jobqueue import masking
+from jobqueue.admin import known
+from jobqueue.amounts import plural
+from jobqueue.line import Target
+from jobqueue.models import Job, Queue
+from jobqueue.texts import clean, shorten
+
+MAX_TENANTS = 1000
+NO_FILTERS = (*IGNORED_PARAMS, PAGE_VAR)
+MAX_TEXT_BYTES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class NothingFound:
+    """The sentence, and links that may find more: each a text and an address."""
+
+    text: str
+    offers: list[tuple[str, str]]
+
+
+def jobs(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) -> NothingFound:
+    """Return what the list of jobs says; `scope` names the rows that were searched if these were not all."""
+    number = len(cl.root_queryset.order_by()[: most + 1].values_list("pk"))
+    where = scope or f"all {plural(min(number, most), 'job', more=number > most)}"
+    chosen = [name for name in cl.params if cl.params[name] and name not in NO_FILTERS]
+    filters = f" with the chosen {'filters' if len(chosen) > 1 else 'filter'} ({', '.join(chosen)})" if chosen else ""
+    if job_id is not None:
+        text = f"No job has the number {job_id}{filters}. It may have been deleted by retention."
+    elif wanted:
+        fields = "the path of the task, or a part of the path of a registered task"
+        text = f"No job found{filters}. Searched in {where}: {fields}. Arguments, messages and errors are not searched."
+    else:
+        text = f"No job found{filters}. Searched: {where}."
+    offers = [*_offers(cl, wanted), *([("Search without the filters", f"?{urlencode({'q': wanted})}")] if wanted and chosen else [])]
+    return NothingFound(text, [*offers, ("Show all jobs", "?")])
+
+
+def deliveries(cl: Any, wanted: str, scope: str, most: int) -> NothingFound:
+    """Return what the list of deliveries says."""
+    number = len(cl.root_queryset.order_by()[: most + 1].values_list("pk"))
+    where = scope or f"all {plural(min(number, most), 'delivery', 'deliveries', more=number > most)}"
+    text = "the number of a job" if wanted else "the chosen filters"
+    return NothingFound(f"No delivery found. Searched in {where}: {text}.", [("Show all deliveries", "?")])
+
+
+def _offers(cl: Any, wanted: str) -> list[tuple[str, str]]:
+    """Return links to the jobs of a queue or a target that has the name that was searched for."""
+    if not wanted or "\0" in wanted or masking.mask_text(wanted) != wanted:
+        return []
+    shown = shorten(clean(wanted), MAX_TEXT_BYTES)
+    database = Job.objects.database
+    offers = []
+    queues = known.queues() | {*database.queued_queues(MAX_TENANTS)}
+    if wanted in queues or Queue.objects.filter(pk=wanted).exists():
+        offers.append((f"Jobs of queue {shown}", f"?{urlencode({'queue': wanted})}"))
+    fronts = database.fronts([Target(tenant, wanted) for tenant in database.tenants_in_lines(MAX_TENANTS)])
+    ids = {job_id for front in fronts for job_id in front[2:] if job_id is not None}
+    if ids and cl.root_queryset.filter(pk__in=ids).exists():
+        offers.append((f"Jobs of target {shown}", f"?{urlencode({'target': wanted})}"))
+    return offers
