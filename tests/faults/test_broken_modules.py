@@ -3,9 +3,8 @@
 import pytest
 from django.core.management import call_command
 
-from jobqueue import enqueue_job
 from jobqueue.lifecycle.problems import problems
-from jobqueue.models import Worker
+from jobqueue.models import Job, Worker
 from tests.faults import tasks
 from tests.faults.harness import Workers, row, wait_for, wait_until
 
@@ -15,7 +14,8 @@ MODULES = ["tests.faults.broken", "tests.faults.not_there", "tests.faults.tasks"
 
 
 def test_a_module_that_fails_at_import_is_logged_reported_and_skipped(workers: Workers) -> None:
-    lost = enqueue_job("tests.faults.broken.declared_before")
+    lost = tasks.one_argument.enqueue(1)
+    Job.objects.filter(pk=lost.job_id).update(task="tests.faults.broken.declared_before")  # this process must not import it
     good = tasks.one_argument.enqueue(1)
     worker = workers.start(TASK_MODULES=MODULES).ready()
     wait_for(good, "SUCCESS")
