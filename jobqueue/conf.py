@@ -6,6 +6,7 @@ A setting that is absent or None has its default. Wrong settings are described b
 
 import contextlib
 import functools
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
@@ -24,6 +25,13 @@ from jobqueue.texts import safe_repr
 NAME = "JOBQUEUE"
 RECOVERIES = ("requeue", "hold")
 LOGS = ("all", "lifecycle", "none")
+
+
+def _is_service(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.-]{1,50}", value) is not None
+
+
+SERVICE = Rule("a name of 1 to 50 letters, digits, dots, dashes and underscores", _is_service)
 
 
 def _is_callable_or_path(value: Any) -> bool:
@@ -74,6 +82,7 @@ class Settings:
     default_timeout_seconds: float | None = _setting(None, POSITIVE._replace(text=f"{POSITIVE.text}, or None for no limit"))
     timeout_grace_seconds: float = _setting(10, NOT_NEGATIVE)
     unknown_task_grace_seconds: float = _setting(300, NOT_NEGATIVE)
+    service: str | None = _setting(None, SERVICE)
     queues: tuple[str, ...] = _setting((), texts("a list of queue names"))
     task_modules: tuple[str, ...] = _setting((), texts("a list of dotted module paths"))
     max_running: int | None = _setting(None, whole("a whole number from 0 on, or None for no limit", lambda value: 0 <= value < 2**31))
@@ -138,6 +147,16 @@ def calls_for_tenant_slots() -> bool:
     """Return whether `TENANTS` is a callable."""
     value = current().tenants
     return value is not None and not isinstance(value, Mapping)
+
+
+def service() -> str:
+    """Return the name of the service that this process belongs to; "" if it has none."""
+    return current().service or ""
+
+
+def scoped(name: str) -> str:
+    """Return the name that a duty has in this service."""
+    return f"{name}@{mine}" if (mine := service()) else name
 
 
 def tenant_slots() -> dict[str, int]:

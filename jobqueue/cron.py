@@ -13,13 +13,18 @@ cronsim reads the expression and finds the local times; what these are in UTC is
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib import metadata
+from importlib.metadata import PackageNotFoundError
 from itertools import islice, takewhile
+from pathlib import Path
 from typing import Final
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import TZPATH, ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
@@ -44,6 +49,10 @@ class Timing:
     cron: str = ""
     interval_seconds: int | None = None
     time_zone: str = "UTC"
+
+    def text(self, rules: str) -> str:
+        """Return the timing and a version of the rules of time zones as one text, as `ScheduleQuerySet.planned_otherwise` writes it."""
+        return f"{self.cron}|{'' if self.interval_seconds is None else self.interval_seconds}|{self.time_zone}|{rules}"
 
     def check(self, now: datetime) -> None:
         """Refuse what can never be due after `now`, naming the value, the rule and the fix."""
@@ -94,6 +103,19 @@ def zone_of(name: str) -> ZoneInfo:
     near = difflib.get_close_matches(str(name)[:LONGEST_ZONE], available_timezones(), 1)
     hint = f"did you mean {near[0]!r}?" if near else "it must be a name such as 'Europe/Berlin' or 'UTC'."
     raise InvalidOption(f"The time zone {safe_repr(name)} is not known here: {hint}")
+
+
+@functools.cache
+def rules_version() -> str:
+    """Return the version of the time zone rules that this process reads, such as "2025b"; "" if none is named."""
+    for folder in TZPATH:
+        with contextlib.suppress(OSError, UnicodeDecodeError), open(Path(folder) / "tzdata.zi", encoding="ascii") as lines:
+            word, _, version = lines.readline().strip().rpartition(" ")
+            if word == "# version":
+                return version[:20]
+    with contextlib.suppress(PackageNotFoundError):
+        return metadata.version("tzdata")[:20]
+    return ""
 
 
 def due(timing: Timing, next_at: datetime, now: datetime, missed: str, most: int) -> list[datetime]:

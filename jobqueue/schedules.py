@@ -9,33 +9,29 @@ from __future__ import annotations
 
 import inspect
 import json
-import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from django.utils import timezone
 
-from jobqueue import clock, payload
+from jobqueue import clock, conf, payload
 from jobqueue import cron as crons
 from jobqueue.backends import DatabaseBackend, backend_of
-from jobqueue.db import is_outage
-from jobqueue.exceptions import InvalidArgumentType, InvalidArgumentValue, InvalidOption, LeadershipLost
+from jobqueue.exceptions import InvalidArgumentType, InvalidArgumentValue, InvalidOption
 from jobqueue.lifecycle import schedules
-from jobqueue.masking import mask_text
 from jobqueue.models import Schedule
-from jobqueue.tasks import imports, options, registry
+from jobqueue.tasks import options, registry
 from jobqueue.tasks.task import JobTask
-from jobqueue.texts import clean, exception_summary, safe_repr
+from jobqueue.texts import clean, safe_repr
 
 LONGEST_NAME = 200
 DEFINITION = (
     "task", "args", "kwargs", "queue", "priority", "tenant", "target", "cron", "interval_seconds", "time_zone", "missed", "missed_limit"
 )  # fmt: skip
 
-logger = logging.getLogger("jobqueue")
 _declared: dict[str, Declaration] = {}
 
 
@@ -57,11 +53,12 @@ class Declaration:
     missed: str
     missed_limit: int
     enabled: bool
+    declared_in: str = field(default="", compare=False)
 
     def row(self) -> Schedule:
         """Return a row that says the same."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return Schedule(**values, source=Schedule.Source.CODE)
+        return Schedule(**values, source=Schedule.Source.CODE, service=conf.service())
 
 
 def schedule(
@@ -105,6 +102,7 @@ def schedule(
         missed=missed,
         missed_limit=missed_limit,
         enabled=enabled,
+        declared_in=_caller(),
     )
     row = made.row()
     check(row)
@@ -112,6 +110,17 @@ def schedule(
         check_call(task.func, made.args, made.kwargs, takes_context=task.takes_context)
     if _declared.setdefault(name, made) != made:
         raise InvalidOption(f"The schedule {name!r} is declared twice, with different contents; give one of them another name.")
+
+
+def _caller() -> str:
+    """Return the module that calls `schedule`."""
+    name: str = sys._getframe(2).f_globals.get("__name__", "")
+    return name[:200]
+
+
+def declarations() -> dict[str, Declaration]:
+    """Return the declarations by name, as far as their modules are imported."""
+    return dict(_declared)
 
 
 def declared() -> list[str]:
@@ -209,7 +218,8 @@ def enqueue_scheduled(row: Schedule, nominal: datetime | None) -> int:
     """
     entry = registry.find_or_load(row.task)
     if entry is None:
-        raise InvalidOption(f"No registered task has the path {row.task!r}. See that it is in <app>/tasks.py or TASK_MODULES.")
+        hint = "See that it is in <app>/tasks.py or TASK_MODULES. If another project shares this database, give each a SERVICE of its own."
+        raise InvalidOption(f"No registered task has the path {row.task!r}. {hint}")
     check_arguments(row, entry)
     task, given = entry.task, row.options
     if isinstance(task, JobTask):
@@ -227,62 +237,3 @@ def enqueue_scheduled(row: Schedule, nominal: datetime | None) -> int:
 def run_schedule_now(name: str) -> int:
     """Make a job like those of a schedule at once, enabled or not; its times stay as they are. Return the job's number."""
     return schedules.run_now(name, enqueue_scheduled)
-
-
-# Rows
-
-
-def sync_schedules() -> int:
-    """Bring the declarations into rows, and retire the rows that are declared no longer; return how many rows changed.
-
-    Safe to call at any time from anywhere; each worker does when it starts. A row of the same name that was made in the admin
-    becomes that of the code. One that fails is logged, and stops no other; one that somebody has locked is left as it is.
-    """
-    return bring_schedules()[0]
-
-
-def bring_schedules() -> tuple[int, int]:
-    """Do what `sync_schedules` does; return how many rows changed, and how many were left, so that it is worth trying again."""
-    registry.discover()
-    rows = Schedule.objects.by_name()
-    steps: list[tuple[str, Callable[[], int]]] = [(name, partial(_bring, one, rows.get(name))) for name, one in sorted(_declared.items())]
-    for name, row in rows.items() if not imports.failures() else ():  # a module that failed may declare the rest
-        if row.source == Schedule.Source.CODE and row.retired_at is None and name not in _declared:
-            steps.append((name, partial(_retire, name)))
-    changed = left = 0
-    for name, step in steps:
-        try:
-            changed += step()
-        except Schedule.DoesNotExist:
-            logger.warning("Schedule %s could not be brought up to date: somebody has its row locked.", name)
-            left += 1
-        except Exception as error:
-            if is_outage(error) or isinstance(error, LeadershipLost):
-                raise
-            text = mask_text(exception_summary(error))
-            logger.error("Schedule %s: its declaration could not be brought into its row: %s", name, text)
-            left += 1
-    return changed, left
-
-
-def _retire(name: str) -> int:
-    schedules.retire(name)
-    logger.info("Schedule %s is declared no longer: it is retired.", name)
-    return 1
-
-
-def _bring(one: Declaration, row: Schedule | None) -> int:
-    if row is None:
-        if schedules.create(one.row()):
-            logger.info("Schedule %s is new.", one.name)
-            return 1
-        row = Schedule.objects.current.get(name=one.name)  # another worker was first
-    wanted = {**{name: getattr(one, name) for name in DEFINITION}, "source": Schedule.Source.CODE.value, "retired_at": None}
-    if all(getattr(row, name) == value for name, value in wanted.items()):
-        return 0  # as at nearly every start: nothing is locked
-    for name, value in wanted.items():
-        setattr(row, name, value)
-    done = schedules.define(row, list(wanted), wait=False)
-    if done:
-        logger.info("Schedule %s was changed by the code.", one.name)
-    return int(done)

@@ -12,7 +12,7 @@ from django.db import OperationalError, connection
 from django.test import override_settings
 
 import jobqueue
-from jobqueue import clock, schedules
+from jobqueue import clock, schedule_sync, schedules
 from jobqueue.exceptions import InvalidArguments, InvalidOption
 from jobqueue.lifecycle import schedules as verbs
 from jobqueue.lifecycle import wakeup
@@ -201,7 +201,7 @@ def test_rows_that_somebody_has_locked_are_not_waited_for_and_tried_again(rival:
     declare("changes")
     declare("goes")
     declare("stays")
-    schedules.bring_schedules()
+    schedule_sync.bring_schedules()
     schedules._declared.clear()
     declare("changes", args=(2,))
     declare("new")
@@ -211,10 +211,10 @@ def test_rows_that_somebody_has_locked_are_not_waited_for_and_tried_again(rival:
     try:
         with rival.transaction():
             rival.do(lambda: list(Schedule.objects.select_for_update().all()))
-            assert schedules.bring_schedules() == (1, 2)
+            assert schedule_sync.bring_schedules() == (1, 2)
             assert row("new").args == [1]
-        assert schedules.bring_schedules() == (2, 0)
-        assert schedules.bring_schedules() == (0, 0)
+        assert schedule_sync.bring_schedules() == (2, 0)
+        assert schedule_sync.bring_schedules() == (0, 0)
     finally:
         connection.close()
     assert (row("changes").args, row("goes").active, row("stays").active) == ([2], False, True)
@@ -234,12 +234,12 @@ def test_one_that_fails_for_whatever_reason_stops_no_other_and_an_outage_is_none
         return create(schedule)
 
     monkeypatch.setattr(verbs, "create", fail)
-    assert schedules.bring_schedules() == (2, 1)
+    assert schedule_sync.bring_schedules() == (2, 1)
     assert "Schedule b: its declaration could not be brought into its row: RuntimeError: a signal of the project's" in caplog.text
     with pytest.raises(OperationalError):
-        schedules.bring_schedules()
+        schedule_sync.bring_schedules()
     monkeypatch.undo()
-    assert schedules.bring_schedules() == (1, 0)
+    assert schedule_sync.bring_schedules() == (1, 0)
 
 
 @pytest.mark.postgresql
@@ -247,12 +247,12 @@ def test_one_that_fails_for_whatever_reason_stops_no_other_and_an_outage_is_none
 def test_a_row_with_values_that_cannot_be_read_stops_no_other_and_is_written_anew() -> None:
     declare("bad")
     declare("good")
-    schedules.bring_schedules()
+    schedule_sync.bring_schedules()
     with connection.cursor() as cursor:
         cursor.execute("UPDATE jobqueue_schedule SET args = ('[' || repeat('9', 5000) || ']')::jsonb WHERE name = 'bad'")
     redeclare(name="bad")
     declare("good", args=(2,))
-    assert schedules.bring_schedules() == (2, 0)
+    assert schedule_sync.bring_schedules() == (2, 0)
     assert (row("good").args, row("bad").args) == ([2], [1])
 
 

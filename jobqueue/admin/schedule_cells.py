@@ -91,7 +91,8 @@ def last_time(one: Schedule) -> SafeString:
 @admin.display(description="last error")
 def error(one: Schedule) -> SafeString:
     """Return why it could not be enqueued; its secrets were hidden when it was stored."""
-    return format_html('<span class="jq-alarm">{}</span>', one.last_error) if one.last_error else NOTHING
+    text = one.last_error or one.conflict
+    return format_html('<span class="jq-alarm">{}</span>', text) if text else NOTHING
 
 
 @admin.display(description="declared in")

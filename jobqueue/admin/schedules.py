@@ -14,7 +14,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 
-from jobqueue import clock
+from jobqueue import clock, conf
 from jobqueue.admin import schedule_cells as cells
 from jobqueue.admin.base import Base
 from jobqueue.admin.filters import FailingFilter
@@ -120,7 +120,7 @@ class ScheduleAdmin(Base[Schedule]):
         if change:
             verbs.define(obj, [name for name in (*WHAT, *WHEN) if name in form.fields])
         else:
-            obj.source = Schedule.Source.ADMIN
+            obj.source, obj.service = Schedule.Source.ADMIN, conf.service()
             if not verbs.create(obj):
                 raise InvalidOption(f"Somebody has made a schedule {obj.name!r} at this moment; reload the list.")
 

@@ -19,6 +19,8 @@ from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.glance import Glances
 
 Makers = dict[str, Callable[[], Duty]]
+# The duties that need the code of a project: each service does its own.
+SCOPED = (EnqueueScheduledJobs.name,)
 
 
 def builtin(
@@ -35,7 +37,10 @@ def builtin(
     glances = glances if glances is not None else Glances()
     makers = _makers(keep, tell, not_before, glances)
     options = conf.current().duties or {}
-    return {name: _configured(make, options[name]) if name in options else make for name, make in makers.items()}
+    return {
+        conf.scoped(name) if name in SCOPED else name: _configured(make, options[name]) if name in options else make
+        for name, make in makers.items()
+    }
 
 
 def _configured(make: Callable[[], Duty], options: Mapping[str, Any]) -> Callable[[], Duty]:

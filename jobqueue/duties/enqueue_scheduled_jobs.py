@@ -10,9 +10,10 @@ import logging
 import time
 from datetime import datetime, timedelta
 
+from jobqueue import conf
 from jobqueue.duties.base import Duty, Report
 from jobqueue.exceptions import LeadershipLost, is_for_the_process
-from jobqueue.lifecycle import schedules
+from jobqueue.lifecycle import schedule_plans, schedules
 from jobqueue.lifecycle.glance import Glances
 from jobqueue.masking import mask_text
 from jobqueue.models import Schedule
@@ -20,6 +21,8 @@ from jobqueue.schedules import enqueue_scheduled
 from jobqueue.texts import exception_summary
 
 BATCH = 100  # schedules that one run looks at
+REPLAN_SECONDS = 1.0
+REPLAN_BATCH = 1000
 BUDGET_SECONDS = 5.0  # after which a run begins no other one
 LONGEST_PAUSE_SECONDS = 5.0
 LOCKED_PAUSE_SECONDS = 1.0  # where a row is due that somebody else has locked
@@ -36,7 +39,14 @@ class EnqueueScheduledJobs(Duty):
     interval_seconds = LONGEST_PAUSE_SECONDS
 
     def __init__(self, glances: Glances | None = None) -> None:
-        """Begin with a look at old ticks; `glances` may tell that there are no schedules."""
+        """Begin with a look at old ticks; `glances` may tell that there are no schedules.
+
+        Each service has a leader of its own, since a worker of another service does not know the tasks.
+        """
+        self.service = conf.service()
+        self.name = conf.scoped(EnqueueScheduledJobs.name)
+        self._recounted = False
+        self._replan_at = 0.0
         self._forget_at: datetime | None = None
         self._glances = glances if glances is not None else Glances()
         self._heard = False
@@ -51,7 +61,8 @@ class EnqueueScheduledJobs(Duty):
         glance = self._glances.fresh
         if glance is not None and not glance.schedules and not heard and self._forget_at is not None:
             return Report(pause_seconds=LONGEST_PAUSE_SECONDS)
-        due = list(Schedule.objects.current.due(now).order_by("next_at").values_list("pk", "name")[:BATCH])
+        self._replan(now)
+        due = list(Schedule.objects.current.of(self.service).due(now).order_by("next_at").values_list("pk", "name")[:BATCH])
         made = aside = 0
         more = False
         until = time.monotonic() + BUDGET_SECONDS
@@ -77,11 +88,35 @@ class EnqueueScheduledJobs(Duty):
             forgotten = schedules.forget_ticks(now, FORGET_BATCH)
             self._forget_at = None if forgotten == FORGET_BATCH else now
         more = more or (len(due) == BATCH and (made > 0 or aside > 0))
-        return Report(items=made, set_aside=aside, again=more, pause_seconds=None if more else _pause(now))
+        return Report(items=made, set_aside=aside, again=more, pause_seconds=None if more else self._pause(now))
+
+    def _replan(self, now: datetime) -> None:
+        """Compute the next times anew whose timing has changed, and at the start of a term all that the present rules put elsewhere."""
+        if time.monotonic() < self._replan_at:
+            return
+        self._replan_at = time.monotonic() + REPLAN_SECONDS
+        found = schedule_plans.outdated(self.service, now, REPLAN_BATCH)
+        if not self._recounted:
+            found = list(dict.fromkeys(found + schedule_plans.moved(self.service)))
+        for schedule_id, name in found:
+            try:
+                schedule_plans.replan(schedule_id, now)
+            except LeadershipLost:
+                raise
+            except BaseException as error:  # one bad schedule must not stop the others
+                if is_for_the_process(error):
+                    raise
+                if schedules.set_aside(schedule_id, now, error):
+                    logger.warning("Schedule %s is set aside for now: %s", name, mask_text(exception_summary(error)))
+        self._recounted = True
+        schedule_plans.forget_inactive(self.service, REPLAN_BATCH)
+
+    def _pause(self, now: datetime) -> float:
+        wake = Schedule.objects.next_wake(self.service)
+        return _seconds_until(wake, now)
 
 
-def _pause(now: datetime) -> float:
-    wake = Schedule.objects.next_wake(now)
+def _seconds_until(wake: datetime | None, now: datetime) -> float:
     if wake is None:
         return LONGEST_PAUSE_SECONDS
     return min((wake - now).total_seconds(), LONGEST_PAUSE_SECONDS) if wake > now else LOCKED_PAUSE_SECONDS

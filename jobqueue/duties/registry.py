@@ -95,4 +95,15 @@ def discover(*, strict: bool = False) -> dict[str, Callable[[], Duty]]:
     for app in apps.get_app_configs():
         if app.module and app.name != "jobqueue" and module_has_submodule(app.module, "duties"):
             imports.load(f"{app.name}.duties", strict=strict)
-    return dict(_made)
+    return {conf.scoped(name): _scoped(make) for name, make in _made.items()}
+
+
+def _scoped(make: Callable[[], Duty]) -> Callable[[], Duty]:
+    """Return how a duty is made under its name in this service: another service may have one of the same name."""
+
+    def made() -> Duty:
+        duty = make()
+        duty.name = conf.scoped(duty.name)
+        return duty
+
+    return made

@@ -79,7 +79,7 @@ def leader(row: BackgroundJobLease, now: datetime) -> Leader:
 
 def _is_for_everyone(name: str) -> bool:
     """Return whether every worker does a duty of jobqueue, so that nobody leads it."""
-    options = (conf.current().duties or {}).get(name, {})
+    options = (conf.current().duties or {}).get(name.partition("@")[0], {})
     return bool(options.get("strategy") == "everyone")
 
 

@@ -20,6 +20,7 @@ from jobqueue import cron
 from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle import wakeup
+from jobqueue.lifecycle.schedule_plans import plan
 from jobqueue.masking import mask_text
 from jobqueue.models import Job, Schedule, ScheduleTick
 from jobqueue.texts import clean, exception_summary, safe_repr
@@ -80,7 +81,7 @@ def tick(schedule_id: int, now: datetime, enqueue: Enqueue) -> Ticked:
             return Ticked()
         timing = schedule.timing
         if schedule.next_at is None or schedule.next_at > now:  # nobody knew it, or by a clock that was ahead
-            _move(schedule, next_at=timing.after(now), last_at=None)
+            _move(schedule, **plan(schedule, now), last_at=None)
             return Ticked()
         due = cron.due(timing, schedule.next_at, now, schedule.missed, min(max(schedule.missed_limit, 1), cron.MOST_MISSED))
         wanted, rest = due[:AT_ONCE], due[AT_ONCE:]
@@ -88,7 +89,7 @@ def tick(schedule_id: int, now: datetime, enqueue: Enqueue) -> Ticked:
         changes: dict[str, Any] = {"last_at": wanted[-1]} if wanted else {}
         if made:
             changes["last_job_id"] = made[-1]
-        _move(schedule, next_at=rest[0] if rest else timing.after(now), **changes)
+        _move(schedule, **(plan(schedule, wanted[-1], rest[0]) if rest else plan(schedule, now)), **changes)
     return Ticked(len(made), more=bool(rest))
 
 
@@ -145,8 +146,9 @@ def _decide(name: str, *, enabled: bool) -> ScheduleAnswer:
         schedule = _locked(name)
         changed = schedule.enabled != enabled
         if changed:
-            schedule.next_at = _next(schedule) if enabled else schedule.next_at
-            _move(schedule, enabled=enabled, next_at=schedule.next_at, changed_at=Now())
+            planned = _planned(schedule) if enabled else {}
+            _move(schedule, enabled=enabled, **planned, changed_at=Now())
+            schedule.next_at = planned.get("next_at")
             wakeup.duties_changed()
     return ScheduleAnswer(name, changed, enabled, schedule.next_at if enabled else None)
 
@@ -155,7 +157,8 @@ def create(schedule: Schedule) -> bool:
     """Write a new schedule, its first time counted from now on; return False where its name is taken."""
     try:
         with Job.objects.database.atomic():
-            schedule.next_at = _next(schedule)
+            for name, value in _planned(schedule).items():
+                setattr(schedule, name, value)
             schedule.save(force_insert=True, using=Job.objects.database.alias)
             wakeup.duties_changed()
     except IntegrityError:
@@ -177,7 +180,7 @@ def define(schedule: Schedule, names: Sequence[str], *, wait: bool = True) -> bo
         changed = {name: getattr(schedule, name) for name in names if getattr(stored, name) != getattr(schedule, name)}
         if changed:
             if schedule.timing != stored.timing or (schedule.active and not stored.active):
-                changed["next_at"] = _next(schedule)
+                changed |= _planned(schedule)
             _move(stored, **changed, changed_at=Now())
             wakeup.duties_changed()
     return bool(changed)
@@ -189,6 +192,12 @@ def retire(name: str) -> None:
         rows = Schedule.objects.current.filter(name=name, source=Schedule.Source.CODE, retired_at__isnull=True)
         found = rows.unlocked().only("pk").get()
         Schedule.objects.current.filter(pk=found.pk).update(retired_at=Now())
+
+
+def note_conflict(schedule_id: int, text: str) -> int:
+    """Write who else declares a schedule; return how many rows changed."""
+    with Job.objects.database.atomic():
+        return Schedule.objects.current.filter(pk=schedule_id).update(conflict=text)
 
 
 def remove(schedule: Schedule) -> None:
@@ -205,10 +214,10 @@ def run_now(name: str, enqueue: Enqueue) -> int:
         return enqueue(_found(name), None)
 
 
-def _next(schedule: Schedule) -> datetime:
+def _planned(schedule: Schedule) -> dict[str, Any]:
     now = Job.objects.database.clock()
     schedule.timing.check(now)
-    return schedule.timing.after(now)
+    return plan(schedule, now)
 
 
 def _locked(name: str) -> Schedule:
@@ -242,7 +251,7 @@ def schedule_states() -> list[ScheduleState]:
             next_at=one.next_at if one.active else None,
             last_at=one.last_at,
             last_job_id=one.last_job_id,
-            last_error=one.last_error,
+            last_error=one.last_error or one.conflict,
         )
         for one in found
     ]

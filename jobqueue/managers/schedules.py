@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from django.db import models, router
-from django.db.models import F, Q
+from django.db.models import F, Q, Value
+from django.db.models.functions import Cast, Coalesce, Concat
 
 from jobqueue.db import MomentField, is_outage
 from jobqueue.masking import mask_text
@@ -29,6 +30,10 @@ class ScheduleQuerySet(models.QuerySet["Schedule"]):
         """Return those that are enqueued when they are due."""
         return self.filter(enabled=True, retired_at__isnull=True)
 
+    def inactive(self) -> ScheduleQuerySet:
+        """Return those that are disabled or retired."""
+        return self.filter(Q(enabled=False) | Q(retired_at__isnull=False))
+
     def failing(self) -> ScheduleQuerySet:
         """Return the active ones whose job could not be enqueued at the last try."""
         return self.active().filter(retry_at__isnull=False).exclude(last_error="")
@@ -36,7 +41,21 @@ class ScheduleQuerySet(models.QuerySet["Schedule"]):
     def due(self, now: datetime) -> ScheduleQuerySet:
         """Return those whose time has come, but for those that failed a moment ago; and those that a wrong clock has put off."""
         come = Q(next_at__lte=now) | Q(next_at__isnull=True) | Q(last_at__gt=now + CLOCK_WAS_AHEAD)
-        return self.active().filter(come).filter(Q(retry_at__isnull=True) | Q(retry_at__lte=now))
+        return self.active().filter(come).ready(now)
+
+    def ready(self, now: datetime) -> ScheduleQuerySet:
+        """Return those that did not fail a moment ago."""
+        return self.filter(Q(retry_at__isnull=True) | Q(retry_at__lte=now))
+
+    def of(self, service: str) -> ScheduleQuerySet:
+        """Return those of one service; "" is that of all which have no name."""
+        return self.filter(service=service)
+
+    def planned_otherwise(self, rules: str) -> ScheduleQuerySet:
+        """Return those whose next time was not computed from the timing that they have, by this version of the rules of time zones."""
+        interval = Coalesce(Cast("interval_seconds", models.CharField()), Value(""))
+        bar = Value("|")
+        return self.exclude(planned=Concat("cron", bar, interval, bar, "time_zone", Value(f"|{rules}"), output_field=models.TextField()))
 
     def locked(self) -> ScheduleQuerySet:
         """Lock the rows, waiting for them, so that the foreign keys of ticks do not collide."""
@@ -72,10 +91,14 @@ class ScheduleManager(models.Manager.from_queryset(ScheduleQuerySet)):  # type: 
                 logger.error("Schedule %s: its row cannot be read: %s", name, mask_text(exception_summary(error)))
         return found
 
-    def next_wake(self, now: datetime) -> datetime | None:
-        """Return when the next one is due, or is tried again; None where none is ever."""
-        found = self.current.active().aggregate(
-            due=models.Min("next_at", filter=Q(retry_at__isnull=True)), again=models.Min("retry_at", filter=Q(retry_at__isnull=False))
+    def next_wake(self, service: str) -> datetime | None:
+        """Return when the next one of a service is due, or is tried again; None where none is ever."""
+        found = (
+            self.current.active()
+            .of(service)
+            .aggregate(
+                due=models.Min("next_at", filter=Q(retry_at__isnull=True)), again=models.Min("retry_at", filter=Q(retry_at__isnull=False))
+            )
         )
         return min((one for one in found.values() if one is not None), default=None)
 

@@ -60,6 +60,12 @@ class Schedule(models.Model):
     last_job_id = models.BigIntegerField(null=True, blank=True)
     last_error = models.TextField(default="", db_default="", blank=True, help_text="Why it could not be enqueued.")
     retry_at = fields.moment(help_text="When it is tried again, after an error.")
+    planned = models.TextField(default="", db_default="", blank=True, editable=False, help_text="What its next time was computed from.")
+    planned_at = fields.moment(editable=False, help_text="The next time, as it was computed.")
+    counted_from = fields.moment(editable=False, help_text="The time behind which the next one was looked for.")
+    service = fields.text(50, editable=False, help_text="The SERVICE whose workers enqueue it; empty: that of all which have none.")
+    declared_in = fields.text(200, editable=False, help_text="The module that declares it.")
+    conflict = models.TextField(default="", db_default="", blank=True, editable=False, help_text="Who else declares it.")
     changed_at = MomentField(db_default=Now())
 
     objects = ScheduleManager()
@@ -75,10 +81,13 @@ class Schedule(models.Model):
             models.CheckConstraint(condition=~Q(name="") & ~Q(task=""), name="jobqueue_schedule_name"),
             models.CheckConstraint(condition=Q(missed__in=MISSED), name="jobqueue_schedule_missed"),
             models.CheckConstraint(
-                condition=Q(cron="", interval_seconds__gte=1) | Q(interval_seconds__isnull=True) & ~Q(cron=""),
+                condition=Q(cron="", interval_seconds__isnull=False, interval_seconds__gte=1)
+                | Q(interval_seconds__isnull=True) & ~Q(cron=""),
                 name="jobqueue_schedule_timing",
             ),
-            fields.time_constraint("jobqueue_schedule_times", "retired_at", "next_at", "last_at", "retry_at", "changed_at"),
+            fields.time_constraint(
+                "jobqueue_schedule_times", "retired_at", "next_at", "planned_at", "counted_from", "last_at", "retry_at", "changed_at"
+            ),
         )
         indexes = (models.Index(fields=("next_at",), condition=Q(enabled=True, retired_at__isnull=True), name="jobqueue_schedule_due"),)
 

@@ -22,7 +22,7 @@ from jobqueue.duties.builtin import builtin
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.glance import Glances
 from jobqueue.models import Job, Worker
-from jobqueue.schedules import bring_schedules
+from jobqueue.schedule_sync import bring_schedules
 from jobqueue.tasks import imports, registry
 from jobqueue.worker.announcer import Announcer
 from jobqueue.worker.base import DatabaseService

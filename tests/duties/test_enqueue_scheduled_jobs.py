@@ -269,7 +269,8 @@ def test_a_bad_one_is_set_aside_with_its_reason_stops_no_other_and_is_tried_agai
     assert caplog.text == ""  # it is no news
     good = {"task": "tests.tasks.add", "args": [1], "kwargs": {}, "time_zone": "UTC", "cron": "* * * * *", "target": "", "priority": 0}
     Schedule.objects.filter(pk=wrong.pk).update(**good)
-    assert run(NOON + 62 * SECOND).items == 2
+    # Another timing counts from now on.
+    assert run(NOON + 62 * SECOND).items == (1 if bad.keys() & {"cron", "time_zone"} else 2)
     assert (fresh(wrong).last_error, fresh(wrong).retry_at) == ("", None)
 
 

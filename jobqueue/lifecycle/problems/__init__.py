@@ -31,6 +31,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     work.blocked_targets,
     work.failed_jobs,
     work.failing_schedules,
+    work.schedule_conflicts,
     deliveries.failed_webhooks,
     deliveries.retried_webhooks,
     deliveries.late_webhooks,

@@ -86,5 +86,13 @@ def failing_schedules(given: Thresholds) -> Iterator[Problem]:
         yield Problem("failing_schedules", Severity.ERROR, text, fix, count=number, more=more, link=link)
 
 
+def schedule_conflicts(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem for each schedule that several projects or services declare under one name: only the first one is enqueued."""
+    for row in Schedule.objects.current.active().exclude(conflict="").order_by("name")[: MAX_COUNTED + 1]:
+        text = f"The schedule {row.name!r} is declared twice: {row.conflict}."
+        link = Link("jobqueue_schedule_change", (str(row.pk),))
+        yield Problem("schedule_conflicts", Severity.ERROR, text, "Give one of the two schedules another name.", row.name, link=link)
+
+
 def _jobs(**query: str) -> Link:
     return Link("jobqueue_job_changelist", query={name: str(value) for name, value in query.items()})
