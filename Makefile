@@ -99,7 +99,7 @@ test-slow: $(STAMP)
 	export TEST_DATABASE=sqlite; $(call PATIENTLY,$(VENV),sqlite-slow,$(SLOW) tests/lifecycle)
 
 # What builds on Django's own insides, or on a connection's, and is no part of the whole suite that runs through PgBouncer.
-NEXT_DJANGO := $(wildcard tests/test_conformance*.py) $(addprefix tests/,db models tasks_layer)
+NEXT_DJANGO := $(wildcard tests/test_conformance*.py tests/worker/test_failures_seen.py) $(addprefix tests/,db models tasks_layer)
 
 django-6.1: .venv-dj61/.installed
 	$(call PYTEST,.venv-dj61,$@) $(TOGETHER) $(NEXT_DJANGO) $(ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -67,7 +68,7 @@ def announce(sender: type, settled: Sequence[tuple[Run, Settled]], worker_id: st
 
 def _ended(sender: type, run: Run, one: Settled, worker_id: str) -> Ended:
     outcome = one.outcome
-    began, ended = outcome.began or run.claimed_at, outcome.ended or run.claimed_at
+    began, ended = outcome.began or run.claimed_at, outcome.ended or time.monotonic()
     message = outcome.failure.summary if outcome.failure else (outcome.message or "")
     ending = ending_of(outcome, one.status, message)
     return Ended(
@@ -76,7 +77,7 @@ def _ended(sender: type, run: Run, one: Settled, worker_id: str) -> Ended:
         run.entry.task if run.entry is not None else None,
         one.status,
         outcome.kind,
-        max(ended - began, 0.0),
+        ended - began,
         outcome.delay_seconds,
         message,
         worker_id,
@@ -120,9 +121,10 @@ def _send_ended(item: Ended, known: dict[int, Job] | None) -> None:
 
 
 def _send_both(item: Ended, known: dict[int, Job] | None) -> None:
-    if signals.heard(signals.job_settled) or item.ending is not None:
+    failed = item.ending is not None  # is logged at a higher level than `heard` asks for
+    if failed or signals.heard(signals.job_settled):
         _robustly(item.job.id, partial(_send_settled, item))
-    if item.task is not None and item.status in ENDED and signals.heard(signals.task_finished):
+    if item.task is not None and item.status in ENDED and (failed or signals.heard(signals.task_finished)):
         _robustly(item.job.id, partial(_send_finished, item, known))
 
 
@@ -178,7 +180,7 @@ def _lost_ending(one: Expired) -> Ending | None:
 
 def _read_lost(items: Sequence[Lost]) -> dict[int, Job]:
     ended = [item.found.job_id for item in items if item.found.status in ENDED]
-    return _read(ended) if ended and signals.heard(signals.task_finished) else {}
+    return _read(ended) if ended else {}
 
 
 def _send_lost(item: Lost, known: dict[int, Job]) -> None:
