@@ -14,6 +14,7 @@ from typing import Any
 
 from jobqueue import clock, conf
 from jobqueue.api import again
+from jobqueue.db.cursors import Position
 from jobqueue.events import replay, wire
 from jobqueue.events.subscription import Subscription
 from jobqueue.events.wanted import Wanted
@@ -34,10 +35,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One stream: its source, the id with which the client comes back (None for a new one), and whether it wants a snapshot."""
+    """One stream: its source, the position at which the client comes back (None for a new one), and whether it wants a snapshot."""
 
     source: Source
-    last_id: int | None
+    last: Position | None
     snapshot: bool
 
     def opening(self, client: Subscription) -> Iterator[bytes]:
@@ -45,20 +46,19 @@ class Stream:
         begin = client.begin
         if begin is None:
             return
-        last_id = self.last_id
-        lost = last_id is not None and replay.is_lost(last_id, begin)
-        if last_id is None or last_id > replay.latest_of(begin):
-            last_id, back = None, begin.horizon
-        else:
-            back = last_id
+        last = self.last
+        lost = last is not None and replay.is_lost(last, begin)
+        if last is not None and replay.is_of_another_history(last, begin):
+            last = None
+        back = begin.position if last is None else last
         if lost:
             yield wire.message(back, _own(wire.RESET, {"reason": "Events that came after this id are not known any more."}))
         if self.snapshot or lost:
             yield wire.message(back, _own(wire.SNAPSHOT, self.source.snapshot()))
-        if last_id is not None:
-            yield from replay.pages(self.source.wanted, last_id, begin)
-        elif not self.snapshot:
-            yield wire.ping(begin.horizon)
+        if last is not None:
+            yield from replay.pages(self.source.wanted, last, begin)
+        elif not self.snapshot and not lost:
+            yield wire.ping(begin.position)
 
 
 def _own(name: str, data: dict[str, Any]) -> bytes:
@@ -91,11 +91,11 @@ class Clock:
 
     def to_send(self, client: Subscription) -> bytes:
         """Return what is to be sent now: events, or a ping where one is due."""
-        taken, horizon = client.take()
+        taken, position = client.take()
         if not taken and time.monotonic() - self._sent < self.ping_seconds:
             return b""
         self._sent, self.pings = time.monotonic(), not taken
-        return taken or wire.ping(horizon)
+        return taken or wire.ping(position)
 
     def must_check(self) -> bool:
         """Return whether it is time to ask, and take it as asked."""

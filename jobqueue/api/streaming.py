@@ -19,6 +19,7 @@ from jobqueue.api.reading import shown
 from jobqueue.api.stream_parts import Source, Stream
 from jobqueue.api.wsgi_streams import Sync, busy, most_places
 from jobqueue.db import let_go
+from jobqueue.db.cursors import Position
 from jobqueue.events.stream import hub
 
 MOST_ASYNC = 2000  # streams of a process under ASGI
@@ -58,8 +59,8 @@ def respond(request: HttpRequest, user: Any, source: Source) -> HttpResponseBase
         raise Problem(409, 'No events are recorded: the setting EVENT_LOG is "none".', reason=reason, code="no_events")
     if settings.event_streams_most == 0:
         raise Problem(503, "Streams of events are switched off: the setting EVENT_STREAMS_MOST is 0.", code="no_streams")
-    last_id = _last_id(request)
-    stream = Stream(source, last_id, _wants_snapshot(request, default=last_id is None))
+    last = _last_position(request)
+    stream = Stream(source, last, _wants_snapshot(request, default=last is None))
     is_async = isinstance(request, ASGIRequest)
     most = MOST_ASYNC if is_async else most_places(request.META)
     if most == 0 or (is_async and len(hub) >= most):
@@ -72,13 +73,14 @@ def respond(request: HttpRequest, user: Any, source: Source) -> HttpResponseBase
     return StreamingHttpResponse(Sync(stream, request.META, Place(user, max(1, most // 2))), headers=HEADERS)
 
 
-def _last_id(request: HttpRequest) -> int | None:
+def _last_position(request: HttpRequest) -> Position | None:
     value = request.headers.get("Last-Event-ID") or request.GET.get("last_event_id")
     if not value:
         return None
-    if not (value.isascii() and value.isdigit() and len(value) <= 19 and int(value) < 2**63):
-        raise Problem(400, f"Last-Event-ID is {shown(value)}; it must be the id of a message of this stream, a whole number.")
-    return int(value)
+    found = Position.of(value)
+    if found is None:
+        raise Problem(400, f"Last-Event-ID is {shown(value)}; it must be the id of a message of a stream, unchanged.")
+    return found
 
 
 def _wants_snapshot(request: HttpRequest, *, default: bool) -> bool:

@@ -6,17 +6,22 @@ of those that ran just then (`xip`). Both are found in the index on `xid`. Each 
 the very statement that read the rows, so that nothing lies between two reads, and nothing is read twice.
 
 The *horizon* is the oldest transaction that ran then: whoever reads again what was written from it on misses nothing, and may see twice
-what others wrote meanwhile. It is one number, to be kept by clients.
+what others wrote meanwhile. Clients keep it, as a `Position`.
+
+A database that was restored from a dump holds rows of transactions with numbers that this server has not reached. They would be taken for
+new as soon as it does, so they are marked when a reader begins (`xid` 0), and a position states which history it belongs to.
 
 SQLite has one writer at a time, so the order of ids is that of commits: there the cursor and the horizon are an id.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from jobqueue.db.cursors import Cursor, Position
 from jobqueue.db.statements import Statements
 from jobqueue.line import Target
 
@@ -39,33 +44,6 @@ class EventRow(NamedTuple):
     data: dict[str, Any] | None
 
 
-class Cursor(NamedTuple):
-    """Say how far a reader has come.
-
-    `since` is a snapshot: all that it shows was read. Where there was more than one read returns, `upto` is the snapshot that is being
-    read by, and `after_id` the last row of it.
-    """
-
-    since: str
-    upto: str = ""
-    after_id: int = 0
-
-    @classmethod
-    def at(cls, horizon: int) -> Cursor:
-        """Return the cursor of a reader that has seen nothing from this horizon on."""
-        return cls(f"{horizon}:{horizon}:")
-
-    @property
-    def horizon(self) -> int:
-        """Return the number from which on a client has to read again, so that it misses nothing."""
-        return int(self.since.partition(":")[0])
-
-    @property
-    def more(self) -> bool:
-        """Whether there is more to read at once."""
-        return bool(self.upto)
-
-
 class EventLog(Statements):
     """Read the log of events. The reader's transaction must not have written anything, or it would pass over its own later rows."""
 
@@ -73,7 +51,29 @@ class EventLog(Statements):
         """Return the cursor of a reader that begins now."""
         if self.one_writer:
             return Cursor.at(self.rows(f"SELECT coalesce(max(id), 0) FROM {EVENTS}")[0][0])
-        return Cursor(self.rows("SELECT pg_current_snapshot()::text")[0][0])
+        self._mark_foreign_events()
+        return Cursor(self.rows("SELECT pg_current_snapshot()::text")[0][0], history=self.event_history())
+
+    def event_history(self) -> str:
+        """Return what names this database and its past: it changes when the database is restored on a server, or to an earlier state."""
+        if self.one_writer:
+            return "0"
+        functions = ("pg_control_system()", "pg_control_checkpoint()")
+        known = all(self.rows("SELECT has_function_privilege(%s, 'EXECUTE')", [one])[0][0] for one in functions)
+        server = "(SELECT system_identifier FROM pg_control_system()), (SELECT timeline_id FROM pg_control_checkpoint())"
+        row = self.rows(f"SELECT oid::text, {server if known else 'NULL'} FROM pg_database WHERE datname = current_database()")[0]
+        return hashlib.blake2s(repr(row).encode(), digest_size=4).hexdigest()
+
+    def _mark_foreign_events(self) -> None:
+        """Mark the rows that a transaction of another server wrote: their transactions have not ended here, though the rows are there."""
+        foreign = (
+            "xid >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+            " AND NOT pg_visible_in_snapshot(xid::text::xid8, pg_current_snapshot())"
+            " AND xid IS DISTINCT FROM pg_current_xact_id_if_assigned()::text::bigint"
+        )
+        found = self.rows(f"{self._by_index}SELECT id FROM {EVENTS} WHERE {foreign} LIMIT 1")
+        if found:
+            self.rows(f"{self._by_index}UPDATE {EVENTS} SET xid = 0 WHERE {foreign}")
 
     def events_after(
         self, cursor: Cursor, limit: int, *, job_id: int | None = None, behind: Target | None = None
@@ -118,28 +118,43 @@ class EventLog(Statements):
             return rows, cursor._replace(upto=cursor.since, after_id=rows[-1].id)
         return rows, Cursor.at(rows[-1].id if rows else max(cursor.after_id, cursor.horizon))
 
+    def position_behind(self, event_id: int, before: Cursor, upto: Cursor) -> Position:
+        """Return the position of a client that was sent the events up to this one, of those between two cursors."""
+        if self.one_writer:
+            return Position(before.history, event_id)
+        if event_id < before.last_id:  # the earlier position says more
+            return Position(before.history, before.horizon, before.settled, before.last_id)
+        return Position(before.history, before.horizon, upto.horizon, event_id)
+
     def _by_snapshot(self, cursor: Cursor, where: str, params: dict[str, Any]) -> tuple[list[EventRow], Cursor]:
         begin, running = _parts(cursor.since)
         # No row of this database comes from ahead of the present; those that another one wrote, before a restore, may.
         new = "(xid >= %(begin)s AND xid < pg_snapshot_xmax(pg_current_snapshot())::text::bigint OR xid = ANY(%(running)s::bigint[]))"
         params = {**params, "begin": begin, "running": running}
+        if cursor.settled:
+            new += " AND NOT (xid < %(settled)s AND id <= %(last)s)"
+            params |= {"settled": cursor.settled, "last": cursor.last_id}
         if cursor.upto:
             end, params["unseen"] = _parts(cursor.upto)
             params |= {"end": end, "after": cursor.after_id}
             new += " AND xid < %(end)s AND NOT xid = ANY(%(unseen)s::bigint[]) AND id > %(after)s"
         # Not by id itself: the planner would walk the primary key from its beginning for want of a sort.
         rows = f"SELECT {COLUMNS} FROM {EVENTS} WHERE {new} AND {where} ORDER BY id + 0 LIMIT %(limit)s"
-        alone = self.connection.settings_dict["OPTIONS"].get("server_side_binding")  # a prepared statement is one alone
         sql = (
-            f"{'' if alone else BY_INDEX}SELECT s.now, e.* FROM (SELECT pg_current_snapshot()::text AS now) AS s"
+            f"{self._by_index}SELECT s.now, e.* FROM (SELECT pg_current_snapshot()::text AS now) AS s"
             f" LEFT JOIN ({rows}) AS e ON TRUE ORDER BY e.id"
         )
         found = self.rows(sql, params)
         upto = cursor.upto or found[0][0]
         events = [self._event(row[1:]) for row in found if row[1] is not None]
         if len(events) == params["limit"]:
-            return events, Cursor(cursor.since, upto, events[-1].id)
-        return events, Cursor(upto)
+            return events, cursor._replace(upto=upto, after_id=events[-1].id)
+        return events, Cursor(upto, history=cursor.history)
+
+    @property
+    def _by_index(self) -> str:
+        alone = self.connection.settings_dict["OPTIONS"].get("server_side_binding")  # a prepared statement is one alone
+        return "" if alone else BY_INDEX
 
     def _event(self, row: tuple[Any, ...]) -> EventRow:
         job_id, name, at, attempt, tenant, target, data = row[1:]

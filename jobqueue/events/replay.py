@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jobqueue import conf
-from jobqueue.db.eventlog import Cursor, EventRow
+from jobqueue.db.cursors import Cursor, Position
+from jobqueue.db.eventlog import EventRow
 from jobqueue.events import wire
 from jobqueue.events.stream import facts_of
 from jobqueue.events.wanted import Wanted
@@ -14,46 +15,51 @@ from jobqueue.models import Job, JobEvent
 PAGE = 500
 
 
-def is_lost(last_id: int, begin: Cursor) -> bool:
-    """Return whether events may be gone that a client with this id has not seen: the log begins later, or ends before."""
-    if last_id > latest_of(begin):
+def is_of_another_history(last: Position, begin: Cursor) -> bool:
+    """Return whether a position was sent by another database, or by a state of this one that was undone."""
+    return last.history != begin.history or last.horizon > begin.latest
+
+
+def is_lost(last: Position, begin: Cursor) -> bool:
+    """Return whether events may be gone that a client at this position has not seen: the log begins later, or is another one."""
+    if is_of_another_history(last, begin):
         return True
     if conf.event_age() is None:
         return False
     oldest = JobEvent.objects.using(Job.objects.database.alias).order_by("id").values_list("id", "xid").first()
     if oldest is None:
-        return last_id < begin.horizon
+        return last.horizon < begin.horizon
     event_id, xid = oldest
     # The first event there ever was is still there; or one that the client has seen is, and all later ones are, too.
-    return event_id != 1 and (xid if xid is not None else event_id) > last_id
+    return event_id != 1 and (xid if xid is not None else event_id) > last.horizon
 
 
-def latest_of(begin: Cursor) -> int:
-    """Return the highest id that this database can have given to a client by then."""
-    return int(begin.since.split(":")[1])
+def pages(wanted: Wanted, last: Position, begin: Cursor) -> Iterator[bytes]:
+    """Yield the messages of the events from a client's position on, which the shared reader has left behind.
 
-
-def pages(wanted: Wanted, last_id: int, begin: Cursor) -> Iterator[bytes]:
-    """Yield the messages of the events from a client's horizon on, which the shared reader has left behind."""
+    Each carries the position behind it: a client that is cut in the middle goes on from there.
+    """
     database = Job.objects.database
     end = begin.horizon
-    cursor = Cursor.at(last_id)
+    start = cursor = Cursor.behind(last)
     if not database.one_writer:
         cursor = cursor._replace(upto=begin.since)
-    held: bytes | None = None  # the newest message: only the very last one carries the new horizon
+    held: list[tuple[Position, bytes]] = []  # the newest event: the very last one carries the position where live events begin
     while True:
         rows, after = database.events_after(cursor, PAGE, job_id=wanted.job_id, behind=wanted.target)
         mine = wanted.shown([row for row in rows if wanted.has(row) and not (database.one_writer and row.id > end)])
-        lines = _lines(mine)
-        if lines:
-            ready = [*([held] if held is not None else []), *lines[:-1]]
-            held = lines[-1]
-            if ready:
-                yield b"".join(wire.message(last_id, one) for one in ready)
+        if mine:
+            found = [
+                *held,
+                *((database.position_behind(row.id, start, begin), lines) for row, lines in zip(mine, _lines(mine), strict=True)),
+            ]
+            held = found[-1:]
+            if found[:-1]:
+                yield b"".join(wire.message(position, lines) for position, lines in found[:-1])
         if not after.more or (rows and database.one_writer and rows[-1].id > end):
             break
         cursor = after
-    yield wire.message(end, held) if held is not None else wire.ping(end)
+    yield wire.message(begin.position, held[0][1]) if held else wire.ping(begin.position)
 
 
 def _lines(rows: list[EventRow]) -> list[bytes]:

@@ -5,8 +5,7 @@ It remembers a snapshot (see ``db/eventlog.py``), so it reads each event once, w
 snapshot that the reader stands at: what lies before it is replayed to the client from the log, what lies behind it comes from the reader,
 so that nothing falls between the two. Each client has a bounded queue; one that does not keep up is ended, and resumes by its last id.
 
-Where a poll brings several events, only the last one of a client carries the new horizon: a client that is cut in the middle reads
-the whole poll again.
+Each event carries the position behind it, so that a client that is cut in the middle goes on from there.
 """
 
 from __future__ import annotations
@@ -14,9 +13,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from jobqueue.db.eventlog import Cursor, EventRow
+from jobqueue.db.cursors import Cursor, Position
+from jobqueue.db.eventlog import EventRow
 from jobqueue.events import watch, wire
 from jobqueue.events.stopping import server_ends
 from jobqueue.events.subscription import Subscription
@@ -42,6 +43,7 @@ class Reader(Service):
         super().__init__(on_error=self._failed)
         self._hub = hub
         self._cursor: Cursor | None = None
+        self._connection: Any = None  # by which the cursor was read
         self._idle_turns = self._lonely_turns = 0
         self._watch = watch.Watch()
         self._facts: dict[int, tuple[str, str]] = {}
@@ -57,8 +59,13 @@ class Reader(Service):
         self._hub.cut_stalled(stopping=stopping)
         database = Job.objects.database
         database.connection.close_if_unusable_or_obsolete()
+        is_new = database.connection.connection is not self._connection
+        if self._cursor is not None and is_new and database.event_history() != self._cursor.history:  # restored, or another server
+            self._hub.end_all("history")
+            self._cursor = None
         if self._cursor is None:
             self._cursor = database.event_cursor()
+        self._connection = database.connection.connection
         clients = self._hub.admit(self._cursor)
         self._lonely_turns = 0 if clients else self._lonely_turns + 1
         if self._lonely_turns > LINGER_TURNS and self._hub.dismiss(self):
@@ -78,35 +85,31 @@ class Reader(Service):
         while not self.stopping:
             assert self._cursor is not None  # noqa: S101 - the turn has set it
             rows, after = Job.objects.database.events_after(self._cursor, PAGE)
-            self._hand_out(rows, clients, before=self._cursor.horizon, after=after.horizon)
+            self._hand_out(rows, clients, self._cursor, after)
             self._cursor, moved = after, moved or bool(rows)
             if not after.more:
                 break
-        self._progress(clients, self._cursor.horizon if self._cursor else 0)
+        if self._cursor is not None:
+            self._progress(clients, self._cursor.position)
         return moved
 
-    def _hand_out(self, rows: list[EventRow], clients: dict[Wanted, list[Subscription]], *, before: int, after: int) -> None:
-        """Hand a page to the clients; `before` and `after` are the horizons, the same one where the page is not the last."""
+    def _hand_out(self, rows: list[EventRow], clients: dict[Wanted, list[Subscription]], before: Cursor, after: Cursor) -> None:
+        """Hand the page between two cursors to the clients."""
         wanted = matched(rows, clients)
         self._learn({row.job_id for row, _ in wanted})
-        for_key: dict[Wanted, list[bytes]] = defaultdict(list)
+        for_key: dict[Wanted, list[tuple[int, bytes]]] = defaultdict(list)
         deleted = set()
         for row, keys in wanted:
             lines = wire.body(wire.described(row, self._facts.get(row.job_id)))
             for key in keys:
-                for_key[key].append(lines)
+                for_key[key].append((row.id, lines))
             if row.name == "job.deleted":
                 deleted.add(Wanted(job_id=row.job_id))
         for key, members in clients.items():
-            if lines_of := for_key.get(key):
-                messages = [*(wire.message(before, lines) for lines in lines_of[:-1]), wire.message(after, lines_of[-1])]
-                for client in members:
-                    client.put(messages, after)
-            else:
-                for client in members:
-                    client.settle(after)
-            if key in deleted:
-                for client in members:
+            messages, at = _positioned(for_key.get(key, ()), before, after)
+            for client in members:
+                client.put(messages, at) if messages else client.settle(at)
+                if key in deleted:
                     client.end("deleted")
 
     def _learn(self, ids: set[int]) -> None:
@@ -118,13 +121,13 @@ class Reader(Service):
                 missing = ids
             self._facts.update(facts_of(missing))
 
-    def _progress(self, clients: dict[Wanted, list[Subscription]], horizon: int) -> None:
+    def _progress(self, clients: dict[Wanted, list[Subscription]], position: Position) -> None:
         """Tell what no event tells: how far the jobs have come that have a stream of their own."""
         watched = {key.job_id: members for key, members in clients.items() if key.job_id is not None}
         for job_id, told in self._watch.changes(watched):
-            lines = wire.message(horizon, wire.body(told))
+            lines = wire.message(position, wire.body(told))
             for client in watched[job_id]:
-                client.put([lines], horizon)
+                client.put([lines], position)
 
     def _failed(self, _: Service, error: BaseException, failures: int) -> None:
         if failures in (1, 10):
@@ -208,6 +211,18 @@ class Hub:
             return True
         reader.stop()
         return reader.join(seconds)
+
+
+def _positioned(events: Sequence[tuple[int, bytes]], before: Cursor, after: Cursor) -> tuple[list[bytes], Position]:
+    """Return the messages of the events of a page, given their ids and lines, and the position behind them and the page."""
+    if not events:
+        return [], after.position
+    database = Job.objects.database
+    upto = after._replace(since=after.upto) if after.more else after
+    at = [database.position_behind(number, before, upto) for number, _ in events]
+    if not after.more:
+        at[-1] = after.position
+    return [wire.message(position, lines) for position, (_, lines) in zip(at, events, strict=True)], at[-1]
 
 
 def facts_of(ids: Iterable[int]) -> dict[int, tuple[str, str]]:

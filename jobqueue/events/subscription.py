@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from jobqueue.db.eventlog import Cursor
+from jobqueue.db.cursors import Cursor, Position
 from jobqueue.events.wanted import Wanted
 
 MOST_QUEUED = 5000
@@ -28,35 +28,35 @@ class Subscription:
         self._wake, self._cut = wake, cut
         self._lock = threading.Lock()
         self._queue: deque[bytes] = deque()
-        self._horizon = 0
+        self._position = Position("0", 0)
 
     def admit(self, begin: Cursor) -> None:
         """Let it begin where the reader stands."""
-        self.begin, self._horizon = begin, begin.horizon
+        self.begin, self._position = begin, begin.position
         self.wake()
 
-    def put(self, messages: Iterable[bytes], horizon: int) -> None:
-        """Add messages, after which the client's horizon is this one; end the client where it has not kept up."""
+    def put(self, messages: Iterable[bytes], position: Position) -> None:
+        """Add messages, after which the client is at this position; end the client where it has not kept up."""
         with self._lock:
             if not self.ended:
                 self._queue.extend(messages)
-                self._horizon = horizon
+                self._position = position
                 if len(self._queue) > MOST_QUEUED:
                     self.ended = SLOW
         self.wake()
 
-    def settle(self, horizon: int) -> None:
-        """Move the horizon on where nothing was for this client."""
+    def settle(self, position: Position) -> None:
+        """Move the position on where nothing was for this client."""
         with self._lock:
             if not self.ended:
-                self._horizon = horizon
+                self._position = position
 
-    def take(self) -> tuple[bytes, int]:
-        """Return all that waits to be sent, and the horizon behind it."""
+    def take(self) -> tuple[bytes, Position]:
+        """Return all that waits to be sent, and the position behind it."""
         with self._lock:
             taken = b"".join(self._queue)
             self._queue.clear()
-            return taken, self._horizon
+            return taken, self._position
 
     def end(self, why: str) -> None:
         """Let the client's stream end after what is queued."""

@@ -1,6 +1,6 @@
 """What a stream of events looks like to its client: each event as one JSON object, in the lines of ``text/event-stream``.
 
-The ``id:`` of a message is no event's number. It is the horizon from which a client has to read again so that it misses nothing.
+The ``id:`` of a message is no event's number. It is the position from which a client has to read again so that it misses nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from jobqueue import event_names as names
 from jobqueue import masking
+from jobqueue.db.cursors import Position
 from jobqueue.db.eventlog import EventRow
 from jobqueue.states import Status
 
@@ -40,14 +41,14 @@ def body(told: dict[str, Any]) -> bytes:
     return f"event: {told['event']}\ndata: {json.dumps(told, separators=(',', ':'))}\n\n".encode("ascii")
 
 
-def message(horizon: int, lines: bytes) -> bytes:
+def message(position: Position, lines: bytes) -> bytes:
     """Return a whole message."""
-    return b"id: %d\n%s" % (horizon, lines)
+    return b"id: %s\n%s" % (str(position).encode("ascii"), lines)
 
 
-def ping(horizon: int) -> bytes:
-    """Return a comment that keeps the connection open, and moves the client's horizon on without an event."""
-    return b": ping\nid: %d\n\n" % horizon
+def ping(position: Position) -> bytes:
+    """Return a comment that keeps the connection open, and moves the client's position on without an event."""
+    return b": ping\nid: %s\n\n" % str(position).encode("ascii")
 
 
 def retry(milliseconds: int) -> bytes:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from django.db import connection, connections, transaction
 
-from jobqueue.db.eventlog import EVENTS, Cursor
+from jobqueue.db.cursors import Cursor, Position
+from jobqueue.db.eventlog import EVENTS
 from jobqueue.line import Target
 from jobqueue.models import Job, JobEvent
 from tests.rivals import Rival
@@ -117,6 +118,62 @@ def test_events_that_another_server_wrote_before_a_restore_are_not_new_again_and
     found, cursor = ids(cursor)
     assert found == [mine]
     assert ids(cursor)[0] == []
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_events_of_a_restored_dump_are_not_new_when_this_server_reaches_their_transactions() -> None:
+    restored = [add(1) for _ in range(15)]
+    ahead = Job.objects.database.event_cursor().latest
+    for number, one in enumerate(restored):
+        JobEvent.objects.filter(pk=one).update(xid=ahead + 500 + number)  # other tests' databases take numbers, too
+    cursor = Job.objects.database.event_cursor()
+    assert cursor.latest < ahead + 500
+    with connection.cursor() as statements:
+        while Job.objects.database.event_cursor().latest < ahead + 520:
+            statements.execute("SELECT pg_current_xact_id()")
+    mine = add(1)
+    assert ids(cursor)[0] == [mine]
+    assert mine in ids(Cursor.at(cursor.horizon))[0]
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_cursor_that_is_taken_in_a_transaction_leaves_its_own_events_alone() -> None:
+    before = Job.objects.database.event_cursor()
+    with transaction.atomic():
+        mine = add(1)
+        Job.objects.database.event_cursor()
+    assert ids(before)[0] == [mine]
+
+
+@pytest.mark.postgresql
+def test_a_client_that_is_cut_in_a_replay_misses_nothing_that_was_committed_late(rival: Rival) -> None:
+    database = Job.objects.database
+    start = database.event_cursor()
+    with rival.transaction():
+        late = rival.do(add, 1)
+        early = [add(2) for _ in range(4)]
+        upto = database.event_cursor()
+        rows, _ = database.events_after(Cursor.behind(start.position)._replace(upto=upto.since), 2)
+        assert [row.id for row in rows] == early[:2]
+        position = database.position_behind(rows[-1].id, start, upto)
+    later = add(2)
+    assert Position.of(str(position)) == position
+    now = database.event_cursor()
+    rows, _ = database.events_after(Cursor.behind(position)._replace(upto=now.since), 100)
+    # What was committed while the position's oldest transaction ran may come twice.
+    assert {late, later, *early[2:]} <= {row.id for row in rows}
+    assert [row.id for row in rows] == sorted(row.id for row in rows)
+
+
+@pytest.mark.django_db
+def test_each_database_and_each_past_of_it_has_a_name() -> None:
+    database = Job.objects.database
+    assert database.event_history() == database.event_history() == database.event_cursor().history
+    for text in ("", "1", "x-1", "0-1-2", f"0-{2**63}", "0-1\n", "0-1-2-3-4"):
+        assert Position.of(text) is None
+    assert str(Position.of("0-1-2-3")) == "0-1-2-3"
 
 
 @pytest.mark.postgresql

@@ -61,7 +61,7 @@ class Listening:
         while True:
             message = self.message()
             if message.get("event") == name:
-                return {**json.loads(message["data"]), "horizon": int(message["id"])}
+                return {**json.loads(message["data"]), "position": message["id"]}
 
     def rest(self) -> list[str]:
         """Return the names of all events until the server ends the stream."""
@@ -99,6 +99,11 @@ def tell(job: Job, name: str, **data: Any) -> JobEvent:
     return JobEvent.objects.create(job=job, name=name, attempt=1, tenant=job.tenant, target=job.target, data=data or None)
 
 
+def at(position: str) -> int:
+    """Return the horizon of a position."""
+    return int(position.split("-")[1])
+
+
 def places(job: Job) -> list[str]:
     return [f"jobs/{job.pk}/events/", f"targets/{job.target}/events/", "events/"]
 
@@ -114,12 +119,12 @@ def test_a_stream_begins_with_a_snapshot_and_goes_on_live(listen: Callable[..., 
         one = listen(path)
         first = one.message()
         assert (first["retry"], first["event"]) == ("3000", "jobqueue.snapshot"), "no message without an event, which some clients pass on"
-        snapshot = {**json.loads(first["data"]), "horizon": int(first["id"])}
+        snapshot = {**json.loads(first["data"]), "position": first["id"]}
         found = snapshot["data"]["job"] if "job" in snapshot["data"] else snapshot["data"]["jobs"][0]
         assert (found["id"], found["status"]) == (job.pk, "RUNNING")
         row = tell(job, "job.failed", message="password=hunter2 <b>", exception="builtins.ValueError")
         event = one.event("job.failed")
-        assert event.pop("horizon") >= snapshot["horizon"]
+        assert at(event.pop("position")) >= at(snapshot["position"])
         assert event.pop("at") == row.at.isoformat()
         assert "hunter2" not in event["data"].pop("message")
         assert event == {
@@ -166,22 +171,38 @@ def test_a_client_that_comes_back_gets_what_it_missed_and_no_snapshot(listen: Ca
     first = listen(places(job)[0])
     first.event("jobqueue.snapshot")
     tell(job, "job.started")
-    last = first.event("job.started")["horizon"]
+    last = first.event("job.started")["position"]
     first.response.close()
     missed = [tell(job, "job.resumed").pk for _ in range(stream_parts.replay.PAGE + 20)]
-    again_ = listen(places(job)[0], **{"Last-Event-ID": str(last)})
+    again_ = listen(places(job)[0], **{"Last-Event-ID": last})
     got = [again_.event("job.resumed") for _ in missed]
     assert [one["id"] for one in got] == missed
-    assert {one["horizon"] for one in got[:-1]} == {last}
-    # The last one has the new horizon, which somebody else's open transaction may keep where it was.
-    assert got[-1]["horizon"] >= last
-    by_query = listen(f"{places(job)[0]}?last_event_id={got[-1]['horizon']}&snapshot=1")
+    by_query = listen(f"{places(job)[0]}?last_event_id={got[-1]['position']}&snapshot=1")
     assert by_query.event("jobqueue.snapshot")["data"]["job"]["id"] == job.pk
     newest = tell(job, "job.paused")
     assert again_.event("job.paused")["id"] == by_query.event("job.paused")["id"] == newest.pk
 
 
-@pytest.mark.parametrize("value", ["x", "-1", "1.5", "9" * 20, "²"])
+def test_a_client_that_is_cut_again_and_again_in_a_replay_goes_on_where_it_was(listen: Callable[..., Listening], job: Job) -> None:
+    first = listen(places(job)[0])
+    position = first.event("jobqueue.snapshot")["position"]
+    first.response.close()
+    missed = [tell(job, "job.resumed").pk for _ in range(stream_parts.replay.PAGE + 100)]
+    got: list[int] = []
+    for _ in range(6):
+        one = listen(places(job)[0], **{"Last-Event-ID": position})
+        for _ in range(len(missed) // 6):
+            event = one.event("job.resumed")
+            position = event["position"]
+            got.append(event["id"])
+        one.response.close()
+        assert got[-1] == missed[len(got) - 1], "each event came once"
+    late = tell(job, "job.paused").pk
+    one = listen(places(job)[0], **{"Last-Event-ID": position})
+    assert one.event("job.paused")["id"] == late
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "1", "0-", "0-1-2", "0-1-2-3-4", "0-" + "9" * 20, "0-" + "9" * 19, "0-²", "G-1"])
 def test_an_id_that_is_none_is_refused(browser: Browser, job: Job, value: str) -> None:
     response = browser.get(f"{ROOT}events/", {"last_event_id": value})
     assert response.status_code == 400
@@ -200,23 +221,48 @@ def test_a_client_that_comes_too_late_is_told_so(listen: Callable[..., Listening
     first = listen(places(job)[0])
     first.event("jobqueue.snapshot")
     tell(job, "job.started")
-    last = first.event("job.started")["horizon"]
+    last = first.event("job.started")["position"]
     first.response.close()
     tell(job, "job.phase.started")
     tell(job, "job.resumed")
     JobEvent.objects.exclude(name="job.resumed").delete()
-    late = listen(places(job)[0], **{"Last-Event-ID": str(last)})
+    late = listen(places(job)[0], **{"Last-Event-ID": last})
     assert late.message()["event"] == "jobqueue.reset"
     assert late.message()["event"] == "jobqueue.snapshot"
     late.event("job.resumed")
 
 
 def test_an_id_from_the_future_is_reset(listen: Callable[..., Listening], job: Job) -> None:
-    one = listen(places(job)[0], **{"Last-Event-ID": str(2**62)})
-    assert one.event("jobqueue.reset")["horizon"] < 2**62
+    history = Job.objects.database.event_cursor().history
+    one = listen(places(job)[0], **{"Last-Event-ID": f"{history}-{2**62}"})
+    assert at(one.event("jobqueue.reset")["position"]) < 2**62
     one.event("jobqueue.snapshot")
     tell(job, "job.resumed")
     one.event("job.resumed")
+
+
+def test_an_id_of_another_database_is_reset(listen: Callable[..., Listening], job: Job) -> None:
+    for _ in range(5):
+        tell(job, "job.started")
+    one = listen(places(job)[0], **{"Last-Event-ID": "abc-1"})
+    reset = one.event("jobqueue.reset")
+    one.event("jobqueue.snapshot")
+    newest = tell(job, "job.resumed")
+    event = json.loads(one.message()["data"])
+    while event["event"] == "job.progress":
+        event = json.loads(one.message()["data"])
+    assert event["id"] == newest.pk, "no old event is sent as new"
+    assert not reset["position"].startswith("abc")
+
+
+@pytest.mark.postgresql
+def test_streams_end_when_their_database_was_replaced(listen: Callable[..., Listening], job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = listen(places(job)[0])
+    one.event("jobqueue.snapshot")
+    monkeypatch.setattr(type(Job.objects.database), "event_history", lambda _: "abc")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'jobqueue events'")
+    assert "job.resumed" not in one.rest()
 
 
 def test_progress_is_told_though_the_log_has_none(listen: Callable[..., Listening], job: Job) -> None:
@@ -467,15 +513,15 @@ def test_a_client_that_does_not_keep_up_is_ended_and_misses_nothing(
     while not client.ended:
         ids.append(tell(job, "job.resumed").pk)
         assert quick.event("job.resumed")["id"] == ids[-1]
-    horizon, got = 0, []
+    position, got = "", []
     try:
         while True:
             event = slow.event("job.resumed")
-            horizon, got = event["horizon"], [*got, event["id"]]
+            position, got = event["position"], [*got, event["id"]]
     except StopIteration:
         pass
     assert got == ids[: len(got)]
-    back = listen(places(job)[0], **{"Last-Event-ID": str(horizon)})
+    back = listen(places(job)[0], **{"Last-Event-ID": position})
     while set(ids) > set(got):
         got.append(back.event("job.resumed")["id"])
 
