@@ -32,7 +32,7 @@ class InvalidArgumentValue(InvalidArguments, ValueError):
     """Refuse an argument of a fitting type with a value that cannot be stored."""
 
 
-class ResultNotStorable(JobQueueError, ValueError):
+class ResultNotStorable(JobQueueError, ValueError, TypeError):
     """Say that a task returned something that cannot be stored as its result."""
 
 

@@ -1,8 +1,9 @@
-"""Turn arguments, results and metadata into JSON that comes back from any database as it went in.
+"""Turn arguments, results and metadata into JSON that comes back from any database equal to what went in.
 
 ``json.dumps`` alone is no judge: it turns the key 1 into "1", writes NaN, and passes NUL characters, which PostgreSQL refuses deep
-inside the caller's transaction. So a value is accepted only if it is made of None, bool, int, finite float, str, list, tuple (which
-becomes a list) and dict with str keys, or of subclasses of these that are equal to what is stored.
+inside the caller's transaction. So a value is accepted only if it is made of None, bool, int, finite float, str, sequences (stored as
+lists) and mappings with str keys (stored as dicts), or of subclasses of these that are equal to what is stored. The order of the keys of
+a mapping, and the sign of -0.0, are not kept by PostgreSQL, whose jsonb has neither.
 
 The usual small value costs one look at its types and one call of the encoder; only where that look finds something does a second, slow
 walk search for the place, so that the error can name it. Errors never show values: they may be secrets.
@@ -11,6 +12,7 @@ walk search for the place, so that the error can name it. Errors never show valu
 import json
 import math
 import re
+from collections import UserString
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -26,6 +28,8 @@ MAX_DIGITS = 4300
 MAX_VALUES = MAX_BYTES // 2 + 10
 
 _SCALARS = frozenset({type(None), bool, int, float, str})
+# Sequences whose members are not what the caller means.
+_NOT_LISTS = (str, bytes, bytearray, memoryview, UserString)
 _ONLY_STR = frozenset({str})
 _TOO_BIG = 10**MAX_DIGITS
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -170,7 +174,7 @@ class _Search:
             self.integer(value, where)
         elif isinstance(value, float):
             self.number(value, where)
-        elif isinstance(value, dict | list | tuple):
+        elif isinstance(value, Mapping | Sequence) and not isinstance(value, _NOT_LISTS):
             if depth <= 0:
                 self.refuse_value(
                     where.partition("[")[0],
@@ -180,13 +184,13 @@ class _Search:
         elif value is not None:
             self.refuse_type(where, value)
 
-    def container(self, value: dict[object, object] | list[object] | tuple[object, ...], where: str, depth: int) -> None:
-        """Search the members of a dict, list or tuple."""
-        if not isinstance(value, dict):
+    def container(self, value: Mapping[object, object] | Sequence[object], where: str, depth: int) -> None:
+        """Search the members of a mapping or sequence."""
+        if not isinstance(value, Mapping):
             for index, item in enumerate(value):
                 self.search(item, f"{where}[{index}]", depth)
             return
-        if type(value) is not dict and list(value.items()) != list(dict.items(value)):
+        if isinstance(value, dict) and type(value) is not dict and list(value.items()) != list(dict.items(value)):
             self.refuse_type(where, value)
         for key, item in value.items():
             if not isinstance(key, str):
@@ -245,14 +249,18 @@ def _spelled_out(match: re.Match[str]) -> str:
     return text if text[0] == '"' else f"{int(float(text))}.0"
 
 
-def _refuse(value: object) -> NoReturn:
-    """Refuse a value that the encoder does not know."""
+def _converted(value: object) -> object:
+    """Return a mapping or sequence as one that the encoder knows; a value that was searched is nothing else."""
+    if isinstance(value, Mapping):
+        return dict(value.items())
+    if isinstance(value, Sequence) and not isinstance(value, _NOT_LISTS):
+        return list(value)
     raise TypeError(f"{type_name(value)} is not a JSON type")
 
 
-_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=_refuse)
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=_converted)
 _MAKE_ENCODER: Any = getattr(json.encoder, "c_make_encoder", None)
-_FAST_ENCODER = _MAKE_ENCODER and _MAKE_ENCODER(None, _refuse, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, False)
+_FAST_ENCODER = _MAKE_ENCODER and _MAKE_ENCODER(None, _converted, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, False)
 
 
 def _encode(value: object) -> str:

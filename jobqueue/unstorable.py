@@ -6,6 +6,7 @@ import enum
 import inspect
 import pathlib
 import uuid
+from collections import UserString
 from collections.abc import Iterable, Mapping
 
 from django.utils.functional import Promise
@@ -16,7 +17,7 @@ FIXES: tuple[tuple[type | tuple[type, ...], str], ...] = (
     ((datetime.date, datetime.time), "Pass x.isoformat() and parse it in the task."),
     (datetime.timedelta, "Pass x.total_seconds()."),
     ((decimal.Decimal, uuid.UUID, pathlib.PurePath), "Pass str(x) and convert it back in the task."),
-    ((str, Promise), "Pass str(x)."),
+    ((str, UserString, Promise), "Pass str(x)."),
     ((set, frozenset), "Pass sorted(x) or list(x)."),
     (Mapping, "Pass dict(x)."),
     (Iterable, "Pass list(x)."),
