@@ -92,7 +92,7 @@ class Heartbeat(DatabaseService):
 
     def _lost(self, lease: Lease) -> None:
         run = self._runs.get(lease)
-        # An outcome that was written since the renewal has left the register.
-        if run is not None and run.ended is None and not run.is_lost:
+        # A run that is closed writes its outcome or has written it, which ends the lease. It runs callbacks of `on_commit` at most.
+        if run is not None and run.ended is None and not run.closed and not run.is_lost:
             logger.warning("Job %s: the lease was lost; the run is told to stop.", lease.job_id)
             self._interrupter.interrupt(run, Reason.LOST)

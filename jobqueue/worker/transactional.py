@@ -10,13 +10,14 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.db import Error, transaction
 
-from jobqueue import conf, db
+from jobqueue import conf, db, texts
 from jobqueue.db import own
-from jobqueue.exceptions import LeaseLost, TransactionUndone
+from jobqueue.exceptions import LeaseLost, TransactionUndone, is_for_the_process
 from jobqueue.lifecycle.finish import finish_with_work
 from jobqueue.lifecycle.outcome import Outcome, Settled
 from jobqueue.lifecycle.release import lock
@@ -55,6 +56,8 @@ def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Ru
         run.close()
         outcome = success(run)
         _finish(outcome)
+        if not was_inside:
+            _guard_callbacks(run, outcome, connection)
     if connection.in_atomic_block != was_inside:
         raise TransactionUndone("The transaction of the task did not end, so its work is undone.")
     outcome.committed = True
@@ -62,6 +65,28 @@ def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Ru
     if database.one_writer and time.monotonic() - began > conf.current().lease_seconds / 2:
         text = "Job %s (%s) kept its transaction open for %.0f s, and with it every other writer of this database away."
         logger.warning(text, run.job.id, run.job.task, time.monotonic() - began)
+
+
+def _guard_callbacks(run: Run, outcome: Outcome, connection: Any) -> None:
+    """Have the commit noted before the callbacks of the task run, and what they raise logged: the job has succeeded."""
+
+    def note() -> None:
+        outcome.committed = True
+        run.committed = outcome
+
+    guarded = [(savepoints, partial(_call_back, run, callback), robust) for savepoints, callback, robust in connection.run_on_commit]
+    connection.run_on_commit = [(set(), note, False), *guarded]
+
+
+def _call_back(run: Run, callback: Callable[[], Any]) -> None:
+    try:
+        callback()
+    except BaseException as error:  # SystemExit and the like, too: the others are called all the same
+        if is_for_the_process(error):
+            raise
+        extra = {"job_id": run.job.id, "task": run.job.task, "queue": run.job.queue}
+        text = "Job %s (%s) has succeeded, but a callback of its on_commit failed: %s"
+        logger.exception(text, run.job.id, run.job.task, texts.exception_summary(error), extra=extra)
 
 
 def _check(connection: Any, blocks: list[Any]) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
-from jobqueue import Retry, TaskContext, task
+from jobqueue import Retry, TaskContext, signals, task
 from jobqueue.exceptions import InvalidOption, TransactionUndone
 from jobqueue.lifecycle import control
 from jobqueue.lifecycle.outcome import Kind, Outcome
@@ -21,6 +24,7 @@ from jobqueue.worker.run import Reason, Run
 from tests.factories import JobFactory
 from tests.rivals import Rival
 from tests.worker.parts import run_of
+from tests.worker.whole import connected, ended, until, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -162,6 +166,60 @@ def test_callbacks_run_after_the_commit() -> None:
     job, made = run(function)
     execute(made)
     assert seen == ["SUCCESS"]
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("no"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_a_callback_that_fails_after_the_commit_is_logged_and_changes_nothing(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    called: list[bool] = []
+
+    def fails() -> None:
+        raise error
+
+    def function() -> str:
+        transaction.on_commit(fails)
+        transaction.on_commit(lambda: called.append(made.committed is not None))
+        return work()
+
+    job, made = run(function)
+    with ThreadPoolExecutor(1) as thread:  # in the main thread, Ctrl-C is meant for the process
+        outcome = thread.submit(_execute, made).result()
+    job.refresh_from_db()
+    assert (outcome.kind, outcome.committed, job.status) == (Kind.SUCCESS, True, "SUCCESS")
+    assert called == [True], "the others are called, and the end is known by then"
+    records = [record for record in caplog.records if "a callback of its on_commit failed" in record.getMessage()]
+    assert [record.exc_info and record.exc_info[1] for record in records] == [error]
+    assert records[0].__dict__["job_id"] == job.pk
+
+
+def _execute(made: Run) -> Outcome:
+    try:
+        return execute(made)
+    finally:
+        connection.close()
+
+
+def test_a_slow_callback_is_not_told_to_stop_and_the_signals_are_sent(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+    settings.JOBQUEUE = {"HEARTBEAT_SECONDS": 0.05, "LEASE_SECONDS": 5}
+    heard: list[tuple[str, str]] = []
+
+    def receive(task_result: Any, **_: Any) -> None:
+        heard.append((task_result.id, str(task_result.status)))
+
+    with caplog.at_level(logging.WARNING, "jobqueue"), connected(signals.task_finished, receive), working():
+        job = calls_back_slowly.enqueue()
+        assert ended(job) == ["SUCCESS"]
+        until(lambda: bool(heard))
+    assert heard == [(job.id, "SUCCESSFUL")]
+    assert [text.partition(" (")[0] for text in caplog.messages] == [f"Job {job.id}"], caplog.messages
+    assert "a callback of its on_commit failed: ZeroDivisionError" in caplog.text
+
+
+@task(transactional=True)
+def calls_back_slowly() -> None:
+    transaction.on_commit(lambda: time.sleep(0.6))
+    transaction.on_commit(lambda: 1 / 0)
 
 
 def test_what_the_context_saves_goes_with_the_success() -> None:
