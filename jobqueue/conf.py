@@ -16,7 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-from jobqueue import duty_rules, setting_problems, webhook_rules
+from jobqueue import duty_rules, masking, setting_problems, webhook_rules
 from jobqueue import retention_rules as retained
 from jobqueue.setting_problems import Problem
 from jobqueue.setting_rules import COUNT, NOT_NEGATIVE, POSITIVE, Rule, number, texts, whole
@@ -95,6 +95,7 @@ class Settings:
     api_authenticator: Any = _setting(
         None, Rule("a callable of the request that returns a user or None, or its dotted path", _is_callable_or_path)
     )
+    secret_names: tuple[str, ...] = _setting((), texts("a list of names"))
     visible_jobs: Any = _setting(None, VISIBLE)
     stale_after: Any = _setting(None, TIMES)
     delete_after: Any = _setting(None, TIMES)
@@ -220,6 +221,16 @@ def databases() -> Mapping[str, Mapping[str, Any]]:
     """Return the project's ``DATABASES``."""
     found: Mapping[str, Mapping[str, Any]] = settings.DATABASES
     return found
+
+
+def secret_names() -> tuple[str, ...]:
+    """Return the names that ``SECRET_NAMES`` adds, whatever is wrong with other settings, or with it: secrets are hidden all the same."""
+    raw = configured()
+    value = raw.get("SECRET_NAMES") if isinstance(raw, Mapping) else None
+    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list | tuple) else ()
+
+
+masking.names_from(secret_names)
 
 
 def job_alias() -> str | None:

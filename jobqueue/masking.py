@@ -1,104 +1,253 @@
-"""Hide secrets wherever a person reads arguments, results or errors.
+"""Hide secrets wherever arguments, results, errors or messages leave the database.
 
-What counts as secret is decided by names: of arguments, of dictionary keys, and of what stands before a ``=`` or ``:`` in a text.
-Credentials in URLs are hidden as well. The database row alone keeps the values.
+What is secret is decided by names: of arguments, of dictionary keys, and of what stands before a value in a text (`secret_forms`). The
+setting ``SECRET_NAMES`` adds names for all tasks, the option ``secret`` of a task adds names for its jobs. The values that have such a name
+in a job's arguments or metadata are hidden in all texts of that job, whatever stands before them (`Mask`).
 """
 
-import inspect
-import re
-from collections.abc import Callable, Mapping, Sequence
+from __future__ import annotations
 
-MASK = "********"
+import functools
+import html
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from urllib.parse import quote, quote_plus
+
+from jobqueue import secret_forms, texts
+from jobqueue.secret_forms import MASK
+
+__all__ = ["MASK", "PLAIN", "Mask", "is_secret_name", "mask", "mask_call", "mask_text", "names_from"]
+
 MAX_DEPTH = 100
 TOO_DEEP = "…"
+SHORTEST_VALUE = 4
+SHORTEST_LINE = 16
+MAX_VALUES = 10_000  # of more, no text of the job is shown
+COMMON = frozenset({"true", "false", "none", "null"})
 
-# Anywhere in a name, since nobody has a harmless word with one of these in it.
-_ANYWHERE = re.compile(r"password|passwd|passphrase|token|secret|authorization|credential")
-# As a word of its own, alone or after one of the usual ones: "monkey" and "keyboard" are harmless.
+# Anywhere in a name, since no harmless word contains one of these.
+_ANYWHERE = re.compile(r"password|passwd|passphrase|passcode|token|secret|authorization|credential|jwt|cookies?(?!cutter)|bearer")
+# As a word of its own, alone or after one of the usual ones: "monkey", "keyboard", "spinning" and "design" are harmless.
 _BEFORE_KEY = "api|access|auth|client|encryption|license|master|private|service|signing|ssh"
-_AS_WORD = re.compile(rf"(?:^|_)(?:(?:{_BEFORE_KEY})?keys?|pass|pwd|auth)(?:_|$)")
+_WORDS = "pass|pwd|pw|auth|otp|totp|pin|dsn|cvv|cvc|iban|sig|signature|sessid|sessionid|session_id|phpsessid|jsessionid|sid"
+_AS_WORD = re.compile(rf"(?:^|_)(?:(?:{_BEFORE_KEY})?keys?|{_WORDS})(?:_|$)")
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NO_LETTER = re.compile(r"[^a-z]+")
+_URL_PASSWORD = re.compile(r"""://[^\s/?#:@"'<>]*:([^\s/?#"<>@]+)@""")
 
-# What is repeated in these cannot cross the next "://" or the next name, so that the time grows with the length of the text only.
-_URL_PASSWORD = re.compile(r"""(://[^\s/?#:@"'<>]*:)[^\s/?#"<>]+@""")
-_URL_TOKEN = re.compile(r"""(https?://)[^\s/?#:@"'<>]+@""", re.IGNORECASE)
-_NAME = re.compile(r"""(?<![\w.-])([A-Za-z_][\w.-]{0,80})\\?["']?\s{0,3}[:=]\s{0,3}""")
-_VALUE = re.compile(
-    r"""[bru]{0,2} (?: "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' )     # quoted
-        | \\" .*? \\" | \\' .*? \\'                                     # quoted within a quoted text
-        | [bru]{0,2} \\?["'] [^\n]*                                       # quoted, its end cut off
-        | \[[^\]\n]*\]? | \{[^}\n]*\}? | \([^)\n]*\)?                     # a collection
-        | (?:bearer|basic|token)\s+ [^\s,;"']+
-        | [^\s,;&]* [^\s,;&)}\]"']""",
-    re.IGNORECASE | re.VERBOSE,
-)
-_QUOTE = re.compile(r"""\\?["']""")
+_more_names: Callable[[], Sequence[str]] = tuple
 
 
-def is_secret_name(name: str) -> bool:
-    """Return whether a name looks as if its value were a secret, as in ``api_key``, ``authToken`` or ``DB_PASSWORD``."""
-    plain = _NO_LETTER.sub("_", _WORD_START.sub("_", name).lower())
-    return bool(_ANYWHERE.search(plain.replace("_", "")) or _AS_WORD.search(plain))
+def names_from(read: Callable[[], Sequence[str]]) -> None:
+    """Read the names of the project from a function, which lies in a higher layer."""
+    global _more_names  # noqa: PLW0603 - set once, while the settings' module is imported
+    _more_names = read
+
+
+def is_secret_name(name: str, fields: Iterable[str] = ()) -> bool:
+    """Return whether a name says that its value is a secret: ``api_key``, ``authToken``, ``DB_PASSWORD``; `fields` are more names."""
+    plain = _plain(name)
+    if _ANYWHERE.search(plain.replace("_", "")) or _AS_WORD.search(plain):
+        return True
+    more = _pattern((*_more_names(), *fields))
+    return more is not None and more.search(plain) is not None
+
+
+def _plain(name: str) -> str:
+    return _NO_LETTER.sub("_", _WORD_START.sub("_", name).lower())
+
+
+@functools.lru_cache(maxsize=1000)
+def _pattern(names: tuple[str, ...]) -> re.Pattern[str] | None:
+    plain = sorted({stripped for name in names if (stripped := _plain(name).strip("_"))})
+    return re.compile(rf"(?:^|_)(?:{'|'.join(plain)})(?:_|$)") if plain else None
+
+
+class Mask:
+    """What hides the secrets of a job: by their names, with the names that its task adds, and by the values that it knows to be secret."""
+
+    __slots__ = ("_fields", "_hidden", "_values", "overlap")
+
+    def __init__(self, fields: Sequence[str] = (), values: Iterable[str] = ()) -> None:
+        """Take the task's names and the job's secret values."""
+        self._fields = tuple(fields)
+        forms = {form for value in values for form in _forms(value)}
+        self._values = sorted(forms, key=len, reverse=True)  # a value that contains another one is hidden as a whole
+        self._hidden = len(self._values) > MAX_VALUES
+        self.overlap = max(len(self._values[0]) if self._values else 0, 4096)
+        """How far beyond a cut a text must be read, so that no secret is cut before it is hidden."""
+
+    def __repr__(self) -> str:
+        """Show none of the values."""
+        return "<Mask>"
+
+    @classmethod
+    def of_job(
+        cls,
+        func: Callable[..., object] | None,
+        args: object,
+        kwargs: object,
+        metadata: object = None,
+        *,
+        takes_context: bool = False,
+        fields: Sequence[str] = (),
+    ) -> Mask:
+        """Return the mask of a job: positional arguments are named by the parameters of its function."""
+        given = args if isinstance(args, list | tuple) else []
+        names = _positional_names(func, len(given) + takes_context)[takes_context:]
+        named: list[object] = [{names[index]: value} if index < len(names) else value for index, value in enumerate(given)]
+        return cls(fields, _secrets([*named, kwargs, metadata], fields))
+
+    def __call__(self, text: str) -> str:
+        """Return a text with its secrets hidden."""
+        if self._hidden:
+            return MASK
+        for value in self._values:
+            if value in text:
+                text = text.replace(value, MASK)
+        more = bool(self._fields or _more_names())
+        return secret_forms.hide(text, self.is_secret, every_name=more)
+
+    def cut(self, text: str, limit_bytes: int) -> str:
+        """Return at most the first bytes of a text with its secrets hidden: always in this order, or half a secret would be shown."""
+        return texts.shorten(text, limit_bytes, self)
+
+    def is_secret(self, name: str) -> bool:
+        """Return whether a name says that its value is a secret."""
+        return is_secret_name(name, self._fields)
+
+    def value(self, value: object) -> object:
+        """Return a deep copy in which the values of secret names and the secrets inside texts are hidden."""
+        return self._value(value, MAX_DEPTH)
+
+    def call(
+        self,
+        func: Callable[..., object] | None,
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+        *,
+        takes_context: bool = False,
+    ) -> tuple[list[object], dict[str, object]]:
+        """Return the arguments of a call with secrets hidden, positional ones by the names of the function's parameters.
+
+        Without a function, for a task that is gone, positional arguments are judged by what they hold only. With `takes_context` the
+        first parameter is the context, which is not among the arguments.
+        """
+        names = _positional_names(func, len(args) + takes_context)[takes_context:]
+        masked = [MASK if index < len(names) and self.is_secret(names[index]) else self.value(one) for index, one in enumerate(args)]
+        return masked, {name: MASK if self.is_secret(str(name)) else self.value(value) for name, value in kwargs.items()}
+
+    def _value(self, value: object, depth: int) -> object:
+        """Return the masked copy of a value, at most `depth` levels deep."""
+        if isinstance(value, str):
+            return self(value)
+        if not isinstance(value, Mapping | list | tuple):
+            return value
+        if depth <= 0:
+            return TOO_DEEP
+        if isinstance(value, Mapping):
+            hidden = _value_keys(value, self.is_secret)
+            return {key: MASK if key in hidden else self._value(item, depth - 1) for key, item in value.items()}
+        after = _after_names(value, self.is_secret)
+        items = [MASK if index in after else self._value(item, depth - 1) for index, item in enumerate(value)]
+        return items if isinstance(value, list) else tuple(items)
+
+
+PLAIN = Mask()
 
 
 def mask(value: object) -> object:
-    """Return a deep copy in which the values of secret-looking keys and the secrets inside texts are hidden."""
-    return _mask(value, MAX_DEPTH)
+    """Return a deep copy in which the values of secret names and the secrets inside texts are hidden."""
+    return PLAIN.value(value)
 
 
 def mask_call(
-    func: Callable[..., object] | None, args: Sequence[object], kwargs: Mapping[str, object], *, takes_context: bool = False
+    func: Callable[..., object] | None,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    *,
+    takes_context: bool = False,
+    fields: Sequence[str] = (),
 ) -> tuple[list[object], dict[str, object]]:
-    """Return the arguments of a call with secrets hidden, positional ones by the names of the function's parameters.
-
-    Without a function, for a task that is gone, positional arguments are judged by what they hold only. With ``takes_context`` the
-    first parameter is the context, which is not among the arguments.
-    """
-    names = _positional_names(func, len(args) + takes_context)[takes_context:]
-    masked_args = [MASK if index < len(names) and is_secret_name(names[index]) else mask(value) for index, value in enumerate(args)]
-    return masked_args, {name: MASK if is_secret_name(str(name)) else mask(value) for name, value in kwargs.items()}
+    """Return the arguments of a call with secrets hidden; see `Mask.call`."""
+    return Mask(fields).call(func, args, kwargs, takes_context=takes_context)
 
 
 def mask_text(text: str) -> str:
-    """Return a text with URL credentials and the values in ``password=...`` or ``"token": "..."`` hidden."""
-    if ":" not in text and "=" not in text:
-        return text
-    text = _URL_TOKEN.sub(rf"\g<1>{MASK}@", _URL_PASSWORD.sub(rf"\g<1>{MASK}@", text))
-    parts, end = [], 0
-    while name := _NAME.search(text, end):
-        parts.append(text[end : name.end()])
-        end = name.end()
-        # "KeyError: ..." introduces a message, in which the search goes on.
-        if is_secret_name(name[1]) and not name[1].endswith(("Error", "Exception")) and (value := _VALUE.match(text, end)):
-            quote = _QUOTE.match(value[0])
-            parts.append(f"{quote[0]}{MASK}{quote[0]}" if quote else MASK)
-            end = value.end()
-    return "".join(parts) + text[end:]
+    """Return a text with its secrets hidden."""
+    return PLAIN(text)
 
 
-def _mask(value: object, depth: int) -> object:
-    """Return the masked copy of a value, at most ``depth`` levels deep."""
-    if isinstance(value, str):
-        return mask_text(value)
-    if not isinstance(value, Mapping | list | tuple):
-        return value
-    if depth <= 0:
-        return TOO_DEEP
-    if isinstance(value, Mapping):
-        return {key: MASK if isinstance(key, str) and is_secret_name(key) else _mask(item, depth - 1) for key, item in value.items()}
-    items = [_mask(item, depth - 1) for item in value]
-    return items if isinstance(value, list) else tuple(items)
+def _value_keys(value: Mapping[object, object], is_secret: Callable[[str], bool]) -> set[object]:
+    """Return the keys whose values are secrets: also "value" beside a "name" that is secret, as in lists of headers and variables."""
+    found: set[object] = {key for key in value if isinstance(key, str) and is_secret(key)}
+    for name in ("name", "key", "Name", "Key"):
+        said = value.get(name)
+        if isinstance(said, str) and is_secret(said):
+            found.discard(name)  # "key": "token" names the value
+            found |= {key for key in ("value", "Value") if key in value}
+    return found
+
+
+def _after_names(value: Sequence[object], is_secret: Callable[[str], bool]) -> set[int]:
+    """Return the places of secrets in a list: after an option of a command line, or in a pair such as a header."""
+    found = set()
+    for index, item in enumerate(value[:-1]):
+        if isinstance(item, str) and len(item) < 100 and isinstance(value[index + 1], str | int | float):
+            is_name = item.startswith("-") or len(value) == 2
+            if is_name and "=" not in item and ":" not in item and " " not in item and is_secret(item.lstrip("-")):
+                found.add(index + 1)
+    return found
+
+
+def _secrets(values: Iterable[object], fields: Sequence[str]) -> Iterator[str]:
+    """Yield the texts that have a secret name somewhere in the values, and the passwords in its URLs."""
+
+    def is_secret(name: str) -> bool:
+        return is_secret_name(name, fields)
+
+    waiting: list[tuple[object, bool, int]] = [(one, False, MAX_DEPTH) for one in values]
+    while waiting:
+        one, secret, depth = waiting.pop()
+        if isinstance(one, str):
+            if secret:
+                yield one
+            elif "://" in one:
+                yield from _URL_PASSWORD.findall(one[:100_000])
+        elif depth and isinstance(one, Mapping):
+            hidden = set(one) if secret else _value_keys(one, is_secret)
+            waiting.extend((item, key in hidden, depth - 1) for key, item in one.items())
+        elif depth and isinstance(one, list | tuple):
+            after = set(range(len(one))) if secret else _after_names(one, is_secret)
+            waiting.extend((item, index in after, depth - 1) for index, item in enumerate(one))
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield the forms in which a secret value may stand in a text: as it is, escaped, or in lines."""
+    if len(value) < SHORTEST_VALUE or value.lower() in COMMON or not value.strip(" \t\r\n*"):
+        return
+    plain = value.encode("utf-8", "replace").decode()
+    forms = {value, repr(value)[1:-1], json.dumps(value)[1:-1], quote(plain, safe=""), quote(plain), quote_plus(plain), html.escape(value)}
+    forms |= {" ".join(value.split()), *(line.strip() for line in value.splitlines() if len(line.strip()) >= SHORTEST_LINE)}
+    yield from (form for form in forms if len(form) >= SHORTEST_VALUE)
 
 
 def _positional_names(func: Callable[..., object] | None, count: int) -> list[str]:
-    """Return the names that ``count`` positional arguments have in a function, as far as they are known."""
+    """Return the names that `count` positional arguments have in a function, as far as they are known."""
     if func is None:
         return []
     try:
-        parameters = inspect.signature(func).parameters.values()
+        names, rest = _parameters(func)
     except (TypeError, ValueError):
         return []
-    names = [parameter.name for parameter in parameters if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)]
-    rest = next((parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL), None)
-    return names if rest is None else names + [rest] * (count - len(names))
+    return [*names, *([rest] * (count - len(names)) if rest is not None else ())]
+
+
+@functools.lru_cache(maxsize=1000)
+def _parameters(func: Callable[..., object]) -> tuple[tuple[str, ...], str | None]:
+    """Return the names of the positional parameters of a function, and the name of the one that takes the rest."""
+    parameters = inspect.signature(func).parameters.values()
+    names = tuple(one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))
+    return names, next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), None)

@@ -8,6 +8,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, TracebackType
+from typing import Protocol
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 SUMMARY_CHARACTERS = 500
@@ -40,9 +41,26 @@ def printable(text: str) -> str:
     )
 
 
-def shorten(text: str, limit_bytes: int) -> str:
-    """Return at most the first ``limit_bytes`` bytes of the text, as UTF-8, with a mark where it was cut."""
-    return _cut(text, limit_bytes, tail_share=0.0)
+class Hide(Protocol):
+    """What hides secrets in a text; `overlap` is how far beyond a cut it must read."""
+
+    overlap: int
+
+    def __call__(self, text: str) -> str:
+        """Return the text with its secrets hidden."""
+
+
+def shorten(text: str, limit_bytes: int, hide: Hide | None = None) -> str:
+    """Return at most the first ``limit_bytes`` bytes of the text, as UTF-8, with a mark where it was cut.
+
+    Secrets are hidden before the cut. Of a text that is much too long, only what is near the limit is searched.
+    """
+    if hide is None:
+        return _cut(text, limit_bytes, tail_share=0.0)
+    if len(text) <= limit_bytes + hide.overlap:
+        return _cut(hide(text), limit_bytes, tail_share=0.0)
+    size = len(text.encode("utf-8", "replace"))
+    return _marked(hide(text[: limit_bytes + hide.overlap]).encode("utf-8", "replace"), limit_bytes, 0.0, size)
 
 
 def safe_repr(value: object, limit_bytes: int = 200) -> str:
@@ -56,31 +74,32 @@ def exception_path(exception: BaseException) -> str:
     return shorten(clean(f"{_class_attribute(kind, '__module__')}.{_class_attribute(kind, '__qualname__')}"), SUMMARY_CHARACTERS)
 
 
-def exception_summary(exception: BaseException) -> str:
-    """Return the exception's name and message as one line of at most 500 characters."""
-    line = " ".join(_headline(exception, 4 * SUMMARY_CHARACTERS).split())
+def exception_summary(exception: BaseException, hide: Hide | None = None) -> str:
+    """Return the exception's name and message as one line of at most 500 characters; `hide` hides secrets before it is cut."""
+    line = " ".join(_headline(exception, 4 * SUMMARY_CHARACTERS, hide).split())
     return line if len(line) <= SUMMARY_CHARACTERS else line[: SUMMARY_CHARACTERS - 1] + "…"
 
 
-def error_text(exception: BaseException, limit_bytes: int = 64_000, *, skip_frames: int = 0) -> str:
+def error_text(exception: BaseException, limit_bytes: int = 64_000, *, skip_frames: int = 0, hide: Hide | None = None) -> str:
     """Return the traceback of an exception and its chain as text of at most ``limit_bytes`` bytes; never raise.
 
     ``skip_frames`` leaves out that many of the outermost frames of the exception itself, which are the caller's; if it has no others,
     they are shown.
     """
     try:
-        text = "\n".join(_Renderer(limit_bytes // 8).chain(exception, skip_frames, depth=0))
+        text = "\n".join(_Renderer(limit_bytes // 8, hide).chain(exception, skip_frames, depth=0))
+        text = text if hide is None else hide(text)  # lines of source code hold secrets, too
     except BaseException:  # noqa: BLE001 - the text of an error must not become an error itself
-        text = f"{exception_summary(exception)}\n(The traceback could not be shown.)"
+        text = f"{exception_summary(exception, hide)}\n(The traceback could not be shown.)"
     return _cut(clean(text), limit_bytes, tail_share=0.5)
 
 
 class _Renderer:
     """Render exceptions into lines until their number is used up."""
 
-    def __init__(self, message_bytes: int) -> None:
-        """Keep how long a message may be."""
-        self.message_bytes = message_bytes
+    def __init__(self, message_bytes: int, hide: Hide | None) -> None:
+        """Keep how long a message may be, and what hides its secrets."""
+        self.message_bytes, self.hide = message_bytes, hide
         self.left = MAX_EXCEPTIONS
 
     def chain(self, exception: BaseException, skip_frames: int, depth: int) -> Iterator[str]:
@@ -102,8 +121,8 @@ class _Renderer:
             return
         self.left -= 1
         yield from _frames(exception.__traceback__, skip_frames)
-        yield _headline(exception, self.message_bytes)
-        yield from _notes(exception, self.message_bytes)
+        yield _headline(exception, self.message_bytes, self.hide)
+        yield from _notes(exception, self.message_bytes, self.hide)
         if isinstance(exception, BaseExceptionGroup):
             yield from self.members(exception, depth + 1)
 
@@ -174,16 +193,16 @@ def _rendered(frames: Sequence[TracebackType]) -> list[str]:
     return lines
 
 
-def _headline(exception: BaseException, limit_bytes: int) -> str:
+def _headline(exception: BaseException, limit_bytes: int, hide: Hide | None = None) -> str:
     """Return the exception's class and message as Python shows them."""
     kind = type(exception)
     module, name = _class_attribute(kind, "__module__"), _class_attribute(kind, "__qualname__")
     name = name if module in ("builtins", "__main__") else f"{module}.{name}"
-    message = shorten(clean(_safely(str, exception)), limit_bytes)
+    message = shorten(clean(_safely(str, exception)), limit_bytes, hide)
     return f"{name}: {message}" if message else name
 
 
-def _notes(exception: BaseException, limit_bytes: int) -> Iterator[str]:
+def _notes(exception: BaseException, limit_bytes: int, hide: Hide | None) -> Iterator[str]:
     """Yield the notes that were added to an exception."""
     try:
         notes = exception.__notes__
@@ -191,7 +210,7 @@ def _notes(exception: BaseException, limit_bytes: int) -> Iterator[str]:
         return
     if isinstance(notes, list | tuple):
         for note in notes[:MAX_NOTES]:
-            yield shorten(_safely(str, note), limit_bytes // MAX_NOTES)
+            yield shorten(_safely(str, note), limit_bytes // MAX_NOTES, hide)
         if len(notes) > MAX_NOTES:
             yield f"[{len(notes) - MAX_NOTES} notes are left out]"
 
@@ -222,7 +241,12 @@ def _cut(text: str, limit_bytes: int, tail_share: float) -> str:
     encoded = text.encode("utf-8", "replace")
     if len(encoded) <= limit_bytes:
         return text
-    mark = f"… [cut, {len(encoded)} bytes]".encode()
+    return _marked(encoded, limit_bytes, tail_share, len(encoded))
+
+
+def _marked(encoded: bytes, limit_bytes: int, tail_share: float, size: int) -> str:
+    """Return the first and the last bytes of a text, with a mark between them that names its whole size."""
+    mark = f"… [cut, {size} bytes]".encode()
     room = max(limit_bytes - len(mark) - 2, 0)
     tail = int(room * tail_share)
     if not tail:

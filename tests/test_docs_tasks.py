@@ -49,6 +49,8 @@ def test_the_decorator_and_using_take_what_the_table_says(name: str) -> None:
         "takes_context": True,
         "transactional": True,
         "phases": (print,),
+        "secret": ("code",),
+        "schedulable": False,
     }.get(name)
     assert accepted(lambda: samples.plain.using(**{name: value})) == taken
 

@@ -11,12 +11,14 @@ from typing import Any
 from django.utils import timezone
 from django.utils.html import format_html
 
-from jobqueue import masking, time_limits
+from jobqueue import time_limits
 from jobqueue.admin import cells, known, phases
 from jobqueue.admin.listing import workers_of
 from jobqueue.admin.phases import PhaseRow
 from jobqueue.admin.wording import NOTHING, as_json, between, duration, excerpt, masked_json, moment, parsed, prose
 from jobqueue.events.timeline import Happening, timeline
+from jobqueue.hiding import arguments_of, mask_of
+from jobqueue.masking import Mask
 from jobqueue.models import Job
 from jobqueue.states import ENDED, FINAL, PENDING_TARGET
 from jobqueue.webhook_rules import shown_url
@@ -83,21 +85,22 @@ class Page:
 def page(job: Job) -> Page:
     """Return what to show of a job that was read whole."""
     now = cells.now_of(job)
-    events, older = timeline(job)
+    mask = mask_of(job)
+    events, older = timeline(job, mask=mask)
     return Page(
         job=job,
         over=job.status in FINAL,
         zone=timezone.get_current_timezone_name(),
         report=_report(job) if job.attempt or job.status in ENDED else [],
         status=cells.status(job),
-        message=prose(job.message),
-        phases=phases.rows(job, now),
+        message=prose(job.message, mask=mask),
+        phases=phases.rows(job, now, mask),
         arguments=arguments(job),
-        result=masked_json(job.result) if job.status == Job.Status.SUCCESS or job.result is not None else None,
-        options=masked_json(job.options) if job.options else "",
-        metadata=masked_json(job.metadata) if job.metadata else "",
-        sections=[("What", _what(job)), ("When", _when(job, now)), ("Budget", _budget(job)), ("Lease", _lease(job, now))],
-        runs=list(_runs(job.history)),
+        result=masked_json(job.result, mask) if job.status == Job.Status.SUCCESS or job.result is not None else None,
+        options=masked_json(job.options, mask) if job.options else "",
+        metadata=masked_json(job.metadata, mask) if job.metadata else "",
+        sections=[("What", _what(job, mask)), ("When", _when(job, now)), ("Budget", _budget(job)), ("Lease", _lease(job, now))],
+        runs=list(_runs(job.history, mask)),
         events=[_event(one) for one in events],
         older_events=older,
     )
@@ -134,11 +137,11 @@ def _report(job: Job) -> list[Row]:
 
 def arguments(job: Job) -> list[Row]:
     """Return the arguments by name; positional ones of an unknown task by number, and a malformed column as it is."""
+    args, kwargs = arguments_of(job)
     if not isinstance(job.args, list) or not isinstance(job.kwargs, dict):
-        return [_argument("args", masked_json(job.args)), _argument("kwargs", masked_json(job.kwargs))]
+        return [_argument("args", as_json(args)), _argument("kwargs", as_json(kwargs))]
     entry = known.entry(job.task)
     func, takes_context = (entry.func, entry.takes_context) if entry is not None else (None, False)
-    args, kwargs = masking.mask_call(func, job.args, job.kwargs, takes_context=takes_context)
     names = _names(func, len(args), takes_context)
     rows = [_argument(name, as_json(value)) for name, value in zip(names, args, strict=True)]
     return rows + [_argument(str(name), as_json(value)) for name, value in kwargs.items()]
@@ -162,24 +165,24 @@ def _rows(*pairs: tuple[str, Any]) -> list[Row]:
     return [Row(name, value if isinstance(value, str) else str(value)) for name, value in pairs if value not in (None, "")]
 
 
-def _what(job: Job) -> list[Row]:
+def _what(job: Job, mask: Mask) -> list[Row]:
     return _rows(
         ("Task", job.task),
         ("Registered here", "yes" if known.entry(job.task) else "no: this process knows no such task"),
         ("Queue", job.queue),
         ("Priority", job.priority),
         ("Tenant", job.tenant),
-        ("Target", _target(job)),
+        ("Target", _target(job, mask)),
         ("Holds its target", "yes" if job.holds_target else ""),
-        ("Unique key", prose(job.unique_key)),
-        ("Phase", prose(job.phase)),
+        ("Unique key", prose(job.unique_key, mask=mask)),
+        ("Phase", prose(job.phase, mask=mask)),
         ("Webhook", shown_url(job.webhook_url)),
     )
 
 
-def _target(job: Job) -> str:
+def _target(job: Job, mask: Mask) -> str:
     """Return the target, as a link to all of its jobs; one that holds a secret is no link, since an address is shown and stored."""
-    shown = prose(job.target)
+    shown = prose(job.target, mask=mask)
     if not job.target or shown != job.target:
         return shown
     return format_html('<a href="{}">{}</a>', cells.jobs_of_target(job), shown)
@@ -222,33 +225,38 @@ def _lease(job: Job, now: datetime) -> list[Row]:
     )
 
 
-def _runs(history: object) -> Iterator[Run]:
+def _runs(history: object, mask: Mask) -> Iterator[Run]:
     """Yield the runs that did not succeed, the newest first; an entry of another shape is shown as it is."""
     entries = history if isinstance(history, list) else [history] if history else []
     for number, entry in reversed([*enumerate(entries, 1)][-MOST_RUNS:]):
         if isinstance(entry, dict):
-            yield _run(entry)
+            yield _run(entry, mask)
         else:
-            yield Run(f"Entry {number}", "unreadable", [Row("Stored", masked_json(entry), block=True)], "")
+            yield Run(f"Entry {number}", "unreadable", [Row("Stored", masked_json(entry, mask), block=True)], "")
 
 
-def _run(entry: dict[str, Any]) -> Run:
+def _run(entry: dict[str, Any], mask: Mask) -> Run:
     begin, end = parsed(entry.get("started_at")), parsed(entry.get("finished_at"))
     took = between(begin, end) if begin and end and (begin.tzinfo is None) == (end.tzinfo is None) else ""
     rows = _rows(
-        ("Exception", _text(entry, "exception")),
-        ("Message", _text(entry, "message")),
-        ("Abandoned", _text(entry, "abandoned")),
-        ("Began", moment(begin) if begin else _text(entry, "started_at")),
-        ("Ended", moment(end) if end else _text(entry, "finished_at")),
+        ("Exception", _text(entry, mask, "exception")),
+        ("Message", _text(entry, mask, "message")),
+        ("Abandoned", _text(entry, mask, "abandoned")),
+        ("Began", moment(begin) if begin else _text(entry, mask, "started_at")),
+        ("Ended", moment(end) if end else _text(entry, mask, "finished_at")),
         ("Took", took),
-        ("Worker", _text(entry, "worker")),
+        ("Worker", _text(entry, mask, "worker")),
     )
-    return Run(f"Run {_text(entry, 'attempt') or '?'}", _text(entry, "outcome"), rows, _text(entry, "traceback", TRACEBACK_CHARACTERS))
+    return Run(
+        f"Run {_text(entry, mask, 'attempt') or '?'}",
+        _text(entry, mask, "outcome"),
+        rows,
+        _text(entry, mask, "traceback", TRACEBACK_CHARACTERS),
+    )
 
 
-def _text(entry: dict[str, Any], name: str, longest: int = 2000) -> str:
+def _text(entry: dict[str, Any], mask: Mask, name: str, longest: int = 2000) -> str:
     value = entry.get(name)
     if value is None:
         return ""
-    return prose(value, longest) if isinstance(value, str) else prose(masking.mask(value), longest)
+    return prose(value, longest, mask) if isinstance(value, str) else prose(mask.value(value), longest, mask)

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from jobqueue.admin.wording import between, excerpt, moment, prose
 from jobqueue.lifecycle.report import phases_of
+from jobqueue.masking import Mask
 from jobqueue.models import Job, JobPhase
 
 LONGEST_NAME = 80
@@ -27,19 +28,19 @@ class PhaseRow:
     took: str
 
 
-def rows(job: Job, now: datetime) -> list[PhaseRow]:
+def rows(job: Job, now: datetime, mask: Mask) -> list[PhaseRow]:
     """Return the phases of a job, in order."""
-    return [_row(one, now) for one in phases_of(job)]
+    return [_row(one, now, mask) for one in phases_of(job)]
 
 
-def _row(one: JobPhase, now: datetime) -> PhaseRow:
+def _row(one: JobPhase, now: datetime, mask: Mask) -> PhaseRow:
     until = one.finished_at or (now if one.status == JobPhase.Status.RUNNING else None)
     return PhaseRow(
-        name=excerpt(prose(one.name), LONGEST_NAME),
+        name=excerpt(prose(one.name, mask=mask), LONGEST_NAME),
         status=one.status,
         label=one.get_status_display(),
         progress=one.progress,
-        message=excerpt(prose(one.message), LONGEST_MESSAGE),
+        message=excerpt(prose(one.message, mask=mask), LONGEST_MESSAGE),
         attempts=one.attempts,
         began=moment(one.started_at, now) if one.started_at else "",
         took=between(one.started_at, until) if one.started_at and until else "",

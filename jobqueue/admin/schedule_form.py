@@ -12,7 +12,8 @@ from django.core.exceptions import ValidationError
 from jobqueue import cron, schedules
 from jobqueue.admin import known
 from jobqueue.exceptions import JobQueueError
-from jobqueue.masking import MASK, mask, mask_call
+from jobqueue.hiding import arguments_of
+from jobqueue.masking import MASK
 from jobqueue.models import Schedule
 
 FIELDS = ("name", *schedules.DEFINITION, "enabled")
@@ -93,11 +94,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
 
 def masked(row: Schedule) -> tuple[Any, Any]:
     """Return the arguments with their secrets hidden, positional ones by the names of the task's parameters."""
-    entry = known.entry(row.task) if row.task else None
-    if not isinstance(row.args, list) or not isinstance(row.kwargs, dict):
-        return mask(row.args), mask(row.kwargs)
-    func, takes_context = (entry.func, entry.takes_context) if entry is not None else (None, False)
-    return mask_call(func, row.args, row.kwargs, takes_context=takes_context)
+    return arguments_of(row)
 
 
 def restored(given: Any, shown: Any, stored: Any) -> Any:

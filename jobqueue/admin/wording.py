@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from jobqueue import masking
+from jobqueue.masking import PLAIN, Mask
 
 NOTHING = format_html('<span class="jq-none">{}</span>', "\N{EN DASH}")
 LONGEST = 20_000
@@ -70,18 +70,19 @@ def excerpt(text: str, longest: int = LONGEST) -> str:
     return f"{text[:half]}\n… [{len(text) - 2 * half:,} of {len(text):,} characters left out] …\n{text[-half:]}"
 
 
-def prose(value: object, longest: int = LONGEST) -> str:
+def prose(value: object, longest: int = LONGEST, mask: Mask = PLAIN) -> str:
     """Return a text with its secrets hidden, shortened where it is too long."""
     text = value if isinstance(value, str) else as_json(value)
     # Masked before it is shortened, or half a secret would stand alone behind the cut. Of an absurd length only the beginning counts.
     if len(text) > MOST_MASKED:
-        text = f"{text[:MOST_MASKED]}\n… [the rest of {len(text):,} characters left out]"
-    return excerpt(masking.mask_text(text), longest)
+        shown = mask(text[: MOST_MASKED + mask.overlap])[:MOST_MASKED]
+        return excerpt(f"{shown}\n… [the rest of {len(text):,} characters left out]", longest)
+    return excerpt(mask(text), longest)
 
 
-def masked_json(value: object) -> str:
+def masked_json(value: object, mask: Mask = PLAIN) -> str:
     """Return a JSON value, indented, its secrets hidden."""
-    return as_json(masking.mask(value))
+    return as_json(mask.value(value))
 
 
 def as_json(value: object) -> str:

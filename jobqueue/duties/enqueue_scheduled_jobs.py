@@ -15,7 +15,7 @@ from jobqueue.duties.base import Duty, Report
 from jobqueue.exceptions import LeadershipLost, is_for_the_process
 from jobqueue.lifecycle import schedule_plans, schedules
 from jobqueue.lifecycle.glance import Glances
-from jobqueue.masking import mask_text
+from jobqueue.masking import PLAIN
 from jobqueue.models import Schedule
 from jobqueue.schedules import enqueue_scheduled
 from jobqueue.texts import exception_summary
@@ -79,7 +79,7 @@ class EnqueueScheduledJobs(Duty):
                     raise
                 # Where it is the database that fails, this fails, too, and ends the run.
                 if schedules.set_aside(schedule_id, now, error):
-                    logger.warning("Schedule %s is set aside for now: %s", name, mask_text(exception_summary(error)))
+                    logger.warning("Schedule %s is set aside for now: %s", name, exception_summary(error, PLAIN))
                 aside += 1
             else:
                 made += ticked.jobs

@@ -15,9 +15,9 @@ from typing import Any
 
 from jobqueue import event_names as names
 from jobqueue.db import Event
-from jobqueue.masking import mask_text
+from jobqueue.masking import PLAIN
 from jobqueue.models import Job
-from jobqueue.texts import clean, shorten
+from jobqueue.texts import clean
 
 LONGEST_TEXT_BYTES = 2000
 
@@ -81,4 +81,4 @@ def record_of(ids: Sequence[int], name: str) -> None:
 
 
 def _shown(value: Any) -> Any:
-    return shorten(mask_text(clean(value)), LONGEST_TEXT_BYTES) if isinstance(value, str) else value
+    return PLAIN.cut(clean(value), LONGEST_TEXT_BYTES) if isinstance(value, str) else value

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from jobqueue import masking
+from jobqueue.masking import PLAIN, Mask
 from jobqueue.models import Job
 
 MOST = 50
@@ -28,13 +28,13 @@ class Happening:
         return {"id": self.id, "name": self.name, "at": self.at.isoformat(), "attempt": self.attempt, "data": self.data}
 
 
-def timeline(job: Job, most: int = MOST) -> tuple[list[Happening], bool]:
+def timeline(job: Job, most: int = MOST, *, mask: Mask = PLAIN) -> tuple[list[Happening], bool]:
     """Return the newest events of a job, the oldest of these first, and whether there are older ones."""
     rows = Job.objects.database.events_of(job.pk, most + 1)
     found: list[Happening] = []
     before: datetime | None = None
     for row in rows[-most:]:
-        data = masking.mask(row.data)
+        data = mask.value(row.data)
         seconds = (row.at - before).total_seconds() if before is not None else None
         found.append(Happening(row.id, row.name, row.at, row.attempt, data if isinstance(data, dict) else {}, seconds))
         before = row.at

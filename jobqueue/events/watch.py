@@ -8,7 +8,6 @@ from typing import Any
 from jobqueue import clock, masking
 from jobqueue import event_names as names
 from jobqueue.models import Job, JobPhase
-from jobqueue.texts import shorten
 
 MOST_WATCHED = 500  # at a time; with more, each of them is looked at in its turn
 LONGEST_TEXT_BYTES = 2000
@@ -71,4 +70,4 @@ def _told(row: tuple[Any, ...], phase: Any) -> dict[str, Any]:
 
 
 def _shown(text: str) -> str:
-    return shorten(masking.mask_text(text), LONGEST_TEXT_BYTES)
+    return masking.PLAIN.cut(text, LONGEST_TEXT_BYTES)

@@ -5,20 +5,18 @@ Whatever somebody has written into a JSON column by hand, a report has its shape
 
 from __future__ import annotations
 
-import importlib
-import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from jobqueue import clock, masking, states, time_limits
+from jobqueue import clock, states, time_limits
 from jobqueue.events.timeline import timeline
+from jobqueue.hiding import arguments_of, mask_of
 from jobqueue.lifecycle import history
+from jobqueue.masking import Mask
 from jobqueue.models import Job, JobPhase
 
 ENTRY_TEXTS = ("worker", "outcome", "exception", "message", "abandoned", "started_at", "finished_at")
-
-logger = logging.getLogger("jobqueue")
 
 
 def report(job: Job, *, tracebacks: bool = False) -> dict[str, Any]:
@@ -28,9 +26,10 @@ def report(job: Job, *, tracebacks: bool = False) -> dict[str, Any]:
     """
     runs = [entry for entry in history.as_list(job.history) if isinstance(entry, dict)]
     last, in_all = _ran(job, runs)
-    events, older = timeline(job)
+    mask = mask_of(job)
+    events, older = timeline(job, mask=mask)
     return {
-        **_identity(job),
+        **_identity(job, mask),
         "attempts": {"runs": job.attempt, "failures": job.failures, "crashes": job.crashes, "max_attempts": job.max_attempts},
         "timeout_seconds": time_limits.of_options(job.options),
         "times": _times(job),
@@ -38,13 +37,13 @@ def report(job: Job, *, tracebacks: bool = False) -> dict[str, Any]:
         "ran_seconds": last,
         "ran_seconds_in_all": in_all,
         "progress": job.progress,
-        "phase": masking.mask_text(job.phase),
-        "phases": [_phase(row) for row in phases_of(job)],
-        "outcome": {"message": masking.mask_text(job.message), "result": masking.mask(job.result)},
-        "runs": [_entry(entry, tracebacks=tracebacks) for entry in runs],
+        "phase": mask(job.phase),
+        "phases": [_phase(row, mask) for row in phases_of(job)],
+        "outcome": {"message": mask(job.message), "result": mask.value(job.result)},
+        "runs": [_entry(entry, mask, tracebacks=tracebacks) for entry in runs],
         "events": [one.as_json() for one in events],
         "older_events": older,
-        "metadata": masking.mask(history.as_dict(job.metadata)),
+        "metadata": mask.value(history.as_dict(job.metadata)),
         "arguments": _arguments(job),
     }
 
@@ -56,28 +55,28 @@ def phases_of(job: Job) -> list[JobPhase]:
     return list(job.phases.defer("result", "checkpoint").order_by("position", "pk"))
 
 
-def _phase(row: JobPhase) -> dict[str, Any]:
+def _phase(row: JobPhase, mask: Mask) -> dict[str, Any]:
     return {
-        "name": masking.mask_text(row.name),
+        "name": mask(row.name),
         "position": row.position,
         "status": row.status,
         "progress": row.progress,
-        "message": masking.mask_text(row.message),
+        "message": mask(row.message),
         "attempts": row.attempts,
         "started_at": row.started_at.isoformat() if row.started_at else None,
         "finished_at": row.finished_at.isoformat() if row.finished_at else None,
     }
 
 
-def _identity(job: Job) -> dict[str, Any]:
+def _identity(job: Job, mask: Mask) -> dict[str, Any]:
     return {
         "id": job.pk,
         "task": job.task,
         "queue": job.queue,
         "tenant": job.tenant,
-        "target": masking.mask_text(job.target),
+        "target": mask(job.target),
         "holds_target": job.holds_target,
-        "unique_key": masking.mask_text(job.unique_key),
+        "unique_key": mask(job.unique_key),
         "priority": job.priority,
         "status": job.status,
         "waiting_for": job.waiting_for,
@@ -132,32 +131,20 @@ def _moment(entry: dict[str, Any], name: str) -> datetime | None:
         return None
 
 
-def _entry(entry: dict[str, Any], *, tracebacks: bool) -> dict[str, Any]:
+def _entry(entry: dict[str, Any], mask: Mask, *, tracebacks: bool) -> dict[str, Any]:
     attempt = entry.get("attempt")
     shown: dict[str, Any] = {"attempt": attempt if isinstance(attempt, int) else None}
-    shown |= {name: _text(entry.get(name)) for name in ENTRY_TEXTS}
+    shown |= {name: _text(entry.get(name), mask) for name in ENTRY_TEXTS}
     if tracebacks:
-        shown["traceback"] = _text(entry.get("traceback"))
+        shown["traceback"] = _text(entry.get("traceback"), mask)
     return shown
 
 
-def _text(value: object) -> str | None:
-    return masking.mask_text(value) if isinstance(value, str) else None
+def _text(value: object, mask: Mask) -> str | None:
+    return mask(value) if isinstance(value, str) else None
 
 
 def _arguments(job: Job) -> dict[str, Any]:
     """Return the arguments, masked by the names that the task's function gives them."""
-    func, takes_context = _declared(job.task)
-    args, kwargs = masking.mask_call(func, history.as_list(job.args), history.as_dict(job.kwargs), takes_context=takes_context)
-    return {"args": args, "kwargs": kwargs}
-
-
-def _declared(path: str) -> tuple[Any, bool]:
-    """Return the function of a task and whether it takes the context; the tasks lie above this module, so they are looked up here."""
-    registry: Any = importlib.import_module("jobqueue.tasks.registry")
-    try:
-        registry.discover()
-    except Exception as error:  # noqa: BLE001 - a project's module may raise anything while it is imported
-        logger.warning("A report knows only some of the tasks, since a module of tasks cannot be imported: %s", error)
-    found = registry.find(path)
-    return (found.func, found.takes_context) if found is not None else (None, False)
+    args, kwargs = arguments_of(job)
+    return {"args": history.as_list(args), "kwargs": history.as_dict(kwargs)}

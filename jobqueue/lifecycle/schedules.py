@@ -19,9 +19,9 @@ from django.db import IntegrityError
 from jobqueue import cron
 from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption
+from jobqueue.hiding import mask_of
 from jobqueue.lifecycle import wakeup
 from jobqueue.lifecycle.schedule_plans import plan
-from jobqueue.masking import mask_text
 from jobqueue.models import Job, Schedule, ScheduleTick
 from jobqueue.texts import clean, exception_summary, safe_repr
 
@@ -109,11 +109,11 @@ def _move(schedule: Schedule, **changes: Any) -> None:
 
 def set_aside(schedule_id: int, now: datetime, error: BaseException) -> bool:
     """Note on a schedule why it could not be enqueued, and try it again later; return whether that is news."""
-    text = mask_text(exception_summary(error))
     with Job.objects.database.atomic():
         schedule = Schedule.objects.current.unlocked().filter(pk=schedule_id).first()
         if schedule is None:
             return False
+        text = exception_summary(error, mask_of(schedule))
         Schedule.objects.current.filter(pk=schedule_id).update(last_error=text, retry_at=now + timedelta(seconds=RETRY_SECONDS))
     return text != schedule.last_error
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from jobqueue import webhook_rules
-from jobqueue.masking import mask_text
+from jobqueue.masking import PLAIN, mask_text
 from jobqueue.models import WebhookDelivery
 from jobqueue.texts import shorten
 from jobqueue.webhooks.queues import queue_webhook, set_queue_webhook
@@ -83,7 +83,7 @@ def _number(text: str) -> int:
 
 
 def _text(value: str) -> str:
-    return shorten(mask_text(value), LONGEST_TEXT_BYTES)
+    return PLAIN.cut(value, LONGEST_TEXT_BYTES)
 
 
 def _data(one: WebhookDelivery) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from django.db.models import F, Q, Value
 from django.db.models.functions import Cast, Coalesce, Concat
 
 from jobqueue.db import MomentField, is_outage
-from jobqueue.masking import mask_text
+from jobqueue.masking import PLAIN
 from jobqueue.texts import exception_summary
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class ScheduleManager(models.Manager.from_queryset(ScheduleQuerySet)):  # type: 
             except Exception as error:
                 if is_outage(error):
                     raise
-                logger.error("Schedule %s: its row cannot be read: %s", name, mask_text(exception_summary(error)))
+                logger.error("Schedule %s: its row cannot be read: %s", name, exception_summary(error, PLAIN))
         return found
 
     def next_wake(self, service: str) -> datetime | None:

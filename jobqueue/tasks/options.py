@@ -90,6 +90,18 @@ def check_transactional(value: Any) -> None:
         raise InvalidOption(f"transactional is {value!r}; it must be True or False.")
 
 
+def check_secret(value: Any) -> None:
+    """Refuse anything but a tuple of names of arguments."""
+    if not isinstance(value, tuple) or not all(isinstance(one, str) and any(letter.isalpha() for letter in one) for one in value):
+        raise InvalidOption(f'secret is {_shown(value)}; it must be a tuple of names of arguments, such as ("customer_code",).')
+
+
+def check_schedulable(value: Any) -> None:
+    """Refuse anything but True and False."""
+    if not isinstance(value, bool):
+        raise InvalidOption(f"schedulable is {value!r}; it must be True or False.")
+
+
 def check_metadata(value: Any) -> None:
     """Refuse anything but a mapping that survives a JSON round trip."""
     if value is not None:

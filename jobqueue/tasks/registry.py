@@ -45,6 +45,8 @@ class Entry:
     backoff: Callable[..., Any]
     transactional: bool
     phases: tuple[Phase, ...] = ()
+    secret: tuple[str, ...] = ()  # names of arguments that are secret beside those that are for all tasks
+    schedulable: bool = True
 
 
 def register(task: Any) -> None:
@@ -134,6 +136,8 @@ def find(path: str) -> Entry | None:
             backoff=getattr(task, "backoff", backoff.DEFAULT),
             transactional=getattr(task, "transactional", False),
             phases=getattr(task, "phases", ()),
+            secret=getattr(task, "secret", ()),
+            schedulable=getattr(task, "schedulable", True),
         )
     return entry
 

@@ -30,8 +30,18 @@ JOB_OPTIONS = (
     "phases",
     "webhook_url",
     "timeout",
+    "secret",
+    "schedulable",
 )
-DECLARED_ONLY = ("backoff", "retry_on", "transactional", "phases")  # read from the code whenever the task runs, so no job can have its own
+# Read from the code whenever the task runs, so no job can have its own.
+DECLARED_ONLY = (
+    "backoff",
+    "retry_on",
+    "transactional",
+    "phases",
+    "secret",
+    "schedulable",
+)
 # Django 6.0 has no defaults for these fields.
 DEFAULTS: dict[str, Any] = {"priority": 0, "queue_name": "default", "backend": "default", "takes_context": False}
 
@@ -46,7 +56,8 @@ class JobTask(compat.Task):  # type: ignore[misc]
     Jobs of one ``target`` (text, or a callable of the arguments that returns text or None) run one at a time, in order, per
     ``tenant``. The work of a ``transactional`` task in the job database and the end of its job are one transaction. ``phases`` are the
     steps of a pipeline (see ``@pipeline``). What becomes of the job is told to ``webhook_url``. A run that goes on for longer than
-    ``timeout`` (seconds or a timedelta) fails with `TimeLimitExceeded`.
+    ``timeout`` (seconds or a timedelta) fails with `TimeLimitExceeded`. The arguments that ``secret`` names are hidden wherever jobs are
+    shown. A task that is not ``schedulable`` cannot be given to a schedule in the admin.
     """
 
     max_attempts: int = 1
@@ -61,12 +72,15 @@ class JobTask(compat.Task):  # type: ignore[misc]
     phases: tuple[Phase, ...] = ()
     webhook_url: str | None = None
     timeout: float | timedelta | None = None
+    secret: tuple[str, ...] = ()
+    schedulable: bool = True
 
     def __post_init__(self) -> None:
         """Check the function and the options, let the backend check the rest, and register the task."""
         functions.check_function(self.func)
-        if isinstance(self.retry_on, list):
-            object.__setattr__(self, "retry_on", tuple(self.retry_on))
+        for name in ("retry_on", "secret"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
         for name in JOB_OPTIONS:
             getattr(options, f"check_{name}")(getattr(self, name))
         if self.transactional and iscoroutinefunction(self.func):
@@ -161,6 +175,8 @@ def task(
     metadata: Mapping[str, Any] | None = None,
     webhook_url: str | None = None,
     timeout: float | timedelta | None = None,
+    secret: Sequence[str] = (),
+    schedulable: bool = True,
 ) -> Callable[[Callable[..., Any]], JobTask]: ...
 def task(function: Callable[..., Any] | None = None, /, **given: Any) -> JobTask | Callable[[Callable[..., Any]], JobTask]:
     """Declare a module-level function, plain or ``async``, as a task: the decorator of django.tasks, with our options everywhere."""

@@ -18,7 +18,7 @@ from django.db import DatabaseError
 
 from jobqueue import conf
 from jobqueue.db import is_outage
-from jobqueue.masking import mask_text
+from jobqueue.masking import PLAIN
 from jobqueue.texts import exception_summary
 from jobqueue.webhook_rules import origin, secrets_of
 from jobqueue.webhooks import outbox
@@ -148,7 +148,7 @@ class Crew:
                 seconds=settings.webhook_timeout_seconds,
             )
         except BaseException as error:  # noqa: BLE001 - a thread that ends without an answer would count as under way
-            answer = Answer(error=mask_text(exception_summary(error)))
+            answer = Answer(error=exception_summary(error, PLAIN))
         flight.answer = answer
         self._landed.set()
 

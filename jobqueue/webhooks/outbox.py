@@ -20,7 +20,6 @@ from jobqueue.events.record import record
 from jobqueue.exceptions import JobQueueError
 from jobqueue.lifecycle.leaders import moment
 from jobqueue.models import Job, WebhookDelivery
-from jobqueue.texts import shorten
 
 VISIBLE_AFTER_SECONDS = 10.0  # beyond the time of an attempt
 LOOK_AT = 100
@@ -99,7 +98,7 @@ def body_of(row: WebhookDelivery) -> str:
     # PostgreSQL writes the time in the zone of the session, which is the project's if USE_TZ is False.
     at = (moment(str(facts.pop("at", ""))) or row.created_at).astimezone(UTC).isoformat()
     if isinstance(facts.get("message"), str):
-        facts["message"] = shorten(masking.mask_text(facts["message"]), LONGEST_MESSAGE_BYTES)
+        facts["message"] = masking.PLAIN.cut(facts["message"], LONGEST_MESSAGE_BYTES)
     return json.dumps({"type": row.event, "timestamp": at, "data": masking.mask(facts)}, separators=(",", ":"))
 
 

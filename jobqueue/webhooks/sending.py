@@ -65,7 +65,7 @@ def send(
     except (httpcore.TimeoutException, TimeoutError):
         return Answer(error=f"No answer within {seconds:g} s.", late=True)
     except Exception as error:  # noqa: BLE001 - whatever a receiver or a library does is told in the delivery's row
-        return Answer(error=_told(str(error) if isinstance(error, guard.Unresolved) else exception_summary(error)))
+        return Answer(error=_told(str(error) if isinstance(error, guard.Unresolved) else exception_summary(error, masking.PLAIN)))
 
 
 def _send(url: str, sent: Mapping[str, str], body: bytes, allowed: tuple[str, ...], deadline: float) -> Answer:

@@ -7,7 +7,10 @@ from typing import Any
 
 from jobqueue import texts
 from jobqueue.db import Claimed
+from jobqueue.masking import Mask
+from jobqueue.tasks.registry import Entry
 
+MAX_MESSAGE = 1000  # characters
 _decode = json.JSONDecoder().raw_decode
 
 
@@ -16,10 +19,30 @@ def arguments(job: Claimed) -> tuple[list[Any], dict[str, Any]]:
     args, kwargs = _read(job.args), {} if job.kwargs == "{}" else _read(job.kwargs)
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         raise TypeError(
-            f"The job's row holds args {texts.shorten(job.args, 80)} and kwargs {texts.shorten(job.kwargs, 80)};"
+            f"The job's row holds args of the type {type(args).__name__} and kwargs of the type {type(kwargs).__name__};"
             " they must be a JSON list and a JSON object."
         )
     return args, kwargs
+
+
+def mask_of_run(job: Claimed, entry: Entry | None) -> Mask:
+    """Return what hides the secrets of a claimed job; what cannot be read has none that could be named."""
+    read = [_read_or_none(text) for text in (job.args, job.kwargs, job.metadata)]
+    if entry is None:
+        return Mask.of_job(None, *read)
+    return Mask.of_job(entry.func, *read, takes_context=entry.takes_context, fields=entry.secret)
+
+
+def shown_message(message: str, mask: Mask) -> str:
+    """Return what a task says of its progress as it is stored: its secrets hidden, and then cut."""
+    return texts.clean(mask(message[: MAX_MESSAGE + mask.overlap])[:MAX_MESSAGE])
+
+
+def _read_or_none(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _read(text: str) -> Any:

@@ -127,7 +127,7 @@ class Chore(DatabaseService):
             **told,
             "errors": _count(told, "errors") + 1,
             "failures_in_a_row": _count(told, "failures_in_a_row") + 1,
-            "last_error": texts.shorten(masking.mask_text(texts.exception_summary(error)), LONGEST_TEXT),
+            "last_error": texts.shorten(texts.exception_summary(error, masking.PLAIN), LONGEST_TEXT),
             "last_error_at": now.isoformat(),
         }
 

@@ -14,14 +14,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from jobqueue import texts
 from jobqueue.db import Claimed, Lease
 from jobqueue.exceptions import Interrupted, InvalidArgumentValue, LeaseLost, TimeLimitExceeded
+from jobqueue.masking import Mask
 from jobqueue.tasks.registry import Entry
 from jobqueue.time_limits import exceeded
+from jobqueue.worker.arguments import mask_of_run, shown_message
+from jobqueue.worker.reasons import MESSAGES, Reason
 from jobqueue.worker.shield import Shield, inside
 
 if TYPE_CHECKING:
@@ -31,19 +32,7 @@ if TYPE_CHECKING:
     from jobqueue.worker.phases import Pipeline
 
 
-class Reason(Enum):
-    """Say why a run is to stop; a later one in this order beats an earlier one."""
-
-    USER = 1
-    SHUTDOWN = 2
-    LOST = 3
-
-
-MESSAGES = {
-    Reason.USER: "Job was interrupted by user",
-    Reason.SHUTDOWN: "Job was interrupted by shutdown of its worker",
-    Reason.LOST: "The lease was lost: another worker may run the job",
-}
+__all__ = ["MESSAGES", "Reason", "Run", "Runs"]
 
 
 class Run:
@@ -82,6 +71,7 @@ class Run:
     overdue = False  # the task went on for long after that, and the process ends because of it
     slot_lost = False  # no thread takes the place of the one that it keeps
     place = ""  # where it was when it was given up on
+    _mask: Mask | None = None
     _signal: threading.Event | None = None
     _shielded = _owed = False
 
@@ -227,11 +217,18 @@ class Run:
         """Keep the newest progress, to be written soon."""
         with self.shield():
             if message is not None:
-                message = self.message = texts.clean(message[:1000])
+                message = self.message = shown_message(message, self.mask)
             self.progress = progress if self.pipeline is None else self.pipeline.report(progress, message, at)
             if self.dirty_since is None:
                 self.dirty_since = time.monotonic()
                 self.flush(self)
+
+    @property
+    def mask(self) -> Mask:
+        """What hides the secrets of this job; made when the run first has a text to show, which most runs never have."""
+        if self._mask is None:
+            self._mask = mask_of_run(self.job, self.entry)
+        return self._mask
 
     def save(self, metadata: str) -> None:
         """Have the metadata written, and wait for it."""

@@ -54,5 +54,5 @@ def _checked(check: Check, given: Thresholds) -> list[Problem]:
         if db.is_outage(error) or db.is_missing_table(error):
             raise
         logger.warning("The check %s of jobqueue's health failed.", check.__name__, exc_info=True)
-        text = f"The check {check.__name__} failed: {masking.mask_text(exception_summary(error))}"
+        text = f"The check {check.__name__} failed: {exception_summary(error, masking.PLAIN)}"
         return [Problem("check_failed", Severity.ERROR, text, "The log has the traceback.", check.__name__)]

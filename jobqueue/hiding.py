@@ -1,0 +1,42 @@
+"""What hides the secrets of a job or a schedule: the names and the values that its arguments, its metadata and its task tell."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from typing import Any
+
+from jobqueue.masking import Mask
+
+logger = logging.getLogger("jobqueue")
+
+
+def mask_of(row: Any) -> Mask:
+    """Return the mask of a job or a schedule that was read whole; it is made once for each row that was read."""
+    found: Mask | None = row.__dict__.get("_mask")
+    if found is None:
+        entry = declared(row.task)
+        func, takes_context, fields = (entry.func, entry.takes_context, entry.secret) if entry is not None else (None, False, ())
+        metadata = getattr(row, "metadata", None)
+        found = row.__dict__["_mask"] = Mask.of_job(func, row.args, row.kwargs, metadata, takes_context=takes_context, fields=fields)
+    return found
+
+
+def arguments_of(row: Any) -> tuple[Any, Any]:
+    """Return the arguments of a job or a schedule with secrets hidden; a column that holds something else as it is, but masked."""
+    mask = mask_of(row)
+    if not isinstance(row.args, list) or not isinstance(row.kwargs, dict):
+        return mask.value(row.args), mask.value(row.kwargs)
+    entry = declared(row.task)
+    func, takes_context = (entry.func, entry.takes_context) if entry is not None else (None, False)
+    return mask.call(func, row.args, row.kwargs, takes_context=takes_context)
+
+
+def declared(path: str) -> Any:
+    """Return what is registered for a task, or None; the tasks lie above this module, so they are looked up here."""
+    registry: Any = importlib.import_module("jobqueue.tasks.registry")
+    try:
+        registry.discover()
+    except Exception as error:  # noqa: BLE001 - a project's module may raise anything while it is imported
+        logger.warning("Only some of the tasks are known here, since a module of tasks cannot be imported: %s", error)
+    return registry.find(path)
