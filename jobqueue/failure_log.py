@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from django.utils.log import AdminEmailHandler
 
 from jobqueue import compat
-from jobqueue.masking import mask_text
+from jobqueue.masking import PLAIN, Mask
 
 logger = logging.getLogger("jobqueue")
 _current: contextvars.ContextVar[Ending | None] = contextvars.ContextVar("jobqueue_ending", default=None)
@@ -27,6 +27,7 @@ class Ending(NamedTuple):
     error: BaseException
     traceback: str = ""
     canceled: bool = False
+    mask: Mask = PLAIN  # what hides the job's secrets
 
 
 def while_handling(ending: Ending | None, call: Callable[[], Any]) -> None:
@@ -62,8 +63,14 @@ def log(level: int, text: str, *args: Any, extra: Mapping[str, Any]) -> None:
     logger.handle(record)
 
 
+def mask_of(error: BaseException) -> Mask:
+    """Return what hides the secrets in the text of an exception: for that of a failed run, those of its job."""
+    ending = _current.get()
+    return PLAIN if ending is None or ending.error is not error else ending.mask
+
+
 def _shown(ending: Ending) -> str | None:
-    return mask_text(ending.traceback) if ending.traceback else None
+    return ending.mask(ending.traceback) if ending.traceback else None
 
 
 class OncePerHandler(logging.Filter):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from jobqueue.db import Claimed, Lease, Lender
 from jobqueue.line import Target
+from jobqueue.masking import PLAIN, Mask
 
 UNKNOWN_TASK_PAUSE_SECONDS = 5.0
 UNKNOWN_SINCE = "unknown_since"  # in the options of a job: when a worker first found its task unknown
@@ -39,6 +40,7 @@ class Failure:
     path: str
     summary: str
     traceback: str
+    mask: Mask = field(default=PLAIN, compare=False, repr=False)  # what has hidden the job's secrets in these texts
 
 
 class Done(NamedTuple):

@@ -93,7 +93,8 @@ def ending_of(outcome: Outcome, status: str, message: str) -> Ending | None:
     if status != ERROR and outcome.error is None:
         return None
     error = RunFailed(message or "The run failed.") if outcome.error is None else outcome.error
-    return Ending(error, outcome.failure.traceback if outcome.failure else "")
+    failure = outcome.failure
+    return Ending(error) if failure is None else Ending(error, failure.traceback, mask=failure.mask)
 
 
 def _read_ended(items: Sequence[Ended]) -> dict[int, Job]:

@@ -139,7 +139,8 @@ def failed(run: Run, kind: Kind, error: BaseException) -> Outcome:
     """Return the outcome of a run that failed."""
     # Hidden here, before anything is cut or stored: the row, its events, the log and webhooks all get these texts.
     hide = run.mask
-    failure = Failure(texts.exception_path(error), texts.exception_summary(error, hide), texts.error_text(error, skip_frames=1, hide=hide))
+    summary, traceback = texts.exception_summary(error, hide), texts.error_text(error, skip_frames=1, hide=hide)
+    failure = Failure(texts.exception_path(error), summary, traceback, hide)
     outcome = _outcome(run, kind, failure)
     outcome.error = error
     return outcome

@@ -1,7 +1,7 @@
 """What a worker process prints: its standard streams, and how a record of the log looks.
 
 Texts of jobs come from anywhere. What is not printable is escaped, line breaks included, so that no text moves the cursor of a terminal or
-looks like a record of its own; only the breaks between the lines of a traceback stay.
+looks like a record of its own; only the breaks between the lines of a traceback stay. Secrets are hidden.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import sys
 import traceback
 from types import TracebackType
 
+from jobqueue import failure_log
+from jobqueue.masking import mask_text
 from jobqueue.texts import printable
 
 PLACE = re.compile(r'[\s|+-]*File "')
@@ -52,13 +54,13 @@ class Formatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the text of a record."""
-        record.message = printable(record.getMessage())
+        record.message = printable(mask_text(record.getMessage()))
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
         lines = [self.formatMessage(record)]
         if record.exc_info and record.exc_info[0] is not None:
             lines.append(self.formatException(record.exc_info))
-        lines += [printable(line) for line in (record.stack_info or "").splitlines()]
+        lines += [printable(line) for line in mask_text(record.stack_info or "").splitlines()]
         return "\n".join(lines)
 
     def formatException(  # noqa: N802 - the name is logging's
@@ -69,7 +71,8 @@ class Formatter(logging.Formatter):
             return ""
         shown = traceback.TracebackException(*ei, compact=True)
         _make_notes_printable(shown)
-        return "\n".join(_line(part) for part in shown.format())
+        hide = failure_log.mask_of(ei[1])
+        return hide("\n".join(_line(hide(part)) for part in shown.format()))
 
 
 def _line(part: str) -> str:

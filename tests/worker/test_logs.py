@@ -68,3 +68,21 @@ def test_a_traceback_that_another_handler_has_made_is_not_taken_over() -> None:
 def test_no_exception_adds_no_line() -> None:
     record = logging.LogRecord("jobqueue", logging.ERROR, __file__, 1, "m", (), sys.exc_info())
     assert Formatter().format(record) == "m"
+
+
+def test_secrets_are_hidden_in_messages_and_tracebacks() -> None:
+    error = raised(ValueError("cannot reach https://bob:hunter2@example.com/"))
+    error.add_note("--password=hunter2")
+    error.__cause__ = raised(KeyError("Bearer hunter2"))
+    assert "hunter2" not in formatted("Job 7 failed (token=hunter2)", error)
+
+
+def test_the_secrets_of_a_job_are_hidden_in_the_traceback_of_its_run() -> None:
+    from jobqueue.failure_log import Ending, while_handling
+    from jobqueue.masking import Mask
+
+    error = raised(ValueError("the server refused hunter2"))
+    lines: list[str] = []
+    while_handling(Ending(error, mask=Mask(values=["hunter2"])), lambda: lines.append(formatted("m", error)))
+    assert "the server refused ********" in lines[0]
+    assert "hunter2" not in lines[0]
