@@ -18,7 +18,7 @@ from jobqueue import conf
 from jobqueue.db import is_outage
 from jobqueue.exceptions import LeadershipLost
 from jobqueue.lifecycle import schedules
-from jobqueue.masking import mask_text
+from jobqueue.masking import PLAIN
 from jobqueue.models import Schedule
 from jobqueue.schedules import DEFINITION, Declaration, declarations
 from jobqueue.tasks import imports, registry
@@ -58,7 +58,7 @@ def bring_schedules() -> tuple[int, int]:
         except Exception as error:
             if is_outage(error) or isinstance(error, LeadershipLost):
                 raise
-            text = mask_text(exception_summary(error))
+            text = exception_summary(error, PLAIN)
             logger.error("Schedule %s: its declaration could not be brought into its row: %s", name, text)
             left += 1
     return changed, left

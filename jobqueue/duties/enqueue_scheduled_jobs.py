@@ -107,7 +107,7 @@ class EnqueueScheduledJobs(Duty):
                 if is_for_the_process(error):
                     raise
                 if schedules.set_aside(schedule_id, now, error):
-                    logger.warning("Schedule %s is set aside for now: %s", name, mask_text(exception_summary(error)))
+                    logger.warning("Schedule %s is set aside for now: %s", name, exception_summary(error, PLAIN))
         self._recounted = True
         schedule_plans.forget_inactive(self.service, REPLAN_BATCH)
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from types import ModuleType
 
 from jobqueue.exceptions import Interrupted, TimeLimitExceeded, is_for_the_process
-from jobqueue.masking import mask_text
+from jobqueue.masking import PLAIN
 from jobqueue.texts import exception_summary
 
 logger = logging.getLogger("jobqueue")
@@ -29,7 +29,7 @@ def load(name: str, *, strict: bool = False) -> ModuleType | None:
         # Not the module's: Ctrl-C, and what stops the task that runs in this thread.
         if strict or isinstance(error, Interrupted | TimeLimitExceeded) or is_for_the_process(error):
             raise
-        _failures[name] = mask_text(exception_summary(error))
+        _failures[name] = exception_summary(error, PLAIN)
         logger.exception("Cannot import %s: this process runs without the tasks, schedules and duties that it declares.", name)
         return None
     _failures.pop(name, None)
