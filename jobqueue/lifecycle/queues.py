@@ -7,12 +7,12 @@ at once when they are told of a change.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Q
 
-from jobqueue import states
+from jobqueue import clock, states
 from jobqueue.db import Now
 from jobqueue.db.overview import QUEUED
 from jobqueue.exceptions import InvalidOption
@@ -49,14 +49,33 @@ class QueueState:
     oldest_queued_seconds: float | None
 
 
-def pause_queue(name: str) -> QueueAnswer:
-    """Let no job of a queue be begun any more; those that run go on."""
-    return _decide(name, Q(paused=True), paused=True)
+def pause_queue(name: str, *, until: datetime | timedelta | None = None) -> QueueAnswer:
+    """Begin no job of a queue any more; running jobs continue.
+
+    The pause ends at `until`, a time or a timedelta from now on, if it is given; else with `resume_queue`.
+    """
+    if until is None:
+        return _decide(name, Q(paused=True, paused_until__isnull=True), paused=True, paused_until=None)
+    if not isinstance(until, datetime | timedelta) or (isinstance(until, timedelta) and until <= timedelta()):
+        raise InvalidOption(f"until is {safe_repr(until)}; it must be a datetime, or a timedelta above 0 that counts from now on.")
+    end = clock.aware(until) if isinstance(until, datetime) else Now() + until
+    return _decide(name, Q(paused=True, paused_until=end), paused=True, paused_until=end)
 
 
 def resume_queue(name: str) -> QueueAnswer:
     """Let the jobs of a queue be begun again."""
-    return _decide(name, Q(paused=False), paused=False)
+    return _decide(name, Q(paused=False), paused=False, paused_until=None)
+
+
+def end_pauses() -> int:
+    """Resume the queues whose pause was to end by now, except those that a rival changes; return how many."""
+    with Job.objects.database.atomic():
+        over = Queue.objects.current.over().select_for_update(skip_locked=True, no_key=True).order_by("pk")
+        names = list(over.values_list("pk", flat=True))
+        if names:
+            Queue.objects.current.filter(pk__in=names).update(paused=False, paused_until=None, changed_at=Now())
+            wakeup.queues_changed()
+    return len(names)
 
 
 def limit_queue(name: str, max_running: int | None) -> QueueAnswer:

@@ -95,10 +95,11 @@ def _read(number: int) -> Any:
 
 
 def _paused_queue(job: Any) -> Why | None:
-    row = Queue.objects.current.filter(pk=job.queue, paused=True).values_list("changed_at", flat=True).first()
+    row = Queue.objects.current.filter(pk=job.queue, paused=True).values_list("changed_at", "paused_until").first()
     if row is None:
         return None
-    return Why("paused_queue", f"Its queue {job.queue!r} is paused (last changed at {clock(row, job.now)}): resume the queue.")
+    until = f" until {clock(row[1], job.now)}" if row[1] else ""
+    return Why("paused_queue", f"Its queue {job.queue!r} is paused{until} (last changed at {clock(row[0], job.now)}): resume the queue.")
 
 
 def _target(job: Any) -> Why | None:

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 from django.db import models, router
 from django.db.models import Q
 
+from jobqueue.db import Now
+
 if TYPE_CHECKING:
     from jobqueue.models import Queue  # noqa: F401 - the base class names it
+
+OVER = Q(paused=True, paused_until__lte=Now())
 
 
 class QueueQuerySet(models.QuerySet["Queue"]):
@@ -17,6 +21,10 @@ class QueueQuerySet(models.QuerySet["Queue"]):
     def special(self) -> QueueQuerySet:
         """Return the queues that are paused or limited."""
         return self.filter(Q(paused=True) | Q(max_running__isnull=False))
+
+    def over(self) -> QueueQuerySet:
+        """Return the queues whose pause was to end by now."""
+        return self.filter(OVER)
 
     def closed(self) -> QueueQuerySet:
         """Return the queues of which no job may begin: those that are paused, and those limited to none."""

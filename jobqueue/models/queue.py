@@ -13,6 +13,7 @@ class Queue(models.Model):
 
     name = models.CharField(max_length=200, primary_key=True)
     paused = fields.flag(help_text="No job of a paused queue is begun; those that run go on.")
+    paused_until = fields.moment(help_text="When the pause ends by itself; empty: when it is resumed.")
     max_running = models.PositiveIntegerField(
         null=True, blank=True, help_text="How many of its jobs may run at once, over all workers; empty: no limit, 0: none."
     )
@@ -29,7 +30,7 @@ class Queue(models.Model):
         permissions = (("pause_queue", "Can pause queues"), ("resume_queue", "Can resume queues"))
         constraints = (
             models.CheckConstraint(condition=~Q(name=""), name="jobqueue_queue_name"),
-            fields.time_constraint("jobqueue_queue_times", "changed_at"),
+            fields.time_constraint("jobqueue_queue_times", "changed_at", "paused_until"),
         )
 
     def __str__(self) -> str:

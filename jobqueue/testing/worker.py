@@ -15,6 +15,7 @@ from jobqueue.lifecycle.children import resume_parents
 from jobqueue.lifecycle.claim import Claim, claim
 from jobqueue.lifecycle.control import run_now
 from jobqueue.lifecycle.outcome import Outcome
+from jobqueue.lifecycle.queues import end_pauses
 from jobqueue.models import Job, Queue
 from jobqueue.states import Status, WaitingFor
 from jobqueue.tasks import registry
@@ -48,6 +49,7 @@ def run_until_idle(queues: Sequence[str] = (), *, limit: int | None = None, sche
 
 def _next(lender: Lender, queues: Sequence[str]) -> Claimed | None:
     """Return one job that was claimed; None where nobody's job may run."""
+    end_pauses()
     paused = set(Queue.objects.current.filter(paused=True).values_list("pk", flat=True))
     for tenant in Job.objects.database.queued_tenants(TENANTS_MOST):
         names = list(queues) or (Job.objects.database.queued_queues(TENANTS_MOST, tenant) if paused else [])

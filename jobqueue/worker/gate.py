@@ -8,10 +8,14 @@ import threading
 import time
 from collections.abc import Callable
 
+from django.db.models import BooleanField, ExpressionWrapper
+
 from jobqueue import conf
 from jobqueue.db import Scope
 from jobqueue.exceptions import is_for_the_process
 from jobqueue.lifecycle.limits import Limits
+from jobqueue.lifecycle.queues import end_pauses
+from jobqueue.managers.queues import OVER
 from jobqueue.models import Job, Queue
 
 READ_SECONDS = 1.0
@@ -99,8 +103,12 @@ class Gate:
                 raise
 
     def _take_queues(self) -> None:
-        rows = list(Queue.objects.current.special().values_list("name", "paused", "max_running"))
-        self.paused = frozenset(name for name, paused, _ in rows if paused)
+        special = Queue.objects.current.special().annotate(over=ExpressionWrapper(OVER, BooleanField()))
+        found = list(special.values_list("name", "paused", "max_running", "over"))
+        if any(row[3] for row in found):
+            end_pauses()
+        rows = [row[:3] for row in found]
+        self.paused = frozenset(name for name, paused, _, over in found if paused and not over)
         self.limits = Limits(self._max_running, {name: most for name, _, most in rows if most is not None})
 
     @property

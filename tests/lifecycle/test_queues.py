@@ -9,12 +9,14 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from jobqueue import clock
+from jobqueue import clock, why_waiting
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle import queues, wakeup
 from jobqueue.lifecycle.queues import QueueAnswer, limit_queue, pause_queue, queue_states, resume_queue
 from jobqueue.models import Queue
+from jobqueue.testing import run_until_idle
 from tests.factories import JobFactory
+from tests.tasks_layer import samples
 
 pytestmark = pytest.mark.django_db
 
@@ -134,3 +136,39 @@ def test_a_look_at_all_queues_takes_as_many_statements_for_one_as_for_many() -> 
     for number in range(1, 20):
         JobFactory(queue=f"q{number}", tenant=f"t{number % 3}")
     assert (statements(), len(queue_states())) == (one, 20)
+
+
+def until(name: str = "mail") -> Any:
+    return Queue.objects.filter(pk=name).values_list("paused", "paused_until").first()
+
+
+def test_a_pause_can_end_at_a_time_or_some_time_from_now_on() -> None:
+    noon = clock.now() + timedelta(hours=3)
+    assert pause_queue("mail", until=noon).changed
+    assert until() == (True, noon)
+    assert not pause_queue("mail", until=noon).changed
+    assert pause_queue("mail", until=timedelta(minutes=5)).changed
+    assert timedelta(minutes=4) < until()[1] - clock.now() < timedelta(minutes=6)
+    assert pause_queue("mail").changed, "a pause without an end has none any more"
+    assert until() == (True, None)
+    pause_queue("mail", until=noon)
+    assert resume_queue("mail").changed
+    assert until() == (False, None)
+
+
+@pytest.mark.parametrize("wrong", [timedelta(), timedelta(seconds=-1), 5, "tomorrow"])
+def test_an_end_that_is_no_time_is_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"until is .*; it must be a datetime, or a timedelta above 0"):
+        pause_queue("mail", until=wrong)
+    assert row() is None
+
+
+def test_a_pause_that_is_over_ends_and_no_other() -> None:
+    job = samples.plain.using(queue_name="mail").enqueue()
+    pause_queue("mail", until=timedelta(hours=1))
+    pause_queue("reports")
+    assert (run_until_idle(), queues.end_pauses()) == (0, 0)
+    assert "is paused until" in why_waiting(job.job_id).text
+    Queue.objects.filter(pk="mail").update(paused_until=clock.now() - timedelta(seconds=1))
+    assert run_until_idle() == 1
+    assert (until("mail"), until("reports")) == ((False, None), (True, None))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import OperationalError, connection
 
+from jobqueue import clock
 from jobqueue.db import Scope
 from jobqueue.lifecycle.limits import Limits
 from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
+from jobqueue.models import Queue
 from jobqueue.worker.gate import READ_SECONDS, Gate
 from jobqueue.worker.listener import Heard, Listener
 from tests.factories import JobFactory
@@ -207,3 +210,14 @@ def test_a_callable_that_fails_costs_no_look_at_the_pauses(settings: Any) -> Non
     give(ValueError("no"))
     pause_queue("mail")
     assert gate().paused == {"mail"}
+
+
+def test_a_pause_with_an_end_is_over_for_the_worker_that_reads_it_then() -> None:
+    pause_queue("mail", until=timedelta(hours=1))
+    found = gate()
+    assert not found.is_open("mail")
+    Queue.objects.filter(pk="mail").update(paused_until=clock.now() - timedelta(seconds=1))
+    age(found)
+    found.refresh()
+    assert found.is_open("mail")
+    assert not Queue.objects.get(pk="mail").paused
