@@ -6,6 +6,8 @@ A setting that is absent or None has its default. Wrong settings are described b
 
 import contextlib
 import functools
+import logging
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
@@ -20,9 +22,12 @@ from jobqueue import duty_rules, masking, setting_problems, webhook_rules
 from jobqueue import retention_rules as retained
 from jobqueue.setting_problems import Problem
 from jobqueue.setting_rules import COUNT, NOT_NEGATIVE, POSITIVE, Rule, number, texts, whole
-from jobqueue.texts import safe_repr
+from jobqueue.texts import clean, safe_repr
 
 NAME = "JOBQUEUE"
+logger = logging.getLogger("jobqueue")
+RELEASE_VARIABLE = "JOBQUEUE_RELEASE"
+LONGEST_RELEASE = 200
 RECOVERIES = ("requeue", "hold")
 LOGS = ("all", "lifecycle", "none")
 
@@ -41,6 +46,10 @@ def _is_callable_or_path(value: Any) -> bool:
 def _is_slots(value: Any) -> bool:
     """Return whether a value gives tenants their slots."""
     return isinstance(value, Mapping) and all(isinstance(name, str) and name and COUNT.accepts(number) for name, number in value.items())
+
+
+def _is_release(value: Any) -> bool:
+    return callable(value) or (isinstance(value, str) and 0 < len(value) <= LONGEST_RELEASE)
 
 
 TENANTS = Rule(
@@ -91,6 +100,7 @@ class Settings:
         None, Rule("a callable of the tenant that returns a context manager, or its dotted path", _is_callable_or_path)
     )
     database: str | None = _setting(None, ALIAS)
+    release: Any = _setting(None, Rule(f"text of 1 to {LONGEST_RELEASE} characters, or a callable that returns it", _is_release))
     notify: bool = _setting(True, Rule("True or False", lambda value: isinstance(value, bool)))
     api_authenticator: Any = _setting(
         None, Rule("a callable of the request that returns a user or None, or its dotted path", _is_callable_or_path)
@@ -158,6 +168,18 @@ def service() -> str:
 def scoped(name: str) -> str:
     """Return the name that a duty has in this service."""
     return f"{name}@{mine}" if (mine := service()) else name
+
+
+@functools.cache
+def release() -> str:
+    """Return the release of the project that this process runs; empty if nothing names it. A callable is asked once."""
+    value = current().release
+    try:
+        value = value() if callable(value) else value
+    except Exception:
+        logger.warning("RELEASE cannot be read; the release of this process is not shown.", exc_info=True)
+        return ""
+    return clean(str(value or os.environ.get(RELEASE_VARIABLE, "")))[:LONGEST_RELEASE]
 
 
 def tenant_slots() -> dict[str, int]:
@@ -271,6 +293,7 @@ def _forget(*, setting: str, **_: Any) -> None:
     """Read the settings anew after a test changed them."""
     if setting == NAME:
         current.cache_clear()
+        release.cache_clear()
 
 
 setting_changed.connect(_forget, dispatch_uid="jobqueue.conf")

@@ -275,3 +275,24 @@ def test_the_context_of_a_tenant_is_made_for_its_name_and_for_jobs_without_one_t
     settings.JOBQUEUE = {}
     with conf.tenant_context("acme") as inside:
         assert inside is None
+
+
+def test_the_release_is_a_text_a_callable_or_that_of_the_environment(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBQUEUE_RELEASE", "from the environment")
+    for value, wanted in (("2026.11", "2026.11"), (lambda: "a\0b", "a\N{REPLACEMENT CHARACTER}b"), (None, "from the environment")):
+        settings.JOBQUEUE = {"RELEASE": value}
+        assert conf.release() == wanted
+    settings.JOBQUEUE = {"RELEASE": lambda: "x" * 300}
+    assert len(conf.release()) == 200
+    settings.JOBQUEUE = {"RELEASE": ""}
+    with pytest.raises(ImproperlyConfigured, match="text of 1 to 200 characters, or a callable"):
+        conf.release()
+
+
+def test_a_release_that_cannot_be_read_stops_nothing(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> str:
+        raise ValueError("no git here")
+
+    settings.JOBQUEUE = {"RELEASE": fail}
+    assert conf.release() == ""
+    assert "RELEASE cannot be read" in caplog.text

@@ -37,7 +37,7 @@ def test_the_events_are_the_codes() -> None:
 
 
 def test_the_permission_is_there() -> None:
-    assert [name for name, _ in WebhookDelivery._meta.permissions] == ["redeliver_webhookdelivery"]
+    assert [name for name, _ in WebhookDelivery._meta.permissions] == ["redeliver_webhookdelivery", "give_up_webhookdelivery"]
     assert "`redeliver_webhookdelivery`" in PAGE
 
 

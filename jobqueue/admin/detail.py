@@ -218,6 +218,7 @@ def _lease(job: Job, now: datetime) -> list[Row]:
     return _rows(
         ("Runs on" if job.lease_owner else "Ran last on", str(found) if found else ""),
         ("Worker", cells.owner_of(job) or NOTHING),
+        ("Release", found.release if found else ""),
         ("Lease token", job.lease_token),
         ("Lease ends", moment(job.lease_expires_at, now) if job.lease_expires_at else ""),
         ("Last heartbeat", moment(job.heartbeat_at, now) if job.heartbeat_at else ""),
@@ -246,6 +247,7 @@ def _run(entry: dict[str, Any], mask: Mask) -> Run:
         ("Ended", moment(end) if end else _text(entry, mask, "finished_at")),
         ("Took", took),
         ("Worker", _text(entry, mask, "worker")),
+        ("Release", _text(entry, mask, "release")),
     )
     return Run(
         f"Run {_text(entry, mask, 'attempt') or '?'}",

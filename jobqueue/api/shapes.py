@@ -46,7 +46,7 @@ def record(**fields: Shape) -> Shape:
 
 ENTRY_FIELDS: Final[dict[str, Shape]] = {
     "attempt": some({"type": "integer"}),
-    **dict.fromkeys(("worker", "outcome", "exception", "message", "abandoned", "started_at", "finished_at"), some(TEXT)),
+    **dict.fromkeys(("worker", "outcome", "exception", "message", "abandoned", "release", "started_at", "finished_at"), some(TEXT)),
 }
 
 SHAPES: Final[dict[str, Shape]] = {

@@ -55,6 +55,6 @@ def _failed(outcome: Outcome, status: str, now: float) -> Failed:
         message,
         outcome.metadata,
         outcome.progress,
-        history.failed(outcome.failure) if outcome.failure else {},
+        (history.failed(outcome.failure) if outcome.failure else {}) | outcome.left,
         shown(told_of(outcome, status, message)),
     )

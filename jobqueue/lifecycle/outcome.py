@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, NamedTuple
 
+from jobqueue import conf
 from jobqueue.db import Claimed, Lease, Lender
 from jobqueue.line import Target
 from jobqueue.masking import PLAIN, Mask
@@ -97,8 +98,9 @@ class Outcome:
 
     @property
     def left(self) -> dict[str, str]:
-        """What the entry of the history says of a thread that did not stop."""
-        return {"abandoned": f"its thread is still at {self.abandoned}"} if self.abandoned else {}
+        """What the entry of the history also says: the release that ran the job, and a thread that did not stop."""
+        said = {"abandoned": f"its thread is still at {self.abandoned}"} if self.abandoned else {}
+        return {"release": release, **said} if (release := conf.release()) else said
 
     def explained(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Return columns whose message also says that the run was abandoned, if it was."""

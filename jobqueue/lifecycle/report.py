@@ -16,7 +16,7 @@ from jobqueue.lifecycle import history
 from jobqueue.masking import Mask
 from jobqueue.models import Job, JobPhase
 
-ENTRY_TEXTS = ("worker", "outcome", "exception", "message", "abandoned", "started_at", "finished_at")
+ENTRY_TEXTS = ("worker", "outcome", "exception", "message", "abandoned", "release", "started_at", "finished_at")
 
 
 def report(job: Job, *, tracebacks: bool = False) -> dict[str, Any]:

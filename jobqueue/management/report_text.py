@@ -87,7 +87,8 @@ def _run(run: dict[str, Any]) -> Iterator[str]:
     span = f"from {run['started_at'] or '?'} to {run['finished_at'] or '?'}"
     yield _plain(f"  run {run['attempt'] or '?'}: {run['outcome'] or 'unknown'}, {span}")
     if run["worker"]:
-        yield f"    on worker {_plain(run['worker'])}"
+        release = f", release {run['release']}" if run["release"] else ""
+        yield _plain(f"    on worker {run['worker']}{release}")
     if run["exception"] or run["message"]:
         yield from _indented("    ", _plain(run["message"] or run["exception"]))
     if run["abandoned"]:

@@ -13,12 +13,17 @@ from jobqueue.masking import PLAIN, mask_text
 from jobqueue.models import WebhookDelivery
 from jobqueue.texts import shorten
 from jobqueue.webhooks.queues import queue_webhook, set_queue_webhook
-from jobqueue.webhooks.redelivery import newest, redeliver
+from jobqueue.webhooks.redelivery import give_up, newest, redeliver, send_now, use_present_url
 
 MOST_SHOWN = 50
 LONGEST_TEXT_BYTES = 200
 LARGEST_ID = 2**63 - 1
 COLUMNS = ("delivery", "status", "event", "job", "receiver", "attempts", "next attempt", "last answer")
+VERBS = {
+    "send-now": (send_now, "sent now"),
+    "give-up": (give_up, "given up"),
+    "use-present-url": (use_present_url, "sent to the present URL"),
+}
 Status = WebhookDelivery.Status
 Answer = tuple[Any, list[str], bool]
 
@@ -31,6 +36,12 @@ def add_webhooks_arguments(parser: ArgumentParser) -> None:
 def add_redeliver_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of ``redeliver``."""
     parser.add_argument("deliveries", nargs="+", metavar="DELIVERY_ID", help="the number of a delivery")
+
+
+def add_deliveries_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of ``deliveries``."""
+    parser.add_argument("verb", choices=[*VERBS], metavar="VERB", help=f"what to do: {', '.join(VERBS)}")
+    add_redeliver_arguments(parser)
 
 
 def add_set_webhook_arguments(parser: ArgumentParser) -> None:
@@ -58,6 +69,17 @@ def redeliver_all(options: dict[str, Any]) -> Answer:
         data.append({"delivery": delivery_id, "redelivered": answer.done, "reason": answer.reason})
         lines.append(f"Delivery {delivery_id} is {'sent again.' if answer else f'not sent again: {answer.reason}.'}")
     return data, lines, all(one["redelivered"] for one in data)
+
+
+def act_on_deliveries(options: dict[str, Any]) -> Answer:
+    """Do a verb to deliveries; not fine if one was refused."""
+    act, done = VERBS[options["verb"]]
+    data, lines = [], []
+    for delivery_id in [_number(text) for text in options["deliveries"]]:
+        answer = act(delivery_id)
+        data.append({"delivery": delivery_id, "done": answer.done, "reason": answer.reason})
+        lines.append(f"Delivery {delivery_id} is {done if answer else f'not {done}: {answer.reason}'}.")
+    return data, lines, all(one["done"] for one in data)
 
 
 def set_webhook(options: dict[str, Any]) -> Answer:

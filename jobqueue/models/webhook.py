@@ -56,7 +56,7 @@ class WebhookDelivery(models.Model):
     class Meta:
         ordering = ("-id",)
         verbose_name_plural = "webhook deliveries"
-        permissions = (("redeliver_webhookdelivery", "Can redeliver webhooks"),)
+        permissions = (("redeliver_webhookdelivery", "Can redeliver webhooks"), ("give_up_webhookdelivery", "Can give up webhooks"))
         constraints = (
             models.CheckConstraint(condition=Q(status__in=["PENDING", "DELIVERED", "FAILED"]), name="jobqueue_delivery_status"),
             models.CheckConstraint(condition=~Q(url=""), name="jobqueue_delivery_url"),

@@ -31,6 +31,7 @@ class Worker(models.Model):
     )
     failed_modules = fields.json(dict, help_text="Modules of tasks and duties that it could not import, with the error of each.")
     version = fields.text(32)
+    release = fields.text(200, help_text="Of the project, by RELEASE.")
     started_at = MomentField(db_default=Now())
     heartbeat_at = MomentField(db_default=Now())
 

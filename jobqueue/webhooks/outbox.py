@@ -26,6 +26,7 @@ LOOK_AT = 100
 MOST_LOOKS = 50
 MOST_KNOWN = 1000
 LONGEST_MESSAGE_BYTES = 4000
+GIVEN_UP = "Given up by a person"
 Status = WebhookDelivery.Status
 
 
@@ -144,6 +145,21 @@ def redeliver(delivery_id: int) -> bool:
         rows = WebhookDelivery.objects.current.filter(pk=delivery_id)
         # Its attempts are counted anew, so that it gets all of them again.
         return bool(rows.ended().update(status=Status.PENDING, attempts=0, next_attempt_at=Now(), finished_at=None))
+
+
+def give_up(row: WebhookDelivery) -> None:
+    """End a pending delivery, which the caller has locked behind its job, and record that on the job."""
+    error = masking.PLAIN.cut(f"{GIVEN_UP}. {row.error}" if row.error else f"{GIVEN_UP}.", LONGEST_MESSAGE_BYTES)
+    WebhookDelivery.objects.current.filter(pk=row.pk).update(status=Status.FAILED, finished_at=Now(), error=error)
+    if (job := _locked(row.job_id)) is not None:
+        facts = {"event": row.event, "message_id": f"msg_{row.message_id.hex}", "host": webhook_rules.host(row.url)}
+        record(job, "job.webhook.failed", {**facts, "attempts": row.attempts, "response_status": row.response_status, "error": error})
+
+
+def send_to(row: WebhookDelivery, url: str) -> None:
+    """Send a message to another URL at once; the caller has locked the row."""
+    fresh = {"status": Status.PENDING, "attempts": 0, "next_attempt_at": Now(), "finished_at": None}
+    WebhookDelivery.objects.current.filter(pk=row.pk).update(url=url, **fresh)
 
 
 def next_due_seconds() -> float | None:

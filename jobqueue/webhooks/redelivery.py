@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from jobqueue import conf
 from jobqueue.db import Now
-from jobqueue.models import WebhookDelivery
+from jobqueue.models import Job, WebhookDelivery
 from jobqueue.webhooks import outbox
+from jobqueue.webhooks.queues import queue_webhook
 
+Status = WebhookDelivery.Status
 NO_SUCH = "there is no such delivery (any more)"
 STILL_TO_BE_SENT = "it is still to be sent, or is being sent"
+NOT_TO_BE_SENT = "it was delivered or given up: redeliver it"
+ENDED_ALREADY = "it was delivered or given up already"
+DELIVERED = "it was delivered"
+NO_URL = "neither its job nor its queue has a webhook URL now"
+SAME_URL = "it goes to the present URL already"
 
 
 @dataclass(frozen=True, slots=True)
-class Redelivered:
-    """Tell whether a message is sent again, and if not, why."""
+class Answer:
+    """Tell whether a delivery was changed as asked, and if not, why."""
 
     delivery_id: int
     done: bool
@@ -24,12 +33,76 @@ class Redelivered:
         return self.done
 
 
-def redeliver(delivery_id: int) -> Redelivered:
+def redeliver(delivery_id: int) -> Answer:
     """Send a message that was delivered or given up once more: the same id and body, and all attempts anew."""
     if outbox.redeliver(delivery_id):
-        return Redelivered(delivery_id, done=True)
+        return Answer(delivery_id, done=True)
     there = WebhookDelivery.objects.current.filter(pk=delivery_id).exists()
-    return Redelivered(delivery_id, done=False, reason=STILL_TO_BE_SENT if there else NO_SUCH)
+    return Answer(delivery_id, done=False, reason=STILL_TO_BE_SENT if there else NO_SUCH)
+
+
+def send_now(delivery_id: int) -> Answer:
+    """Make the next attempt of a pending delivery at once."""
+    with Job.objects.database.atomic():
+        row = _locked(delivery_id)
+        reason = _busy(row, NOT_TO_BE_SENT)
+        if row is not None and not reason:
+            WebhookDelivery.objects.current.filter(pk=row.pk).update(next_attempt_at=Now())
+    return Answer(delivery_id, done=not reason, reason=reason)
+
+
+def give_up(delivery_id: int) -> Answer:
+    """End a pending delivery as FAILED; an attempt that is under way still reaches the receiver, and its answer is not written."""
+    with Job.objects.database.atomic():
+        row = _locked(delivery_id)
+        reason = NO_SUCH if row is None else "" if row.status == Status.PENDING else ENDED_ALREADY
+        if row is not None and not reason:
+            outbox.give_up(row)
+    return Answer(delivery_id, done=not reason, reason=reason)
+
+
+def use_present_url(delivery_id: int) -> Answer:
+    """Send a message that was not delivered to the URL that its job, or else its queue, has now; with all attempts anew."""
+    with Job.objects.database.atomic():
+        row = _locked(delivery_id)
+        reason = _busy(row, DELIVERED, and_failed=True)
+        if row is not None and not reason:
+            url = present_url(row)
+            reason = NO_URL if not url else SAME_URL if url == row.url else ""
+            if not reason:
+                outbox.send_to(row, url)
+    return Answer(delivery_id, done=not reason, reason=reason)
+
+
+def present_url(row: WebhookDelivery) -> str:
+    """Return where the events of a delivery's job are sent now: to its own URL, or else to that of its queue; empty: nowhere."""
+    mine = Job.objects.current.filter(pk=row.job_id).values_list("webhook_url", flat=True).first()
+    return mine or queue_webhook(row.queue).url
+
+
+def _locked(delivery_id: int) -> Any:
+    rows: Any = WebhookDelivery.objects.current.annotate(now=Now()).filter(pk=delivery_id)
+    # The job first, as wherever a delivery is changed: a transaction that deletes the job takes the locks in this order.
+    if (job_id := rows.values_list("job_id", flat=True).first()) is not None:
+        Job.objects.current.filter(pk=job_id).select_for_update(no_key=True).values_list("pk").first()
+    return rows.select_for_update(no_key=True, of=("self",)).first()
+
+
+def _busy(row: Any, ended: str, *, and_failed: bool = False) -> str:
+    """Return why a delivery cannot be sent at once; empty if it can.
+
+    The row does not tell whether an attempt is under way. So one that is due within the time of an attempt is left alone: else its
+    answer would not be written, and the message sent twice.
+    """
+    if row is None:
+        return NO_SUCH
+    if row.status == Status.FAILED and and_failed:
+        return ""
+    if row.status != Status.PENDING:
+        return ended
+    longest = conf.current().webhook_timeout_seconds + outbox.VISIBLE_AFTER_SECONDS
+    ahead = (row.next_attempt_at - row.now).total_seconds()
+    return f"it is being sent, or is sent within {longest:g} s anyway" if row.attempts and 0 < ahead <= longest else ""
 
 
 def newest(limit: int, status: str = "") -> list[WebhookDelivery]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jobqueue
+from jobqueue import conf
 from jobqueue.conf import Settings
 from jobqueue.db import Now, hygiene
 from jobqueue.models import Job, Worker
@@ -22,7 +23,9 @@ def show(identity: Identity, settings: Settings, state: str, **told: Any) -> Non
     workers = Worker.objects.using(Job.objects.database.alias)
     values = {"state": state, "heartbeat_at": Now(), **told}
     if not workers.filter(pk=identity.uuid).update(**values):
-        values.update(host=identity.host, pid=identity.pid, queues=list(settings.queues), version=jobqueue.__version__)
+        values.update(
+            host=identity.host, pid=identity.pid, queues=list(settings.queues), version=jobqueue.__version__, release=conf.release()
+        )
         workers.create(pk=identity.uuid, **values)
 
 

@@ -1,16 +1,22 @@
 """The pages of webhook deliveries: the list, one delivery, those of a job, and sending again."""
 
+import json
+from datetime import timedelta
+from io import StringIO
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from django.utils.html import escape
 
-from jobqueue.admin import DeliveryAdmin, deliveries, delivery_list, listing
-from jobqueue.models import WebhookDelivery
+from jobqueue.admin import DeliveryAdmin, delivery_list, delivery_verbs, listing
+from jobqueue.events.timeline import timeline
+from jobqueue.models import Job, Queue, WebhookDelivery
 from tests.admin.conftest import Login, choose, detail, told
 from tests.factories import DeliveryFactory, JobFactory
 
@@ -220,7 +226,7 @@ def test_one_that_nobody_was_shown_is_asked_about(sender: Client) -> None:
 
 
 def test_all_on_all_pages_are_taken_up_to_a_number(sender: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deliveries, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(delivery_verbs, "MOST_AT_ONCE", 2)
     made = [DeliveryFactory(failed=True) for _ in range(3)]
     response = choose(sender, "redeliver_selected", made[0], url=LIST, select_across=1)
     assert "Send 2 deliveries again?" in response.content.decode()
@@ -257,3 +263,109 @@ def test_a_selection_that_is_no_number_is_a_bad_request(sender: Client, selected
     DeliveryFactory(failed=True)
     response = sender.post(LIST, {"action": "redeliver_selected", "index": 0, "select_across": 0, "_selected_action": [selected]})
     assert response.status_code == 400
+
+
+# Sending now, giving up, another URL
+
+
+@pytest.fixture
+def chief(login: Login) -> Client:
+    return login("view_webhookdelivery", "redeliver_webhookdelivery", "give_up_webhookdelivery")
+
+
+def done(client: Client, delivery: Any, verb: str) -> list[str]:
+    """Do a verb, confirmed, and return what is told."""
+    path = f"{LIST}{delivery.pk}/{verb}/"
+    assert client.post(path).status_code == 200
+    return told(client.post(path, {"confirmed": str(delivery.pk)}))
+
+
+def waiting(**values: Any) -> Any:
+    later = timezone.now() + timedelta(hours=1)
+    return DeliveryFactory(attempts=3, error="the receiver answered 500", next_attempt_at=later, **values)
+
+
+def test_a_pending_delivery_is_sent_now(chief: Client) -> None:
+    one = waiting()
+    assert done(chief, one, "send-now") == [f"Delivery {one.pk} is sent now."]
+    after = WebhookDelivery.objects.get()
+    assert (after.status, after.attempts, after.next_attempt_at <= timezone.now()) == ("PENDING", 3, True)
+    assert audit() == [(str(one.pk), "Sent now; it was PENDING.")]
+
+
+def test_a_pending_delivery_is_given_up_and_the_job_says_so(chief: Client) -> None:
+    one = waiting()
+    assert done(chief, one, "give-up") == [f"Delivery {one.pk} is given up."]
+    after = WebhookDelivery.objects.get()
+    assert (after.status, after.attempts) == ("FAILED", 3)
+    assert after.finished_at is not None
+    assert after.error == "Given up by a person. the receiver answered 500"
+    assert [event.name for event in timeline(one.job)[0]] == ["job.webhook.failed"]
+    assert audit() == [(str(one.pk), "Given up; it was PENDING.")]
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("trait", ["waiting", "failed"])
+def test_a_delivery_is_moved_to_the_present_url(chief: Client, own: bool, trait: str) -> None:
+    one = waiting() if trait == "waiting" else DeliveryFactory(failed=True)
+    Queue.objects.create(name="default", webhook_url="https://right.example/queue")
+    url = "https://right.example/queue"
+    if own:
+        url = "https://right.example/job"
+        Job.objects.filter(pk=one.job_id).update(webhook_url=url)
+    assert done(chief, one, "use-present-url") == [f"Delivery {one.pk} is sent to the present URL."]
+    after = WebhookDelivery.objects.get()
+    assert (after.url, after.status, after.attempts, after.finished_at) == (url, "PENDING", 0, None)
+    assert after.next_attempt_at <= timezone.now()
+    assert done(chief, one, "use-present-url")[-1] == "1 not sent to the present URL: it goes to the present URL already."
+
+
+def test_without_a_present_url_a_delivery_stays_as_it_is(chief: Client) -> None:
+    one = waiting()
+    assert done(chief, one, "use-present-url") == ["1 not sent to the present URL: neither its job nor its queue has a webhook URL now."]
+    assert WebhookDelivery.objects.get().next_attempt_at == one.next_attempt_at
+
+
+@pytest.mark.parametrize("verb", ["send-now", "use-present-url"])
+def test_one_that_may_be_under_way_is_not_sent_a_second_time(chief: Client, verb: str) -> None:
+    one = DeliveryFactory(attempts=1, next_attempt_at=timezone.now() + timedelta(seconds=15))
+    Queue.objects.create(name="default", webhook_url="https://right.example/queue")
+    assert "it is being sent, or is sent within 20 s anyway" in done(chief, one, verb)[-1]
+    assert WebhookDelivery.objects.get().url == one.url
+
+
+@pytest.mark.parametrize(("verb", "missing"), [("send-now", "redeliver"), ("use-present-url", "redeliver"), ("give-up", "give_up")])
+def test_each_verb_needs_its_permission(login: Login, verb: str, missing: str) -> None:
+    one = waiting()
+    others = [f"{name}_webhookdelivery" for name in ("view", "redeliver", "give_up") if name != missing]
+    client = login(*others)
+    data = {"confirmed": str(one.pk)}
+    assert client.post(f"{LIST}{one.pk}/{verb}/", data).status_code == 403
+    choose(client, f"{verb.replace('-', '_')}_selected", one, url=LIST, **data)
+    assert state(one) == ("PENDING", 3)
+    assert WebhookDelivery.objects.get().next_attempt_at == one.next_attempt_at
+
+
+def test_several_are_given_up_at_once_and_the_page_says_what_that_means(chief: Client) -> None:
+    made = [waiting() for _ in range(2)]
+    sent = DeliveryFactory(delivered=True)
+    page = choose(chief, "give_up_selected", *made, sent, url=LIST)
+    assert "Give up 2 deliveries?" in page.content.decode()
+    assert "The receiver gets no further attempt" in page.content.decode()
+    confirmed = ",".join(str(one.pk) for one in made)
+    response = choose(chief, "give_up_selected", *made, sent, url=LIST, confirmed=confirmed)
+    assert told(response) == ["2 deliveries are given up.", "1 not given up: it was delivered or given up already."]
+
+
+def test_the_command_does_the_same_to_deliveries() -> None:
+    one, other = waiting(), DeliveryFactory(delivered=True)
+    out = StringIO()
+    with pytest.raises(SystemExit):
+        call_command("jobqueue", "deliveries", "give-up", str(one.pk), str(other.pk), stdout=out)
+    assert out.getvalue().splitlines() == [
+        f"Delivery {one.pk} is given up.",
+        f"Delivery {other.pk} is not given up: it was delivered or given up already.",
+    ]
+    out = StringIO()
+    call_command("jobqueue", "deliveries", "send-now", str(waiting().pk), "--json", stdout=out)
+    assert json.loads(out.getvalue())[0]["done"] is True

@@ -134,7 +134,7 @@ def test_a_column_that_somebody_has_edited_breaks_no_report(value: Any) -> None:
     assert isinstance(found["arguments"]["args"], list)
     assert isinstance(found["arguments"]["kwargs"], dict)
     assert isinstance(found["metadata"], dict)
-    assert all(set(run) == {*entry(1, 0, 1), "abandoned"} for run in found["runs"])
+    assert all(set(run) == {*entry(1, 0, 1), "abandoned", "release"} for run in found["runs"])
 
 
 @pytest.mark.parametrize(
@@ -148,3 +148,12 @@ def test_times_that_cannot_be_compared_are_no_run_time(times: tuple[str, str]) -
 def test_a_stop_that_was_asked_for_shows() -> None:
     assert told(JobFactory(cancel_requested_=True))["cancel_requested"] == "CANCELED"
     assert told(JobFactory(running=True))["cancel_requested"] == ""
+
+
+@pytest.mark.parametrize("target", ["", "customer:7"])
+def test_a_run_that_failed_names_the_release_that_ran_it(transactional_db: None, settings: Any, target: str) -> None:
+    settings.JOBQUEUE = {"RELEASE": "2026.11"}
+    made = fail.using(target=target or None).enqueue()
+    run_until_idle()
+    job = Job.objects.get(pk=made.id)
+    assert (job.history[0]["release"], job.report()["runs"][0]["release"]) == ("2026.11", "2026.11")

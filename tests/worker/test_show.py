@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jobqueue import conf
@@ -40,3 +42,9 @@ def test_a_service_in_a_long_turn_is_stuck_and_one_that_rests_is_not() -> None:
     assert stuck_services(Worker(services=health([service]))) == []
     service.turn_began = service.last_good_turn
     assert stuck_services(Worker(services=health([service]))) == ["its failing has been in one turn for 3600 s"]
+
+
+def test_the_row_names_the_release_of_the_project(settings: Any) -> None:
+    settings.JOBQUEUE = {"RELEASE": lambda: "2026.11"}
+    show(Identity(), conf.current(), Worker.State.RUNNING, slots=2, running=0, stuck=0, services={})
+    assert Worker.objects.get().release == "2026.11"

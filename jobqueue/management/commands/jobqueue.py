@@ -173,6 +173,7 @@ SUBCOMMANDS = {
     "prune": ("Delete ended jobs and mark stale ones: by the settings, or all that ended so long ago.", "prune"),
     "webhooks": ("Show the newest webhook deliveries: to whom, and what came of them.", "webhooks"),
     "redeliver": ("Send webhooks again that were delivered or given up; end with 1 where one was refused.", "redeliver"),
+    "deliveries": ("Send webhooks now, give them up, or send them to the present URL; end with 1 where one was refused.", "deliveries"),
     "set-webhook": ("Say where the events of a queue's jobs are sent, or show it.", "set-webhook"),
 }
 DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
@@ -188,12 +189,14 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "prune": _prune,
     "webhooks": _webhooks,
     "redeliver": webhooks.redeliver_all,
+    "deliveries": webhooks.act_on_deliveries,
     "set-webhook": webhooks.set_webhook,
 }
 ADDERS: dict[str, Callable[[ArgumentParser], None]] = {
     "health": health_command.add_arguments,
     "webhooks": webhooks.add_webhooks_arguments,
     "redeliver": webhooks.add_redeliver_arguments,
+    "deliveries": webhooks.add_deliveries_arguments,
     "set-webhook": webhooks.add_set_webhook_arguments,
 }
 

@@ -1,0 +1,242 @@
+"""What a person can do to deliveries: redeliver, send now, give up, use the present URL; one or many, asked about first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.contrib import messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+
+from jobqueue.admin import delivery_cells as cells
+from jobqueue.admin import listing
+from jobqueue.admin.base import ReadOnlyAdmin
+from jobqueue.amounts import plural
+from jobqueue.models import Job, WebhookDelivery
+from jobqueue.webhooks import redelivery
+from jobqueue.webhooks.redelivery import NO_SUCH, Answer
+
+FIELD = "confirmed"
+MOST_AT_ONCE = 500
+MOST_SHOWN = 50
+UNSELECTED = ("", "0", "false", "False")
+Status = WebhookDelivery.Status
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """An action on deliveries: who may do it, to which, and how the pages tell of it."""
+
+    name: str  # of its address
+    label: str
+    asks: str  # "Send {} again?"
+    done: str
+    record: str
+    permission: str
+    statuses: tuple[str, ...]
+    others: str  # what is so of the selected ones that it cannot move
+    refusal: str  # the same as a reason
+    warning: str
+    act: Callable[[int], Answer]
+
+    @property
+    def action(self) -> str:
+        """Its name among the actions of the list."""
+        return f"{self.name.replace('-', '_')}_selected"
+
+    def allowed(self, request: HttpRequest) -> bool:
+        """Return whether the user has its permission."""
+        return request.user.has_perm(f"jobqueue.{self.permission}_webhookdelivery")
+
+    def possible(self, delivery: WebhookDelivery) -> bool:
+        """Return whether the state of a delivery allows it."""
+        return delivery.status in self.statuses
+
+
+REDELIVER: Final = Verb(
+    name="redeliver",
+    label="Redeliver",
+    asks="Send {} again?",
+    done="sent again",
+    record="Redelivered",
+    permission="redeliver",
+    statuses=(Status.DELIVERED, Status.FAILED),
+    others="still to be sent",
+    refusal=redelivery.STILL_TO_BE_SENT,
+    warning=(
+        "The same message is sent again, with the same id and content. A receiver that keeps the ids it has seen does nothing twice; "
+        "others may."
+    ),
+    act=redelivery.redeliver,
+)
+SEND_NOW: Final = Verb(
+    name="send-now",
+    refusal=redelivery.NOT_TO_BE_SENT,
+    label="Send now",
+    asks="Send {} now?",
+    done="sent now",
+    record="Sent now",
+    permission="redeliver",
+    statuses=(Status.PENDING,),
+    others="not to be sent",
+    warning="The next attempt is made at once. It counts as one of the attempts, and the pause behind it is as long as ever.",
+    act=redelivery.send_now,
+)
+GIVE_UP: Final = Verb(
+    name="give-up",
+    refusal=redelivery.ENDED_ALREADY,
+    label="Give up",
+    asks="Give up {}?",
+    done="given up",
+    record="Given up",
+    permission="give_up",
+    statuses=(Status.PENDING,),
+    others="not to be sent",
+    warning=(
+        "The receiver gets no further attempt and never hears of these events, unless the delivery is redelivered. An attempt that is "
+        "under way cannot be taken back."
+    ),
+    act=redelivery.give_up,
+)
+USE_PRESENT_URL: Final = Verb(
+    name="use-present-url",
+    refusal=redelivery.DELIVERED,
+    label="Use the present URL",
+    asks="Send {} to the present URL?",
+    done="sent to the present URL",
+    record="Moved to the present URL",
+    permission="redeliver",
+    statuses=(Status.PENDING, Status.FAILED),
+    others="delivered",
+    warning="The message goes to the URL that the job, or else its queue, has now, at once and with all attempts anew.",
+    act=redelivery.use_present_url,
+)
+VERBS: Final = {verb.name: verb for verb in (REDELIVER, SEND_NOW, USE_PRESENT_URL, GIVE_UP)}
+
+
+def action_of(verb: Verb) -> Any:
+    """Return the bulk action that does a verb."""
+
+    def act(modeladmin: DeliveryVerbsAdmin, request: HttpRequest, queryset: QuerySet[WebhookDelivery]) -> HttpResponse | None:
+        return modeladmin.act_on_selected(request, queryset, verb)
+
+    act.__name__ = verb.action
+    act.short_description = verb.label  # type: ignore[attr-defined]
+    act.allowed_permissions = (verb.permission,)  # type: ignore[attr-defined]
+    return act
+
+
+CONFIRMED_CELLS = (cells.status, cells.event, cells.job, cells.receiver, cells.attempts, cells.answer)
+
+
+class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
+    """Do the verbs."""
+
+    actions = tuple(action_of(verb) for verb in VERBS.values())
+
+    def has_redeliver_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may send messages."""
+        return REDELIVER.allowed(request)
+
+    def has_give_up_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may give messages up."""
+        return GIVE_UP.allowed(request)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the addresses to which the buttons of a delivery's page are sent."""
+        view = self.admin_site.admin_view(self.verb_view)
+        mine = [
+            path(f"<int:object_id>/{verb.name}/", view, {"name": verb.name}, name=f"jobqueue_webhookdelivery_{verb.name.replace('-', '_')}")
+            for verb in VERBS.values()
+        ]
+        return [*mine, *super().get_urls()]
+
+    def verbs_of(self, request: HttpRequest, delivery: WebhookDelivery) -> list[tuple[Verb, str]]:
+        """Return what the user can do to a delivery, each with its address."""
+        able = [verb for verb in VERBS.values() if verb.allowed(request) and verb.possible(delivery)]
+        names = [f"admin:jobqueue_webhookdelivery_{verb.name.replace('-', '_')}" for verb in able]
+        return [(verb, reverse(name, args=[delivery.pk], current_app=self.admin_site.name)) for verb, name in zip(able, names, strict=True)]
+
+    def verb_view(self, request: HttpRequest, object_id: int, name: str) -> HttpResponse:
+        """Do a verb to one delivery, by POST; a GET (as after a login) only leads to its page."""
+        verb = VERBS.get(name)
+        if verb is None:
+            raise Http404(f"Deliveries have no action {name!r}.")
+        delivery = self.get_object(request, str(object_id))
+        if not self.has_view_permission(request, delivery) or not verb.allowed(request):
+            raise PermissionDenied
+        if delivery is None:
+            return self.gone(request, object_id)
+        asked = self._act(request, verb, [delivery], on_list=False) if request.method == "POST" else None
+        page = "admin:jobqueue_webhookdelivery_change"
+        return asked or HttpResponseRedirect(reverse(page, args=[delivery.pk], current_app=self.admin_site.name))
+
+    def act_on_selected(self, request: HttpRequest, queryset: QuerySet[WebhookDelivery], verb: Verb) -> HttpResponse | None:
+        """Do a verb to what is selected on the list."""
+        if not verb.allowed(request):
+            raise PermissionDenied
+        if request.POST.get("select_across", "") in UNSELECTED:
+            # Not by the list's filters: what has left them since is told about, not dropped in silence.
+            selected = [int(value) for value in request.POST.getlist(ACTION_CHECKBOX_NAME)]
+            return self._act(request, verb, list(self.get_queryset(request).filter(pk__in=selected)))
+        rows = list(queryset.filter(status__in=verb.statuses)[: MOST_AT_ONCE + 1])
+        if len(rows) > MOST_AT_ONCE:
+            text = f"More than {MOST_AT_ONCE} were selected. Only the newest {MOST_AT_ONCE} are taken; repeat it for the rest."
+            self.message_user(request, text, messages.INFO)
+        return self._act(request, verb, rows[:MOST_AT_ONCE])
+
+    def _act(self, request: HttpRequest, verb: Verb, rows: list[WebhookDelivery], *, on_list: bool = True) -> HttpResponse | None:
+        """Do a verb and tell to how many; return the page that asks, if a person must confirm first."""
+        can = [row for row in rows if verb.possible(row)]
+        confirmed = {listing.as_id(part) for part in request.POST.get(FIELD, "").split(",")}
+        if {row.pk for row in can} - confirmed:
+            return self._ask(request, verb, can, len(rows) - len(can), on_list=on_list)
+        done, reasons = [], [verb.refusal] * (len(rows) - len(can))
+        for row in sorted(can, key=lambda row: row.pk):
+            # The change and its record are committed together: there is none without the other.
+            with Job.objects.database.atomic():
+                if answer := verb.act(row.pk):
+                    self.log_change(request, row, f"{verb.record}; it was {row.status}.")
+            (done.append(row.pk) if answer else reasons.append(answer.reason))
+        if done:
+            was = f"Delivery {done[0]} is" if len(done) == 1 else f"{len(done):,} deliveries are"
+            self.message_user(request, f"{was} {verb.done}.", messages.SUCCESS)
+        for reason in dict.fromkeys(reasons):
+            self.message_user(request, f"{reasons.count(reason):,} not {verb.done}: {reason}.", messages.WARNING)
+        if not rows:
+            self.message_user(request, f"Nothing is {verb.done}: {NO_SUCH}.", messages.WARNING)
+        return None
+
+    def _ask(self, request: HttpRequest, verb: Verb, rows: list[WebhookDelivery], others: int, *, on_list: bool) -> HttpResponse:
+        fields = [(FIELD, ",".join(str(row.pk) for row in rows))]
+        if on_list:
+            fields += [("action", verb.action), *((ACTION_CHECKBOX_NAME, str(row.pk)) for row in rows)]
+        number = plural(len(rows), "delivery", "deliveries")
+        context = {
+            **self.page_context(request),
+            "title": verb.asks.format(number),
+            "verb": verb,
+            "rows": [(row, *(cell(row) for cell in CONFIRMED_CELLS)) for row in rows[:MOST_SHOWN]],
+            "unnamed": max(len(rows) - MOST_SHOWN, 0),
+            "others": others,
+            "fields": fields,
+            "button": f"{verb.label}: {number if len(rows) > 1 else f'delivery {rows[0].pk}'}",
+            "back": request.get_full_path() if on_list else reverse("admin:jobqueue_webhookdelivery_change", args=[rows[0].pk]),
+        }
+        return TemplateResponse(request, "jobqueue/admin/redeliver.html", context)
+
+    def page_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return what every page of deliveries needs."""
+        request.current_app = self.admin_site.name
+        return {**self.admin_site.each_context(request), "is_nav_sidebar_enabled": False, "opts": self.opts, "media": self.media}
+
+    def gone(self, request: HttpRequest, object_id: object) -> HttpResponse:
+        """Say that there is no such delivery, and lead to the list."""
+        self.message_user(request, f"There is no delivery {str(object_id)[:40]} (any more).", messages.WARNING)
+        return HttpResponseRedirect(reverse("admin:jobqueue_webhookdelivery_changelist", current_app=self.admin_site.name))
