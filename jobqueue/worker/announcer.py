@@ -20,6 +20,7 @@ from django.dispatch import Signal
 from jobqueue.db import hygiene
 from jobqueue.service import ErrorHandler, Service
 from jobqueue.signals import Read, Send
+from jobqueue.worker.forked import guarded
 
 MAX_WAITING = 10_000
 BATCH = 100
@@ -105,7 +106,7 @@ class Announcer(Service):
     def _call(self, function: Any, *args: Any) -> Any:
         self._call_began = time.monotonic()
         try:
-            return function(*args)
+            return guarded(function)(*args)
         except BaseException:  # whatever a receiver or a log handler raises, SystemExit included, the other signals are sent
             logger.exception("A signal was not sent.")
             hygiene.close_all()

@@ -20,6 +20,7 @@ from asgiref.sync import sync_to_async
 from jobqueue import db
 from jobqueue.exceptions import JobQueueError
 from jobqueue.lifecycle.guard import Locked
+from jobqueue.worker.forked import refuse_in_child
 
 if TYPE_CHECKING:
     from jobqueue.worker.run import Run
@@ -58,6 +59,7 @@ class Errand(Generic[T]):
 
 def send(run: Run, work: Callable[[], T]) -> Future[T]:
     """Have something done for a run, after what was asked for before; return where the answer comes."""
+    refuse_in_child()
     errand = Errand(work)
     with run._lock:
         if run.closed:

@@ -6,6 +6,8 @@ import signal
 import sys
 from collections.abc import Callable
 
+NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
 
 def on_signals(stop: Callable[[], None]) -> None:
     """Call `stop` for each SIGTERM, SIGINT and SIGHUP."""

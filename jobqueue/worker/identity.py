@@ -54,6 +54,12 @@ class Identity:
             self._held.close()
             self._held = None
 
+    def drop_in_child(self) -> None:
+        """Let go of the lock in a forked child; the parent still holds it."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
     def dead_neighbours(self) -> list[str]:
         """Return the identities on this database file whose processes are gone, and forget their files."""
         if self._directory is None:

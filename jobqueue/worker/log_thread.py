@@ -10,12 +10,13 @@ import collections
 import contextlib
 import contextvars
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
+
+from jobqueue.worker.forked import drop_at_fork
 
 MOST_RECORDS = 5000
 PATIENCE_SECONDS = 1.0
@@ -45,7 +46,7 @@ class LogThread:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        os.register_at_fork(after_in_child=self._write_directly)  # the child has no such thread
+        drop_at_fork(self)
         queued: dict[logging.Handler, Queued] = {}
         for place in _loggers():
             for handler in place.handlers:
@@ -106,7 +107,8 @@ class LogThread:
             dropped, self.dropped = self.dropped, 0
             logger.warning("%d records of the log were dropped: its output did not take them.", dropped)
 
-    def _write_directly(self) -> None:
+    def drop_in_child(self) -> None:
+        """Write directly: a forked child has no such thread."""
         self._direct = True
 
 

@@ -22,6 +22,7 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from jobqueue.db import hygiene
 from jobqueue.lifecycle.outcome import Outcome
 from jobqueue.worker.executor import execute_async
+from jobqueue.worker.forked import drop_at_fork, leave_if_child
 from jobqueue.worker.judging import conclude
 from jobqueue.worker.run import Run
 
@@ -50,6 +51,7 @@ class Loop:
         self._lanes: set[Lane] = set()
         self._called: set[Lane] = set()
         self._unanswered: list[threading.Event] = []
+        drop_at_fork(self)
 
     @property
     def stuck(self) -> int:
@@ -143,7 +145,9 @@ class Loop:
             while not self._stopping and not loop.is_closed():
                 try:
                     loop.run_forever()  # a coroutine may stop it: it goes on
-                except BaseException:  # a task of a task may raise SystemExit through the loop
+                    leave_if_child(RuntimeError("A child that a coroutine has forked cannot await."))
+                except BaseException as error:  # a task of a task may raise SystemExit through the loop
+                    leave_if_child(error)
                     logger.exception("A coroutine raised through the event loop, which goes on.")
         finally:
             if self._loop is loop:  # not one that was left to itself
@@ -151,6 +155,12 @@ class Loop:
             _cancel_what_is_left(loop)
             loop.close()
             hygiene.close_all()
+
+    def drop_in_child(self) -> None:
+        """Run none of the coroutines that are here, in a child that one of them has forked."""
+        if (loop := self._loop) is not None:
+            loop.stop()
+            getattr(loop, "_ready", self._waiting).clear()  # asyncio's own; else those that are due run once more
 
     def _begin(self, run: Run) -> None:
         if asyncio.get_running_loop() is not self._loop:  # the one that replaced this one begins it

@@ -19,6 +19,7 @@ from jobqueue.lifecycle.children import Child
 from jobqueue.lifecycle.outcome import Done, Shown
 from jobqueue.phases import Phase, Standing, overall
 from jobqueue.tasks.context import for_phase
+from jobqueue.worker.forked import aguarded, guarded
 
 T = TypeVar("T")
 
@@ -85,7 +86,7 @@ class Pipeline:
             journal.look()
             before = journal.transactions()
             try:
-                value = self._phases[self._at].func(for_phase(context, InPhase(self, self._at)), *args, **kwargs)
+                value = guarded(self._phases[self._at].func)(for_phase(context, InPhase(self, self._at)), *args, **kwargs)
             except Suspended as error:
                 value = self._note(error)
             self._over = self._at
@@ -107,7 +108,7 @@ class Pipeline:
             journal.look()
             before = await journal.there(journal.transactions)
             try:
-                value = await self._phases[self._at].func(for_phase(context, InPhase(self, self._at)), *args, **kwargs)
+                value = await aguarded(self._phases[self._at].func)(for_phase(context, InPhase(self, self._at)), *args, **kwargs)
             except Suspended as error:
                 value = self._note(error)
             self._over = self._at

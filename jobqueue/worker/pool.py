@@ -18,6 +18,7 @@ from collections.abc import Callable
 from jobqueue.db import hygiene
 from jobqueue.lifecycle.outcome import Outcome
 from jobqueue.worker.executor import execute
+from jobqueue.worker.forked import leave_if_child
 from jobqueue.worker.run import Run
 from jobqueue.worker.slots import Slots
 
@@ -179,6 +180,7 @@ class Pool:
                     continue
                 begun = time.monotonic()
                 outcome = execute(run, begun - rested_at)
+                leave_if_child()
                 rested_at = time.monotonic()
                 if run.abandoned:
                     if not self._comes_back(run):

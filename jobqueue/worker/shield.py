@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from jobqueue.exceptions import Interrupted, TimeLimitExceeded
+from jobqueue.worker.forked import drop_at_fork, refuse_in_child
 
 if TYPE_CHECKING:
     from jobqueue.worker.run import Run
@@ -24,8 +25,13 @@ class _Thread(threading.local):
 
     run: Run | None = None
 
+    def drop_in_child(self) -> None:
+        """Forget the run: its lock may be held by a thread of the parent."""
+        self.run = None
+
 
 inside = _Thread()
+drop_at_fork(inside)
 SHIELDED = ((logging.Handler, "handle"), (logging.Manager, "getLogger"))
 MARK = "_jobqueue_shielded"
 
@@ -64,6 +70,7 @@ class Shield:
         self._run, self._is_own = run, False
 
     def __enter__(self) -> None:
+        refuse_in_child()
         # Nothing is ever thrown into another thread. Inside of a shield, the outer one holds back.
         if threading.get_ident() != self._run.thread_id or self._run._shielded:
             return

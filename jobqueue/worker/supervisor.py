@@ -24,6 +24,7 @@ from jobqueue.lifecycle.glance import Glances
 from jobqueue.models import Job, Worker
 from jobqueue.schedule_sync import bring_schedules
 from jobqueue.tasks import imports, registry
+from jobqueue.worker import forked
 from jobqueue.worker.announcer import Announcer
 from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.dispatcher import Dispatcher
@@ -121,6 +122,7 @@ class Supervisor:
             self._parent.start()
         registry.discover()
         registry_of_duties.discover()
+        forked.watch(self.identity)
         self.identity.hold()
         parts = self.parts
         # Everything that was loaded stays; the collector need not walk over it again and again, nor after every 700 objects.

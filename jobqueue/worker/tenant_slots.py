@@ -8,6 +8,7 @@ import threading
 from jobqueue import conf, texts
 from jobqueue.db import hygiene
 from jobqueue.service import ErrorHandler, Service
+from jobqueue.worker.forked import guarded
 
 READ_SECONDS = 1.0
 FIRST_SECONDS = 2.0
@@ -39,7 +40,7 @@ class TenantSlots(Service):
     def turn(self) -> float | None:
         """Call it once."""
         try:
-            self._slots = conf.tenant_slots()
+            self._slots = guarded(conf.tenant_slots)()
             self._reported = False
         except BaseException as error:  # noqa: BLE001 - code of the project may raise anything; the last value stays
             logger.error("Cannot read TENANTS; keeping the previous values: %s", texts.exception_summary(error))

@@ -6,9 +6,11 @@ import asyncio
 import atexit
 import contextlib
 import ctypes
+import multiprocessing
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -22,7 +24,7 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone, translation
 
-from jobqueue import Fatal, Retry, fixed, task
+from jobqueue import Fatal, Retry, fixed, phase, pipeline, task
 from jobqueue.models import Worker
 from tests.faults import ledger, witness
 
@@ -511,6 +513,109 @@ def fork(context: Any, how: str) -> int:
         return 0
     witness.tell("start", context)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+FORKS = multiprocessing.get_context("fork")
+
+
+def _query(pipe: Any) -> None:
+    """Ask the database in a child, inside and outside of a transaction, and close what there is."""
+    with transaction.atomic():
+        found = Group.objects.count()
+    connection.close()
+    pipe.send([found, Group.objects.count(), signal.getsignal(signal.SIGTERM) is signal.SIG_DFL])
+
+
+@task
+def query_in_child() -> list[Any]:
+    """Use the database before, in and after a child, the last in the transaction that was open at the fork."""
+    ours, theirs = FORKS.Pipe()
+    with contextlib.nullcontext() if connection.vendor == "sqlite" else transaction.atomic():  # there it would keep the child away
+        before = Group.objects.count()
+        child = FORKS.Process(target=_query, args=(theirs,))
+        child.start()
+        answer = ours.recv() if ours.poll(10) else None
+        child.join(10)
+        return [before, answer, Group.objects.count(), child.exitcode]
+
+
+@task
+def end_pool_of_children() -> str:
+    """End a pool of processes while it works, which sends them SIGTERM."""
+    with FORKS.Pool(2) as pool:
+        pool.apply_async(time.sleep, (60,))
+        pool.apply(abs, (-1,))
+    return "ended"
+
+
+@task(takes_context=True)
+def use_context_in_child(context: Any) -> list[str]:
+    """Call what writes through the worker's threads in a child; return what it raises."""
+    ours, theirs = FORKS.Pipe()
+
+    def child() -> None:
+        said = []
+        for call in (context.save_metadata, lambda: context.progress(1)):
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001
+                said.append(str(error))
+        theirs.send(said)
+
+    process = FORKS.Process(target=child)
+    process.start()
+    found = ours.recv() if ours.poll(10) else ["no answer"]
+    process.kill()
+    process.join(10)
+    return found  # type: ignore[no-any-return]
+
+
+def _first_that_forks(context: Any) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        return 1
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _second_after_it(context: Any) -> int:
+    witness.tell("second", context)
+    return int(context.phase_result("first_that_forks"))
+
+
+@pipeline(phases=[phase("first_that_forks")(_first_that_forks), phase("second_after_it")(_second_after_it)])
+def fork_in_phase(context: Any) -> None:
+    """Fork in a phase; the child returns from it."""
+
+
+@task(takes_context=True)
+async def afork(context: Any, how: str) -> int:
+    """Fork in a coroutine or in a thread of it; the child returns, or awaits."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if how == "thread":
+            child = await asyncio.to_thread(os.fork)
+        elif how == "sync_to_async":
+            child = await asgiref.sync.sync_to_async(os.fork)()
+        else:
+            child = os.fork()
+    if child == 0 and how == "await":
+        await asyncio.sleep(0.1)
+    witness.tell("afork", context)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else 0  # noqa: ASYNC222
+
+
+@task
+def leave_a_daemon(seconds: float) -> int:
+    """Fork a process that stays for a while after the worker has died."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        time.sleep(seconds)
+        os._exit(0)
+    return child
 
 
 @task

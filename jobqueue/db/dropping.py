@@ -1,0 +1,46 @@
+"""Drop the connections of a parent process in a child that it has forked.
+
+To close one would say good-bye to the server in the parent's name, and to use one would mix two conversations.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from typing import Any
+
+from django.db import connections
+from django.db.backends.signals import connection_created
+
+_made: weakref.WeakSet[Any] = weakref.WeakSet()
+_kept: list[Any] = []  # what is dropped, so that the collector does not close it
+
+
+def _note(*, connection: Any, **_: Any) -> None:
+    _made.add(connection)
+
+
+connection_created.connect(_note, dispatch_uid="jobqueue.dropping")
+
+
+def drop_connections() -> None:
+    """Forget the connections of all threads; the next statement makes a new one.
+
+    The network sockets of PostgreSQL are replaced, too: a session would live, with its locks, for as long as any process has it open.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for wrapper in {*_made, *connections.all(initialized_only=True)}:
+        raw = wrapper.connection
+        pools = getattr(wrapper, "_connection_pools", None) or {}
+        idle = [one for pool in pools.values() for one in getattr(pool, "_pool", ())]
+        for one in (raw, *idle):
+            with contextlib.suppress(Exception):  # SQLite has no socket, and one that is closed has none
+                os.dup2(nothing, one.fileno(), inheritable=False)
+        _kept.extend((raw, *pools.values()))
+        if pools:
+            pools.clear()
+        wrapper.connection = None
+        wrapper.in_atomic_block = wrapper.closed_in_transaction = wrapper.needs_rollback = False
+        wrapper.savepoint_ids, wrapper.atomic_blocks, wrapper.run_on_commit = [], [], []
+    os.close(nothing)
