@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("jobqueue", "0015_schedule_services"),
+        ("jobqueue", "0016_queue_paused_until"),
     ]
 
     operations = [
