@@ -56,6 +56,8 @@ class Events(Statements):
             f" CASE WHEN h.url <> '' THEN h.url ELSE q.webhook_url END, {self.facts} FROM happened AS h"
             f" LEFT JOIN {QUEUES} AS q ON q.name = h.queue"
             f" WHERE {self.if_any}(h.url <> '' OR q.webhook_url <> '') AND {self.asked_for} AND h.name NOT IN ({NEVER_SENT})"
+            # The planner may join in any order, but the messages of one job are sent in the order of its events.
+            f" ORDER BY h.job_id, h.at, h.name <> '{names.STARTED}'"
         )
 
     def tell(self, events: Iterable[Event]) -> None:

@@ -203,7 +203,7 @@ def test_a_look_tells_what_runs_from_what_is_only_claimed() -> None:
     lease = {"status": Job.Status.RUNNING, "lease_owner": "w", "lease_expires_at": now, "heartbeat_at": now}
     Job.objects.filter(pk__in=ids[:3]).update(**lease)
     Job.objects.filter(pk=ids[1]).update(started_at=now - timedelta(seconds=5), progress=40, message="reading", attempt=2)
-    Job.objects.filter(pk=ids[3]).update(status=Job.Status.PENDING, waiting_for="time", failures=1)
+    Job.objects.filter(pk=ids[3]).update(status=Job.Status.PENDING, waiting_for="time", run_at=clock.now(), failures=1)
     snapshot = watch.look(ids)
     assert snapshot.kinds["index_module"] == Kind(waiting=1, running=1)
     assert snapshot.kinds["rebuild_search"] == Kind(waiting=1)
