@@ -66,11 +66,12 @@ def check_tenants(**_: Any) -> list[CheckMessage]:
 
 @register()
 def check_hooks(**_: Any) -> list[CheckMessage]:
-    """Report hooks that are not there: those of retention would never be called, and users would see no job."""
+    """Report hooks that are not there: users would see no job, retention would not call them, and runs would fail."""
     found: list[CheckMessage] = []
     try:
         mine = conf.current()
         hooks = {"VISIBLE_JOBS": mine.visible_jobs, "ON_STALE": mine.on_stale, "ON_DELETE": mine.on_delete}
+        hooks |= {f"RUN_CONTEXTS[{place}]": hook for place, hook in enumerate(mine.run_contexts)}
     except ImproperlyConfigured:
         return []  # check_settings has told it
     for name, hook in hooks.items():
@@ -79,10 +80,13 @@ def check_hooks(**_: Any) -> list[CheckMessage]:
         except ImportError as error:
             wrong = f"which cannot be imported: {error}"
         if wrong:
-            found.append(
-                Error(f"{name} is {hook!r}, {wrong}", hint=f"It must be {conf.FIELDS[name].metadata['rule'].text}.", id="jobqueue.E009")
-            )
+            found.append(Error(f"{name} is {hook!r}, {wrong}", hint=f"It must be {_rule_of(name)}.", id="jobqueue.E009"))
     return found
+
+
+def _rule_of(name: str) -> str:
+    text: str = conf.FIELDS[name.partition("[")[0]].metadata["rule"].text
+    return text
 
 
 @register()

@@ -9,7 +9,7 @@ import functools
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
@@ -63,6 +63,10 @@ ALIAS = Rule(
 )
 TIMES = Rule(retained.TIMES_TEXT, retained.is_times)
 VISIBLE = Rule("a callable of the user that returns a Q on Job, or its dotted path", _is_callable_or_path)
+HOOKS = Rule(
+    "a list of callables of one run that return a context manager, or their dotted paths",
+    lambda value: isinstance(value, list | tuple) and all(_is_callable_or_path(item) for item in value),
+)
 HOOK = Rule("a callable of one job, or its dotted path", _is_callable_or_path)
 
 
@@ -99,6 +103,7 @@ class Settings:
     tenant_context: Any = _setting(
         None, Rule("a callable of the tenant that returns a context manager, or its dotted path", _is_callable_or_path)
     )
+    run_contexts: tuple[Any, ...] = _setting((), HOOKS)
     database: str | None = _setting(None, ALIAS)
     release: Any = _setting(None, Rule(f"text of 1 to {LONGEST_RELEASE} characters, or a callable that returns it", _is_release))
     notify: bool = _setting(True, Rule("True or False", lambda value: isinstance(value, bool)))
@@ -197,6 +202,11 @@ def tenant_context(tenant: str) -> contextlib.AbstractContextManager[Any]:
     """Return the project's context manager for a tenant; one that does nothing where none is configured, or there is no tenant."""
     made = _called(current().tenant_context) if tenant else None
     return contextlib.nullcontext() if made is None else made(tenant)
+
+
+def run_contexts() -> Iterator[Callable[[Any], Any]]:
+    """Yield what makes the project's context managers around each run; raise ImportError for a path that leads to nothing."""
+    return (_called(one) for one in current().run_contexts)
 
 
 def api_authenticator() -> Callable[[Any], Any] | None:

@@ -68,6 +68,10 @@ class LeadershipLost(JobQueueError):
     """Say that a duty belongs to another worker by now, or that nobody can tell: nothing more of this run may be written."""
 
 
+class RunContextFailed(JobQueueError):
+    """Say that a context manager of `RUN_CONTEXTS` could not be made or entered, so that the run failed."""
+
+
 class RunFailed(JobQueueError):
     """Stand for the error of a run whose exception object is gone, in signals and log records."""
 

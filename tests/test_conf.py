@@ -28,6 +28,7 @@ WRONG = [
         for value in ("acme", "", 3, True, ["acme"], {"acme": 0}, {"acme": 1001}, {"acme": "2"}, {"acme": True}, {"": 1}, {1: 1})
     ),
     *(("TENANT_CONTEXT", value) for value in ("schema_context", "", "a..b", "a b.c", 3, True, {})),
+    *(("RUN_CONTEXTS", value) for value in ("contextlib.nullcontext", 3, True, {}, [3], ["scope"], [None], print)),
 ]
 
 
@@ -54,6 +55,7 @@ def test_every_setting_has_its_default_when_nothing_is_set() -> None:
         max_running=None,
         tenants=None,
         tenant_context=None,
+        run_contexts=(),
         notify=True,
     )
 

@@ -30,6 +30,7 @@ from jobqueue.worker.forked import leave_if_forked
 from jobqueue.worker.judging import conclude, forget, judged, success
 from jobqueue.worker.limits import stops
 from jobqueue.worker.run import Run
+from jobqueue.worker.run_contexts import contexts_of
 from jobqueue.worker.tenancy import inside, inside_async
 from jobqueue.worker.transactional import call_in_transaction
 
@@ -44,8 +45,8 @@ def execute(run: Run, idle_seconds: float = 0.0, *, hygienic: bool = True) -> Ou
     try:
         if hygienic:
             hygiene.before_task(idle_seconds)
-            # A context of its own: a time zone or language that the task activates, or any variable that it sets, goes with it.
-            contextvars.copy_context().run(_call, run)
+            # An empty context: a time zone or language that a task activates, or any variable that it sets, never reaches the next.
+            contextvars.Context().run(_call, run)
         else:
             _call(run)
     except BaseException as error:  # noqa: BLE001 - the beginning or the end of its tenant's context, or a fault of ours
@@ -96,8 +97,11 @@ def _call_inside(run: Run) -> None:
         return
     func, args, kwargs = prepared
     pid = os.getpid()
+    contexts = contexts_of(run.job)
     run.begin()
     try:
+        if contexts is not None:
+            contexts.enter()  # behind `begin`: a time limit or an interrupt reaches it, too
         if run.entry is not None and run.entry.transactional:
             call_in_transaction(run, lambda: func(*args, **kwargs), success)
         else:
@@ -106,6 +110,8 @@ def _call_inside(run: Run) -> None:
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, and its thread goes on
         run.raised = error
     leave_if_forked(pid, run.raised)
+    if contexts is not None:
+        contexts.leave(run.raised)
 
 
 async def execute_async(run: Run) -> Outcome:
@@ -119,18 +125,22 @@ async def execute_async(run: Run) -> Outcome:
 
 
 async def _call_async(run: Run) -> None:
-    pid = os.getpid()
+    pid, contexts = os.getpid(), contexts_of(run.job)
     try:
         # Telling of the start reads the job's row, which Django allows no coroutine.
         prepared = await sync_to_async(prepare)(run) if signals.listened_to(signals.task_started) else prepare(run)
         if prepared is not None:
             func, args, kwargs = prepared
             run.begin_in_loop()
+            if contexts is not None:
+                await contexts.aenter()
             run.value = await func(*args, **kwargs)
             run.returned = True
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, and the loop goes on
         run.raised = error
     leave_if_forked(pid, run.raised)
+    if contexts is not None:
+        await contexts.aleave(run.raised)
     run.close()  # still inside of the tenant's context, as for a plain function: no interrupt must cancel its end
     run.ended = time.monotonic()
     quickly = isinstance(run.raised, Interrupted | asyncio.CancelledError) and not run.expired

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import threading
 from collections.abc import Callable
@@ -184,7 +185,8 @@ class Loop:
         except KeyError:  # handed back meanwhile
             return False
         loop = asyncio.get_running_loop()
-        task = loop.create_task(self._execute(run))
+        # In an empty context, not in a copy of that of the thread that submitted the run.
+        task = loop.create_task(self._execute(run), context=contextvars.Context())
         self._tasks.add(task)  # the loop itself keeps only weak references
         # A callback and no task that waits for this one: a coroutine may cancel all tasks of the loop, and the outcome counts all the same.
         task.add_done_callback(partial(self._ended, run))
