@@ -6,6 +6,7 @@ import importlib
 import logging
 from typing import Any
 
+from jobqueue.capping import WHOLE, capped
 from jobqueue.masking import Mask
 
 logger = logging.getLogger("jobqueue")
@@ -22,14 +23,19 @@ def mask_of(row: Any) -> Mask:
     return found
 
 
-def arguments_of(row: Any) -> tuple[Any, Any]:
-    """Return the arguments of a job or a schedule with secrets hidden; a column that holds something else as it is, but masked."""
+def arguments_of(row: Any, most: int = WHOLE) -> tuple[Any, Any]:
+    """Return the arguments of a job or a schedule with secrets hidden; a column that holds something else as it is, but masked.
+
+    Of each column the first `most` characters are returned, by default all.
+    """
     mask = mask_of(row)
+    args: Any = capped(row.args, most, mask)
+    kwargs: Any = capped(row.kwargs, most, mask)
     if not isinstance(row.args, list) or not isinstance(row.kwargs, dict):
-        return mask.value(row.args), mask.value(row.kwargs)
+        return mask.value(args), mask.value(kwargs)
     entry = declared(row.task)
     func, takes_context = (entry.func, entry.takes_context) if entry is not None else (None, False)
-    return mask.call(func, row.args, row.kwargs, takes_context=takes_context)
+    return mask.call(func, args, kwargs, takes_context=takes_context)
 
 
 def declared(path: str) -> Any:

@@ -16,8 +16,10 @@ from jobqueue.admin import cells, known, phases
 from jobqueue.admin.listing import workers_of
 from jobqueue.admin.phases import PhaseRow
 from jobqueue.admin.wording import NOTHING, as_json, between, duration, excerpt, masked_json, moment, parsed, prose
+from jobqueue.capping import SHOWN_BYTES
 from jobqueue.events.timeline import Happening, timeline
 from jobqueue.hiding import arguments_of, mask_of
+from jobqueue.lifecycle.report import report
 from jobqueue.masking import Mask
 from jobqueue.models import Job
 from jobqueue.states import ENDED, FINAL, PENDING_TARGET
@@ -119,7 +121,7 @@ def _event(one: Happening) -> Event:
 
 def _report(job: Job) -> list[Row]:
     """Return what came of the job in a few lines; the rest of the page has the particulars."""
-    told = job.report()
+    told = report(job, most=SHOWN_BYTES)
     last, in_all, waited = told["ran_seconds"], told["ran_seconds_in_all"], told["waited_seconds"]
     count = told["attempts"]
     errors = [run for run in told["runs"] if run["exception"] or run["outcome"] not in STOPPED]
@@ -137,7 +139,7 @@ def _report(job: Job) -> list[Row]:
 
 def arguments(job: Job) -> list[Row]:
     """Return the arguments by name; positional ones of an unknown task by number, and a malformed column as it is."""
-    args, kwargs = arguments_of(job)
+    args, kwargs = arguments_of(job, SHOWN_BYTES)
     if not isinstance(job.args, list) or not isinstance(job.kwargs, dict):
         return [_argument("args", as_json(args)), _argument("kwargs", as_json(kwargs))]
     entry = known.entry(job.task)

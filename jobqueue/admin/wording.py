@@ -9,11 +9,12 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from jobqueue.capping import SHOWN_BYTES, capped
 from jobqueue.masking import PLAIN, Mask
 
 NOTHING = format_html('<span class="jq-none">{}</span>', "\N{EN DASH}")
 LONGEST = 20_000
-MOST_MASKED = 500_000
+MOST_MASKED = SHOWN_BYTES
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
@@ -82,7 +83,7 @@ def prose(value: object, longest: int = LONGEST, mask: Mask = PLAIN) -> str:
 
 def masked_json(value: object, mask: Mask = PLAIN) -> str:
     """Return a JSON value, indented, its secrets hidden."""
-    return as_json(mask.value(value))
+    return as_json(mask.value(capped(value, mask=mask)))
 
 
 def as_json(value: object) -> str:

@@ -54,7 +54,7 @@ async def send_async(stream: Stream, scope: Mapping[str, Any], place: Place) -> 
         stream.source.wanted, lambda: loop.call_soon_threadsafe(wake.set), lambda: loop.call_soon_threadsafe(abort, scope)
     )
     try:
-        async for part in _parts_of(stream, client, wake):
+        async for part in _parts_of(stream, client, wake, place):
             client.writing_since = time.monotonic()
             yield part
             client.writing_since = None
@@ -65,19 +65,23 @@ async def send_async(stream: Stream, scope: Mapping[str, Any], place: Place) -> 
             loop.call_later(STALLED_AT_STOP_SECONDS if stopping.server_ends() else STALLED_AT_END_SECONDS, abort, scope)
 
 
-async def _parts_of(stream: Stream, client: Subscription, wake: asyncio.Event) -> AsyncIterator[bytes]:
+async def _parts_of(stream: Stream, client: Subscription, wake: asyncio.Event, place: Place) -> AsyncIterator[bytes]:
     yield wire.retry(RETRY_MILLISECONDS)
     await sync_to_async(let_go)()  # what a middleware has asked since, in the request's own thread
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(wake.wait(), ADMIT_SECONDS)
     opening = stream.opening(client)
-    while (part := await desk.elsewhere(lambda: next(opening, None))) is not None:
+    while True:
+        async with place.turn:
+            part = await desk.elsewhere(lambda: next(opening, None))
+        if part is None:
+            break
         yield part
     clock = Clock()
     while client.begin is not None:
         wake.clear()
         ended, over = client.ended, clock.is_over  # before the queue is emptied: what came until then is sent
-        if clock.must_check() and not await desk.elsewhere(stream.source.allowed):
+        if clock.must_check() and not await desk.elsewhere(stream.source.allowed, "check"):
             return
         part = clock.to_send(client)
         for begin in range(0, len(part), PART_BYTES):  # so that it is seen whether its client reads

@@ -12,11 +12,11 @@ from jobqueue.db import let_go
 from jobqueue.exceptions import is_for_the_process
 from jobqueue.texts import exception_summary
 
-THREADS = 2
+THREADS = {"ask": 2, "check": 1}  # of each kind: what a stream begins with never delays the end of one whose user has lost the permission
 Answer = TypeVar("Answer")
 
 _starting = threading.Lock()
-_threads: ThreadPoolExecutor | None = None
+_threads: dict[str, ThreadPoolExecutor] = {}
 
 
 def at_once(ask: Callable[[], Answer]) -> Answer:
@@ -32,10 +32,9 @@ def at_once(ask: Callable[[], Answer]) -> Answer:
         let_go()
 
 
-async def elsewhere(ask: Callable[[], Answer]) -> Answer:
-    """Ask in one of the threads while the event loop goes on."""
-    global _threads  # noqa: PLW0603 - begun with the first stream, after a server has forked
+async def elsewhere(ask: Callable[[], Answer], kind: str = "ask") -> Answer:
+    """Ask in one of the threads of this kind while the event loop goes on."""
     with _starting:
-        if _threads is None:
-            _threads = ThreadPoolExecutor(THREADS, "jobqueue-stream")
-    return await asyncio.wrap_future(_threads.submit(at_once, ask))
+        if kind not in _threads:  # begun with the first stream, after a server has forked
+            _threads[kind] = ThreadPoolExecutor(THREADS[kind], f"jobqueue-stream-{kind}")
+    return await asyncio.wrap_future(_threads[kind].submit(at_once, ask))

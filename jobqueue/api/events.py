@@ -15,6 +15,7 @@ from jobqueue.api import again, reading, streaming
 from jobqueue.api.answers import Problem
 from jobqueue.api.reading import Given
 from jobqueue.api.stream_parts import Source
+from jobqueue.capping import MOST_BYTES, SHOWN_BYTES
 from jobqueue.db import Now
 from jobqueue.events.wanted import Wanted
 from jobqueue.lifecycle.narrowed import why_for
@@ -30,10 +31,10 @@ BRIEF = ("pk", "task", "queue", "tenant", "target", "status", "waiting_for", "at
 ENDED = (Status.SUCCESS.value, Status.CANCELED.value)
 
 
-def told(job: Job, user: Any) -> dict[str, Any]:
+def told(job: Job, user: Any, most: int = MOST_BYTES) -> dict[str, Any]:
     """Return the report on a job and why it waits; tracebacks for those who may open the admin."""
     why = why_for(user, job)
-    shown = report(job, tracebacks=getattr(user, "is_staff", False))
+    shown = report(job, tracebacks=getattr(user, "is_staff", False), most=most)
     return {**shown, "why_waiting": asdict(why) if why is not None else None}
 
 
@@ -43,7 +44,7 @@ def snapshot_of(job_id: int, user: Any) -> Callable[[], dict[str, Any]]:
     def read() -> dict[str, Any]:
         job = Job.objects.current.annotate(now=Now()).filter(pk=job_id).first()
         shown = job if job is not None and visible.may_see(user, job.pk) else None
-        return {"job": told(shown, user) if shown is not None else None}
+        return {"job": told(shown, user, SHOWN_BYTES) if shown is not None else None}
 
     return read
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter
 from collections.abc import Hashable
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from jobqueue import conf
 from jobqueue.api.answers import Problem
@@ -25,11 +27,44 @@ def identity(user: Any) -> Hashable:
     return (kind,)
 
 
+class Turn:
+    """The lock under which the streams of one user read what they begin with, one after another, in threads and in coroutines.
+
+    One user's many pages of a large job would delay the streams of all others.
+    """
+
+    def __init__(self) -> None:
+        """Begin free."""
+        self._thread = threading.Lock()
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+    def __enter__(self) -> None:
+        """Wait for the turn of a thread."""
+        self._thread.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        """Let the next one."""
+        self._thread.release()
+
+    @property
+    def _lock(self) -> asyncio.Lock:
+        return self._loops.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+    async def __aenter__(self) -> None:
+        """Wait for the turn of a coroutine."""
+        await self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        """Let the next one."""
+        self._lock.release()
+
+
 class Place:
     """Be one of a user's streams; `leave` gives it back, and so does its end, where the request was dropped before the stream began."""
 
     _lock = threading.RLock()  # of the collector of garbage, too, which may run in the middle of `leave`
     _open: ClassVar[Counter[Hashable]] = Counter()
+    _turns: ClassVar[WeakValueDictionary[Hashable, Turn]] = WeakValueDictionary()
 
     def __init__(self, user: Any, share: int = 0) -> None:
         """Take a place; refuse, by a `Problem`, a user who has as many streams as one may, or this share of the process (0: no limit)."""
@@ -42,6 +77,7 @@ class Place:
                 raise _too_many(most, setting)
             Place._open[self._key] += 1
             self._taken = True
+            self.turn = Place._turns.setdefault(self._key, Turn())
 
     def leave(self) -> None:
         """Give the place back; a second call does nothing."""

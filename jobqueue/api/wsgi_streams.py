@@ -132,7 +132,11 @@ class Sync:
             yield wire.retry(RETRY_MILLISECONDS)
             wake.wait(ADMIT_SECONDS)
             opening = stream.opening(client)
-            while (part := desk.at_once(lambda: next(opening, None))) is not None:
+            while True:
+                with self._place.turn:
+                    part = desk.at_once(lambda: next(opening, None))
+                if part is None:
+                    break
                 yield part
             clock = Clock()
             while client.begin is not None:

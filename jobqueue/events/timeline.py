@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from jobqueue.capping import capped
 from jobqueue.masking import PLAIN, Mask
 from jobqueue.models import Job
 
@@ -34,7 +35,7 @@ def timeline(job: Job, most: int = MOST, *, mask: Mask = PLAIN) -> tuple[list[Ha
     found: list[Happening] = []
     before: datetime | None = None
     for row in rows[-most:]:
-        data = mask.value(row.data)
+        data = mask.value(capped(row.data, mask=mask))
         seconds = (row.at - before).total_seconds() if before is not None else None
         found.append(Happening(row.id, row.name, row.at, row.attempt, data if isinstance(data, dict) else {}, seconds))
         before = row.at

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from jobqueue import event_names as names
 from jobqueue import masking
+from jobqueue.capping import capped
 from jobqueue.db.cursors import Position
 from jobqueue.db.eventlog import EventRow
 from jobqueue.states import Status
@@ -32,7 +33,7 @@ def described(row: EventRow, facts: tuple[str, str] | None) -> dict[str, Any]:
         **({"task": facts[0], "queue": facts[1]} if facts else {}),
         "tenant": row.tenant,
         "target": masking.mask_text(row.target),
-        "data": masking.mask(row.data or {}),
+        "data": masking.mask(capped(row.data or {})),
     }
 
 

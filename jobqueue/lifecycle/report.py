@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from jobqueue import clock, states, time_limits
+from jobqueue.capping import MOST_BYTES, capped
 from jobqueue.events.timeline import timeline
 from jobqueue.hiding import arguments_of, mask_of
 from jobqueue.lifecycle import history
@@ -19,14 +20,16 @@ from jobqueue.models import Job, JobPhase
 ENTRY_TEXTS = ("worker", "outcome", "exception", "message", "abandoned", "release", "started_at", "finished_at")
 
 
-def report(job: Job, *, tracebacks: bool = False) -> dict[str, Any]:
+def report(job: Job, *, tracebacks: bool = False, most: int = MOST_BYTES) -> dict[str, Any]:
     """Return everything that a person may know of a job that was read whole; tracebacks only where they are asked for.
 
+    Of each value the first `most` characters are shown.
     Durations count up to the database's time where the job was read with it (``annotate(now=Now())``).
     """
     runs = [entry for entry in history.as_list(job.history) if isinstance(entry, dict)]
     last, in_all = _ran(job, runs)
     mask = mask_of(job)
+    newest = history.as_list(capped(runs[::-1], most, mask))[::-1]
     events, older = timeline(job, mask=mask)
     return {
         **_identity(job, mask),
@@ -39,12 +42,12 @@ def report(job: Job, *, tracebacks: bool = False) -> dict[str, Any]:
         "progress": job.progress,
         "phase": mask(job.phase),
         "phases": [_phase(row, mask) for row in phases_of(job)],
-        "outcome": {"message": mask(job.message), "result": mask.value(job.result)},
-        "runs": [_entry(entry, mask, tracebacks=tracebacks) for entry in runs],
+        "outcome": {"message": mask(job.message), "result": mask.value(capped(job.result, most, mask))},
+        "runs": [_entry(entry, mask, tracebacks=tracebacks) for entry in newest if isinstance(entry, dict)],
         "events": [one.as_json() for one in events],
         "older_events": older,
-        "metadata": mask.value(history.as_dict(job.metadata)),
-        "arguments": _arguments(job),
+        "metadata": mask.value(capped(history.as_dict(job.metadata), most, mask)),
+        "arguments": _arguments(job, most),
     }
 
 
@@ -144,7 +147,7 @@ def _text(value: object, mask: Mask) -> str | None:
     return mask(value) if isinstance(value, str) else None
 
 
-def _arguments(job: Job) -> dict[str, Any]:
+def _arguments(job: Job, most: int) -> dict[str, Any]:
     """Return the arguments, masked by the names that the task's function gives them."""
-    args, kwargs = arguments_of(job)
+    args, kwargs = arguments_of(job, most)
     return {"args": history.as_list(args), "kwargs": history.as_dict(kwargs)}

@@ -263,8 +263,8 @@ def never_reads(server: Server, cookie: str) -> socket.socket:
     line.sendall(f"GET {ALL} HTTP/1.1\r\nHost: localhost\r\nCookie: sessionid={cookie}\r\n\r\n".encode())
     assert line.recv(20).startswith(b"HTTP/1.1 200")
     wait_until(lambda: b"snapshot" in line.recv(4096, socket.MSG_PEEK), "the stream has begun")
-    JobEvent.objects.bulk_create([JobEvent(job=job, name="job.started", data={"much": "x" * 200_000}) for _ in range(50)])
-    assert JobEvent.objects.count() == before + 50
+    JobEvent.objects.bulk_create([JobEvent(job=job, name="job.started", data={"much": "x" * 60_000}) for _ in range(170)])
+    assert JobEvent.objects.count() == before + 170
     return line
 
 

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -562,3 +563,64 @@ def test_no_transaction_and_no_connection_of_the_request_is_kept(listen: Callabl
     one = listen("events/")
     one.event("jobqueue.snapshot")
     assert connection.connection is None
+
+
+def test_a_snapshot_carries_no_value_of_megabytes(listen: Callable[..., Listening], job: Job) -> None:
+    Job.objects.current.filter(pk=job.pk).update(args=["x" * 900_000], kwargs={"password": "hunter2", "b": ["y" * 1000] * 900})
+    one = listen(places(job)[0])
+    snapshot = one.event("jobqueue.snapshot")
+    assert 65_536 < len(json.dumps(snapshot)) < 4 * 65_536
+    assert "hunter2" not in json.dumps(snapshot)
+    tell(job, "job.progress", message="z" * 900_000)
+    while len(text := json.dumps(one.event("job.progress"))) < 60_000:
+        pass
+    assert len(text) < 70_000
+
+
+def test_one_users_openings_follow_one_another_and_delay_nobody_else() -> None:
+    anna, again_, bert = (Place(SimpleNamespace(username=name)) for name in ("anna", "anna", "bert"))
+    try:
+        assert anna.turn is again_.turn is not bert.turn
+        with anna.turn:
+            assert not again_.turn._thread.acquire(blocking=False)
+            with bert.turn:
+                pass
+
+        async def play() -> list[str]:
+            told: list[str] = []
+            begun, leave = asyncio.Event(), threading.Event()
+
+            async def open_one(place: Place, name: str, ask: Callable[[], object]) -> None:
+                async with place.turn:
+                    told.append(f"{name} begins")
+                    begun.set()
+                    await desk.elsewhere(ask)
+                    told.append(f"{name} ends")
+
+            first = asyncio.create_task(open_one(anna, "first", leave.wait))
+            second = asyncio.create_task(open_one(again_, "second", str))
+            await begun.wait()
+            await open_one(bert, "other", str)
+            assert await desk.elsewhere(lambda: "allowed", "check") == "allowed"
+            leave.set()
+            await asyncio.gather(first, second)
+            return told
+
+        assert asyncio.run(play()) == ["first begins", "other begins", "other ends", "first ends", "second begins", "second ends"]
+    finally:
+        for one in (anna, again_, bert):
+            one.leave()
+
+
+def test_permissions_are_checked_while_what_streams_begin_with_takes_long() -> None:
+    leave = threading.Event()
+
+    async def play() -> None:
+        slow = [asyncio.create_task(desk.elsewhere(leave.wait)) for _ in range(4)]
+        try:
+            assert await asyncio.wait_for(desk.elsewhere(lambda: "allowed", "check"), 5) == "allowed"
+        finally:
+            leave.set()
+            await asyncio.gather(*slow)
+
+    asyncio.run(play())
