@@ -174,11 +174,10 @@ KINDS: dict[Any, tuple[str, str]] = {
 
 
 @pytest.mark.django_db(transaction=True)
-@override_settings(ADMINS=ADMINS, TASKS=TASKS)
+@override_settings(ADMINS=ADMINS, TASKS=TASKS, JOBQUEUE={"TIMEOUT_GRACE_SECONDS": 0.1, "DELIVERY_GRACE_SECONDS": 10})
 def test_each_failed_run_is_one_event_with_its_exception_its_stack_and_its_job(
-    settings: Any, sentry: list[dict[str, Any]], everywhere: tuple[Kept, Kept]
+    sentry: list[dict[str, Any]], everywhere: tuple[Kept, Kept]
 ) -> None:
-    settings.JOBQUEUE = {"TIMEOUT_GRACE_SECONDS": 0.1, "DELIVERY_GRACE_SECONDS": 10}
     release.clear()
     plain, as_json = everywhere
     try:
