@@ -6,8 +6,8 @@ import socket
 from typing import Any
 
 SECRET_KEY = "only for tests"  # noqa: S105
-USE_TZ = True
-TIME_ZONE = "UTC"
+USE_TZ = os.environ.get("TEST_USE_TZ", "1") != "0"
+TIME_ZONE = os.environ.get("TEST_TIME_ZONE", "UTC")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "jobqueue", "tests", "tests.faults", "tests.shop"]
 DATABASES: dict[str, Any] = {"default": json.loads(os.environ["FAULTS_DATABASE"])}
