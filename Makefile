@@ -17,12 +17,14 @@ export PYTHONUNBUFFERED := 1
 # Compiled modules are kept, whatever the environment says: else each of hundreds of processes compiles everything again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo test test-zones test-pgbouncer test-slow django-6.0 django-6.1 django-6.1-pgbouncer lint style types layers sizes migrations bench clean
+.PHONY: help install demo package lock test test-zones test-pgbouncer test-slow django-6.0 django-6.1 django-6.1-pgbouncer lint style types layers sizes migrations bench clean
 
 help:
 	@echo "make demo        install, fill the queue of the demo project, run it, and serve its admin (ARGS=--once: end with the batch)"
 	@echo "make test        run the tests on PostgreSQL, then on SQLite"
 	@echo "make test-pgbouncer   run the quick tests on PostgreSQL through PgBouncer (the Debian package pgbouncer)"
+	@echo "make package     build the package, check it, install it into a clean environment, and run a job there"
+	@echo "make lock        renew the lock of what CI installs (.ci/lock-*.txt)"
 	@echo "make test-zones  run the quick tests with USE_TZ = False in Asia/Shanghai and America/St_Johns"
 	@echo "make test-slow   run the long tests: state machines, the whole demo, real processes on SQLite"
 	@echo "make django-6.1  run the quick tests on Django 6.1 (PYTHON=python3.12 or newer); django-6.0: what the task backend promises"
@@ -38,7 +40,7 @@ define INSTALL
 @echo "Installing into $(@D), which takes a minute the first time."
 @$(@D)/bin/python -c "" 2>/dev/null || $(PYTHON) -m venv --clear $(@D)
 @$(@D)/bin/python -m pip install -qq --upgrade "pip>=25.1"
-@$(@D)/bin/python -m pip install -qq --editable . --group dev $(1)
+@$(@D)/bin/python -m pip install -qq --editable . --group dev $(1) $$($(@D)/bin/python .ci/lock.py)
 @touch $@
 endef
 
@@ -82,6 +84,21 @@ test: $(STAMP)
 	$(call PYTEST,$(VENV),postgresql) $(TOGETHER) $(ARGS)
 	$(call PATIENTLY,$(VENV),postgresql-alone,$(ALONE) $(call FILES,faults|browser))
 	TEST_DATABASE=sqlite $(call PYTEST,$(VENV),sqlite) $(TOGETHER) $(ARGS)
+
+# Renew the lock of what CI installs, for the oldest Python and for a newer one.
+lock: $(STAMP) .venv-dj61/.installed
+	$(PY) .ci/lock.py --editable . --group dev
+	.venv-dj61/bin/python .ci/lock.py --editable . --group dev "Django~=6.1.0"
+
+# What a user gets: the archives, the description, a clean installation that runs a job.
+package: .venv-package/.installed
+	.venv-package/bin/python .ci/packaging.py
+
+.venv-package/.installed: pyproject.toml
+	@$(PYTHON) -m venv --clear $(@D)
+	@$(@D)/bin/python -m pip install -qq --upgrade "pip>=25.1"
+	@$(@D)/bin/python -m pip install -qq --group package
+	@touch $@
 
 # The quick tests with naive times in the project, far from UTC.
 test-zones: $(STAMP)

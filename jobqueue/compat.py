@@ -13,7 +13,7 @@ except ImportError:
         base = importlib.import_module("django_tasks.base")
         PACKAGE = "django_tasks"
     except ImportError as error:
-        raise ImproperlyConfigured("Django below 6.0 needs the backport: pip install django-tasks.") from error
+        raise ImproperlyConfigured("Django below 6.0 needs the backport: pip install 'jobqueue[backport]'.") from error
 
 
 def module(name: str) -> Any:
