@@ -34,6 +34,11 @@ def clean(text: str) -> str:
     return _UNSTORABLE.sub(REPLACEMENT, text)
 
 
+def ascii_only(text: str) -> str:
+    """Return the text with all that is not ASCII as escapes, for a database or an output that takes nothing else."""
+    return clean(text).encode("ascii", "backslashreplace").decode()
+
+
 def printable(text: str) -> str:
     """Return the text with everything escaped that is not printable, such as line breaks and what steers a terminal."""
     return (
@@ -219,7 +224,7 @@ def _class_attribute(kind: type, name: str) -> str:
     """Return the module or the name of a class, or a placeholder where it has none that is a text."""
     try:
         value = getattr(kind, name)
-        return str.__str__(value)
+        return clean(str.__str__(value))
     except BaseException:  # noqa: BLE001 - a metaclass may raise anything
         return "unknown"
 

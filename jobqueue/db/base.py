@@ -23,6 +23,9 @@ CONNECTION_ERRORS = (OperationalError, InterfaceError)
 # What Django calls an InternalError all the same: this server takes no writes just now, since it is a standby or was told so; or it has
 # ended the session, whose transaction stood still or lasted for too long.
 UNABLE = ("25006", "25P03", "25P04")
+# What the database says of values, or Python of those that it reads from a row or computes with.
+REFUSALS = (DatabaseError, ValueError, TypeError, ArithmeticError, RecursionError, LookupError, AttributeError)
+SQLITE_ERROR = 1  # an error of the statement; each other code is one of the file or of its locks
 IN_FAILED_TRANSACTION = "25P02"
 LOCK_REFUSED = "55P03"
 GIVEN_UP = ("57014", LOCK_REFUSED, "40P01")
@@ -161,12 +164,23 @@ def _sqlstate(error: BaseException) -> str | None:
     return found
 
 
+def _is_statements_fault(error: BaseException) -> bool:
+    """Return whether an OperationalError says that a value is wrong for a statement, not that the database is not there.
+
+    SQLite says so of JSON that it cannot read, PostgreSQL (class 54) of values that are nested too deep or too large for an index.
+    """
+    if (_sqlstate(error) or "").startswith("54"):
+        return True
+    return getattr(error.__cause__, "sqlite_errorcode", None) == SQLITE_ERROR and not is_missing_table(error)
+
+
 def is_connection_error(error: BaseException) -> bool:
     """Return whether the connection or the server failed, not the statement: another connection, perhaps to another server, may do it.
 
     A server that takes no writes is one that failed: after a failover, that is what the old one, or a standby, says.
     """
-    return isinstance(error, CONNECTION_ERRORS) or (isinstance(error, DatabaseError) and _sqlstate(error) in UNABLE)
+    failed = isinstance(error, CONNECTION_ERRORS) and not _is_statements_fault(error)
+    return failed or (isinstance(error, DatabaseError) and _sqlstate(error) in UNABLE)
 
 
 def was_given_up(error: BaseException) -> bool:
@@ -209,7 +223,7 @@ def is_refusal(error: BaseException) -> bool:
     """
     if is_connection_error(error) or _sqlstate(error) == IN_FAILED_TRANSACTION:
         return False
-    return isinstance(error, DatabaseError | ValueError | TypeError)
+    return isinstance(error, REFUSALS)
 
 
 KINDS = {"postgresql": "jobqueue.db.postgresql.PostgreSQL", "sqlite": "jobqueue.db.sqlite.SQLite"}

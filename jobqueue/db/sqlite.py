@@ -43,7 +43,7 @@ class SQLite(Database):
         f" CASE WHEN h.name = '{names.FAILED}' THEN json_object('message', json_extract(h.data, '$.message')) ELSE '{{}}' END)"
     )
     asked_for = (
-        f"CASE WHEN coalesce(q.webhook_events, '[]') = '[]' THEN h.name IN ({DEFAULT})"
+        f"CASE WHEN coalesce(q.webhook_events, '[]') = '[]' OR NOT json_valid(q.webhook_events) THEN h.name IN ({DEFAULT})"
         " ELSE h.name IN (SELECT value FROM json_each(q.webhook_events)) END"
     )
 

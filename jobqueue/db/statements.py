@@ -41,6 +41,10 @@ class Statements:
         with transaction.atomic(using=self.alias), fence.passed():
             yield
 
+    def inside(self) -> contextlib.AbstractContextManager[None]:
+        """Open a savepoint if the caller has a transaction open, as a test has: what fails in there leaves that usable."""
+        return self.atomic() if self.connection.in_atomic_block else contextlib.nullcontext()
+
     @contextlib.contextmanager
     def hot(self) -> Iterator[None]:
         """Surround one hot statement: nothing, where the database's own default suits it."""

@@ -21,6 +21,8 @@ CLOSELY_SECONDS = 2.0
 PARENTS_SECONDS = 2.0
 # What another duty's look tells of this time is for a look of our own.
 CLOSE_SECONDS = 0.1
+# Rows that wait for a time and have none: constraints refuse them.
+WITHOUT_TIME_SECONDS = 10.0
 
 
 class PromoteDueJobs(Duty):
@@ -37,7 +39,7 @@ class PromoteDueJobs(Duty):
         self._promotion = Promotion()
         self._parents = Parents()
         self._closely_until = 0.0
-        self._parents_at = 0.0
+        self._parents_at = self._complete_at = 0.0
 
     def hear(self) -> None:
         """Look closely for a while."""
@@ -46,6 +48,9 @@ class PromoteDueJobs(Duty):
     def run_once(self, now: datetime) -> Report:
         """Promote one batch where something is due; tell when the next is."""
         moment, database = time.monotonic(), Job.objects.database
+        if moment >= self._complete_at:
+            self._promotion.set_aside_without_time()
+            self._complete_at = moment + WITHOUT_TIME_SECONDS
         told = database.can_notify and conf.current().notify and not database.behind_pooler and moment > self._closely_until
         parents = None
         if told and (pause := self._pause_by_glance(moment)) is not None:

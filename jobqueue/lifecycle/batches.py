@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from django.db import DatabaseError
-
 from jobqueue import db
 
 SET_ASIDE_SECONDS = 300.0
@@ -46,34 +44,47 @@ class Batches:
         if len(self._aside) < MOST_SET_ASIDE:
             self._aside[row] = time.monotonic() + SET_ASIDE_SECONDS
 
-    def run(self, at_once: Callable[[int], int], find: Callable[[int], Sequence[int]], one: Callable[[int], int]) -> Batch:
+    def run(
+        self,
+        at_once: Callable[[int], int],
+        find: Callable[[int], Sequence[int]],
+        one: Callable[[int], int],
+        end: Callable[[int, Exception], bool] | None = None,
+    ) -> Batch:
         """Move up to `size` rows by `at_once`, one transaction; return how many moved and how many were set aside.
 
         Where that is refused, the rows that `find` returns are moved by `one` each, and what fails alone is set aside, its reason in the
-        log. Raise errors of the connection.
+        log; `end` may end such a row for good. Raise errors of the connection.
         """
         try:
             moved = at_once(self.size)
-        except DatabaseError as error:
+        except Exception as error:
             if db.was_given_up(error) and self.size > 1:
                 self.size = max(self.size // 2, 1)
                 logger.warning("%s timed out; the next batches have at most %d rows: %s", self._what, self.size, str(error).strip())
                 return Batch()
-            if db.is_outage(error):
+            if not _is_of_a_row(error):
                 raise
-            return self._one_by_one(find(self.size), one)
+            return self._one_by_one(find(self.size), one, end)
         self.size = min(2 * self.size, self._most)
         return Batch(moved)
 
-    def _one_by_one(self, rows: Sequence[int], one: Callable[[int], int]) -> Batch:
+    def _one_by_one(self, rows: Sequence[int], one: Callable[[int], int], end: Callable[[int, Exception], bool] | None) -> Batch:
         moved, bad = 0, 0
         for row in rows:
             try:
                 moved += one(row)
-            except DatabaseError as error:
-                if db.is_outage(error):
+            except Exception as error:
+                if not _is_of_a_row(error):
                     raise
                 bad += 1
+                if end is not None and end(row, error):
+                    continue
                 self.leave(row)
                 logger.error("%s failed for %d, which is set aside for %g s: %s", self._what, row, SET_ASIDE_SECONDS, str(error).strip())
         return Batch(moved, bad)
+
+
+def _is_of_a_row(error: Exception) -> bool:
+    """Return whether an error says something of a row, not of the connection or of who leads the duty."""
+    return db.is_refusal(error) or db.was_given_up(error)

@@ -18,7 +18,7 @@ from jobqueue import states
 from jobqueue.db import Lease
 from jobqueue.db.pipelines import MOST_SEEN, WAITS_KEY, holders_before, insert_dependencies, targets_kept, targets_wanted, waits_for
 from jobqueue.exceptions import ChildrenRefused
-from jobqueue.lifecycle import wakeup
+from jobqueue.lifecycle import aside, wakeup
 from jobqueue.lifecycle.batches import Batch, Batches
 from jobqueue.lifecycle.guard import guarded
 from jobqueue.line import Target
@@ -188,7 +188,7 @@ class Parents:
         batch = Batch()
         self.busy = False
         for job_id in ready:
-            one = self._batches.run(partial(self._advance_one, job_id), partial(_alone, job_id), self._advance)
+            one = self._batches.run(partial(self._advance_one, job_id), partial(_alone, job_id), self._advance, _end)
             batch = Batch(batch.moved + one.moved, batch.set_aside + one.set_aside)
         if self.busy:
             return batch
@@ -226,6 +226,10 @@ class Parents:
             moved = Job.objects.move(job, states.QUEUED)
             wakeup.work(job.queue, job.tenant)
         return moved
+
+
+def _end(job_id: int, error: Exception) -> bool:
+    return aside.end_pending(job_id, "it cannot go on after its children", error)
 
 
 def _alone(job_id: int, size: int) -> list[int]:

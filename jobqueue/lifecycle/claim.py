@@ -13,12 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from django.db import DataError, IntegrityError
-
-from jobqueue import event_names as names
-from jobqueue import line, states
-from jobqueue.db import Claimed, Lender, Scope
-from jobqueue.events.record import record
+from jobqueue import db, line, states
+from jobqueue.db import Claimed, Lease, Lender, Scope
+from jobqueue.lifecycle import aside
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.limits import Limits, room
 from jobqueue.line import Candidate
@@ -55,7 +52,9 @@ def claim(lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | Non
     database = Job.objects.database
     try:
         taken, found = database.claim(lender, scope, limit, after)
-    except (IntegrityError, DataError):
+    except Exception as error:
+        if not db.is_refusal(error):
+            raise
         return _one_by_one(lender, scope, limit)
     if not found:
         return _claim(taken, Behind([]), found)
@@ -63,7 +62,9 @@ def claim(lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | Non
     try:
         with database.atomic():
             behind = _take_targeted(lender, database.lock_candidates(ids))
-    except (IntegrityError, DataError):
+    except Exception as error:
+        if not db.is_refusal(error):
+            raise
         behind = Behind([job for job_id in ids for job in _take_one(lender, job_id)])
     return _claim(taken, behind, found)
 
@@ -93,7 +94,9 @@ def _limited(lender: Lender, scope: Scope, limit: int, limits: Limits) -> Claim:
                 return Claim([], lost=lost, full=full)
             taken, found = database.claim(lender, scope, free)
             behind = _take_targeted(lender, database.lock_candidates([one.id for one in found])) if found else Behind([])
-    except (IntegrityError, DataError):
+    except Exception as error:
+        if not db.is_refusal(error):
+            raise
         return _one_by_one(lender, scope, limit, limits)
     return _claim(taken, behind, found, lost)._replace(full=full)
 
@@ -137,10 +140,10 @@ def _take_one(lender: Lender, job_id: int, limits: Limits | None = None) -> list
             with database.atomic():  # the savepoint that a bad row is undone to; it may be one without a target
                 plain = [one.id for one in candidates if not one.target]
                 return database.take(lender, plain) if plain else _take_targeted(lender, candidates).jobs
-        except (IntegrityError, DataError) as error:
+        except Exception as error:
+            if not db.is_refusal(error):
+                raise
             # The savepoint took the target's lock with it. None is needed: a row in ERROR frees nothing.
-            job = Job.objects.current.get(pk=job_id)
-            message = f"The job cannot be claimed: {error}"[:1000]
-            Job.objects.move(job, states.ERROR, message=message)
-            record(job, names.FAILED, {"message": message})
+            token = Job.objects.current.values_list("lease_token", flat=True).get(pk=job_id)
+            aside.try_set_aside(Lease(job_id, token), states.Status.QUEUED, "it cannot be claimed", error)
             return []

@@ -11,17 +11,15 @@ for its turn when another job took the process away: that is not its crash, and 
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import DatabaseError
-
 from jobqueue import conf, db, states
-from jobqueue.db import Event, Now
+from jobqueue.db import Event, Lease, Now
 from jobqueue.events.record import record_all
-from jobqueue.lifecycle import children, history, phases, wakeup
+from jobqueue.lifecycle import aside, children, history, phases, wakeup
 from jobqueue.lifecycle.batches import Batch, Batches
 from jobqueue.lifecycle.endings import lease_lost
 from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER, Failure
@@ -32,9 +30,8 @@ from jobqueue.models import Job
 BATCH = 100
 MOST = 500
 WORKER_LOST = "jobqueue.exceptions.WorkerLost"
+UNREAD = ("args", "kwargs", "options", "metadata", "result", "created_at", "enqueued_at", "lease_expires_at", "heartbeat_at")
 NOT_BEGUN = "worker lost before the job had begun"
-
-logger = logging.getLogger("jobqueue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +83,51 @@ class Recovery:
 def expire_jobs(found: JobQuerySet, limit: int | None = None, failed: list[int] | None = None) -> list[Expired]:
     """Recover running jobs that are known to be lost, at most `limit`, passing over rows that somebody has locked.
 
-    Those that could not be recovered are logged, and added to `failed`.
+    One that cannot be recovered, whatever its row holds, ends as ERROR. If not even that can be written, it is added to `failed`.
     """
     done: list[Expired] = []
     after = 0
     while limit is None or len(done) < limit:
         size = BATCH if limit is None else min(BATCH, limit - len(done))
-        with Job.objects.database.atomic():
-            jobs = list(found.filter(pk__gt=after).unlocked().order_by("pk").annotate(now=Now())[:size])
-            events: list[Event] = []
-            done += [expired for job in jobs if (expired := _expire_one(job, failed, events)) is not None]
-            record_all(events)
-        if len(jobs) < size:
+        leases = [Lease(*row) for row in found.filter(pk__gt=after).order_by("pk").values_list("pk", "lease_token")[:size]]
+        done += _expire_all(found, leases, failed)
+        if len(leases) < size:
             break
-        after = jobs[-1].pk
+        after = leases[-1].job_id
     return done
 
 
-def _expire_one(job: Job, failed: list[int] | None, events: list[Event]) -> Expired | None:
+def _expire_all(found: JobQuerySet, leases: Sequence[Lease], failed: list[int] | None) -> list[Expired]:
+    """Recover those of the jobs that are still lost; one by one if they cannot be read, or recorded, together."""
+    bad: list[tuple[Lease, Exception]] = []
+    events: list[Event] = []
+    try:
+        with Job.objects.database.atomic():
+            rows = found.filter(pk__in=[lease.job_id for lease in leases]).defer(*UNREAD)
+            jobs = list(rows.unlocked().order_by("pk").annotate(now=Now()))
+            done = [expired for job in jobs if (expired := _expire_one(job, bad, events)) is not None]
+            record_all(events)
+    except Exception as error:
+        if not db.is_refusal(error):
+            raise
+        if len(leases) > 1:
+            return [expired for lease in leases for expired in _expire_all(found, [lease], failed)]
+        done, bad = [], [(leases[0], error)]
+    for lease, reason in bad:
+        done += _set_aside(lease, reason, failed)
+    return done
+
+
+def _set_aside(lease: Lease, error: Exception, failed: list[int] | None) -> list[Expired]:
+    lost = Job.objects.current.filter(pk=lease.job_id).values_list("task", "tenant", "lease_owner").first()
+    if lost is None or not aside.try_set_aside(lease, states.Status.RUNNING, "it cannot be recovered from its lost worker", error):
+        if failed is not None:
+            failed.append(lease.job_id)
+        return []
+    return [Expired(lease.job_id, *lost, states.Status.ERROR.value)]
+
+
+def _expire_one(job: Job, bad: list[tuple[Lease, Exception]], events: list[Event]) -> Expired | None:
     try:
         with Job.objects.database.atomic():  # a savepoint: one bad row never stops the rest
             destination, fields = decide(job, job.now)  # type: ignore[attr-defined]
@@ -115,12 +139,10 @@ def _expire_one(job: Job, failed: list[int] | None, events: list[Event]) -> Expi
             phases.settle(job, destination, message=fields["message"])
             if job.phase:
                 children.forget_unended(job)
-    except DatabaseError as error:
-        if db.is_connection_error(error):
+    except Exception as error:
+        if not db.is_refusal(error):
             raise
-        logger.exception("Job %s could not be recovered from lost worker %s.", job.pk, job.lease_owner)
-        if failed is not None:
-            failed.append(job.pk)
+        bad.append((Lease(job.pk, job.lease_token), error))
         return None
     events += _told(job, destination, fields)
     if destination == states.QUEUED:

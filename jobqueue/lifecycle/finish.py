@@ -12,26 +12,23 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
-
-from django.db import Error
 
 from jobqueue import conf, db, states
 from jobqueue import event_names as names
 from jobqueue.db import Claimed, Event, Lease, Now, Success
 from jobqueue.events.record import event, last_progress, record_all
-from jobqueue.lifecycle import failing, history, suspend, wakeup
+from jobqueue.lifecycle import aside, failing, history, replaced, suspend, wakeup
 from jobqueue.lifecycle.endings import ending, is_repeated
+from jobqueue.lifecycle.lines import moment_of
 from jobqueue.lifecycle.outcome import (
     FINISHED_FIRST,
     INTERRUPTED_BY_SHUTDOWN,
     INTERRUPTED_BY_USER,
     UNKNOWN_SINCE,
     UNKNOWN_TASK_PAUSE_SECONDS,
-    Failure,
     HandOver,
     Kind,
     Outcome,
@@ -146,24 +143,33 @@ Write = Callable[[Sequence[Outcome]], list[Settled]]
 
 
 def _one_by_one_if_refused(write: Write, outcomes: Sequence[Outcome], write_refused: Write) -> list[Settled]:
+    if not outcomes:
+        return []
     try:
-        return write(outcomes)
-    except (Error, ValueError, TypeError) as error:
+        with Job.objects.database.inside():
+            return write(outcomes)
+    except Exception as error:
         if not db.is_refusal(error):
             raise
-        if len(outcomes) > 1:  # one bad value must not take the others with it
-            return [settled for outcome in outcomes for settled in _one_by_one_if_refused(write, [outcome], write_refused)]
-        if outcomes[0].message == _REFUSED:
-            raise
-        return write_refused([_refused(outcomes[0], error)])
+        # One bad value must not take the others with it.
+        return [settled for outcome in outcomes for settled in _write_alone(write, outcome, write_refused, error)]
 
 
-_REFUSED = "outcome could not be stored"
-
-
-def _refused(outcome: Outcome, error: BaseException) -> Outcome:
-    failure = Failure(f"{type(error).__module__}.{type(error).__qualname__}", f"{_REFUSED}: {error}"[:500], "")
-    return replace(outcome, kind=Kind.ERROR, result="null", failure=failure, message=_REFUSED, metadata=None, progress=None, phase=None)
+def _write_alone(write: Write, outcome: Outcome, write_refused: Write, error: Exception) -> list[Settled]:
+    """Write one outcome as it is; then without what may be refused; then as an error; then nothing but that it failed."""
+    last = error
+    aside.try_mend(outcome.lease, states.Status.RUNNING)
+    tries = ((write, outcome), (write, replaced.plainer(outcome)), (write_refused, replaced.as_error(outcome, error)))
+    for attempt, one in tries:
+        try:
+            with Job.objects.database.inside():
+                return attempt([one])
+        except Exception as refusal:
+            if not db.is_refusal(refusal):
+                raise
+            last = refusal
+    moved = aside.try_set_aside(outcome.lease, states.Status.RUNNING, "its outcome cannot be stored", last)
+    return [Settled(outcome, states.Status.ERROR.value if moved else "")]
 
 
 def _succeed(outcomes: Sequence[Outcome]) -> list[Settled]:
@@ -279,10 +285,10 @@ def _hand_back(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
 
 def _unknown_task(job: Job, outcome: Outcome, db_now: datetime) -> Decision:
     known = history.as_dict(job.options)
-    since = known.get(UNKNOWN_SINCE)
-    if since is not None and db_now - datetime.fromisoformat(since) >= timedelta(seconds=conf.current().unknown_task_grace_seconds):
+    since = moment_of(known.get(UNKNOWN_SINCE))
+    if since is not None and db_now - since >= timedelta(seconds=conf.current().unknown_task_grace_seconds):
         return _error(job, outcome, db_now)
-    options = {**known, UNKNOWN_SINCE: since or db_now.isoformat()}
+    options = {**known, UNKNOWN_SINCE: (since or db_now).isoformat()}
     run_at = db_now + timedelta(seconds=UNKNOWN_TASK_PAUSE_SECONDS)
     fields = {"attempt": max(job.attempt - 1, 0), "started_at": None, "options": options, "run_at": run_at, "message": outcome.text}
     return states.PENDING_TIME, fields

@@ -13,7 +13,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from jobqueue import states
-from jobqueue.db import MomentField, Now
+from jobqueue.db import MomentField, Now, aside
 from jobqueue.exceptions import JobIsRunning
 from jobqueue.line import Target
 from jobqueue.managers.jobs import JobManager
@@ -22,17 +22,7 @@ from jobqueue.models import fields
 if TYPE_CHECKING:
     from jobqueue.lifecycle.control import Answer
 
-TIMES = (
-    "run_at",
-    "created_at",
-    "enqueued_at",
-    "first_started_at",
-    "started_at",
-    "finished_at",
-    "stale_at",
-    "lease_expires_at",
-    "heartbeat_at",
-)
+TIMES = (*aside.TIMES, "finished_at", "lease_expires_at", "heartbeat_at")
 TARGETED = ~Q(target="")
 HELD = Q(holds_target=True) | Q(status__in=[states.Status.PAUSED, states.Status.ERROR])
 

@@ -187,7 +187,7 @@ def test_a_row_that_the_database_refuses_is_set_aside_with_the_reason_and_blocks
     bad.refresh_from_db()
     good.refresh_from_db()
     assert (bad.status, bad.attempt, bad.lease_token, bad.lease_owner, bad.holds_target) == ("ERROR", FULL, 0, "", False)
-    assert bad.message.startswith("The job cannot be claimed: ")
+    assert bad.message.startswith("Set aside: it cannot be claimed: ")
     assert bad.finished_at is not None
     assert (good.status, good.lease_token, good.attempt) == ("RUNNING", 1, 1)
     assert claim("worker-1", (), 10, 30) == []

@@ -112,7 +112,7 @@ def test_one_statement_writes_what_deciding_on_one_alone_writes(case: str, kind:
 
 
 @pytest.mark.postgresql
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)  # inside of a transaction there are savepoints
 @pytest.mark.parametrize("kind", [Kind.RETRY, Kind.ERROR])
 def test_any_number_of_plain_failures_takes_one_statement(kind: Kind) -> None:
     jobs = JobFactory.create_batch(50, running=True)
@@ -196,9 +196,8 @@ def test_one_refused_value_takes_none_of_its_kind_or_of_another_with_it() -> Non
     ]
     settled = finish([outcome(job, kind, **more) for job, (kind, more) in zip(jobs, fields, strict=True)])
     found = {one.outcome.lease.job_id: one.status for one in settled}
-    assert [found[job.pk] for job in jobs] == ["PENDING", "ERROR", "ERROR", "ERROR", "PENDING"]
-    refused = Job.objects.filter(message="outcome could not be stored").values_list("pk", flat=True)
-    assert set(refused) == {jobs[1].pk, jobs[3].pk}
+    assert [found[job.pk] for job in jobs] == ["PENDING", "ERROR", "ERROR", "PENDING", "PENDING"]
+    assert not Job.objects.filter(message="outcome could not be stored").exists()
     assert all(len(job.history) == 1 for job in Job.objects.all()), "each run is told once"
 
 

@@ -94,7 +94,7 @@ def test_a_parent_that_somebody_has_locked_holds_up_no_other(rival: Rival) -> No
 
 
 @pytest.mark.django_db
-def test_a_parent_that_cannot_be_moved_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parent_that_cannot_be_moved_is_set_aside_and_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     bad, good = parent_of("success"), parent_of("success")
     advance = Parents._advance
 
@@ -108,7 +108,7 @@ def test_a_parent_that_cannot_be_moved_holds_up_no_other(monkeypatch: pytest.Mon
     for _ in range(3):
         parents.run()
     assert place(good) == states.QUEUED
-    assert place(bad) == states.PENDING_CHILDREN
+    assert place(bad) == states.ERROR
 
 
 @pytest.mark.postgresql

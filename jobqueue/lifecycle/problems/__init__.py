@@ -30,6 +30,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     work.unserved_queue,
     work.blocked_targets,
     work.failed_jobs,
+    work.set_aside_jobs,
+    work.stuck_rows,
     work.failing_schedules,
     work.schedule_conflicts,
     deliveries.failed_webhooks,

@@ -8,11 +8,17 @@ from datetime import timedelta
 from jobqueue import states
 from jobqueue.amounts import plural, span
 from jobqueue.db import Now
+from jobqueue.lifecycle import aside
 from jobqueue.lifecycle.lines import MAX_STUCK_LOOKS, stuck_lines
 from jobqueue.lifecycle.problems.base import MAX_COUNTED, Link, Problem, Severity, Thresholds, above
 from jobqueue.lifecycle.queues import MOST_QUEUES, queue_states
 from jobqueue.lifecycle.workers import MOST_WORKERS, alive, serves
+from jobqueue.masking import mask_text
 from jobqueue.models import Job, Queue, Schedule
+from jobqueue.texts import shorten
+
+STUCK_SECONDS = 60
+MAX_READ = 1000  # of the newest jobs in ERROR, for those that were set aside
 
 
 def long_wait(given: Thresholds) -> Iterator[Problem]:
@@ -56,6 +62,41 @@ def failed_jobs(given: Thresholds) -> Iterator[Problem]:
         fix = "Read the error on the page of one of them. Then resume or cancel them."
         link = _jobs(status=states.Status.ERROR, ended_within=f"{given.since:g}")
         yield Problem("failed_jobs", Severity.WARNING, text, fix, count=number, more=more, link=link)
+
+
+def set_aside_jobs(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem for each job that was set aside lately, since its row could not be read or written, and is still in ERROR."""
+    recently = Now() - timedelta(seconds=given.since)
+    rows = Job.objects.current.filter(status=states.Status.ERROR, finished_at__gt=recently).order_by("-finished_at")
+    for job_id, message in rows.values_list("pk", "message")[:MAX_READ]:
+        if message.startswith(aside.PREFIX):
+            text = f"Job {job_id} was set aside: {shorten(mask_text(message[len(aside.PREFIX) :]), 300)}."
+            fix = "A value of its row is wrong, mostly one that raw SQL has written. Correct it and resume the job, or cancel it."
+            yield Problem("set_aside_jobs", Severity.WARNING, text, fix, str(job_id), link=Link("jobqueue_job_change", (str(job_id),)))
+
+
+def stuck_rows(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem if live workers leave jobs of lost workers, or jobs that are due, as they are."""
+    if not alive().exists():
+        return
+    long_ago = Now() - timedelta(seconds=STUCK_SECONDS)
+    due = Job.objects.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME)
+    kinds = (
+        (
+            "RUNNING, and their leases expired",
+            Job.objects.current.expired().exclude(lease_expires_at__gt=long_ago, lease_expires_at__lt=Now()),
+        ),
+        ("PENDING, and their time came", due.filter(run_at__lt=long_ago)),
+        ("PENDING for a time, but have none", due.filter(run_at__isnull=True)),
+    )
+    for what, rows in kinds:
+        ids = list(rows.order_by().values_list("pk", flat=True)[:MAX_COUNTED])
+        if ids:
+            number = plural(len(ids), "job", more=len(ids) >= MAX_COUNTED)
+            text = f"No worker moves {number} that are {what} more than {STUCK_SECONDS} s ago, such as job {min(ids)}."
+            fix = "See that the duties run; the log of their leader names the rows that it cannot move."
+            link = Link("jobqueue_job_change", (str(min(ids)),))
+            yield Problem("stuck_rows", Severity.ERROR, text, fix, count=len(ids), more=len(ids) >= MAX_COUNTED, link=link)
 
 
 def blocked_targets(given: Thresholds) -> Iterator[Problem]:

@@ -1,0 +1,47 @@
+"""The statement that sets one job aside: the row may hold what Python cannot read, or what a constraint has refused since."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobqueue.db.records import Lease
+from jobqueue.db.times import nearest
+
+if TYPE_CHECKING:
+    from jobqueue.db.base import Database
+
+TIMES = ("run_at", "created_at", "enqueued_at", "first_started_at", "started_at", "stale_at")  # those that a job in ERROR keeps
+KEPT = ("attempt", "tenant", "target", "queue", "task", "webhook_url")
+
+
+def set_aside(database: Database, lease: Lease, status: str, message: str) -> tuple[Any, ...] | None:
+    """Move a job that is still as it was to ERROR, and return the columns `KEPT`; None if it is not, or is locked.
+
+    No value of the row is computed with or read.
+    """
+    changes = (
+        f"status = 'ERROR', waiting_for = '', message = %s, finished_at = {database.now}, lease_owner = '', lease_expires_at = NULL,"
+        " heartbeat_at = NULL, cancel_requested = FALSE, cancel_outcome = ''"
+    )
+    rows = _update(database, f"{changes}, {_fitting(database)}", [message, *lease, status])
+    return rows[0] if rows else None
+
+
+def mend(database: Database, lease: Lease, status: str) -> bool:
+    """Make those values of a row fit that constraints speak of; return whether it is still as it was."""
+    return bool(_update(database, _fitting(database), [*lease, status]))
+
+
+def _fitting(database: Database) -> str:
+    times = ", ".join(f"{name} = {nearest(name, database.vendor)}" for name in TIMES)
+    progress = "progress = CASE WHEN progress BETWEEN 0 AND 100 THEN progress ELSE 0 END"
+    return f"{times}, {progress}, holds_target = (holds_target AND target <> '')"
+
+
+def _update(database: Database, changes: str, params: list[Any]) -> list[tuple[Any, ...]]:
+    sql = (
+        f"{database.updating()}{changes}"
+        f" WHERE id = (SELECT id FROM {database.table} WHERE id = %s AND lease_token = %s AND status = %s{database.skip_locked})"
+        f" RETURNING {', '.join(KEPT)}"
+    )
+    return database.rows(sql, params)

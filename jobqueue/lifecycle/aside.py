@@ -1,0 +1,87 @@
+"""Set aside: end a job as ERROR, by SQL alone, if its row cannot be read or its next state cannot be written.
+
+Such a row would fail in each batch again. It ends with the reason in its message, and the rest of the batch goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from jobqueue import db, states
+from jobqueue import event_names as names
+from jobqueue.db import Event, Lease, Now
+from jobqueue.db.aside import KEPT, mend, set_aside
+from jobqueue.events.record import event, record_all
+from jobqueue.masking import mask_text
+from jobqueue.models import Job, JobDependency, JobPhase
+from jobqueue.texts import clean, shorten
+
+PREFIX = "Set aside: "
+LONGEST_BYTES = 400
+
+logger = logging.getLogger("jobqueue")
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the first line of an error: the next ones may show the whole row, with its secrets."""
+    lines = clean(str(error)).strip().splitlines() or [type(error).__name__]
+    return shorten(mask_text(lines[0]), LONGEST_BYTES)
+
+
+def try_set_aside(lease: Lease, status: str, what: str, error: BaseException) -> bool:
+    """End a job that is still in this status as ERROR; return whether it is moved. `what` says what cannot be done.
+
+    Raise only if the database is not there. What it refuses is logged.
+    """
+    reason = f"{what}: {reason_of(error)}"
+    try:
+        with Job.objects.database.atomic():
+            row = set_aside(Job.objects.database, lease, status, f"{PREFIX}{reason}")
+            if row is None:
+                return False
+            kept = dict(zip(KEPT, row, strict=True))
+            _end_what_belongs_to_it(lease.job_id, reason)
+            record_all([_failed(lease.job_id, kept, reason)])
+    except Exception as refusal:
+        if not db.is_refusal(refusal):
+            raise
+        logger.error("Job %s cannot even be set aside (%s): %s", lease.job_id, reason, reason_of(refusal))
+        return False
+    logger.error("Job %s is set aside as ERROR: %s", lease.job_id, reason)
+    return True
+
+
+def try_mend(lease: Lease, status: str) -> bool:
+    """Make the values of a row fit its constraints, which may not have checked it; return whether that can help."""
+    try:
+        with Job.objects.database.atomic():
+            return mend(Job.objects.database, lease, status)
+    except Exception as refusal:
+        if not db.is_refusal(refusal):
+            raise
+        return False
+
+
+def end_pending(job_id: int, what: str, error: BaseException) -> bool:
+    """Set aside a job that is PENDING; return whether it is moved."""
+    token = Job.objects.current.filter(pk=job_id).values_list("lease_token", flat=True).first()
+    return token is not None and try_set_aside(Lease(job_id, token), states.Status.PENDING, what, error)
+
+
+def _failed(job_id: int, kept: dict[str, object], reason: str) -> Event:
+    status = states.Status.ERROR.value
+    job = Job(pk=job_id, status=status, **kept)
+    return event(job, names.FAILED, {"message": f"{PREFIX}{reason}"}, status=status)
+
+
+def _end_what_belongs_to_it(job_id: int, reason: str) -> None:
+    """End the phases of a job that is set aside and let it wait for no other; leave them as they are if their rows are bad, too."""
+    alias = Job.objects.database.alias
+    running = JobPhase.objects.using(alias).filter(job=job_id, status=JobPhase.Status.RUNNING)
+    try:
+        with Job.objects.database.atomic():
+            running.update(status=JobPhase.Status.ERROR, finished_at=Now(), message=reason)
+            JobDependency.objects.using(alias).filter(parent=job_id, ended=False).delete()
+    except Exception as refusal:
+        if not db.is_refusal(refusal):
+            raise

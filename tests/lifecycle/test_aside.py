@@ -1,0 +1,180 @@
+"""One bad row never stops the rest: whatever a row holds, it is set aside with the reason, and the others are moved in the same turn."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from jobqueue.db import Lease, Lender, Scope
+from jobqueue.lifecycle.aside import PREFIX
+from jobqueue.lifecycle.claim import claim
+from jobqueue.lifecycle.expire import Recovery, expire_stale_running_jobs
+from jobqueue.lifecycle.finish import finish
+from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
+from jobqueue.lifecycle.problems import problems
+from jobqueue.lifecycle.promote import Promotion
+from jobqueue.lifecycle.replaced import REFUSED
+from jobqueue.models import Job, JobEvent
+from tests.factories import JobFactory, WorkerFactory
+from tests.unchecked import unchecked, write
+
+pytestmark = pytest.mark.django_db
+DIGITS = "9" * 5000
+DEEP = "[" * 3000 + "]" * 3000
+
+# What raw SQL has written into a row of a job that runs.
+BAD: dict[str, dict[str, str]] = {
+    "failures at the end of its type": {"failures": "2147483647"},
+    "crashes at the end of its type": {"crashes": "2147483647"},
+    "attempt at the end of its type": {"attempt": "2147483647"},
+    "attempt at the beginning of its type": {"attempt": "-2147483648"},
+    "a flag that does not exist": {"cancel_requested": "TRUE", "cancel_outcome": "'JUNK'"},
+    "an unknown task since a number of 5,000 digits": {"options": f"""'{{"unknown_since": {DIGITS}}}'"""},
+    "an unknown task since junk": {"options": """'{"unknown_since": "9999-12-31T23:59:59"}'"""},
+    "a history of 5,000 digits": {"history": f"'[{DIGITS}]'"},
+    "a history that is too deep": {"history": f"'{DEEP}'"},
+    "a history of numbers": {"history": "'[1, 2]'"},
+    "workers that are too deep": {"worker_ids": f"'{DEEP}'"},
+    "metadata of 5,000 digits": {"metadata": f"'[{DIGITS}]'"},
+    "options that are too deep": {"options": f"'{DEEP}'"},
+    "arguments that are too deep": {"args": f"'{DEEP}'"},
+    "a start beyond the calendar": {"started_at": "'infinity'"},
+    "a first start before the calendar": {"first_started_at": "'-infinity'"},
+    "a time beyond the calendar": {"run_at": "'infinity'"},
+    "a progress beyond its range": {"progress": "32767"},
+    "a recovery that does not exist": {"recovery": "'junk'"},
+}
+
+
+def spoil(job: Job, name: str) -> Job:
+    with unchecked():
+        for column, value in BAD[name].items():
+            write(Job, job.pk, column, value)
+    return job
+
+
+def states_of(jobs: list[Job]) -> set[str]:
+    return set(Job.objects.filter(pk__in=[job.pk for job in jobs]).values_list("status", flat=True))
+
+
+def ends(jobs: list[Job], kind: Kind) -> list[Outcome]:
+    now = time.monotonic()
+    failure = None if kind in (Kind.SUCCESS, Kind.HANDED_BACK, Kind.INTERRUPTED) else Failure("builtins.ValueError", "ValueError: no", "")
+    return [Outcome(Lease(job.pk, 1), kind, now - 1, now, failure=failure, target=job.behind if job.target else None) for job in jobs]
+
+
+EXPECTED = {Kind.SUCCESS: "SUCCESS", Kind.ERROR: "ERROR", Kind.RETRY: "PENDING", Kind.HANDED_BACK: "QUEUED", Kind.UNKNOWN_TASK: "PENDING"}
+
+
+@pytest.mark.parametrize("kind", EXPECTED)
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_row_does_not_keep_the_ends_of_other_runs_from_being_written(name: str, kind: Kind) -> None:
+    good = [*JobFactory.create_batch(3, running=True), JobFactory(running=True, target="customer:7")]
+    bad = [spoil(JobFactory(running=True), name), spoil(JobFactory(running=True, target="customer:8"), name)]
+    settled = finish(ends([*good, *bad], kind))
+    assert {one.outcome.lease.job_id for one in settled} == {job.pk for job in [*good, *bad]}
+    assert states_of(good) == {EXPECTED[kind]}
+    assert "RUNNING" not in states_of(bad)
+    for job in Job.objects.filter(pk__in=[job.pk for job in bad], status="ERROR").exclude(message="ValueError: no"):
+        assert job.message.startswith(PREFIX) or (job.message == REFUSED and job.history[-1]["message"].startswith(REFUSED))
+        assert JobEvent.objects.filter(job=job, name="job.failed").exists()
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_row_does_not_keep_other_jobs_from_being_recovered(name: str) -> None:
+    good = JobFactory.create_batch(3, expired=True)
+    bad = [spoil(JobFactory(expired=True), name), spoil(JobFactory(expired=True, target="customer:8"), name)]
+    lost, batch = Recovery().run()
+    assert {one.job_id for one in lost} == {job.pk for job in [*good, *bad]}
+    assert (batch.set_aside, states_of(good)) == (0, {"QUEUED"})
+    for job in Job.objects.filter(pk__in=[job.pk for job in bad]):
+        assert job.status in ("QUEUED", "PENDING") or (job.status == "ERROR" and job.message)
+        assert job.lease_owner == ""
+
+
+@pytest.mark.parametrize(("column", "most"), [("attempt", 2**31 - 1), ("lease_token", 2**63 - 1)])
+@pytest.mark.django_db(transaction=True)
+def test_a_row_that_cannot_be_claimed_is_set_aside(column: str, most: int) -> None:
+    bad, good = JobFactory(), JobFactory()
+    write(Job, bad.pk, column, str(most))
+    write(Job, bad.pk, "history", f"'[{DIGITS}]'")
+    taken = claim(Lender("worker-1", 30.0), Scope(), 10).jobs
+    assert good.pk in [job.id for job in taken]
+    bad.refresh_from_db()
+    if connection.vendor == "postgresql":  # SQLite's numbers go on
+        assert bad.status == "ERROR"
+        assert bad.message in [f"{PREFIX}it cannot be claimed: {kind} out of range" for kind in ("integer", "bigint")]
+
+
+def test_a_job_that_waits_for_a_time_that_it_does_not_have_is_set_aside_and_hides_no_other() -> None:
+    bad, due, later = JobFactory(scheduled=True), JobFactory(due=True), JobFactory(scheduled=True)
+    with unchecked():
+        write(Job, bad.pk, "run_at", "NULL")
+        assert Job.objects.next_due_seconds() == 0
+        promotion = Promotion()
+        assert (promotion.set_aside_without_time(), promotion.run().moved) == (1, 1)
+    for job in (bad, due, later):
+        job.refresh_from_db()
+    assert (due.status, later.status, bad.status) == ("QUEUED", "PENDING", "ERROR")
+    assert bad.message == f"{PREFIX}it cannot be promoted: it waits for its time, and run_at is empty"
+
+
+def test_a_row_that_a_constraint_has_not_checked_is_mended_when_it_is_set_aside() -> None:
+    job = spoil(JobFactory(expired=True), "crashes at the end of its type")
+    with unchecked():
+        for column, value in {"progress": "200", "run_at": "'-infinity'", "holds_target": "TRUE"}.items():
+            write(Job, job.pk, column, value)
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "ALTER TABLE jobqueue_job ADD CONSTRAINT again CHECK (progress BETWEEN 0 AND 100 AND NOT holds_target) NOT VALID"
+            )
+    expire_stale_running_jobs()
+    job.refresh_from_db()
+    assert (job.progress, job.holds_target, job.lease_owner) == (0, False, "")
+    assert job.status == "ERROR"
+
+
+def test_what_is_set_aside_is_a_problem_that_names_job_and_reason() -> None:
+    WorkerFactory()
+    job = spoil(JobFactory(expired=True), "a flag that does not exist")
+    expire_stale_running_jobs()
+    [problem] = [one for one in problems() if one.code == "set_aside_jobs"]
+    assert (problem.subject, f"Job {job.pk} was set aside: it cannot be recovered" in problem.text) == (str(job.pk), True)
+
+
+def test_rows_that_workers_do_not_move_are_a_problem() -> None:
+    WorkerFactory()
+    long_ago = timezone.now() - timedelta(minutes=5)
+    JobFactory(expired=True, lease_expires_at=long_ago)
+    JobFactory(due=True, run_at=long_ago)
+    assert [one.code for one in problems() if one.code == "stuck_rows"] == ["stuck_rows"] * 2
+
+
+REFUSING = {
+    "postgresql": (
+        "SET CONSTRAINTS ALL IMMEDIATE",
+        "CREATE FUNCTION pg_temp.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'never'; END $$",
+        "CREATE TRIGGER refuse BEFORE UPDATE ON jobqueue_job FOR EACH ROW WHEN (old.id = {}) EXECUTE FUNCTION pg_temp.refuse()",
+    ),
+    "sqlite": ("CREATE TRIGGER refuse BEFORE UPDATE ON jobqueue_job WHEN old.id = {} BEGIN SELECT RAISE(ABORT, 'never'); END",),
+}
+
+
+def test_a_row_that_refuses_even_that_is_left_alone_for_a_while_and_logged_once(caplog: Any) -> None:
+    bad, good = JobFactory(expired=True), JobFactory(expired=True)
+    with connection.cursor() as cursor:
+        for statement in REFUSING[connection.vendor]:
+            cursor.execute(statement.format(bad.pk))
+    recovery = Recovery()
+    lost, batch = recovery.run()
+    assert ([one.job_id for one in lost], batch.set_aside) == ([good.pk], 1)
+    assert recovery.run()[1].set_aside == 0
+    assert caplog.text.count(f"Job {bad.pk} cannot even be set aside") == 1
+    [settled, other] = finish(ends([bad, JobFactory(running=True)], Kind.SUCCESS))
+    assert {settled.status, other.status} == {"", "SUCCESS"}
