@@ -15,7 +15,8 @@ def plainer(outcome: Outcome) -> Outcome:
     """Return an outcome of the same kind: its texts in ASCII, which every database takes, and nothing that the task kept or showed."""
     failure = outcome.failure
     if failure is not None:
-        failure = Failure(*(texts.ascii_only(one) for one in (failure.path, failure.summary, failure.traceback)))
+        path, summary, traceback = (texts.ascii_only(one) for one in (failure.path, failure.summary, failure.traceback))
+        failure = replace(failure, path=path, summary=summary, traceback=traceback)
     message = None if outcome.message is None else texts.ascii_only(outcome.message)
     return replace(outcome, failure=failure, message=message, metadata=None, progress=None, phase=None, told=None)
 
