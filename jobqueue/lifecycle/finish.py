@@ -16,11 +16,11 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from jobqueue import conf, db, states
+from jobqueue import conf, states
 from jobqueue import event_names as names
 from jobqueue.db import Claimed, Event, Lease, Now, Success
 from jobqueue.events.record import event, last_progress, record_all
-from jobqueue.lifecycle import aside, failing, history, replaced, suspend, wakeup
+from jobqueue.lifecycle import failing, history, suspend, wakeup
 from jobqueue.lifecycle.endings import ending, is_repeated
 from jobqueue.lifecycle.lines import moment_of
 from jobqueue.lifecycle.outcome import (
@@ -34,6 +34,7 @@ from jobqueue.lifecycle.outcome import (
     Outcome,
     Settled,
 )
+from jobqueue.lifecycle.refusals import one_by_one_if_refused
 from jobqueue.lifecycle.release import settle, try_lock
 from jobqueue.line import Target
 from jobqueue.models import Job
@@ -51,15 +52,15 @@ def finish(outcomes: Sequence[Outcome], hand_over: HandOver | None = None) -> li
     plain = [outcome for outcome in outcomes if outcome.target is None]
     targeted = [outcome for outcome in outcomes if outcome.target is not None]
     successes = [outcome for outcome in plain if outcome.kind is Kind.SUCCESS]
-    done = _one_by_one_if_refused(_succeed, successes, _decide_all)
+    done = one_by_one_if_refused(_succeed, successes, _decide_all)
     for alike in failing.plain(plain):  # one statement each: what it has written must not be tried again since another was refused
-        done += _one_by_one_if_refused(failing.fail, alike, _decide_all)
+        done += one_by_one_if_refused(failing.fail, alike, _decide_all)
     written = {one.outcome.lease for one in done}
     others = [outcome for outcome in plain if outcome.lease not in written]
     return [
         *done,
-        *_one_by_one_if_refused(_decide_all, others, _decide_all),
-        *_one_by_one_if_refused(behind := partial(_finish_targeted, hand_over), targeted, behind),
+        *one_by_one_if_refused(_decide_all, others, _decide_all),
+        *one_by_one_if_refused(behind := partial(_finish_targeted, hand_over), targeted, behind),
     ]
 
 
@@ -137,39 +138,6 @@ def written_before(outcomes: Iterable[Outcome]) -> dict[Lease, str]:
         if outcome is not None and ended.get(outcome.kind) == status:
             found[outcome.lease] = status
     return found
-
-
-Write = Callable[[Sequence[Outcome]], list[Settled]]
-
-
-def _one_by_one_if_refused(write: Write, outcomes: Sequence[Outcome], write_refused: Write) -> list[Settled]:
-    if not outcomes:
-        return []
-    try:
-        with Job.objects.database.inside():
-            return write(outcomes)
-    except Exception as error:
-        if not db.is_refusal(error):
-            raise
-        # One bad value must not take the others with it.
-        return [settled for outcome in outcomes for settled in _write_alone(write, outcome, write_refused, error)]
-
-
-def _write_alone(write: Write, outcome: Outcome, write_refused: Write, error: Exception) -> list[Settled]:
-    """Write one outcome as it is; then without what may be refused; then as an error; then nothing but that it failed."""
-    last = error
-    aside.try_mend(outcome.lease, states.Status.RUNNING)
-    tries = ((write, outcome), (write, replaced.plainer(outcome)), (write_refused, replaced.as_error(outcome, error)))
-    for attempt, one in tries:
-        try:
-            with Job.objects.database.inside():
-                return attempt([one])
-        except Exception as refusal:
-            if not db.is_refusal(refusal):
-                raise
-            last = refusal
-    moved = aside.try_set_aside(outcome.lease, states.Status.RUNNING, "its outcome cannot be stored", last)
-    return [Settled(outcome, states.Status.ERROR.value if moved else "")]
 
 
 def _succeed(outcomes: Sequence[Outcome]) -> list[Settled]:

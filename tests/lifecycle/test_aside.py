@@ -18,7 +18,7 @@ from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
 from jobqueue.lifecycle.problems import problems
 from jobqueue.lifecycle.promote import Promotion
-from jobqueue.lifecycle.replaced import REFUSED
+from jobqueue.lifecycle.refusals import REFUSED
 from jobqueue.models import Job, JobEvent
 from tests.factories import JobFactory, WorkerFactory
 from tests.unchecked import unchecked, write

@@ -1,0 +1,66 @@
+"""Refusals: outcomes of which the database refuses a value are written one by one. What was decided stays, as far as that can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from jobqueue import db, states, texts
+from jobqueue.lifecycle import aside
+from jobqueue.lifecycle.aside import reason_of
+from jobqueue.lifecycle.outcome import Failure, Kind, Outcome, Settled
+from jobqueue.models import Job
+
+REFUSED = "outcome could not be stored"
+
+
+Write = Callable[[Sequence[Outcome]], list[Settled]]
+
+
+def one_by_one_if_refused(write: Write, outcomes: Sequence[Outcome], write_refused: Write) -> list[Settled]:
+    """Write outcomes at once, or one by one if they are refused; `write_refused` writes one that has become an error."""
+    if not outcomes:
+        return []
+    try:
+        with Job.objects.database.inside():
+            return write(outcomes)
+    except Exception as error:
+        if not db.is_refusal(error):
+            raise
+        # One bad value must not take the others with it.
+        return [settled for outcome in outcomes for settled in _write_alone(write, outcome, write_refused, error)]
+
+
+def _write_alone(write: Write, outcome: Outcome, write_refused: Write, error: Exception) -> list[Settled]:
+    """Write one outcome as it is; then without what may be refused; then as an error; then nothing but that it failed."""
+    last = error
+    aside.try_mend(outcome.lease, states.Status.RUNNING)
+    tries = ((write, outcome), (write, _plainer(outcome)), (write_refused, _as_error(outcome, error)))
+    for attempt, one in tries:
+        try:
+            with Job.objects.database.inside():
+                return attempt([one])
+        except Exception as refusal:
+            if not db.is_refusal(refusal):
+                raise
+            last = refusal
+    moved = aside.try_set_aside(outcome.lease, states.Status.RUNNING, "its outcome cannot be stored", last)
+    return [Settled(outcome, states.Status.ERROR.value if moved else "")]
+
+
+def _plainer(outcome: Outcome) -> Outcome:
+    """Return an outcome of the same kind: its texts in ASCII, which every database takes, and nothing that the task kept or showed."""
+    failure = outcome.failure
+    if failure is not None:
+        path, summary, traceback = (texts.ascii_only(one) for one in (failure.path, failure.summary, failure.traceback))
+        failure = replace(failure, path=path, summary=summary, traceback=traceback)
+    message = None if outcome.message is None else texts.ascii_only(outcome.message)
+    return replace(outcome, failure=failure, message=message, metadata=None, progress=None, phase=None, told=None)
+
+
+def _as_error(outcome: Outcome, error: BaseException) -> Outcome:
+    """Return an outcome in place of one that the database refuses: the error of the job is that, and the reason of the run behind it."""
+    behind = f" (the run: {texts.ascii_only(outcome.text)})" if outcome.text else ""
+    summary = texts.ascii_only(f"{REFUSED}: {reason_of(error)}{behind}")
+    failure = Failure(texts.exception_path(error), summary[:500], "")
+    return replace(_plainer(outcome), kind=Kind.ERROR, result="null", failure=failure, message=REFUSED)
