@@ -72,6 +72,7 @@ def check_hooks(**_: Any) -> list[CheckMessage]:
         mine = conf.current()
         hooks = {"VISIBLE_JOBS": mine.visible_jobs, "ON_STALE": mine.on_stale, "ON_DELETE": mine.on_delete}
         hooks |= {f"RUN_CONTEXTS[{place}]": hook for place, hook in enumerate(mine.run_contexts)}
+        hooks["WEBHOOK_SECRET"] = mine.webhook_secret if webhook_rules.is_path(mine.webhook_secret) else None
     except ImproperlyConfigured:
         return []  # check_settings has told it
     for name, hook in hooks.items():

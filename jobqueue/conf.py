@@ -221,6 +221,12 @@ def visible_jobs() -> Callable[[Any], Any] | None:
     return found
 
 
+def webhook_secret() -> Any:
+    """Return what gives webhooks their secrets; a callable if the setting names one."""
+    value = current().webhook_secret
+    return import_string(value) if webhook_rules.is_path(value) else value
+
+
 def retention() -> tuple[retained.Rules, retained.Rules]:
     """Return after how long ended jobs become stale, and after how long they are deleted."""
     mine = current()

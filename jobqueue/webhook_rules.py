@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import importlib.util
 import random
 import re
@@ -15,7 +16,6 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from jobqueue import event_names as names
-from jobqueue.masking import MASK, mask_text
 
 # What is told of messages themselves would be told without end, and progress far too often.
 EVENTS = names.SENDABLE
@@ -33,13 +33,16 @@ LONGEST_RETRY_AFTER = 86400
 OTHERS = "*"
 SHORTEST_SECRET, LONGEST_SECRET = 24, 64
 SECRETS_TEXT = (
-    "'whsec_' and the base64 of 24 to 64 random bytes, a list of such texts (the first is the newest), or a dict of queue names "
-    '("*": all others) to these'
+    "'whsec_' and the base64 of 24 to 64 random bytes, a list of such texts (the first is the newest), a dict of queue names "
+    '("*": all others) to these, or a callable of (queue, tenant, origin) that returns one of the first two, or its dotted path'
 )
 LONGEST_TIMEOUT = 60
 TIMEOUT_TEXT = "a number above 0, at most 60"
 HOSTS_TEXT = "a list of host names, names that begin with a dot (all hosts below), addresses or networks"
 _LABELS = re.compile(r"\.?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*", re.IGNORECASE)
+
+# The host and the port at the beginning of what follows "://".
+_PLACE = re.compile(r"(?:\[[0-9a-fA-F:.]{2,45}\]|[^\[\]/?#;:@\s]{1,255})(?::\d{1,5}(?!\d))?")
 
 Network = IPv4Network | IPv6Network
 
@@ -86,12 +89,17 @@ def is_timeout(value: Any) -> bool:
 
 
 def shown_url(url: str) -> str:
-    """Return a URL as people may see it: what it asks for is often a secret."""
-    head, mark, query = url.partition("?")
-    if not mark:
-        return mask_text(url)
-    pairs = (one.partition("=") for one in query.split("&"))
-    return f"{mask_text(head)}?{'&'.join(f'{name}={MASK}' if sign else MASK for name, sign, _ in pairs)}"
+    """Return a URL as users without the right to change it see it: its origin, and a short hash that tells two URLs apart.
+
+    Anything else may be the secret: a part of the path, a parameter, a query, a fragment.
+    """
+    scheme, sign, after = url.partition("://")
+    place = _PLACE.match(after.rpartition("@")[2] if sign else url)
+    name = place[0] if place is not None and (sign or "@" not in url) else ""
+    shown = f"{scheme}://{name}" if sign and name else name
+    if name and url in (shown, f"{shown}/"):
+        return url
+    return f"{shown}/… [{hashlib.sha256(url.encode('utf-8', 'replace')).hexdigest()[:8]}]"
 
 
 # Packages
@@ -109,12 +117,25 @@ def is_secrets(value: Any) -> bool:
     """Return whether a value gives webhooks their secrets."""
     if isinstance(value, Mapping):
         return all(isinstance(name, str) and name and _is_secret_or_list(one) for name, one in value.items())
-    return _is_secret_or_list(value)
+    return callable(value) or is_path(value) or _is_secret_or_list(value)
 
 
-def secrets_of(value: Any, queue: str) -> tuple[str, ...]:
-    """Return the secrets with which the messages of a queue are signed; none where there is none."""
-    if isinstance(value, Mapping):
+def is_path(value: Any) -> bool:
+    """Return whether a value is the dotted path of a callable; base64 holds no dots."""
+    return isinstance(value, str) and "." in value and all(part.isidentifier() for part in value.split("."))
+
+
+def secrets_of(value: Any, queue: str, tenant: str = "", receiver: str = "") -> tuple[str, ...]:
+    """Return the secrets with which messages to a receiver (its origin) are signed; none where there is none.
+
+    Whatever a callable of the project raises goes on to the caller, and so does what is wrong with its answer: a message is not sent
+    unsigned, or signed for another receiver, by mistake.
+    """
+    if callable(value):
+        value = value(queue, tenant, receiver)
+        if value is not None and not _is_secret_or_list(value):
+            raise ValueError("WEBHOOK_SECRET returned what is no secret, no list of secrets, and not None.")
+    elif isinstance(value, Mapping):
         value = value.get(queue, value.get(OTHERS))
     if value is None:
         return ()

@@ -38,3 +38,10 @@ def count_slowly(context: TaskContext, seconds: float = 60.0) -> int:
 @task
 def log_in(user: str, password: str, options: dict[str, Any] | None = None) -> None:
     del user, password, options
+
+
+@task(schedulable=False, secret=("code",))
+def never_scheduled(code: str = "", password: str = "", fail: str = "") -> None:
+    """Raise what is given, and keep `code` secret."""
+    if fail:
+        raise ValueError(fail)

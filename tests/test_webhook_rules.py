@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from jobqueue import conf
 from jobqueue import webhook_rules as rules
 from jobqueue.conf import problems
 from tests.webhooks.receivers import SECRET
@@ -139,3 +141,50 @@ def test_times_between_attempts_that_are_none_are_refused(value: Any) -> None:
 )
 def test_a_receiver_is_named_by_scheme_host_and_port_and_people_see_no_more_than_the_host(url: str, origin: str, host: str) -> None:
     assert (rules.origin(url), rules.host(url)) == (origin, host)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    ["/services/T0/B0/hunter2", "/a;hunter2", "/#hunter2", "?hunter2", "/?sig=hunter2", "#hunter2", ";hunter2", "//hunter2", "/hunter2/"],
+)
+def test_a_url_is_shown_by_its_origin_and_a_hash(rest: str) -> None:
+    shown = rules.shown_url(f"https://hooks.example:8443{rest}")
+    assert re.fullmatch(r"https://hooks\.example:8443/… \[[0-9a-f]{8}\]", shown)
+    assert shown != rules.shown_url(f"https://hooks.example:8443{rest}x")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://hooks.example", "https://hooks.example"),
+        ("https://hooks.example/", "https://hooks.example/"),
+        ("example.com", "example.com"),
+    ],
+)
+def test_a_url_that_holds_nothing_else_is_shown_whole(url: str, shown: str) -> None:
+    assert rules.shown_url(url) == shown
+
+
+@pytest.mark.parametrize(
+    "url", ["https://bob:hunter2@hooks.example/x", "bob:hunter2@x", "http://[hunter2", "/hunter2", "", "\ud800/hunter2"]
+)
+def test_no_odd_url_shows_more(url: str) -> None:
+    assert "hunter2" not in rules.shown_url(url)
+
+
+def per_receiver(queue: str, tenant: str, origin: str) -> str | None:
+    return SECRET if (queue, tenant, origin) == ("mail", "acme", "https://a.example") else None
+
+
+def test_a_callable_gives_each_receiver_its_secret(settings: Any) -> None:
+    for value in (per_receiver, f"{__name__}.per_receiver"):
+        settings.JOBQUEUE = {"WEBHOOK_SECRET": value}
+        found = conf.webhook_secret()
+        assert rules.secrets_of(found, "mail", "acme", "https://a.example") == (SECRET,)
+        assert rules.secrets_of(found, "mail", "acme", "https://b.example") == ()
+
+
+@pytest.mark.parametrize("answer", ["short", 3, [], [SECRET, "short"], {"*": SECRET}])
+def test_what_a_callable_must_not_return_is_refused(answer: Any) -> None:
+    with pytest.raises(ValueError, match="no secret"):
+        rules.secrets_of(lambda *_: answer, "mail", "acme", "https://a.example")

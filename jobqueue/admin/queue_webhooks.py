@@ -112,7 +112,7 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
 
     def may_set_webhook(self, request: HttpRequest) -> bool:
         """Return whether the user may say where a queue's events are sent; only then is the URL shown whole."""
-        return request.user.has_perm("jobqueue.change_queue")
+        return request.user.has_perm("jobqueue.set_webhook_queue")
 
     def is_hidden(self, request: HttpRequest, name: str) -> bool:
         """Return whether a project lets the user not see a queue that has a row."""

@@ -74,7 +74,7 @@ class QueueAdmin(QueueWebhookAdmin):
             "queues": [
                 _shown(state, visible, webhooks.get(state.name)) for state in queue_states_for(request.user) if state.name not in hidden
             ],
-            "may": {what: self._may(request, what) for what in PERMISSIONS},
+            "may": {**{what: self._may(request, what) for what in PERMISSIONS}, "webhook": self.may_set_webhook(request)},
             "largest": LARGEST_LIMIT,
             **(extra_context or {}),
         }

@@ -18,6 +18,7 @@ from jobqueue.admin.schedule_form import masked
 from jobqueue.admin.wording import NOTHING, as_json, moment
 from jobqueue.cron import LONGEST_INTERVAL, Timing, zone_of
 from jobqueue.exceptions import InvalidOption
+from jobqueue.hiding import mask_of
 from jobqueue.models import Schedule
 
 NEXT_TIMES = 5
@@ -109,6 +110,12 @@ def upcoming(one: Schedule) -> SafeString | str:
     except InvalidOption as error:
         return str(error)
     return format_html_join("", "<div>{} = {}</div>", times)
+
+
+@admin.display(description="target")
+def target(one: Schedule) -> SafeString | str:
+    """Return the target, secrets hidden."""
+    return mask_of(one)(one.target) or NOTHING
 
 
 @admin.display(description="args")

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 
 from jobqueue import cron, schedules
 from jobqueue.admin import known
-from jobqueue.exceptions import JobQueueError
+from jobqueue.exceptions import InvalidOption, JobQueueError
 from jobqueue.hiding import arguments_of
 from jobqueue.masking import MASK
 from jobqueue.models import Schedule
@@ -21,14 +21,14 @@ JSON_FIELDS = {"args": list, "kwargs": dict}
 
 
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Let a person say what is enqueued when. A secret that is left hidden stays as it is stored."""
+    """Let a person say what is enqueued when. A secret that is left hidden stays as it is stored, if nothing beside it is changed."""
 
     task = forms.ChoiceField(help_text="Only registered tasks can be chosen: those in tasks.py of an app, and in TASK_MODULES.")
     args = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="Positional arguments: a JSON list, [7].")
     kwargs = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 5}),
-        help_text='Arguments by name: a JSON object, {"customer_id": 7}. What is hidden stays as it is stored, where you leave it hidden.',
+        help_text='Arguments by name: a JSON object, {"customer_id": 7}. What is hidden stays as it is, if nothing beside it is changed.',
     )
 
     class Meta:
@@ -72,6 +72,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     def _rules(self, row: Schedule) -> list[tuple[str | None, Callable[[], object]]]:
         return [
             ("name", lambda: schedules.check_name(row.name)),
+            ("task", lambda: check_schedulable(row.task)),
             ("time_zone", lambda: cron.zone_of(row.time_zone)),
             ("cron" if row.interval_seconds is None else "interval_seconds", lambda: schedules.check_timing(row)),
             ("kwargs", lambda: schedules.check_arguments(row, known.entry(row.task))),
@@ -84,11 +85,12 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             stored = shown  # a hidden secret was meant for the other task, which may treat it with more care
         try:
             value = restored(json.loads(text) if text.strip() else JSON_FIELDS[name](), shown, stored)
-            hidden = MASK in json.dumps(value) and value != self.stored[name]
+            hidden = "" if value == self.stored[name] else place_of_mask(value, name)
         except (ValueError, RecursionError):
             raise ValidationError("This is no JSON: texts stand in double quotes, and it is true, false and null.") from None
         if hidden:
-            raise ValidationError(f"A secret is hidden as {MASK} where none is stored, or the task is another: write its value.")
+            why = "the task, or what stands beside it, was changed, and a secret is not moved to another place"
+            raise ValidationError(f"{hidden[:200]} is hidden as {MASK}: write its value again, since {why}.")
         return value
 
 
@@ -98,17 +100,42 @@ def masked(row: Schedule) -> tuple[Any, Any]:
 
 
 def restored(given: Any, shown: Any, stored: Any) -> Any:
-    """Return what was given, with what is stored in each place that was left as it was shown."""
+    """Return what was given, with the hidden values in place of their masks.
+
+    A hidden value is taken from the row only if the object that holds it, and each list that it is in, are as they were shown: else the
+    secret of one receiver would go to another one. What is not restored keeps its mask.
+    """
     if given == shown:
         return stored
-    if isinstance(given, dict) and isinstance(shown, dict) and isinstance(stored, dict):
+    objects = isinstance(given, dict) and isinstance(shown, dict) and isinstance(stored, dict)
+    if objects and not any(_is_hidden(shown[name], stored.get(name)) for name in shown):
         return {name: restored(value, shown[name], stored[name]) if name in shown else value for name, value in given.items()}
-    if isinstance(given, list) and isinstance(shown, list) and isinstance(stored, list):
-        return [restored(value, shown[at], stored[at]) if at < len(shown) else value for at, value in enumerate(given)]
     return given
 
 
+def check_schedulable(path: str) -> None:
+    """Refuse a task that is declared with ``schedulable=False``."""
+    entry = known.entry(path)
+    if entry is not None and not entry.schedulable:
+        raise InvalidOption(f"The task {path!r} is declared with schedulable=False; choose another task, or change its declaration.")
+
+
+def _is_hidden(shown: Any, stored: Any) -> bool:
+    return not isinstance(shown, dict | list) and shown != stored
+
+
+def place_of_mask(value: Any, name: str) -> str:
+    """Return where the first mask in a value is, such as ``kwargs.feeds[0].token``; empty if there is none."""
+    if isinstance(value, dict):
+        inside = [(item, f"{name}.{key}") for key, item in value.items()]
+    elif isinstance(value, list):
+        inside = [(item, f"{name}[{at}]") for at, item in enumerate(value)]
+    else:
+        return name if isinstance(value, str) and MASK in value else ""
+    return next((found for item, place in inside if (found := place_of_mask(item, place))), "")
+
+
 def _choices(stored: str) -> list[tuple[str, str]]:
-    paths = known.paths()
+    paths = [path for path in known.paths() if (entry := known.entry(path)) is None or entry.schedulable or path == stored]
     gone = [(stored, f"{stored} (not registered)")] if stored and stored not in paths else []
     return [("", "---------"), *gone, *((path, path) for path in paths)]

@@ -28,7 +28,7 @@ from jobqueue.schedules import run_schedule_now
 WHAT: Final = ("name", "task", "args", "kwargs", "queue", "priority", "tenant", "target")
 WHEN: Final = ("cron", "interval_seconds", "time_zone", "missed", "missed_limit")
 SHOWN: Final = (cells.source, cells.state, cells.upcoming, cells.last_time, cells.error)
-MASKED: Final[dict[str, Any]] = {"args": cells.args, "kwargs": cells.kwargs}
+MASKED: Final[dict[str, Any]] = {"args": cells.args, "kwargs": cells.kwargs, "target": cells.target}
 
 
 def _run_now(name: str) -> str:
@@ -108,7 +108,8 @@ class ScheduleAdmin(Base[Schedule]):
         editable = self.has_change_permission(request, obj) if obj else True
         what = WHAT if editable else tuple(MASKED.get(name, name) for name in WHAT)
         if obj is None:
-            return ((None, {"fields": what}), ("When", {"fields": (*WHEN, "enabled")}))
+            may = ("enabled",) if self._may(request, "enable") else ()
+            return ((None, {"fields": what}), ("When", {"fields": (*WHEN, *may)}))
         return ((None, {"fields": what}), ("When", {"fields": WHEN}), ("How it goes", {"fields": SHOWN}))
 
     def get_readonly_fields(self, request: HttpRequest, obj: Schedule | None = None) -> Any:
@@ -117,8 +118,14 @@ class ScheduleAdmin(Base[Schedule]):
 
     def save_model(self, request: HttpRequest, obj: Schedule, form: Any, change: bool) -> None:
         """Write the fields of the form alone: what a leader has written meanwhile stays."""
+        names = [name for name in (*WHAT, *WHEN) if name in form.fields]
+        if obj.enabled and not self._may(request, "enable") and (not change or any(name in WHAT for name in form.changed_data)):
+            # What a user without that right has decided to run must not run before another user has seen it.
+            obj.enabled = False
+            names.append("enabled")
+            self.message_user(request, f"Schedule {obj.name} is disabled: enabling it needs another permission.", messages.WARNING)
         if change:
-            verbs.define(obj, [name for name in (*WHAT, *WHEN) if name in form.fields])
+            verbs.define(obj, names)
         else:
             obj.source, obj.service = Schedule.Source.ADMIN, conf.service()
             if not verbs.create(obj):

@@ -23,6 +23,7 @@ from jobqueue import states
 from jobqueue.db import Now
 from jobqueue.events.record import event, record, record_all
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
+from jobqueue.hiding import mask_of
 from jobqueue.lifecycle import children, history, phases, suspend, wakeup
 from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER
 from jobqueue.lifecycle.release import lock, settle
@@ -186,7 +187,7 @@ def _resume(job: Job, now: datetime) -> Answer:
     except IntegrityError:
         rival = Job.objects.current.filter(tenant=job.tenant, unique_key=job.unique_key, status__in=states.LIVE).exclude(pk=job.pk)
         taken = rival.values_list("pk", flat=True).first()
-        return _refused(job, f"unique key {job.unique_key!r} is taken by job {taken}" if taken else "its unique key is taken")
+        return _refused(job, f"unique key {mask_of(job)(job.unique_key)!r} is taken by job {taken}" if taken else "its unique key is taken")
     if destination == states.QUEUED:
         wakeup.work(job.queue, job.tenant)
     return answer

@@ -27,7 +27,11 @@ class Queue(models.Model):
 
     class Meta:
         ordering = ("name",)
-        permissions = (("pause_queue", "Can pause queues"), ("resume_queue", "Can resume queues"))
+        permissions = (
+            ("pause_queue", "Can pause queues"),
+            ("resume_queue", "Can resume queues"),
+            ("set_webhook_queue", "Can set webhooks of queues"),
+        )
         constraints = (
             models.CheckConstraint(condition=~Q(name=""), name="jobqueue_queue_name"),
             fields.time_constraint("jobqueue_queue_times", "changed_at", "paused_until"),

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from jobqueue import masking, payload, phases, states, time_limits, webhook_rules
+from jobqueue import payload, phases, states, time_limits, webhook_rules
 from jobqueue.exceptions import InvalidOption
 
 LONGEST_KEY = 200
@@ -119,7 +119,7 @@ def check_phases(value: Any) -> None:
 def check_webhook_url(value: Any) -> None:
     """Refuse what cannot be the URL of a receiver of webhooks."""
     if value is not None and (problem := webhook_rules.url_problem(value)):
-        shown = masking.mask_text(value) if isinstance(value, str) else value  # before it is cut: half a password would stand alone
+        shown = webhook_rules.shown_url(value) if isinstance(value, str) else value
         raise InvalidOption(f"webhook_url is {_shown(shown)}: {problem}. Use one such as https://example.com/hook.")
 
 

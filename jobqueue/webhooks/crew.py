@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from django.db import DatabaseError
 
 from jobqueue import conf
-from jobqueue.db import is_outage
+from jobqueue.db import is_outage, let_go
 from jobqueue.masking import PLAIN
 from jobqueue.texts import exception_summary
 from jobqueue.webhook_rules import origin, secrets_of
@@ -133,12 +133,10 @@ class Crew:
         """Send one message; this is all that a sender's thread does."""
         from jobqueue.webhooks.sending import Answer, send
 
-        message, settings = flight.message, conf.current()
-        secrets = secrets_of(settings.webhook_secret, message.queue)
-        if not secrets and message.queue not in self._unsigned:
-            self._unsigned.add(message.queue)
-            logger.warning("Webhooks of the queue %r are sent unsigned: WEBHOOK_SECRET has no secret for it.", message.queue)
+        message = flight.message
         try:
+            settings = conf.current()
+            secrets = self._secrets(message, flight.origin)
             answer = send(
                 message.url,
                 message.message_id,
@@ -151,6 +149,17 @@ class Crew:
             answer = Answer(error=exception_summary(error, PLAIN))
         flight.answer = answer
         self._landed.set()
+
+    def _secrets(self, message: Message, receiver: str) -> tuple[str, ...]:
+        """Return what a message is signed with."""
+        try:
+            secrets = secrets_of(conf.webhook_secret(), message.queue, message.tenant, receiver)
+        finally:
+            let_go()  # a callable of the project may have asked the database, and this thread ends
+        if not secrets and message.queue not in self._unsigned:
+            self._unsigned.add(message.queue)
+            logger.warning("Webhooks of the queue %r are sent unsigned: WEBHOOK_SECRET has no secret for it.", message.queue)
+        return secrets
 
     def _give_up(self) -> int:
         """Let go of attempts that last longer than one may."""

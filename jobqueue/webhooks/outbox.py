@@ -44,6 +44,7 @@ class Message:
     attempts: int
     until: datetime
     at: datetime
+    tenant: str = ""
 
 
 def claim(limit: int, room: Callable[[str], int], full: Collection[str] = ()) -> list[Message]:
@@ -90,7 +91,14 @@ def _begin(row: WebhookDelivery, now: datetime, until: datetime) -> Message:
     row.body = row.body or body_of(row)
     row.attempts += 1
     WebhookDelivery.objects.current.filter(pk=row.pk).update(body=row.body, attempts=row.attempts, next_attempt_at=until)
-    return Message(row.pk, row.job_id, f"msg_{row.message_id.hex}", row.event, row.queue, row.url, row.body, row.attempts, until, now)
+    return Message(
+        row.pk, row.job_id, f"msg_{row.message_id.hex}", row.event, row.queue, row.url, row.body, row.attempts, until, now, _tenant(row)
+    )
+
+
+def _tenant(row: WebhookDelivery) -> str:
+    tenant = row.facts.get("tenant") if isinstance(row.facts, dict) else ""
+    return tenant if isinstance(tenant, str) else ""
 
 
 def body_of(row: WebhookDelivery) -> str:

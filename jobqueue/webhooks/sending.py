@@ -23,7 +23,7 @@ from standardwebhooks import Webhook
 
 from jobqueue import __version__, masking
 from jobqueue.texts import clean, exception_summary
-from jobqueue.webhook_rules import retry_after_seconds, url_problem
+from jobqueue.webhook_rules import origin, retry_after_seconds, url_problem
 from jobqueue.webhooks import guard
 
 MOST_READ_BYTES = 4096
@@ -56,16 +56,20 @@ def send(
     url: str, message_id: str, body: str, *, secrets: Iterable[str], allowed: tuple[str, ...], seconds: float, at: datetime | None = None
 ) -> Answer:
     """Send a message and return what came of it; it takes no longer than so many seconds, but for the look-up of the name."""
+    hide = masking.Mask(values=[url, url[len(origin(url)) :]])
     try:
         if url.lower().startswith("https:"):
             _tls()  # made once, which takes a while: before the time begins
         return _send(url, headers(message_id, body, secrets, at), body.encode(), allowed, time.monotonic() + seconds)
     except (guard.Refused, httpx.InvalidURL) as error:
-        return Answer(final=True, error=_told(f"Refused: {error}."))
+        return Answer(final=True, error=_told(f"Refused: {error}.", hide))
     except (httpcore.TimeoutException, TimeoutError):
         return Answer(error=f"No answer within {seconds:g} s.", late=True)
+    except httpcore.ProtocolError as error:  # its text quotes what the receiver said, such as the banner of another service
+        closed = "disconnected" in str(error)
+        return Answer(error="The receiver disconnected without an answer." if closed else "The receiver does not answer in HTTP.")
     except Exception as error:  # noqa: BLE001 - whatever a receiver or a library does is told in the delivery's row
-        return Answer(error=_told(str(error) if isinstance(error, guard.Unresolved) else exception_summary(error, masking.PLAIN)))
+        return Answer(error=_told(str(error) if isinstance(error, guard.Unresolved) else exception_summary(error, hide), hide))
 
 
 def _send(url: str, sent: Mapping[str, str], body: bytes, allowed: tuple[str, ...], deadline: float) -> Answer:
@@ -119,8 +123,8 @@ def _read_a_little(response: httpx.Response) -> None:
         pass  # the status has been told
 
 
-def _told(text: str) -> str:
-    text = masking.mask_text(" ".join(clean(text).split()))
+def _told(text: str, hide: masking.Mask) -> str:
+    text = hide(" ".join(clean(text).split()))
     return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 1]}…"
 
 

@@ -105,7 +105,7 @@ def test_a_schedule_is_made_whose_first_time_lies_ahead(editor: Client) -> None:
         ({"kwargs": '{"b": NaN}'}, "kwargs", "is the float nan"),
         ({"kwargs": '{"b": "\\u0000"}'}, "kwargs", "NUL character"),
         ({"kwargs": '{"c": 2}'}, "kwargs", "got an unexpected keyword argument 'c'. It takes: a, b."),
-        ({"kwargs": '{"b": "********"}'}, "kwargs", "A secret is hidden as ******** where none is stored"),
+        ({"kwargs": '{"b": "********"}'}, "kwargs", "kwargs.b is hidden as ********: write its value again"),
         ({"cron": "0 0 30 2 *"}, "cron", "Bad day-of-month"),
         ({"cron": "soon"}, "cron", "Wrong number of fields"),
         ({"cron": ""}, "cron", "either cron or an interval, but none is given"),
@@ -209,12 +209,44 @@ def test_what_is_left_hidden_stays_as_it_is_stored(editor: Client) -> None:
     editor.post(page(one), data)
     assert (stored().args, stored().kwargs) == (one.args, one.kwargs)
     assert LogEntry.objects.get().get_change_message() == "No fields changed."
-    shown = json.loads(form.initial["kwargs"])
-    shown["options"]["tries"] = 4
-    editor.post(page(one), {**data, "args": '["ann", "********"]', "kwargs": json.dumps(shown)})
-    assert (stored().args, stored().kwargs) == (["ann", "hunter2"], {"options": {**one.kwargs["options"], "tries": 4}})
     editor.post(page(one), {**data, "args": '["ann", "new"]'})
-    assert stored().args == ["ann", "new"]
+    assert (stored().args, stored().kwargs) == (["ann", "new"], one.kwargs)
+
+
+FEEDS = {"feeds": [{"url": "https://a.example", "token": "token-a"}, {"url": "https://b.example", "token": "token-b"}], "tries": 3}
+HIDDEN_FEEDS = {"feeds": [{"url": "https://a.example", "token": "********"}, {"url": "https://b.example", "token": "********"}], "tries": 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (lambda kwargs: kwargs["feeds"].pop(0), "kwargs.options.feeds[0].token"),
+        (lambda kwargs: kwargs["feeds"].reverse(), "kwargs.options.feeds[0].token"),
+        (lambda kwargs: kwargs["feeds"].append({"url": "x"}), "kwargs.options.feeds[0].token"),
+        (lambda kwargs: kwargs["feeds"][1].update(url="https://evil.example"), "kwargs.options.feeds[0].token"),
+        (lambda kwargs: kwargs.update(copy="********"), "kwargs.options.copy"),
+        (lambda kwargs: kwargs.update(moved=kwargs.pop("feeds")), "kwargs.options.moved[0].token"),
+    ],
+)
+def test_a_hidden_secret_is_entered_again_where_anything_beside_it_was_changed(editor: Client, change: Any, place: str) -> None:
+    one = ScheduleFactory(name="nightly", task="tests.tasks.log_in", args=["joe", "hunter2"], kwargs={"options": FEEDS})
+    form = editor.get(page(one)).context["adminform"].form
+    assert json.loads(form.initial["kwargs"]) == {"options": HIDDEN_FEEDS}
+    kwargs = json.loads(form.initial["kwargs"])
+    change(kwargs["options"])
+    answer = editor.post(page(one), {**FORM, "task": one.task, "args": form.initial["args"], "kwargs": json.dumps(kwargs)})
+    assert f"{place} is hidden as ********: write its value again" in errors(answer)
+    assert stored().kwargs == {"options": FEEDS}
+
+
+def test_what_is_hidden_stays_where_only_another_object_was_changed(editor: Client) -> None:
+    one = ScheduleFactory(name="nightly", task="tests.tasks.log_in", args=["joe", "hunter2"], kwargs={"options": FEEDS})
+    form = editor.get(page(one)).context["adminform"].form
+    data = {**FORM, "task": one.task, "args": form.initial["args"]}
+    editor.post(page(one), {**data, "kwargs": json.dumps({"options": {**HIDDEN_FEEDS, "tries": 4}})})
+    assert stored().kwargs == {"options": {**FEEDS, "tries": 4}}
+    answer = editor.post(page(one), {**data, "args": '["ann", "********"]'})
+    assert "args[1] is hidden as ********" in errors(answer)
 
 
 def test_a_hidden_secret_does_not_go_to_another_task(editor: Client) -> None:
@@ -222,7 +254,7 @@ def test_a_hidden_secret_does_not_go_to_another_task(editor: Client) -> None:
     form = editor.get(page(one)).context["adminform"].form
     data = {**FORM, "task": "tests.tasks.fail", "args": form.initial["args"], "kwargs": form.initial["kwargs"]}
     response = editor.post(page(one), data)
-    assert "or the task is another: write its value" in errors(response)
+    assert "write its value again, since the task" in errors(response)
     assert stored().task == one.task
 
 
@@ -319,3 +351,39 @@ def test_a_deletion_names_the_schedule_and_not_its_ticks(editor: Client, django_
     with django_assert_max_num_queries(20):
         assert editor.post(page(one, "delete"), {"post": "yes"}).url == LIST
     assert not ScheduleTick.objects.exists()
+
+
+# Rights
+
+
+def test_who_adds_a_schedule_without_the_right_to_enable_adds_it_disabled(login: Login) -> None:
+    author = login("view_schedule", "add_schedule", "change_schedule")
+    assert "enabled" not in author.get(f"{LIST}add/").context["adminform"].form.fields
+    answer = author.post(f"{LIST}add/", FORM)
+    assert told(answer)[0] == "Schedule nightly is disabled: enabling it needs another permission."
+    assert not stored().enabled
+    assert stored().next_at is not None
+
+
+def test_who_changes_what_runs_without_the_right_to_enable_disables_it(login: Login) -> None:
+    author = login("view_schedule", "change_schedule")
+    one = ScheduleFactory(name="nightly", kwargs={"b": 2})
+    data = {**FORM, "args": "[1]", "kwargs": '{"b": 2}', "time_zone": "UTC"}
+    author.post(page(one), {**data, "cron": "0 4 * * *"})
+    assert stored().enabled
+    author.post(page(one), {**data, "args": "[2]"})
+    assert (stored().args, stored().enabled) == ([2], False)
+
+
+def test_a_task_that_is_not_schedulable_is_not_offered_and_is_refused(editor: Client) -> None:
+    offered = [path for path, _ in editor.get(f"{LIST}add/").context["adminform"].form.fields["task"].choices]
+    assert "tests.tasks.add" in offered
+    assert "tests.tasks.never_scheduled" not in offered
+    one = ScheduleFactory(name="nightly", task="tests.tasks.never_scheduled", args=[])
+    answer = editor.post(page(one), {**FORM, "task": one.task, "args": "[]", "kwargs": "{}"})
+    assert "is declared with schedulable=False" in errors(answer)
+
+
+def test_the_target_of_a_schedule_is_shown_without_its_secret(login: Login) -> None:
+    one = ScheduleFactory(name="nightly", source="code", target="token=hunter2")
+    assert "hunter2" not in login("view_schedule").get(page(one)).content.decode()

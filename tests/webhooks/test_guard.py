@@ -70,8 +70,9 @@ def answers(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:
 
 def test_one_bad_address_among_good_ones_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     answers(monkeypatch, "8.8.8.8", "10.0.0.1")
-    with pytest.raises(guard.Refused, match=r"10\.0\.0\.1"):
+    with pytest.raises(guard.Refused, match="has an address that is not public") as caught:
         guard.addresses("example.com", 443, ())
+    assert "10.0.0.1" not in str(caught.value)  # who sees deliveries must not learn what names mean inside
     answers(monkeypatch, "8.8.8.8", "fe80::1%eth0")
     with pytest.raises(guard.Refused):
         guard.addresses("example.com", 443, ())
