@@ -8,7 +8,6 @@ import contextlib
 import functools
 import logging
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
@@ -21,53 +20,37 @@ from django.utils.module_loading import import_string
 from jobqueue import duty_rules, masking, setting_problems, webhook_rules
 from jobqueue import retention_rules as retained
 from jobqueue.setting_problems import Problem
-from jobqueue.setting_rules import COUNT, NOT_NEGATIVE, POSITIVE, Rule, number, texts, whole
+from jobqueue.setting_rules import (
+    COUNT,
+    HOOK,
+    HOOKS,
+    LONGEST_RELEASE,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SERVICE,
+    TENANTS,
+    VISIBLE,
+    Rule,
+    is_callable_or_path,
+    is_release,
+    is_slots,
+    number,
+    texts,
+    whole,
+)
 from jobqueue.texts import clean, safe_repr
 
 NAME = "JOBQUEUE"
 logger = logging.getLogger("jobqueue")
 RELEASE_VARIABLE = "JOBQUEUE_RELEASE"
-LONGEST_RELEASE = 200
 RECOVERIES = ("requeue", "hold")
 LOGS = ("all", "lifecycle", "none")
-
-
-def _is_service(value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.-]{1,50}", value) is not None
-
-
-SERVICE = Rule("a name of 1 to 50 letters, digits, dots, dashes and underscores", _is_service)
-
-
-def _is_callable_or_path(value: Any) -> bool:
-    return callable(value) or (isinstance(value, str) and all(part.isidentifier() for part in value.split(".")) and "." in value)
-
-
-def _is_slots(value: Any) -> bool:
-    """Return whether a value gives tenants their slots."""
-    return isinstance(value, Mapping) and all(isinstance(name, str) and name and COUNT.accepts(number) for name, number in value.items())
-
-
-def _is_release(value: Any) -> bool:
-    return callable(value) or (isinstance(value, str) and 0 < len(value) <= LONGEST_RELEASE)
-
-
-TENANTS = Rule(
-    "a mapping of tenants to their slots (1 to 1000), or a callable that returns one, or its dotted path",
-    lambda value: _is_slots(value) or _is_callable_or_path(value),
-)
 
 ALIAS = Rule(
     "the alias of a database in DATABASES, or None for where DATABASE_ROUTERS put it",
     lambda value: isinstance(value, str) and value in settings.DATABASES,
 )
 TIMES = Rule(retained.TIMES_TEXT, retained.is_times)
-VISIBLE = Rule("a callable of the user that returns a Q on Job, or its dotted path", _is_callable_or_path)
-HOOKS = Rule(
-    "a list of callables of one run that return a context manager, or their dotted paths",
-    lambda value: isinstance(value, list | tuple) and all(_is_callable_or_path(item) for item in value),
-)
-HOOK = Rule("a callable of one job, or its dotted path", _is_callable_or_path)
 
 
 def _setting(default: Any, rule: Rule, **more: Any) -> Any:
@@ -101,14 +84,14 @@ class Settings:
     max_running: int | None = _setting(None, whole("a whole number from 0 on, or None for no limit", lambda value: 0 <= value < 2**31))
     tenants: Any = _setting(None, TENANTS)
     tenant_context: Any = _setting(
-        None, Rule("a callable of the tenant that returns a context manager, or its dotted path", _is_callable_or_path)
+        None, Rule("a callable of the tenant that returns a context manager, or its dotted path", is_callable_or_path)
     )
     run_contexts: tuple[Any, ...] = _setting((), HOOKS)
     database: str | None = _setting(None, ALIAS)
-    release: Any = _setting(None, Rule(f"text of 1 to {LONGEST_RELEASE} characters, or a callable that returns it", _is_release))
+    release: Any = _setting(None, Rule(f"text of 1 to {LONGEST_RELEASE} characters, or a callable that returns it", is_release))
     notify: bool = _setting(True, Rule("True or False", lambda value: isinstance(value, bool)))
     api_authenticator: Any = _setting(
-        None, Rule("a callable of the request that returns a user or None, or its dotted path", _is_callable_or_path)
+        None, Rule("a callable of the request that returns a user or None, or its dotted path", is_callable_or_path)
     )
     secret_names: tuple[str, ...] = _setting((), texts("a list of names"))
     visible_jobs: Any = _setting(None, VISIBLE)
@@ -131,7 +114,7 @@ class Settings:
     delivery_grace_seconds: float = _setting(5, NOT_NEGATIVE)
     process_setup: str = _setting(
         "django.setup",
-        Rule("the dotted path of a callable without arguments", lambda value: isinstance(value, str) and _is_callable_or_path(value)),
+        Rule("the dotted path of a callable without arguments", lambda value: isinstance(value, str) and is_callable_or_path(value)),
     )
 
     def with_overrides(self, **values: Any) -> "Settings":
@@ -193,7 +176,7 @@ def tenant_slots() -> dict[str, int]:
     if value is None:
         return {}
     value = value() if callable(value) else value
-    if not _is_slots(value):
+    if not is_slots(value):
         raise ImproperlyConfigured(f"TENANTS gave {safe_repr(value)}. It must be {TENANTS.text}.")
     return dict(value)
 

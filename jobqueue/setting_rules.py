@@ -1,7 +1,8 @@
 """The rules that settings obey: what values one takes, in words and as a judgement."""
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from jobqueue.exceptions import MAX_DELAY_SECONDS
@@ -34,3 +35,40 @@ def texts(text: str) -> Rule:
 POSITIVE = number("a number above 0, at most 31622400 (366 days)", lambda value: 0 < value <= MAX_DELAY_SECONDS)
 NOT_NEGATIVE = number("a number from 0 to 31622400 (366 days)", lambda value: 0 <= value <= MAX_DELAY_SECONDS)
 COUNT = whole("a whole number from 1 to 1000", lambda value: 1 <= value <= 1000)
+LONGEST_RELEASE = 200
+
+
+def is_service(value: Any) -> bool:
+    """Return whether a value names a service."""
+    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.-]{1,50}", value) is not None
+
+
+SERVICE = Rule("a name of 1 to 50 letters, digits, dots, dashes and underscores", is_service)
+
+
+def is_callable_or_path(value: Any) -> bool:
+    """Return whether a value can be called, or may be the dotted path of what can."""
+    return callable(value) or (isinstance(value, str) and all(part.isidentifier() for part in value.split(".")) and "." in value)
+
+
+def is_slots(value: Any) -> bool:
+    """Return whether a value gives tenants their slots."""
+    return isinstance(value, Mapping) and all(isinstance(name, str) and name and COUNT.accepts(number) for name, number in value.items())
+
+
+def is_release(value: Any) -> bool:
+    """Return whether a value names a release."""
+    return callable(value) or (isinstance(value, str) and 0 < len(value) <= LONGEST_RELEASE)
+
+
+TENANTS = Rule(
+    "a mapping of tenants to their slots (1 to 1000), or a callable that returns one, or its dotted path",
+    lambda value: is_slots(value) or is_callable_or_path(value),
+)
+
+VISIBLE = Rule("a callable of the user that returns a Q on Job, or its dotted path", is_callable_or_path)
+HOOKS = Rule(
+    "a list of callables of one run that return a context manager, or their dotted paths",
+    lambda value: isinstance(value, list | tuple) and all(is_callable_or_path(item) for item in value),
+)
+HOOK = Rule("a callable of one job, or its dotted path", is_callable_or_path)
