@@ -7,6 +7,9 @@ number of sweeps may run at once.
 
 A job that has crashed before begins only after its start was written (see ``worker/probation.py``). Where there is none, it waited
 for its turn when another job took the process away: that is not its crash, and it goes back like one that was handed back.
+
+Nor is it a crash if the worker was stopping (a container's second signal comes soon), or was ended because of another job: such a job is
+QUEUED again, up to `MAX_UNBLAMED` times; after that each loss counts.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from jobqueue import conf, db, states
 from jobqueue.db import Event, Lease, Now
@@ -25,12 +29,15 @@ from jobqueue.lifecycle.endings import lease_lost
 from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER, Failure
 from jobqueue.lifecycle.release import settle, try_lock
 from jobqueue.managers.jobs import JobQuerySet
-from jobqueue.models import Job
+from jobqueue.models import Job, Worker
 
 BATCH = 100
 MOST = 500
 WORKER_LOST = "jobqueue.exceptions.WorkerLost"
 UNREAD = ("args", "kwargs", "options", "metadata", "result", "created_at", "enqueued_at", "lease_expires_at", "heartbeat_at")
+STOPPING = "worker lost while it was stopping"
+NEIGHBOR = "worker ended because of another job"
+MAX_UNBLAMED = 10
 NOT_BEGUN = "worker lost before the job had begun"
 
 
@@ -50,9 +57,15 @@ def expire_stale_running_jobs(limit: int | None = None) -> list[Expired]:
     return expire_jobs(Job.objects.current.expired(), limit)
 
 
-def expire_owner(owner: str) -> list[Expired]:
-    """Recover the jobs of one worker process that is known to be dead, without waiting for their leases."""
-    return expire_jobs(Job.objects.current.owned_by(owner))
+def expire_owner(owner: str, culprit: int | None = None) -> list[Expired]:
+    """Recover the jobs of one worker process that is known to be dead, without waiting for their leases.
+
+    If it was ended because of one job, the `culprit`, the loss is no crash of the others.
+    """
+    jobs = Job.objects.current.owned_by(owner)
+    if culprit is None:
+        return expire_jobs(jobs)
+    return [*expire_jobs(jobs.filter(pk=culprit)), *expire_jobs(jobs.exclude(pk=culprit), excuse=NEIGHBOR)]
 
 
 class Recovery:
@@ -80,24 +93,25 @@ class Recovery:
         return lost, Batch(batch.moved, len(failed))
 
 
-def expire_jobs(found: JobQuerySet, limit: int | None = None, failed: list[int] | None = None) -> list[Expired]:
+def expire_jobs(found: JobQuerySet, limit: int | None = None, failed: list[int] | None = None, excuse: str = "") -> list[Expired]:
     """Recover running jobs that are known to be lost, at most `limit`, passing over rows that somebody has locked.
 
     One that cannot be recovered, whatever its row holds, ends as ERROR. If not even that can be written, it is added to `failed`.
+    An `excuse` says why the loss is no crash of the jobs.
     """
     done: list[Expired] = []
     after = 0
     while limit is None or len(done) < limit:
         size = BATCH if limit is None else min(BATCH, limit - len(done))
         leases = [Lease(*row) for row in found.filter(pk__gt=after).order_by("pk").values_list("pk", "lease_token")[:size]]
-        done += _expire_all(found, leases, failed)
+        done += _expire_all(found, leases, failed, excuse)
         if len(leases) < size:
             break
         after = leases[-1].job_id
     return done
 
 
-def _expire_all(found: JobQuerySet, leases: Sequence[Lease], failed: list[int] | None) -> list[Expired]:
+def _expire_all(found: JobQuerySet, leases: Sequence[Lease], failed: list[int] | None, excuse: str) -> list[Expired]:
     """Recover those of the jobs that are still lost; one by one if they cannot be read, or recorded, together."""
     bad: list[tuple[Lease, Exception]] = []
     events: list[Event] = []
@@ -105,13 +119,15 @@ def _expire_all(found: JobQuerySet, leases: Sequence[Lease], failed: list[int] |
         with Job.objects.database.atomic():
             rows = found.filter(pk__in=[lease.job_id for lease in leases]).defer(*UNREAD)
             jobs = list(rows.unlocked().order_by("pk").annotate(now=Now()))
-            done = [expired for job in jobs if (expired := _expire_one(job, bad, events)) is not None]
+            stopping = _stopping(jobs)
+            excuses = {job.pk: excuse or (STOPPING if job.lease_owner in stopping else "") for job in jobs}
+            done = [expired for job in jobs if (expired := _expire_one(job, bad, events, excuses[job.pk])) is not None]
             record_all(events)
     except Exception as error:
         if not db.is_refusal(error):
             raise
         if len(leases) > 1:
-            return [expired for lease in leases for expired in _expire_all(found, [lease], failed)]
+            return [expired for lease in leases for expired in _expire_all(found, [lease], failed, excuse)]
         done, bad = [], [(leases[0], error)]
     for lease, reason in bad:
         done += _set_aside(lease, reason, failed)
@@ -127,10 +143,24 @@ def _set_aside(lease: Lease, error: Exception, failed: list[int] | None) -> list
     return [Expired(lease.job_id, *lost, states.Status.ERROR.value)]
 
 
-def _expire_one(job: Job, bad: list[tuple[Lease, Exception]], events: list[Event]) -> Expired | None:
+def _stopping(jobs: Sequence[Job]) -> set[str]:
+    """Return the workers of these jobs that had begun to stop, as their rows say."""
+    owners = {owner for job in jobs if (owner := _uuid(job.lease_owner)) is not None}
+    rows = Worker.objects.using(Job.objects.database.alias).filter(pk__in=owners, state=Worker.State.DRAINING)
+    return {str(pk) for pk in rows.values_list("pk", flat=True)} if owners else set()
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _expire_one(job: Job, bad: list[tuple[Lease, Exception]], events: list[Event], excuse: str) -> Expired | None:
     try:
         with Job.objects.database.atomic():  # a savepoint: one bad row never stops the rest
-            destination, fields = decide(job, job.now)  # type: ignore[attr-defined]
+            destination, fields = decide(job, job.now, excuse)  # type: ignore[attr-defined]
             # Only a canceled job frees its target. Never wait for the lock, since rows are locked: the next sweep tries again.
             freed = [job.behind] if job.target and destination == states.CANCELED else []
             if len(try_lock(freed)) < len(freed) or not Job.objects.move(job, destination, **fields):
@@ -163,17 +193,21 @@ def _pause(crashes: int) -> float:
     return seconds
 
 
-def decide(job: Job, now: datetime) -> tuple[states.Place, dict[str, Any]]:
-    """Return where the loss of its worker moves a job, and with which columns."""
+def decide(job: Job, now: datetime, excuse: str = "") -> tuple[states.Place, dict[str, Any]]:
+    """Return where the loss of its worker moves a job, and with which columns; an `excuse` says why it is no crash."""
     if job.crashes and job.started_at is None:
         return _not_begun(job)
-    crashes = job.crashes + 1
+    before = [one for one in history.as_list(job.history) if history.as_dict(one).get("blamed") is False]
+    is_blamed = not excuse or len(before) >= MAX_UNBLAMED
+    crashes = job.crashes + is_blamed
     fields: dict[str, Any] = {"worker_ids": [*history.as_list(job.worker_ids), job.lease_owner], "crashes": crashes}
-    lost = f"worker lost {crashes} time{'s' if crashes > 1 else ''}"
+    lost = f"worker lost {crashes} time{'s' if crashes > 1 else ''}" if is_blamed else excuse
     if job.cancel_requested:
         destination, message = states.place(job.cancel_outcome), INTERRUPTED_BY_USER
     elif job.recovery == states.Recovery.HOLD:
         destination, message = states.ERROR, "worker lost; held for a person to resume it"
+    elif not is_blamed:
+        destination, message = states.QUEUED, lost
     elif crashes >= conf.current().max_crashes:
         destination, message = states.ERROR, lost
     elif crashes == 1:
@@ -183,6 +217,8 @@ def decide(job: Job, now: datetime) -> tuple[states.Place, dict[str, Any]]:
         fields["run_at"] = Now() + timedelta(seconds=_pause(crashes))
     failure = Failure(WORKER_LOST, f"{lost}: {job.lease_owner}", "")
     new = history.entry(attempt=job.attempt, worker=job.lease_owner, outcome="LOST", began=job.started_at, ended=now, failure=failure)
+    if not is_blamed:
+        new["blamed"] = False
     return destination, {**fields, "message": message, "history": history.extended(job.history, new)}
 
 

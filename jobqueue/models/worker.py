@@ -1,4 +1,7 @@
-"""The worker processes, for people to look at. Never consulted for correctness: leases decide, not this table."""
+"""The worker processes, for people to look at. Never consulted for correctness: leases decide, not this table.
+
+That a worker had begun to stop keeps its loss from being counted as a crash of its jobs, and decides nothing else.
+"""
 
 from django.db import models
 

@@ -7,7 +7,6 @@ is not 0, and whoever runs it starts a new one. Signals only set flags here.
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 import select
@@ -42,7 +41,7 @@ from jobqueue.worker.link import DONE, FAILED
 from jobqueue.worker.listener import Heard, Listener
 from jobqueue.worker.loop import Loop
 from jobqueue.worker.maintenance import Maintenance
-from jobqueue.worker.memory import use_few_arenas
+from jobqueue.worker.memory import prepare_memory
 from jobqueue.worker.parent import Parent
 from jobqueue.worker.parts import Parts
 from jobqueue.worker.picker import Picker
@@ -58,7 +57,6 @@ WATCH_SECONDS = 1.0
 ONCE_SECONDS = 0.3
 HANG_SECONDS = 20.0
 GOODBYE_SECONDS = 2.0
-GC_THRESHOLD = (10_000, 20, 20)
 
 logger = logging.getLogger("jobqueue")
 
@@ -125,11 +123,7 @@ class Supervisor:
         forked.watch(self.identity)
         self.identity.hold()
         parts = self.parts
-        # Everything that was loaded stays; the collector need not walk over it again and again, nor after every 700 objects.
-        use_few_arenas()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLD)
+        prepare_memory()
         parts.scaler.begin()
         signals.announce_through(parts.announcer.put)
         for service in parts.services:
@@ -140,6 +134,7 @@ class Supervisor:
             while not (why := self._why_end(ONCE_SECONDS if self.once else WATCH_SECONDS)):
                 pass
             self._ends = True
+            self.parts.maintenance.wake()  # its row says so before a second signal ends it
             if self._parent is not None and not self._told:
                 self._parent.leaves(why)
         finally:
@@ -179,7 +174,7 @@ class Supervisor:
             show=self._show,
             stuck=lambda: interrupter.stuck,
             found=dispatcher.notified,
-            changed=lambda: scaler.decision,
+            changed=lambda: (scaler.decision, self._ends),
             at_start=lambda: bring_schedules()[1],
             on_error=self._on_error,
         )

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from jobqueue.models import WebhookDelivery
+from jobqueue.lifecycle.expire import expire_stale_running_jobs
+from jobqueue.models import WebhookDelivery, Worker
 from tests.faults import tasks
-from tests.faults.harness import Workers, row, wait_until, wait_until_started
+from tests.faults.harness import Workers, job_id, row, wait_until, wait_until_started
 from tests.webhooks import receivers
 from tests.webhooks.receivers import SECRET, Receiver, says
 
@@ -129,3 +130,17 @@ def test_what_is_registered_with_atexit_runs_for_a_moment_whatever_threads_are_l
     assert worker.wait(10) == (1 if left == "swallow" else 0)
     assert time.monotonic() - began < 8
     assert mark.read_text() == "ran"
+
+
+def test_a_job_is_not_blamed_where_its_worker_is_killed_while_it_stops(workers: Workers) -> None:
+    """A container sends SIGKILL a few seconds after SIGTERM."""
+    job = workers.enqueue(tasks.wait)
+    for times in range(2):
+        worker = workers.start(MAX_CRASHES=1).ready()
+        wait_until(lambda number=times + 1: workers.witness.count("start", job_id(job)) == number, "it runs")  # type: ignore[misc]
+        worker.terminate()
+        wait_until(lambda: Worker.objects.filter(state="DRAINING").exists(), "the worker's row says that it stops", 2)
+        worker.kill()
+        Worker.objects.filter(state="RUNNING").delete()
+        wait_until(lambda: row(job).status == "QUEUED" or expire_stale_running_jobs(), "its lease has run out")
+    assert (row(job).status, row(job).crashes, row(job).message) == ("QUEUED", 0, "worker lost while it was stopping")

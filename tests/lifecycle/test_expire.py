@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from jobqueue import clock, states
 from jobqueue.db import Lease
-from jobqueue.lifecycle.expire import expire_owner, expire_stale_running_jobs
+from jobqueue.lifecycle.expire import MAX_UNBLAMED, expire_owner, expire_stale_running_jobs
 from jobqueue.models import Job, Worker
 from tests.claiming import claim
 from tests.factories import JobFactory, WorkerFactory
@@ -100,6 +101,56 @@ def test_a_job_that_has_not_crashed_before_is_blamed_whether_its_start_is_known_
 def test_a_standing_request_stops_a_job_that_had_not_begun_too(flag: str) -> None:
     job = sweep(JobFactory(expired=True, started_at=None, crashes=1, attempt=2, cancel_requested=True, cancel_outcome=flag))
     assert (job.status, job.crashes, job.attempt, job.message) == (flag, 1, 1, "Job was interrupted by user")
+
+
+def a_stopping_worker() -> str:
+    return str(Worker.objects.create(pk=uuid.uuid4(), host="web-1", pid=7, state="DRAINING").pk)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("crashes", [0, 1, 2])
+def test_a_job_of_a_worker_that_was_stopping_is_not_blamed(crashes: int) -> None:
+    job = sweep(JobFactory(expired=True, crashes=crashes, attempt=2, lease_owner=a_stopping_worker()))
+    assert (job.place, job.crashes, job.attempt) == (states.QUEUED, crashes, 2)
+    assert job.message == "worker lost while it was stopping"
+    assert job.last_error["message"].startswith("worker lost while it was stopping: ")
+
+
+@pytest.mark.django_db
+def test_a_job_that_is_lost_again_and_again_by_workers_that_stop_is_blamed_in_the_end() -> None:
+    owner = a_stopping_worker()
+    job = sweep(JobFactory(expired=True, lease_owner=owner))
+    for _ in range(MAX_UNBLAMED - 1):
+        Job.objects.filter(pk=job.pk).update(**columns_of_an_expired_job(owner))
+        job = sweep(job)
+        assert job.crashes == 0
+    for crashes in (1, 2, 3):
+        Job.objects.filter(pk=job.pk).update(**columns_of_an_expired_job(owner))
+        job = sweep(job)
+        assert job.crashes == crashes
+    assert job.status == "ERROR"
+
+
+def columns_of_an_expired_job(owner: str) -> dict[str, Any]:
+    made = JobFactory.build(expired=True, lease_owner=owner)
+    names = ("status", "waiting_for", "lease_owner", "lease_expires_at", "heartbeat_at", "started_at", "finished_at", "run_at")
+    return {name: getattr(made, name) for name in names}
+
+
+@pytest.mark.django_db
+def test_a_job_to_be_held_is_held_though_its_worker_was_stopping() -> None:
+    job = sweep(JobFactory(expired=True, recovery="hold", lease_owner=a_stopping_worker()))
+    assert (job.status, job.crashes) == ("ERROR", 0)
+
+
+@pytest.mark.django_db
+def test_only_the_culprit_is_blamed_where_a_worker_was_ended_because_of_it() -> None:
+    culprit, other = (JobFactory(running=True, lease_owner="worker-2") for _ in range(2))
+    expire_owner("worker-2", culprit.pk)
+    culprit.refresh_from_db()
+    other.refresh_from_db()
+    assert (culprit.crashes, other.crashes) == (1, 0)
+    assert (other.place, other.message) == (states.QUEUED, "worker ended because of another job")
 
 
 @pytest.mark.django_db
