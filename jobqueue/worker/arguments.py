@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jobqueue import texts
@@ -23,6 +24,19 @@ def arguments(job: Claimed) -> tuple[list[Any], dict[str, Any]]:
             " they must be a JSON list and a JSON object."
         )
     return args, kwargs
+
+
+class Given:
+    """The arguments of a pipeline: each phase is called with objects of its own, as it is in an attempt that begins with it."""
+
+    def __init__(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Keep them as they came from the job's row."""
+        self._text = json.dumps([args, kwargs])
+
+    def to(self, func: Callable[..., Any], context: Any) -> Any:
+        """Call a phase."""
+        args, kwargs = json.loads(self._text)
+        return func(context, *args, **kwargs)
 
 
 def mask_of_run(job: Claimed, entry: Entry | None) -> Mask:

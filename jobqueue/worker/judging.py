@@ -11,7 +11,7 @@ from jobqueue.exceptions import Fatal, InvalidBackoff, ResultNotStorable, Retry,
 from jobqueue.lifecycle.outcome import UNKNOWN_TASK_PAUSE_SECONDS, Failure, Kind, Outcome
 from jobqueue.line import Target
 from jobqueue.tasks import imports, registry
-from jobqueue.worker import journal
+from jobqueue.worker import groups, journal
 from jobqueue.worker.limits import limited, stops
 from jobqueue.worker.run import Reason, Run
 
@@ -83,8 +83,9 @@ def success(run: Run) -> Outcome:
     return outcome
 
 
-def raised(run: Run, error: BaseException) -> Outcome:
-    """Return the outcome of a run that ended with an exception."""
+def raised(run: Run, whole: BaseException) -> Outcome:
+    """Return the outcome of a run that ended with an exception; of a group, the exception in it that steers the run decides."""
+    error = groups.acting(whole)
     if stops(run, error):
         return interrupted(run)
     error = limited(run, error)
@@ -93,9 +94,9 @@ def raised(run: Run, error: BaseException) -> Outcome:
     if run.began is None and isinstance(error, asyncio.CancelledError):  # another coroutine canceled it before it began
         return handed_back(run)
     entry = run.entry
-    wishes = isinstance(error, Retry) or (entry is not None and isinstance(error, entry.retry_on) and not isinstance(error, Fatal))
+    wishes = isinstance(error, Retry) or (entry is not None and groups.matches(error, entry.retry_on) and not isinstance(error, Fatal))
     if entry is None or not wishes or run.job.failures + 1 >= run.job.max_attempts:
-        return failed(run, Kind.ERROR, error)
+        return failed(run, Kind.ERROR, error, whole)
     try:
         delay = error.delay_seconds if isinstance(error, Retry) else None
         if delay is None:
@@ -103,7 +104,7 @@ def raised(run: Run, error: BaseException) -> Outcome:
     except InvalidBackoff as wrong:
         wrong.add_note(f"The task itself raised {texts.exception_summary(error)}")
         return failed(run, Kind.ERROR, wrong)
-    outcome = failed(run, Kind.RETRY, error)
+    outcome = failed(run, Kind.RETRY, error, whole)
     outcome.delay_seconds = delay
     return outcome
 
@@ -135,14 +136,15 @@ def unknown_task(run: Run) -> Outcome:
     return outcome
 
 
-def failed(run: Run, kind: Kind, error: BaseException) -> Outcome:
-    """Return the outcome of a run that failed."""
+def failed(run: Run, kind: Kind, error: BaseException, group: BaseException | None = None) -> Outcome:
+    """Return the outcome of a run that failed; the traceback of the group that the error was in shows all of it."""
+    shown = group if isinstance(group, BaseExceptionGroup) else error
     # Hidden here, before anything is cut or stored: the row, its events, the log and webhooks all get these texts.
     hide = run.mask
-    summary, traceback = texts.exception_summary(error, hide), texts.error_text(error, skip_frames=1, hide=hide)
+    summary, traceback = texts.exception_summary(error, hide), texts.error_text(shown, skip_frames=1, hide=hide)
     failure = Failure(texts.exception_path(error), summary, traceback, hide)
     outcome = _outcome(run, kind, failure)
-    outcome.error = error
+    outcome.error = shown
     return outcome
 
 

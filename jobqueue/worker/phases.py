@@ -19,6 +19,8 @@ from jobqueue.lifecycle.children import Child
 from jobqueue.lifecycle.outcome import Done, Shown
 from jobqueue.phases import Phase, Standing, overall
 from jobqueue.tasks.context import for_phase
+from jobqueue.worker import groups
+from jobqueue.worker.arguments import Given
 from jobqueue.worker.forked import aguarded, guarded
 
 T = TypeVar("T")
@@ -80,14 +82,14 @@ class Pipeline:
 
     def run(self, context: Any, *args: Any, **kwargs: Any) -> Any:
         """Run what has not finished, and then the pipeline's own function; return the job's result."""
-        journal = self._journal
+        journal, given = self._journal, Given(args, kwargs)
         self._opened(journal.do(self._open))
         while self._at < len(self._phases):
             journal.look()
             before = journal.transactions()
             try:
-                value = guarded(self._phases[self._at].func)(for_phase(context, InPhase(self, self._at)), *args, **kwargs)
-            except Suspended as error:
+                value = given.to(guarded(self._phases[self._at].func), for_phase(context, InPhase(self, self._at)))
+            except (Suspended, BaseExceptionGroup) as error:
                 value = self._note(error)
             self._over = self._at
             journal.check(self._phases[self._at].name, before)
@@ -98,18 +100,18 @@ class Pipeline:
             journal.do(partial(journal.go_on, done, self._following, self.after))
             self._advance(done)
         journal.look()  # also before what follows the last phase
-        return self._result(self._func(context, *args, **kwargs))
+        return self._result(given.to(self._func, context))
 
     async def arun(self, context: Any, *args: Any, **kwargs: Any) -> Any:
         """Do the same with coroutines."""
-        journal = self._journal
+        journal, given = self._journal, Given(args, kwargs)
         self._opened(await journal.ado(self._open))
         while self._at < len(self._phases):
             journal.look()
             before = await journal.there(journal.transactions)
             try:
-                value = await aguarded(self._phases[self._at].func)(for_phase(context, InPhase(self, self._at)), *args, **kwargs)
-            except Suspended as error:
+                value = await given.to(aguarded(self._phases[self._at].func), for_phase(context, InPhase(self, self._at)))
+            except (Suspended, BaseExceptionGroup) as error:
                 value = self._note(error)
             self._over = self._at
             await journal.there(partial(journal.check, self._phases[self._at].name, before))
@@ -120,7 +122,7 @@ class Pipeline:
             await journal.ado(partial(journal.go_on, done, self._following, self.after))
             self._advance(done)
         journal.look()
-        return self._result(await self._func(context, *args, **kwargs))
+        return self._result(await given.to(self._func, context))
 
     def _open(self) -> list[Standing]:
         return self._journal.open([one.name for one in self._phases])
@@ -130,9 +132,12 @@ class Pipeline:
         self._at = sum(one.finished for one in standing[: len(self._phases)])
         self._show_begun()
 
-    def _note(self, error: Suspended) -> Any:
-        self.suspended = error
-        return error.value
+    def _note(self, error: BaseException) -> Any:
+        found = groups.acting(error)
+        if not isinstance(found, Suspended):
+            raise error
+        self.suspended = found
+        return found.value
 
     def _ended(self, value: Any) -> Done:
         if self.suspended is not None:  # also where the task has swallowed what ends it

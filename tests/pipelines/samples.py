@@ -228,3 +228,57 @@ def swallow(context: Any) -> str:
 @pipeline(phases=[swallow])
 def swallowing(context: Any) -> None:
     """Swallow what ends the run."""
+
+
+def taste(context: Any, order: dict[str, Any], *more: Any) -> str:
+    order["extra"] = order.pop("id")
+    for one in more:
+        one.clear()
+    return "tasted"
+
+
+def serve(context: Any, order: dict[str, Any], *more: Any) -> str:
+    _run("serve")
+    return f"{sorted(order)} {more}"
+
+
+async def ataste(context: Any, order: dict[str, Any], *more: Any) -> str:
+    return taste(context, order, *more)
+
+
+async def aserve(context: Any, order: dict[str, Any], *more: Any) -> str:
+    return serve(context, order, *more)
+
+
+@pipeline(phases=[taste, serve], max_attempts=2, backoff=fixed(0, jitter=False))
+def dine(context: Any, order: dict[str, Any], *more: Any) -> list[Any]:
+    return [context.phase_result("serve"), sorted(order), *more]
+
+
+@pipeline(phases=[ataste, aserve], max_attempts=2, backoff=fixed(0, jitter=False))
+async def adine(context: Any, order: dict[str, Any], *more: Any) -> list[Any]:
+    return [context.phase_result("aserve"), sorted(order), *more]
+
+
+async def doze(context: Any, seconds: float) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(asyncio.Event().wait())
+        group.create_task(_nested(context, seconds))
+
+
+async def _nested(context: Any, seconds: float) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_sleep(context, seconds))
+
+
+async def _sleep(context: Any, seconds: float) -> None:
+    context.sleep(seconds, "dozed")
+
+
+async def wake(context: Any, seconds: float) -> str:
+    return str(context.phase_result("doze"))
+
+
+@pipeline(phases=[doze, wake])
+async def siesta(context: Any, seconds: float) -> str:
+    return str(context.phase_result("wake"))

@@ -48,3 +48,10 @@ def test_a_sleep_takes_no_time() -> None:
 
 def test_who_waits_for_others_goes_on_at_once() -> None:
     assert run(samples.follow, [5, 6]).return_value == 2
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+@pytest.mark.parametrize("name", ["dine", "adine"])
+def test_each_phase_gets_arguments_of_its_own_in_each_attempt(name: str, fails: int) -> None:
+    samples.fails["serve"] = fails
+    assert run(getattr(samples, name), {"id": 7}, [1, 2]).return_value == ["['id'] ([1, 2],)", ["id"], [1, 2]]

@@ -404,3 +404,12 @@ def test_the_log_says_when_a_job_goes_on(caplog: pytest.LogCaptureFixture) -> No
     assert "nap PENDING in" in said
     assert ", again in 3600.0 s" in said
     assert ", again when the jobs that it waits for have ended" in said
+
+
+def test_a_sleep_inside_of_a_task_group_is_a_sleep() -> None:
+    result = samples.siesta.enqueue(3600)
+    assert run_until_idle() == 1
+    job = row(result)
+    assert (job.place, job.phase, job.history) == (("PENDING", "time"), "wake", [])
+    assert run_until_idle(scheduled=True) == 1
+    assert (row(result).status, row(result).result) == ("SUCCESS", "dozed")
