@@ -32,15 +32,19 @@ def check_moment(value: Any, name: str) -> None:
         raise InvalidOption(f"{name} is {safe_repr(value)}; {RULE}. Use a time in that range.")
 
 
-def check_run_after(value: Any) -> None:
-    """Refuse what is not None, a timedelta or a datetime, or names a time that a row cannot hold."""
-    if value is None:
-        return
+def check_ahead(value: Any, name: str) -> None:
+    """Refuse what is not a datetime that a row can hold, or a timedelta that leads to one from now."""
     if isinstance(value, timedelta):
         if value > timedelta() and value > LAST - datetime.now(UTC):
-            raise InvalidOption(f"run_after is {safe_repr(value)}, counted from now; {RULE}. Use a shorter timedelta.")
+            raise InvalidOption(f"{name} is {safe_repr(value)}, counted from now; {RULE}. Use a shorter timedelta.")
         return
     if not isinstance(value, datetime):
-        given = f"run_after is {safe_repr(value)}, a {type(value).__qualname__}"
+        given = f"{name} is {safe_repr(value)}, a {type(value).__qualname__}"
         raise InvalidOption(f"{given}; it must be a datetime or a timedelta. Use datetime.combine() or timedelta(seconds=...).")
-    check_moment(value, "run_after")
+    check_moment(value, name)
+
+
+def check_run_after(value: Any) -> None:
+    """Refuse what is not None and names no time that a row can hold."""
+    if value is not None:
+        check_ahead(value, "run_after")

@@ -29,6 +29,7 @@ from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER
 from jobqueue.lifecycle.release import lock, settle
 from jobqueue.line import Target
 from jobqueue.models import Job
+from jobqueue.texts import clean
 
 CANCELED_BY_USER = "Job was canceled by user"
 
@@ -121,6 +122,8 @@ def delete(job_id: int) -> Answer:
 
 def clear_target(target: str, *, tenant: str = "") -> list[Answer]:
     """Cancel whatever holds a target or blocks it, so that its line moves on; return what came of each, none where it was free."""
+    if clean(target) != target or clean(tenant) != tenant:
+        return []  # no database stores such a name
     return [cancel(job_id) for job_id in Job.objects.current.blocking(Target(tenant, target)).values_list("pk", flat=True)]
 
 

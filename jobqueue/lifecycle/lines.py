@@ -18,6 +18,7 @@ from jobqueue.db.targets import HELD, PARKED
 from jobqueue.line import BLOCKING, Target
 from jobqueue.masking import mask_text
 from jobqueue.models import Job
+from jobqueue.texts import clean
 
 MOST_TARGETS = 1001  # one more than anybody asks for at once, so that it shows that there are more
 MOST_SEARCHED = 5000
@@ -60,7 +61,7 @@ def lines(*, search: str = "", tenant: str | None = None, limit: int = 100) -> l
 
 def look(*, search: str = "", tenant: str | None = None) -> list[tuple[Line, Front]]:
     """Return up to `MOST_TARGETS` lines in the same order, each with the jobs at its front."""
-    fronts = Job.objects.database.fronts(_targets(search.strip(), tenant))
+    fronts = Job.objects.database.fronts(_targets(clean(search).strip(), tenant if tenant is None else clean(tenant)))
     found = [front for front in fronts if any(front[2:])]
     return sorted(zip(_lines(found), found, strict=True), key=lambda one: _by_need(one[0]))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db.models import Q
 
-from jobqueue import clock, states
+from jobqueue import clock, moments, states
 from jobqueue.db import Now
 from jobqueue.db.overview import QUEUED
 from jobqueue.exceptions import InvalidOption
@@ -58,6 +58,7 @@ def pause_queue(name: str, *, until: datetime | timedelta | None = None) -> Queu
         return _decide(name, Q(paused=True, paused_until__isnull=True), paused=True, paused_until=None)
     if not isinstance(until, datetime | timedelta) or (isinstance(until, timedelta) and until <= timedelta()):
         raise InvalidOption(f"until is {safe_repr(until)}; it must be a datetime, or a timedelta above 0 that counts from now on.")
+    moments.check_ahead(until, "until")
     end = clock.aware(until) if isinstance(until, datetime) else Now() + until
     return _decide(name, Q(paused=True, paused_until=end), paused=True, paused_until=end)
 

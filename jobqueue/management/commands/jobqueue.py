@@ -8,6 +8,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -52,6 +53,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do one subcommand; end with another status than 0 if something was refused or is wrong."""
+        for wrapper in (self.stdout, self.stderr):  # of a terminal or a pipe that takes ASCII or Latin-1 alone
+            if isinstance(stream := getattr(wrapper, "_out", None), TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         try:
             data, lines, fine_or_status = DOERS[options["what"]]({**options, "tell": self.stderr.write})
         except (JobQueueError, ImproperlyConfigured) as error:
