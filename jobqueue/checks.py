@@ -201,6 +201,17 @@ def check_pooler(databases: Sequence[str] | None = None, **_: Any) -> list[Check
 
 
 @register(Tags.database)
+def check_environment(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """Report settings of the job database under which texts or values are lost."""
+    try:
+        database = _job_database()
+        wrong = db.unsuitable(database) if database.alias in (databases or ()) else []
+    except (DatabaseError, NotImplementedError, ConnectionDoesNotExist):
+        return []  # it cannot be reached, or another check reports it
+    return [Warning(text, hint=f"{hint} (docs/databases.md).", id="jobqueue.W010") for text, hint in wrong]
+
+
+@register(Tags.database)
 def check_webhooks(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
     """Report queues whose webhooks nobody will send from here."""
     from jobqueue.models import Queue

@@ -12,6 +12,7 @@ from jobqueue.db.base import (
     was_given_up,
 )
 from jobqueue.db.ended import Ended, Flow
+from jobqueue.db.environment import unsuitable
 from jobqueue.db.fence import fenced
 from jobqueue.db.pooling import WORKER_CONNECTIONS, pool_size, pooled_slots
 from jobqueue.db.records import Claimed, Event, Failed, Lease, Lender, Mark, Renewed, Scope, Success
@@ -47,5 +48,6 @@ __all__ = [
     "missing_tables",
     "pool_size",
     "pooled_slots",
+    "unsuitable",
     "was_given_up",
 ]

@@ -1,0 +1,20 @@
+"""Settings of a PostgreSQL database under which jobqueue cannot do all that it promises."""
+
+from __future__ import annotations
+
+from jobqueue.db.base import Database
+
+
+def unsuitable(database: Database) -> list[tuple[str, str]]:
+    """Return what is wrong with the database of the jobs, each with what to do; nothing on SQLite, which has no such settings."""
+    if database.vendor != "postgresql":
+        return []
+    encoding, nulls = database.rows("SELECT current_setting('server_encoding'), current_setting('array_nulls')")[0]
+    found = []
+    if encoding != "UTF8":
+        text = f"The database has the encoding {encoding}: a message, an argument or an error with other characters cannot be stored."
+        found.append((text, "Create the database with ENCODING 'UTF8'."))
+    if nulls != "on":
+        text = "array_nulls is off: values that are not set are sent as arrays with NULL, which the server then reads as a text."
+        found.append((text, "Set array_nulls = on, the server's default, for the role or the database."))
+    return found
