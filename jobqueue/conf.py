@@ -21,6 +21,7 @@ from jobqueue import duty_rules, masking, setting_problems, webhook_rules
 from jobqueue import retention_rules as retained
 from jobqueue.setting_problems import Problem
 from jobqueue.setting_rules import (
+    BOOLEAN,
     COUNT,
     HOOK,
     HOOKS,
@@ -28,6 +29,7 @@ from jobqueue.setting_rules import (
     NOT_NEGATIVE,
     POSITIVE,
     SERVICE,
+    SETUP,
     TENANTS,
     VISIBLE,
     Rule,
@@ -89,7 +91,7 @@ class Settings:
     run_contexts: tuple[Any, ...] = _setting((), HOOKS)
     database: str | None = _setting(None, ALIAS)
     release: Any = _setting(None, Rule(f"text of 1 to {LONGEST_RELEASE} characters, or a callable that returns it", is_release))
-    notify: bool = _setting(True, Rule("True or False", lambda value: isinstance(value, bool)))
+    notify: bool = _setting(True, BOOLEAN)
     api_authenticator: Any = _setting(
         None, Rule("a callable of the request that returns a user or None, or its dotted path", is_callable_or_path)
     )
@@ -108,14 +110,13 @@ class Settings:
     event_delete_after: Any = _setting(2_592_000, Rule(retained.TIME_TEXT, retained.is_time_or_never))
     webhook_secret: Any = _setting(None, Rule(webhook_rules.SECRETS_TEXT, webhook_rules.is_secrets), repr=False)
     webhook_allowed_hosts: tuple[str, ...] = _setting((), Rule(webhook_rules.HOSTS_TEXT, webhook_rules.is_hosts))
+    webhook_https_only: bool = _setting(False, BOOLEAN)
+    webhook_signed_only: bool = _setting(False, BOOLEAN)
     webhook_timeout_seconds: float = _setting(10, Rule(webhook_rules.TIMEOUT_TEXT, webhook_rules.is_timeout))
     webhook_max_attempts: int = _setting(8, COUNT)
     webhook_retry_seconds: tuple[float, ...] = _setting(webhook_rules.DELAYS, Rule(webhook_rules.DELAYS_TEXT, webhook_rules.is_delays))
     delivery_grace_seconds: float = _setting(5, NOT_NEGATIVE)
-    process_setup: str = _setting(
-        "django.setup",
-        Rule("the dotted path of a callable without arguments", lambda value: isinstance(value, str) and is_callable_or_path(value)),
-    )
+    process_setup: str = _setting("django.setup", SETUP)
 
     def with_overrides(self, **values: Any) -> "Settings":
         """Return the settings with some replaced, as by the command line; None replaces nothing. Raise ImproperlyConfigured."""

@@ -72,3 +72,5 @@ HOOKS = Rule(
     lambda value: isinstance(value, list | tuple) and all(is_callable_or_path(item) for item in value),
 )
 HOOK = Rule("a callable of one job, or its dotted path", is_callable_or_path)
+BOOLEAN = Rule("True or False", lambda value: isinstance(value, bool))
+SETUP = Rule("the dotted path of a callable without arguments", lambda value: isinstance(value, str) and is_callable_or_path(value))

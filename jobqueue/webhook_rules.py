@@ -47,7 +47,7 @@ _PLACE = re.compile(r"(?:\[[0-9a-fA-F:.]{2,45}\]|[^\[\]/?#;:@\s]{1,255})(?::\d{1
 Network = IPv4Network | IPv6Network
 
 
-def url_problem(value: Any) -> str:
+def url_problem(value: Any, *, https_only: bool = False) -> str:
     """Return what keeps a value from being the URL of a receiver, as the end of a sentence; "" where nothing does."""
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_URL:
         return f"it must be text of 1 to {LONGEST_URL} characters"
@@ -58,10 +58,12 @@ def url_problem(value: Any) -> str:
         port = parts.port
     except ValueError:
         return "it must be a URL with a valid host and port"
-    return "its port must be from 1 to 65535" if port == 0 else _parts_problem(parts)
+    return "its port must be from 1 to 65535" if port == 0 else _parts_problem(parts, https_only=https_only)
 
 
-def _parts_problem(parts: SplitResult) -> str:
+def _parts_problem(parts: SplitResult, *, https_only: bool) -> str:
+    if https_only and parts.scheme == "http":
+        return "it must begin with https://, since WEBHOOK_HTTPS_ONLY is set"
     if parts.scheme not in ("http", "https"):
         return "it must begin with https:// or http://"
     if "@" in parts.netloc:

@@ -137,18 +137,22 @@ class Crew:
         try:
             settings = conf.current()
             secrets = self._secrets(message, flight.origin)
-            answer = send(
+            if settings.webhook_signed_only and not secrets:
+                flight.answer = Answer(error="Not sent: WEBHOOK_SIGNED_ONLY is set, and WEBHOOK_SECRET has no secret for this message.")
+                return
+            flight.answer = send(
                 message.url,
                 message.message_id,
                 message.body,
                 secrets=secrets,
                 allowed=settings.webhook_allowed_hosts,
                 seconds=settings.webhook_timeout_seconds,
+                https_only=settings.webhook_https_only,
             )
         except BaseException as error:  # noqa: BLE001 - a thread that ends without an answer would count as under way
-            answer = Answer(error=exception_summary(error, PLAIN))
-        flight.answer = answer
-        self._landed.set()
+            flight.answer = Answer(error=exception_summary(error, PLAIN))
+        finally:
+            self._landed.set()
 
     def _secrets(self, message: Message, receiver: str) -> tuple[str, ...]:
         """Return what a message is signed with."""
@@ -158,7 +162,8 @@ class Crew:
             let_go()  # a callable of the project may have asked the database, and this thread ends
         if not secrets and message.queue not in self._unsigned:
             self._unsigned.add(message.queue)
-            logger.warning("Webhooks of the queue %r are sent unsigned: WEBHOOK_SECRET has no secret for it.", message.queue)
+            how = "not sent" if conf.current().webhook_signed_only else "sent unsigned"
+            logger.warning("Webhooks of the queue %r are %s: WEBHOOK_SECRET has no secret for it.", message.queue, how)
         return secrets
 
     def _give_up(self) -> int:

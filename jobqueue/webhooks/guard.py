@@ -24,6 +24,7 @@ INSIDE = tuple(
             "169.254.0.0/16",  # link-local; the clouds' metadata at 169.254.169.254
             "172.16.0.0/12",
             "192.0.0.0/24",
+            "192.88.99.0/24",  # relays of 6to4
             "192.168.0.0/16",
             "198.18.0.0/15",
             "224.0.0.0/3",
@@ -34,7 +35,12 @@ INSIDE = tuple(
             "ff00::/8",
             "64:ff9b:1::/48",  # NAT64 of one's own network
             "2001::/32",  # Teredo, and 6to4: tunnels that end wherever the address says
+            "2001:2::/48",  # benchmarks, and identifiers that are no places
+            "2001:10::/28",
+            "2001:20::/28",
             "2002::/16",
+            "3fff::/20",  # documentation
+            "5f00::/16",  # segments of one's own network
             "100::/64",
             "2001:db8::/32",
         ),
@@ -42,6 +48,7 @@ INSIDE = tuple(
 )
 NAT64 = ip_network("64:ff9b::/96")
 COMPATIBLE = ip_network("::/96")
+ISATAP = (0x00005EFE, 0x02005EFE)  # the third quarter of an address that carries one of IPv4: a tunnel inside of a network
 PORTS = (80, 443)
 FIRST_FREE_PORT = 1024
 
@@ -89,6 +96,8 @@ def is_inside(address: Address) -> bool:
     carried = _carried(address)
     if carried is not None:
         return is_inside(carried)
+    if isinstance(address, IPv6Address) and int(address) >> 32 & 0xFFFFFFFF in ISATAP:
+        return True
     return (
         not address.is_global
         or address.is_multicast

@@ -69,8 +69,9 @@ def check_webhook(url: Any, events: Any) -> None:
     A name is not looked up here: what it means is judged at each attempt, by the worker that sends.
     """
     if url is not None and url != "":
-        allowed = conf.current().webhook_allowed_hosts
-        if problem := webhook_rules.url_problem(url) or literal_problem(url, allowed):
+        settings = conf.current()
+        problem = webhook_rules.url_problem(url, https_only=settings.webhook_https_only)
+        if problem := problem or literal_problem(url, settings.webhook_allowed_hosts):
             shown = webhook_rules.shown_url(url) if isinstance(url, str) else url
             raise InvalidOption(f"webhook_url is {safe_repr(shown)}: {problem}. Use one such as https://example.com/hook.")
     if events is not None and (problem := webhook_rules.event_problem(events)):

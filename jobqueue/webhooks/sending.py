@@ -53,11 +53,21 @@ class Answer(NamedTuple):
 
 
 def send(
-    url: str, message_id: str, body: str, *, secrets: Iterable[str], allowed: tuple[str, ...], seconds: float, at: datetime | None = None
+    url: str,
+    message_id: str,
+    body: str,
+    *,
+    secrets: Iterable[str],
+    allowed: tuple[str, ...],
+    seconds: float,
+    at: datetime | None = None,
+    https_only: bool = False,
 ) -> Answer:
     """Send a message and return what came of it; it takes no longer than so many seconds, but for the look-up of the name."""
     hide = masking.Mask(values=[url, url[len(origin(url)) :]])
     try:
+        if problem := url_problem(url, https_only=https_only):
+            raise guard.Refused(problem)
         if url.lower().startswith("https:"):
             _tls()  # made once, which takes a while: before the time begins
         return _send(url, headers(message_id, body, secrets, at), body.encode(), allowed, time.monotonic() + seconds)
@@ -73,8 +83,6 @@ def send(
 
 
 def _send(url: str, sent: Mapping[str, str], body: bytes, allowed: tuple[str, ...], deadline: float) -> Answer:
-    if problem := url_problem(url):
-        raise guard.Refused(problem)
     target = httpx.URL(url)
     port = target.port or (443 if target.scheme == "https" else 80)
     found = guard.addresses(target.raw_host.decode("ascii"), port, allowed)

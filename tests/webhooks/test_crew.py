@@ -12,6 +12,7 @@ import pytest
 from django.db import DataError, OperationalError
 from django.utils import timezone
 
+from jobqueue import InvalidOption, set_queue_webhook
 from jobqueue.duties.base import Report
 from jobqueue.duties.deliver_webhooks import PAUSE_SECONDS, QUIET_PAUSE_SECONDS, DeliverWebhooks
 from jobqueue.lifecycle.glance import Glance, Glances
@@ -254,6 +255,23 @@ def test_what_is_sent_unsigned_is_told_once(listen: Listen, settings: Any, caplo
     DeliveryFactory.create_batch(3, url=listen(says(200)).url)
     run(DeliverWebhooks())
     assert caplog.text.count("are sent unsigned") == 1
+
+
+@pytest.mark.parametrize("name", ["WEBHOOK_HTTPS_ONLY", "WEBHOOK_SIGNED_ONLY"])
+def test_plain_http_and_unsigned_messages_can_be_refused(listen: Listen, settings: Any, name: str) -> None:
+    settings.JOBQUEUE = {**settings.JOBQUEUE, "WEBHOOK_SECRET": None, name: True}
+    receiver = listen(says(200))
+    made = DeliveryFactory(url=receiver.url)
+    run(DeliverWebhooks(), 2)
+    made.refresh_from_db()
+    assert not receiver.requests
+    assert name in made.error
+    final = name == "WEBHOOK_HTTPS_ONLY"
+    assert made.status == ("FAILED" if final else "PENDING"), "a secret may still be set; a URL stays as it is"
+    if final:
+        with pytest.raises(InvalidOption, match="WEBHOOK_HTTPS_ONLY"):
+            set_queue_webhook("mail", url="http://example.com/hook")
+        set_queue_webhook("mail", url="https://example.com/hook")
 
 
 def test_with_nothing_to_do_it_asks_seldom_and_once(django_assert_num_queries: Any) -> None:
