@@ -3,7 +3,7 @@
 from django.conf import settings
 from django.contrib import admin
 from django.contrib.staticfiles.views import serve as serve_static
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import include, path
 from django.views.static import serve
@@ -15,7 +15,21 @@ admin.site.index_title = "Jobs and the library that they build"
 
 def media(request: HttpRequest, path: str) -> HttpResponseBase:
     """Serve a file that a job has made."""
-    return serve(request, path, document_root=str(settings.MEDIA_ROOT))
+    return _whole(serve(request, path, document_root=str(settings.MEDIA_ROOT)))
+
+
+def static(request: HttpRequest, path: str) -> HttpResponseBase:
+    """Serve a static file, also with DEBUG off: this site is for one machine."""
+    return _whole(serve_static(request, path, insecure=True))
+
+
+def _whole(response: HttpResponseBase) -> HttpResponseBase:
+    """Return a file at once: under ASGI, Django warns of a file that is read in parts."""
+    if not isinstance(response, StreamingHttpResponse):
+        return response
+    whole = HttpResponse(response.getvalue(), status=response.status_code, headers=dict(response.headers))
+    response.close()
+    return whole
 
 
 urlpatterns = [
@@ -23,6 +37,6 @@ urlpatterns = [
     path("webhooks/", include("demo_project.receiver.urls")),
     path("jobqueue/", include("jobqueue.urls")),
     path("admin/", admin.site.urls),
-    path("static/<path:path>", serve_static, {"insecure": True}),  # also with DEBUG off: this site is for one machine
+    path("static/<path:path>", static),
     path("media/<path:path>", media),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import logging
 from typing import Any
 
@@ -35,7 +36,17 @@ def arguments_of(row: Any, most: int = WHOLE) -> tuple[Any, Any]:
         return mask.value(args), mask.value(kwargs)
     entry = declared(row.task)
     func, takes_context = (entry.func, entry.takes_context) if entry is not None else (None, False)
-    return mask.call(func, args, kwargs, takes_context=takes_context)
+    args, kwargs = mask.call(func, args, kwargs, takes_context=takes_context)
+    return args, _in_order(func, kwargs)
+
+
+def _in_order(func: Any, kwargs: dict[Any, Any]) -> dict[Any, Any]:
+    """Return arguments in the order of the function's signature; PostgreSQL keeps them in an order of its own."""
+    try:
+        names = [*inspect.signature(func).parameters] if func is not None else []
+    except (TypeError, ValueError):
+        names = []
+    return {name: kwargs[name] for name in [*(name for name in names if name in kwargs), *(name for name in kwargs if name not in names)]}
 
 
 def declared(path: str) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -134,21 +134,44 @@ def declared() -> list[str]:
 def check(row: Schedule) -> None:
     """Refuse a definition that no job could come from, naming the value, the rule and the fix."""
     check_timing(row)
+    for rule in placement_rules(row):
+        rule()
+    check_arguments(row)
+
+
+def placement_rules(row: Schedule) -> list[Callable[[], object]]:
+    """Return the rules for the rest: what becomes of missed times, and where the jobs go. Each raises for one mistake."""
+    given = row.options
+    return [
+        lambda: _check_missed(row),
+        lambda: _check_missed_limit(row),
+        lambda: options.check_queue(row.queue) if "queue_name" in given else None,
+        lambda: _check_priority(row),
+        lambda: options.check_tenant(given.get("tenant")),
+        lambda: _check_target(row),
+    ]
+
+
+def _check_missed(row: Schedule) -> None:
     if row.missed not in crons.MISSED:
         raise InvalidOption(f"missed is {safe_repr(row.missed)}; it must be one of {', '.join(crons.MISSED)}.")
+
+
+def _check_missed_limit(row: Schedule) -> None:
     whole = isinstance(row.missed_limit, int) and not isinstance(row.missed_limit, bool)
     if not whole or not 1 <= row.missed_limit <= crons.MOST_MISSED:
         raise InvalidOption(f"missed_limit is {safe_repr(row.missed_limit)}; it must be a whole number from 1 to {crons.MOST_MISSED}.")
-    given = row.options
-    if "queue_name" in given:
-        options.check_queue(row.queue)
+
+
+def _check_priority(row: Schedule) -> None:
     if row.priority is not None and (isinstance(row.priority, bool) or not isinstance(row.priority, int) or abs(row.priority) > 100):
         raise InvalidOption(f"priority is {safe_repr(row.priority)}; it must be a whole number from -100 to 100.")
-    options.check_tenant(given.get("tenant"))
+
+
+def _check_target(row: Schedule) -> None:
     if not isinstance(row.target, str):
         raise InvalidOption(f"target is {safe_repr(row.target)}; a schedule's target must be text.")
-    options.check_target(given.get("target"))
-    check_arguments(row)
+    options.check_target(row.options.get("target"))
 
 
 def check_timing(row: Schedule) -> None:

@@ -101,7 +101,7 @@ class DeliveryChangeList(ChangeList):
         """How many deliveries there are, as exactly as it is cheap to know."""
         paginator: Any = self.paginator
         if paginator.more:
-            return f"more than {MOST_COUNTED:,} deliveries; the first {MOST_COUNTED:,} are on these pages"
+            return f"{MOST_COUNTED:,}+ deliveries; the first {MOST_COUNTED:,} are on these pages"
         return f"{paginator.count:,} {'delivery' if paginator.count == 1 else 'deliveries'}"
 
     @cached_property

@@ -113,10 +113,18 @@ def _event(one: Happening) -> Event:
     # The message first; what else there is, by name. A phase's place is in the list of phases, and its first attempt goes without saying.
     data = {name: value for name, value in one.data.items() if name != "position" and (name, value) != ("attempt", 1)}
     message = data.pop("message", None)
-    rest = [f"{name.replace('_', ' ')}: {value}" for name, value in data.items() if value not in (None, "")]
+    rest = [_datum(name, value) for name, value in data.items() if value not in (None, "")]
     text = "; ".join([*([str(message)] if message else []), *rest])
     after = "" if one.seconds is None else f"+{duration(one.seconds)}"
     return Event(one.id, one.name, label, moment(one.at), after, one.attempt, prose(text, BRIEF))
+
+
+def _datum(name: str, value: object) -> str:
+    """Return one value of an event; a length of time rounded."""
+    words = name.replace("_", " ")
+    if name.endswith("_seconds") and isinstance(value, int | float):
+        return f"{words.removesuffix(' seconds')}: {duration(value)}"
+    return f"{words}: {value}"
 
 
 def _report(job: Job) -> list[Row]:

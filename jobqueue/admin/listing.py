@@ -163,8 +163,8 @@ class JobChangeList(BaseChangeList):
         narrowed = self.has_active_filters or self.query or self.counts_hidden_jobs
         estimate = None if narrowed else Job.objects.database.estimated_rows()
         if estimate is None or estimate <= MOST_COUNTED:
-            return f"more than {MOST_COUNTED:,} jobs; the first {MOST_COUNTED:,} are on these pages"
-        return f"about {estimate:,} jobs; the first {MOST_COUNTED:,} are on these pages"
+            return f"{MOST_COUNTED:,}+ jobs; the first {MOST_COUNTED:,} are on these pages"
+        return f"about {estimate:,} jobs (the database's estimate); the first {MOST_COUNTED:,} are on these pages"
 
     @property
     def chips(self) -> list[tuple[str, str, str]]:

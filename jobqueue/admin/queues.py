@@ -16,11 +16,11 @@ from django.utils.decorators import method_decorator
 from jobqueue.admin import cells
 from jobqueue.admin.queue_webhooks import QueueWebhookAdmin, receiver
 from jobqueue.admin.wording import NOTHING, duration
+from jobqueue.amounts import bounded
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.narrowed import queue_states_for
 from jobqueue.lifecycle.queues import (
     LARGEST_LIMIT,
-    MOST_COUNTED,
     QueueAnswer,
     QueueState,
     limit_queue,
@@ -131,7 +131,7 @@ def _shown(state: QueueState, rows: set[Any], webhook: QueueWebhook | None) -> S
     return Shown(
         state=state,
         badge=cells.badge("paused", "Paused") if state.paused else cells.badge("success", "Open"),
-        queued=f"{state.queued:,}{' or more' if state.queued >= MOST_COUNTED else ''}",
+        queued=bounded(state.queued, state.queued_is_capped),
         oldest=duration(state.oldest_queued_seconds) if state.oldest_queued_seconds is not None else NOTHING,
         decided=state.name in rows,
         receiver=receiver(webhook),

@@ -25,10 +25,12 @@ NEXT_TIMES = 5
 
 
 def next_times(timing: Timing, now: datetime) -> list[tuple[str, str]]:
-    """Return the next five times, each in the zone of the schedule and in UTC."""
+    """Return the next five times, each in the zone of the schedule and in UTC; only once if that is the zone."""
     zone = zone_of(timing.time_zone) if timing.cron else ZoneInfo("UTC")
     found = islice(timing.times(now), NEXT_TIMES)
-    return [(f"{one.astimezone(zone):%a %Y-%m-%d %H:%M:%S %Z}", f"{one:%Y-%m-%d %H:%M:%S} UTC") for one in found]
+    return [
+        (f"{one.astimezone(zone):%a %Y-%m-%d %H:%M:%S %Z}", "" if zone.key == "UTC" else f"{one:%Y-%m-%d %H:%M:%S} UTC") for one in found
+    ]
 
 
 def timing_of(data: Mapping[str, str]) -> Timing:
@@ -104,12 +106,14 @@ def source(one: Schedule) -> str:
 
 @admin.display(description="next times")
 def upcoming(one: Schedule) -> SafeString | str:
-    """Return the next five times, in its zone and in UTC."""
+    """Return the next five times, in its zone and in UTC; none of a schedule that is not active."""
+    if not one.active:
+        return "none: it is disabled" if one.retired_at is None else "none: the code declares it no longer"
     try:
         times = next_times(one.timing, _now(one))
     except InvalidOption as error:
         return str(error)
-    return format_html_join("", "<div>{} = {}</div>", times)
+    return format_html_join("", "<div>{}{}</div>", ((local, f" = {utc}" if utc else "") for local, utc in times))
 
 
 @admin.display(description="target")

@@ -58,25 +58,28 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         """Refuse what no job could come from."""
         super().clean()
         self._validate_constraints = False  # the rules below say the same, with the fix
-        if not self.errors:
-            row = Schedule(**{**self.stored, **self.cleaned_data})
-            for field, rule in self._rules(row):
-                try:
-                    rule()
-                except JobQueueError as error:
-                    self.add_error(field if field in self.fields else None, str(error))
-                    break
+        row = Schedule(**{**self.stored, **self.cleaned_data})
+        for fields, rule in self._rules(row):
+            if any(field in self.errors for field in fields):
+                continue  # it says the same again, or judges a value that is refused already
+            try:
+                rule()
+            except JobQueueError as error:
+                self.add_error(fields[0] if fields and fields[0] in self.fields else None, str(error))
+                if fields == ("time_zone",):
+                    row.time_zone = "UTC"  # so that the mistakes of the cron expression are shown, too
         # What differs from the row, not from what was shown: line ends and hidden secrets are no change.
         self.changed_data = [name for name, value in self.cleaned_data.items() if value != self.stored.get(name)]
 
-    def _rules(self, row: Schedule) -> list[tuple[str | None, Callable[[], object]]]:
+    def _rules(self, row: Schedule) -> list[tuple[tuple[str, ...], Callable[[], object]]]:
+        """Return the rules, each with the fields that it judges; none: its mistake stands above the form."""
         return [
-            ("name", lambda: schedules.check_name(row.name)),
-            ("task", lambda: check_schedulable(row.task)),
-            ("time_zone", lambda: cron.zone_of(row.time_zone)),
-            ("cron" if row.interval_seconds is None else "interval_seconds", lambda: schedules.check_timing(row)),
-            ("kwargs", lambda: schedules.check_arguments(row, known.entry(row.task))),
-            (None, lambda: schedules.check(row)),
+            (("name",), lambda: schedules.check_name(row.name)),
+            (("task",), lambda: check_schedulable(row.task)),
+            (("time_zone",), lambda: cron.zone_of(row.time_zone)),
+            (("cron",) if row.interval_seconds is None else ("interval_seconds",), lambda: schedules.check_timing(row)),
+            (("kwargs", "args", "task"), lambda: schedules.check_arguments(row, known.entry(row.task))),
+            *(((), rule) for rule in schedules.placement_rules(row)),
         ]
 
     def _read(self, name: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -13,6 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
+from django.utils.html import format_html
 
 from jobqueue import clock, conf
 from jobqueue.admin import schedule_cells as cells
@@ -31,19 +32,34 @@ SHOWN: Final = (cells.source, cells.state, cells.upcoming, cells.last_time, cell
 MASKED: Final[dict[str, Any]] = {"args": cells.args, "kwargs": cells.kwargs, "target": cells.target}
 
 
-def _run_now(name: str) -> str:
-    return f"Job {run_schedule_now(name)} was made."
+class Done(NamedTuple):
+    """What a verb did, and the job that it made, if it made one."""
+
+    text: str
+    job_id: int | None = None
+
+    def shown(self, name: str) -> str:
+        """Return the message about a schedule, with a link to the job."""
+        if self.job_id is None:
+            return f"Schedule {name}: {self.text}"
+        address = reverse("admin:jobqueue_job_change", args=[self.job_id])
+        return format_html('Schedule {}: <a href="{}">job {}</a> was made.', name, address, self.job_id)
 
 
-def _enable(name: str) -> str:
-    return "Enabled." if verbs.enable_schedule(name).changed else "Enabled, as it was."
+def _run_now(name: str) -> Done:
+    job_id = int(run_schedule_now(name))
+    return Done(f"Job {job_id} was made.", job_id)
 
 
-def _disable(name: str) -> str:
-    return "Disabled." if verbs.disable_schedule(name).changed else "Disabled, as it was."
+def _enable(name: str) -> Done:
+    return Done("Enabled." if verbs.enable_schedule(name).changed else "Enabled, as it was.")
 
 
-VERBS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
+def _disable(name: str) -> Done:
+    return Done("Disabled." if verbs.disable_schedule(name).changed else "Disabled, as it was.")
+
+
+VERBS: Final[dict[str, tuple[str, Callable[[str], Done]]]] = {
     "run_now": ("Run now", _run_now),
     "enable": ("Enable", _enable),
     "disable": ("Disable", _disable),
@@ -215,8 +231,8 @@ class ScheduleAdmin(Base[Schedule]):
                 # What is done and the record of it are committed together.
                 with Job.objects.database.atomic():
                     told = VERBS[verb][1](schedule.name)
-                    self.log_change(request, schedule, told)
+                    self.log_change(request, schedule, told.text)
             except JobQueueError as error:
                 self.message_user(request, f"Schedule {schedule.name}: {error}", messages.ERROR)
             else:
-                self.message_user(request, f"Schedule {schedule.name}: {told}", messages.SUCCESS)
+                self.message_user(request, told.shown(schedule.name), messages.SUCCESS)

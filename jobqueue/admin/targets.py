@@ -19,6 +19,7 @@ from jobqueue.admin import cells, listing
 from jobqueue.admin.acting import MOST_AT_ONCE, ActingAdmin
 from jobqueue.admin.verbs import CANCEL, PAUSE, RESUME, Verb
 from jobqueue.admin.wording import NOTHING, ago, between
+from jobqueue.amounts import bounded
 from jobqueue.db.overview import Front
 from jobqueue.lifecycle.lines import Line
 from jobqueue.lifecycle.narrowed import look_for
@@ -139,7 +140,7 @@ class TargetsAdmin(ActingAdmin):
             holder=job,
             badge=cells.status(job) if job is not None else cells.badge("queued", "Free") if not line.holder_status else NOTHING,
             since=ago(line.since, now) if line.since is not None else NOTHING,
-            waiting=f"{line.waiting:,}{' or more' if line.waiting_is_capped else ''}",
+            waiting=bounded(line.waiting, line.waiting_is_capped),
             oldest=between(line.oldest_waiting_at, now) if line.oldest_waiting_at is not None else NOTHING,
             next_id=next((one for one in (front.queued, front.parked) if one is not None), None) if not line.holder_status else None,
             verbs=[(verb, f"{self._address('act', line.holder_id, verb.name)}?{urlencode(kept)}") for verb in able],

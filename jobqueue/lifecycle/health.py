@@ -10,7 +10,7 @@ from typing import Any
 
 from jobqueue import states
 from jobqueue.lifecycle.queues import QueueState, queue_states
-from jobqueue.lifecycle.workers import MOST_WORKERS, alive, failed_modules, stuck_services
+from jobqueue.lifecycle.workers import MOST_WORKERS, alive, failed_modules, running_jobs, stuck_services
 from jobqueue.models import Job, Worker
 
 MOST_COUNTED = 10_000
@@ -18,11 +18,12 @@ MOST_COUNTED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Count the jobs of one state; `or_more` where the count ended at its bound."""
+    """Count the jobs of one state; `or_more` if the count ended at its bound, `scope` if not all jobs were counted."""
 
     state: str
     number: int
     or_more: bool
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,15 @@ def status() -> Status:
 
 
 def _workers() -> list[Alive]:
-    return [_alive(worker) for worker in alive()[:MOST_WORKERS]]
+    found = list(alive()[:MOST_WORKERS])
+    running = running_jobs(str(worker.pk) for worker in found)
+    return [_alive(worker, running.get(str(worker.pk), 0)) for worker in found]
 
 
-def _alive(worker: Worker) -> Alive:
+def _alive(worker: Worker, running: int) -> Alive:
     queues: Any = worker.queues
     served = [str(queue) for queue in queues] if isinstance(queues, list) else []
-    counts = (worker.slots, worker.running, worker.stuck)
+    counts = (worker.slots, running, worker.stuck)
     return Alive(str(worker.pk), str(worker), served, worker.state, *counts, problems=stuck_services(worker) + failed_modules(worker))
 
 
@@ -71,6 +74,7 @@ def _counts() -> list[Count]:
     pending = jobs.filter(status=states.Status.PENDING)
     alone = {
         "PENDING (its time)": pending.filter(waiting_for=states.WaitingFor.TIME),
+        "PENDING (other jobs)": pending.filter(waiting_for=states.WaitingFor.CHILDREN),
         "PENDING (its target)": pending.filter(waiting_for=states.WaitingFor.TARGET),
         "QUEUED": queued,
         "RUNNING": running,
@@ -78,13 +82,18 @@ def _counts() -> list[Count]:
     counts = [_count(name, len(found.values_list("pk")[:MOST_COUNTED])) for name, found in alone.items()]
     stopped = (states.Status.PAUSED, states.Status.ERROR, states.Status.CANCELED)
     counts += [_count(str(status), len(jobs.filter(status=status).order_by("-pk").values_list("pk")[:MOST_COUNTED])) for status in stopped]
-    return counts + _together(jobs.filter(status__in=states.ENDED).order_by("-finished_at"), (states.Status.SUCCESS,))
+    return [*counts, *_success(jobs)]
 
 
 def _count(name: str, number: int) -> Count:
     return Count(name, number, number >= MOST_COUNTED)
 
 
-def _together(jobs: Any, wanted: tuple[states.Status, ...]) -> list[Count]:
-    found = list(jobs.values_list("status", flat=True)[:MOST_COUNTED])
-    return [Count(str(status), found.count(status), len(found) >= MOST_COUNTED) for status in wanted]
+def _success(jobs: Any) -> list[Count]:
+    """Count SUCCESS among the newest that ended: no index has these alone. Beside it, the planner's estimate of all jobs."""
+    found = list(jobs.filter(status__in=states.ENDED).order_by("-finished_at").values_list("status", flat=True)[:MOST_COUNTED])
+    cut = len(found) >= MOST_COUNTED
+    scope = f"of the newest {MOST_COUNTED:,} that ended" if cut else ""
+    counts = [Count(states.Status.SUCCESS.value, found.count(states.Status.SUCCESS), or_more=False, scope=scope)]
+    estimate = Job.objects.database.estimated_rows() if cut else None
+    return counts if estimate is None else [*counts, Count("all jobs, about", estimate, or_more=False, scope="(the database's estimate)")]

@@ -63,6 +63,7 @@ def queue_states_for(user: Any) -> list[QueueState]:
             queued=min(queued.get(one.name, (0, None))[0], MOST_COUNTED),
             running=running.get(one.name, (0, None))[0],
             oldest_queued_seconds=queued.get(one.name, (0, None))[1],
+            queued_is_capped=queued.get(one.name, (0, None))[0] >= MOST_COUNTED,
         )
         for one in found
         if one.name in rows or one.name in queued or one.name in running

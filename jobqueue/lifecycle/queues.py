@@ -39,7 +39,7 @@ class QueueAnswer:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """Show one queue; `queued` is counted up to `MOST_COUNTED`, or less where there are very many queues."""
+    """Show one queue; `queued` is counted up to a bound, and `queued_is_capped` if it ended there."""
 
     name: str
     paused: bool
@@ -47,6 +47,7 @@ class QueueState:
     queued: int
     running: int
     oldest_queued_seconds: float | None
+    queued_is_capped: bool = False
 
 
 def pause_queue(name: str, *, until: datetime | timedelta | None = None) -> QueueAnswer:
@@ -123,6 +124,7 @@ def queue_states(*, at_rest: bool = False) -> list[QueueState]:
     groups = database.groups("queue", QUEUED, pairs, most=most, first=first) if pairs else []
     queued: dict[str, int] = dict.fromkeys((pair.name for pair in pairs), 0)
     oldest: dict[str, datetime] = {}
+    capped = {group.name for group in groups if group.number >= most}
     for group in groups:
         queued[group.name] = min(queued[group.name] + group.number, MOST_COUNTED)
         if group.oldest is not None:
@@ -135,6 +137,7 @@ def queue_states(*, at_rest: bool = False) -> list[QueueState]:
             queued=queued.get(name, 0),
             running=running.get(name, 0),
             oldest_queued_seconds=max((now - oldest[name]).total_seconds(), 0.0) if now and name in oldest else None,
+            queued_is_capped=name in capped or queued.get(name, 0) >= MOST_COUNTED,
         )
         for name in sorted({*decided, *running, *queued})
     ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 
+from jobqueue import states
 from jobqueue.db import Now
 from jobqueue.models import Job, Worker
 
@@ -32,6 +34,12 @@ def alive() -> QuerySet[Worker]:
     """Return the workers that were heard a moment ago, by the database's clock."""
     workers = Worker.objects.using(Job.objects.database.alias)
     return workers.filter(heartbeat_at__gt=Now() - timedelta(seconds=HEARD_SECONDS))
+
+
+def running_jobs(worker_ids: Iterable[str]) -> dict[str, int]:
+    """Return how many jobs each worker holds now, by their leases: a worker's own row is up to 10 s old."""
+    rows = Job.objects.current.filter(status=states.Status.RUNNING, lease_owner__in=[*worker_ids]).order_by()
+    return dict(rows.values_list("lease_owner").annotate(number=Count("pk")))
 
 
 def serves(worker: Worker, queue: str) -> bool:

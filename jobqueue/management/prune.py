@@ -12,6 +12,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from jobqueue import conf
+from jobqueue.amounts import plural
 from jobqueue.lifecycle import queues, retention
 from jobqueue.retention_rules import LONGEST_SECONDS, OUTCOMES, Rules, after
 
@@ -61,14 +62,14 @@ def _done(sweep: retention.Sweep, tell: Callable[[str], None]) -> tuple[Any, Lin
             events += run.events
             if not whole and time.monotonic() - told >= TELL_SECONDS:
                 told = time.monotonic()
-                tell(f"{deleted:,} jobs deleted, {stale:,} marked as stale so far.")
+                tell(f"{plural(deleted, 'job')} deleted, {stale:,} marked as stale so far.")
     except KeyboardInterrupt:
         tell("Stopped. What was done is done; the rest goes next time.")
-    lines = [f"{deleted:,} jobs deleted, {stale:,} marked as stale."]
+    lines = [f"{plural(deleted, 'job')} deleted, {stale:,} marked as stale."]
     if events:
-        lines.append(f"{events:,} events went with them.")
+        lines.append(f"{plural(events, 'event')} went with them.")
     if set_aside:
-        lines.append(f"{set_aside:,} jobs could not be deleted; the log says why.")
+        lines.append(f"{plural(set_aside, 'job')} could not be deleted; the log says why.")
     return {"deleted": deleted, "events": events, "stale": stale, "set_aside": set_aside, "complete": whole}, lines, whole
 
 
@@ -87,7 +88,7 @@ def _counted(sweep: retention.Sweep) -> tuple[Any, Lines, bool]:
         more = number >= MOST_COUNTED
         groups = [{"queue": queue, "status": status, "jobs": jobs} for (queue, status), jobs in sorted(counts.items())]
         data[key] = {"jobs": number, "or_more": more, "groups": groups}
-        lines.append(f"{number:,}{' or more' if more else ''} jobs {text}{':' if groups else '.'}")
+        lines.append(f"{plural(number, 'job', more=more)} {text}{':' if groups else '.'}")
         lines += [f"  {group['queue']}  {group['status']}  {group['jobs']:,}" for group in groups]
     return data, lines, True
 

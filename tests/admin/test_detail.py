@@ -10,6 +10,7 @@ from django.test import Client
 
 from jobqueue import clock, task
 from jobqueue.admin import known
+from jobqueue.events.record import record
 from jobqueue.masking import MASK
 from jobqueue.models import Job
 from tests.admin.conftest import LIST, VERBS, Login, button, detail, told
@@ -265,3 +266,21 @@ def test_a_run_that_was_stopped_is_no_error_and_its_abandoned_thread_is_named(vi
     assert "the last: " not in page
     assert "its thread is still at /srv/tasks.py:12, in work" in page
     assert re.search(r"<th scope=\"row\">Errors</th>\s*<td>none</td>", page)
+
+
+@task
+def transfer(zebra: int, apple: int, mango: int) -> None: ...
+
+
+def test_arguments_have_the_order_of_the_signature(viewer: Client) -> None:
+    job = JobFactory(task=transfer.module_path, args=[], kwargs={"apple": 2, "mango": 3, "zebra": 1, "old": 4})
+    page = shown(viewer, job)
+    places = [page.index(f'<th scope="row">{name}</th>') for name in ("zebra", "apple", "mango", "old")]
+    assert places == sorted(places)
+    assert [*job.report()["arguments"]["kwargs"]] == ["zebra", "apple", "mango", "old"]
+
+
+def test_the_seconds_of_an_event_are_rounded(viewer: Client) -> None:
+    job = JobFactory(waiting_for_retry=True)
+    record(job, "job.retrying", {"delay_seconds": 1.1271447518961408})
+    assert "delay: 1.1 s" in shown(viewer, job)

@@ -7,16 +7,17 @@ from django.test import Client
 from django.utils import timezone
 
 from jobqueue.models import Worker
-from tests.factories import WorkerFactory
+from tests.factories import JobFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db
 WORKERS = "/admin/jobqueue/worker/"
 
 
 def test_a_worker_is_shown_with_host_pid_queues_slots_and_version(viewer: Client) -> None:
-    WorkerFactory(host="web-1", pid=4121, queues=["mail", "images"], slots=16, running=5, version="7.8.9")
+    one = WorkerFactory(host="web-1", pid=4121, queues=["mail", "images"], slots=16, running=9, version="7.8.9", release="2026.11")
+    JobFactory.create_batch(5, running=True, lease_owner=str(one.pk))
     page = viewer.get(WORKERS).content.decode()
-    assert all(text in page for text in ("web-1:4121", "mail, images", ">16<", ">5<", "7.8.9", "jq-running"))
+    assert all(text in page for text in ("web-1:4121", "mail, images", ">16<", ">5<", "7.8.9", "2026.11", "jq-running"))
 
 
 def test_a_worker_that_was_not_heard_for_half_a_minute_is_silent(viewer: Client) -> None:

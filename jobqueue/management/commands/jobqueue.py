@@ -16,6 +16,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db.utils import Error
 
 from jobqueue import db
+from jobqueue.amounts import bounded, plural
 from jobqueue.db import Now
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.lifecycle import control, health, leaders, queues, schedules
@@ -134,7 +135,7 @@ def _status(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     found = health.status()
     lines = ["Queues", *_table(QUEUE_COLUMNS, [_queue_cells(queue) for queue in found.queues])]
     lines += ["", "Workers", *_table(WORKER_COLUMNS, [_worker_cells(worker) for worker in found.workers])]
-    counts = [(count.state, f"{count.number:,}{' or more' if count.or_more else ''}") for count in found.jobs]
+    counts = [(count.state, f"{bounded(count.number, count.or_more)}{f' {count.scope}' if count.scope else ''}") for count in found.jobs]
     return asdict(found), [*lines, "", "Jobs", *_table(("state", "jobs"), counts)], True
 
 
@@ -223,13 +224,13 @@ WORKER_COLUMNS = ("process", "state", "queues", "running", "slots", "problems")
 
 def _queue_cells(queue: queues.QueueState) -> tuple[str, ...]:
     limit = "-" if queue.max_running is None else str(queue.max_running)
-    queued = f"{queue.queued:,}{' or more' if queue.queued >= queues.MOST_COUNTED else ''}"
+    queued = bounded(queue.queued, queue.queued_is_capped)
     oldest = "-" if queue.oldest_queued_seconds is None else f"{queue.oldest_queued_seconds:.0f} s"
     return (queue.name, "paused" if queue.paused else "-", limit, queued, str(queue.running), oldest)
 
 
 def _worker_cells(worker: health.Alive) -> tuple[str, ...]:
-    stuck = [f"{worker.stuck_threads} threads given up on"] if worker.stuck_threads else []
+    stuck = [f"{plural(worker.stuck_threads, 'thread')} given up on"] if worker.stuck_threads else []
     problems = "; ".join([*worker.problems, *stuck]) or "-"
     return (worker.process, worker.state.lower(), ", ".join(worker.queues) or "all", str(worker.running), str(worker.slots), problems)
 
