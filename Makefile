@@ -21,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@echo "make demo        install, fill the queue of the demo project, run it, and serve its admin (ARGS=--once: end with the batch)"
-	@echo "make test        run the tests on PostgreSQL, then on SQLite"
+	@echo "make test        run the tests on PostgreSQL, then on SQLite; all parts run, and the worst status counts"
 	@echo "make test-pgbouncer   run the quick tests on PostgreSQL through PgBouncer (the Debian package pgbouncer)"
 	@echo "make package     build the package, check it, install it into a clean environment, and run a job there"
 	@echo "make lock        renew the lock of what CI installs (.ci/lock-*.txt)"
@@ -80,10 +80,16 @@ FILES = $(shell grep -rlE 'mark\.($(1))\b' --include='test_*.py' tests)
 # Of the tests with real processes, those in which SQLite's single writer could make a difference.
 ON_SQLITE := $(patsubst %,tests/faults/test_%.py,bad_input command deaths drain interrupts ledger many_workers pipelines)
 
+# Run all of several parts, and end with the worst of their statuses: $(BEGIN) part; $(NOTE) part; $(NOTE) $(END)
+BEGIN := worst=0; note() { if [ $$1 -gt $$worst ]; then worst=$$1; fi; };
+NOTE := note $$?;
+END := exit $$worst
+
 test: $(STAMP)
-	$(call PYTEST,$(VENV),postgresql) $(TOGETHER) $(ARGS)
-	$(call PATIENTLY,$(VENV),postgresql-alone,$(ALONE) $(call FILES,faults|browser))
-	TEST_DATABASE=sqlite $(call PYTEST,$(VENV),sqlite) $(TOGETHER) $(ARGS)
+	$(BEGIN) $(call PYTEST,$(VENV),postgresql) $(TOGETHER) $(ARGS); $(NOTE) \
+	$(call PATIENTLY,$(VENV),postgresql-alone,$(ALONE) $(call FILES,faults|browser)); $(NOTE) \
+	export TEST_DATABASE=sqlite; $(call PYTEST,$(VENV),sqlite) $(TOGETHER) $(ARGS); $(NOTE) \
+	$(END)
 
 # Renew the lock of what CI installs, for the oldest Python and for a newer one.
 lock: $(STAMP) .venv-dj61/.installed
@@ -102,8 +108,9 @@ package: .venv-package/.installed
 
 # The quick tests with naive times in the project, far from UTC.
 test-zones: $(STAMP)
-	TEST_USE_TZ=0 TEST_TIME_ZONE=Asia/Shanghai $(call PYTEST,$(VENV),postgresql-zones) $(TOGETHER) $(ARGS)
-	TEST_DATABASE=sqlite TEST_USE_TZ=0 TEST_TIME_ZONE=America/St_Johns $(call PYTEST,$(VENV),sqlite-zones) $(TOGETHER) $(ARGS)
+	$(BEGIN) TEST_USE_TZ=0 TEST_TIME_ZONE=Asia/Shanghai $(call PYTEST,$(VENV),postgresql-zones) $(TOGETHER) $(ARGS); $(NOTE) \
+	TEST_DATABASE=sqlite TEST_USE_TZ=0 TEST_TIME_ZONE=America/St_Johns $(call PYTEST,$(VENV),sqlite-zones) $(TOGETHER) $(ARGS); $(NOTE) \
+	$(END)
 
 # In transaction mode, each transaction in another session than the one before.
 test-pgbouncer: $(STAMP)
@@ -111,9 +118,10 @@ test-pgbouncer: $(STAMP)
 
 # What takes longer: long state machines, the whole demo, a short run of the benchmarks, and real processes on SQLite.
 test-slow: $(STAMP)
-	$(call PATIENTLY,$(VENV),postgresql-slow,$(SLOW) $(call FILES,slow))
-	export TEST_DATABASE=sqlite; $(call PATIENTLY,$(VENV),sqlite-alone,$(ALONE) $(ON_SQLITE))
-	export TEST_DATABASE=sqlite; $(call PATIENTLY,$(VENV),sqlite-slow,$(SLOW) tests/lifecycle)
+	$(BEGIN) $(call PATIENTLY,$(VENV),postgresql-slow,$(SLOW) $(call FILES,slow)); $(NOTE) \
+	export TEST_DATABASE=sqlite; $(call PATIENTLY,$(VENV),sqlite-alone,$(ALONE) $(ON_SQLITE)); $(NOTE) \
+	$(call PATIENTLY,$(VENV),sqlite-slow,$(SLOW) tests/lifecycle); $(NOTE) \
+	$(END)
 
 # What builds on Django's own insides, or on a connection's, and is no part of the whole suite that runs through PgBouncer.
 NEXT_DJANGO := $(wildcard tests/test_conformance*.py tests/worker/test_failures_seen.py) $(addprefix tests/,db models tasks_layer)

@@ -39,7 +39,8 @@ signal.pause()
 def stop() -> Iterator[Stop]:
     """Take over the signals for the time of a test."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
+    # Under nohup a hang-up is ignored, and in the background of a shell an interrupt.
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
     stop = Stop()
     stop.listen()
     yield stop

@@ -60,6 +60,10 @@ def database_entry() -> dict[str, Any]:
     return {**entry, "NAME": str(entry["NAME"])}
 
 
+def _heed_hang_up() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class WorkerProcess:
     """One ``runworkers`` in a process of its own."""
 
@@ -98,6 +102,8 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=file if output is None else output,
                 stderr=subprocess.STDOUT,
+                # Under nohup a hang-up is ignored here, which a program would inherit.
+                preexec_fn=_heed_hang_up if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else None,  # noqa: PLW1509
                 start_new_session=True,  # a Ctrl-C in the terminal of the tests is not for it
             )
 
