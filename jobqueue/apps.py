@@ -4,6 +4,11 @@ import importlib
 
 from django.apps import AppConfig
 
+from jobqueue import early
+
+if early.is_first_worker():  # the other apps take most of the time of a start
+    early.end_on_signals()
+
 
 class JobQueueConfig(AppConfig):
     """Register models, checks and log receivers; start nothing."""

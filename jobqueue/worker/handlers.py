@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -15,6 +18,23 @@ def on_signals(stop: Callable[[], None]) -> None:
     hang_up = (signal.SIGHUP,) if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else ()
     for number in (signal.SIGTERM, signal.SIGINT, *hang_up):
         signal.signal(number, lambda *_: stop())
+
+
+def quit_with_dump(first: Callable[[], None] | None = None) -> None:
+    """End the process at once on SIGQUIT, with the stacks of all threads on the standard error; call `first` before the end.
+
+    The stacks are written by C code, also while a thread keeps Python's lock.
+    """
+
+    def end(*_: object) -> None:
+        if first is not None:
+            first()
+        os._exit(128 + signal.SIGQUIT)
+
+    # Process 1 has no default handler.
+    signal.signal(signal.SIGQUIT, end if first is not None or os.getpid() == 1 else signal.SIG_DFL)
+    with contextlib.suppress(OSError, ValueError, AttributeError, RuntimeError):  # the standard error is no file
+        faulthandler.register(signal.SIGQUIT, all_threads=True, chain=True)
 
 
 def end_at_once() -> None:

@@ -59,6 +59,12 @@ class Processes:
         """Ask for the end; a second call skips the grace period. Safe in a signal handler."""
         self.stops += 1
 
+    def quit(self) -> None:
+        """Pass SIGQUIT on: all end at once, each with a dump of its threads. Safe in a signal handler."""
+        for worker in self.workers:
+            if worker.process is not None:
+                worker.process.send_signal(signal.SIGQUIT)
+
     def run(self) -> tuple[bool, list[str]]:
         """Work until told to stop; return whether all workers ended as they should, and the identities of the dead that none recovered."""
         with self._waking_up():

@@ -17,7 +17,7 @@ from jobqueue.duties import registry as duties
 from jobqueue.models import Job
 from jobqueue.tasks import registry as tasks
 from jobqueue.worker.ending import exit_anyway, flush, leave
-from jobqueue.worker.handlers import end_at_once, on_signals
+from jobqueue.worker.handlers import end_at_once, on_signals, quit_with_dump
 from jobqueue.worker.log_thread import LogThread
 from jobqueue.worker.logs import set_up_log
 from jobqueue.worker.parent import Parent
@@ -36,6 +36,7 @@ class End(NamedTuple):
 def run_child(options: Options, number: int, parent: Parent) -> None:
     """Run the worker of a process that was started for it, and end the process."""
     on_signals(end_at_once)
+    quit_with_dump()
     settings = conf.current().with_overrides(**options.overrides)
     set_up_log(options.verbosity, number)
     with ending(LogThread()) as log:

@@ -26,7 +26,7 @@ from jobqueue.models import Job
 from jobqueue.worker import spawn
 from jobqueue.worker.child import times
 from jobqueue.worker.ending import exit_anyway
-from jobqueue.worker.handlers import end_at_once, on_signals
+from jobqueue.worker.handlers import end_at_once, on_signals, quit_with_dump
 from jobqueue.worker.log_thread import LogThread
 from jobqueue.worker.logs import open_closed_streams, set_up_log
 from jobqueue.worker.maintenance import recover_dead
@@ -75,6 +75,7 @@ class Command(BaseCommand):
         if open_closed_streams():
             self.stdout = OutputWrapper(sys.stdout)
         on_signals(end_at_once)
+        quit_with_dump()
         is_process = getattr(self, "_called_from_command_line", False)
         try:
             status = self._serve(options, is_process=is_process)
@@ -105,6 +106,7 @@ class Command(BaseCommand):
             raise CommandError(refusal)
         processes = Processes(number, spawn.Order(module or "", settings.process_setup, given), times(settings), once=given.once)
         on_signals(processes.stop)
+        quit_with_dump(processes.quit)
         greet(f"{number} worker process{'es' if number > 1 else ''} under pid {os.getpid()} on {socket.gethostname()}")
         began = _clock() if given.fail_on_error else None
         clean, dead = processes.run()

@@ -1,0 +1,12 @@
+"""``python -m jobqueue runworkers``: Django's command line, with handlers for signals from the first moment on."""
+
+from jobqueue import early
+
+if early.is_first_worker():
+    early.end_on_signals()
+
+import sys
+
+from django.core.management import execute_from_command_line
+
+execute_from_command_line(sys.argv)
