@@ -92,6 +92,7 @@ class Settings:
     database: str | None = _setting(None, ALIAS)
     release: Any = _setting(None, Rule(f"text of 1 to {LONGEST_RELEASE} characters, or a callable that returns it", is_release))
     notify: bool = _setting(True, BOOLEAN)
+    fresh_connections: bool = _setting(False, BOOLEAN)
     api_authenticator: Any = _setting(
         None, Rule("a callable of the request that returns a user or None, or its dotted path", is_callable_or_path)
     )

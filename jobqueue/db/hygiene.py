@@ -15,6 +15,8 @@ from typing import Any
 from django.db import DatabaseError, connections, reset_queries
 from django.db.backends.signals import connection_created
 
+from jobqueue import conf
+
 IDLE_STATUS, ACTIVE_STATUS, UNKNOWN_STATUS = 0, 1, 4  # libpq's PQTRANS_IDLE, _ACTIVE and _UNKNOWN
 RESTED_SECONDS = 1.0
 
@@ -78,12 +80,23 @@ def after_task() -> list[str]:
     if not _thread.connected:
         return []
     left = end_later_transactions(frozenset())
+    fresh = conf.current().fresh_connections
     for connection in connections.all(initialized_only=True):
         if connection.connection is None:
             continue
-        if not _tidied(connection):
+        if fresh:
+            _end_session(connection)
+        elif not _tidied(connection):
             _discard(connection)
     return left
+
+
+def _end_session(connection: Any) -> None:
+    """Close a connection and its session: what a task has set in it must not reach the next one, nor another user of a pool."""
+    if connection.settings_dict["OPTIONS"].get("pool") and connection.connection is not None:
+        with contextlib.suppress(Exception):  # it is dropped, in whatever state it is
+            connection.connection.close()  # the driver's own: the pool replaces it
+    _discard(connection)
 
 
 def atomic_blocks() -> dict[str, int]:
