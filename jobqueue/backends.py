@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.core import checks
@@ -144,6 +144,7 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
             tenant=task.tenant or "",
             webhook_url=task.webhook_url or "",
             options=_options(task.timeout),
+            expires=_expires(task.expires),
             phases=tuple(one.name for one in task.phases),
             metadata=payload.dumps_metadata(task.metadata) if task.metadata else "{}",
             **texts,
@@ -156,6 +157,10 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
 
         job = Job.objects.current.get(pk=made.job_id)
         return results.of_job(job, self.alias, created=False)
+
+
+def _expires(expires: float | timedelta | datetime | None) -> timedelta | datetime | None:
+    return expires if expires is None or isinstance(expires, datetime) else options.expires_in(expires)
 
 
 def _options(timeout: float | timedelta | None) -> str:

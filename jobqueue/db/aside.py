@@ -10,7 +10,15 @@ from jobqueue.db.times import nearest
 if TYPE_CHECKING:
     from jobqueue.db.base import Database
 
-TIMES = ("run_at", "created_at", "enqueued_at", "first_started_at", "started_at", "stale_at")  # those that a job in ERROR keeps
+TIMES = (
+    "run_at",
+    "expires_at",
+    "created_at",
+    "enqueued_at",
+    "first_started_at",
+    "started_at",
+    "stale_at",
+)  # those kept in ERROR
 KEPT = ("attempt", "tenant", "target", "queue", "task", "webhook_url")
 
 

@@ -30,6 +30,9 @@ IN_FAILED_TRANSACTION = "25P02"
 LOCK_REFUSED = "55P03"
 GIVEN_UP = ("57014", LOCK_REFUSED, "40P01")
 
+AHEAD = {"run_in": "run_at", "expires_in": "expires_at"}
+"""Columns that are given as a time from now on, by the names of what is given."""
+
 
 class Database(EndedJobs, Events, EventLog):
     """Run the statements that the ORM has no word for, against one connection alias and one table of jobs."""
@@ -105,7 +108,7 @@ class Database(EndedJobs, Events, EventLog):
 
     def inserting(self, columns: dict[str, Any], ignore_conflicts: bool) -> str:
         """Return the insert of one job, which lacks a RETURNING."""
-        names = ", ".join("run_at" if name == "run_in" else name for name in columns)
+        names = ", ".join(AHEAD.get(name, name) for name in columns)
         values = ", ".join([self.placeholder(name) for name in columns])
         return f"INSERT INTO {self.table} ({names}) VALUES ({values}){' ON CONFLICT DO NOTHING' if ignore_conflicts else ''}"
 
@@ -123,7 +126,7 @@ class Database(EndedJobs, Events, EventLog):
         raise NotImplementedError
 
     def placeholder(self, name: str) -> str:
-        """Return the placeholder of a column; `run_in` gives seconds from now."""
+        """Return the placeholder of a column; those of `AHEAD` give seconds from now."""
         return "%s"
 
     # For people

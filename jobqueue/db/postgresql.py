@@ -17,6 +17,7 @@ from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobqueue.db import fence, plans, pooler, times
+from jobqueue.db.base import AHEAD
 from jobqueue.db.claims import in_claim_order
 from jobqueue.db.columns import Columns
 from jobqueue.db.failures import Failures
@@ -27,7 +28,7 @@ from jobqueue.line import Candidate, Target
 
 STANDSTILL_SECONDS = 5
 # In the columns of `Claimed`, what a claim tells of a job with a target.
-FOUND = "id, claim_rank, 0, 0, 0, 0, 0, '', '', tenant, target, '', '', '', '', '', ''"
+FOUND = "id, claim_rank, 0, 0, 0, 0, 0, '', '', tenant, target, '', '', '', '', '', '', FALSE"
 
 
 class PostgreSQL(Failures):
@@ -223,7 +224,7 @@ class PostgreSQL(Failures):
 
     def placeholder(self, name: str) -> str:
         """Return the placeholder of a column."""
-        return "statement_timestamp() + %s" if name == "run_in" else "%s"
+        return "statement_timestamp() + %s" if name in AHEAD else "%s"
 
     def moment(self, value: Any) -> Any:
         """Return a time that a statement returned as an aware time."""

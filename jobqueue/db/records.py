@@ -33,6 +33,7 @@ class Claimed(NamedTuple):
     options: str
     metadata: str
     phase: str = ""
+    expired: bool = False  # it had not begun when it was to expire
 
 
 class Success(NamedTuple):

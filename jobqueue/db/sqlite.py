@@ -17,7 +17,7 @@ from django.db import transaction
 from jobqueue import clock, conf, signals
 from jobqueue import event_names as names
 from jobqueue.db import fence
-from jobqueue.db.base import Database
+from jobqueue.db.base import AHEAD, Database
 from jobqueue.db.events import DEFAULT, OF_JOB
 from jobqueue.db.records import Claimed, Event, Lease, Lender, Mark, Renewed, Scope, Success
 from jobqueue.line import Candidate
@@ -195,7 +195,7 @@ class SQLite(Database):
 
     def placeholder(self, name: str) -> str:
         """Return the placeholder of a column."""
-        return self.ahead if name == "run_in" else "%s"
+        return self.ahead if name in AHEAD else "%s"
 
     def adapt(self, value: Any) -> Any:
         """Return times as the text that Django stores, deltas as seconds."""

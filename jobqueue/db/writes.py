@@ -222,6 +222,8 @@ class Writes(Database):
         texts, created_at, run_at = self._take_ids(len(calls), ahead)
         ids = [*map(int, texts)]
         same.update({"created_at": created_at, **({"run_at": run_at} if ahead is not None else {})})
+        if (expires_in := same.pop("expires_in", None)) is not None:
+            same["expires_at"] = created_at + expires_in
         tail = "".join(f"\t{cell(value)}" for value in same.values()) + "\n"
         command = f"COPY {self.table} (id, args, kwargs, target, {', '.join(same)}) FROM STDIN"
         with self.connection.cursor() as cursor, cursor.copy(command) as copy_in:

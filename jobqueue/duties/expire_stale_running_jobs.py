@@ -1,4 +1,4 @@
-"""Expire: jobs whose worker was lost come back, by their `recovery`."""
+"""Expire: jobs whose worker was lost come back, by their `recovery`; jobs that have not begun in time are canceled."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from jobqueue.duties.base import Duty, Report
+from jobqueue.lifecycle.batches import Batch
 from jobqueue.lifecycle.expire import MOST, Expired, Recovery
 from jobqueue.lifecycle.glance import Glances
+from jobqueue.lifecycle.lapse import Lapses
 from jobqueue.models import Job
 
 
@@ -38,17 +40,21 @@ class ExpireStaleRunningJobs(Duty):
         self._keep, self._tell, self._not_before = keep, tell, not_before
         self._glances = glances if glances is not None else Glances()
         self._recovery = Recovery()
+        self._lapses = Lapses()
 
     def run_once(self, now: datetime) -> Report:
-        """Recover the jobs whose leases have run out."""
-        if time.monotonic() < self._not_before() or not self._any():
-            return Report()
+        """Recover the jobs whose leases have run out, and cancel those that have not begun in time."""
+        lost, lapsed = self._any()
+        canceled = self._lapses.run() if lapsed else Batch()
+        if not lost or time.monotonic() < self._not_before():
+            return Report(canceled.moved, canceled.set_aside, again=canceled.moved > 0)
         self._keep()
-        lost, batch = self._recovery.run()
-        if lost:
-            self._tell(lost)
-        return Report(len(lost), batch.set_aside, again=len(lost) >= MOST)
+        found, batch = self._recovery.run()
+        if found:
+            self._tell(found)
+        aside = batch.set_aside + canceled.set_aside
+        return Report(len(found) + canceled.moved, aside, again=len(found) >= MOST or canceled.moved > 0)
 
-    def _any(self) -> bool:
-        glance = self._glances.look(self.name)
-        return Job.objects.current.expired().exists() if glance is None else glance.expired
+    def _any(self) -> tuple[bool, bool]:
+        glance, jobs = self._glances.look(self.name), Job.objects.current
+        return (jobs.expired().exists(), jobs.lapsed().exists()) if glance is None else (glance.expired, glance.lapsed)

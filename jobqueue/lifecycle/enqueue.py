@@ -49,6 +49,7 @@ class JobSpec:
     target: str = ""
     phases: tuple[str, ...] = ()
     webhook_url: str = ""
+    expires: datetime | timedelta | None = None
 
     @property
     def immediate(self) -> bool:
@@ -73,6 +74,10 @@ class JobSpec:
                 columns["run_at"] = clock.aware(self.run_after)
             else:
                 columns["run_in"] = self.run_after
+        if isinstance(self.expires, timedelta):
+            columns["expires_in"] = self.expires
+        elif self.expires is not None:
+            columns["expires_at"] = clock.aware(self.expires)
         return columns
 
 

@@ -24,6 +24,7 @@ from jobqueue.lifecycle import failing, history, suspend, wakeup
 from jobqueue.lifecycle.endings import ending, is_repeated
 from jobqueue.lifecycle.lines import moment_of
 from jobqueue.lifecycle.outcome import (
+    EXPIRED,
     FINISHED_FIRST,
     INTERRUPTED_BY_SHUTDOWN,
     INTERRUPTED_BY_USER,
@@ -131,8 +132,7 @@ def written_before(outcomes: Iterable[Outcome]) -> dict[Lease, str]:
     """Return the outcomes that the database has already: their commit was done, but its acknowledgement was lost."""
     expected = {outcome.lease: outcome for outcome in outcomes}
     rows = Job.objects.current.filter(pk__in=[lease.job_id for lease in expected]).exclude(status=states.Status.RUNNING)
-    ended = {Kind.SUCCESS: states.Status.SUCCESS, Kind.ERROR: states.Status.ERROR}
-    found = {}
+    ended, found = {Kind.SUCCESS: states.Status.SUCCESS, Kind.ERROR: states.Status.ERROR}, {}
     for job_id, token, status in rows.values_list("pk", "lease_token", "status"):
         outcome = expected.get(Lease(job_id, token))
         if outcome is not None and ended.get(outcome.kind) == status:
@@ -268,6 +268,7 @@ DECISIONS: dict[Kind, Callable[[Job, Outcome, datetime], Decision]] = {
     Kind.HANDED_BACK: _hand_back,
     Kind.UNKNOWN_TASK: _unknown_task,
     Kind.INTERRUPTED: _hand_back,
+    Kind.EXPIRED: lambda job, outcome, db_now: (states.CANCELED, {**_hand_back(job, outcome, db_now)[1], "message": EXPIRED}),
     Kind.SLEEP: suspend.sleep,
     Kind.WAIT: suspend.wait,
     Kind.STOPPED: lambda job, outcome, db_now: (states.PAUSED, {"message": INTERRUPTED_BY_SHUTDOWN}),

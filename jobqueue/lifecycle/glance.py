@@ -34,6 +34,7 @@ class Glance(NamedTuple):
     parked: bool
     schedules: bool
     queued: bool
+    lapsed: bool
 
 
 class Glances:
@@ -102,6 +103,7 @@ def _wanted() -> dict[str, Subquery]:
         "parked": _first(_pending(jobs, states.WaitingFor.TARGET).order_by("tenant", "target", "claim_rank", "pk"), "pk"),
         "schedules": _first(Schedule.objects.current.active(), "pk"),
         "queued": _first(jobs.queued(), "pk"),
+        "lapsed": _first(jobs.lapsed().order_by("expires_at"), "pk"),
     }
 
 

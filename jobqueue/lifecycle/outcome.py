@@ -17,6 +17,7 @@ UNKNOWN_TASK_PAUSE_SECONDS = 5.0
 UNKNOWN_SINCE = "unknown_since"  # in the options of a job: when a worker first found its task unknown
 INTERRUPTED_BY_USER = "Job was interrupted by user"
 INTERRUPTED_BY_SHUTDOWN = "Job was interrupted by shutdown of its worker"
+EXPIRED = "Job expired: it had not begun by the time given as expires"
 FINISHED_FIRST = "Job finished before the interrupt reached it"
 
 
@@ -30,6 +31,7 @@ class Kind(Enum):
     STOPPED = "stopped"  # the worker had to end, and the job is held for a person
     HANDED_BACK = "handed back"  # given back in order, not having failed; with a delay it waits so long
     UNKNOWN_TASK = "unknown task"
+    EXPIRED = "expired"  # it was to begin by a time that has passed
     SLEEP = "sleep"  # a phase has ended, and the job goes on later
     WAIT = "wait"  # a phase has ended, and the job goes on once others have ended
 

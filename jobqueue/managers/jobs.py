@@ -46,6 +46,11 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Return the jobs that wait for a time that has come."""
         return self.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME, run_at__lte=Now())
 
+    def lapsed(self) -> JobQuerySet:
+        """Return the waiting jobs that have not begun by the time at which they expire."""
+        unbegun = self.filter(first_started_at__isnull=True, finished_at__isnull=True, expires_at__lte=Now())
+        return unbegun.filter(status__in=[states.Status.QUEUED, states.Status.PENDING])
+
     def expired(self) -> JobQuerySet:
         """Return the running jobs whose lease has run out, or is none that a worker can have."""
         wrong = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__gt=Now() + LONGEST_LEASE)

@@ -26,6 +26,8 @@ TIMES = (*aside.TIMES, "finished_at", "lease_expires_at", "heartbeat_at")
 TARGETED = ~Q(target="")
 HELD = Q(holds_target=True) | Q(status__in=[states.Status.PAUSED, states.Status.ERROR])
 
+UNBEGUN = Q(first_started_at__isnull=True, finished_at__isnull=True)
+
 
 class Job(models.Model):
     """One unit of work: what to run, when, in which state it is, who runs it, and what came of it."""
@@ -49,6 +51,7 @@ class Job(models.Model):
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.QUEUED, db_default=Status.QUEUED)
     waiting_for = models.CharField(max_length=16, choices=WaitingFor.choices, default="", db_default="", blank=True)
     run_at = fields.moment(help_text="Not before this time.")
+    expires_at = fields.moment(help_text="Canceled if it has not begun by then.")
     created_at = MomentField(db_default=Now())
     enqueued_at = MomentField(db_default=Now(), help_text="When it last became free to be taken.")
     first_started_at = fields.moment()
@@ -152,6 +155,7 @@ class Job(models.Model):
             models.Index(fields=["finished_at", "id"], condition=Q(status__in=list(states.ENDED)), name="jobqueue_job_ended"),
             # The status first: else the few jobs in ERROR would be looked for among all that were canceled.
             models.Index(fields=["status", "id"], condition=Q(status__in=["PAUSED", "ERROR", "CANCELED"]), name="jobqueue_job_attention"),
+            models.Index(fields=["expires_at"], condition=UNBEGUN & Q(expires_at__isnull=False), name="jobqueue_job_expires"),
             models.Index(fields=["finished_at"], condition=Q(status="ERROR"), name="jobqueue_job_failed"),
         )
 

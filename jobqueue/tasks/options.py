@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from jobqueue import payload, phases, states, time_limits, webhook_rules
-from jobqueue.exceptions import InvalidOption
+from jobqueue.exceptions import MAX_DELAY_SECONDS, InvalidOption
+from jobqueue.texts import safe_repr
 
 LONGEST_KEY = 200
 LONGEST_PATH = 500
@@ -127,6 +129,21 @@ def check_timeout(value: Any) -> None:
     """Refuse anything but a time above 0; None means the setting's."""
     if value is not None:
         time_limits.in_seconds(value)
+
+
+def check_expires(value: Any) -> None:
+    """Refuse anything but a time, or a time from the enqueue on; None means never."""
+    if value is not None and not isinstance(value, datetime):
+        expires_in(value)
+
+
+def expires_in(value: Any) -> timedelta:
+    """Return a number of seconds or a timedelta, above 0 and up to 366 days, as a timedelta; refuse everything else."""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MAX_DELAY_SECONDS:
+        rule = f"it must be a number of seconds above 0, at most {MAX_DELAY_SECONDS} (366 days), a timedelta, or a datetime"
+        raise InvalidOption(f"expires is {safe_repr(value)}; {rule}. Leave it out for a job that may wait for any time.")
+    return timedelta(seconds=seconds)
 
 
 def check_path(value: str) -> None:

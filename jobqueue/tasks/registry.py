@@ -22,7 +22,7 @@ from jobqueue.exceptions import InvalidOption
 from jobqueue.phases import Phase
 from jobqueue.tasks import functions, imports
 
-DECLARED_ONLY = ("takes_context", "backoff", "retry_on", "transactional", "phases")  # what a run reads from the declaration
+DECLARED_ONLY = ("takes_context", "backoff", "retry_on", "transactional", "phases", "secret")  # what a run reads from the declaration
 
 _tasks: dict[str, Any] = {}
 _loads: dict[str, object] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, overload
 
 from asgiref.sync import iscoroutinefunction
@@ -30,6 +30,7 @@ JOB_OPTIONS = (
     "phases",
     "webhook_url",
     "timeout",
+    "expires",
     "secret",
     "schedulable",
 )
@@ -56,7 +57,8 @@ class JobTask(compat.Task):  # type: ignore[misc]
     Jobs of one ``target`` (text, or a callable of the arguments that returns text or None) run one at a time, in order, per
     ``tenant``. The work of a ``transactional`` task in the job database and the end of its job are one transaction. ``phases`` are the
     steps of a pipeline (see ``@pipeline``). What becomes of the job is told to ``webhook_url``. A run that goes on for longer than
-    ``timeout`` (seconds or a timedelta) fails with `TimeLimitExceeded`. The arguments that ``secret`` names are hidden wherever jobs are
+    ``timeout`` (seconds or a timedelta) fails with `TimeLimitExceeded`. A job that has not begun when ``expires`` is over (seconds or a
+    timedelta from the enqueue on, or a datetime) is canceled. The arguments that ``secret`` names are hidden wherever jobs are
     shown. A task that is not ``schedulable`` cannot be given to a schedule in the admin.
     """
 
@@ -72,6 +74,7 @@ class JobTask(compat.Task):  # type: ignore[misc]
     phases: tuple[Phase, ...] = ()
     webhook_url: str | None = None
     timeout: float | timedelta | None = None
+    expires: float | timedelta | datetime | None = None
     secret: tuple[str, ...] = ()
     schedulable: bool = True
 
@@ -175,6 +178,7 @@ def task(
     metadata: Mapping[str, Any] | None = None,
     webhook_url: str | None = None,
     timeout: float | timedelta | None = None,
+    expires: float | timedelta | datetime | None = None,
     secret: Sequence[str] = (),
     schedulable: bool = True,
 ) -> Callable[[Callable[..., Any]], JobTask]: ...

@@ -14,6 +14,7 @@ from jobqueue.db import Claimed, Lender, Scope
 from jobqueue.lifecycle.children import resume_parents
 from jobqueue.lifecycle.claim import Claim, claim
 from jobqueue.lifecycle.control import run_now
+from jobqueue.lifecycle.lapse import cancel_lapsed
 from jobqueue.lifecycle.outcome import Outcome
 from jobqueue.lifecycle.queues import end_pauses
 from jobqueue.models import Job, Queue
@@ -50,6 +51,7 @@ def run_until_idle(queues: Sequence[str] = (), *, limit: int | None = None, sche
 def _next(lender: Lender, queues: Sequence[str]) -> Claimed | None:
     """Return one job that was claimed; None where nobody's job may run."""
     end_pauses()
+    cancel_lapsed()
     paused = set(Queue.objects.current.filter(paused=True).values_list("pk", flat=True))
     for tenant in Job.objects.database.queued_tenants(TENANTS_MOST):
         names = list(queues) or (Job.objects.database.queued_queues(TENANTS_MOST, tenant) if paused else [])

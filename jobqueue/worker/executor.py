@@ -158,7 +158,7 @@ def prepare(run: Run) -> tuple[Any, list[Any], dict[str, Any]] | None:
         raise interruption
     job = run.job
     entry = run.entry = run.entry or registry.find(job.task)
-    if entry is None:
+    if entry is None or job.expired:
         return None
     args, kwargs = arguments(job)
     func = entry.func

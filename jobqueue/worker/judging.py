@@ -69,6 +69,8 @@ def _conclude(run: Run) -> Outcome:
             return success(run)
         except ResultNotStorable as error:
             return failed(run, Kind.ERROR, error)
+    if run.raised is None and run.job.expired:
+        return _outcome(run, Kind.EXPIRED)
     if run.raised is None:
         return unknown_task(run)
     return raised(run, run.raised)

@@ -53,6 +53,7 @@ UNFLAGGED = {
     Kind.UNKNOWN_TASK: states.PENDING_TIME,
     Kind.SLEEP: states.PENDING_TIME,
     Kind.WAIT: states.PENDING_CHILDREN,
+    Kind.EXPIRED: states.CANCELED,
 }
 STANDING = (Kind.SUCCESS, Kind.ERROR)  # a flag does not change these
 FLAGS = ("", "PAUSED", "CANCELED")
@@ -79,7 +80,7 @@ def test_where_a_run_ends_is_told_by_its_kind_and_the_flag(kind: Kind, flag: str
 def test_a_run_counts_unless_it_is_given_back(kind: Kind, flag: str) -> None:
     job = JobFactory(running=True, attempt=2, worker_ids=["worker-0"], cancel_requested=bool(flag), cancel_outcome=flag)
     end(job, kind)
-    given_back = kind in (Kind.INTERRUPTED, Kind.HANDED_BACK, Kind.UNKNOWN_TASK, Kind.SLEEP, Kind.WAIT) and not flag
+    given_back = kind in (Kind.INTERRUPTED, Kind.HANDED_BACK, Kind.UNKNOWN_TASK, Kind.SLEEP, Kind.WAIT, Kind.EXPIRED) and not flag
     assert job.attempt == (1 if given_back else 2)
     assert job.worker_ids == (["worker-0"] if given_back else ["worker-0", "worker-1"])
     assert len(job.history) == (0 if given_back or kind is Kind.SUCCESS else 1)
@@ -200,7 +201,7 @@ def test_progress_and_metadata_of_a_run_that_did_not_succeed_are_kept() -> None:
 def test_the_target_is_held_until_success_or_cancel(kind: Kind) -> None:
     job = JobFactory(running=True, target="customer:7")
     end(job, kind)
-    assert job.holds_target == (kind is not Kind.SUCCESS)
+    assert job.holds_target == (kind not in (Kind.SUCCESS, Kind.EXPIRED))
 
 
 @pytest.mark.django_db
@@ -387,7 +388,7 @@ def test_of_two_runs_of_one_job_in_one_batch_only_the_newer_counts(kind: Kind, o
     job.refresh_from_db()
     if kind is Kind.SUCCESS:
         assert (job.result, job.message) == ("run 2", "run 2")
-    elif kind is not Kind.STOPPED:
+    elif kind not in (Kind.STOPPED, Kind.EXPIRED):
         assert job.message == "run 2"
 
 

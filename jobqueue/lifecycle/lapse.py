@@ -1,0 +1,86 @@
+"""Cancel the jobs that have not begun by the time at which they expire (``expires=``).
+
+The worker that claims such a job cancels it, too, so none runs. As with expired leases, a target's lock is tried and never waited for, and
+rows that a rival has locked are left for the next sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.db.models import Q
+
+from jobqueue import event_names as names
+from jobqueue import states
+from jobqueue.events.record import event, record_all
+from jobqueue.lifecycle import children, phases
+from jobqueue.lifecycle.batches import Batch, Batches
+from jobqueue.lifecycle.outcome import EXPIRED
+from jobqueue.lifecycle.release import settle, try_lock
+from jobqueue.line import Target
+from jobqueue.managers.jobs import JobQuerySet
+from jobqueue.models import Job
+
+MAX_BATCH = 500
+PLAIN = Q(target="", phase="")
+
+
+class Lapses:
+    """The sweep of jobs that have expired; one bad row does not stop the others."""
+
+    def __init__(self) -> None:
+        """Begin with full batches."""
+        self._plain = Batches("Canceling expired jobs", MAX_BATCH)
+        self._others = Batches("Canceling expired jobs with a target or phases", MAX_BATCH)
+
+    def run(self) -> Batch:
+        """Cancel one batch of jobs without a target and one of the others; return how many were canceled and set aside."""
+        plain = self._run(self._plain, PLAIN, lambda jobs, size: _cancel(jobs.order_by("expires_at")[:size]))
+        others = self._run(self._others, ~PLAIN, lambda jobs, size: sum(map(_cancel_one, _ids(jobs, size))))
+        return Batch(plain.moved + others.moved, plain.set_aside + others.set_aside)
+
+    def _run(self, batches: Batches, which: Q, cancel: Callable[[JobQuerySet, int], int]) -> Batch:
+        aside = batches.set_aside
+        jobs = Job.objects.current.lapsed().filter(which)
+        if aside:
+            jobs = jobs.exclude(pk__in=aside)
+        return batches.run(lambda size: cancel(jobs, size), lambda size: _ids(jobs, size), _cancel_one)
+
+
+def cancel_lapsed() -> int:
+    """Cancel every job that has expired by now; return how many."""
+    lapses, moved = Lapses(), 0
+    while count := lapses.run().moved:
+        moved += count
+    return moved
+
+
+def _ids(jobs: JobQuerySet, limit: int) -> list[int]:
+    return list(jobs.order_by("expires_at").values_list("pk", flat=True)[:limit])
+
+
+def _cancel(found: JobQuerySet) -> int:
+    """Cancel jobs that no other job waits for by a target."""
+    with Job.objects.database.atomic():
+        jobs = list(found.unlocked())
+        moved = Job.objects.move_all([(job, states.CANCELED, {"message": EXPIRED}) for job in jobs])
+        record_all(event(job, names.CANCELED, {"message": EXPIRED}) for job in jobs if job.pk in moved)
+    return len(moved)
+
+
+def _cancel_one(job_id: int) -> int:
+    with Job.objects.database.atomic():
+        named = Job.objects.current.filter(pk=job_id).values_list("tenant", "target").first()
+        if named is None or (named[1] and not try_lock([Target(*named)])):
+            return 0
+        job = Job.objects.current.lapsed().unlocked().filter(pk=job_id).first()
+        if job is None:
+            return 0
+        Job.objects.move(job, states.CANCELED, message=EXPIRED)
+        phases.settle(job, states.CANCELED)
+        if job.phase:
+            children.forget_unended(job)
+        record_all([event(job, names.CANCELED, {"message": EXPIRED})])
+        if job.target:
+            settle([job.behind])
+    return 1
