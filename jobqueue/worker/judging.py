@@ -8,7 +8,7 @@ import traceback
 
 from jobqueue import backoff, payload, texts
 from jobqueue.exceptions import Fatal, InvalidBackoff, ResultNotStorable, Retry, Suspended
-from jobqueue.lifecycle.outcome import UNKNOWN_TASK_PAUSE_SECONDS, Failure, Kind, Outcome
+from jobqueue.lifecycle.outcome import EXPIRED, UNKNOWN_TASK_PAUSE_SECONDS, Failure, Kind, Outcome
 from jobqueue.line import Target
 from jobqueue.tasks import imports, registry
 from jobqueue.worker import groups, journal
@@ -70,7 +70,9 @@ def _conclude(run: Run) -> Outcome:
         except ResultNotStorable as error:
             return failed(run, Kind.ERROR, error)
     if run.raised is None and run.job.expired:
-        return _outcome(run, Kind.EXPIRED)
+        outcome = _outcome(run, Kind.EXPIRED)
+        outcome.message = EXPIRED
+        return outcome
     if run.raised is None:
         return unknown_task(run)
     return raised(run, run.raised)
