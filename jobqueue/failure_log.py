@@ -103,7 +103,8 @@ def _handlers(of: logging.Logger | None) -> list[logging.Handler]:
 
 
 def _is_same(one: logging.Handler, other: logging.Handler) -> bool:
-    """Return whether two handlers write to the same place."""
+    """Return whether two handlers write to the same place; in a worker, each has another one in front of it."""
+    one, other = getattr(one, "target", one), getattr(other, "target", other)
     if isinstance(one, AdminEmailHandler) and isinstance(other, AdminEmailHandler):
         return True
     stream = getattr(one, "stream", None)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from django.db import Error
 
-from jobqueue import db, signals, texts
+from jobqueue import signals, texts
 from jobqueue.db import Claimed, hygiene
 from jobqueue.exceptions import JobCanceled, RunFailed, WorkerLost
 from jobqueue.failure_log import Ending, while_handling
@@ -107,10 +107,10 @@ def _read(ids: Sequence[int]) -> dict[int, Job]:
     try:
         try:
             return jobs.in_bulk(ids)
-        except Error as error:
-            if not db.is_connection_error(error) or Job.objects.database.connection.in_atomic_block:
+        except Error:
+            if Job.objects.database.connection.in_atomic_block:
                 raise
-            hygiene.close_broken(Job.objects.database.alias)  # the server may have closed it since the last signal
+            hygiene.close_broken(Job.objects.database.alias)  # the server may have closed it, or a receiver changed it
             return jobs.in_bulk(ids)
     except Exception as error:  # noqa: BLE001 - receivers then get what the claim says
         logger.warning("%d jobs could not be read for their signals: %s", len(ids), error)

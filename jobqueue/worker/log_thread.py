@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from jobqueue.worker.forked import drop_at_fork
+from jobqueue.worker.forked import drop_at_fork, guarded
 
 MOST_RECORDS = 5000
 PATIENCE_SECONDS = 1.0
@@ -95,8 +95,9 @@ class LogThread:
             self._wake.clear()
             while self._queue:
                 context, write, value = self._queue.popleft()
-                with contextlib.suppress(Exception):  # `logging` shows what a handler raises; nothing ends this thread
-                    context.run(write, value)
+                # `logging` shows what a handler raises, but not SystemExit and the like: nothing ends this thread.
+                with contextlib.suppress(BaseException):
+                    context.run(guarded(write), value)
                 if len(self._queue) < MOST_RECORDS / 2:
                     self._waited = 0.0
                     self._room.set()

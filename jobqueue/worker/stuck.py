@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 
-from jobqueue.db import hygiene
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.time_limits import exceeded
+from jobqueue.worker.bounded import call_within
 from jobqueue.worker.judging import failed, interrupted, raised
 from jobqueue.worker.run import Reason, Run
+
+POLICY_SECONDS = 2.0  # the interrupter and the end of the worker wait for a back-off of the project
 
 
 def place_of(run: Run) -> str:
@@ -47,8 +49,7 @@ def given_up(run: Run) -> Outcome:
     error = exceeded(run.limit)
     error.add_note(f"The task did not react to that. {run.place}")
     try:
-        return raised(run, error)
+        return call_within(POLICY_SECONDS, lambda: raised(run, error))
     except BaseException as wrong:  # noqa: BLE001 - a fault in here must end as the job's error
+        wrong.add_note(f"It was raised by the back-off of the task, after: {error}")
         return failed(run, Kind.ERROR, wrong)
-    finally:
-        hygiene.close_all()  # a policy of the project may have looked at the database, in a thread that has no connection
