@@ -44,11 +44,26 @@ def told(*args: Any) -> tuple[Any, int]:
 
 
 def test_a_queue_is_paused_and_resumed() -> None:
+    JobFactory(queue="mail", success=True)
     assert run("pause", "mail") == ("Queue 'mail' is paused: no job of it is begun, those that run go on.\n", 0)
     assert Queue.objects.get(pk="mail").paused
     assert run("pause", "mail")[0].endswith(", as it was.\n")
-    assert told("resume", "mail") == ({"name": "mail", "changed": True, "paused": False, "max_running": None}, 0)
+    assert told("resume", "mail") == ({"name": "mail", "changed": True, "paused": False, "max_running": None, "warning": ""}, 0)
     assert run("resume", "nobody") == ("Queue 'nobody' is not paused, as it was.\n", 0)
+
+
+def test_a_mistyped_queue_is_warned_of_and_can_be_forgotten() -> None:
+    lines = run("pause", "mial")[0].splitlines()
+    assert lines[1].startswith("Warning: No task, setting, schedule, worker or recent job knows a queue 'mial'.")
+    assert run("forget", "mial") == ("Queue 'mial' is forgotten: its pause, limit and webhook are gone.\n", 0)
+    assert not Queue.objects.exists()
+    assert run("forget", "mial") == ("Queue 'mial' has no row to forget.\n", 0)
+    JobFactory(queue="busy")
+    pause_queue("busy")
+    with pytest.raises(CommandError, match="has jobs that are QUEUED or RUNNING"):
+        run("forget", "busy")
+    for known in (WorkerFactory(queues=["served"]), ScheduleFactory(queue="scheduled")):
+        assert "Warning" not in run("pause", "served" if isinstance(known, Worker) else "scheduled")[0]
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\0b"])
@@ -132,7 +147,7 @@ def test_the_status_shows_queues_workers_and_jobs() -> None:
     assert {count["state"]: count["number"] for count in data["jobs"] if count["number"]} == dict.fromkeys(
         ("PENDING (its time)", "PENDING (its target)", "QUEUED", "RUNNING", "PAUSED", "ERROR", "CANCELED", "SUCCESS"), 1
     )
-    assert [queue["name"] for queue in data["queues"]] == ["mail", "reports"]
+    assert [queue["name"] for queue in data["queues"]] == ["reports", "mail"]
     assert [worker["queues"] for worker in data["workers"]] == [["mail"]]
 
 
@@ -457,7 +472,7 @@ def test_names_do_nothing_to_a_terminal() -> None:
     assert all(line.isprintable() for line in text.splitlines())
     Job.objects.update(created_at=clock.now() - timedelta(days=1))
     assert all(line.isprintable() for line in run("health", "--max-age", 1)[0].splitlines())
-    assert told("status")[0]["queues"][0]["name"] == "a\x1b[31mb\nc\u202e"
+    assert told("status")[0]["queues"][1]["name"] == "a\x1b[31mb\nc\u202e"
 
 
 @pytest.mark.parametrize("words", [(), ("stat",), ("pause",), ("cancel",), ("status", "--jsn")])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from django.contrib import messages
+from django.contrib.admin.models import DELETION, LogEntry
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -18,9 +19,11 @@ from jobqueue.admin.queue_webhooks import QueueWebhookAdmin, receiver
 from jobqueue.admin.wording import NOTHING, duration
 from jobqueue.amounts import bounded
 from jobqueue.exceptions import InvalidOption
+from jobqueue.lifecycle import queue_names
 from jobqueue.lifecycle.narrowed import queue_states_for
 from jobqueue.lifecycle.queues import (
     LARGEST_LIMIT,
+    MOST_QUEUES,
     QueueAnswer,
     QueueState,
     limit_queue,
@@ -30,7 +33,7 @@ from jobqueue.lifecycle.queues import (
 from jobqueue.models import Job, Queue
 from jobqueue.webhooks.queues import QueueWebhook, queue_webhooks
 
-PERMISSIONS: Final = {"pause": "pause_queue", "resume": "resume_queue", "limit": "change_queue"}
+PERMISSIONS: Final = {"pause": "pause_queue", "resume": "resume_queue", "limit": "change_queue", "forget": "delete_queue"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class QueueAdmin(QueueWebhookAdmin):
             ],
             "may": {**{what: self._may(request, what) for what in PERMISSIONS}, "webhook": self.may_set_webhook(request)},
             "largest": LARGEST_LIMIT,
+            "most": MOST_QUEUES if queue_names.are_left_out() else None,
             **(extra_context or {}),
         }
         return TemplateResponse(request, "jobqueue/admin/queues.html", context)
@@ -97,6 +101,9 @@ class QueueAdmin(QueueWebhookAdmin):
             with Job.objects.database.atomic():
                 if "\0" not in name and self.is_hidden(request, name):
                     raise PermissionDenied
+                if what == "forget":
+                    self._forget(request, name)
+                    return
                 answer = {"pause": pause_queue, "resume": resume_queue}[what](name) if what != "limit" else limit_queue(name, limit)
                 if answer.changed:
                     self.log_change(request, Queue(name=name), _told(what, answer))
@@ -105,6 +112,15 @@ class QueueAdmin(QueueWebhookAdmin):
         else:
             level = messages.SUCCESS if answer.changed else messages.INFO
             self.message_user(request, f"Queue {name}: {_told(what, answer)}", level)
+            if (answer.paused or answer.max_running is not None) and (warning := queue_names.warning(name)):
+                self.message_user(request, warning, messages.WARNING)
+
+    def _forget(self, request: HttpRequest, name: str) -> None:
+        if not queue_names.forget_queue(name):
+            self.message_user(request, f"Queue {name}: there is no row to forget.", messages.INFO)
+            return
+        LogEntry.objects.log_actions(request.user.pk or 0, [Queue(name=name)], DELETION, "Forgotten.")
+        self.message_user(request, f"Queue {name}: forgotten, with its pause, limit and webhook.", messages.SUCCESS)
 
     def _may(self, request: HttpRequest, what: str) -> bool:
         return request.user.has_perm(f"jobqueue.{PERMISSIONS[what]}")

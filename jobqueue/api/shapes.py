@@ -140,7 +140,15 @@ SHAPES: Final[dict[str, Shape]] = {
         oldest_waiting_at=some(MOMENT),
     ),
     "Queues": record(queues=many(ref("QueueState"))),
-    "QueueState": record(name=TEXT, paused=FLAG, max_running=some(COUNT), queued=COUNT, running=COUNT, oldest_queued_seconds=some(SECONDS)),
+    "QueueState": record(
+        name=TEXT,
+        paused=FLAG,
+        max_running=some(COUNT),
+        queued=COUNT,
+        running=COUNT,
+        oldest_queued_seconds=some(SECONDS),
+        queued_is_capped=said(FLAG, "More jobs are queued than were counted."),
+    ),
     "Queue": record(name=TEXT, changed=said(FLAG, "It was not so before."), paused=FLAG, max_running=some(COUNT)),
     "Error": record(
         error={

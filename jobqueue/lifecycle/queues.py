@@ -111,12 +111,14 @@ def _decide(name: str, is_so: Q, **fields: Any) -> QueueAnswer:
 
 
 def queue_states(*, at_rest: bool = False) -> list[QueueState]:
-    """Return every queue that has a row, or a job that is queued or runs; what it costs is bounded, whatever waits in them.
+    """Return every queue that has a row, or a job that is queued or runs: paused ones first, then those with a limit, then busy ones.
+
+    What it costs is bounded, whatever waits in them.
 
     Whoever knows that no job is queued or runs (`at_rest`) spares the looks for them.
     """
     database = Job.objects.database
-    decided = {row[0]: row[1:] for row in Queue.objects.current.values_list("pk", "paused", "max_running")[:MOST_QUEUES]}
+    decided = {row[0]: row[1:] for row in Queue.objects.current.special_first().values_list("pk", "paused", "max_running")[:MOST_QUEUES]}
     running = {} if at_rest else Job.objects.current.filter(status=states.Status.RUNNING).counts_by_queue()
     pairs = [] if at_rest else database.queues_in(MOST_QUEUES)
     share = BUDGET // max(len(pairs), 1)
@@ -130,7 +132,7 @@ def queue_states(*, at_rest: bool = False) -> list[QueueState]:
         if group.oldest is not None:
             oldest[group.name] = min(group.oldest, oldest.get(group.name, group.oldest))
     now = database.clock() if oldest else None
-    return [
+    found = [
         QueueState(
             name,
             *decided.get(name, (False, None)),
@@ -139,5 +141,6 @@ def queue_states(*, at_rest: bool = False) -> list[QueueState]:
             oldest_queued_seconds=max((now - oldest[name]).total_seconds(), 0.0) if now and name in oldest else None,
             queued_is_capped=name in capped or queued.get(name, 0) >= MOST_COUNTED,
         )
-        for name in sorted({*decided, *running, *queued})
+        for name in {*decided, *running, *queued}
     ]
+    return sorted(found, key=lambda one: (not one.paused, one.max_running is None, not (one.queued or one.running), one.name))

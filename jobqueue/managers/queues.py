@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.db import models, router
-from django.db.models import Q
+from django.db.models import F, Q
 
 from jobqueue.db import Now
 
@@ -25,6 +25,10 @@ class QueueQuerySet(models.QuerySet["Queue"]):
     def over(self) -> QueueQuerySet:
         """Return the queues whose pause was to end by now."""
         return self.filter(OVER)
+
+    def special_first(self) -> QueueQuerySet:
+        """Return the queues in order, first those that are paused, then those that are limited."""
+        return self.order_by("-paused", F("max_running").asc(nulls_last=True), "pk")
 
     def closed(self) -> QueueQuerySet:
         """Return the queues of which no job may begin: those that are paused, and those limited to none."""

@@ -42,7 +42,7 @@ def test_queues_with_jobs_are_listed_though_they_have_no_row(chief: Client) -> N
     JobFactory(queue="mail")
     JobFactory(queue="images", running=True)
     Queue.objects.create(name="reports", paused=True, max_running=3)
-    assert names(chief) == ["images", "mail", "reports"]
+    assert names(chief) == ["reports", "images", "mail"]
     page = chief.get(PAGE).content.decode()
     assert page.count("jq-paused") == 1
     assert 'value="3"' in page
@@ -156,3 +156,30 @@ def test_a_queue_that_a_project_hides_is_neither_shown_nor_changed(chief: Client
     assert names(chief) == ["seen"]
     assert chief.post(DECIDE["pause"], {"queue": "hidden"}).status_code == 403
     assert rows() == [("hidden", False, None), ("seen", False, None)]
+
+
+def test_an_unknown_name_is_warned_of_and_its_row_can_be_forgotten(login: Login, chief: Client) -> None:
+    response = chief.post(DECIDE["pause"], {"queue": "mial"})
+    assert told(response)[-1].startswith("No task, setting, schedule, worker or recent job knows a queue 'mial'.")
+    assert "Forget queue mial" not in chief.get(PAGE).content.decode()
+    assert chief.post(f"{PAGE}decide/forget/", {"queue": "mial"}).status_code == 403
+    forgetful = login("view_queue", "delete_queue")
+    assert "Forget queue mial" in forgetful.get(PAGE).content.decode()
+    response = forgetful.post(f"{PAGE}decide/forget/", {"queue": "mial"})
+    assert told(response)[-1] == "Queue mial: forgotten, with its pause, limit and webhook."
+    assert rows() == []
+    assert audit()[-1] == ("mial", "Forgotten.")
+
+
+def test_paused_limited_and_busy_queues_come_first_and_the_page_says_that_there_are_more(
+    chief: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        Queue.objects.create(name=f"a{number}")
+    Queue.objects.create(name="y", max_running=3)
+    Queue.objects.create(name="z", paused=True)
+    JobFactory(queue="x")
+    for module in ("jobqueue.lifecycle.queues", "jobqueue.lifecycle.queue_names", "jobqueue.admin.queues"):
+        monkeypatch.setattr(f"{module}.MOST_QUEUES", 3)
+    assert names(chief) == ["z", "y", "x", "a0"]
+    assert "Only 3 queues are shown" in chief.get(PAGE).content.decode()

@@ -103,7 +103,7 @@ def test_every_queue_that_has_a_row_or_a_job_is_shown_with_its_numbers() -> None
     JobFactory.create_batch(2, queue="images", running=True)
     JobFactory(queue="images", success=True)
     found = {one.name: one for one in queue_states()}
-    assert [*found] == ["images", "mail", "reports"]
+    assert [*found] == ["mail", "reports", "images"]
     mail = found["mail"]
     assert (mail.paused, mail.max_running, mail.queued, mail.running) == (True, None, 2, 0)
     assert mail.oldest_queued_seconds == pytest.approx(90, abs=20)

@@ -19,7 +19,7 @@ from jobqueue import db
 from jobqueue.amounts import bounded, plural
 from jobqueue.db import Now
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
-from jobqueue.lifecycle import control, health, leaders, queues, schedules
+from jobqueue.lifecycle import control, health, leaders, queue_names, queues, schedules
 from jobqueue.lifecycle.why import why_waiting
 from jobqueue.management import health as health_command
 from jobqueue.management import prune, report_text, webhooks
@@ -91,7 +91,16 @@ def _resume(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 
 def _decided(answer: queues.QueueAnswer) -> tuple[Any, Lines, bool]:
     now = "paused: no job of it is begun, those that run go on" if answer.paused else "not paused"
-    return asdict(answer), [f"Queue {answer.name!r} is {now}{'' if answer.changed else ', as it was'}."], True
+    lines = [f"Queue {answer.name!r} is {now}{'' if answer.changed else ', as it was'}."]
+    warning = queue_names.warning(answer.name) if answer.paused else ""
+    return {**asdict(answer), "warning": warning}, [*lines, *([f"Warning: {warning}"] if warning else [])], True
+
+
+def _forget(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
+    name = options["queue"]
+    gone = queue_names.forget_queue(name)
+    text = f"Queue {name!r} is forgotten: its pause, limit and webhook are gone." if gone else f"Queue {name!r} has no row to forget."
+    return {"name": name, "forgotten": gone}, [text], True
 
 
 def _cancel(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
@@ -168,6 +177,7 @@ def _webhooks(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 SUBCOMMANDS = {
     "pause": ("Pause a queue: none of its jobs is begun; those that run go on.", "queue"),
     "resume": ("Let the jobs of a queue be begun again.", "queue"),
+    "forget": ("Remove the row of a queue that is not used any more: its pause, limit and webhook.", "queue"),
     "status": ("Show the queues, the workers that are alive, and how many jobs there are in each state.", ""),
     "schedules": ("Show the schedules: when each is due next, when it last was, and why one could not be enqueued.", ""),
     "cancel": ("Stop jobs for good; end with 1 where one was refused.", "jobs"),
@@ -184,6 +194,7 @@ SUBCOMMANDS = {
 DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "pause": _pause,
     "resume": _resume,
+    "forget": _forget,
     "status": _status,
     "schedules": _schedules,
     "cancel": _cancel,
