@@ -30,6 +30,7 @@ from jobqueue.setting_rules import (
     POSITIVE,
     SERVICE,
     SETUP,
+    TENANT_CONTEXT,
     TENANTS,
     VISIBLE,
     Rule,
@@ -79,15 +80,14 @@ class Settings:
     default_recovery: str = _setting("requeue", Rule('"requeue" or "hold"', lambda value: value in RECOVERIES))
     default_timeout_seconds: float | None = _setting(None, POSITIVE._replace(text=f"{POSITIVE.text}, or None for no limit"))
     timeout_grace_seconds: float = _setting(10, NOT_NEGATIVE)
+    hard_timeout_grace_seconds: float = _setting(10, POSITIVE)
     unknown_task_grace_seconds: float = _setting(300, NOT_NEGATIVE)
     service: str | None = _setting(None, SERVICE)
     queues: tuple[str, ...] = _setting((), texts("a list of queue names"))
     task_modules: tuple[str, ...] = _setting((), texts("a list of dotted module paths"))
     max_running: int | None = _setting(None, whole("a whole number from 0 on, or None for no limit", lambda value: 0 <= value < 2**31))
     tenants: Any = _setting(None, TENANTS)
-    tenant_context: Any = _setting(
-        None, Rule("a callable of the tenant that returns a context manager, or its dotted path", is_callable_or_path)
-    )
+    tenant_context: Any = _setting(None, TENANT_CONTEXT)
     run_contexts: tuple[Any, ...] = _setting((), HOOKS)
     database: str | None = _setting(None, ALIAS)
     release: Any = _setting(None, Rule(f"text of 1 to {LONGEST_RELEASE} characters, or a callable that returns it", is_release))

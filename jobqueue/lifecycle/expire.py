@@ -63,7 +63,7 @@ def expire_owner(owner: str, culprit: int | None = None) -> list[Expired]:
     If it was ended because of one job, the `culprit`, the loss is no crash of the others.
     """
     jobs = Job.objects.current.owned_by(owner)
-    if culprit is None:
+    if culprit is None or not jobs.filter(pk=culprit).exists():  # it has ended meanwhile, and another one kept the process busy
         return expire_jobs(jobs)
     return [*expire_jobs(jobs.filter(pk=culprit)), *expire_jobs(jobs.exclude(pk=culprit), excuse=NEIGHBOR)]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from jobqueue.conf import Settings
 from jobqueue.worker import spawn
+from jobqueue.worker.board import Board, new_file
 from jobqueue.worker.link import Link, pair
 from jobqueue.worker.spawn import Order
 
@@ -23,13 +24,22 @@ class Times:
     drain_seconds: float
     hurried_seconds: float
     silent_seconds: float
+    hard_seconds: float
+    overdue_seconds: float
 
 
 def times(settings: Settings) -> Times:
     """Return the times that follow from a worker's settings."""
     hurried = settings.interrupt_grace_seconds + settings.delivery_grace_seconds + CLOSE_SECONDS
+    hard = settings.hard_timeout_grace_seconds
     # By then its leases are lost for long, and what it still did would count for nothing.
-    return Times(settings.shutdown_grace_period_seconds + hurried, hurried, 2 * settings.lease_seconds + 5)
+    return Times(
+        settings.shutdown_grace_period_seconds + hurried,
+        hurried,
+        2 * settings.lease_seconds + 5,
+        hard,
+        settings.timeout_grace_seconds + hard,
+    )
 
 
 @dataclass
@@ -47,6 +57,8 @@ class Worker:
     start_at: float = 0.0
     kill_at: float | None = None
     leaves: str = ""
+    culprit: int | None = None  # the job that it is ended because of
+    board: Board | None = None
     falls: int = 0  # how often it died lately
     finished: bool = False  # it has done all that there was to do
     told: set[str] = field(default_factory=set)  # of the dead, those that it was told of
@@ -55,14 +67,19 @@ class Worker:
         """Start a process and return the link to it; raise `OSError` if the system refuses."""
         self.identity, self.leaves, self.told = "", "", set()
         self.reported = False
-        self.served_at = self.kill_at = None
-        ours, theirs = pair()
-        with theirs:
-            try:
-                self.process = spawn.start(order, self.number, theirs.fileno())
-            except OSError:
-                ours.close()
-                raise
+        self.served_at = self.kill_at = self.culprit = None
+        shared = new_file()
+        try:
+            self.board = Board(shared)
+            ours, theirs = pair()
+            with theirs:
+                try:
+                    self.process = spawn.start(order, self.number, theirs.fileno(), shared)
+                except OSError:
+                    ours.close()
+                    raise
+        finally:
+            os.close(shared)
         self.link, self.started_at = ours, time.monotonic()
         self.heard_at = self.started_at
         return ours
@@ -71,6 +88,11 @@ class Worker:
     def name(self) -> str:
         """What people call it."""
         return f"Worker process {self.number}"
+
+    def overdue(self, now: float, times: Times) -> int | None:
+        """Return the job whose time limit is over for so long that its process must end, though it cannot say so."""
+        at, job_id = self.board.read() if self.board is not None else (0.0, 0)
+        return job_id if at and now - at > times.overdue_seconds and now - self.heard_at > times.hard_seconds else None
 
     @property
     def serves(self) -> bool:

@@ -11,10 +11,10 @@ from jobqueue.worker.parent import Parent
 def main() -> None:
     """Report to the parent, load the project, and run one worker; end with its status."""
     try:
-        order, number, descriptor = spawn.receive()
+        order, number, descriptor, board = spawn.receive()
     except ValueError as error:
         sys.exit(str(error))
-    parent = Parent(descriptor)
+    parent = Parent(descriptor, board)
     parent.reports()
     sys.argv[:] = order.argv  # settings may ask for the command
     from django.core.exceptions import ImproperlyConfigured

@@ -29,10 +29,15 @@ class Deadlines:
         return len(self._heap)
 
     @property
-    def nearest(self) -> float | None:
-        """The nearest time; None where there is none."""
+    def nearest(self) -> tuple[float, int] | None:
+        """The nearest time of a run that goes on, and its job; None if there is none."""
         with self._lock:
-            return self._heap[0][0] if self._heap else None
+            while self._heap:
+                run = self._heap[0][2]()
+                if run is not None and run.ended is None:
+                    return self._heap[0][0], run.job.id
+                heapq.heappop(self._heap)
+            return None
 
     def add(self, run: Run, at: float) -> bool:
         """Keep a time of the monotonic clock; return whether it is the nearest."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 WRITE_SECONDS = 2.0
 STEP_SECONDS = 0.05
 HURRIED_SECONDS = 0.5
+CLOSE_SECONDS = 4.0
 
 logger = logging.getLogger("jobqueue")
 
@@ -39,10 +40,13 @@ logger = logging.getLogger("jobqueue")
 def drain(parts: Parts, settings: Settings, hurry: Callable[[], bool]) -> bool:
     """End the process's work; return whether every thread stopped and every outcome was written."""
     _stop_claiming(parts)
+    grace = settings.shutdown_grace_period_seconds
+    if any(run.overdue for run in parts.runs):  # the parent kills this process when the hard grace is over
+        grace = min(grace, max(settings.hard_timeout_grace_seconds - settings.interrupt_grace_seconds - CLOSE_SECONDS, 0.0))
     if len(parts.runs):
-        logger.info("Stopping: %d jobs get up to %g s to finish.", len(parts.runs), settings.shutdown_grace_period_seconds)
+        logger.info("Stopping: %d jobs get up to %g s to finish.", len(parts.runs), grace)
     # One that reacts to nothing, and is shown as stuck, would not finish in that time either.
-    _until(lambda: all(run.overdue or run.place for run in parts.runs) or hurry(), settings.shutdown_grace_period_seconds)
+    _until(lambda: all(run.overdue or run.place for run in parts.runs) or hurry(), grace)
     began = time.monotonic()
     parts.duties.stop()  # what they wait for is waited for beside the interrupts
     if len(parts.runs):

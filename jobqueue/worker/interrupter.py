@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 from jobqueue.lifecycle.outcome import Outcome
 from jobqueue.service import ErrorHandler, Service
+from jobqueue.worker.board import Board
 from jobqueue.worker.deadlines import Deadlines
 from jobqueue.worker.run import Reason, Run
 from jobqueue.worker.shield import shield_log
@@ -45,6 +46,7 @@ class Interrupter(Service):
         spares: int = 8,
         timeout_grace_seconds: float = 10.0,
         replace_process: Callable[[Run], bool] = lambda run: False,
+        board: Board | None = None,
     ) -> None:
         """Prepare the thread; `noticed` is told when the number of those that are stuck has grown.
 
@@ -56,7 +58,7 @@ class Interrupter(Service):
         self._put, self._replace, self._noticed = put, replace, noticed
         self._spares, self._grace, self._replace_process = spares, timeout_grace_seconds, replace_process
         self._runs: set[Run] = set()
-        self._deadlines = Deadlines()
+        self._deadlines, self._board = Deadlines(), board
         self._stuck: set[Run] = set()
         self._replaced: set[Run] = set()  # of them, those in whose place another thread works
 
@@ -74,7 +76,9 @@ class Interrupter(Service):
 
     def watch(self, run: Run) -> None:
         """See to it that a run that begins now keeps its time limit."""
-        if run.limit is not None and self._deadlines.add(run, (run.began or time.monotonic()) + run.limit):
+        if run.limit is not None and self._deadlines.add(run, (at := (run.began or time.monotonic()) + run.limit)):
+            if self._board is not None:  # at once: the task may keep Python's lock from its first line on
+                self._board.show(at, run.job.id)
             self.wake()
 
     def turn(self) -> float | None:
@@ -104,7 +108,9 @@ class Interrupter(Service):
             if (seconds := self._judge(run)) is not None:
                 self._deadlines.add(run, time.monotonic() + seconds)
         nearest = self._deadlines.nearest
-        return [] if nearest is None else [nearest - time.monotonic()]
+        if self._board is not None:
+            self._board.show(*(nearest or (0.0, 0)))
+        return [] if nearest is None else [nearest[0] - time.monotonic()]
 
     def _judge(self, run: Run) -> float | None:
         """Move a run whose time has come to the next stage; return after how many seconds to look again."""

@@ -14,11 +14,12 @@ MOST_BYTES = 65_536
 
 # What the parent says.
 STOP = "stop"  # once for each signal that it got
-DEAD = "dead"  # identities of workers that it saw die; their jobs are to be recovered
+DEAD = "dead"  # identities of workers that it saw die, and the job that each was ended because of, if any; their jobs are to be recovered
 # What the worker says.
 REPORTS = "reports"  # it runs the main function of a worker
 SERVES = "serves"  # its identity, once it takes jobs
 RECOVERED = "recovered"  # identities whose jobs were recovered
+OVERDUE = "overdue"  # the job that goes on for long after its time limit
 LEAVES = "leaves"  # why it ends, though nobody asked it to
 PULSE = "pulse"  # it lives
 DONE = "nothing is left to do"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from jobqueue import states
 from jobqueue.db import hygiene
@@ -58,11 +58,16 @@ class Maintenance(DatabaseService):
         self._shown_at: float | None = None
         self._seen: object = (0, None)
         self._dead: dict[str, float | None] = {}
+        self._culprits: dict[str, int | None] = {}
         self.recovered: Callable[[Sequence[str]], None] = lambda owners: None
         self.errors = 0  # jobs that were found lost and ended in ERROR
 
-    def recover(self, owners: Sequence[str]) -> None:
-        """Have the jobs of workers recovered that are known to be dead; `recovered` is told when it is done. From any thread."""
+    def recover(self, owners: Mapping[str, int | None]) -> None:
+        """Have the jobs of workers recovered that are known to be dead; `recovered` is told when it is done. From any thread.
+
+        With each comes the job that it was ended because of, or None.
+        """
+        self._culprits |= owners
         self._dead |= dict.fromkeys(owners)
         self.wake()
 
@@ -79,7 +84,7 @@ class Maintenance(DatabaseService):
         dead = list(self._dead)
         for owner in [*self._identity.dead_neighbours(), *dead]:
             BackgroundJobLease.objects.release_all_of(owner)
-            lost += expire_owner(owner)
+            lost += expire_owner(owner, self._culprits.get(owner))
         self._bury(dead)
         if lost:
             self.announce(lost)
@@ -96,6 +101,7 @@ class Maintenance(DatabaseService):
         for owner in dead:
             if now - (self._dead[owner] or now) > LATE_SECONDS:
                 del self._dead[owner]
+                self._culprits.pop(owner, None)
 
     def _start(self) -> int:
         # Here, where a statement that waits for somebody's lock holds up nobody's leadership.
@@ -113,13 +119,13 @@ class Maintenance(DatabaseService):
         self.errors += sum(one.status == states.Status.ERROR for one in lost)
 
 
-def recover_dead(owners: Sequence[str]) -> None:
+def recover_dead(owners: Mapping[str, int | None]) -> None:
     """Recover what dead workers left where no worker is there to do it, and close the connection."""
     try:
-        for owner in owners:
+        for owner, culprit in owners.items():
             BackgroundJobLease.objects.release_all_of(owner)
-            expire_owner(owner)
-        forget(owners)
+            expire_owner(owner, culprit)
+        forget(list(owners))
     except Exception as error:  # noqa: BLE001 - their leases run out all the same
         logger.warning("The jobs of %d workers that died could not be recovered at once: %s", len(owners), error)
     finally:

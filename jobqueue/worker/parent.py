@@ -10,10 +10,11 @@ import os
 import select
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from jobqueue.service import Service
 from jobqueue.worker import link
+from jobqueue.worker.board import Board
 from jobqueue.worker.link import Link
 
 PULSE_SECONDS = 1.0
@@ -26,15 +27,17 @@ class Parent(Service):
 
     name = "line to the parent process"
 
-    def __init__(self, descriptor: int) -> None:
-        """Take the inherited socket."""
+    def __init__(self, descriptor: int, board: int) -> None:
+        """Take the inherited socket and the file of the board."""
         super().__init__(self._log)
         os.set_inheritable(descriptor, False)  # not for programs that a task starts
         self._link = Link(socket.socket(fileno=descriptor))
+        self.board = Board(board)
+        os.close(board)
         self._pulsed_at = 0.0
         self.told_to_stop: Callable[[], None] = lambda: None
         self.left_alone: Callable[[], None] = lambda: None
-        self.recover: Callable[[Sequence[str]], None] = lambda owners: None
+        self.recover: Callable[[Mapping[str, int | None]], None] = lambda owners: None
 
     def turn(self) -> float | None:
         """Give a sign of life, and hear for a while."""
@@ -68,6 +71,10 @@ class Parent(Service):
     def recovered(self, owners: Sequence[str]) -> None:
         """Tell whose jobs were recovered."""
         self._link.send(link.RECOVERED, list(owners))
+
+    def overdue(self, job_id: int) -> None:
+        """Tell that this process is to end soon because of a job."""
+        self._link.send(link.OVERDUE, job_id)
 
     def leaves(self, why: str) -> None:
         """Tell why this worker ends, though the parent did not ask it to."""

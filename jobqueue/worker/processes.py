@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import random
 import selectors
@@ -50,7 +51,7 @@ class Processes:
         self.errors = False  # workers that had nothing left to do told of errors
         self._passed_on = 0
         self._looked_at = time.monotonic()
-        self._dead: dict[str, None] = {}
+        self._dead: dict[str, int | None] = {}
         self._starts_in_vain = 0
         self._selector = selectors.DefaultSelector()
         self._woken, self._waker = os.pipe()
@@ -65,7 +66,7 @@ class Processes:
             if worker.process is not None:
                 worker.process.send_signal(signal.SIGQUIT)
 
-    def run(self) -> tuple[bool, list[str]]:
+    def run(self) -> tuple[bool, dict[str, int | None]]:
         """Work until told to stop; return whether all workers ended as they should, and the identities of the dead that none recovered."""
         with self._waking_up():
             while not self._over():
@@ -75,7 +76,7 @@ class Processes:
                 self._rest()
                 self._reap()
                 self._judge()
-        return not self.failed and not self.errors, list(self._dead)
+        return not self.failed and not self.errors, self._dead
 
     # Start
 
@@ -121,9 +122,12 @@ class Processes:
             elif kind == link.RECOVERED:
                 for identity in value:
                     self._dead.pop(identity, None)
+            elif kind == link.OVERDUE:
+                worker.culprit = worker.culprit or int(value)
+                worker.kill_at = min(worker.kill_at or math.inf, worker.heard_at + self.times.hard_seconds)
             elif kind == link.LEAVES:
                 worker.leaves = str(value)
-                worker.kill_at = worker.heard_at + self.times.drain_seconds
+                worker.kill_at = worker.kill_at or worker.heard_at + self.times.drain_seconds
         if worker.link.closed:
             self._hang_up(worker)
 
@@ -153,7 +157,12 @@ class Processes:
         known = set().union(*(worker.told for worker in self.workers if worker.process is not None))
         worker = next((one for one in self.workers if one.serves), None)
         untold = [identity for identity in self._dead if identity not in known]
-        if untold and worker is not None and worker.link is not None and worker.link.send(link.DEAD, untold):
+        if (
+            untold
+            and worker is not None
+            and worker.link is not None
+            and worker.link.send(link.DEAD, {one: self._dead[one] for one in untold})
+        ):
             worker.told.update(untold)
 
     # The end of a worker
@@ -171,7 +180,7 @@ class Processes:
         served, worker.process = worker.served_at is not None, None
         died = status != 0
         if worker.identity and died:
-            self._dead[worker.identity] = None
+            self._dead[worker.identity] = worker.culprit
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         if self.stops or self.failed:
             self._note_end(worker, status, how, served)
@@ -235,6 +244,9 @@ class Processes:
                 why = f"does not report {REPORT_SECONDS:g} s after its start"
             elif worker.served_at is None and now - worker.started_at > START_SECONDS:
                 why = f"does not serve {START_SECONDS:g} s after its start"
+            elif (culprit := worker.overdue(now, self.times)) is not None:
+                worker.culprit = worker.culprit or culprit
+                why = f"gives no sign of life, and the time limit of job {culprit} has been over for {self.times.overdue_seconds:g} s"
             elif worker.served_at is not None and now - worker.heard_at > self.times.silent_seconds:
                 why = f"has given no sign of life for {self.times.silent_seconds:g} s"
             else:

@@ -58,25 +58,28 @@ def refusal(settings_module: str | None) -> str:
     return ""
 
 
-def start(order: Order, number: int, descriptor: int) -> subprocess.Popen[bytes]:
-    """Start worker process `number`, which inherits a socket; raise `OSError` if the system refuses."""
-    text = json.dumps({"number": number, "descriptor": descriptor, **asdict(order)})
+def start(order: Order, number: int, descriptor: int, board: int) -> subprocess.Popen[bytes]:
+    """Start worker process `number`, which inherits a socket and the file of a board; raise `OSError` if the system refuses."""
+    text = json.dumps({"number": number, "descriptor": descriptor, "board": board, **asdict(order)})
     # The interpreter's own flags (-O, -W, -X): multiprocessing takes them from there, too.
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return subprocess.Popen(  # noqa: S603 - our own command
         [sys.executable, *flags, "-c", CODE, "--child", str(number)],  # the arguments are for readers of the list of processes
         env={**os.environ, "DJANGO_SETTINGS_MODULE": order.settings_module, VARIABLE: text},
         stdin=subprocess.DEVNULL,
-        pass_fds=[descriptor],
+        pass_fds=[descriptor, board],
         process_group=0,  # Ctrl-C in a terminal reaches the parent alone, which passes it on once
     )
 
 
-def receive() -> tuple[Order, int, int]:
-    """Return the order for this child, its number and its socket; leave the mark for its descendants. Raise ValueError if it has none."""
+def receive() -> tuple[Order, int, int, int]:
+    """Return the order for this child, its number, its socket and its board; raise ValueError if there is none.
+
+    The mark for its descendants stays in the environment.
+    """
     try:
         given = json.loads(os.environ[VARIABLE])
-        number, descriptor = given.pop("number"), given.pop("descriptor")
+        number, descriptor, board = given.pop("number"), given.pop("descriptor"), given.pop("board")
         order = Order(**{**given, "options": Options(**given["options"])})
         is_socket = stat.S_ISSOCK(os.fstat(descriptor).st_mode)
     except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:
@@ -84,4 +87,4 @@ def receive() -> tuple[Order, int, int]:
     if not is_socket:
         raise ValueError(f"Descriptor {descriptor} of {VARIABLE} is no socket.")
     os.environ[VARIABLE] = str(number)
-    return order, number, descriptor
+    return order, number, descriptor, board

@@ -148,7 +148,7 @@ class Supervisor:
         finisher = (finishers := self._finishers(runs := Runs()))[0]
         lanes, loop = Lanes(lambda: Pool(finisher.put), runs, settings.max_crashes), Loop(finisher.put)
         gate, slots = self._gate(lanes)
-        limits = (settings.max_workers, settings.timeout_grace_seconds, self._replace_process)
+        limits = (settings.max_workers, settings.timeout_grace_seconds, self._replace_process, self._parent.board if self._parent else None)
         interrupter = Interrupter(finisher.put, self._go_on_without, self._on_error, lambda: maintenance.wake(), *limits)  # noqa: PLW0108
         heartbeat = Heartbeat(runs, interrupter, settings.lease_seconds, settings.heartbeat_seconds, self._on_error)
         reporter = Reporter(runs, self._on_error)
@@ -229,7 +229,10 @@ class Supervisor:
 
     def _replace_process(self, run: Run) -> bool:
         """Have this process replaced, where somebody would; return whether that comes."""
-        return self._parent is not None and self._recycling.replace(run)
+        if self._parent is None:
+            return False
+        self._parent.overdue(run.job.id)
+        return self._recycling.replace(run)
 
     def _listen_to(self, parent: Parent) -> None:
         parent.told_to_stop, parent.left_alone = self._hear_stop, self.stop

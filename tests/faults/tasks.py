@@ -68,6 +68,20 @@ def leave_a_thread(context: Any) -> None:
         threading.Thread(target=time.sleep, args=(60,), daemon=False).start()
 
 
+@task(takes_context=True)
+def wait_once(context: Any) -> int:
+    """Wait in the first run, which is broken off; return at once in the next."""
+    if not _has_begun(context):
+        context.wait(60)
+    return int(context.attempt)
+
+
+def _has_begun(context: Any) -> bool:
+    seen = witness.Witness(Path(os.environ[witness.VARIABLE])).count("start", context.job_id) > 0
+    witness.tell("start", context)
+    return seen
+
+
 @task
 def start_workers() -> str:
     """Start worker processes from within a worker; return what that says."""

@@ -224,6 +224,34 @@ def test_a_worker_is_replaced_for_a_task_that_does_not_react_to_its_time_limit(w
     assert parent.stop() == 0
 
 
+def test_a_task_that_keeps_pythons_lock_beyond_its_limit_is_ended_soon_and_its_neighbors_are_not_blamed(workers: Workers) -> None:
+    beside = workers.enqueue(tasks.wait_once)
+    parent = workers.start("--processes", "1", TIMEOUT_GRACE_SECONDS=0.5, HARD_TIMEOUT_GRACE_SECONDS=2, MAX_CRASHES=1, **LONG_LEASE)
+    wait_for(beside, "RUNNING", seconds=30)
+    began = time.monotonic()
+    bad = workers.enqueue(tasks.backtrack, timeout=1)
+    assert wait_for(bad, "ERROR", seconds=30).crashes == 1
+    assert time.monotonic() - began < 15, "long before the lease of 60 s"
+    assert f"the time limit of job {job_id(bad)} has been over for 2.5 s; it is killed" in parent.text
+    assert wait_for(beside, "SUCCESS", seconds=30).crashes == 0
+    assert parent.stop() == 0
+
+
+def test_a_process_with_an_overdue_run_ends_within_the_hard_grace_and_hands_its_neighbors_back(workers: Workers) -> None:
+    beside = workers.enqueue(tasks.wait_once)
+    parent = workers.start("--processes", "1", TIMEOUT_GRACE_SECONDS=0.5, HARD_TIMEOUT_GRACE_SECONDS=6, **LONG_LEASE)
+    wait_for(beside, "RUNNING", seconds=30)
+    hung = workers.enqueue(tasks.swallow, 60, timeout=0.5)
+    wait_until(lambda: "does not react to its time limit" in parent.text or "is replaced because of it" in parent.text, "it is overdue")
+    overdue = time.monotonic()
+    wait_until(lambda: re.search(r"Worker process 1 (ended|was killed)", parent.text), "its process has ended")
+    assert time.monotonic() - overdue < 7.5
+    assert "was killed" not in parent.text
+    assert wait_for(beside, "SUCCESS", seconds=30).crashes == 0
+    assert (row(hung).status, row(hung).crashes) == ("ERROR", 0)
+    assert parent.stop() == 0
+
+
 def test_a_worker_is_replaced_after_its_number_of_jobs(workers: Workers) -> None:
     jobs = [workers.enqueue(tasks.work, 0.02) for _ in range(60)]
     parent = workers.start("--processes", "2", "--max-jobs-per-process", "10")

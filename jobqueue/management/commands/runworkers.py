@@ -143,7 +143,7 @@ def _check_processes(options: dict[str, Any]) -> None:
         raise CommandError(f"--processes is {options['processes']}; it must be at most {MOST_PROCESSES}.")
 
 
-def _recover(dead: list[str]) -> None:
+def _recover(dead: dict[str, int | None]) -> None:
     """Recover the jobs of workers that died when no other was left; in a thread, since the database may not answer."""
     thread = threading.Thread(target=recover_dead, args=(dead,), daemon=True)
     thread.start()
