@@ -844,8 +844,8 @@ def test_deadlines_come_in_the_order_of_their_times_and_of_ended_runs_never() ->
     runs = [run_of(lambda: None, number=number) for number in range(4)]
     assert [kept.add(run, at) for run, at in zip(runs, (3.0, 1.0, 2.0, 0.5), strict=True)] == [True, True, False, True]
     runs[1].ended = 0.0
-    assert kept.nearest == 0.5
-    assert [kept.take(2.5), kept.take(2.5), kept.take(2.5), kept.nearest] == [runs[3], runs[2], None, 3.0]
+    assert kept.nearest == (0.5, 3)
+    assert [kept.take(2.5), kept.take(2.5), kept.take(2.5), kept.nearest] == [runs[3], runs[2], None, (3.0, 0)]
 
 
 def test_ended_runs_are_not_kept_for_their_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
