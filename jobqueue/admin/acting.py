@@ -11,7 +11,6 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.contrib.admin.models import DELETION, LogEntry
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
@@ -20,10 +19,12 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 
+from jobqueue import audit
 from jobqueue.admin import confirm, listing
-from jobqueue.admin.base import ReadOnlyAdmin
+from jobqueue.admin.base import ReadOnlyAdmin, audited
 from jobqueue.admin.tally import GONE, perform
 from jobqueue.admin.verbs import DELETE, VERBS, Verb
+from jobqueue.lifecycle.control import Answer, Verdict
 from jobqueue.models import Job
 
 MOST_AT_ONCE = 500  # each job is a transaction, and a field of the confirmation's form, of which Django takes 1000
@@ -80,6 +81,7 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
         view = self.admin_site.admin_view(self.verb_view)
         return [path("<int:object_id>/act/<slug:name>/", view, name="jobqueue_job_act"), *super().get_urls()]
 
+    @audited
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list or do a bulk action; a selection that is no number is a bad request."""
         for value in request.POST.getlist(ACTION_CHECKBOX_NAME):
@@ -105,6 +107,7 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
             self.message_user(request, f"{left}; repeat it for the rest.", messages.INFO)
         return self.act(request, verb, jobs)
 
+    @audited
     def verb_view(self, request: HttpRequest, object_id: int, name: str) -> HttpResponse:
         """Do a verb to one job, by POST; a GET (as after a login) only leads to the job's page."""
         verb = VERBS.get(name)
@@ -140,18 +143,21 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
         """Do a verb to some jobs and tell what came of it; return the page that asks, where somebody must confirm first."""
         if {job.pk for job in confirm.doubtful(verb, jobs)} - confirm.confirmed(request):
             return self._ask(request, confirm.context(verb, jobs, on_list=on_list))
-        tally = perform(verb, sorted(jobs, key=lambda job: job.pk), lambda job, text: self._record(request, verb, job, text))
+        tally = perform(
+            verb, sorted(jobs, key=lambda job: job.pk), lambda job, answer, text: self._record(request, verb, job, answer, text)
+        )
         if missing:
             tally.refused[GONE].extend(missing)
         for level, text in tally.messages():
             self.message_user(request, text, level)
         return None
 
-    def _record(self, request: HttpRequest, verb: Verb, job: Job, text: str) -> None:
-        if verb is DELETE:
-            LogEntry.objects.log_actions(request.user.pk or 0, [job], DELETION, text)
+    def _record(self, request: HttpRequest, verb: Verb, job: Job, answer: Answer | None, text: str) -> None:
+        if answer is None or answer.verdict is Verdict.REFUSED:
+            self.log_refusal(request, job, verb.name, text)
         else:
-            self.log_change(request, job, text)
+            verdict, gone = answer.verdict.value, verb is DELETE
+            audit.record(request.user, verb.name, job, verdict, audit.address_of(request), text=text, gone=gone)
 
     def _ask(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         request.current_app = self.admin_site.name

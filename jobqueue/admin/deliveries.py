@@ -18,6 +18,7 @@ from django.utils.decorators import method_decorator
 from jobqueue import visible
 from jobqueue.admin import delivery_cells as cells
 from jobqueue.admin import delivery_list, listing
+from jobqueue.admin.base import audited
 from jobqueue.admin.delivery_verbs import DeliveryVerbsAdmin
 from jobqueue.admin.detail import Row
 from jobqueue.admin.filters import EndedFilter
@@ -71,6 +72,7 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
         """Search by the number of a job."""
         return (queryset.none() if listing.has_nul(request) else delivery_list.search(queryset, search_term)), False
 
+    @audited
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list or send again what is selected; a selection that is no number is a bad request."""
         for value in request.POST.getlist(ACTION_CHECKBOX_NAME):

@@ -16,7 +16,7 @@ from django.urls import URLPattern, path, reverse
 
 from jobqueue.admin import delivery_cells as cells
 from jobqueue.admin import listing
-from jobqueue.admin.base import ReadOnlyAdmin
+from jobqueue.admin.base import ReadOnlyAdmin, audited
 from jobqueue.amounts import plural
 from jobqueue.models import Job, WebhookDelivery
 from jobqueue.webhooks import redelivery
@@ -163,6 +163,7 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
         names = [f"admin:jobqueue_webhookdelivery_{verb.name.replace('-', '_')}" for verb in able]
         return [(verb, reverse(name, args=[delivery.pk], current_app=self.admin_site.name)) for verb, name in zip(able, names, strict=True)]
 
+    @audited
     def verb_view(self, request: HttpRequest, object_id: int, name: str) -> HttpResponse:
         """Do a verb to one delivery, by POST; a GET (as after a login) only leads to its page."""
         verb = VERBS.get(name)
@@ -203,6 +204,8 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
             with Job.objects.database.atomic():
                 if answer := verb.act(row.pk):
                     self.log_change(request, row, f"{verb.record}; it was {row.status}.")
+                else:
+                    self.log_refusal(request, row, verb.name, answer.reason)
             (done.append(row.pk) if answer else reasons.append(answer.reason))
         if done:
             was = f"Delivery {done[0]} is" if len(done) == 1 else f"{len(done):,} deliveries are"

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 
 from jobqueue import clock
 from jobqueue.admin import cells
-from jobqueue.admin.base import ReadOnlyAdmin
+from jobqueue.admin.base import ReadOnlyAdmin, audited
 from jobqueue.admin.wording import NOTHING, ago, duration, excerpt, moment
 from jobqueue.db import Now
 from jobqueue.lifecycle import leaders
@@ -40,6 +40,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
         """Return the duties with the database's time, by which they are judged."""
         return super().get_queryset(request).annotate(now=Now())
 
+    @audited
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, or do an action on it; refuse names that no duty can have."""
         if any("\0" in name for name in request.POST.getlist(ACTION_CHECKBOX_NAME)):

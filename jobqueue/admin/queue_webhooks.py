@@ -12,7 +12,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 
 from jobqueue import event_names, webhook_rules
-from jobqueue.admin.base import ReadOnlyAdmin
+from jobqueue.admin.base import ReadOnlyAdmin, audited
 from jobqueue.admin.wording import NOTHING, excerpt
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.queues import check_name
@@ -56,6 +56,7 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         """Add the address of the form; the queue is named in its query, since a name may hold anything."""
         return [path("webhook/", self.admin_site.admin_view(self.webhook_view), name="jobqueue_queue_webhook"), *super().get_urls()]
 
+    @audited
     def webhook_view(self, request: HttpRequest) -> HttpResponse:
         """Show the webhook of one queue, and change it by POST."""
         name = (request.POST if request.method == "POST" else request.GET).get("queue", "")

@@ -15,6 +15,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 
 from jobqueue.admin import cells
+from jobqueue.admin.base import audited
 from jobqueue.admin.queue_webhooks import QueueWebhookAdmin, receiver
 from jobqueue.admin.wording import NOTHING, duration
 from jobqueue.amounts import bounded
@@ -84,6 +85,7 @@ class QueueAdmin(QueueWebhookAdmin):
         }
         return TemplateResponse(request, "jobqueue/admin/queues.html", context)
 
+    @audited
     def decide_view(self, request: HttpRequest, what: str) -> HttpResponse:
         """Pause, resume or limit one queue, by POST; a GET (as after a login) only leads to the page."""
         if what not in PERMISSIONS:

@@ -17,7 +17,7 @@ from django.utils.html import format_html
 
 from jobqueue import clock, conf
 from jobqueue.admin import schedule_cells as cells
-from jobqueue.admin.base import Base
+from jobqueue.admin.base import Base, audited
 from jobqueue.admin.filters import FailingFilter
 from jobqueue.admin.schedule_form import ScheduleForm
 from jobqueue.db import Now
@@ -182,6 +182,7 @@ class ScheduleAdmin(Base[Schedule]):
         able = [(verb, label) for verb, (label, _) in VERBS.items() if self._may(request, verb)] if object_id else []
         return super().changeform_view(request, object_id, form_url, {"verbs": able, **(extra_context or {})})
 
+    @audited
     def act_view(self, request: HttpRequest, schedule_id: int, verb: str) -> HttpResponse:
         """Do a verb to one schedule, by POST; a GET (as after a login) only leads to its page."""
         if verb not in VERBS:
@@ -233,6 +234,7 @@ class ScheduleAdmin(Base[Schedule]):
                     told = VERBS[verb][1](schedule.name)
                     self.log_change(request, schedule, told.text)
             except JobQueueError as error:
+                self.log_refusal(request, schedule, verb, str(error))
                 self.message_user(request, f"Schedule {schedule.name}: {error}", messages.ERROR)
             else:
                 self.message_user(request, told.shown(schedule.name), messages.SUCCESS)

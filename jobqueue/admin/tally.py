@@ -21,7 +21,7 @@ NO_DATABASE = "the database did not answer, try again"
 
 logger = logging.getLogger("jobqueue")
 
-Audit = Callable[[Job, str], object]
+Audit = Callable[[Job, Answer | None, str], object]
 
 
 @dataclass(slots=True)
@@ -72,6 +72,7 @@ def perform(verb: Verb, jobs: Iterable[Job], audit: Audit) -> Tally:
             else:
                 tally.refused[NO_DATABASE].append(job.pk)
         except JobDoesNotExist:
+            audit(job, None, GONE)
             tally.refused[GONE].append(job.pk)
         except Error as error:
             logger.exception("Job %s could not be %s from the admin.", job.pk, verb.done)
@@ -86,9 +87,11 @@ def _one(verb: Verb, job: Job, audit: Audit) -> Answer:
         answer = verb.act(job.pk)
         if answer.verdict is Verdict.DONE:
             withdrawn = answer.status == states.Status.RUNNING
-            audit(job, "Request to stop withdrawn." if withdrawn else f"{verb.done.capitalize()}; the job was {job.status}.")
+            audit(job, answer, "Request to stop withdrawn." if withdrawn else f"{verb.done.capitalize()}; the job was {job.status}.")
         elif answer.verdict is Verdict.REQUESTED:
-            audit(job, f"While it ran: {verb.requested}.")
+            audit(job, answer, f"While it ran: {verb.requested}.")
+        else:
+            audit(job, answer, answer.reason)
         return answer
 
 

@@ -17,6 +17,7 @@ from django.utils.decorators import method_decorator
 from jobqueue import masking
 from jobqueue.admin import cells, listing
 from jobqueue.admin.acting import MOST_AT_ONCE, ActingAdmin
+from jobqueue.admin.base import audited
 from jobqueue.admin.verbs import CANCEL, PAUSE, RESUME, Verb
 from jobqueue.admin.wording import NOTHING, ago, between
 from jobqueue.amounts import bounded
@@ -90,6 +91,7 @@ class TargetsAdmin(ActingAdmin):
         }
         return TemplateResponse(request, "jobqueue/admin/targets.html", context)
 
+    @audited
     def clear_view(self, request: HttpRequest) -> HttpResponse:
         """Cancel whatever holds or blocks one target, by POST, so that its line moves on."""
         if not self.has_view_permission(request) or not CANCEL.allowed(request):

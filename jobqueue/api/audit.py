@@ -1,42 +1,40 @@
-"""Keep a record of what people change, where the admin keeps its own: in the same transaction, so there is none without the other."""
+"""Record what is changed over REST, and what is refused: the line of the audit, and the entry of the admin's log."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django.apps import apps
-from django.contrib.auth import get_user_model
-from django.db.models import Model
+from django.http import HttpRequest
 
-from jobqueue import states
+from jobqueue import audit, states
 from jobqueue.lifecycle.control import Answer, Verdict
-from jobqueue.models import Job
+from jobqueue.models import Job, Queue
 
 SENTENCES = {"cancel": "Canceled", "pause": "Paused", "resume": "Resumed", "run_now": "Queued to run now", "delete": "Deleted"}
 
 
-def record(user: Any, job: Job, verb: str, answer: Answer) -> None:
-    """Tell what a verb did to a job; nothing where it was refused."""
-    if answer.verdict is Verdict.REQUESTED:
-        write(user, job, f"While it ran: asked to stop ({verb}), over REST.")
-    elif answer.verdict is Verdict.DONE and verb != "delete" and answer.status == states.Status.RUNNING:
-        write(user, job, "Request to stop withdrawn, over REST.")
-    elif answer.verdict is Verdict.DONE:
-        write(user, job, f"{SENTENCES[verb]} over REST; the job was {job.status}.", gone=verb == "delete")
+def record(request: HttpRequest, user: Any, job: Job, verb: str, answer: Answer) -> None:
+    """Record what a verb did to a job, or that it was refused."""
+    gone = False
+    if answer.verdict is Verdict.REFUSED:
+        text = f"Not {SENTENCES[verb].lower()} over REST: {answer.reason}."
+    elif answer.verdict is Verdict.REQUESTED:
+        text = f"While it ran: asked to stop ({verb}), over REST."
+    elif verb != "delete" and answer.status == states.Status.RUNNING:
+        text = "Request to stop withdrawn, over REST."
+    else:
+        text, gone = f"{SENTENCES[verb]} over REST; the job was {job.status}.", verb == "delete"
+    audit.record(user, verb, job, answer.verdict.value, audit.address_of(request), text=text, gone=gone)
 
 
-def write(user: Any, what: Model, text: str, *, gone: bool = False) -> None:
-    """Write one entry of the admin's log; none where there is no admin, or the user is not one of the project's."""
-    if not apps.is_installed("django.contrib.admin") or not isinstance(user, get_user_model()) or user.pk is None:
-        return
-    from django.contrib.admin.models import CHANGE, DELETION, LogEntry
-    from django.contrib.contenttypes.models import ContentType
+def record_queue(request: HttpRequest, user: Any, name: str, verb: str, *, changed: bool) -> None:
+    """Record what a verb did to a queue."""
+    if changed:
+        audit.record(user, verb, Queue(name=name), audit.DONE, audit.address_of(request), text=f"{SENTENCES[verb]} over REST.")
+    else:
+        audit.line(user, verb, Queue(name=name), "as it was", audit.address_of(request))
 
-    LogEntry.objects.create(
-        user_id=user.pk,
-        content_type=ContentType.objects.get_for_model(what),
-        object_id=str(what.pk),
-        object_repr=str(what)[:200],
-        action_flag=DELETION if gone else CHANGE,
-        change_message=text,
-    )
+
+def denied(request: HttpRequest, user: Any, why: str) -> None:
+    """Record a change that its sender may not make."""
+    audit.line(user if user is not None else "unknown", request.method or "", request.path, audit.FORBIDDEN, audit.address_of(request), why)

@@ -21,7 +21,7 @@ from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, re_path
 
 from jobqueue import conf, db
-from jobqueue.api import access, streaming
+from jobqueue.api import access, audit, streaming
 from jobqueue.api.answers import Problem, answer
 from jobqueue.api.endpoints import Endpoint
 from jobqueue.exceptions import JobDoesNotExist
@@ -86,9 +86,14 @@ class _View:
         """Return what an endpoint answers to those who may ask."""
         user = None
         if not endpoint.public:
-            user = access.authenticated(request)
-            access.check_permissions(user, endpoint.permissions)
-            access.check_csrf(request, user)
+            try:
+                user = access.authenticated(request)
+                access.check_permissions(user, endpoint.permissions)
+                access.check_csrf(request, user)
+            except Problem as problem:
+                if request.method not in access.SAFE_METHODS:
+                    audit.denied(request, user, str(problem))
+                raise
         reply = endpoint.handler(request, user, given)
         return reply if isinstance(reply, HttpResponseBase) else answer(reply[1], reply[0])
 

@@ -16,7 +16,7 @@ from jobqueue.api.reading import Given
 from jobqueue.lifecycle import control, queues
 from jobqueue.lifecycle.narrowed import lines_for, queue_states_for
 from jobqueue.masking import mask_text
-from jobqueue.models import Job, Queue
+from jobqueue.models import Job
 
 Reply = tuple[int, dict[str, Any]] | HttpResponseBase
 Handler = Callable[[HttpRequest, Any, Given], Reply]
@@ -35,7 +35,7 @@ def act(verb: str, do: Callable[[int], control.Answer]) -> Handler:
         job = reading.job(request, user, given, "task", "tenant", "target", "status")
         with Job.objects.database.atomic():
             answer = do(job.pk)
-            audit.record(user, job, verb, answer)
+            audit.record(request, user, job, verb, answer)
         if answer.verdict is control.Verdict.REFUSED:
             raise Problem(409, f"{answer.reason[:1].upper()}{answer.reason[1:]}.", reason=answer.reason, job=job.pk, status=answer.status)
         return STATUSES[answer.verdict], {"job": job.pk, "verdict": answer.verdict.value, "status": answer.status}
@@ -57,8 +57,7 @@ def act_on_queue(verb: str) -> Handler:
         name = reading.queue(given["queue"])
         with Job.objects.database.atomic():
             answer = (queues.pause_queue if verb == "pause" else queues.resume_queue)(name)
-            if answer.changed:
-                audit.write(user, Queue(name=name), f"{audit.SENTENCES[verb]} over REST.")
+            audit.record_queue(request, user, name, verb, changed=answer.changed)
         return 200, _plain(answer)
 
     return handle

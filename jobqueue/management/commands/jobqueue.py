@@ -21,8 +21,8 @@ from jobqueue.db import Now
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.lifecycle import control, health, leaders, queue_names, queues, schedules
 from jobqueue.lifecycle.why import why_waiting
+from jobqueue.management import audit, prune, report_text, webhooks
 from jobqueue.management import health as health_command
-from jobqueue.management import prune, report_text, webhooks
 from jobqueue.models import Job
 
 LARGEST_ID = 2**63 - 1
@@ -59,7 +59,9 @@ class Command(BaseCommand):
                 stream.reconfigure(errors="backslashreplace")
         try:
             data, lines, fine_or_status = DOERS[options["what"]]({**options, "tell": self.stderr.write})
+            audit.record(options, data)
         except (JobQueueError, ImproperlyConfigured) as error:
+            audit.refused(options, error)
             raise CommandError(str(error)) from error
         except Error as error:
             raise CommandError(_of_the_database(error)) from error

@@ -1,0 +1,157 @@
+"""The audit: one line for each change and each refusal, by the admin, REST and the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.core.management import CommandError, call_command
+from django.http import HttpRequest
+from django.test import Client
+from django.urls import reverse
+
+from jobqueue import audit
+from jobqueue.models import Job, Queue
+from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory
+
+pytestmark = pytest.mark.django_db
+Lines = Callable[[], list[tuple[str, ...]]]
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Lines:
+    caplog.set_level(logging.INFO, "jobqueue.audit")
+
+    def read() -> list[tuple[str, ...]]:
+        found = [one for one in caplog.records if one.name == "jobqueue.audit"]
+        rows = [tuple(getattr(one, f"audit_{name}") for name in ("actor", "verb", "object", "verdict")) for one in found]
+        caplog.clear()
+        return rows
+
+    return read
+
+
+@pytest.fixture
+def client(db: None) -> Client:
+    user = get_user_model().objects.create_user("anna", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(content_type__app_label="jobqueue"))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+class Robot:
+    """Be a user that is no row of the project's model."""
+
+    is_authenticated = is_active = True
+    name = "deployer"
+
+    def has_perm(self, name: str) -> bool:
+        return name != "jobqueue.pause_queue"
+
+
+def robot(request: HttpRequest) -> Any:
+    return Robot() if request.headers.get("Authorization") == "Bearer x" else None
+
+
+def anna() -> str:
+    return audit.name_of(get_user_model().objects.get(username="anna"))
+
+
+def test_the_verbs_of_the_admin_are_recorded_with_their_refusals(client: Client, lines: Lines) -> None:
+    job, done = JobFactory(), JobFactory(success=True)
+    client.post(reverse("admin:jobqueue_job_act", args=[job.pk, "pause"]), REMOTE_ADDR="192.0.2.7")
+    client.post(reverse("admin:jobqueue_job_act", args=[done.pk, "cancel"]))
+    assert lines() == [(anna(), "pause", f"job {job.pk}", "done"), (anna(), "cancel", f"job {done.pk}", "refused")]
+    assert [entry.change_message for entry in LogEntry.objects.order_by("pk")] == [
+        "Paused; the job was QUEUED.",
+        "Cancel was refused: a job in state SUCCESS cannot be canceled.",
+    ]
+    schedule, delivery = ScheduleFactory(), DeliveryFactory(delivered=True)
+    client.post(reverse("admin:jobqueue_schedule_act", args=[schedule.pk, "disable"]))
+    client.post(reverse("admin:jobqueue_webhookdelivery_redeliver", args=[delivery.pk]), {"confirmed": str(delivery.pk)})
+    client.post(reverse("admin:jobqueue_queue_decide", args=["pause"]), {"queue": "mail"})
+    assert [row[2:] for row in lines()] == [
+        (f"schedule {schedule.pk}", "done"),
+        (f"webhook delivery {delivery.pk}", "done"),
+        ("queue mail", "done"),
+    ]
+
+
+def test_what_a_user_may_not_do_in_the_admin_is_recorded(client: Client, lines: Lines) -> None:
+    get_user_model().objects.get().user_permissions.set(Permission.objects.filter(codename="view_job"))
+    page = reverse("admin:jobqueue_job_act", args=[JobFactory().pk, "cancel"])
+    assert client.post(page).status_code == 403
+    assert lines() == [(anna(), "POST", page, "forbidden")]
+    assert client.get(page).status_code == 403
+    assert lines() == []
+
+
+def test_rest_is_recorded_for_users_that_are_no_rows(client: Client, lines: Lines, settings: Any) -> None:
+    settings.JOBQUEUE = {"API_AUTHENTICATOR": robot}
+    job, done = JobFactory(), JobFactory(success=True)
+    known = {"headers": {"Authorization": "Bearer x"}}
+    client.post(f"/jobqueue/jobs/{job.pk}/cancel/", **known)
+    client.post(f"/jobqueue/jobs/{done.pk}/cancel/", **known)
+    client.post("/jobqueue/queues/mail/pause/", **known)
+    client.post("/jobqueue/queues/mail/pause/", headers={"Authorization": "Bearer wrong"})
+    assert lines() == [
+        ("user deployer", "cancel", f"job {job.pk}", "done"),
+        ("user deployer", "cancel", f"job {done.pk}", "refused"),
+        ("user deployer", "POST", "/jobqueue/queues/mail/pause/", "forbidden"),
+        ("unknown", "POST", "/jobqueue/queues/mail/pause/", "forbidden"),
+    ]
+    assert not LogEntry.objects.exists()
+
+
+def test_rest_is_recorded_in_the_log_of_the_admin_for_users_that_are_rows(client: Client, lines: Lines) -> None:
+    done = JobFactory(success=True)
+    client.post(f"/jobqueue/jobs/{done.pk}/cancel/")
+    assert lines() == [(anna(), "cancel", f"job {done.pk}", "refused")]
+    assert "Not canceled over REST" in LogEntry.objects.get().change_message
+
+
+def test_the_command_line_is_recorded(lines: Lines) -> None:
+    job, sent = JobFactory(), DeliveryFactory(delivered=True)
+    who, _ = audit.operator()
+
+    def run(*arguments: Any) -> None:
+        with contextlib.suppress(SystemExit, CommandError):
+            call_command("jobqueue", *map(str, arguments), stdout=io.StringIO(), stderr=io.StringIO())
+
+    for arguments in (
+        *(("pause", "mail"), ("pause", "mail"), ("resume", "mail"), ("cancel", job.pk, 10**9), ("resume-job", job.pk)),
+        *(("redeliver", sent.pk, 10**9), ("set-webhook", "mail", "https://example.com/hunter2"), ("set-webhook", "mail", "no url")),
+        *(("set-webhook", "mail"), ("status",), ("prune", "--older-than", "1e9"), ("prune", "--older-than", "1", "--dry-run")),
+    ):
+        run(*arguments)
+    assert lines() == [
+        (who, "pause", "queue mail", "done"),
+        (who, "pause", "queue mail", "as it was"),
+        (who, "resume", "queue mail", "done"),
+        (who, "cancel", f"job {job.pk}", "done"),
+        (who, "cancel", "job 1000000000", "refused"),
+        (who, "resume-job", f"job {job.pk}", "refused"),
+        (who, "redeliver", f"delivery {sent.pk}", "done"),
+        (who, "redeliver", "delivery 1000000000", "refused"),
+        (who, "set-webhook", "queue mail", "done"),
+        (who, "set-webhook", "mail", "refused"),
+        (who, "prune", "jobs", "done"),
+    ]
+
+
+def test_a_line_forges_nothing_and_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "jobqueue.audit")
+    audit.record("x\nforged", "pause", Queue(name="a\nb"), "done", "192.0.2.7", text="to https://u:hunter2@h/")
+    [message] = [one.getMessage() for one in caplog.records]
+    assert "\n" not in message
+    assert "hunter2" not in message
+    assert "192.0.2.7" in message
+    assert Job.objects.count() == 0
