@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jobqueue import db
+from jobqueue.lifecycle.aside import reason_of
 
 SET_ASIDE_SECONDS = 300.0
 MOST_SET_ASIDE = 10_000
@@ -61,7 +62,7 @@ class Batches:
         except Exception as error:
             if db.was_given_up(error) and self.size > 1:
                 self.size = max(self.size // 2, 1)
-                logger.warning("%s timed out; the next batches have at most %d rows: %s", self._what, self.size, str(error).strip())
+                logger.warning("%s timed out; the next batches have at most %d rows: %s", self._what, self.size, reason_of(error))
                 return Batch()
             if not _is_of_a_row(error):
                 raise
@@ -81,7 +82,7 @@ class Batches:
                 if end is not None and end(row, error):
                     continue
                 self.leave(row)
-                logger.error("%s failed for %d, which is set aside for %g s: %s", self._what, row, SET_ASIDE_SECONDS, str(error).strip())
+                logger.error("%s failed for %d, which is set aside for %g s: %s", self._what, row, SET_ASIDE_SECONDS, reason_of(error))
         return Batch(moved, bad)
 
 

@@ -25,6 +25,7 @@ from django.db import models
 from jobqueue import conf, db
 from jobqueue.db import Ended
 from jobqueue.exceptions import LeadershipLost, is_for_the_process
+from jobqueue.lifecycle.aside import reason_of
 from jobqueue.models import Job, JobEvent
 
 BATCH = 500
@@ -124,7 +125,7 @@ def in_parts(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], pa
             return _thin_out(found[0], pace)
         if locked:
             return Done(later=[*found])
-        pace.tell("Retention keeps job %s (%s): %s", found[0].id, found[0].task, str(error).strip() or repr(error))
+        pace.tell("Retention keeps job %s (%s): %s", found[0].id, found[0].task, reason_of(error))
         return Done(set_aside=1)
     pace.took(time.monotonic() - began)
     return done

@@ -14,6 +14,7 @@ from django.db import Error
 from jobqueue import db
 from jobqueue.db import Lease, Mark
 from jobqueue.lifecycle import phases
+from jobqueue.lifecycle.aside import reason_of
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler
 from jobqueue.worker.base import DatabaseService
@@ -117,7 +118,7 @@ def _written(due: list[Run], marks: list[Mark]) -> set[Lease]:
 
 def _drop(run: Run, mark: Mark, error: Exception) -> None:
     """Let go of values that the database refuses, so that neither the next turn nor the outcome brings them again."""
-    logger.warning("Job %s: the database refuses its progress, message or metadata, which are dropped: %s", run.job.id, error)
+    logger.warning("Job %s: the database refuses its progress, message or metadata, which are dropped: %s", run.job.id, reason_of(error))
     run.refused = mark.metadata is not None
     for name in ("progress", "message", "metadata"):
         if getattr(run, name) == getattr(mark, name):  # else the task has told a new one meanwhile
