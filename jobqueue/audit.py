@@ -1,7 +1,7 @@
 """The audit: who has changed, or tried to change, what, from where, and with which result.
 
 Each is one line of the logger ``jobqueue.audit``, whoever the actor is. If the actor is a row of the project's user model, and the admin is
-installed, it is an entry of the admin's log, too, in the transaction of the change.
+installed, a change is an entry of the admin's log, too, in the transaction of the change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = logging.getLogger("jobqueue.audit")
 def record(actor: Any, verb: str, what: Model | str, verdict: str, address: str = "", *, text: str = "", gone: bool = False) -> None:
     """Record one change or refusal; `text` is a sentence for the admin's log, and `gone` says that the object was deleted."""
     line(actor, verb, what, verdict, address, text)
-    if isinstance(what, Model):
+    if isinstance(what, Model) and verdict in (DONE, REQUESTED):  # the admin's log is the history of what was changed
         _write(actor, what, text or f"{verb}: {verdict}", gone=gone)
 
 

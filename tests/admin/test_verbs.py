@@ -259,10 +259,10 @@ def test_when_the_database_fails_the_rest_is_not_tried(operator: Client, monkeyp
 
 
 def test_a_change_without_its_audit_record_is_undone(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise OperationalError("disk full")
 
-    monkeypatch.setattr(JobAdmin, "log_change", fail)
+    monkeypatch.setattr("jobqueue.audit._write", fail)
     job = JobFactory()
     operator.post(button(job, "cancel"))
     assert states(job) == ["QUEUED"]
