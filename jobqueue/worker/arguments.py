@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import Any
 
 from jobqueue import texts
@@ -12,6 +13,7 @@ from jobqueue.masking import Mask
 from jobqueue.tasks.registry import Entry
 
 MAX_MESSAGE = 1000  # characters
+KINDS = {bool: "a boolean", str: "a text", int: "a number", float: "a number", list: "a list", dict: "an object", NoneType: "null"}
 _decode = json.JSONDecoder().raw_decode
 
 
@@ -20,10 +22,14 @@ def arguments(job: Claimed) -> tuple[list[Any], dict[str, Any]]:
     args, kwargs = _read(job.args), {} if job.kwargs == "{}" else _read(job.kwargs)
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         raise TypeError(
-            f"The job's row holds args of the type {type(args).__name__} and kwargs of the type {type(kwargs).__name__};"
-            " they must be a JSON list and a JSON object."
+            f"The job's row holds {_kind(args)} as args and {_kind(kwargs)} as kwargs; they must be a JSON list and a JSON object."
         )
     return args, kwargs
+
+
+def _kind(value: Any) -> str:
+    """Return what JSON calls a value; the value itself may be a secret."""
+    return next(name for kind, name in KINDS.items() if isinstance(value, kind))
 
 
 class Given:

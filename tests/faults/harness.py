@@ -38,6 +38,7 @@ QUICK: dict[str, Any] = {
 }
 LEASE_SECONDS = 3
 READY = "  stop      Ctrl-C"
+FAILURE = re.compile(r"\S+ \S+ (\[\d+\] )?(ERROR|WARNING|INFO) Job \d+ \S+ [A-Z]+ in ")
 Found = TypeVar("Found")
 
 _pause = threading.Event()
@@ -111,6 +112,12 @@ class WorkerProcess:
     def text(self) -> str:
         """What it has printed so far."""
         return self.log.read_text(errors="replace")
+
+    @property
+    def text_without_failures(self) -> str:
+        """What it has printed so far, but for the records of failed runs, which have the tracebacks of the tasks."""
+        records = re.split(r"(?m)^(?=\d{4}-\d\d-\d\d )", self.text)
+        return "".join(record for record in records if not FAILURE.match(record))
 
     @property
     def pid(self) -> int:

@@ -177,7 +177,7 @@ def test_arguments_that_no_longer_fit_the_signature_are_an_error(scene: Scene, n
 def test_arguments_edited_to_null_are_an_error_that_names_them(scene: Scene, column: str) -> None:
     for name in ("give", "throw"):
         job = failed(scene, f"{column} edited, {name}")
-        assert f"{column} null" in job.message
+        assert f"null as {column}" in job.message
 
 
 @pytest.mark.parametrize("column", EDITED[2:])

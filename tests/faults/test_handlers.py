@@ -51,7 +51,7 @@ def scene(shared_workers: Workers) -> Scene:
         seen.harmless[name] = wait_for(harmless, "SUCCESS", "ERROR", seconds=30)
     seen.rows = set(Worker.objects.values_list("host", flat=True))
     seen.exit_code = worker.stop()
-    seen.said = worker.text
+    seen.said = worker.text_without_failures
     return seen
 
 

@@ -125,7 +125,7 @@ def away(server: Server, workers: Workers) -> Scene:
     meet(server, workers, THREADS)
     seen.threads.append(thread_count(lasting.pid))
     seen.exit_codes |= {"lasting": lasting.stop(), "starting": starting.stop()}
-    seen.said = lasting.text
+    seen.said = lasting.text_without_failures
     return seen
 
 
