@@ -185,7 +185,7 @@ def test_a_time_that_cannot_be_read_is_refused_in_every_column(model: Any, colum
     for moment in OUT_OF_RANGE if connection.vendor == "postgresql" else ODD:
         with pytest.raises(IntegrityError, match="_times"), transaction.atomic():
             write(model, row.pk, column, f"'{moment}'")
-    for moment in ("1970-01-01 00:00:00", "8999-12-31 23:59:59"):
+    for moment in ("1970-01-02 00:00:00", "8999-12-31 00:00:00"):  # in any zone of the session
         write(model, row.pk, column, f"'{moment}'")
 
 
