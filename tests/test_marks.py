@@ -84,7 +84,9 @@ def job(db: None) -> Job:
         holds_target=True,
     )
     for name in ("job.failed", "job.progress"):
-        JobEvent.objects.create(job=job, name=name, target=job.target, data={"message": TEXT, "token": MARK, "exception": "builtins.ValueError"})
+        JobEvent.objects.create(
+            job=job, name=name, target=job.target, data={"message": TEXT, "token": MARK, "exception": "builtins.ValueError"}
+        )
     JobPhase.objects.create(job=job, name=f"token={MARK}", position=0, message=TEXT, result={"token": MARK}, checkpoint={"token": MARK})
     DeliveryFactory(job=job, failed=True, url=URL, error=TEXT, facts={"message": TEXT, "token": MARK}, body=json.dumps({"message": TEXT}))
     DeliveryFactory(job=job, url=URL, error=TEXT, facts={"message": TEXT, "token": MARK})
