@@ -17,7 +17,7 @@ export PYTHONUNBUFFERED := 1
 # Compiled modules are kept, whatever the environment says: else each of hundreds of processes compiles everything again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo package lock test test-zones test-pgbouncer test-slow django-6.0 django-6.1 django-6.1-pgbouncer lint style types layers sizes migrations bench clean
+.PHONY: help install demo package lock test test-zones test-pgbouncer test-slow test-rows django-6.0 django-6.1 django-6.1-pgbouncer lint style types layers sizes migrations bench clean
 
 help:
 	@echo "make demo        install, fill the queue of the demo project, run it, and serve its admin (ARGS=--once: end with the batch)"
@@ -27,6 +27,7 @@ help:
 	@echo "make lock        renew the lock of what CI installs (.ci/lock-*.txt)"
 	@echo "make test-zones  run the quick tests with USE_TZ = False in Asia/Shanghai and America/St_Johns"
 	@echo "make test-slow   run the long tests: state machines, the whole demo, real processes on SQLite"
+	@echo "make test-rows   try every bad row that the generator knows beside good jobs, on both databases (about an hour)"
 	@echo "make django-6.1  run the quick tests on Django 6.1 (PYTHON=python3.12 or newer); django-6.0: what the task backend promises"
 	@echo "make lint        check style, types, layers, sizes and migrations"
 	@echo "make bench       run the benchmarks (ARGS=--help tells more)"
@@ -120,7 +121,14 @@ test-pgbouncer: $(STAMP)
 test-slow: $(STAMP)
 	$(BEGIN) $(call PATIENTLY,$(VENV),postgresql-slow,$(SLOW) $(call FILES,slow)); $(NOTE) \
 	export TEST_DATABASE=sqlite; $(call PATIENTLY,$(VENV),sqlite-alone,$(ALONE) $(ON_SQLITE)); $(NOTE) \
-	$(call PATIENTLY,$(VENV),sqlite-slow,$(SLOW) tests/lifecycle); $(NOTE) \
+	$(call PATIENTLY,$(VENV),sqlite-slow,$(SLOW) tests/lifecycle tests/faults/test_bad_rows.py); $(NOTE) \
+	$(END)
+
+# Every value for every column; test-slow tries a sample of them.
+test-rows: export BAD_ROWS := all
+test-rows: $(STAMP)
+	$(BEGIN) $(call PYTEST,$(VENV),postgresql-rows) tests/faults/test_bad_rows.py $(ARGS); $(NOTE) \
+	TEST_DATABASE=sqlite $(call PYTEST,$(VENV),sqlite-rows) tests/faults/test_bad_rows.py $(ARGS); $(NOTE) \
 	$(END)
 
 # What builds on Django's own insides, or on a connection's, and is no part of the whole suite that runs through PgBouncer.

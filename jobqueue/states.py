@@ -81,11 +81,11 @@ MOVES: Final[dict[Place, frozenset[Place]]] = {
 
 
 def allows(origin: Place, destination: Place) -> bool:
-    """Return whether the table has the move."""
-    return destination in MOVES[origin]
+    """Return whether the table has the move; it has none from a place that does not exist."""
+    return destination in MOVES.get(origin, frozenset())
 
 
 def check(origin: Place, destination: Place) -> None:
     """Raise `ValueError` unless the table has the move: a bug of ours, never of a user."""
     if not allows(origin, destination):
-        raise ValueError(f"A job cannot move from {origin} to {destination}; allowed: {sorted(MOVES[origin])}.")
+        raise ValueError(f"A job cannot move from {origin} to {destination}; allowed: {sorted(MOVES.get(origin, ()))}.")

@@ -27,7 +27,8 @@ def unchecked() -> Iterator[None]:
             yield
         finally:
             if connection.vendor == "sqlite":
-                cursor.execute("PRAGMA ignore_check_constraints = OFF")
+                with connection.cursor() as last:  # the connection may be another one by now
+                    last.execute("PRAGMA ignore_check_constraints = OFF")
 
 
 def write(model: Any, pk: Any, column: str, value: str) -> None:

@@ -37,7 +37,6 @@ AHEAD = {"run_in": "run_at", "expires_in": "expires_at"}
 class Database(EndedJobs, Events, EventLog):
     """Run the statements that the ORM has no word for, against one connection alias and one table of jobs."""
 
-    vendor: ClassVar[str] = ""
     can_notify: ClassVar[bool] = False
 
     @property

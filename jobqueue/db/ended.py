@@ -67,8 +67,9 @@ class EndedJobs(OpenJobs):
             behind, params = " AND (finished_at, id) > (%s, %s)", [*after]
         elif since is not None:
             behind, params = f" AND finished_at > {self.ahead}", [-since]
+        ended = self.exact_time.format(f"({self.readable('finished_at')})")
         sql = (
-            f"{self.hint()}SELECT id, {self.exact_time.format('finished_at')}, tenant, queue, task, target, status, stale_at IS NOT NULL"
+            f"{self.hint()}SELECT id, {ended}, tenant, queue, task, target, status, stale_at IS NOT NULL"
             f" FROM {self.table} WHERE {ENDED}{behind} AND finished_at <= {self.ahead} ORDER BY finished_at, id LIMIT %s"
         )
         with self._reading():
@@ -112,14 +113,15 @@ class EndedJobs(OpenJobs):
     def ends_within(self, begin: float, end: float, most: int) -> list[Flow]:
         """Count the jobs that ended between so many seconds ago (`begin`) and fewer (`end`), among the newest `most`."""
         newest = (
-            f"SELECT queue, status, finished_at AS moment FROM {self.table} WHERE {ENDED} AND finished_at > {self.ahead}"
+            f"SELECT queue, status, {self.readable('finished_at')} AS moment FROM {self.table} WHERE {ENDED} AND finished_at > {self.ahead}"
             " ORDER BY finished_at DESC, id DESC LIMIT %s"
         )
         return self._flows(newest, [-begin, most], begin, end)
 
     def arrivals_within(self, behind_id: int, begin: float, end: float, most: int) -> list[Flow]:
         """Count the jobs behind an id that were created between so many seconds ago and fewer, among the newest `most`."""
-        newest = f"SELECT queue, 'QUEUED' AS status, created_at AS moment FROM {self.table} WHERE id > %s ORDER BY id DESC LIMIT %s"
+        moment = self.readable("created_at")
+        newest = f"SELECT queue, 'QUEUED' AS status, {moment} AS moment FROM {self.table} WHERE id > %s ORDER BY id DESC LIMIT %s"
         return self._flows(newest, [behind_id, most], begin, end)
 
     def _flows(self, newest: str, params: Sequence[Any], begin: float, end: float) -> list[Flow]:

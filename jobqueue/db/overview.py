@@ -102,7 +102,8 @@ class Overview(Targets):
             f"SELECT p.claim_rank FROM {self.table} AS p WHERE {where} AND {mine} ORDER BY p.tenant, p.{column}, p.claim_rank LIMIT 1"
         )
         # A holder that waits to run again is in the line of its target, but does not wait for it.
-        since = "CASE WHEN j.holds_target THEN NULL ELSE j.enqueued_at END" if column == "target" else "j.enqueued_at"
+        since = self.readable("j.enqueued_at")
+        since = f"CASE WHEN j.holds_target THEN NULL ELSE {since} END" if column == "target" else since
         members = self._in_order(f"{since} AS since", column, where, f"tenant, {column}, claim_rank, id", values=(*MINE, "t.rank"))
         sql = (
             f"{self.hint()}WITH RECURSIVE t(tenant, name) AS ({source}), g(tenant, name, rank) AS ("

@@ -10,11 +10,13 @@ from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobqueue.db import fence
+from jobqueue.db.times import nearest
 
 
 class Statements:
     """Run statements against one connection alias and one table of jobs; the attributes are what databases differ in."""
 
+    vendor: ClassVar[str] = ""
     one_writer: ClassVar[bool] = False  # an open transaction that has written keeps all others from writing
     now: ClassVar[str] = ""
     ahead: ClassVar[str] = ""  # a time so many seconds (a parameter) ahead of now
@@ -40,6 +42,10 @@ class Statements:
         """Open a short transaction, or a savepoint inside the caller's; one that the thread's fence lets pass (``db/fence.py``)."""
         with transaction.atomic(using=self.alias), fence.passed():
             yield
+
+    def readable(self, column: str) -> str:
+        """Return the SQL of a time for a statement whose answer is read: the column's, or the nearest that Python can read."""
+        return nearest(column, self.vendor)
 
     def inside(self) -> contextlib.AbstractContextManager[None]:
         """Open a savepoint if the caller has a transaction open, as a test has: what fails in there leaves that usable."""

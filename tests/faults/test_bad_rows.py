@@ -1,0 +1,183 @@
+"""Whatever rows hold: good jobs beside them end as without them and as soon, each bad row shows, and no page fails.
+
+In the usual run a sample is tried, the same at each commit. ``make test-rows`` tries all: BAD_ROWS=all.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.management import CommandError, call_command
+from django.db import connection, models
+from django.test import Client
+from django.urls import reverse
+
+from jobqueue import enqueue_many
+from jobqueue.lifecycle.aside import PREFIX
+from jobqueue.lifecycle.problems import problems
+from jobqueue.lifecycle.queues import limit_queue
+from jobqueue.models import Job, JobPhase, Schedule, WebhookDelivery
+from tests import tasks
+from tests.factories import JobFactory, ScheduleFactory
+from tests.faults.bad_rows import Bad, batches, every, make
+from tests.pipelines.samples import publish_with_summary
+from tests.unchecked import MODELS, unchecked
+from tests.worker.whole import until, working
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.session]
+
+ALL = os.environ.get("BAD_ROWS") == "all"
+SIZE = 50
+LATER_SECONDS = 5.0
+SEED = 20261129
+LISTS = ("job", "worker", "queue", "schedule", "webhookdelivery", "backgroundjoblease")
+
+
+def chosen() -> list[list[Bad]]:
+    """Return the batches to try: all of them, or one of many rows and some of one row."""
+    cases = every()
+    if ALL:
+        return list(batches(cases, SIZE))
+    random.Random(SEED).shuffle(cases)
+    return [cases[:SIZE], *([one] for one in cases[SIZE : SIZE + 2])]
+
+
+@pytest.fixture
+def dropped(transactional_db: Any) -> Iterator[None]:
+    """Drop the constraints of PostgreSQL for the test; on SQLite only this connection does without them, so workers meet them."""
+    with unchecked():
+        yield
+    with connection.schema_editor() as editor:
+        for model in MODELS:
+            editor.execute(f"DELETE FROM {model._meta.db_table}")
+        if connection.vendor == "postgresql":
+            editor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            for model in MODELS:
+                for one in (one for one in model._meta.constraints if isinstance(one, models.CheckConstraint)):
+                    editor.add_constraint(model, one)
+
+
+def good() -> dict[str, list[int]]:
+    """Make jobs of every kind, and return their ids."""
+    limit_queue("limited", 1)
+    ScheduleFactory(name="good", next_at=None, cron="", interval_seconds=1)
+    return {
+        "plain": [one.job_id for one in enqueue_many(tasks.add, [((1,), {})] * 20)],
+        "target": [tasks.add.using(target="good").enqueue(1).job_id for _ in range(3)],
+        "limited": [tasks.add.using(queue_name="limited").enqueue(1).job_id for _ in range(3)],
+        "failing": [tasks.fail.enqueue().job_id for _ in range(3)],
+        "delayed": [tasks.add.using(run_after=_seconds(1)).enqueue(1).job_id],
+        "lost": [job.pk for job in JobFactory.create_batch(3, expired=True)],
+        "pipeline": [publish_with_summary.enqueue("x").job_id],
+        "webhook": [tasks.add.using(webhook_url="http://127.0.0.1:9/hook").enqueue(1).job_id],
+    }
+
+
+def _seconds(seconds: float) -> Any:
+    from datetime import timedelta
+
+    return timedelta(seconds=seconds)
+
+
+ENDS = {"failing": "ERROR"}
+
+
+def run(made: dict[str, list[int]]) -> float:
+    """Run a worker until the good jobs have ended; return after how many seconds they had."""
+    ids = [job_id for some in made.values() for job_id in some]
+    began = time.monotonic()
+    with working():
+        until(lambda: not Job.objects.filter(pk__in=ids).exclude(status__in=["SUCCESS", "ERROR"]).exists(), "the good jobs end", 40)
+        until(lambda: Schedule.objects.filter(name="good", last_job_id__isnull=False).exists(), "the good schedule is due", 20)
+        return time.monotonic() - began
+
+
+def check_good(made: dict[str, list[int]]) -> None:
+    for kind, ids in made.items():
+        found = {job.pk: (job.status, job.message) for job in Job.objects.filter(pk__in=ids)}
+        assert {status for status, _ in found.values()} == {ENDS.get(kind, "SUCCESS")}, (kind, found)
+        assert len(found) == len(ids)
+    assert not Job.objects.filter(pk__in=[*made["plain"], *made["target"], *made["limited"]], attempt__gt=1).exists(), "each ran once"
+    assert WebhookDelivery.objects.filter(job__in=made["webhook"]).exists()
+
+
+def check_bad(rows: list[tuple[Bad, Any]]) -> None:
+    """Hold that each bad job has ended, waits for what its row says, or says why it was set aside."""
+    named = {problem.code for problem in problems()}
+    for bad, row in rows:
+        if not isinstance(row, Job) or bad.column in ("status", "waiting_for"):
+            continue
+        job = Job.objects.filter(pk=row.pk).first()
+        if job is None:
+            continue
+        assert job.status != "RUNNING", f"{bad.name}: {job.status}"
+        assert job.message or job.status != "ERROR" or bad.column == "message" or bad.traits.get("error"), f"{bad.name}: no reason"
+        if job.message.startswith(PREFIX):
+            assert "set_aside_jobs" in named, bad.name
+
+
+def check_pages(rows: list[tuple[Bad, Any]], client: Client) -> None:
+    """Open every page, address and command that shows these rows."""
+    wrong = []
+    addresses = [(reverse(f"admin:jobqueue_{name}_changelist"), "lists") for name in LISTS]
+    addresses += [(reverse("admin:jobqueue_job_targets"), "targets"), ("/jobqueue/queues/", "queues"), ("/jobqueue/targets/", "targets")]
+    for bad, row in rows:
+        job_id = row.pk if isinstance(row, Job) else getattr(row, "job_id", getattr(row, "parent_id", None))
+        if job_id is not None:
+            addresses += [(reverse("admin:jobqueue_job_change", args=[job_id]), bad.name), (f"/jobqueue/jobs/{job_id}/", bad.name)]
+            wrong += _command("report", str(job_id), name=bad.name)
+        if (name := row._meta.model_name) in LISTS and name != "job":
+            addresses.append((reverse(f"admin:jobqueue_{name}_change", args=[row.pk]), bad.name))
+    for address, name in addresses:
+        response = client.get(address)
+        if response.status_code >= 500:
+            wrong.append(f"{name}: {address}: {response.status_code}: {getattr(response, 'exc_info', [None, None])[1]!r}")
+    for what in ("status", "schedules", "leaders", "health", "webhooks"):
+        wrong += _command(what, name="all")
+        wrong += _command(what, "--json", name="all")
+    assert not wrong, "\n".join(wrong)
+
+
+def _command(*args: str, name: str) -> list[str]:
+    try:
+        call_command("jobqueue", *args, stdout=io.StringIO(), stderr=io.StringIO())
+    except (SystemExit, CommandError) as error:
+        return [f"{name}: {args}: {error}"] if isinstance(error, CommandError) and "no job" not in str(error) else []
+    except Exception as error:  # noqa: BLE001 - every other error is what is looked for
+        return [f"{name}: {args}: {error!r}"]
+    return []
+
+
+@pytest.fixture
+def client() -> Client:
+    made = Client(raise_request_exception=False)
+    made.force_login(get_user_model().objects.create_superuser("root"))
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.parametrize("number", range(len(chosen())))
+def test_good_jobs_end_as_without_bad_rows_and_every_page_shows_them(
+    number: int, dropped: None, client: Client, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch = chosen()[number]
+    caplog.set_level(logging.CRITICAL, "django.request")
+    rows = [(bad, row) for place, bad in enumerate(batch) if (row := make(bad, place)) is not None]
+    check_pages(rows, client)
+    made = good()
+    seconds = run(made)
+    check_good(made)
+    check_bad(rows)
+    check_pages(rows, client)
+    print(f"batch {number}: {len(rows)} of {len(batch)} rows, good jobs ended after {seconds:.1f} s")  # noqa: T201
+    assert seconds < 6.0 + LATER_SECONDS, f"the good jobs ended after {seconds:.1f} s"
+    assert JobPhase.objects.filter(job__in=made["pipeline"]).exists()
