@@ -68,18 +68,18 @@ class Worker:
         self.identity, self.leaves, self.told = "", "", set()
         self.reported = False
         self.served_at = self.kill_at = self.culprit = None
-        shared = new_file()
-        try:
-            self.board = Board(shared)
-            ours, theirs = pair()
-            with theirs:
+        ours, theirs = pair()
+        with theirs:
+            try:
+                shared = new_file()
                 try:
+                    self.board = Board(shared)
                     self.process = spawn.start(order, self.number, theirs.fileno(), shared)
-                except OSError:
-                    ours.close()
-                    raise
-        finally:
-            os.close(shared)
+                finally:
+                    os.close(shared)
+            except OSError:
+                ours.close()
+                raise
         self.link, self.started_at = ours, time.monotonic()
         self.heard_at = self.started_at
         return ours

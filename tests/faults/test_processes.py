@@ -95,7 +95,7 @@ def test_the_jobs_of_a_worker_that_dies_at_the_very_end_are_recovered_by_the_par
     wait_until(lambda: "Stopping: " in parent.text, "the worker drains")
     os.kill(pid, signal.SIGKILL)
     assert parent.wait() == 1, "not all ended as they should"
-    assert (row(job).status, row(job).crashes, row(job).lease_owner) == ("QUEUED", 1, "")
+    assert (row(job).status, row(job).crashes, row(job).lease_owner) == ("QUEUED", 0, ""), "it was stopping: no crash of the job"
 
 
 def test_a_signal_that_reaches_all_processes_counts_once(workers: Workers) -> None:
