@@ -103,6 +103,7 @@ class Lines(RuleBasedStateMachine):
         self.passed_over: set[int] = set()  # rows that were locked: when their line moved on, a worse one may have been let go
         self.held: Target | None = None
         self.idle_stops: Counter[int] = Counter()
+        self.first_tokens: dict[int, int] = {}  # what each row began with
         self.open = contextlib.ExitStack()
         connections["default"] = self.parties[0]
         with connection.cursor() as cursor:
@@ -130,7 +131,10 @@ class Lines(RuleBasedStateMachine):
         columns = "id, status, waiting_for, lease_token, lease_owner, queue, tenant, target, holds_target, claim_rank"
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT {columns} FROM jobqueue_job ORDER BY id")
-            return {row[0]: Row(*row[:8], bool(row[8]), row[9]) for row in cursor.fetchall()}
+            rows = {row[0]: Row(*row[:8], bool(row[8]), row[9]) for row in cursor.fetchall()}
+        for row in rows.values():
+            self.first_tokens.setdefault(row.id, row.token)
+        return rows
 
     def judge(self, *, deleted: bool = False) -> Rows:
         """Look again, and hold what must always hold; return the rows as they were before."""
@@ -163,7 +167,8 @@ class Lines(RuleBasedStateMachine):
             if row is None:
                 assert names == ["job.deleted"]
             else:
-                story.judge(names, status=row.status, claims=row.token, idle_stops=self.idle_stops[job_id])
+                claims = row.token - self.first_tokens[job_id]
+                story.judge(names, status=row.status, claims=claims, idle_stops=self.idle_stops[job_id])
 
     def judge_start(self, job: Row, before: Rows) -> None:
         """Hold that nobody better of the same target waited, and that nobody stood in the way, but one that ended in the same verb."""

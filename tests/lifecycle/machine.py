@@ -50,8 +50,9 @@ BACK = {
     Kind.UNKNOWN_TASK: states.PENDING_TIME,
     Kind.SLEEP: states.PENDING_TIME,
     Kind.WAIT: states.PENDING_CHILDREN,
+    Kind.EXPIRED: states.CANCELED,
 }
-GIVEN_BACK = (Kind.INTERRUPTED, Kind.HANDED_BACK, Kind.UNKNOWN_TASK, Kind.SLEEP, Kind.WAIT)
+GIVEN_BACK = (Kind.INTERRUPTED, Kind.HANDED_BACK, Kind.UNKNOWN_TASK, Kind.SLEEP, Kind.WAIT, Kind.EXPIRED)
 
 
 def is_put_off(lease: Lease, kind: Kind) -> bool:
@@ -122,6 +123,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.given: dict[Lease, str] = {}  # every lease that was ever given, with its owner
         self.endings: dict[int, int] = {}
         self.idle_stops: Counter[int] = Counter()
+        self.first_tokens: dict[int, int] = {}  # what each row began with
         self.locked: set[int] = set()
         self.unseen: int | None = None  # enqueued, not committed
         self.open = contextlib.ExitStack()
@@ -144,7 +146,10 @@ class Lifecycle(RuleBasedStateMachine):
     def look(self) -> Rows:
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT {COLUMNS} FROM jobqueue_job ORDER BY id")
-            return {row[0]: Row(*row[:8], bool(row[8]), *row[9:18], row[18:]) for row in cursor.fetchall()}
+            rows = {row[0]: Row(*row[:8], bool(row[8]), *row[9:18], row[18:]) for row in cursor.fetchall()}
+        for row in rows.values():
+            self.first_tokens.setdefault(row.id, row.token)
+        return rows
 
     @contextlib.contextmanager
     def via(self, side: int) -> Iterator[None]:
@@ -197,7 +202,8 @@ class Lifecycle(RuleBasedStateMachine):
         told = all_told()
         assert told.keys() == self.rows.keys(), "a job without events, or events without a job"
         for row in self.rows.values():
-            judge(told[row.id], status=row.status, begun=row.begun, claims=row.token, idle_stops=self.idle_stops[row.id])
+            claims = row.token - self.first_tokens[row.id]
+            judge(told[row.id], status=row.status, begun=row.begun, claims=claims, idle_stops=self.idle_stops[row.id])
 
     # Verbs
 
@@ -512,7 +518,7 @@ class Lifecycle(RuleBasedStateMachine):
     def what_holds_always_holds(self) -> None:
         for row in self.rows.values():
             tokens = [lease.token for lease in self.given if lease.job_id == row.id]
-            assert row.token == max(tokens, default=0), "the newest lease that was given is the row's"
+            assert row.token == max(tokens, default=self.first_tokens[row.id]), "the newest lease that was given is the row's"
             assert row.lease is None or self.given[row.lease] == row.owner
             assert row.attempt == row.runs_ended + (row.status == "RUNNING"), "every run is counted once"
             assert row.crashes < MAX_CRASHES or row.status in ("ERROR", "PAUSED", "CANCELED"), "nothing runs on a spent budget"

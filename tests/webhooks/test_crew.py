@@ -282,7 +282,7 @@ def test_with_nothing_to_do_it_asks_seldom_and_once(django_assert_num_queries: A
 
 def test_who_is_told_of_an_ended_job_looks_at_once_whatever_was_seen_before_and_once_more(django_assert_num_queries: Any) -> None:
     nothing = Glances()
-    nothing._last = Glance(time.monotonic(), None, None, *[False] * 5)
+    nothing._last = Glance(time.monotonic(), None, None, *[False] * 6)
     duty = DeliverWebhooks(nothing)
     with django_assert_num_queries(0):
         assert (duty.run_once(timezone.now()).pause_seconds or 0) <= 2, "as long as what was seen counts"
