@@ -55,16 +55,6 @@ BACK = {
 GIVEN_BACK = (Kind.INTERRUPTED, Kind.HANDED_BACK, Kind.UNKNOWN_TASK, Kind.SLEEP, Kind.WAIT, Kind.EXPIRED)
 
 
-def is_put_off(lease: Lease, kind: Kind) -> bool:
-    """Tell whether the run's end names a delay; of those handed back, every second one does."""
-    return kind in (Kind.RETRY, Kind.SLEEP) or (kind is Kind.HANDED_BACK and lease.token % 2 == 0)
-
-
-def back(lease: Lease, kind: Kind) -> states.Place:
-    """Return where the end of a run that nobody asked to stop moves its job."""
-    return states.PENDING_TIME if is_put_off(lease, kind) else BACK[kind]
-
-
 class Row(NamedTuple):
     """One job as the database has it."""
 
@@ -305,12 +295,21 @@ class Lifecycle(RuleBasedStateMachine):
         if late:
             self.write({lease: kind}, 1 - side)
 
+    def is_put_off(self, lease: Lease, kind: Kind) -> bool:
+        """Tell whether the run's end names a delay; of those handed back, every second one does."""
+        second = (lease.token - self.first_tokens[lease.job_id]) % 2 == 0
+        return kind in (Kind.RETRY, Kind.SLEEP) or (kind is Kind.HANDED_BACK and second)
+
+    def back(self, lease: Lease, kind: Kind) -> states.Place:
+        """Return where the end of a run that nobody asked to stop moves its job."""
+        return states.PENDING_TIME if self.is_put_off(lease, kind) else BACK[kind]
+
     def write(self, ends: dict[Lease, Kind], side: int = 0) -> None:
         """Finish runs, some of them lost long ago."""
         now = time.monotonic()
         failure = Failure("builtins.ValueError", "ValueError: no", "")
         outcomes = [
-            Outcome(lease, kind, now - 1, now, str(lease.token), failure, delay_seconds=3.0 if is_put_off(lease, kind) else 0.0)
+            Outcome(lease, kind, now - 1, now, str(lease.token), failure, delay_seconds=3.0 if self.is_put_off(lease, kind) else 0.0)
             for lease, kind in ends.items()
         ]
         with self.via(side):
@@ -319,7 +318,9 @@ class Lifecycle(RuleBasedStateMachine):
         standing = {row.lease: row for row in self.standing(ends)}
         writable = {lease: row for lease, row in standing.items() if row.id not in self.locked}
         expected = {
-            lease: states.place(row.flag) if row.flagged and ends[lease] not in (Kind.SUCCESS, Kind.ERROR) else back(lease, ends[lease])
+            lease: states.place(row.flag)
+            if row.flagged and ends[lease] not in (Kind.SUCCESS, Kind.ERROR)
+            else self.back(lease, ends[lease])
             for lease, row in writable.items()
             if lease is not None
         }
