@@ -51,14 +51,22 @@ def test_what_somebody_has_written_by_hand_is_no_limit(options: Any) -> None:
     assert time_limits.of_options(options) is None
 
 
-def test_options_as_text_are_read_whatever_they_are() -> None:
-    assert [time_limits.of_text(text) for text in ("{}", "", "no json", '{"timeout": 5}', '{"unknown_since": "x"}')] == [
-        None,
-        None,
-        None,
-        5,
-        None,
-    ]
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("{}", None),
+        ("", None),
+        ("no json", None),
+        ('{"timeout": 5}', 5),
+        ('{"unknown_since": "x"}', None),
+        ("[" * 3000 + "]" * 3000, None),
+        ('{"timeout": ' + "9" * 5000 + "}", None),
+        ('{"timeout": 1e400}', None),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_options_as_text_are_read_whatever_they_are(text: str, limit: float | None) -> None:
+    assert time_limits.of_text(text) == limit
 
 
 def test_it_is_shown_in_the_report_and_on_the_page(admin_client: Client) -> None:
