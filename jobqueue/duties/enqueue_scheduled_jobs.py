@@ -10,10 +10,12 @@ import logging
 import time
 from datetime import datetime, timedelta
 
-from jobqueue import conf
+from jobqueue import conf, db
 from jobqueue.duties.base import Duty, Report
 from jobqueue.exceptions import LeadershipLost, is_for_the_process
 from jobqueue.lifecycle import schedule_plans, schedules
+from jobqueue.lifecycle.aside import reason_of
+from jobqueue.lifecycle.batches import SET_ASIDE_SECONDS, Batches
 from jobqueue.lifecycle.glance import Glances
 from jobqueue.masking import PLAIN
 from jobqueue.models import Schedule
@@ -50,6 +52,8 @@ class EnqueueScheduledJobs(Duty):
         self._forget_at: datetime | None = None
         self._glances = glances if glances is not None else Glances()
         self._heard = False
+        self._unwritable = Batches("Enqueueing scheduled jobs", BATCH)
+        self._inactive = Batches("Forgetting the next time of a schedule that is not enqueued", REPLAN_BATCH)
 
     def hear(self) -> None:
         """Look, whatever was seen before."""
@@ -62,7 +66,8 @@ class EnqueueScheduledJobs(Duty):
         if glance is not None and not glance.schedules and not heard and self._forget_at is not None:
             return Report(pause_seconds=LONGEST_PAUSE_SECONDS)
         self._replan(now)
-        due = list(Schedule.objects.current.of(self.service).due(now).order_by("next_at").values_list("pk", "name")[:BATCH])
+        ready = Schedule.objects.current.of(self.service).due(now).exclude(pk__in=self._unwritable.set_aside)
+        due = list(ready.order_by("next_at").values_list("pk", "name")[:BATCH])
         made = aside = 0
         more = False
         until = time.monotonic() + BUDGET_SECONDS
@@ -77,9 +82,7 @@ class EnqueueScheduledJobs(Duty):
             except BaseException as error:  # one bad schedule must not stop the others
                 if is_for_the_process(error):
                     raise
-                # Where it is the database that fails, this fails, too, and ends the run.
-                if schedules.set_aside(schedule_id, now, error):
-                    logger.warning("Schedule %s is set aside for now: %s", name, exception_summary(error, PLAIN))
+                self._set_aside(schedule_id, name, now, error)
                 aside += 1
             else:
                 made += ticked.jobs
@@ -95,7 +98,8 @@ class EnqueueScheduledJobs(Duty):
         if time.monotonic() < self._replan_at:
             return
         self._replan_at = time.monotonic() + REPLAN_SECONDS
-        found = schedule_plans.outdated(self.service, now, REPLAN_BATCH)
+        aside = self._unwritable.set_aside
+        found = schedule_plans.outdated(self.service, now, REPLAN_BATCH, aside)
         if not self._recounted:
             found = list(dict.fromkeys(found + schedule_plans.moved(self.service)))
         for schedule_id, name in found:
@@ -106,10 +110,30 @@ class EnqueueScheduledJobs(Duty):
             except BaseException as error:  # one bad schedule must not stop the others
                 if is_for_the_process(error):
                     raise
-                if schedules.set_aside(schedule_id, now, error):
-                    logger.warning("Schedule %s is set aside for now: %s", name, exception_summary(error, PLAIN))
+                self._set_aside(schedule_id, name, now, error)
         self._recounted = True
-        schedule_plans.forget_inactive(self.service, REPLAN_BATCH)
+        self._forget_inactive()
+
+    def _set_aside(self, schedule_id: int, name: str, now: datetime, error: BaseException) -> None:
+        """Note on a schedule why it could not be enqueued; if its row takes no change at all, leave it alone for a while."""
+        try:
+            # If it is the database that fails, this fails, too, and ends the run.
+            if schedules.set_aside(schedule_id, now, error):
+                logger.warning("Schedule %s is set aside for now: %s", name, exception_summary(error, PLAIN))
+        except Exception as refusal:
+            if not db.is_refusal(refusal):
+                raise
+            self._unwritable.leave(schedule_id)
+            text = "Schedule %s is not enqueued, and left alone for %g s: its row cannot be written: %s"
+            logger.error(text, name, SET_ASIDE_SECONDS, reason_of(refusal))
+
+    def _forget_inactive(self) -> None:
+        rows = schedule_plans.to_forget(self.service).exclude(pk__in=self._inactive.set_aside)
+        self._inactive.run(
+            lambda size: schedule_plans.forget_inactive(rows, size),
+            lambda size: list(rows.values_list("pk", flat=True)[:size]),
+            lambda schedule_id: schedule_plans.forget_inactive(rows.filter(pk=schedule_id), 1),
+        )
 
     def _pause(self, now: datetime) -> float:
         wake = Schedule.objects.next_wake(self.service)

@@ -7,10 +7,12 @@ timing that was changed in any way, even by SQL, is found by one comparison, and
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
 from jobqueue import cron
+from jobqueue.managers.schedules import ScheduleQuerySet
 from jobqueue.models import Job, Schedule
 
 PLAN = ("cron", "interval_seconds", "time_zone", "next_at", "planned_at", "counted_from")
@@ -26,9 +28,9 @@ def _written(schedule: Schedule) -> str:
     return schedule.timing.text(cron.rules_version())
 
 
-def outdated(service: str, now: datetime, limit: int) -> list[tuple[int, str]]:
-    """Return the schedules (key and name) whose next time was computed from another timing, or by other rules of time zones."""
-    rows = Schedule.objects.current.active().of(service).ready(now).planned_otherwise(cron.rules_version())
+def outdated(service: str, now: datetime, limit: int, aside: Collection[int] = ()) -> list[tuple[int, str]]:
+    """Return the schedules (key and name) whose next time was computed from another timing, or by other rules; none of those `aside`."""
+    rows = Schedule.objects.current.active().of(service).ready(now).planned_otherwise(cron.rules_version()).exclude(pk__in=aside)
     return list(rows.order_by("pk").values_list("pk", "name")[:limit])
 
 
@@ -70,9 +72,13 @@ def replan(schedule_id: int, now: datetime) -> bool:
         return bool(Schedule.objects.current.filter(pk=schedule.pk).update(retry_at=None, last_error="", **changes))
 
 
-def forget_inactive(service: str, limit: int) -> int:
+def to_forget(service: str) -> ScheduleQuerySet:
+    """Return the schedules that are not enqueued and have a next time all the same."""
+    return Schedule.objects.current.of(service).inactive().filter(next_at__isnull=False)
+
+
+def forget_inactive(rows: ScheduleQuerySet, limit: int) -> int:
     """Forget the next times of schedules that are not enqueued: enabled again, in whatever way, they count from then on."""
-    rows = Schedule.objects.current.of(service).inactive().filter(next_at__isnull=False)
     if not rows.exists():
         return 0
     with Job.objects.database.atomic():

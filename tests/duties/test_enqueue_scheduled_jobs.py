@@ -15,6 +15,7 @@ from jobqueue.duties import enqueue_scheduled_jobs as duty_of_schedules
 from jobqueue.duties.base import Report
 from jobqueue.duties.enqueue_scheduled_jobs import EnqueueScheduledJobs
 from jobqueue.exceptions import LeadershipLost
+from jobqueue.lifecycle import schedule_plans
 from jobqueue.lifecycle import schedules as verbs
 from jobqueue.models import Job, Schedule, ScheduleTick
 from tests.factories import JobFactory, ScheduleFactory
@@ -287,6 +288,30 @@ def test_one_whose_enqueue_ends_its_process_is_set_aside_like_any_other(monkeypa
     report = run(NOON)
     assert (report.items, report.set_aside, ticks(right)) == (1, 1, [NOON])
     assert "SystemExit" in fresh(wrong).last_error
+
+
+@pytest.mark.parametrize("when", ["it is due", "its timing has changed", "it is disabled"])
+def test_a_row_that_cannot_be_written_stops_no_other_and_is_left_alone_for_a_while(when: str, caplog: pytest.LogCaptureFixture) -> None:
+    bad = ScheduleFactory(name="bad", next_at=NOON - MINUTE, enabled=when != "it is disabled")
+    if when == "it is due":
+        schedule_plans.replan(bad.pk, NOON - DAY)
+    right = ScheduleFactory(next_at=NOON)
+    unneeded = ScheduleFactory(next_at=NOON, enabled=False)
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            trigger = "BEFORE UPDATE ON jobqueue_schedule WHEN new.name = 'bad' BEGIN SELECT RAISE(ABORT, 'refused'); END"
+            cursor.execute(f"CREATE TRIGGER refuse_bad {trigger}")
+        else:
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            cursor.execute("ALTER TABLE jobqueue_schedule ADD CONSTRAINT refuse_bad CHECK (name <> 'bad') NOT VALID")
+    duty = EnqueueScheduledJobs()
+    for number in range(2):
+        duty._replan_at = 0.0
+        report = duty.run_once(NOON + (1 + 60 * number) * SECOND)
+        assert report.set_aside == (when == "it is due" and number == 0)
+    assert (ticks(right)[0], fresh(unneeded).next_at, ticks(bad)) == (NOON, None, [])
+    told = [record.message for record in caplog.records if "bad" in record.message or str(bad.pk) in record.message]
+    assert len(told) == 1, told
 
 
 def test_many_bad_ones_keep_no_good_one_waiting() -> None:
