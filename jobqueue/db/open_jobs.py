@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from jobqueue.db.overview import QUEUED, Overview
 from jobqueue.db.targets import PARKED
 
-# Of each state the condition of its partial index, and the order in which that has its entries.
+# Of each state the condition of its partial index, and the order in which that has its entries; "": `by_status`.
 OPEN: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "RUNNING": [("status = 'RUNNING'", "lease_owner")],
     "QUEUED": [(QUEUED, "tenant, claim_rank, id")],
@@ -17,13 +17,15 @@ OPEN: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("status = 'PENDING' AND waiting_for = 'children'", "id"),
         (PARKED, "tenant, target, claim_rank, id"),
     ],
-    "PAUSED": [("status = 'PAUSED'", "id")],
-    "ERROR": [("status = 'ERROR'", "id")],
+    "PAUSED": [("", "")],
+    "ERROR": [("", "")],
 }
 
 
 class OpenJobs(Overview):
     """Find open jobs."""
+
+    by_status: ClassVar[tuple[str, str]] = ("status = '{0}'", "id")
 
     def open_jobs(self, statuses: Sequence[str], before: int, wanted: Mapping[str, Sequence[str]], limit: int) -> tuple[list[int], bool]:
         """Return open jobs with ids up to `before` whose columns have one of the `wanted` values, and whether some were not checked.
@@ -33,7 +35,8 @@ class OpenJobs(Overview):
         found: list[int] = []
         more = False
         for status in statuses:
-            for where, order in OPEN.get(status, ()):
+            for one in OPEN.get(status, ()):
+                where, order = one if one[0] else (text.format(status) for text in self.by_status)
                 with self._reading():
                     rows = self.rows(*self._open(where, order, before, wanted, limit))
                 more = more or any(number > limit for _, number in rows)

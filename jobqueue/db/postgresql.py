@@ -45,6 +45,8 @@ class PostgreSQL(Failures):
     for_deletion = " FOR UPDATE SKIP LOCKED"
     seconds_since = "extract(epoch FROM statement_timestamp() - {0})::float8"
     as_text = "{0}::text"
+    # A range: with `status = 'PAUSED'`, the primary key has this order, too, and the planner may walk over the whole table by it.
+    by_status = ("status IN ('PAUSED', 'ERROR', 'CANCELED') AND status >= '{0}' AND status <= '{0}'", "status, id")
     last_entry = "history #>> '{{-1,{}}}'"
     same_rank = "priority = priority, "
     can_notify: ClassVar[bool] = True
