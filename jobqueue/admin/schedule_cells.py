@@ -59,7 +59,7 @@ def task(one: Schedule) -> SafeString:
 def when(one: Schedule) -> SafeString | str:
     """Return the cron expression with its zone, or the interval."""
     if not one.cron:
-        return f"every {one.interval_seconds:,} s"
+        return "never: it has neither cron nor interval" if one.interval_seconds is None else f"every {one.interval_seconds:,} s"
     return format_html('<code>{}</code> <span class="jq-note">{}</span>', one.cron, one.time_zone)
 
 

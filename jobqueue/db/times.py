@@ -17,7 +17,7 @@ from django.utils.deconstruct import deconstructible
 
 from jobqueue import clock, conf, moments
 
-_COLUMN = re.compile(r'(?:"[^"]+"\.)?"[^"]+"')
+_COLUMN = re.compile(r'(?:(?:"[^"]+"|\w+)\.)?"[^"]+"')  # in a subquery, the alias of the table has no quotes
 FIRST, LAST = (f"{one:%Y-%m-%d %H:%M:%S}" for one in (moments.FIRST, moments.LAST))
 
 

@@ -23,6 +23,7 @@ from jobqueue.models import Job, WebhookDelivery
 
 VISIBLE_AFTER_SECONDS = 10.0  # beyond the time of an attempt
 LOOK_AT = 100
+MOST_ATTEMPTS = 2**31 - 1  # what the column holds
 MOST_LOOKS = 50
 MOST_KNOWN = 1000
 LONGEST_MESSAGE_BYTES = 4000
@@ -89,7 +90,7 @@ def answered_lately() -> list[str]:
 
 def _begin(row: WebhookDelivery, now: datetime, until: datetime) -> Message:
     row.body = row.body or body_of(row)
-    row.attempts += 1
+    row.attempts = min(row.attempts + 1, MOST_ATTEMPTS)
     WebhookDelivery.objects.current.filter(pk=row.pk).update(body=row.body, attempts=row.attempts, next_attempt_at=until)
     return Message(
         row.pk, row.job_id, f"msg_{row.message_id.hex}", row.event, row.queue, row.url, row.body, row.attempts, until, now, _tenant(row)

@@ -14,6 +14,7 @@ from jobqueue import clock
 from jobqueue.models import Job, Schedule, ScheduleTick
 from tests.admin.conftest import Login, choose, told
 from tests.factories import ScheduleFactory
+from tests.unchecked import unchecked
 
 pytestmark = pytest.mark.django_db
 LIST = "/admin/jobqueue/schedule/"
@@ -55,6 +56,13 @@ def stored(name: str = "nightly") -> Schedule:
 
 
 # The list
+
+
+def test_one_with_neither_cron_nor_interval_is_shown_as_never_enqueued(editor: Client) -> None:
+    schedule = ScheduleFactory(name="bad")
+    with unchecked():
+        Schedule.objects.filter(pk=schedule.pk).update(cron="", interval_seconds=None)
+        assert "never: it has neither cron nor interval" in editor.get(LIST).text
 
 
 @pytest.mark.usefixtures("shown_in_utc")

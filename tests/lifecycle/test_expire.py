@@ -11,9 +11,10 @@ import pytest
 from jobqueue import clock, states
 from jobqueue.db import Lease
 from jobqueue.lifecycle.expire import MAX_UNBLAMED, expire_owner, expire_stale_running_jobs
-from jobqueue.models import Job, Worker
+from jobqueue.lifecycle.glance import Glances
+from jobqueue.models import BackgroundJobLease, Job, WebhookDelivery, Worker
 from tests.claiming import claim
-from tests.factories import JobFactory, WorkerFactory
+from tests.factories import DeliveryFactory, JobFactory, WorkerFactory
 from tests.rivals import Rival, together
 from tests.unchecked import unchecked, write
 
@@ -326,6 +327,19 @@ def test_promoters_at_the_same_moment_promote_each_job_once() -> None:
     rest = Job.objects.promote_due(100)
     assert sum(map(len, promoted)) + len(rest) == 60
     assert Job.objects.filter(status="QUEUED").count() == 60
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("time", ["infinity", "-infinity", "0044-03-15 12:00:00 BC"])
+def test_a_time_that_python_cannot_read_does_not_end_the_glance(time: str) -> None:
+    BackgroundJobLease.objects.create(job_name="expire_stale_running_jobs")
+    job, delivery = JobFactory(due=True), DeliveryFactory()
+    with unchecked():
+        write(Job, job.pk, "run_at", f"'{time}'")
+        write(WebhookDelivery, delivery.pk, "next_attempt_at", f"'{time}'")
+        seen = Glances().look("expire_stale_running_jobs")
+    assert seen is not None
+    assert None not in (seen.promote_at, seen.deliver_at)
 
 
 @pytest.mark.django_db

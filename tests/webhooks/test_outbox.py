@@ -45,6 +45,11 @@ def test_what_is_due_is_taken_in_its_order_and_lies_ahead_meanwhile() -> None:
     assert later.attempts == 1
 
 
+def test_a_row_with_the_highest_number_of_attempts_stops_no_other() -> None:
+    full, right = DeliveryFactory(attempts=2**31 - 1), DeliveryFactory()
+    assert {one.delivery_id: one.attempts for one in claim()} == {full.pk: 2**31 - 1, right.pk: 1}
+
+
 def test_a_receiver_that_is_busy_enough_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     # However many wait for it: they are left out, not walked over.
     monkeypatch.setattr(outbox, "MOST_LOOKS", 2)
