@@ -22,6 +22,7 @@ class JobQueueConfig(AppConfig):
         from jobqueue import compat, receivers
 
         importlib.import_module("jobqueue.checks")
+        importlib.import_module("jobqueue.lifecycle.enqueue")  # here, or the first enqueue of each process waits for it
         compat.module("signals")
         compat.module("checks")
         receivers.connect()

@@ -81,3 +81,23 @@ def test_an_apps_module_imports_tasks(tmp_path: Path, path: str) -> None:
     done = subprocess.run(command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [f"early.tasks.{name}" for name in ("by_django", "by_us", "coroutine", "steps", "whole")]
+
+
+LOADED = """
+import sys
+import django
+from django.conf import settings
+settings.configure(
+    INSTALLED_APPS=["jobqueue"],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+    USE_TZ=True,
+)
+django.setup()
+sys.exit("jobqueue.lifecycle.enqueue" not in sys.modules)
+"""
+
+
+def test_the_start_imports_what_the_first_enqueue_needs(tmp_path: Path) -> None:
+    root = Path(__file__).parent.parent.parent
+    command = [sys.executable, "-c", LOADED]
+    subprocess.run(command, check=True, cwd=tmp_path, env={"PYTHONPATH": str(root)}, timeout=60)
