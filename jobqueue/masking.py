@@ -24,6 +24,7 @@ MAX_DEPTH = 100
 TOO_DEEP = "…"
 SHORTEST_VALUE = 4
 SHORTEST_LINE = 16
+LONGEST_KEPT_NAME = 100
 MAX_VALUES = 10_000  # of more, no text of the job is shown
 COMMON = frozenset({"true", "false", "none", "null"})
 
@@ -48,11 +49,19 @@ def names_from(read: Callable[[], Sequence[str]]) -> None:
 
 def is_secret_name(name: str, fields: Iterable[str] = ()) -> bool:
     """Return whether a name says that its value is a secret: ``api_key``, ``authToken``, ``DB_PASSWORD``; `fields` are more names."""
+    more = (*_more_names(), *fields)
+    return _is_secret(name, more) if len(name) <= LONGEST_KEPT_NAME else _says_secret(name, more)
+
+
+def _says_secret(name: str, more: tuple[str, ...]) -> bool:
     plain = _plain(name)
     if _ANYWHERE.search(plain.replace("_", "")) or _AS_WORD.search(plain):
         return True
-    more = _pattern((*_more_names(), *fields))
-    return more is not None and more.search(plain) is not None
+    pattern = _pattern(more)
+    return pattern is not None and pattern.search(plain) is not None
+
+
+_is_secret = functools.lru_cache(maxsize=1000)(_says_secret)  # each failed run asks for the names of its arguments
 
 
 def _plain(name: str) -> str:

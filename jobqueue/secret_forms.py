@@ -7,7 +7,7 @@ of the text only. Most texts hold none of the words that a form needs, and are n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 MASK: Final = "********"
@@ -84,7 +84,7 @@ def hide(text: str, is_secret: IsSecret, *, every_name: bool = False) -> str:
     text = _hide_urls(text)
     if "-----begin" in lower:
         text = _PRIVATE_KEY.sub(MASK, text)
-    if any(start in text for start in _TOKEN_STARTS):
+    if _has_any(text, _TOKEN_STARTS):
         text = _TOKEN.sub(MASK, text)
     if "bearer" in lower:
         text = _BEARER.sub(rf"\g<1>{MASK}", text)
@@ -94,9 +94,16 @@ def hide(text: str, is_secret: IsSecret, *, every_name: bool = False) -> str:
         text = _ROW.sub(rf"\g<1>{MASK}", text)
     if "-u" in text or "sshpass" in text or "-proxy-u" in text:
         text = _inner(_PASS_OPTION, _inner(_USER_OPTION, text, 1), 1)
-    if every_name or any(part in lower for part in NAME_PARTS):
+    if every_name or _has_any(lower, NAME_PARTS):
         text = _hide_named(text, is_secret)
     return text
+
+
+def _has_any(text: str, parts: Iterable[str]) -> bool:
+    for part in parts:  # noqa: SIM110 - twice as fast as `any` with a generator, and each failed run asks several times
+        if part in text:
+            return True
+    return False
 
 
 def _hide_urls(text: str) -> str:

@@ -14,6 +14,7 @@ from jobqueue.tasks.registry import Entry
 
 MAX_MESSAGE = 1000  # characters
 KINDS = {bool: "a boolean", str: "a text", int: "a number", float: "a number", list: "a list", dict: "an object", NoneType: "null"}
+EMPTY = ("{}", "[]")
 _decode = json.JSONDecoder().raw_decode
 
 
@@ -59,6 +60,8 @@ def shown_message(message: str, mask: Mask) -> str:
 
 
 def _read_or_none(text: str) -> Any:
+    if text in EMPTY:
+        return None
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
