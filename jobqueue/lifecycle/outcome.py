@@ -132,12 +132,14 @@ class HandOver:
 class Settled(NamedTuple):
     """Tell what the database made of an outcome; `status` is empty where the lease was lost.
 
-    `later` means that somebody holds the row's lock: nothing was written, and the lease still stands.
+    `later` means that somebody holds the row's lock: nothing was written, and the lease still stands. `refused` says why the row took
+    no change at all; the status is empty then, too.
     """
 
     outcome: Outcome
     status: str
     later: bool = False
+    refused: str = ""
 
     @property
     def written(self) -> bool:

@@ -45,7 +45,11 @@ def _write_alone(write: Write, outcome: Outcome, write_refused: Write, error: Ex
                 raise
             last = refusal
     moved = aside.try_set_aside(outcome.lease, states.Status.RUNNING, "its outcome cannot be stored", last)
-    return [Settled(outcome, states.Status.ERROR.value if moved else "")]
+    if moved:
+        return [Settled(outcome, states.Status.ERROR.value)]
+    # Not moved: the lease was lost, or even that was refused.
+    refused = reason_of(last) if outcome.lease in Job.objects.still_ours([outcome.lease]) else ""
+    return [Settled(outcome, "", refused=refused)]
 
 
 def _plainer(outcome: Outcome) -> Outcome:

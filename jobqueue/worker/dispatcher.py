@@ -12,9 +12,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from jobqueue import time_limits
+from jobqueue import db, time_limits
 from jobqueue.db import Claimed, Lease, Mark
 from jobqueue.lifecycle import wakeup
+from jobqueue.lifecycle.aside import reason_of
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Kind, Outcome
@@ -25,7 +26,7 @@ from jobqueue.tasks import registry
 from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.executor import read_result
 from jobqueue.worker.finisher import Finisher
-from jobqueue.worker.judging import handed_back
+from jobqueue.worker.judging import failed, handed_back
 from jobqueue.worker.lanes import Lane, Lanes
 from jobqueue.worker.loop import Loop
 from jobqueue.worker.picker import HEAD_SECONDS, Picker
@@ -186,10 +187,13 @@ class Dispatcher(DatabaseService):
             self._end(run, PUT_OFF_SECONDS, PUT_OFF)
         group = lane.probation.next_group(lane.free + len(lane.probation), now)
         if group:
-            written = set(Job.objects.database.mark([Mark(*run.lease, 0.0, None, None, None) for run in group]))
-            group = [run for run in group if run.lease in written]  # not one whose row somebody has locked
+            group, refused = _started(group)
             lane.probation.begin(group)
             self._begin(group)
+            for run, error in refused:
+                lane.probation.remove(run)
+                run.ended = time.monotonic()
+                self._finisher.put(run, failed(run, Kind.ERROR, ValueError(f"Its start cannot be written: {reason_of(error)}")))
 
     # Give back
 
@@ -246,3 +250,18 @@ class Dispatcher(DatabaseService):
             self._picker.hear(tenant)
         self._pause = self._fast_pause()
         self.wake()
+
+
+def _started(group: list[Run]) -> tuple[list[Run], list[tuple[Run, Exception]]]:
+    """Write that suspects begin; return those that may, which are none whose rows are locked, and those whose rows take no change."""
+    try:
+        written = set(Job.objects.database.mark([Mark(*run.lease, 0.0, None, None, None) for run in group]))
+    except Exception as error:
+        if not db.is_refusal(error):
+            raise
+        if len(group) == 1:
+            return [], [(group[0], error)]
+        # One bad row must not keep the others from their run.
+        alone = [_started([run]) for run in group]
+        return [run for begun, _ in alone for run in begun], [one for _, refused in alone for one in refused]
+    return [run for run in group if run.lease in written], []

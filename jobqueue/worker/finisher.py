@@ -210,9 +210,16 @@ class Finisher(DatabaseService):
         runs = {run.lease: run for run, _ in batch}
         for one in settled:
             if not one.written and one.outcome.kind is not Kind.HANDED_BACK:
-                text = "Job %s: the lease was lost, the outcome of this run does not count."
-                logger.warning(text, runs[one.outcome.lease].job.id)
+                _log_unwritten(runs[one.outcome.lease].job.id, one.refused)
         try:
             ends.announce(type(self), [(runs[one.outcome.lease], one) for one in settled], self._worker_id)
         except BaseException as error:  # noqa: BLE001 - the outcomes are written, and must not be written again
             logger.warning("Signals of %d finished jobs were not sent: %s", len(settled), texts.exception_summary(error))
+
+
+def _log_unwritten(job_id: int, refused: str) -> None:
+    if refused:
+        text = "Job %s stays RUNNING until its lease expires: its row takes neither the outcome of this run nor ERROR: %s"
+        logger.error(text, job_id, refused)
+    else:
+        logger.warning("Job %s: the lease was lost, the outcome of this run does not count.", job_id)

@@ -72,6 +72,10 @@ class Probation:
         if not self._is_last(group[0]):
             self._size = 2 * len(group)
 
+    def remove(self, run: Run) -> None:
+        """Let go of a suspect that cannot begin."""
+        self._take([run])
+
     def take_hopeless(self, now: float) -> list[Run]:
         """Take out the suspects that wait for a run which is not about to end."""
         long = {run: age for run, age in self._ages(now).items() if age >= WATCH_SECONDS}

@@ -29,8 +29,8 @@ from tests import tasks
 from tests.factories import JobFactory, ScheduleFactory
 from tests.faults.bad_rows import Bad, batches, every, make
 from tests.pipelines.samples import publish_with_summary
-from tests.unchecked import MODELS, unchecked
-from tests.worker.whole import until, working
+from tests.unchecked import MODELS, unchecked, write
+from tests.worker.whole import ended, until, working
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.session]
 
@@ -181,3 +181,21 @@ def test_good_jobs_end_as_without_bad_rows_and_every_page_shows_them(
     print(f"batch {number}: {len(rows)} of {len(batch)} rows, good jobs ended after {seconds:.1f} s")  # noqa: T201
     assert seconds < 6.0 + LATER_SECONDS, f"the good jobs ended after {seconds:.1f} s"
     assert JobPhase.objects.filter(job__in=made["pipeline"]).exists()
+
+
+@pytest.mark.faults
+def test_a_lost_job_whose_row_takes_no_change_keeps_no_other_lost_job_from_its_run(dropped: None) -> None:
+    bad, *good = JobFactory.create_batch(4, crashes=1, task="tests.tasks.add", args=[1])
+    write(Job, bad.pk, "progress", "200")
+    if connection.vendor == "postgresql":  # on SQLite, the workers' connections check what this one does not
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE jobqueue_job ADD CONSTRAINT again CHECK (progress <= 100) NOT VALID")
+    try:
+        with working():
+            assert ended(bad, *good) == ["ERROR", "SUCCESS", "SUCCESS", "SUCCESS"]
+    finally:
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute("ALTER TABLE jobqueue_job DROP CONSTRAINT again")
+    bad.refresh_from_db()
+    assert bad.message

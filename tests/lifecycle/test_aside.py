@@ -178,3 +178,6 @@ def test_a_row_that_refuses_even_that_is_left_alone_for_a_while_and_logged_once(
     assert caplog.text.count(f"Job {bad.pk} cannot even be set aside") == 1
     [settled, other] = finish(ends([bad, JobFactory(running=True)], Kind.SUCCESS))
     assert {settled.status, other.status} == {"", "SUCCESS"}
+    refused = {one.outcome.lease.job_id: one.refused for one in (settled, other)}
+    assert "never" in refused.pop(bad.pk)
+    assert [*refused.values()] == [""]
