@@ -148,6 +148,25 @@ def test_what_is_set_aside_is_a_problem_that_names_job_and_reason() -> None:
     assert (problem.subject, f"Job {job.pk} was set aside: it cannot be recovered" in problem.text) == (str(job.pk), True)
 
 
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"status": "'GONE'"}, "has the status 'GONE', which does not exist"),
+        ({"status": "''"}, "has the status '', which does not exist"),
+        ({"status": "'PENDING'", "waiting_for": "'rain'"}, "has the status PENDING and waits for 'rain', which does not exist"),
+        ({"status": "'PENDING'"}, "has the status PENDING and waits for '', which does not exist"),
+    ],
+)
+def test_a_status_that_does_not_exist_is_a_problem_that_names_the_job(values: dict[str, str], text: str) -> None:
+    JobFactory()
+    job = JobFactory()
+    with unchecked():
+        for column, value in values.items():
+            write(Job, job.pk, column, value)
+        found = [one for one in problems() if one.code == "unknown_states"]
+    assert [(one.subject, one.text) for one in found] == [(str(job.pk), f"Job {job.pk} {text}. Nothing moves it.")]
+
+
 def test_rows_that_workers_do_not_move_are_a_problem() -> None:
     WorkerFactory()
     long_ago = timezone.now() - timedelta(minutes=5)

@@ -32,6 +32,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     work.failed_jobs,
     work.set_aside_jobs,
     work.stuck_rows,
+    work.unknown_states,
     work.failing_schedules,
     work.schedule_conflicts,
     deliveries.failed_webhooks,

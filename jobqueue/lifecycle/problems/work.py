@@ -15,10 +15,12 @@ from jobqueue.lifecycle.queues import MOST_QUEUES, queue_states
 from jobqueue.lifecycle.workers import MOST_WORKERS, alive, serves
 from jobqueue.masking import mask_text
 from jobqueue.models import Job, Queue, Schedule
-from jobqueue.texts import shorten
+from jobqueue.texts import safe_repr, shorten
 
 STUCK_SECONDS = 60
+WAITS = {*states.WaitingFor.values} - {states.WaitingFor.NOTHING.value}
 MAX_READ = 1000  # of the newest jobs in ERROR, for those that were set aside
+MAX_SCANNED = 500  # of the oldest jobs, and of the newest, for those that no index has
 
 
 def long_wait(given: Thresholds) -> Iterator[Problem]:
@@ -97,6 +99,24 @@ def stuck_rows(given: Thresholds) -> Iterator[Problem]:
             fix = "See that the duties run; the log of their leader names the rows that it cannot move."
             link = Link("jobqueue_job_change", (str(min(ids)),))
             yield Problem("stuck_rows", Severity.ERROR, text, fix, count=len(ids), more=len(ids) >= MAX_COUNTED, link=link)
+
+
+def unknown_states(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem for each job whose status, or what it waits for, does not exist: no worker, duty or retention ever finds it.
+
+    No index has these. They are looked for among the oldest jobs, where they stay behind, and among the newest.
+    """
+    found: dict[int, str] = {}
+    for order in ("pk", "-pk"):
+        for job_id, status, waiting_for in Job.objects.current.order_by(order).values_list("pk", "status", "waiting_for")[:MAX_SCANNED]:
+            if status not in states.Status.values:
+                found[job_id] = f"the status {safe_repr(status)}"
+            elif status == states.Status.PENDING and waiting_for not in WAITS:
+                found[job_id] = f"the status PENDING and waits for {safe_repr(waiting_for)}"
+    for job_id, what in sorted(found.items()):
+        text = f"Job {job_id} has {what}, which does not exist. Nothing moves it."
+        fix = "It was written by raw SQL. Give it a status that exists, by SQL, or delete it."
+        yield Problem("unknown_states", Severity.WARNING, text, fix, str(job_id), link=Link("jobqueue_job_change", (str(job_id),)))
 
 
 def blocked_targets(given: Thresholds) -> Iterator[Problem]:
