@@ -133,11 +133,11 @@ def test_a_blocked_output_stops_no_thread_and_the_dropped_records_are_counted(ha
         logger.error("afterwards")
     numbers = [text for text in handler.texts if text.isdigit()]
     assert numbers == [str(number) for number in range(len(numbers))], "the first ones, in order"
-    (dropped,) = [text for text in handler.texts if "dropped" in text]
-    # pytest has handlers of its own, whose records count, too.
-    assert int(dropped.split()[0]) >= 500 - len(numbers)
-    assert dropped.endswith(" records of the log were dropped: its output did not take them.")
-    assert handler.texts[-1] == "afterwards"
+    reports = [text for text in handler.texts if "dropped" in text]
+    # pytest has handlers of its own, whose records count, too, and whose slowness may give more reports.
+    assert sum(int(text.split()[0]) for text in reports) >= 500 - len(numbers)
+    assert all(text.endswith(" records of the log were dropped: its output did not take them.") for text in reports)
+    assert "afterwards" in handler.texts
 
 
 @pytest.mark.usefixtures("few")
