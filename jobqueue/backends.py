@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core import checks
 
-from jobqueue import compat, conf, moments, payload, signals, time_limits
+from jobqueue import compat, conf, moments, payload, repeats, signals, time_limits
 from jobqueue.exceptions import Interrupted, InvalidOption, TimeLimitExceeded, is_for_the_process
 from jobqueue.tasks import functions, options, results
 from jobqueue.tasks.placement import check_place
@@ -23,8 +23,6 @@ from jobqueue.tasks.task import JobTask, detached
 
 if TYPE_CHECKING:
     from jobqueue.lifecycle.enqueue import Enqueued, JobSpec
-
-logger = logging.getLogger("jobqueue")
 
 ID = re.compile("[1-9][0-9]{0,18}")
 
@@ -95,7 +93,7 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         except BaseException as error:  # SystemExit and the like, which `send_robust` lets pass: the job is made all the same
             if is_for_the_process(error):
                 raise
-            logger.exception("Job %s: the signal of its enqueue was not sent to all who listen.", result.id)
+            repeats.log(logging.ERROR, "Job %s: the signal of its enqueue was not sent to all who listen.", result.id, exc_info=True)
 
     def get_result(self, result_id: str) -> JobResult:
         """Return a job as a result; raise `TaskResultDoesNotExist` for an id that no job has."""

@@ -7,10 +7,9 @@ import inspect
 import logging
 from typing import Any
 
+from jobqueue import repeats
 from jobqueue.capping import WHOLE, capped
 from jobqueue.masking import Mask
-
-logger = logging.getLogger("jobqueue")
 
 
 def mask_of(row: Any) -> Mask:
@@ -55,5 +54,5 @@ def declared(path: str) -> Any:
     try:
         registry.discover()
     except Exception as error:  # noqa: BLE001 - a project's module may raise anything while it is imported
-        logger.warning("Only some of the tasks are known here, since a module of tasks cannot be imported: %s", error)
+        repeats.log(logging.WARNING, "Only some of the tasks are known here, since a module of tasks cannot be imported: %s", error)
     return registry.find(path)

@@ -13,14 +13,12 @@ from typing import Any
 from django.core.exceptions import EmptyResultSet, FullResultSet
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from jobqueue import conf
+from jobqueue import conf, repeats
 from jobqueue.models import Job, WebhookDelivery
 from jobqueue.texts import safe_repr
 
 NOTHING = Q(pk__in=[])
 MAX_REMEMBERED = 10_000
-
-logger = logging.getLogger("jobqueue")
 
 
 def condition(user: Any) -> Q | None:
@@ -32,12 +30,16 @@ def condition(user: Any) -> Q | None:
         found = rule(user)
         if isinstance(found, Q):
             Job.objects.filter(found)  # a column that does not exist raises here, and not on a page
-    except Exception:
-        logger.exception("VISIBLE_JOBS failed for user %s, who sees no jobs.", safe_repr(str(getattr(user, "pk", None))))
+    except Exception:  # noqa: BLE001 - code of the project may raise anything
+        repeats.log(
+            logging.ERROR, "VISIBLE_JOBS failed for user %s, who sees no jobs.", safe_repr(str(getattr(user, "pk", None))), exc_info=True
+        )
         return NOTHING
     if isinstance(found, Q):
         return found or None  # an empty Q is no condition
-    logger.error("VISIBLE_JOBS returned %s for a user, who sees no jobs. It must return a Q; Q() shows all jobs.", safe_repr(found))
+    repeats.log(
+        logging.ERROR, "VISIBLE_JOBS returned %s for a user, who sees no jobs. It must return a Q; Q() shows all jobs.", safe_repr(found)
+    )
     return NOTHING
 
 

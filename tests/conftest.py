@@ -8,6 +8,7 @@ import pytest
 # Declared under the suite's settings, not under those that a test puts in their place.
 import demo_project.library.tasks
 import demo_project.workload.tasks  # noqa: F401
+from jobqueue import repeats
 from tests import order
 from tests.pooler import POOLED, end_sessions
 from tests.rivals import Rival
@@ -53,6 +54,12 @@ def django_db_setup(django_db_setup: None) -> Iterator[None]:
     if POOLED:
         connections.close_all()
         end_sessions(connection.settings_dict)
+
+
+@pytest.fixture(autouse=True)
+def first_lines() -> None:
+    """Have each test's lines of the log counted as the first of their kind."""
+    repeats.forget()
 
 
 @pytest.fixture

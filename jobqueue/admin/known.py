@@ -2,9 +2,8 @@
 
 import logging
 
+from jobqueue import repeats
 from jobqueue.tasks import registry
-
-logger = logging.getLogger("jobqueue")
 
 
 def entry(path: str) -> registry.Entry | None:
@@ -28,4 +27,4 @@ def _discover() -> None:
     try:
         registry.discover()
     except Exception as error:  # noqa: BLE001 - a project's module may raise anything while it is imported
-        logger.warning("The admin knows only some of the tasks, since a module of tasks cannot be imported: %s", error)
+        repeats.log(logging.WARNING, "The admin knows only some of the tasks, since a module of tasks cannot be imported: %s", error)

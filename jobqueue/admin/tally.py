@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from django.contrib import messages
 from django.db import Error
 
-from jobqueue import db, states
+from jobqueue import db, repeats, states
 from jobqueue.admin.verbs import Verb
 from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.lifecycle.control import Answer, Verdict
@@ -18,8 +18,6 @@ from jobqueue.models import Job
 
 GONE = "it is no longer there, or not yours to change"
 NO_DATABASE = "the database did not answer, try again"
-
-logger = logging.getLogger("jobqueue")
 
 Audit = Callable[[Job, Answer | None, str], object]
 
@@ -75,7 +73,7 @@ def perform(verb: Verb, jobs: Iterable[Job], audit: Audit) -> Tally:
             audit(job, None, GONE)
             tally.refused[GONE].append(job.pk)
         except Error as error:
-            logger.exception("Job %s could not be %s from the admin.", job.pk, verb.done)
+            repeats.log(logging.ERROR, "Job %s could not be %s from the admin.", job.pk, verb.done, kind=verb.done, exc_info=True)
             tally.refused[NO_DATABASE].append(job.pk)
             answers = not db.is_connection_error(error)
     return tally

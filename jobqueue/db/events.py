@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from django.db import transaction
 
-from jobqueue import conf, signals
+from jobqueue import conf, repeats, signals
 from jobqueue import event_names as names
 from jobqueue.db import hygiene
 from jobqueue.db.eventlog import EVENTS
@@ -33,8 +33,6 @@ DEFAULT = ", ".join(f"'{name}'" for name in names.SENT_BY_DEFAULT)
 NEVER_SENT = f"'{names.WEBHOOK_DELIVERED}', '{names.WEBHOOK_FAILED}'"
 # What an event tells of its job, as far as the job's row says it, in the order of `Event` from `attempt` on.
 OF_JOB = "{0}.tenant, {0}.target, {1} AS data, {0}.queue, {0}.task, {0}.status, {0}.webhook_url AS url"
-
-logger = logging.getLogger("jobqueue")
 
 
 class Events(Statements):
@@ -111,4 +109,11 @@ def _send_one(item: tuple[type, Event], _: None) -> None:
         # it may be meant for the process: the handler of an operating system's signal raises it there.
         if not isinstance(error, Exception) and threading.current_thread() is threading.main_thread():
             raise
-        logger.warning("Job %s: that %s has happened was not told to those who listen: %s", event.job_id, event.name, error)
+        repeats.log(
+            logging.WARNING,
+            "Job %s: that %s has happened was not told to those who listen: %s",
+            event.job_id,
+            event.name,
+            error,
+            kind=event.name,
+        )

@@ -10,7 +10,7 @@ import logging
 import time
 from datetime import datetime, timedelta
 
-from jobqueue import conf, db
+from jobqueue import conf, db, repeats
 from jobqueue.duties.base import Duty, Report
 from jobqueue.exceptions import LeadershipLost, is_for_the_process
 from jobqueue.lifecycle import schedule_plans, schedules
@@ -30,8 +30,6 @@ LONGEST_PAUSE_SECONDS = 5.0
 LOCKED_PAUSE_SECONDS = 1.0  # where a row is due that somebody else has locked
 FORGET_SECONDS = 600.0
 FORGET_BATCH = 2000
-
-logger = logging.getLogger("jobqueue")
 
 
 class EnqueueScheduledJobs(Duty):
@@ -119,7 +117,7 @@ class EnqueueScheduledJobs(Duty):
         try:
             # If it is the database that fails, this fails, too, and ends the run.
             if schedules.set_aside(schedule_id, now, error):
-                logger.warning("Schedule %s is set aside for now: %s", name, exception_summary(error, PLAIN))
+                repeats.log(logging.WARNING, "Schedule %s is set aside for now: %s", name, exception_summary(error, PLAIN), kind=name)
         except Exception as refusal:
             if not db.is_refusal(refusal):
                 raise

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from jobqueue import db, states
+from jobqueue import db, repeats, states
 from jobqueue import event_names as names
 from jobqueue.db import Event, Lease, Now
 from jobqueue.db.aside import KEPT, mend, set_aside
@@ -18,8 +18,6 @@ from jobqueue.texts import clean, shorten
 
 PREFIX = "Set aside: "
 LONGEST_BYTES = 400
-
-logger = logging.getLogger("jobqueue")
 
 
 def reason_of(error: BaseException) -> str:
@@ -45,9 +43,9 @@ def try_set_aside(lease: Lease, status: str, what: str, error: BaseException) ->
     except Exception as refusal:
         if not db.is_refusal(refusal):
             raise
-        logger.error("Job %s cannot even be set aside (%s): %s", lease.job_id, reason, reason_of(refusal))
+        repeats.log(logging.ERROR, "Job %s cannot even be set aside (%s): %s", lease.job_id, reason, reason_of(refusal))
         return False
-    logger.error("Job %s is set aside as ERROR: %s", lease.job_id, reason)
+    repeats.log(logging.ERROR, "Job %s is set aside as ERROR: %s", lease.job_id, reason)
     return True
 
 

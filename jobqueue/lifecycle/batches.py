@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jobqueue import db
+from jobqueue import db, repeats
 from jobqueue.lifecycle.aside import reason_of
 
 SET_ASIDE_SECONDS = 300.0
@@ -82,7 +82,15 @@ class Batches:
                 if end is not None and end(row, error):
                     continue
                 self.leave(row)
-                logger.error("%s failed for %d, which is set aside for %g s: %s", self._what, row, SET_ASIDE_SECONDS, reason_of(error))
+                repeats.log(
+                    logging.ERROR,
+                    "%s failed for %d, which is set aside for %g s: %s",
+                    self._what,
+                    row,
+                    SET_ASIDE_SECONDS,
+                    reason_of(error),
+                    kind=self._what,
+                )
         return Batch(moved, bad)
 
 

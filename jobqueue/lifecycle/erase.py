@@ -22,7 +22,7 @@ from typing import Any
 
 from django.db import models
 
-from jobqueue import conf, db
+from jobqueue import conf, db, repeats
 from jobqueue.db import Ended
 from jobqueue.exceptions import LeadershipLost, is_for_the_process
 from jobqueue.lifecycle.aside import reason_of
@@ -209,7 +209,7 @@ def call(
         except BaseException as error:
             if db.is_outage(error) or is_for_the_process(error):
                 raise
-            logger.exception("%s raised for job %s (%s); retention goes on.", name, one.id, one.task)
+            repeats.log(logging.ERROR, "%s raised for job %s (%s); retention goes on.", name, one.id, one.task, kind=name, exc_info=True)
     return reached
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from django.dispatch import Signal
 
-from jobqueue import conf, db, signals, states
+from jobqueue import conf, db, repeats, signals, states
 from jobqueue import event_names as names
 from jobqueue.db import Ended, Now, hygiene
 from jobqueue.db.ended import Key
@@ -35,8 +35,6 @@ PATIENCE_SECONDS = 10.0  # for slow receivers: retention is in no hurry
 ANEW_SECONDS, MOST_ANEW_SECONDS = 3600.0, 24 * 3600.0
 MOST_LATER = 1000
 LOOK = 500
-
-logger = logging.getLogger("jobqueue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,4 +238,4 @@ def _send(item: tuple[Signal, Ended], _: None) -> None:
     except BaseException as error:  # what was done is done; telling of one must not keep the rest from being told
         if is_for_the_process(error):
             raise
-        logger.warning("Job %s: that retention has reached it was not told to those who listen: %s", one.id, error)
+        repeats.log(logging.WARNING, "Job %s: that retention has reached it was not told to those who listen: %s", one.id, error)

@@ -14,7 +14,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from jobqueue import conf, masking, states
+from jobqueue import conf, masking, repeats, states
 from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
 from jobqueue.lifecycle import children, history, suspend
@@ -43,8 +43,6 @@ WHAT_TO_DO = {
     states.Status.ERROR: "resume, cancel or delete it",
     states.Status.RUNNING: "the line moves on when it ends; cancel it to end it now",
 }
-
-logger = logging.getLogger("jobqueue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +208,7 @@ def _is_registered(path: str) -> bool:
     try:
         registry.discover()
     except Exception as error:  # noqa: BLE001 - a project's module may raise anything while it is imported
-        logger.warning("Only some of the tasks are known here, since a module of tasks cannot be imported: %s", error)
+        repeats.log(logging.WARNING, "Only some of the tasks are known here, since a module of tasks cannot be imported: %s", error)
     return registry.find(path) is not None
 
 

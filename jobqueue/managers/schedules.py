@@ -10,14 +10,13 @@ from django.db import models, router
 from django.db.models import F, Q, Value
 from django.db.models.functions import Cast, Coalesce, Concat
 
+from jobqueue import repeats
 from jobqueue.db import MomentField, is_outage
 from jobqueue.masking import PLAIN
 from jobqueue.texts import exception_summary
 
 if TYPE_CHECKING:
     from jobqueue.models import Schedule, ScheduleTick  # noqa: F401 - the base classes name them
-
-logger = logging.getLogger("jobqueue")
 
 # A last time so far ahead of now says that the clock was set back: without this, nothing would be due until it has caught up.
 CLOCK_WAS_AHEAD = timedelta(hours=1)
@@ -88,7 +87,7 @@ class ScheduleManager(models.Manager.from_queryset(ScheduleQuerySet)):  # type: 
             except Exception as error:
                 if is_outage(error):
                     raise
-                logger.error("Schedule %s: its row cannot be read: %s", name, exception_summary(error, PLAIN))
+                repeats.log(logging.ERROR, "Schedule %s: its row cannot be read: %s", name, exception_summary(error, PLAIN), kind=name)
         return found
 
     def next_wake(self, service: str) -> datetime | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from django.db import DatabaseError
 
-from jobqueue import conf
+from jobqueue import conf, repeats
 from jobqueue.db import is_outage, let_go
 from jobqueue.masking import PLAIN
 from jobqueue.texts import exception_summary
@@ -184,12 +184,23 @@ class Crew:
         except DatabaseError as error:
             if is_outage(error):
                 raise
-            logger.exception("What came of webhook %s of job %s cannot be written; it is sent again.", message.event, message.job_id)
+            repeats.log(
+                logging.ERROR,
+                "What came of webhook %s of job %s cannot be written; it is sent again.",
+                message.event,
+                message.job_id,
+                exc_info=True,
+            )
             status = ""
         self._flights.discard(flight)
         if status == outbox.Status.FAILED:
-            logger.warning(
-                "Webhook %s of job %s is given up after %d attempts: %s", message.event, message.job_id, message.attempts, answer.error
+            repeats.log(
+                logging.WARNING,
+                "Webhook %s of job %s is given up after %d attempts: %s",
+                message.event,
+                message.job_id,
+                message.attempts,
+                answer.error,
             )
         elif status == outbox.Status.PENDING:
             logger.info("Webhook %s of job %s has failed (attempt %d): %s", message.event, message.job_id, message.attempts, answer.error)

@@ -17,6 +17,7 @@ from typing import Any
 
 from django.dispatch import Signal
 
+from jobqueue import repeats
 from jobqueue.db import hygiene
 from jobqueue.service import ErrorHandler, Service
 from jobqueue.signals import Read, Send
@@ -107,8 +108,8 @@ class Announcer(Service):
         self._call_began = time.monotonic()
         try:
             return guarded(function)(*args)
-        except BaseException:  # whatever a receiver or a log handler raises, SystemExit included, the other signals are sent
-            logger.exception("A signal was not sent.")
+        except BaseException:  # noqa: BLE001 - whatever a receiver or a log handler raises, the other signals are sent
+            repeats.log(logging.ERROR, "A signal was not sent.", exc_info=True)
             hygiene.close_all()
             return None
         finally:

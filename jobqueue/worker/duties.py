@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from django.db import DatabaseError
 
-from jobqueue import conf
+from jobqueue import conf, repeats
 from jobqueue.db import is_outage
 from jobqueue.duties.builtin import Makers
 from jobqueue.duties.deliver_webhooks import DeliverWebhooks
@@ -189,7 +189,7 @@ class Duties(DatabaseService):
         except DatabaseError as error:
             if is_outage(error):
                 raise
-            logger.exception("What the duties tell of themselves cannot be written; they are renewed without it.")
+            repeats.log(logging.ERROR, "What the duties tell of themselves cannot be written; they are renewed without it.", exc_info=True)
             self._leadership.renew({})
 
     def _contend(self, now: float) -> None:

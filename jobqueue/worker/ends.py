@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from django.db import Error
 
-from jobqueue import signals, texts
+from jobqueue import repeats, signals, texts
 from jobqueue.db import Claimed, hygiene
 from jobqueue.exceptions import JobCanceled, RunFailed, WorkerLost
 from jobqueue.failure_log import Ending, while_handling
@@ -24,8 +24,6 @@ from jobqueue.worker.tenancy import telling
 
 ERROR, CANCELED = Status.ERROR.value, Status.CANCELED.value
 PATIENCE_SECONDS = 0.1
-
-logger = logging.getLogger("jobqueue")
 
 
 class Ended(NamedTuple):
@@ -113,7 +111,7 @@ def _read(ids: Sequence[int]) -> dict[int, Job]:
             hygiene.close_broken(Job.objects.database.alias)  # the server may have closed it, or a receiver changed it
             return jobs.in_bulk(ids)
     except Exception as error:  # noqa: BLE001 - receivers then get what the claim says
-        logger.warning("%d jobs could not be read for their signals: %s", len(ids), error)
+        repeats.log(logging.WARNING, "%d jobs could not be read for their signals: %s", len(ids), error)
         return {}
 
 
@@ -133,7 +131,7 @@ def _robustly(job_id: int, send: Callable[[], None]) -> None:
     try:
         send()
     except BaseException as error:  # noqa: BLE001 - `send_robust` passes SystemExit and the like; the other signals are sent all the same
-        logger.warning("Job %s: a signal of its end was not sent: %s", job_id, texts.exception_summary(error))
+        repeats.log(logging.WARNING, "Job %s: a signal of its end was not sent: %s", job_id, texts.exception_summary(error))
 
 
 def _send_settled(item: Ended) -> None:

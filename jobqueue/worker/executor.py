@@ -17,7 +17,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from jobqueue import signals
+from jobqueue import repeats, signals
 from jobqueue.db import hygiene
 from jobqueue.exceptions import Interrupted
 from jobqueue.lifecycle.outcome import Outcome
@@ -180,8 +180,8 @@ def _tell_started(run: Run, task: Any) -> None:
         result = read_result(run) if full else results.of_claim(run.job, task, "RUNNING")
         with hygiene.leaving_no_transaction("A receiver of task_started"):
             signals.task_started.send_robust(type(task.get_backend()), task_result=result)
-    except BaseException:  # SystemExit and the like, too, which `send_robust` lets pass
-        logger.exception("Job %s: the signal of its start was not sent; it runs all the same.", run.job.id)
+    except BaseException:  # noqa: BLE001 - SystemExit and the like, too, which `send_robust` lets pass
+        repeats.log(logging.ERROR, "Job %s: the signal of its start was not sent; it runs all the same.", run.job.id, exc_info=True)
 
 
 def read_result(run: Run) -> Any:

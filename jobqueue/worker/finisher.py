@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from jobqueue import signals, texts
+from jobqueue import repeats, signals, texts
 from jobqueue.db import Claimed, Lender
 from jobqueue.lifecycle.finish import finish, written_before
 from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome, Settled
@@ -194,7 +194,9 @@ class Finisher(DatabaseService):
             if now - item[0].failed_since <= limit:
                 self._buffer.appendleft(item)
             else:
-                logger.error("The outcome of job %s could not be written for %d s and is let go: %s", item[0].job.id, limit, error)
+                repeats.log(
+                    logging.ERROR, "The outcome of job %s could not be written for %d s and is let go: %s", item[0].job.id, limit, error
+                )
                 self._runs.remove([item[0].lease])
 
     def _acknowledge(self, batch: Sequence[Item], settled: Sequence[Settled]) -> None:

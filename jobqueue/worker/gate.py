@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from django.db.models import BooleanField, ExpressionWrapper
 
-from jobqueue import conf
+from jobqueue import conf, repeats
 from jobqueue.db import Scope
 from jobqueue.exceptions import is_for_the_process
 from jobqueue.lifecycle.limits import Limits
@@ -20,8 +20,6 @@ from jobqueue.models import Job, Queue
 
 READ_SECONDS = 1.0
 MOST_QUEUES = 1000
-
-logger = logging.getLogger("jobqueue")
 
 
 class Gate:
@@ -91,7 +89,8 @@ class Gate:
         except BaseException as error:  # the project's own code; the last numbers stay, and jobs go on
             if is_for_the_process(error):
                 raise
-            logger.error("TENANTS could not be read, so the numbers of before stay: %s", error or repr(error))
+            text = "TENANTS could not be read, so the numbers of before stay: %s"
+            repeats.log(logging.ERROR, text, str(error) or repr(error), kind=str(error))
 
     def _read_queues(self) -> None:
         with self._reading:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Sequence
 
+from jobqueue import repeats
 from jobqueue.db import Lease, Renewed
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler
@@ -94,5 +95,5 @@ class Heartbeat(DatabaseService):
         run = self._runs.get(lease)
         # A run that is closed writes its outcome or has written it, which ends the lease. It runs callbacks of `on_commit` at most.
         if run is not None and run.ended is None and not run.closed and not run.is_lost:
-            logger.warning("Job %s: the lease was lost; the run is told to stop.", lease.job_id)
+            repeats.log(logging.WARNING, "Job %s: the lease was lost; the run is told to stop.", lease.job_id)
             self._interrupter.interrupt(run, Reason.LOST)

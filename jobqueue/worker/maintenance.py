@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from jobqueue import states
+from jobqueue import repeats, states
 from jobqueue.db import hygiene
 from jobqueue.lifecycle.expire import Expired, expire_owner
 from jobqueue.models import BackgroundJobLease
@@ -86,6 +86,7 @@ class Maintenance(DatabaseService):
             BackgroundJobLease.objects.release_all_of(owner)
             lost += expire_owner(owner, self._culprits.get(owner))
         self._bury(dead)
+        repeats.flush()
         if lost:
             self.announce(lost)
             self._found()

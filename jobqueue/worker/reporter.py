@@ -11,7 +11,7 @@ import time
 
 from django.db import Error
 
-from jobqueue import db
+from jobqueue import db, repeats
 from jobqueue.db import Lease, Mark
 from jobqueue.lifecycle import phases
 from jobqueue.lifecycle.aside import reason_of
@@ -25,8 +25,6 @@ from jobqueue.worker.stuck import notice
 BEGUN_SECONDS = 0.2
 PAUSE_SECONDS = 1.0
 LOCKED_SECONDS = 0.02
-
-logger = logging.getLogger("jobqueue")
 
 
 class Reporter(DatabaseService):
@@ -118,7 +116,12 @@ def _written(due: list[Run], marks: list[Mark]) -> set[Lease]:
 
 def _drop(run: Run, mark: Mark, error: Exception) -> None:
     """Let go of values that the database refuses, so that neither the next turn nor the outcome brings them again."""
-    logger.warning("Job %s: the database refuses its progress, message or metadata, which are dropped: %s", run.job.id, reason_of(error))
+    repeats.log(
+        logging.WARNING,
+        "Job %s: the database refuses its progress, message or metadata, which are dropped: %s",
+        run.job.id,
+        reason_of(error),
+    )
     run.refused = mark.metadata is not None
     for name in ("progress", "message", "metadata"):
         if getattr(run, name) == getattr(mark, name):  # else the task has told a new one meanwhile

@@ -12,11 +12,9 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
 
-from jobqueue import conf, texts
+from jobqueue import conf, repeats, texts
 from jobqueue.db import Claimed
 from jobqueue.exceptions import Interrupted, RunContextFailed, TimeLimitExceeded
-
-logger = logging.getLogger("jobqueue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ class RunContexts:
         if wrong is not error:  # a context manager may raise on what it was given
             text = "Job %s (%s): %s of RUN_CONTEXTS could not be left: %s"
             name = type(manager).__qualname__
-            logger.error(text, self._job.id, self._job.task, name, texts.exception_summary(wrong), exc_info=wrong)
+            repeats.log(logging.ERROR, text, self._job.id, self._job.task, name, texts.exception_summary(wrong), exc_info=wrong, kind=name)
 
 
 def _details(error: BaseException | None) -> tuple[Any, Any, Any]:

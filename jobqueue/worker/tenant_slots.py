@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from jobqueue import conf, texts
+from jobqueue import conf, repeats, texts
 from jobqueue.db import hygiene
 from jobqueue.service import ErrorHandler, Service
 from jobqueue.worker.forked import guarded
@@ -43,7 +43,7 @@ class TenantSlots(Service):
             self._slots = guarded(conf.tenant_slots)()
             self._reported = False
         except BaseException as error:  # noqa: BLE001 - code of the project may raise anything; the last value stays
-            logger.error("Cannot read TENANTS; keeping the previous values: %s", texts.exception_summary(error))
+            repeats.log(logging.ERROR, "Cannot read TENANTS; keeping the previous values: %s", texts.exception_summary(error))
         finally:
             hygiene.after_task()
             self._read.set()

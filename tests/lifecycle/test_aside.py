@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from jobqueue import repeats
 from jobqueue.db import Lease, Lender, Scope
 from jobqueue.lifecycle.aside import PREFIX
 from jobqueue.lifecycle.claim import claim
@@ -200,3 +201,23 @@ def test_a_row_that_refuses_even_that_is_left_alone_for_a_while_and_logged_once(
     refused = {one.outcome.lease.job_id: one.refused for one in (settled, other)}
     assert "never" in refused.pop(bad.pk)
     assert [*refused.values()] == [""]
+
+
+def test_many_rows_that_refuse_are_one_line_of_the_log_and_a_count(caplog: Any) -> None:
+    bad = [JobFactory(expired=True).pk for _ in range(30)]
+    with connection.cursor() as cursor:
+        for statement in REFUSING[connection.vendor]:
+            cursor.execute(statement.replace("old.id = {}", f"old.id >= {bad[0]}"))
+    assert Recovery().run()[1].set_aside == 30
+    repeats.flush(0.0)
+    lines = [record.getMessage() for record in caplog.records if "cannot even be set aside" in record.getMessage()]
+    assert (len(lines), lines[1].split(" lines")[0], "Traceback" in caplog.text) == (2, "29 more", False)
+
+
+def test_many_jobs_that_are_set_aside_are_one_line_of_the_log_and_a_count(caplog: Any) -> None:
+    for _ in range(30):
+        spoil(JobFactory(expired=True), "a flag that does not exist")
+    expire_stale_running_jobs()
+    repeats.flush(0.0)
+    lines = [record.getMessage() for record in caplog.records if "is set aside as ERROR" in record.getMessage()]
+    assert (len(lines), lines[1].split(" lines")[0]) == (2, "29 more")

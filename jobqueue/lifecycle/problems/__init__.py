@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from jobqueue import db, masking
+from jobqueue import db, masking, repeats
 from jobqueue.lifecycle.problems import deliveries, fleet, work
 from jobqueue.lifecycle.problems.base import Link, Problem, Severity, Thresholds, shortened
 from jobqueue.texts import exception_summary
@@ -40,8 +40,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     deliveries.late_webhooks,
 )
 
-logger = logging.getLogger("jobqueue")
-
 
 def problems(thresholds: Thresholds | None = None) -> list[Problem]:
     """Return everything that is wrong, errors first; raise an error of the database only if it does not answer."""
@@ -56,6 +54,6 @@ def _checked(check: Check, given: Thresholds) -> list[Problem]:
     except Exception as error:
         if db.is_outage(error) or db.is_missing_table(error):
             raise
-        logger.warning("The check %s of jobqueue's health failed.", check.__name__, exc_info=True)
+        repeats.log(logging.WARNING, "The check %s of jobqueue's health failed.", check.__name__, exc_info=True, kind=check.__name__)
         text = f"The check {check.__name__} failed: {exception_summary(error, masking.PLAIN)}"
         return [Problem("check_failed", Severity.ERROR, text, "The log has the traceback.", check.__name__)]

@@ -1,0 +1,66 @@
+"""Log lines that may come once per row: one per kind and interval, and the number of those left out.
+
+The next line of the kind carries that number; if there is none, `flush` writes it, which each worker calls again and again.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+INTERVAL_SECONDS = 60.0
+MOST_KINDS = 1000
+
+logger = logging.getLogger("jobqueue")
+
+
+@dataclass(slots=True)
+class _Kind:
+    """The time of the last line of one kind, and how many were left out after it."""
+
+    level: int
+    text: str
+    at: float
+    left_out: int = 0
+
+
+_Key = tuple[str, str, type[BaseException] | None]
+_kinds: dict[_Key, _Kind] = {}
+
+
+def log(level: int, text: str, *values: Any, kind: str = "", exc_info: Any = None) -> None:
+    """Log a line, unless one of its kind was logged in the last interval; then count it.
+
+    Lines are of one kind if they have the same text before its values are put in, the same `kind`, and the same class of the exception
+    that is being handled.
+    """
+    # No lock: an exception that is thrown into a task's thread could leave it locked. Of two threads at once, both may log.
+    now, key = time.monotonic(), (text, kind, sys.exc_info()[0])
+    seen = _kinds.get(key)
+    if seen is not None and now - seen.at < INTERVAL_SECONDS:
+        seen.left_out += 1
+        return
+    if seen is None and len(_kinds) >= MOST_KINDS:
+        flush(0.0)
+        _kinds.clear()
+    _kinds[key] = _Kind(level, text, now)
+    if seen is not None and seen.left_out:
+        text, values = f"{text} (%d more like this were left out of the log)", (*values, seen.left_out)
+    logger.log(level, text, *values, exc_info=exc_info, stacklevel=2)
+
+
+def flush(seconds: float = INTERVAL_SECONDS) -> None:
+    """Log how many lines were left out, for each kind whose last line is so many seconds ago."""
+    now = time.monotonic()
+    for seen in list(_kinds.values()):
+        if seen.left_out and now - seen.at >= seconds:
+            number, seen.left_out, seen.at = seen.left_out, 0, now
+            logger.log(seen.level, "%d more lines like this were left out of the log: %s", number, seen.text)
+
+
+def forget() -> None:
+    """Forget what was logged."""
+    _kinds.clear()
