@@ -24,6 +24,7 @@ from jobqueue.tasks.context import TaskContext
 from jobqueue.tasks.registry import Entry
 from jobqueue.tasks.results import JobResult
 from jobqueue.testing.inline_phases import InlineJournal, keep_end
+from jobqueue.worker.arguments import shown_message
 from jobqueue.worker.ends import ending_of
 from jobqueue.worker.judging import conclude
 from jobqueue.worker.phases import Pipeline
@@ -69,9 +70,9 @@ class Kept:
 class InlineControl:
     """Be what a task's context talks to: nothing interrupts it, and what it tells is kept."""
 
-    def __init__(self, kept: Kept, pipeline: Pipeline | None = None) -> None:
-        """Bind what was enqueued, and the run of its phases where it has some."""
-        self._kept, self._pipeline = kept, pipeline
+    def __init__(self, kept: Kept, run: Run) -> None:
+        """Bind what was enqueued, and its run, with that of its phases if it has some."""
+        self._kept, self._run, self._pipeline = kept, run, run.pipeline
 
     def interruption(self) -> Interrupted | None:
         """Return None: nobody asks it to stop."""
@@ -84,7 +85,7 @@ class InlineControl:
     def report(self, progress: int, message: str | None, at: int | None = None) -> None:
         """Keep the progress."""
         self._kept.progress = progress if self._pipeline is None else self._pipeline.report(progress, message, at)
-        self._kept.message = self._kept.message if message is None else message
+        self._kept.message = self._kept.message if message is None else shown_message(message, self._run.mask)
 
     def save(self, metadata: str) -> None:
         """Keep the metadata."""
@@ -150,7 +151,7 @@ def _call(one: Run, kept: Kept) -> Any:
         one.pipeline = pipeline = Pipeline(phases, func, InlineJournal(kept.phases, kept.children))
         func = pipeline.arun if iscoroutinefunction(func) else pipeline.run
     if task.takes_context:
-        args.insert(0, TaskContext(one.job, InlineControl(kept, one.pipeline), one.pipeline))
+        args.insert(0, TaskContext(one.job, InlineControl(kept, one), one.pipeline))
     if iscoroutinefunction(task.func):
         return async_to_sync(func)(*args, **kwargs)
     return func(*args, **kwargs)
@@ -206,4 +207,5 @@ def _entry(task: Any) -> Entry:
         retry_on=getattr(task, "retry_on", ()),
         backoff=getattr(task, "backoff", backoff.DEFAULT),
         transactional=False,  # whoever calls it has the transaction
+        secret=getattr(task, "secret", ()),
     )

@@ -11,9 +11,12 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from jobqueue.admin import JobAdmin, filters, known, listing
+from jobqueue.masking import MASK
 from jobqueue.models import Job
+from jobqueue.testing import run_until_idle
 from tests.admin.conftest import LIST
 from tests.factories import JobFactory, WorkerFactory
+from tests.tasks_layer import samples
 
 pytestmark = pytest.mark.django_db
 
@@ -315,3 +318,12 @@ def test_a_project_may_narrow_what_a_user_sees(viewer: Client, monkeypatch: pyte
     monkeypatch.setattr(JobAdmin, "get_queryset", lambda self, request: everything(self, request).filter(tenant="mine"))
     assert listed(viewer) == [mine.pk]
     assert listed(viewer, f"?q={other.pk}") == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_list_shows_no_secret_that_a_task_has_raised(viewer: Client) -> None:
+    job_id = samples.discreet.enqueue("NL-4711-0815").id
+    run_until_idle()
+    page = viewer.get(LIST).content.decode()
+    assert f"no such account: {MASK}" in page
+    assert "NL-4711-0815" not in page + Job.objects.get(pk=job_id).message

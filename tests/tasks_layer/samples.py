@@ -70,3 +70,10 @@ def unknown_to_workers() -> None:
 def spawns() -> None:
     plain.enqueue("child")
     raise ValueError("after the enqueue")
+
+
+@task(takes_context=True, secret=["account"])
+def discreet(context: TaskContext, account: str) -> None:
+    """Say and raise what is secret."""
+    context.progress(10, f"reads {account}")
+    raise ValueError(f"no such account: {account}")

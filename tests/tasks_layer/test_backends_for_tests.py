@@ -10,6 +10,7 @@ import pytest
 from django.utils import timezone
 
 from jobqueue import JobResult, compat, enqueue_many, fixed, task
+from jobqueue.masking import MASK
 from jobqueue.testing import DummyBackend, ImmediateBackend
 from jobqueue.testing import backends as module
 from tests.tasks_layer import samples
@@ -182,3 +183,10 @@ def test_a_declared_task_can_live_on_a_backend_for_tests(immediate: ImmediateBac
 def test_a_task_that_is_no_attribute_of_its_module_can_be_kept(dummy: DummyBackend) -> None:
     result = task(backend="dummy")(samples.undeclared).enqueue()
     assert result.task.func is samples.undeclared
+
+
+def test_at_once_the_secrets_of_a_job_are_hidden_as_in_a_worker(immediate: ImmediateBackend) -> None:
+    result = now(samples.discreet).enqueue("NL-4711-0815")
+    assert immediate.kept[result.id].message == f"reads {MASK}"
+    assert "NL-4711-0815" not in result.errors[0].traceback
+    assert f"no such account: {MASK}" in result.errors[0].traceback
