@@ -48,8 +48,22 @@ def test_a_queue_is_paused_and_resumed() -> None:
     assert run("pause", "mail") == ("Queue 'mail' is paused: no job of it is begun, those that run go on.\n", 0)
     assert Queue.objects.get(pk="mail").paused
     assert run("pause", "mail")[0].endswith(", as it was.\n")
-    assert told("resume", "mail") == ({"name": "mail", "changed": True, "paused": False, "max_running": None, "warning": ""}, 0)
+    answer = {"name": "mail", "changed": True, "paused": False, "max_running": None, "paused_until": None, "warning": ""}
+    assert told("resume", "mail") == (answer, 0)
     assert run("resume", "nobody") == ("Queue 'nobody' is not paused, as it was.\n", 0)
+
+
+def test_a_pause_ends_at_the_time_that_was_said() -> None:
+    JobFactory(queue="mail", success=True)
+    line = "Queue 'mail' is paused until 2100-01-01T12:00:00+00:00: no job of it is begun, those that run go on.\n"
+    assert run("pause", "mail", "--until", "2100-01-01T12:00:00Z") == (line, 0)
+    answer = told("pause", "mail", "--until", "60")[0]
+    until = Queue.objects.values_list("paused_until", flat=True).get(pk="mail")
+    assert answer["paused_until"] == until.astimezone(UTC).isoformat()
+    (state,) = [one for one in told("status")[0]["queues"] if one["name"] == "mail"]
+    assert state["paused_until"] == answer["paused_until"]
+    with pytest.raises(CommandError, match="until is 'soon'; it must be a time ahead, such as"):
+        run("pause", "mail", "--until", "soon")
 
 
 def test_a_mistyped_queue_is_warned_of_and_can_be_forgotten() -> None:

@@ -20,6 +20,7 @@ from jobqueue.capping import SHOWN_BYTES
 from jobqueue.events.timeline import Happening, timeline
 from jobqueue.hiding import arguments_of, mask_of
 from jobqueue.lifecycle.report import report
+from jobqueue.lifecycle.waits import in_words
 from jobqueue.masking import Mask
 from jobqueue.models import Job
 from jobqueue.states import ENDED, FINAL, PENDING_TARGET
@@ -139,7 +140,8 @@ def _report(job: Job) -> list[Row]:
     return _rows(
         ("Outcome", job.get_status_display().capitalize() if job.status in ENDED else "not ended yet"),
         ("Runs", ", ".join([*runs, *([f"{count['crashes']} lost with a worker"] if count["crashes"] else [])])),
-        ("Waited", "" if waited is None else f"{duration(waited)} before the last run"),
+        ("Waited", in_words(told["waits"], duration)),
+        ("Was free for", "" if waited is None else f"{duration(waited)} before the last run"),
         ("Ran", f"{took}{f', {duration(in_all)} in all' if last is not None and in_all > last else ''}"),
         ("Errors", f"{len(errors)}; the last: {excerpt(error, BRIEF)}" if errors else "none"),
     )
@@ -202,6 +204,7 @@ def _when(job: Job, now: datetime) -> list[Row]:
     times = (
         ("Created", job.created_at),
         ("Not before", job.run_at),
+        ("Canceled if not begun by" if job.first_started_at is None and job.finished_at is None else "Was to begin by", job.expires_at),
         ("Waits for its target since" if job.place == PENDING_TARGET else "Free to be taken since", job.enqueued_at),
         ("First began", job.first_started_at),
         ("Last began", job.started_at if job.started_at != job.first_started_at else None),

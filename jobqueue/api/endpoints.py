@@ -77,6 +77,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         Endpoint(
             *("POST", f"queues/{{queue}}/{verb}/", f"queue_{verb}", summary, views.act_on_queue(verb), "Queue"),
             permissions=("view_queue", f"{verb}_queue"),
+            query=("until",) if verb == "pause" else (),
         )
         for verb, summary in (
             ("pause", "Pause a queue as a whole: none of its jobs is begun, those that run go on."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.http import HttpRequest
@@ -10,6 +11,8 @@ from django.http import HttpRequest
 from jobqueue import visible
 from jobqueue.api.answers import Problem
 from jobqueue.db import Now
+from jobqueue.exceptions import InvalidOption
+from jobqueue.lifecycle.queues import until_of
 from jobqueue.models import Job
 from jobqueue.texts import clean
 
@@ -62,6 +65,15 @@ def text(request: HttpRequest, name: str) -> str | None:
     if value is not None and (len(value) > LONGEST_TEXT or has_control(value)):
         raise Problem(400, f"{name} is {shown(value)}; it must have at most {LONGEST_TEXT} characters, none of them a control character.")
     return value
+
+
+def until(request: HttpRequest) -> datetime | timedelta | None:
+    """Return when the query lets a pause end: a time, a number of seconds from now on, or None."""
+    value = text(request, "until")
+    try:
+        return None if value is None else until_of(value)
+    except InvalidOption as error:
+        raise Problem(400, str(error)) from None
 
 
 def limit(request: HttpRequest) -> int:

@@ -30,6 +30,10 @@ PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
         {"type": "integer", "minimum": 0, "maximum": reading.LARGEST_ID},
         "The id of the last message that was received, for clients that cannot send the header Last-Event-ID.",
     ),
+    "until": (
+        QUERY,
+        "When the pause ends by itself: a time ahead in ISO 8601, or a number of seconds from now on.",
+    ),
     "limit": (
         {"type": "integer", "minimum": 1, "maximum": reading.MOST_LINES, "default": reading.DEFAULT_LINES},
         "How many at most.",

@@ -67,9 +67,11 @@ SHAPES: Final[dict[str, Shape]] = {
         timeout_seconds=said(some(SECONDS), "The time limit of each run."),
         times=record(
             created_at=MOMENT,
-            **dict.fromkeys(("run_at", "enqueued_at", "first_started_at", "started_at", "finished_at"), some(MOMENT)),
+            **dict.fromkeys(("run_at", "expires_at", "enqueued_at", "first_started_at", "started_at", "finished_at"), some(MOMENT)),
         ),
         waited_seconds=said(some(SECONDS), "How long it was free to be taken before its last run, or until now."),
+        waited_seconds_in_all=said(SECONDS, "How long all attempts waited, as far as it is known."),
+        waits=said(many(ref("Wait")), "The waits of the attempts, the oldest first."),
         ran_seconds=said(some(SECONDS), "How long the last run took, or has taken until now."),
         ran_seconds_in_all=said(SECONDS, "How long all runs took that the report still tells of."),
         progress=COUNT,
@@ -82,6 +84,13 @@ SHAPES: Final[dict[str, Shape]] = {
         metadata=OBJECT,
         arguments=record(args=many(ANYTHING), kwargs=OBJECT),
         why_waiting=some(ref("Why")),
+    ),
+    "Wait": record(
+        attempt=some(COUNT),
+        waited_seconds=said(
+            some(SECONDS),
+            "Since the job was created, or the run before ended, until the attempt began or until now; null if it is unknown.",
+        ),
     ),
     "Phase": record(
         name=TEXT,
@@ -148,8 +157,16 @@ SHAPES: Final[dict[str, Shape]] = {
         running=COUNT,
         oldest_queued_seconds=some(SECONDS),
         queued_is_capped=said(FLAG, "More jobs are queued than were counted."),
+        paused_until=said(some(MOMENT), "When the pause ends by itself."),
     ),
-    "Queue": record(name=TEXT, changed=said(FLAG, "It was not so before."), paused=FLAG, max_running=some(COUNT)),
+    "Queue": record(
+        name=TEXT,
+        changed=said(FLAG, "It was not so before."),
+        paused=FLAG,
+        max_running=some(COUNT),
+        paused_until=said(some(MOMENT), "When the pause ends by itself."),
+        warning=said(TEXT, "Why the name may be mistyped: nothing knows such a queue. Else empty."),
+    ),
     "Error": record(
         error={
             "type": "object",

@@ -13,7 +13,7 @@ from django.http.response import HttpResponseBase
 from jobqueue.api import audit, events, reading
 from jobqueue.api.answers import Problem
 from jobqueue.api.reading import Given
-from jobqueue.lifecycle import control, queues
+from jobqueue.lifecycle import control, queue_names, queues
 from jobqueue.lifecycle.narrowed import lines_for, queue_states_for
 from jobqueue.masking import mask_text
 from jobqueue.models import Job
@@ -55,10 +55,11 @@ def act_on_queue(verb: str) -> Handler:
 
     def handle(request: HttpRequest, user: Any, given: Given) -> Reply:
         name = reading.queue(given["queue"])
+        until = reading.until(request) if verb == "pause" else None
         with Job.objects.database.atomic():
-            answer = (queues.pause_queue if verb == "pause" else queues.resume_queue)(name)
+            answer = queues.pause_queue(name, until=until) if verb == "pause" else queues.resume_queue(name)
             audit.record_queue(request, user, name, verb, changed=answer.changed)
-        return 200, _plain(answer)
+        return 200, {**_plain(answer), "warning": queue_names.warning(name) if answer.paused else ""}
 
     return handle
 

@@ -6,6 +6,7 @@ at once when they are told of a change.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,6 +25,7 @@ LONGEST_NAME = 200
 LARGEST_LIMIT = 2**31 - 1
 MOST_COUNTED = 10_000  # of the jobs of a queue
 MOST_QUEUES = 1000
+_SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 BUDGET = 100_000  # index entries that a look at all queues may count
 
 
@@ -35,6 +37,7 @@ class QueueAnswer:
     changed: bool
     paused: bool
     max_running: int | None
+    paused_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class QueueState:
     running: int
     oldest_queued_seconds: float | None
     queued_is_capped: bool = False
+    paused_until: datetime | None = None
 
 
 def pause_queue(name: str, *, until: datetime | timedelta | None = None) -> QueueAnswer:
@@ -62,6 +66,20 @@ def pause_queue(name: str, *, until: datetime | timedelta | None = None) -> Queu
     moments.check_ahead(until, "until")
     end = clock.aware(until) if isinstance(until, datetime) else Now() + until
     return _decide(name, Q(paused=True, paused_until=end), paused=True, paused_until=end)
+
+
+def until_of(text: str) -> datetime | timedelta:
+    """Return the end of a pause that a person has written: a time in ISO 8601, or a number of seconds from now on."""
+    try:
+        until = timedelta(seconds=float(text)) if _SECONDS.fullmatch(text) else clock.aware(datetime.fromisoformat(text))
+        ahead = until > timedelta() if isinstance(until, timedelta) else until > clock.now()
+    except (ValueError, OverflowError):
+        ahead = False
+    if not ahead:
+        rule = "it must be a time ahead, such as 2030-01-31T18:00:00Z, or a number of seconds above 0 that counts from now on"
+        raise InvalidOption(f"until is {safe_repr(text)}; {rule}.")
+    moments.check_ahead(until, "until")
+    return until
 
 
 def resume_queue(name: str) -> QueueAnswer:
@@ -106,8 +124,8 @@ def _decide(name: str, is_so: Q, **fields: Any) -> QueueAnswer:
         changed = bool(rows.exclude(is_so).update(changed_at=Now(), **fields))
         if changed:
             wakeup.queues_changed()
-        paused, max_running = rows.values_list("paused", "max_running").first() or (False, None)
-    return QueueAnswer(name, changed, paused, max_running)
+        stands = rows.values_list("paused", "max_running", "paused_until").first() or (False, None, None)
+    return QueueAnswer(name, changed, *stands)
 
 
 def queue_states(*, at_rest: bool = False) -> list[QueueState]:
@@ -118,7 +136,8 @@ def queue_states(*, at_rest: bool = False) -> list[QueueState]:
     Whoever knows that no job is queued or runs (`at_rest`) spares the looks for them.
     """
     database = Job.objects.database
-    decided = {row[0]: row[1:] for row in Queue.objects.current.special_first().values_list("pk", "paused", "max_running")[:MOST_QUEUES]}
+    rows = Queue.objects.current.special_first().values_list("pk", "paused", "max_running", "paused_until")[:MOST_QUEUES]
+    decided = {row[0]: row[1:] for row in rows}
     running = {} if at_rest else Job.objects.current.filter(status=states.Status.RUNNING).counts_by_queue()
     pairs = [] if at_rest else database.queues_in(MOST_QUEUES)
     share = BUDGET // max(len(pairs), 1)
@@ -135,11 +154,12 @@ def queue_states(*, at_rest: bool = False) -> list[QueueState]:
     found = [
         QueueState(
             name,
-            *decided.get(name, (False, None)),
+            *decided.get(name, (False, None, None))[:2],
             queued=queued.get(name, 0),
             running=running.get(name, 0),
             oldest_queued_seconds=max((now - oldest[name]).total_seconds(), 0.0) if now and name in oldest else None,
             queued_is_capped=name in capped or queued.get(name, 0) >= MOST_COUNTED,
+            paused_until=decided[name][2] if name in decided else None,
         )
         for name in {*decided, *running, *queued}
     ]

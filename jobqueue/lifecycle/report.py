@@ -6,7 +6,7 @@ Whatever somebody has written into a JSON column by hand, a report has its shape
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from jobqueue import clock, states, time_limits
@@ -14,6 +14,8 @@ from jobqueue.capping import MOST_BYTES, capped
 from jobqueue.events.timeline import timeline
 from jobqueue.hiding import arguments_of, mask_of
 from jobqueue.lifecycle import history
+from jobqueue.lifecycle.waits import between, moment, waits
+from jobqueue.lifecycle.waits import in_all as in_all_waits
 from jobqueue.masking import Mask
 from jobqueue.models import Job, JobPhase
 
@@ -28,6 +30,7 @@ def report(job: Job, *, tracebacks: bool = False, most: int = MOST_BYTES) -> dic
     """
     runs = [entry for entry in history.as_list(job.history) if isinstance(entry, dict)]
     last, in_all = _ran(job, runs)
+    waited = waits(job, runs, _now(job))
     mask = mask_of(job)
     newest = history.as_list(capped(runs[::-1], most, mask))[::-1]
     events, older = timeline(job, mask=mask)
@@ -37,6 +40,8 @@ def report(job: Job, *, tracebacks: bool = False, most: int = MOST_BYTES) -> dic
         "timeout_seconds": time_limits.of_options(job.options),
         "times": _times(job),
         "waited_seconds": _waited(job),
+        "waited_seconds_in_all": in_all_waits(waited),
+        "waits": waited,
         "ran_seconds": last,
         "ran_seconds_in_all": in_all,
         "progress": job.progress,
@@ -89,7 +94,7 @@ def _identity(job: Job, mask: Mask) -> dict[str, Any]:
 
 
 def _times(job: Job) -> dict[str, str | None]:
-    names = ("created_at", "run_at", "enqueued_at", "first_started_at", "started_at", "finished_at")
+    names = ("created_at", "run_at", "expires_at", "enqueued_at", "first_started_at", "started_at", "finished_at")
     times: dict[str, datetime | None] = {name: getattr(job, name) for name in names}
     return {name: when.isoformat() if when else None for name, when in times.items()}
 
@@ -102,36 +107,21 @@ def _now(job: Job) -> datetime:
 def _waited(job: Job) -> float | None:
     """Return how long the job was free to be taken before its last run began, or until now; None where it was or is not free."""
     if job.status == states.Status.QUEUED or job.assigned:
-        return _seconds(job.enqueued_at, _now(job))
-    return _seconds(job.enqueued_at, job.started_at)
+        return between(job.enqueued_at, _now(job))
+    return between(job.enqueued_at, job.started_at)
 
 
 def _ran(job: Job, runs: Sequence[dict[str, Any]]) -> tuple[float | None, float]:
     """Return how long the last run took, or has taken until now, and how long all runs took that are known."""
-    told = [_seconds(_moment(entry, "started_at"), _moment(entry, "finished_at")) for entry in runs]
+    told = [between(moment(entry, "started_at"), moment(entry, "finished_at")) for entry in runs]
     in_all = sum(seconds for seconds in told if seconds is not None)
     if job.status == states.Status.RUNNING:
-        last = _seconds(job.started_at, _now(job))
+        last = between(job.started_at, _now(job))
     elif job.status == states.Status.SUCCESS:
-        last = _seconds(job.started_at, job.finished_at)
+        last = between(job.started_at, job.finished_at)
     else:  # a run that did not succeed has its entry; the job's own times may be of what a person did to it later
         return (told[-1] if told else None), in_all
     return last, in_all + (last or 0.0)
-
-
-def _seconds(begin: datetime | None, end: datetime | None) -> float | None:
-    if begin is None or end is None or (begin.tzinfo is None) != (end.tzinfo is None) or end < begin:
-        return None
-    return (end - begin) / timedelta(seconds=1)
-
-
-def _moment(entry: dict[str, Any], name: str) -> datetime | None:
-    """Return a time of an entry, None where it names none."""
-    value = entry.get(name)
-    try:
-        return datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
 
 
 def _entry(entry: dict[str, Any], mask: Mask, *, tracebacks: bool) -> dict[str, Any]:

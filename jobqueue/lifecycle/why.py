@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,17 +26,8 @@ from jobqueue.texts import safe_repr
 
 COLUMNS = (
     *("pk", "tenant", "queue", "task", "status", "waiting_for", "claim_rank", "target", "holds_target", "run_at", "attempt", "failures"),
-    *(
-        "crashes",
-        "max_attempts",
-        "options",
-        "enqueued_at",
-        "started_at",
-        "finished_at",
-        "lease_expires_at",
-        "cancel_requested",
-        "cancel_outcome",
-    ),
+    *("crashes", "max_attempts", "options", "enqueued_at", "started_at", "finished_at", "first_started_at", "expires_at"),
+    *("lease_expires_at", "cancel_requested", "cancel_outcome"),
 )
 WHAT_TO_DO = {
     states.Status.PAUSED: "resume, cancel or delete it",
@@ -60,6 +51,13 @@ def why_waiting(job: Any) -> Why | None:
     `job` is a job, its number, or the result of an enqueue. Raises `JobDoesNotExist`.
     """
     found = _read(_number(job))
+    why = _gate(found)
+    if why is None or found.expires_at is None or found.status == states.Status.PAUSED or found.first_started_at is not None:
+        return why
+    return replace(why, text=f"{why.text} It is canceled if it has not begun by {clock(found.expires_at, found.now)}.")
+
+
+def _gate(found: Any) -> Why | None:
     if found.status == states.Status.RUNNING or found.status in states.ENDED:
         return None
     if found.status == states.Status.PAUSED:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from jobqueue.lifecycle import waits
+
 LONGEST = 2_000
 # Whoever writes a message must not be able to steer the terminal of the one who reads it.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -61,11 +63,12 @@ def _facts(told: dict[str, Any], why: str) -> Iterator[tuple[str, str]]:
     yield "message", told["outcome"]["message"]
     yield "result", _json(told["outcome"]["result"])
     yield "attempts", attempts(told)
-    yield "waited", "" if told["waited_seconds"] is None else seconds(told["waited_seconds"])
+    yield "waited", waits.in_words(told["waits"], seconds)
+    yield "was free for", "" if told["waited_seconds"] is None else seconds(told["waited_seconds"])
     yield "ran", ran(told)
     yield "progress", f"{told['progress']} %" if told["progress"] else ""
     yield "phase", told["phase"]
-    for name in ("created_at", "run_at", "first_started_at", "started_at", "finished_at"):
+    for name in ("created_at", "run_at", "expires_at", "first_started_at", "started_at", "finished_at"):
         yield name.removesuffix("_at").replace("_", " "), told["times"][name] or ""
     yield "queue", f"{told['queue']}, priority {told['priority']}"
     for name in ("tenant", "target", "unique_key"):

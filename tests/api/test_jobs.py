@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from django.contrib.admin.models import LogEntry
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from jobqueue.api import events
 from jobqueue.lifecycle.report import report
@@ -133,13 +135,51 @@ def test_a_queue_is_paused_and_resumed_as_a_whole(login: Any) -> None:
         response = client.post(f"{ROOT}queues/mail%2Fout/{verb}/")
         assert (response.status_code, response.json()) == (
             200,
-            {"name": "mail/out", "changed": changed, "paused": paused, "max_running": None},
+            {"name": "mail/out", "changed": changed, "paused": paused, "max_running": None, "paused_until": None, "warning": ""},
         )
         assert Queue.objects.get(pk="mail/out").paused is paused
         assert LogEntry.objects.latest("pk").change_message == ("Paused over REST." if paused else "Resumed over REST.")
         assert LogEntry.objects.count() == (1 if paused else 2)
         (state,) = [one for one in client.get(f"{ROOT}queues/").json()["queues"] if one["name"] == "mail/out"]
         assert (state["paused"], state["queued"]) == (paused, 1)
+
+
+def test_a_pause_of_a_queue_that_nothing_knows_is_warned_of(login: Any) -> None:
+    client = login("view_queue", "pause_queue", "resume_queue")
+    assert client.post(f"{ROOT}queues/mial/pause/").json()["warning"].startswith("No task, setting, schedule, worker or recent job knows")
+    assert client.post(f"{ROOT}queues/mial/resume/").json()["warning"] == ""
+
+
+@pytest.mark.parametrize("until", ["2100-01-01T12:00:00Z", "7200", "7200.5"])
+def test_a_pause_ends_at_the_time_that_was_said(login: Any, until: str) -> None:
+    client = login("view_queue", "pause_queue")
+    before = timezone.now()
+    told = client.post(f"{ROOT}queues/mail/pause/?until={until}").json()
+    stored = Queue.objects.get(pk="mail").paused_until
+    assert stored is not None
+    assert datetime.fromisoformat(told["paused_until"]) == stored
+    if until.endswith("Z"):
+        assert stored == datetime(2100, 1, 1, 12, tzinfo=UTC)
+    else:
+        assert timedelta(seconds=7195) < stored - before < timedelta(seconds=7300)
+    (state,) = client.get(f"{ROOT}queues/").json()["queues"]
+    assert state["paused_until"] == told["paused_until"]
+
+
+@pytest.mark.parametrize("until", ["", "x", "0", "-5", "nan", "1e3", "1999-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "999999999999"])
+def test_what_is_no_time_ahead_ends_no_pause(login: Any, until: str) -> None:
+    response = login("view_queue", "pause_queue").post(f"{ROOT}queues/mail/pause/?until={until}")
+    assert (response.status_code, error(response)["code"]) == (400, "bad_request")
+    assert not Queue.objects.exists()
+
+
+def test_the_time_at_which_a_job_expires_is_told(viewer: Any) -> None:
+    ends = datetime(2100, 1, 1, 12, tzinfo=UTC)
+    told = viewer.get(f"{ROOT}jobs/{JobFactory(expires_at=ends).pk}/").json()
+    assert datetime.fromisoformat(told["times"]["expires_at"]) == ends
+    assert "It is canceled if it has not begun by" in told["why_waiting"]["text"]
+    begun = JobFactory(waiting_for_retry=True, expires_at=ends, first_started_at=timezone.now(), run_at=ends)
+    assert "not begun by" not in viewer.get(f"{ROOT}jobs/{begun.pk}/").json()["why_waiting"]["text"]
 
 
 @pytest.mark.parametrize("name", ["%00", "x" * 201, "%ED%A0%80%00"])

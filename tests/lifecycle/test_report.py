@@ -11,6 +11,8 @@ import pytest
 from jobqueue import task
 from jobqueue.db import Now
 from jobqueue.lifecycle.report import report
+from jobqueue.lifecycle.waits import in_words
+from jobqueue.management.report_text import seconds
 from jobqueue.masking import MASK
 from jobqueue.models import Job
 from jobqueue.testing import run_until_idle
@@ -84,6 +86,56 @@ def test_all_runs_count_and_the_last_one_by_itself() -> None:
     done = JobFactory(success=True, history=history, started_at=after(30), finished_at=after(33.5), enqueued_at=after(28))
     assert (told(waiting)["ran_seconds"], told(waiting)["ran_seconds_in_all"]) == (5.0, 15.0)
     assert (told(done)["ran_seconds"], told(done)["ran_seconds_in_all"], told(done)["waited_seconds"]) == (3.5, 18.5, 2.0)
+
+
+def created(job: Job, seconds: float) -> Job:
+    Job.objects.filter(pk=job.pk).update(created_at=after(seconds))
+    return job
+
+
+def waits(found: dict[str, Any]) -> list[tuple[int | None, float | None]]:
+    return [(one["attempt"], one["waited_seconds"]) for one in found["waits"]]
+
+
+def test_the_waits_of_all_attempts_are_told_each_and_in_sum() -> None:
+    history = [entry(1, 5, 10), entry(2, 20, 25)]
+    times = {"history": history, "first_started_at": after(5), "started_at": after(32), "enqueued_at": after(30)}
+    found = told(created(JobFactory(success=True, attempt=3, finished_at=after(33), **times), 1))
+    assert waits(found) == [(1, 4.0), (2, 10.0), (3, 7.0)]
+    assert (found["waited_seconds"], found["waited_seconds_in_all"]) == (2.0, 21.0)
+    running = told(created(JobFactory(running=True, attempt=3, **times), 1))
+    assert (waits(running), running["waited_seconds_in_all"]) == ([(1, 4.0), (2, 10.0), (3, 7.0)], 21.0)
+    failed = told(created(JobFactory(error=True, attempt=2, **times), 1))
+    assert (waits(failed), failed["waited_seconds_in_all"]) == ([(1, 4.0), (2, 10.0)], 14.0)
+
+
+def test_an_attempt_that_has_not_begun_waits_until_now() -> None:
+    [first] = told(created(JobFactory(queued=True), -100))["waits"]
+    assert first["attempt"] == 1
+    assert first["waited_seconds"] > 100
+    job = JobFactory(waiting_for_retry=True, attempt=1, first_started_at=after(0), history=[entry(1, 0, 10)])
+    found = told(created(job, -3))
+    assert waits(found)[0] == (1, 3.0)
+    assert waits(found)[1][0] == 2
+    assert found["waited_seconds_in_all"] == found["waits"][1]["waited_seconds"] + 3
+    assert waits(told(created(JobFactory(canceled=True, attempt=0), 0))) == []
+
+
+def test_a_wait_that_the_history_has_lost_is_unknown() -> None:
+    kept = [entry(1, 0, 1), *(entry(number, 10 * number, 10 * number + 1) for number in range(12, 41))]
+    job = JobFactory(error=True, attempt=40, history=kept, first_started_at=after(0), started_at=after(400))
+    found = told(created(job, -2))
+    assert waits(found)[:3] == [(1, 2.0), (12, None), (13, 9.0)]
+    assert found["waited_seconds_in_all"] == 2 + 28 * 9
+    assert in_words(found["waits"], seconds).endswith(", 9.00 s before run 40 (at least 4 min 14 s in all)")
+
+
+@pytest.mark.parametrize("bad", [[{}], [{"attempt": "x", "started_at": 5}], ["x"], {"a": 1}])
+@pytest.mark.parametrize("state", ["success", "running", "queued", "error"])
+def test_a_history_of_another_shape_leaves_waits_unknown(state: str, bad: Any) -> None:
+    found = told(JobFactory(**{state: True}, history=bad))
+    assert found["waited_seconds_in_all"] >= 0
+    assert isinstance(in_words(found["waits"], seconds), str)
 
 
 def test_what_a_person_did_later_is_no_run_time() -> None:

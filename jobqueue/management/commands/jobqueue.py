@@ -41,6 +41,8 @@ class Command(BaseCommand):
             one = chosen.add_parser(name, help=text, description=text)
             if argument == "queue":
                 one.add_argument("queue", help="the name of the queue")
+                if name == "pause":
+                    one.add_argument("--until", metavar="WHEN", help="end the pause at a time (ISO 8601), or after so many seconds")
             elif argument == "jobs":
                 one.add_argument("jobs", nargs="+", metavar="JOB_ID", help="the number of a job")
             elif argument == "job":
@@ -84,7 +86,8 @@ def _of_the_database(error: Error) -> str:
 
 
 def _pause(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    return _decided(queues.pause_queue(options["queue"]))
+    until = options["until"]
+    return _decided(queues.pause_queue(options["queue"], until=None if until is None else queues.until_of(until)))
 
 
 def _resume(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
@@ -92,10 +95,12 @@ def _resume(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 
 
 def _decided(answer: queues.QueueAnswer) -> tuple[Any, Lines, bool]:
-    now = "paused: no job of it is begun, those that run go on" if answer.paused else "not paused"
+    until = f" until {_iso(answer.paused_until)}" if answer.paused_until else ""
+    now = f"paused{until}: no job of it is begun, those that run go on" if answer.paused else "not paused"
     lines = [f"Queue {answer.name!r} is {now}{'' if answer.changed else ', as it was'}."]
     warning = queue_names.warning(answer.name) if answer.paused else ""
-    return {**asdict(answer), "warning": warning}, [*lines, *([f"Warning: {warning}"] if warning else [])], True
+    data = {**asdict(answer), "paused_until": _iso(answer.paused_until), "warning": warning}
+    return data, [*lines, *([f"Warning: {warning}"] if warning else [])], True
 
 
 def _forget(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
@@ -147,7 +152,10 @@ def _status(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     lines = ["Queues", *_table(QUEUE_COLUMNS, [_queue_cells(queue) for queue in found.queues])]
     lines += ["", "Workers", *_table(WORKER_COLUMNS, [_worker_cells(worker) for worker in found.workers])]
     counts = [(count.state, f"{bounded(count.number, count.or_more)}{f' {count.scope}' if count.scope else ''}") for count in found.jobs]
-    return asdict(found), [*lines, "", "Jobs", *_table(("state", "jobs"), counts)], True
+    data = asdict(found)
+    for queue in data["queues"]:
+        queue["paused_until"] = _iso(queue["paused_until"])
+    return data, [*lines, "", "Jobs", *_table(("state", "jobs"), counts)], True
 
 
 def _leaders(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
@@ -239,7 +247,8 @@ def _queue_cells(queue: queues.QueueState) -> tuple[str, ...]:
     limit = "-" if queue.max_running is None else str(queue.max_running)
     queued = bounded(queue.queued, queue.queued_is_capped)
     oldest = "-" if queue.oldest_queued_seconds is None else f"{queue.oldest_queued_seconds:.0f} s"
-    return (queue.name, "paused" if queue.paused else "-", limit, queued, str(queue.running), oldest)
+    paused = f"until {_brief(queue.paused_until)} UTC" if queue.paused_until else "paused"
+    return (queue.name, paused if queue.paused else "-", limit, queued, str(queue.running), oldest)
 
 
 def _worker_cells(worker: health.Alive) -> tuple[str, ...]:
