@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.http import HttpRequest
@@ -11,8 +11,6 @@ from django.http import HttpRequest
 from jobqueue import visible
 from jobqueue.api.answers import Problem
 from jobqueue.db import Now
-from jobqueue.exceptions import InvalidOption
-from jobqueue.lifecycle.queues import until_of
 from jobqueue.models import Job
 from jobqueue.texts import clean
 
@@ -20,6 +18,7 @@ LARGEST_ID = 2**63 - 1
 LONGEST_TEXT = 200
 MOST_LINES = 1000
 DEFAULT_LINES = 100
+LONGEST_PAUSE = 999_999_999
 
 Given = dict[str, str]
 
@@ -67,13 +66,14 @@ def text(request: HttpRequest, name: str) -> str | None:
     return value
 
 
-def until(request: HttpRequest) -> datetime | timedelta | None:
-    """Return when the query lets a pause end: a time, a number of seconds from now on, or None."""
-    value = text(request, "until")
-    try:
-        return None if value is None else until_of(value)
-    except InvalidOption as error:
-        raise Problem(400, str(error)) from None
+def until(request: HttpRequest) -> timedelta | None:
+    """Return after how long the query lets a pause end: a whole number of seconds from now on, or None."""
+    value = request.GET.get("until")
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdigit() and len(value) <= 9 and value[0] != "0"):
+        raise Problem(400, f"until is {shown(value)}; it must be a whole number of seconds from now on, from 1 to {LONGEST_PAUSE}.")
+    return timedelta(seconds=int(value))
 
 
 def limit(request: HttpRequest) -> int:

@@ -31,8 +31,8 @@ PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
         "The id of the last message that was received, for clients that cannot send the header Last-Event-ID.",
     ),
     "until": (
-        QUERY,
-        "When the pause ends by itself: a time ahead in ISO 8601, or a number of seconds from now on.",
+        {"type": "integer", "minimum": 1, "maximum": reading.LONGEST_PAUSE},
+        "After how many seconds the pause ends by itself; without it, with a resume.",
     ),
     "limit": (
         {"type": "integer", "minimum": 1, "maximum": reading.MOST_LINES, "default": reading.DEFAULT_LINES},

@@ -150,7 +150,7 @@ def test_a_pause_of_a_queue_that_nothing_knows_is_warned_of(login: Any) -> None:
     assert client.post(f"{ROOT}queues/mial/resume/").json()["warning"] == ""
 
 
-@pytest.mark.parametrize("until", ["2100-01-01T12:00:00Z", "7200", "7200.5"])
+@pytest.mark.parametrize("until", ["7200", "7201"])
 def test_a_pause_ends_at_the_time_that_was_said(login: Any, until: str) -> None:
     client = login("view_queue", "pause_queue")
     before = timezone.now()
@@ -158,15 +158,12 @@ def test_a_pause_ends_at_the_time_that_was_said(login: Any, until: str) -> None:
     stored = Queue.objects.get(pk="mail").paused_until
     assert stored is not None
     assert datetime.fromisoformat(told["paused_until"]) == stored
-    if until.endswith("Z"):
-        assert stored == datetime(2100, 1, 1, 12, tzinfo=UTC)
-    else:
-        assert timedelta(seconds=7195) < stored - before < timedelta(seconds=7300)
+    assert timedelta(seconds=7195) < stored - before < timedelta(seconds=7300)
     (state,) = client.get(f"{ROOT}queues/").json()["queues"]
     assert state["paused_until"] == told["paused_until"]
 
 
-@pytest.mark.parametrize("until", ["", "x", "0", "-5", "nan", "1e3", "1999-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "999999999999"])
+@pytest.mark.parametrize("until", ["", "x", "0", "-5", "nan", "1e3", "7.5", "07", "1999-01-01T00:00:00Z", "1000000000"])
 def test_what_is_no_time_ahead_ends_no_pause(login: Any, until: str) -> None:
     response = login("view_queue", "pause_queue").post(f"{ROOT}queues/mail/pause/?until={until}")
     assert (response.status_code, error(response)["code"]) == (400, "bad_request")
