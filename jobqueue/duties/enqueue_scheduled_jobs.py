@@ -123,7 +123,7 @@ class EnqueueScheduledJobs(Duty):
                 raise
             self._unwritable.leave(schedule_id)
             text = "Schedule %s is not enqueued, and left alone for %g s: its row cannot be written: %s"
-            logger.error(text, name, SET_ASIDE_SECONDS, reason_of(refusal))
+            repeats.log(logging.ERROR, text, name, SET_ASIDE_SECONDS, reason_of(refusal), kind=name)
 
     def _forget_inactive(self) -> None:
         rows = schedule_plans.to_forget(self.service).exclude(pk__in=self._inactive.set_aside)

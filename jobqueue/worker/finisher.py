@@ -222,6 +222,6 @@ class Finisher(DatabaseService):
 def _log_unwritten(job_id: int, refused: str) -> None:
     if refused:
         text = "Job %s stays RUNNING until its lease expires: its row takes neither the outcome of this run nor ERROR: %s"
-        logger.error(text, job_id, refused)
+        repeats.log(logging.ERROR, text, job_id, refused)
     else:
-        logger.warning("Job %s: the lease was lost, the outcome of this run does not count.", job_id)
+        repeats.log(logging.WARNING, "Job %s: the lease was lost, the outcome of this run does not count.", job_id)
