@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from jobqueue import payload, phases, states, time_limits, webhook_rules
+from jobqueue import moments, payload, phases, states, time_limits, webhook_rules
 from jobqueue.exceptions import MAX_DELAY_SECONDS, InvalidOption
 from jobqueue.texts import safe_repr
 
@@ -132,8 +132,10 @@ def check_timeout(value: Any) -> None:
 
 
 def check_expires(value: Any) -> None:
-    """Refuse anything but a time, or a time from the enqueue on; None means never."""
-    if value is not None and not isinstance(value, datetime):
+    """Refuse anything but a time that a row can hold, or a time from the enqueue on; None means never."""
+    if isinstance(value, datetime):
+        moments.check_moment(value, "expires")
+    elif value is not None:
         expires_in(value)
 
 

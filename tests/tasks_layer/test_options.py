@@ -1,7 +1,7 @@
 """Options of a task: their names, their rules, and errors that name the value, the rule and the fix."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -38,6 +38,10 @@ WRONG = [
     ("timeout", float("nan"), "above 0"),
     ("timeout", float("inf"), "366 days"),
     ("timeout", 10**400, "366 days"),
+    ("expires", datetime.max, "between 1970-01-01 and 9000-01-01"),
+    ("expires", datetime.min, "between 1970-01-01"),
+    ("expires", datetime(1960, 1, 1, tzinfo=UTC), "between 1970-01-01"),
+    ("expires", datetime.max.replace(tzinfo=UTC), "between 1970-01-01"),
     ("metadata", [1], "mapping"),
     ("metadata", {1: 2}, "key"),
     ("metadata", {"a": {1, 2}}, "set"),
