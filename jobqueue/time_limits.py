@@ -40,7 +40,7 @@ def of_text(options: str) -> float | None:
     """Return the time limit in a job's options as JSON text."""
     try:
         return None if options == NO_OPTIONS else of_options(json.loads(options))
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return None
 
 

@@ -23,6 +23,7 @@ from jobqueue.line import Target
 from jobqueue.models import Job
 from jobqueue.service import ErrorHandler
 from jobqueue.tasks import registry
+from jobqueue.texts import safe_repr
 from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.executor import read_result
 from jobqueue.worker.finisher import Finisher
@@ -146,24 +147,34 @@ class Dispatcher(DatabaseService):
     def _hand_over(self, lane: Lane, jobs: Sequence[Claimed]) -> None:
         runs = [self._run(job, lane) for job in jobs]
         self._runs.add(runs)
-        suspects = [run for run in runs if run.job.crashes]
+        suspects = [run for run in runs if run.job.crashes and run.unreadable is None]
         if suspects:
             lane.probation.add(suspects)
-            runs = [run for run in runs if not run.job.crashes]
+            runs = [run for run in runs if not run.job.crashes or run.unreadable is not None]
         self._begin(runs)
 
     def _run(self, job: Claimed, lane: Lane | None) -> Run:
         run = Run(job, self._reporter.flush, read_result, lane)
+        try:
+            self._read(run, job)
+        except Exception as error:  # noqa: BLE001 - the other jobs of the batch are claimed, too, and must begin
+            run.unreadable = error
+        return run
+
+    def _read(self, run: Run, job: Claimed) -> None:
+        """Read what the row says of how to run the job."""
         if job.options != time_limits.NO_OPTIONS and (limit := time_limits.of_text(job.options)) is not None:
             run.limit, run.watch = limit, self._watch
-        return run
+        if job.crashes and not isinstance(job.crashes, int):  # SQLite keeps a text in a column of numbers
+            raise TypeError(f"The job's row holds {safe_repr(job.crashes)} as crashes; it must be a whole number.")
+        run.entry = registry.find(job.task)
 
     def follow(self, job: Claimed, before: Run) -> None:
         """Begin a job whose target was handed over by a run that has just ended; called by the finisher."""
         run = self._run(job, before.lane)
         run.chained, run.chained_since = before.chained + 1, before.chained_since or before.claimed_at
         self._runs.add([run])
-        if job.crashes:
+        if job.crashes and run.unreadable is None:
             self._suspects.append(run)
             self.wake()
         else:
@@ -172,7 +183,6 @@ class Dispatcher(DatabaseService):
     def _begin(self, runs: Sequence[Run]) -> None:
         functions: dict[Pool, list[Run]] = {}
         for run in runs:
-            run.entry = registry.find(run.job.task)
             if run.entry is not None and run.entry.is_async:
                 self._loop.submit(run)
             else:

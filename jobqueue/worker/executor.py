@@ -156,6 +156,8 @@ def prepare(run: Run) -> tuple[Any, list[Any], dict[str, Any]] | None:
     interruption = run.interruption()
     if interruption is not None:  # it was told to stop while it waited for a thread
         raise interruption
+    if run.unreadable is not None:
+        raise run.unreadable
     job = run.job
     entry = run.entry = run.entry or registry.find(job.task)
     if entry is None or job.expired:

@@ -65,6 +65,7 @@ class Run:
     outcome: Outcome | None = None
     chained = 0  # how many runs of its target went before it without a claim
     chained_since = 0.0
+    unreadable: Exception | None = None  # why the job's row does not say how to run it
     limit: float | None = None
     watch: Callable[[Run], None] | None = None  # called when a run with a time limit begins
     expired = False  # the limit was reached, and the task told
