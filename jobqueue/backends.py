@@ -36,8 +36,9 @@ class JobTaskMixin:
 
     def validate_task(self, task: Any) -> None:
         """Check a task, reading a timedelta in `run_after` as a time from the enqueue on."""
-        if not isinstance(task, JobTask):  # which has checked its function
+        if not isinstance(task, JobTask):  # which has checked these
             functions.check_function(task.func)
+            options.check_priority(task.priority)
         moments.check_run_after(task.run_after)
         if isinstance(task.run_after, timedelta):
             task = detached(task, run_after=None)

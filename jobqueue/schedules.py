@@ -164,8 +164,8 @@ def _check_missed_limit(row: Schedule) -> None:
 
 
 def _check_priority(row: Schedule) -> None:
-    if row.priority is not None and (isinstance(row.priority, bool) or not isinstance(row.priority, int) or abs(row.priority) > 100):
-        raise InvalidOption(f"priority is {safe_repr(row.priority)}; it must be a whole number from -100 to 100.")
+    if row.priority is not None:
+        options.check_priority(row.priority)
 
 
 def _check_target(row: Schedule) -> None:

@@ -8,13 +8,18 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from jobqueue import moments, payload, phases, states, time_limits, webhook_rules
+from jobqueue import compat, moments, payload, phases, states, time_limits, webhook_rules
 from jobqueue.exceptions import MAX_DELAY_SECONDS, InvalidOption
 from jobqueue.texts import safe_repr
 
 LONGEST_KEY = 200
 LONGEST_PATH = 500
 MOST_ATTEMPTS = 1_000_000
+FARTHEST_PRIORITY = 100
+
+
+class InvalidTaskOption(InvalidOption, compat.InvalidTask):  # type: ignore[misc,valid-type]
+    """Refuse an option that django.tasks knows, too; Django's own error for this, too."""
 
 
 def check_names(given: Iterable[str], known: Iterable[str]) -> None:
@@ -30,27 +35,29 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
 def check_max_attempts(value: Any) -> None:
     """Refuse anything but a whole number from 1 on."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_ATTEMPTS:
-        raise InvalidOption(f"max_attempts is {value!r}; it must be a whole number from 1 to {MOST_ATTEMPTS}, the first attempt included.")
+        raise InvalidOption(
+            f"max_attempts is {_shown(value)}; it must be a whole number from 1 to {MOST_ATTEMPTS}, the first attempt included."
+        )
 
 
 def check_retry_on(value: Any) -> None:
     """Refuse anything but a tuple of exception classes."""
     if not isinstance(value, tuple) or not all(isinstance(item, type) and issubclass(item, BaseException) for item in value):
-        raise InvalidOption(f"retry_on is {value!r}; it must be a tuple of exception classes, such as (OSError,).")
+        raise InvalidOption(f"retry_on is {_shown(value)}; it must be a tuple of exception classes, such as (OSError,).")
 
 
 def check_backoff(value: Any) -> None:
     """Refuse anything that cannot be called."""
     if not callable(value):
         raise InvalidOption(
-            f"backoff is {value!r}; it must be fixed(...), linear(...), exponential(...) or a callable of (exception, failures)."
+            f"backoff is {_shown(value)}; it must be fixed(...), linear(...), exponential(...) or a callable of (exception, failures)."
         )
 
 
 def check_recovery(value: Any) -> None:
     """Refuse anything but the names of the table of recoveries; None means the setting's."""
     if value is not None and value not in states.Recovery.values:
-        raise InvalidOption(f"recovery is {value!r}; it must be one of {', '.join(states.Recovery.values)}.")
+        raise InvalidOption(f"recovery is {_shown(value)}; it must be one of {', '.join(states.Recovery.values)}.")
 
 
 def check_unique_key(value: Any) -> None:
@@ -86,10 +93,27 @@ def _check_name(option: str, value: Any, more: str, also: str = "") -> None:
         raise InvalidOption(f"{option} is {_shown(value)}, with {wrong!r} in it; it must have {rule}.")
 
 
+def check_priority(value: Any) -> None:
+    """Refuse anything but a whole number that Django allows."""
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > FARTHEST_PRIORITY:
+        rule = f"it must be a whole number from -{FARTHEST_PRIORITY} to {FARTHEST_PRIORITY}"
+        raise InvalidTaskOption(f"priority is {_shown(value)}; {rule}. The default is 0.")
+
+
+def check_backend(value: Any) -> None:
+    """Refuse anything but text; Django refuses a name that TASKS does not have."""
+    if not isinstance(value, str):
+        raise InvalidTaskOption(f"backend is {_shown(value)}; it must be text. Use one of the names in TASKS.")
+
+
+def check_takes_context(value: Any) -> None:
+    """Refuse anything but True and False."""
+    _check_flag("takes_context", value)
+
+
 def check_transactional(value: Any) -> None:
     """Refuse anything but True and False."""
-    if not isinstance(value, bool):
-        raise InvalidOption(f"transactional is {value!r}; it must be True or False.")
+    _check_flag("transactional", value)
 
 
 def check_secret(value: Any) -> None:
@@ -100,8 +124,12 @@ def check_secret(value: Any) -> None:
 
 def check_schedulable(value: Any) -> None:
     """Refuse anything but True and False."""
+    _check_flag("schedulable", value)
+
+
+def _check_flag(option: str, value: Any) -> None:
     if not isinstance(value, bool):
-        raise InvalidOption(f"schedulable is {value!r}; it must be True or False.")
+        raise InvalidOption(f"{option} is {_shown(value)}; it must be True or False.")
 
 
 def check_metadata(value: Any) -> None:
@@ -169,7 +197,7 @@ def resolved(name: str, value: str | Callable[..., Any] | None, args: tuple[Any,
     if made is None:
         return ""
     if callable(made):
-        raise InvalidOption(f"{name} returned {made!r}; it must return text or None.")
+        raise InvalidOption(f"{name} returned {_shown(made)}; it must return text or None.")
     CHECKS[name](made)
     return str(made)
 
@@ -186,5 +214,7 @@ def _encodable(value: str) -> bool:
 
 
 def _shown(value: Any) -> str:
+    if not isinstance(value, str):
+        return safe_repr(value)
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}… ({len(text)} characters)"

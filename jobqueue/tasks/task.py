@@ -84,7 +84,7 @@ class JobTask(compat.Task):  # type: ignore[misc]
         for name in ("retry_on", "secret"):
             if isinstance(getattr(self, name), list):
                 object.__setattr__(self, name, tuple(getattr(self, name)))
-        for name in JOB_OPTIONS:
+        for name in ("priority", "backend", "takes_context", *JOB_OPTIONS):
             getattr(options, f"check_{name}")(getattr(self, name))
         if self.transactional and iscoroutinefunction(self.func):
             raise InvalidOption(

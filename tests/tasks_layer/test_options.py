@@ -6,11 +6,31 @@ from typing import Any
 
 import pytest
 
-from jobqueue import InvalidOption, exponential, task
+from jobqueue import InvalidOption, compat, exponential, task
 from jobqueue.tasks.task import DECLARED_ONLY, JOB_OPTIONS, PLAIN_OPTIONS
 from tests.tasks_layer import samples
 
+
+class Mute:
+    """A value that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
 WRONG = [
+    ("priority", True, "whole number from -100 to 100"),
+    ("priority", "5", "whole number from -100 to 100"),
+    ("priority", 5.0, "whole number from -100 to 100"),
+    ("priority", [], "whole number from -100 to 100"),
+    ("priority", -101, "whole number from -100 to 100"),
+    ("priority", Mute(), "whole number from -100 to 100"),
+    ("backend", (), "must be text"),
+    ("backend", 5, "must be text"),
+    ("takes_context", "no", "True or False"),
+    ("transactional", Mute(), "True or False"),
+    ("recovery", Mute(), "requeue, hold"),
+    ("max_attempts", Mute(), "from 1"),
     ("max_attempts", 0, "from 1"),
     ("max_attempts", -1, "from 1"),
     ("max_attempts", True, "whole number"),
@@ -38,10 +58,10 @@ WRONG = [
     ("timeout", float("nan"), "above 0"),
     ("timeout", float("inf"), "366 days"),
     ("timeout", 10**400, "366 days"),
-    ("expires", datetime.max, "between 1970-01-01 and 9000-01-01"),
-    ("expires", datetime.min, "between 1970-01-01"),
+    ("expires", datetime.fromisoformat("9999-12-31"), "between 1970-01-01 and 9000-01-01"),
+    ("expires", datetime(1, 1, 1, tzinfo=UTC), "between 1970-01-01"),
     ("expires", datetime(1960, 1, 1, tzinfo=UTC), "between 1970-01-01"),
-    ("expires", datetime.max.replace(tzinfo=UTC), "between 1970-01-01"),
+    ("expires", datetime(9999, 12, 31, tzinfo=UTC), "between 1970-01-01"),
     ("metadata", [1], "mapping"),
     ("metadata", {1: 2}, "key"),
     ("metadata", {"a": {1, 2}}, "set"),
@@ -71,7 +91,7 @@ def test_a_wrong_value_is_refused_by_the_decorator_with_its_rule(name: str, valu
     assert rule in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "value", "rule"), [row for row in WRONG if row[0] not in DECLARED_ONLY])
+@pytest.mark.parametrize(("name", "value", "rule"), [row for row in WRONG if row[0] not in (*DECLARED_ONLY, "takes_context")])
 def test_a_wrong_value_is_refused_by_using_with_its_rule(name: str, value: Any, rule: str) -> None:
     with pytest.raises((ValueError, TypeError), match=name) as caught:
         samples.plain.using(**{name: value})
@@ -178,3 +198,9 @@ def test_the_error_of_a_url_with_a_password_does_not_tell_it() -> None:
 )
 def test_an_address_of_a_receiver_is_taken_as_it_is(url: str) -> None:
     assert samples.plain.using(webhook_url=url).webhook_url == url
+
+
+@pytest.mark.parametrize("priority", [True, "5", 5.0])
+def test_a_plain_task_with_a_wrong_priority_is_refused_with_its_rule(priority: Any) -> None:
+    with pytest.raises(compat.InvalidTask, match=r"priority is .*; it must be a whole number from -100 to 100"):
+        compat.Task(func=samples.undeclared, priority=priority)
