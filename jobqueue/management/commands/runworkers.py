@@ -72,6 +72,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run one worker process, or several and the process that watches over them, and end with their status."""
+        if threading.current_thread() is not threading.main_thread():
+            raise CommandError("runworkers needs the main thread of its process, which alone gets signals. Give it a process of its own.")
         if open_closed_streams():
             self.stdout = OutputWrapper(sys.stdout)
         on_signals(end_at_once)
