@@ -3,13 +3,14 @@
 import dataclasses
 import inspect
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import jobqueue
-from jobqueue import TaskContext, backoff, states, testing
+from jobqueue import Retry, TaskContext, backoff, states, testing
 from jobqueue.tasks import results
 from jobqueue.tasks.task import DECLARED_ONLY, DEFAULTS, JOB_OPTIONS, PLAIN_OPTIONS, JobTask
 from jobqueue.testing import run_until_idle
@@ -79,6 +80,12 @@ def test_the_backoffs_on_the_page_work() -> None:
     for text in re.findall(r"^\| `((?:fixed|linear|exponential)\(.+?\))` \|", SECTIONS["Retries"], re.MULTILINE):
         policy = eval(text, vars(backoff).copy())  # noqa: S307 - our own page
         assert policy.delay(1, lambda: 0.0) > 0
+
+
+def test_no_delay_is_longer_than_the_page_says() -> None:
+    days = int(re.findall(r"No delay is longer than (\d+) days", SECTIONS["Retries"])[0])
+    assert Retry(delay=timedelta.max).delay_seconds == timedelta(days=days).total_seconds()
+    assert backoff.delay_seconds(lambda *_: timedelta.max, None, 1) == timedelta(days=days).total_seconds()
 
 
 def test_the_signature_of_run_until_idle_is_the_codes() -> None:
