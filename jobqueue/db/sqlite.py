@@ -16,7 +16,7 @@ from django.db import transaction
 
 from jobqueue import clock, conf, signals
 from jobqueue import event_names as names
-from jobqueue.db import fence
+from jobqueue.db import fence, times
 from jobqueue.db.base import AHEAD, Database
 from jobqueue.db.events import DEFAULT, OF_JOB
 from jobqueue.db.records import Claimed, Event, Lease, Lender, Mark, Renewed, Scope, Success
@@ -206,8 +206,11 @@ class SQLite(Database):
         return value
 
     def moment(self, value: Any) -> Any:
-        """Return a stored time as an aware datetime."""
+        """Return a stored time as an aware datetime; what cannot be read, as the last one."""
         if isinstance(value, str):
-            value = datetime.fromisoformat(value)
+            try:
+                value = datetime.fromisoformat(value)
+            except ValueError:
+                value = datetime.fromisoformat(times.LAST)
         # The driver may have converted it already, and knows no zones.
         return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value

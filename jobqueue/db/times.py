@@ -57,12 +57,20 @@ class MomentField(models.DateTimeField):  # type: ignore[type-arg]  # has no par
 
 def nearest(column: str, vendor: str) -> str:
     """Return the SQL of a time that Python can read: the column's, or the nearest."""
-    if vendor == "sqlite":  # any text may be there
-        day = f"substr({column}, 1, 10)"
-        good = f"{column} BETWEEN '{FIRST}' AND '{LAST}' AND date({day}, '+0 days') = {day} AND julianday({column}) IS NOT NULL"
+    if vendor == "sqlite":
+        good = can_be_read(column)
         return f"CASE WHEN {column} IS NULL OR ({good}) THEN {column} WHEN {column} < '{FIRST}' THEN '{FIRST}' ELSE '{LAST}' END"
     low, high = (f"'{one}+00'::timestamptz" for one in (FIRST, LAST))
     return f"CASE WHEN {column} < {low} THEN {low} WHEN {column} > {high} THEN {high} ELSE {column} END"
+
+
+def can_be_read(column: str) -> str:
+    """Return the SQL of whether Python can read a time of SQLite, which keeps any text; it is NULL for NULL."""
+    day, hour = f"substr({column}, 1, 10)", f"substr({column}, 12, 2)"
+    return (  # SQLite itself reads the 30th of February, the hour 24, and spaces at the end
+        f"{column} BETWEEN '{FIRST}' AND '{LAST}' AND coalesce(date({day}, '+0 days'), '') = {day}"
+        f" AND ({hour} BETWEEN '00' AND '23' OR {column} = {day}) AND julianday({column}) IS NOT NULL AND substr({column}, -1) > ' '"
+    )
 
 
 @deconstructible(path="django.db.models.functions.datetime.Now")

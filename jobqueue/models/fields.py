@@ -14,7 +14,7 @@ from django.db.models import Func, Value
 from django.db.models.fields.json import KeyTransform
 
 from jobqueue.db import MomentField
-from jobqueue.db.times import FIRST, LAST
+from jobqueue.db.times import FIRST, LAST, can_be_read
 from jobqueue.texts import clean
 
 # Of JSON: the arguments of a job may be nested 100 deep.
@@ -114,10 +114,9 @@ class Readable(Func):
     output_field = models.BooleanField()
 
     def as_sql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Any]:  # type: ignore[override]
-        """Return a comparison of text for each column: SQLite keeps times as text."""
-        parts = [compiler.compile(one) for one in self.get_source_expressions()]
-        sql = " AND ".join(f"COALESCE({part}, '{FIRST}') BETWEEN '{FIRST}' AND '{LAST}'" for part, _ in parts)
-        return f"({sql})", [param for _, params in parts for param in params]
+        """Return a condition for each column: SQLite keeps any text as a time."""
+        parts = [compiler.compile(one)[0] for one in self.get_source_expressions()]  # columns, which have no parameters
+        return f"({' AND '.join(f'({part} IS NULL OR {can_be_read(part)})' for part in parts)})", []
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Any]:
         """Return two comparisons for all columns: the server reads the text of a constraint anew for each statement."""
