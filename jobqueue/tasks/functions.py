@@ -55,10 +55,22 @@ def is_same_source(first: Any, second: Any) -> bool:
     return place(first) == place(second)
 
 
+def is_other_wrapper(first: Any, second: Any) -> bool:
+    """Return whether these are two functions around the same one."""
+    return first is not second and inspect.unwrap(first) is inspect.unwrap(second)
+
+
 def place(func: Any) -> str:
     """Return the file and the line in which a function begins."""
     code = getattr(inspect.unwrap(func), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else safe_repr(func)
+
+
+def places(first: Any, second: Any) -> str:
+    """Return where two functions begin, as text for an error."""
+    if is_same_source(first, second):
+        return f"the function at {place(first)}, wrapped in two ways"
+    return f"{place(first)} and {place(second)}"
 
 
 def load_of(func: Any) -> object:
@@ -68,3 +80,11 @@ def load_of(func: Any) -> object:
     """
     module = sys.modules.get(func.__module__)
     return getattr(module, "__spec__", None) if hasattr(module, "__file__") else object()
+
+
+def declaring_module() -> Any:
+    """Return the ``__spec__`` of the module that is being executed, nearest to the caller; None in an interactive shell."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_name != "<module>" and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_globals.get("__spec__")

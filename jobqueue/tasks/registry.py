@@ -26,6 +26,7 @@ DECLARED_ONLY = ("takes_context", "backoff", "retry_on", "transactional", "phase
 
 _tasks: dict[str, Any] = {}
 _loads: dict[str, object] = {}
+_declarers: dict[str, Any] = {}
 _entries: dict[str, Entry] = {}
 _tried: set[str] = set()
 _discovered = threading.Event()
@@ -61,13 +62,22 @@ def register(task: Any) -> None:
     if known is not None and known.func is task.func:
         _refuse_other_options(known, task)
         return
-    if known is not None and _loads[path] is load and not functions.is_same_source(known.func, task.func):
+    declarer = functions.declaring_module()
+    if known is not None and _loads[path] is load and _is_second(path, known.func, task.func, declarer):
         raise functions.InvalidTaskFunction(
-            f"Two tasks have the path {path!r}: {functions.place(known.func)} and {functions.place(task.func)}. A job stores nothing but "
-            "the path, so the same function would run for both. Rename one of them."
+            f"Two tasks have the path {path!r}: {functions.places(known.func, task.func)}. A job stores nothing but the path, so the same "
+            "function would run for both. Rename one of them."
         )
-    _tasks[path], _loads[path] = task, load
+    _tasks[path], _loads[path], _declarers[path] = task, load, declarer
     _entries.pop(path, None)
+
+
+def _is_second(path: str, known: Any, func: Any, declarer: Any) -> bool:
+    if not functions.is_same_source(known, func):
+        return True
+    before = _declarers[path]  # a module that wraps a function of another one may be reloaded alone
+    is_reload = declarer is None or (before is not None and before is not declarer and before.name == declarer.name)
+    return functions.is_other_wrapper(known, func) and not is_reload
 
 
 def _refuse_other_options(known: Any, task: Any) -> None:
@@ -105,7 +115,7 @@ def _forget_unfinished() -> None:
 
 def forget(path: str) -> None:
     """Drop a task, so that no job of it runs here."""
-    del _tasks[path], _loads[path]
+    del _tasks[path], _loads[path], _declarers[path]
     _entries.pop(path, None)
 
 

@@ -62,6 +62,10 @@ def undeclared() -> str:
     return "undeclared"
 
 
+def unwrapped() -> None:
+    """Be a function that modules of a test wrap and declare."""
+
+
 def unknown_to_workers() -> None:
     """Be a function that no worker knows."""
 

@@ -128,6 +128,40 @@ def test_two_functions_behind_one_decorator_are_refused_naming_their_own_places(
         modules.load(HEAD + wrap + "@ours\n@wrap\ndef send(): pass\n" * 2)
 
 
+WRAP = """
+import functools
+def named(name):
+    def decorate(f):
+        @functools.wraps(f)
+        def wrapper(*args): return name
+        return wrapper
+    return decorate
+"""
+
+
+@pytest.mark.parametrize("second", ["named('second')(base)", "named('first')(base)", "base"])
+@pytest.mark.parametrize("decorator", ["ours", "djangos"])
+def test_two_tasks_around_one_function_are_refused(modules: Modules, decorator: str, second: str) -> None:
+    text = f"def base(): pass\na = {decorator}()(named('first')(base))\nb = {decorator}()({second})\n"
+    with pytest.raises(InvalidOption, match=rf"'{NAME}.base': the function at .*{NAME}.py:11, wrapped in two ways"):
+        modules.load(HEAD + WRAP + text)
+    assert registry.find(f"{NAME}.base").func() == "first"  # type: ignore[union-attr]
+
+
+def test_a_module_that_wraps_a_function_of_another_may_be_reloaded(modules: Modules) -> None:
+    base = "from tests.tasks_layer.samples import unwrapped\n"
+    module = modules.load(HEAD + WRAP + base + "a = ours()(named('first')(unwrapped))\n")
+    try:
+        modules.write(HEAD + WRAP + base + "a = ours()(named('edited')(unwrapped))\n")
+        importlib.reload(module)
+        assert registry.find("tests.tasks_layer.samples.unwrapped").func() == "edited"  # type: ignore[union-attr]
+        del sys.modules[NAME]
+        modules.load(HEAD + WRAP + base + "a = ours()(named('imported again')(unwrapped))\n")
+        assert registry.find("tests.tasks_layer.samples.unwrapped").func() == "imported again"  # type: ignore[union-attr]
+    finally:
+        registry.forget("tests.tasks_layer.samples.unwrapped")
+
+
 def test_a_reload_declares_anew_and_its_function_is_the_one_that_runs(modules: Modules) -> None:
     module = modules.load(HEAD + "@ours\ndef send(): return 1\n")
     again = importlib.reload(module)
