@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
 
@@ -21,11 +21,12 @@ from jobqueue import clock, conf, payload
 from jobqueue import cron as crons
 from jobqueue.backends import DatabaseBackend, backend_of
 from jobqueue.exceptions import InvalidArgumentType, InvalidArgumentValue, InvalidOption
-from jobqueue.lifecycle import schedules
-from jobqueue.models import Schedule
 from jobqueue.tasks import options, registry
 from jobqueue.tasks.task import JobTask
 from jobqueue.texts import clean, safe_repr
+
+if TYPE_CHECKING:  # a schedule may be declared before there are models
+    from jobqueue.models import Schedule
 
 LONGEST_NAME = 200
 DEFINITION = (
@@ -57,8 +58,21 @@ class Declaration:
 
     def row(self) -> Schedule:
         """Return a row that says the same."""
+        from jobqueue.models import Schedule
+
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return Schedule(**values, source=Schedule.Source.CODE, service=conf.service())
+
+    @property
+    def timing(self) -> crons.Timing:
+        """When it is due, as the row says it."""
+        return crons.Timing(self.cron, self.interval_seconds, self.time_zone)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What its jobs have that is not the task's own, as the row says it."""
+        given = {"queue_name": self.queue, "priority": self.priority, "tenant": self.tenant, "target": self.target}
+        return {name: value for name, value in given.items() if value not in ("", None)}
 
 
 def schedule(
@@ -104,8 +118,7 @@ def schedule(
         enabled=enabled,
         declared_in=_caller(),
     )
-    row = made.row()
-    check(row)
+    check(made)
     if not isinstance(task, str):
         check_call(task.func, made.args, made.kwargs, takes_context=task.takes_context)
     if _declared.setdefault(name, made) != made:
@@ -131,7 +144,7 @@ def declared() -> list[str]:
 # Rules: for declarations, for forms, and for rows when their time has come
 
 
-def check(row: Schedule) -> None:
+def check(row: Schedule | Declaration) -> None:
     """Refuse a definition that no job could come from, naming the value, the rule and the fix."""
     check_timing(row)
     for rule in placement_rules(row):
@@ -139,7 +152,7 @@ def check(row: Schedule) -> None:
     check_arguments(row)
 
 
-def placement_rules(row: Schedule) -> list[Callable[[], object]]:
+def placement_rules(row: Schedule | Declaration) -> list[Callable[[], object]]:
     """Return the rules for the rest: what becomes of missed times, and where the jobs go. Each raises for one mistake."""
     given = row.options
     return [
@@ -152,29 +165,29 @@ def placement_rules(row: Schedule) -> list[Callable[[], object]]:
     ]
 
 
-def _check_missed(row: Schedule) -> None:
+def _check_missed(row: Schedule | Declaration) -> None:
     if row.missed not in crons.MISSED:
         raise InvalidOption(f"missed is {safe_repr(row.missed)}; it must be one of {', '.join(crons.MISSED)}.")
 
 
-def _check_missed_limit(row: Schedule) -> None:
+def _check_missed_limit(row: Schedule | Declaration) -> None:
     whole = isinstance(row.missed_limit, int) and not isinstance(row.missed_limit, bool)
     if not whole or not 1 <= row.missed_limit <= crons.MOST_MISSED:
         raise InvalidOption(f"missed_limit is {safe_repr(row.missed_limit)}; it must be a whole number from 1 to {crons.MOST_MISSED}.")
 
 
-def _check_priority(row: Schedule) -> None:
+def _check_priority(row: Schedule | Declaration) -> None:
     if row.priority is not None:
         options.check_priority(row.priority)
 
 
-def _check_target(row: Schedule) -> None:
+def _check_target(row: Schedule | Declaration) -> None:
     if not isinstance(row.target, str):
         raise InvalidOption(f"target is {safe_repr(row.target)}; a schedule's target must be text.")
     options.check_target(row.options.get("target"))
 
 
-def check_timing(row: Schedule) -> None:
+def check_timing(row: Schedule | Declaration) -> None:
     """Refuse what is never due."""
     if row.interval_seconds is not None:
         crons.check_interval(row.interval_seconds)
@@ -183,7 +196,7 @@ def check_timing(row: Schedule) -> None:
     row.timing.check(clock.now())
 
 
-def check_arguments(row: Schedule, entry: registry.Entry | None = None) -> None:
+def check_arguments(row: Schedule | Declaration, entry: registry.Entry | None = None) -> None:
     """Refuse arguments that are no list and no object, that JSON does not keep, or that do not fit the task where it is given."""
     if not isinstance(row.args, list):
         raise InvalidArgumentType(f"args is a {type(row.args).__qualname__}; it must be a list, such as [7].")
@@ -259,4 +272,6 @@ def enqueue_scheduled(row: Schedule, nominal: datetime | None) -> int:
 
 def run_schedule_now(name: str) -> int:
     """Make a job like those of a schedule at once, enabled or not; its times stay as they are. Return the job's number."""
+    from jobqueue.lifecycle import schedules
+
     return schedules.run_now(name, enqueue_scheduled)

@@ -23,6 +23,7 @@ from datetime import timedelta
 from django.apps import apps
 from %(package)s import task as djangos
 from jobqueue import JobResult, JobTask, Retry, TaskContext, enqueue_job, enqueue_many, exponential, phase, pipeline, task
+from jobqueue import run_schedule_now, schedule
 
 assert not apps.apps_ready
 
@@ -42,6 +43,9 @@ def first(context): pass
 
 @pipeline(phases=[phase("one")(first)], backend=%(backend)r)
 def steps(context): pass
+
+schedule("nightly", by_django, cron="0 2 * * *")
+schedule("often", "early.tasks.whole", interval=60, queue_name="mail", priority=3, tenant="one", target="a", args=[1])
 
 later = by_us.using(priority=7, run_after=timedelta(seconds=5))
 """
