@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 from django.utils.log import AdminEmailHandler
 
 from jobqueue import compat
+from jobqueue.exceptions import Interrupted, is_for_the_process
 from jobqueue.masking import PLAIN, Mask
+from jobqueue.texts import exception_summary
 
 logger = logging.getLogger("jobqueue")
 _current: contextvars.ContextVar[Ending | None] = contextvars.ContextVar("jobqueue_ending", default=None)
@@ -60,7 +62,18 @@ def log(level: int, text: str, *args: Any, extra: Mapping[str, Any]) -> None:
         logger.name, level, code.co_filename, code.co_firstlineno, text, args, exc_info, func=code.co_name, extra=dict(extra)
     )
     record.exc_text = _shown(ending)
-    logger.handle(record)
+    _give(logger, record)
+
+
+def _give(to: logging.Logger | logging.Handler, record: logging.LogRecord) -> None:
+    """Hand over a record. An exception whose text raises SystemExit must not keep the signal from those who listen after the log."""
+    try:
+        to.handle(record)
+    except BaseException as error:
+        # A signal is sent robustly, which isolates an Exception; the other two are meant for this thread.
+        if isinstance(error, Exception | Interrupted) or is_for_the_process(error):
+            raise
+        logger.warning("A handler of the log raised %s on the exception of a failed run", exception_summary(error))
 
 
 def mask_of(error: BaseException) -> Mask:
@@ -89,7 +102,7 @@ class OncePerHandler(logging.Filter):
         ours = _handlers(logger)
         for handler in _handlers(logging.getLogger(record.name)):
             if record.levelno >= handler.level and not any(_is_same(handler, mine) for mine in ours):
-                handler.handle(record)
+                _give(handler, record)
         return False
 
 

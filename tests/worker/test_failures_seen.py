@@ -297,3 +297,43 @@ def test_a_job_that_a_person_cancels_is_no_failure(sentry: list[dict[str, Any]],
         assert ended(job) == ["CANCELED"]
     assert (sentry, mail.outbox) == ([], [])
     assert not [record for record in everywhere[0].records if record.levelno >= logging.WARNING]
+
+
+class Exits(Exception):
+    """An exception whose text ends the process."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+    __repr__ = __str__
+
+
+@task
+def exits_in_its_text() -> None:
+    raise Exits
+
+
+class Shows(logging.Handler):
+    """A handler that shows the exception itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            repr(record.exc_info[1])
+
+
+@pytest.mark.django_db(transaction=True)
+@override_settings(TASKS=TASKS)
+@pytest.mark.parametrize("name", ["jobqueue", compat.LOGGER_NAME])
+def test_a_handler_that_raises_system_exit_keeps_no_signal_from_the_next_receiver(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[str] = []
+    settled = connected(signals.job_settled, lambda **given: heard.append("settled"))
+    finished = connected(signals.task_finished, lambda **given: heard.append("finished"))
+    handler = Shows()
+    logging.getLogger(name).addHandler(handler)
+    try:
+        exits_in_its_text.enqueue()
+        with settled, finished, working():
+            until(lambda: len(heard) == 2)
+    finally:
+        logging.getLogger(name).removeHandler(handler)
+    assert "A handler of the log raised SystemExit: 3 on the exception of a failed run" in caplog.text
