@@ -113,6 +113,8 @@ class Mask:
         """Return a text with its secrets hidden."""
         if self._hidden:
             return MASK
+        if not isinstance(text, str):  # bytes, which SQLite may hold in a text column
+            text = str(text)
         for value in self._values:
             if value in text:
                 text = text.replace(value, MASK)
@@ -121,7 +123,7 @@ class Mask:
 
     def cut(self, text: str, limit_bytes: int) -> str:
         """Return at most the first bytes of a text with its secrets hidden: always in this order, or half a secret would be shown."""
-        return texts.shorten(text, limit_bytes, self)
+        return texts.shorten(str(text), limit_bytes, self)
 
     def is_secret(self, name: str) -> bool:
         """Return whether a name says that its value is a secret."""

@@ -82,7 +82,7 @@ def origin(url: str) -> str:
 
 def host(url: str) -> str:
     """Return the host and the port of a URL, for people to read: no credentials, path or query, which may hold secrets."""
-    return origin(url).partition("://")[2].rpartition("@")[2][:LONGEST_HOST]
+    return origin(str(url)).partition("://")[2].rpartition("@")[2][:LONGEST_HOST]
 
 
 def is_timeout(value: Any) -> bool:

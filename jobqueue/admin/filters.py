@@ -100,7 +100,7 @@ class QueueFilter(ColumnFilter):
         """Return the queues that somebody fills, serves, or has jobs in."""
         found = known.queues() | newest(visible, "queue")
         if not self.narrowed:
-            found |= {*Job.objects.database.queued_queues(MOST_CHOICES)}
+            found |= {queue for queue in Job.objects.database.queued_queues(MOST_CHOICES) if isinstance(queue, str)}
         for queues in Worker.objects.values_list("queues", flat=True)[:MOST_CHOICES]:
             found |= {queue for queue in queues if isinstance(queue, str)} if isinstance(queues, list) else set()
         return [(queue, queue) for queue in sorted(found)[:MOST_CHOICES]]
@@ -168,8 +168,8 @@ class FailingFilter(SimpleListFilter):
 
 
 def newest(visible: QuerySet[Job], column: str) -> set[str]:
-    """Return the values that a column has in the newest jobs."""
-    return {*visible.order_by("-pk").values_list(column, flat=True)[:NEWEST]}
+    """Return the texts that a column has in the newest jobs; SQLite may hold other values."""
+    return {value for value in visible.order_by("-pk").values_list(column, flat=True)[:NEWEST] if isinstance(value, str)}
 
 
 class TargetFilter(ColumnFilter):

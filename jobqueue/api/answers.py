@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.http import JsonResponse
 
 CODES = {
@@ -17,6 +18,16 @@ CODES = {
     500: "failed",
     503: "no_database",
 }
+
+
+class _Encoder(DjangoJSONEncoder):
+    """Encode what Django's encoder does, and show what it refuses, such as bytes that SQLite holds in a text column."""
+
+    def default(self, value: Any) -> Any:
+        try:
+            return super().default(value)
+        except TypeError:
+            return str(value)
 
 
 class Problem(Exception):
@@ -36,7 +47,7 @@ class Problem(Exception):
 
 def answer(body: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> JsonResponse:
     """Return a JSON answer with the headers that all of them have."""
-    made = JsonResponse(body, status=status)
+    made = JsonResponse(body, _Encoder, status=status)
     made.headers["Cache-Control"] = "no-store, private"
     made.headers["X-Content-Type-Options"] = "nosniff"
     for name, value in (headers or {}).items():

@@ -67,7 +67,7 @@ class Events(Statements):
         if signals.listened_to(signals.job_event):
             now = self.moment(self.rows(f"SELECT {self.now}")[0][0])
             wanted = [event if event.at else event._replace(at=now) for event in wanted]
-        self.write_events(json.dumps([{**event._asdict(), "at": self.moment_text(event.at)} for event in wanted]))
+        self.write_events(json.dumps([{**event._asdict(), "at": self.moment_text(event.at)} for event in wanted], default=str))
         self.announce(wanted)
 
     def tell_of(self, ids: Sequence[int], name: str) -> None:

@@ -83,9 +83,9 @@ class Collector:
         rates = {} if at_rest else self._rates()
         seen = {one.name: one for one in queue_states(at_rest=at_rest)}
         self._saw_nothing = rates == {} and all(one.queued == one.running == 0 for one in seen.values())
-        busiest = sorted({*seen, *(rates or {})}, key=lambda name: (-_weight(name, seen, rates or {}), name))[:MOST_QUEUES]
+        busiest = sorted({*seen, *(rates or {})}, key=lambda name: (-_weight(name, seen, rates or {}), str(name)))[:MOST_QUEUES]
         made = []
-        for name in sorted(busiest):
+        for name in sorted(busiest, key=str):
             state = seen.get(name)
             here: dict[str, Any] = {}
             if state:

@@ -163,4 +163,4 @@ def queue_states(*, at_rest: bool = False) -> list[QueueState]:
         )
         for name in {*decided, *running, *queued}
     ]
-    return sorted(found, key=lambda one: (not one.paused, one.max_running is None, not (one.queued or one.running), one.name))
+    return sorted(found, key=lambda one: (not one.paused, one.max_running is None, not (one.queued or one.running), str(one.name)))

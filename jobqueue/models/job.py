@@ -7,7 +7,8 @@ partial, each in the order in which it is read: what has ended, waits or is park
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Self
 
 from django.db import models
 from django.db.models import F, Q
@@ -26,6 +27,7 @@ TIMES = (*aside.TIMES, "finished_at", "lease_expires_at", "heartbeat_at")
 TARGETED = ~Q(target="")
 HELD = Q(holds_target=True) | Q(status__in=[states.Status.PAUSED, states.Status.ERROR])
 
+NUMBERS = frozenset({"priority", "claim_rank", "attempt", "max_attempts", "failures", "crashes", "progress"})
 UNBEGUN = Q(first_started_at__isnull=True, finished_at__isnull=True)
 
 
@@ -161,6 +163,17 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return f"{self.task} #{self.pk}"
+
+    @classmethod
+    def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **options: Any) -> Self:
+        """Return the job of a row. SQLite holds any value in any column: bytes are read as their text, a text as the number 0."""
+        row = [*values]
+        for index, (name, value) in enumerate(zip(field_names, row, strict=True)):
+            if name in NUMBERS and isinstance(value, str | bytes):
+                row[index] = 0
+            elif isinstance(value, bytes):
+                row[index] = str(value)
+        return super().from_db(db, field_names, row, **options)
 
     @property
     def place(self) -> states.Place:
