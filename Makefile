@@ -74,7 +74,8 @@ PATIENTLY = $(call PYTEST,$(1),$(2)) --dist loadfile -n $(WAITING_WORKERS) $(3) 
 	$(PY) .ci/again.py $(REPORTS)/$(2).xml $(1)/bin/python -m pytest
 TOGETHER := --dist worksteal -m "not faults and not browser and not slow"
 ALONE := -m "(faults or browser) and not slow"
-SLOW := -m slow
+# A quick run of all benchmarks takes longer than other tests may hang.
+SLOW := -m slow -o faulthandler_timeout=900
 # The files that have such tests: to read all the others takes each process longer than some of the tests.
 FILES = $(shell grep -rlE 'mark\.($(1))\b' --include='test_*.py' tests)
 

@@ -108,7 +108,7 @@ def bench(*arguments: str, harness: str = "") -> subprocess.CompletedProcess[str
         env={**os.environ, "HARNESS": harness, "HARNESS_PYTHON": ""},
         capture_output=True,
         text=True,
-        timeout=420,
+        timeout=840,
         check=False,
     )
 
