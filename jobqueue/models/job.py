@@ -167,6 +167,8 @@ class Job(models.Model):
     @classmethod
     def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **options: Any) -> Self:
         """Return the job of a row. SQLite holds any value in any column: bytes are read as their text, a text as the number 0."""
+        if not Job.objects.database.one_writer:
+            return super().from_db(db, field_names, values, **options)
         row = [*values]
         for index, (name, value) in enumerate(zip(field_names, row, strict=True)):
             if name in NUMBERS and isinstance(value, str | bytes):
