@@ -70,7 +70,7 @@ class EndedJobs(OpenJobs):
         ended = self.exact_time.format(f"({self.readable('finished_at')})")
         sql = (
             f"{self.hint()}SELECT id, {ended}, tenant, queue, task, target, status, stale_at IS NOT NULL"
-            f" FROM {self.table} WHERE {ENDED}{behind} AND finished_at <= {self.ahead} ORDER BY finished_at, id LIMIT %s"
+            f" FROM {self.table} WHERE {ENDED}{behind} AND finished_at <= {self.ahead} ORDER BY {self.table}.finished_at, id LIMIT %s"
         )
         with self._reading():
             return [Ended._make([*row[:7], bool(row[7])]) for row in self.rows(sql, [*params, -age, limit])]

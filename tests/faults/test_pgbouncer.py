@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -71,7 +72,7 @@ def rest(seconds: float) -> None:
 
 def begun_after(workers: Workers, server: Server, ahead: str = "0 s") -> float:
     """Enqueue a job whose time is so far ahead; return how long after its time it began."""
-    waits = {"status": "PENDING", "waiting_for": "time"} if ahead != "0 s" else {}
+    waits = {"status": "PENDING", "waiting_for": "time", "run_at": datetime.now(UTC) + timedelta(days=1)} if ahead != "0 s" else {}
     job = server.enqueue("work", 0, **waits)
     if waits:
         server.run("UPDATE jobqueue_job SET run_at = now() + %s::interval WHERE id = %s", [ahead, job])
