@@ -136,7 +136,7 @@ def test_a_backend_that_says_what_it_cannot_do_passes() -> None:
         (ForgetsTimes, "test_the_times_of_a_run_are_in_order"),
         (SendsInstances, "test_an_enqueue_is_told_once"),
         (LiesAboutDeferring, "test_run_after_is_accepted_or_refused_as_the_flag_says"),
-        (AcceptsAnything, "test_a_priority_out_of_range_is_refused"),
+        (AcceptsAnything, "test_a_queue_that_is_not_listed_is_refused"),
         (RunsTwice, "test_every_task_runs_once"),
         (RunsEarly, "test_what_is_deferred_does_not_run_early"),
         (ChecksBadly, "test_the_check_returns_messages"),
