@@ -1,0 +1,232 @@
+"""The claims of CONTRIBUTING about the code: who writes `status`, the layers, the sizes, and no new circles between modules."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+PACKAGE = CHECKOUT / "jobqueue"
+WRITERS = ("jobqueue/db/", "jobqueue/managers/", "jobqueue/migrations/")
+SQL_WRITE = re.compile(r"\bUPDATE\s+\S+(\s+AS\s+\w+)?\s+SET\b|\bINSERT\s+INTO\b|\bDELETE\s+FROM\b")
+ORM_WRITES = ("update", "create", "get_or_create", "update_or_create", "bulk_create", "bulk_update")
+
+# Calls outside of `WRITERS` that assign a `status`, or columns that the call does not name, and why each is no move of a job.
+# The list may only shrink.
+OTHER_STATUSES = {
+    "jobqueue/lifecycle/aside.py:_end_what_belongs_to_it": "the status of a phase",
+    "jobqueue/lifecycle/enqueue.py:columns": "a new job has no status before; the insert is a statement of db/",
+    "jobqueue/lifecycle/phases.py:_begin": "the status of a phase; the columns of the job that its callers name are others",
+    "jobqueue/lifecycle/phases.py:finish": "the status of a phase",
+    "jobqueue/lifecycle/phases.py:let_go": "the columns that `_started` returns are others",
+    "jobqueue/lifecycle/phases.py:settle": "the status of a phase",
+    "jobqueue/testing/inline.py:_attempt": "a task result of the inline backend, which has no database",
+    "jobqueue/testing/inline.py:_settle": "a task result of the inline backend, which has no database",
+    "jobqueue/webhooks/outbox.py:give_up": "the status of a delivery",
+    "jobqueue/webhooks/outbox.py:redeliver": "the status of a delivery",
+    "jobqueue/worker/ends.py:_send_finished": "the job in memory that the signal carries",
+    "jobqueue/worker/ends.py:_send_lost_finished": "the job in memory that the signal carries",
+}
+
+# Modules that import each other in a circle, imports for types included. The list may only shrink.
+CIRCLES: list[set[str]] = [
+    {"jobqueue.api.endpoints", "jobqueue.api.schema"},
+    {"jobqueue.db.postgresql", "jobqueue.db.relay"},
+    {
+        *(f"jobqueue.worker.{name}" for name in ("errands", "executor", "groups", "journal", "judging", "lanes", "limits", "phases")),
+        *(f"jobqueue.worker.{name}" for name in ("pool", "probation", "run", "shield", "slots", "transactional")),
+    },
+    # A model names its verbs, which lie above it, as a text that is imported when they are called.
+    {
+        *("jobqueue.events.record", "jobqueue.events.timeline", "jobqueue.models"),
+        *(f"jobqueue.lifecycle.{name}" for name in ("aside", "batches", "children", "control", "guard", "lines", "phases")),
+        *(f"jobqueue.lifecycle.{name}" for name in ("release", "report", "suspend", "waits", "wakeup")),
+        *(f"jobqueue.managers.{name}" for name in ("duties", "jobs", "queues", "schedules", "webhooks")),
+        *(f"jobqueue.models.{name}" for name in ("duty", "event", "job", "phase", "queue", "schedule", "webhook")),
+    },
+]
+
+
+def test_status_is_assigned_in_db_and_managers_only() -> None:
+    found = {place for path in modules().values() for place in status_writes(path)}
+
+    assert not found - OTHER_STATUSES.keys(), "Move the statement to jobqueue/db/ or jobqueue/managers/."
+    assert not OTHER_STATUSES.keys() - found, "Remove these from OTHER_STATUSES: they are gone."
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(jobs):\n    jobs.update(status='QUEUED')",
+        "def f(job):\n    job.status = 'QUEUED'",
+        "def f(jobs):\n    jobs.bulk_update(rows, ['status'])",
+        "def f(changes):\n    Job.objects.current.update(**changes)",
+        "def f(cursor):\n    cursor.execute(f'UPDATE {table} AS j SET status = %s')",
+        "def f(cursor):\n    cursor.execute('INSERT INTO jobqueue_job (status) VALUES (%s)')",
+    ],
+)
+def test_each_way_to_assign_status_is_found(code: str, tmp_path: Path) -> None:
+    path = tmp_path / "sample.py"
+    path.write_text(code)
+
+    assert [place.rpartition(":")[2] for place in status_writes(path, tmp_path)] == ["f"]
+
+
+def test_contributing_shows_the_layers_of_pyproject() -> None:
+    text = (CHECKOUT / "CONTRIBUTING.md").read_text()
+    shown = re.search(r"## Layers\n.*?```text\n(.*?)```", text, re.DOTALL)
+
+    assert shown is not None
+    assert [line.split() for line in shown[1].splitlines()] == layers()
+
+
+def test_every_module_is_in_one_layer() -> None:
+    tops = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()} - {"__init__"}
+
+    assert sorted(name for layer in layers() for name in layer) == sorted(tops)
+
+
+def test_modules_and_functions_are_short() -> None:
+    assert [finding for path in modules().values() for finding in sizes().look_at(path)] == []
+
+
+def test_modules_form_no_new_circle() -> None:
+    found = circles({name: imported(name) for name in modules()})
+    new = [circle for circle in found if not any(circle <= known for known in CIRCLES)]
+
+    assert not new, "These modules import each other in a circle: move what both need to a module below them."
+    assert sorted(map(sorted, found)) == sorted(map(sorted, CIRCLES)), "A circle is smaller now: shrink it in CIRCLES, too."
+
+
+def test_a_circle_is_found_with_those_that_are_not_part_of_it_left_out() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}) == [{"b", "c"}]
+
+
+# Status
+
+
+def status_writes(path: Path, root: Path = CHECKOUT) -> Iterator[str]:
+    """Yield module and function of each statement that may assign `status`."""
+    name = path.relative_to(root).as_posix()
+    if name.startswith(WRITERS):
+        return
+    tree = parsed(path)
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and any(map(assigns_status, own_nodes(function))):
+            yield f"{name}:{function.name}"
+    if any(map(assigns_status, own_nodes(tree))):
+        yield f"{name}:module"
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a module."""
+    return ast.parse(path.read_text())
+
+
+def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a function or module without docstrings and without those of the functions inside it."""
+    for node in ast.iter_child_nodes(scope):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        ):
+            continue
+        yield node
+        yield from own_nodes(node)
+
+
+def assigns_status(node: ast.AST) -> bool:
+    """Return whether a node is SQL that writes, an ORM call that sets `status` or may set it, or an assignment to `.status`."""
+    if isinstance(node, ast.Constant | ast.JoinedStr):
+        return SQL_WRITE.search(text_of(node)) is not None
+    if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return any(isinstance(target, ast.Attribute) and target.attr == "status" and not is_self(target) for target in targets)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in ORM_WRITES:
+        return False
+    named = any(keyword.arg == "status" for keyword in node.keywords)
+    listed = any(isinstance(one, ast.Constant) and one.value == "status" for argument in node.args for one in ast.walk(argument))
+    unnamed = any(keyword.arg is None for keyword in node.keywords) and ast.unparse(node.func).startswith("Job.objects")
+    return named or listed or unnamed
+
+
+def text_of(node: ast.AST) -> str:
+    """Return a text, what an f-string inserts as one letter."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    return "".join(text_of(part) if isinstance(part, ast.Constant) else "x" for part in getattr(node, "values", []))
+
+
+def is_self(target: ast.Attribute) -> bool:
+    """Return whether an attribute is one of the object whose method this is."""
+    return isinstance(target.value, ast.Name) and target.value.id == "self"
+
+
+# Layers and sizes
+
+
+def layers() -> list[list[str]]:
+    """Return the names of each layer of pyproject, the highest first."""
+    settings = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+    [contract] = [one for one in settings["tool"]["importlinter"]["contracts"] if one.get("exhaustive")]
+    return [re.findall(r"\w+", layer) for layer in contract["layers"]]
+
+
+@functools.cache
+def sizes() -> Any:
+    """Return the module ``.ci/sizes.py``."""
+    spec = importlib.util.spec_from_file_location("sizes", CHECKOUT / ".ci/sizes.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# Circles
+
+
+@functools.cache
+def modules() -> dict[str, Path]:
+    """Return the modules of the package by dotted name, without migrations."""
+    found = {path.relative_to(CHECKOUT): path for path in sorted(PACKAGE.rglob("*.py")) if "migrations" not in path.parts}
+    return {".".join(short.with_suffix("").parts).removesuffix(".__init__"): path for short, path in found.items()}
+
+
+def imported(name: str) -> set[str]:
+    """Return the modules of the package that a module imports anywhere, for types only and by name included."""
+    found = set[str]()
+    for node in ast.walk(parsed(modules()[name])):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            dotted = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {one if one in modules() else str(node.module) for one in dotted}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "import_module", "import_string"):
+            found |= {one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+    return found & modules().keys() - {name}
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Return the sets of modules in which each can be reached from each other."""
+    reach = {name: reachable(graph, name) for name in graph}
+    found = {name: {other for other in reach[name] if name in reach[other]} for name in graph}
+    return [set(one) for one in {frozenset(circle) for circle in found.values()} if len(one) > 1]
+
+
+def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
+    """Return what can be reached from a node, itself included."""
+    seen, ahead = {start}, [start]
+    while ahead:
+        new = graph[ahead.pop()] - seen
+        seen |= new
+        ahead += new
+    return seen
