@@ -13,6 +13,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
+from django.db.models import Q
 from django.http import HttpRequest
 from django.test import Client
 from django.urls import reverse
@@ -116,6 +117,45 @@ def test_rest_is_recorded_in_the_log_of_the_admin_for_users_that_are_rows(client
     assert LogEntry.objects.get().change_message == "Canceled over REST; the job was QUEUED."
 
 
+def test_a_change_of_what_does_not_exist_or_is_hidden_is_recorded(client: Client, lines: Lines, settings: Any) -> None:
+    settings.JOBQUEUE = {"VISIBLE_JOBS": lambda user: Q(tenant="acme")}
+    hidden, gone = JobFactory(tenant="other"), 10**9
+    for address in (f"jobs/{hidden.pk}/cancel/", f"jobs/{gone}/pause/", f"jobs/{'9' * 30}/resume/", f"targets/x/jobs/{hidden.pk}/run-now/"):
+        assert client.post(f"/jobqueue/{address}").status_code == 404
+        assert lines() == [(anna(), "POST", f"/jobqueue/{address}", "refused")]
+    assert client.delete(f"/jobqueue/jobs/{hidden.pk}/").status_code == 404
+    assert client.post("/jobqueue/queues/mail/pause/?until=soon").status_code == 400
+    assert [(verb, verdict) for _, verb, _, verdict in lines()] == [("DELETE", "refused"), ("POST", "refused")]
+    assert client.get(f"/jobqueue/jobs/{hidden.pk}/").status_code == 404
+    assert lines() == []
+
+
+def test_a_change_in_the_admin_of_what_does_not_exist_or_is_hidden_is_recorded(client: Client, lines: Lines, settings: Any) -> None:
+    settings.JOBQUEUE = {"VISIBLE_JOBS": lambda user: Q(tenant="acme")}
+    hidden, sent = JobFactory(tenant="other"), DeliveryFactory(delivered=True)
+    client.post(reverse("admin:jobqueue_job_act", args=[hidden.pk, "cancel"]))
+    client.post(reverse("admin:jobqueue_job_changelist"), {"action": "pause", "_selected_action": [hidden.pk]})
+    client.post(reverse("admin:jobqueue_webhookdelivery_redeliver", args=[sent.pk]))
+    client.post(reverse("admin:jobqueue_webhookdelivery_changelist"), {"action": "redeliver_selected", "_selected_action": [sent.pk]})
+    client.post(reverse("admin:jobqueue_schedule_act", args=[10**9, "run_now"]))
+    client.post(f"{reverse('admin:jobqueue_job_clear_target')}?target=x")
+    client.post(reverse("admin:jobqueue_queue_decide", args=["limit"]), {"queue": "mail", "max_running": "many"})
+    client.post(reverse("admin:jobqueue_queue_decide", args=["pause"]), {"queue": "mail"})
+    client.post(reverse("admin:jobqueue_queue_decide", args=["forget"]), {"queue": "mail"})
+    client.get(reverse("admin:jobqueue_job_act", args=[hidden.pk, "cancel"]))
+    assert [row[1:] for row in lines()] == [
+        ("cancel", f"job {hidden.pk}", "refused"),
+        ("pause", f"job {hidden.pk}", "refused"),
+        ("redeliver", f"webhook delivery {sent.pk}", "refused"),
+        ("redeliver", f"webhook delivery {sent.pk}", "refused"),
+        ("run_now", "schedule 1000000000", "refused"),
+        ("clear", "target x of tenant ''", "refused"),
+        ("limit", "queue mail", "refused"),
+        ("change", "queue mail", "done"),
+        ("forget", "queue mail", "done"),
+    ]
+
+
 def test_the_command_line_is_recorded(lines: Lines) -> None:
     job, sent = JobFactory(), DeliveryFactory(delivered=True)
     who, _ = audit.operator()
@@ -127,6 +167,7 @@ def test_the_command_line_is_recorded(lines: Lines) -> None:
     for arguments in (
         *(("pause", "mail"), ("pause", "mail"), ("resume", "mail"), ("cancel", job.pk, 10**9), ("resume-job", job.pk)),
         *(("redeliver", sent.pk, 10**9), ("set-webhook", "mail", "https://example.com/hunter2"), ("set-webhook", "mail", "no url")),
+        *(("forget", "mail"), ("forget", "mail")),
         *(("set-webhook", "mail"), ("status",), ("prune", "--older-than", "1e9"), ("prune", "--older-than", "1", "--dry-run")),
     ):
         run(*arguments)
@@ -141,6 +182,8 @@ def test_the_command_line_is_recorded(lines: Lines) -> None:
         (who, "redeliver", "delivery 1000000000", "refused"),
         (who, "set-webhook", "queue mail", "done"),
         (who, "set-webhook", "mail", "refused"),
+        (who, "forget", "queue mail", "done"),
+        (who, "forget", "queue mail", "as it was"),
         (who, "prune", "jobs", "done"),
     ]
 

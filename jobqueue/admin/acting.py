@@ -11,7 +11,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.core.exceptions import BadRequest, PermissionDenied
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -21,8 +21,8 @@ from django.utils.decorators import method_decorator
 
 from jobqueue import audit
 from jobqueue.admin import confirm, listing
-from jobqueue.admin.base import ReadOnlyAdmin, audited
-from jobqueue.admin.tally import GONE, perform
+from jobqueue.admin.base import GONE, ReadOnlyAdmin, audited
+from jobqueue.admin.tally import perform
 from jobqueue.admin.verbs import DELETE, VERBS, Verb
 from jobqueue.lifecycle.control import Answer, Verdict
 from jobqueue.models import Job
@@ -83,11 +83,7 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
 
     @audited
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list or do a bulk action; a selection that is no number is a bad request."""
-        for value in request.POST.getlist(ACTION_CHECKBOX_NAME):
-            job_id = listing.as_id(value)
-            if job_id is None or job_id > listing.LARGEST_ID:
-                raise BadRequest("A selected job is not a number.")
+        """Show the list or do a bulk action."""
         # The list is wide: the sidebar's room is worth more to it.
         return super().changelist_view(request, {"title": "Jobs", "is_nav_sidebar_enabled": False, **(extra_context or {})})
 
@@ -117,6 +113,8 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
         if not self.has_view_permission(request, job) or not verb.allowed(request):
             raise PermissionDenied
         if job is None:
+            if request.method == "POST":
+                self.log_missing(request, name, [f"job {object_id}"])
             return self.gone(request, object_id)
         if request.method != "POST":
             return self.back(request, job.pk)
@@ -147,6 +145,7 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
             verb, sorted(jobs, key=lambda job: job.pk), lambda job, answer, text: self._record(request, verb, job, answer, text)
         )
         if missing:
+            self.log_missing(request, verb.name, [f"job {one}" for one in sorted(missing)])
             tally.refused[GONE].extend(missing)
         for level, text in tally.messages():
             self.message_user(request, text, level)

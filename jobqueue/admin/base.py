@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.contrib import admin
 from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.exceptions import DisallowedModelAdminLookup
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.views.main import ERROR_FLAG, IGNORED_PARAMS, PAGE_VAR
-from django.core.exceptions import PermissionDenied
-from django.db.models import DateField, Model
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.db.models import DateField, IntegerField, Model
 from django.db.models.constants import LOOKUP_SEP
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -20,9 +21,11 @@ from jobqueue import audit
 from jobqueue.texts import clean, shorten
 
 M = TypeVar("M", bound=Model)
+LARGEST_ID = 2**63 - 1
 
 # The lookups in the links of Django's own filters of a field. None of them compares a part of a value.
 EXACT_LOOKUPS = ("exact", "isnull", "in")
+GONE = "it is no longer there, or not yours to change"
 DATE_LOOKUPS = (*EXACT_LOOKUPS, "gte", "lt")
 
 if TYPE_CHECKING:
@@ -63,7 +66,15 @@ class Base(Generic[M]):
         return any(lookup in self._lookups(one) for one in self.get_list_filter(request))
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list; to a filter that it does not offer, answer with 400 and a page that names the filters."""
+        """Show the list, or do an action.
+
+        The answer is 400 to a filter that the list does not offer, with a page that names the filters, and to a selected row that is not a
+        number, if the rows have numbers.
+        """
+        if isinstance(self.opts.pk, IntegerField):
+            for value in request.POST.getlist(ACTION_CHECKBOX_NAME):
+                if not (value.isascii() and value.isdigit() and len(value) <= 19 and int(value) <= LARGEST_ID):
+                    raise BadRequest(f"A selected {self.opts.verbose_name} is not a number.")
         try:
             return super().changelist_view(request, extra_context)
         except DisallowedModelAdminLookup:
@@ -111,6 +122,11 @@ class Base(Generic[M]):
         """Record that a verb was refused."""
         text = f"{verb.replace('_', ' ').capitalize()} was refused: {reason}."
         audit.record(request.user, verb, obj, audit.REFUSED, audit.address_of(request), text=text)
+
+    def log_missing(self, request: HttpRequest, verb: str, names: Iterable[str]) -> None:
+        """Record that a verb was refused for objects that do not exist, or that the user may not see."""
+        for name in names:
+            audit.line(request.user, verb, name, audit.REFUSED, audit.address_of(request), GONE)
 
     def _lookups(self, offered: Any) -> set[str | None]:
         """Return the parameters of the links of one filter."""

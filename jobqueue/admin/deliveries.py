@@ -6,9 +6,8 @@ import json
 from typing import Any
 
 from django.contrib import admin
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
-from django.core.exceptions import BadRequest, PermissionDenied
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -74,11 +73,7 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
 
     @audited
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list or send again what is selected; a selection that is no number is a bad request."""
-        for value in request.POST.getlist(ACTION_CHECKBOX_NAME):
-            delivery_id = listing.as_id(value)
-            if delivery_id is None or delivery_id > listing.LARGEST_ID:
-                raise BadRequest("A selected delivery is not a number.")
+        """Show the list or send again what is selected."""
         return super().changelist_view(request, {"title": "Webhook deliveries", "is_nav_sidebar_enabled": False, **(extra_context or {})})
 
     def change_view(

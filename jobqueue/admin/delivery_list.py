@@ -12,7 +12,8 @@ from django.utils.functional import cached_property
 
 from jobqueue import masking, webhook_rules
 from jobqueue.admin import nothing
-from jobqueue.admin.listing import LARGEST_ID, MOST_COUNTED, WINDOW, as_id
+from jobqueue.admin.base import LARGEST_ID
+from jobqueue.admin.listing import MOST_COUNTED, WINDOW, as_id
 from jobqueue.models import WebhookDelivery
 from jobqueue.texts import clean
 
@@ -109,7 +110,9 @@ class DeliveryChangeList(ChangeList):
         """Say what was searched if a search or a filter found nothing."""
         if self.result_count or not (self.query or self.has_active_filters):
             return None
-        return nothing.deliveries(self, self.query.strip(), f"the newest {WINDOW:,} deliveries" if self.newest_only else "", MOST_COUNTED)
+        wanted = self.query.strip()
+        scope = f"the newest {WINDOW:,} deliveries" if self.newest_only else ""
+        return nothing.deliveries(self, wanted, as_id(wanted), scope, MOST_COUNTED)
 
     @property
     def window_note(self) -> str:

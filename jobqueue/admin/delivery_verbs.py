@@ -173,6 +173,8 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
         if not self.has_view_permission(request, delivery) or not verb.allowed(request):
             raise PermissionDenied
         if delivery is None:
+            if request.method == "POST":
+                self.log_missing(request, name, [f"webhook delivery {object_id}"])
             return self.gone(request, object_id)
         asked = self._act(request, verb, [delivery], on_list=False) if request.method == "POST" else None
         page = "admin:jobqueue_webhookdelivery_change"
@@ -184,8 +186,10 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
             raise PermissionDenied
         if request.POST.get("select_across", "") in UNSELECTED:
             # Not by the list's filters: what has left them since is told about, not dropped in silence.
-            selected = [int(value) for value in request.POST.getlist(ACTION_CHECKBOX_NAME)]
-            return self._act(request, verb, list(self.get_queryset(request).filter(pk__in=selected)))
+            selected = {int(value) for value in request.POST.getlist(ACTION_CHECKBOX_NAME)}
+            found = list(self.get_queryset(request).filter(pk__in=selected))
+            self.log_missing(request, verb.name, [f"webhook delivery {one}" for one in sorted(selected - {row.pk for row in found})])
+            return self._act(request, verb, found)
         rows = list(queryset.filter(status__in=verb.statuses)[: MOST_AT_ONCE + 1])
         if len(rows) > MOST_AT_ONCE:
             text = f"More than {MOST_AT_ONCE} were selected. Only the newest {MOST_AT_ONCE} are taken; repeat it for the rest."

@@ -17,6 +17,7 @@ from jobqueue import clock
 from jobqueue.admin import cells
 from jobqueue.admin.base import ReadOnlyAdmin, audited
 from jobqueue.admin.wording import NOTHING, ago, duration, excerpt, moment
+from jobqueue.amounts import plural
 from jobqueue.db import Now
 from jobqueue.lifecycle import leaders
 from jobqueue.models import BackgroundJobLease
@@ -106,7 +107,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
     def did(self, row: BackgroundJobLease) -> str:
         """Return how many items the last run did, and all runs."""
         found = _told(row)
-        return f"{found.last_items:,} (of {found.items:,} in {found.runs:,} runs)"
+        return f"{found.last_items:,} (of {found.items:,} in {plural(found.runs, 'run')})"
 
     @admin.display(description="set aside")
     def set_aside(self, row: BackgroundJobLease) -> str:

@@ -20,6 +20,7 @@ from django.utils.functional import cached_property
 
 from jobqueue import masking, states, visible
 from jobqueue.admin import known, nothing
+from jobqueue.admin.base import LARGEST_ID
 from jobqueue.admin.cells import owner_of
 from jobqueue.admin.nothing import NothingFound
 from jobqueue.db.open_jobs import OPEN
@@ -31,7 +32,6 @@ MOST_COUNTED = 10_000
 MOST_TENANTS = 1000
 WINDOW = 200_000
 MAX_CHECKED = 50_000  # older open jobs of each state
-LARGEST_ID = 2**63 - 1
 BIG_COLUMNS = ("args", "kwargs", "options", "metadata", "result", "history", "message", "webhook_url")
 FOUND_BY_INDEX = (states.Status.PAUSED, states.Status.ERROR, states.Status.CANCELED, states.Status.RUNNING, states.Status.QUEUED)
 
@@ -58,11 +58,12 @@ def tasks_like(text: str) -> list[str]:
 
 
 def as_id(text: str) -> int | None:
-    """Return the number that "12" or "#12" means, None for any other text; a number of absurd length is just too large."""
+    """Return the number that "12" or "#12" means, None for any other text; one more than `LARGEST_ID` for any larger number."""
     digits = text.strip().removeprefix("#")
     if not (digits.isascii() and digits.isdigit()):
         return None
-    return int(digits[:20]) if len(digits) <= 20 else LARGEST_ID + 1
+    digits = digits.lstrip("0") or "0"
+    return min(int(digits), LARGEST_ID + 1) if len(digits) < 20 else LARGEST_ID + 1
 
 
 class CappedPaginator(BasePaginator):

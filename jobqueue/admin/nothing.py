@@ -10,6 +10,7 @@ from django.contrib.admin.views.main import IGNORED_PARAMS, PAGE_VAR
 
 from jobqueue import masking
 from jobqueue.admin import known
+from jobqueue.admin.base import LARGEST_ID
 from jobqueue.amounts import plural
 from jobqueue.line import Target
 from jobqueue.models import Job, Queue
@@ -18,6 +19,7 @@ from jobqueue.texts import clean, shorten
 MAX_TENANTS = 1000
 NO_FILTERS = (*IGNORED_PARAMS, PAGE_VAR)
 MAX_TEXT_BYTES = 200
+MAX_NUMBER_BYTES = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,9 @@ def jobs(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) -> Not
     where = scope or f"all {plural(min(number, most), 'job', more=number > most)}"
     chosen = [name for name in cl.params if cl.params[name] and name not in NO_FILTERS]
     filters = f" with the chosen {'filters' if len(chosen) > 1 else 'filter'} ({', '.join(chosen)})" if chosen else ""
-    if job_id is not None:
+    if job_id is not None and not 0 < job_id <= LARGEST_ID:
+        text = _no_number(wanted)
+    elif job_id is not None:
         text = f"No job has the number {job_id}{filters}. It may have been deleted by retention."
     elif wanted:
         fields = "the path of the task, or a part of the path of a registered task"
@@ -45,12 +49,20 @@ def jobs(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) -> Not
     return NothingFound(text, [*offers, ("Show all jobs", "?")])
 
 
-def deliveries(cl: Any, wanted: str, scope: str, most: int) -> NothingFound:
+def deliveries(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) -> NothingFound:
     """Return what the list of deliveries says."""
     number = len(cl.root_queryset.order_by()[: most + 1].values_list("pk"))
     where = scope or f"all {plural(min(number, most), 'delivery', 'deliveries', more=number > most)}"
+    if wanted and (job_id is None or not 0 < job_id <= LARGEST_ID):
+        return NothingFound(f"No delivery found. {_no_number(wanted)}", [("Show all deliveries", "?")])
     text = "the number of a job" if wanted else "the chosen filters"
     return NothingFound(f"No delivery found. Searched in {where}: {text}.", [("Show all deliveries", "?")])
+
+
+def _no_number(wanted: str) -> str:
+    """Say that a text cannot be the number of a job."""
+    shown = shorten(clean(masking.mask_text(wanted)), MAX_NUMBER_BYTES)
+    return f"{shown} is not the number of a job, which is a whole number from 1 to {LARGEST_ID}."
 
 
 def _offers(cl: Any, wanted: str) -> list[tuple[str, str]]:

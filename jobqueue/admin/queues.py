@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from django.contrib import messages
-from django.contrib.admin.models import DELETION, LogEntry
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -14,6 +13,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 
+from jobqueue import audit
 from jobqueue.admin import cells
 from jobqueue.admin.base import audited
 from jobqueue.admin.queue_webhooks import QueueWebhookAdmin, receiver
@@ -110,6 +110,7 @@ class QueueAdmin(QueueWebhookAdmin):
                 if answer.changed:
                     self.log_change(request, Queue(name=name), _told(what, answer))
         except InvalidOption as error:
+            audit.line(request.user, what, f"queue {name}", audit.REFUSED, audit.address_of(request), str(error))
             self.message_user(request, str(error), messages.ERROR)
         else:
             level = messages.SUCCESS if answer.changed else messages.INFO
@@ -121,7 +122,7 @@ class QueueAdmin(QueueWebhookAdmin):
         if not queue_names.forget_queue(name):
             self.message_user(request, f"Queue {name}: there is no row to forget.", messages.INFO)
             return
-        LogEntry.objects.log_actions(request.user.pk or 0, [Queue(name=name)], DELETION, "Forgotten.")
+        audit.record(request.user, "forget", Queue(name=name), audit.DONE, audit.address_of(request), text="Forgotten.", gone=True)
         self.message_user(request, f"Queue {name}: forgotten, with its pause, limit and webhook.", messages.SUCCESS)
 
     def _may(self, request: HttpRequest, what: str) -> bool:

@@ -191,6 +191,8 @@ class ScheduleAdmin(Base[Schedule]):
         if not self.has_view_permission(request, found) or not self._may(request, verb):
             raise PermissionDenied
         if found is None:
+            if request.method == "POST":
+                self.log_missing(request, verb, [f"schedule {schedule_id}"])
             return HttpResponseRedirect(reverse("admin:jobqueue_schedule_changelist", current_app=self.admin_site.name))
         if request.method == "POST":
             self._act(request, verb, [found])

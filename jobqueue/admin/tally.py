@@ -11,12 +11,12 @@ from django.contrib import messages
 from django.db import Error
 
 from jobqueue import db, repeats, states
+from jobqueue.admin.base import GONE
 from jobqueue.admin.verbs import Verb
 from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.lifecycle.control import Answer, Verdict
 from jobqueue.models import Job
 
-GONE = "it is no longer there, or not yours to change"
 NO_DATABASE = "the database did not answer, try again"
 
 Audit = Callable[[Job, Answer | None, str], object]

@@ -104,6 +104,7 @@ class TargetsAdmin(ActingAdmin):
         found = [] if "\0" in "".join(target) else list(jobs.blocking(target)[:MOST_AT_ONCE])
         if found:
             return self.act(request, CANCEL, found, on_list=False) or page
+        self.log_missing(request, "clear", [f"target {target.name} of tenant {target.tenant!r}"])
         self.message_user(request, f"Nothing holds or blocks target {_name(target.name)!r} (any more).", messages.WARNING)
         return page
 

@@ -35,6 +35,11 @@ def record_queue(request: HttpRequest, user: Any, name: str, verb: str, *, chang
         audit.line(user, verb, Queue(name=name), "as it was", audit.address_of(request))
 
 
+def refused(request: HttpRequest, user: Any, why: str) -> None:
+    """Record a change of something that does not exist, that its sender may not see, or that the request names wrongly."""
+    audit.line(user, request.method or "", request.path, audit.REFUSED, audit.address_of(request), why)
+
+
 def denied(request: HttpRequest, user: Any, why: str) -> None:
     """Record a change that its sender may not make."""
     audit.line(user if user is not None else "unknown", request.method or "", request.path, audit.FORBIDDEN, audit.address_of(request), why)

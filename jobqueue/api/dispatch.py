@@ -94,7 +94,13 @@ class _View:
                 if request.method not in access.SAFE_METHODS:
                     audit.denied(request, user, str(problem))
                 raise
-        reply = endpoint.handler(request, user, given)
+        try:
+            reply = endpoint.handler(request, user, given)
+        except (Problem, JobDoesNotExist) as problem:
+            # A state that forbids a change (409) is recorded with its job. The rest includes the jobs of another tenant.
+            if request.method not in access.SAFE_METHODS and getattr(problem, "status", 404) != 409:
+                audit.refused(request, user, str(problem))
+            raise
         return reply if isinstance(reply, HttpResponseBase) else answer(reply[1], reply[0])
 
 

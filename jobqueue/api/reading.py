@@ -27,7 +27,7 @@ def job_id(text: str) -> int:
     """Return the number that a path names; there is no job under anything else."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
     if not 0 < number <= LARGEST_ID or str(number) != text:
-        raise Problem(404, f"{shown(text)} is no job's number: it must be a whole number from 1 on.")
+        raise Problem(404, f"{shown(text)} is no job's number: it must be a whole number from 1 to {LARGEST_ID}.")
     return number
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from jobqueue import audit
 
-QUEUES, JOBS, DELIVERIES = ("pause", "resume", "set-webhook"), ("cancel", "resume-job"), ("redeliver", "deliveries")
+QUEUES, JOBS, DELIVERIES = ("pause", "resume", "set-webhook", "forget"), ("cancel", "resume-job"), ("redeliver", "deliveries")
 CHANGES = (*QUEUES, *JOBS, *DELIVERIES, "prune")
 
 
@@ -24,6 +24,8 @@ def record(options: dict[str, Any], data: Any) -> None:
     elif what in ("pause", "resume") or (what == "set-webhook" and options["url"] is not None):
         text = data.get("url", "") if what == "set-webhook" else ""
         audit.record(actor, verb, f"queue {data['name']}", audit.DONE if data["changed"] else "as it was", host, text=text)
+    elif what == "forget":
+        audit.record(actor, verb, f"queue {data['name']}", audit.DONE if data["forgotten"] else "as it was", host)
     elif what == "prune" and not options["dry_run"]:
         audit.record(actor, verb, "jobs", audit.DONE, host, text=f"{data['deleted']} deleted, {data['stale']} marked as stale")
 

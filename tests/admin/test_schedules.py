@@ -288,6 +288,11 @@ def test_a_task_that_is_gone_stays_to_be_seen_and_is_not_saved(editor: Client) -
 # Verbs
 
 
+@pytest.mark.parametrize("selected", ["x", "#1", "9" * 30])
+def test_a_selection_that_is_no_number_is_a_bad_request(editor: Client, selected: str) -> None:
+    assert editor.post(LIST, {"action": "run_now_selected", "index": 0, "_selected_action": [selected]}).status_code == 400
+
+
 def test_a_schedule_is_run_disabled_and_enabled_from_its_page_and_the_list(editor: Client) -> None:
     one = ScheduleFactory(name="nightly", next_at=NOON)
     assert told(editor.post(act(one, "run_now"))) == [

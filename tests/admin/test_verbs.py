@@ -207,7 +207,7 @@ def test_the_action_itself_checks_the_permission(viewer: Client, monkeypatch: py
     assert states(job) == ["QUEUED"]
 
 
-@pytest.mark.parametrize("selected", ["abc", "9" * 30, "\0", "-1", "1 OR 1=1", "9" * 5000])
+@pytest.mark.parametrize("selected", ["abc", "9" * 30, "#1", "0" * 5000 + "1", "\0", "-1", "1 OR 1=1", "9" * 5000])
 def test_a_selection_that_is_no_number_is_a_bad_request(operator: Client, selected: str) -> None:
     assert operator.post(LIST, {"action": "cancel", "index": 0, "_selected_action": selected}).status_code == 400
 
