@@ -93,8 +93,10 @@ def is_timeout(value: Any) -> bool:
 def shown_url(url: str) -> str:
     """Return a URL as users without the right to change it see it: its origin, and a short hash that tells two URLs apart.
 
-    Anything else may be the secret: a part of the path, a parameter, a query, a fragment.
+    Anything else may be the secret: a part of the path, a parameter, a query, a fragment. No URL is shown as nothing.
     """
+    if not url:
+        return ""
     scheme, sign, after = url.partition("://")
     place = _PLACE.match(after.rpartition("@")[2] if sign else url)
     name = place[0] if place is not None and (sign or "@" not in url) else ""

@@ -159,6 +159,7 @@ def test_a_url_is_shown_by_its_origin_and_a_hash(rest: str) -> None:
         ("https://hooks.example", "https://hooks.example"),
         ("https://hooks.example/", "https://hooks.example/"),
         ("example.com", "example.com"),
+        ("", ""),
     ],
 )
 def test_a_url_that_holds_nothing_else_is_shown_whole(url: str, shown: str) -> None:

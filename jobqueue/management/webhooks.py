@@ -100,7 +100,8 @@ def set_webhook(options: dict[str, Any]) -> Answer:
 def _number(text: str) -> int:
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
     if not 0 < number <= LARGEST_ID:
-        raise CommandError(f"DELIVERY_ID is {text[:80]!r}; it must be a whole number from 1 on. 'jobqueue webhooks' tells the numbers.")
+        rule = f"it must be a whole number from 1 to {LARGEST_ID}"
+        raise CommandError(f"DELIVERY_ID is {text[:80]!r}; {rule}. 'jobqueue webhooks' tells the numbers.")
     return number
 
 

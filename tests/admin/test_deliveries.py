@@ -82,6 +82,9 @@ def test_the_filters_choose_by_status_and_event_and_the_search_by_job(viewer: Cl
     assert listed(viewer, f"?q=%23{sent.job_id}&status=DELIVERED") == [sent.pk]
     for nothing in ("?q=example", "?q=9999999999999999999999", "?status=%00", "?status=NONE", "?event=%00", "?q=%00"):
         assert listed(viewer, nothing) == []
+    for wrong in ("example", "9999999999999999999999", "0"):
+        said = f"No delivery found. {wrong} is not the number of a job, which is a whole number from 1 to 9223372036854775807."
+        assert viewer.get(f"{LIST}?q={wrong}").context["cl"].nothing_found.text == said
 
 
 def test_no_other_column_can_be_asked_about_in_the_address(viewer: Client) -> None:
@@ -258,7 +261,7 @@ def test_one_that_a_project_hides_is_neither_shown_nor_sent_again(sender: Client
     assert state(hidden) == ("FAILED", 11)
 
 
-@pytest.mark.parametrize("selected", ["x", "9" * 30, "1 OR 1=1"])
+@pytest.mark.parametrize("selected", ["x", "9" * 30, "#1", "1 OR 1=1"])
 def test_a_selection_that_is_no_number_is_a_bad_request(sender: Client, selected: str) -> None:
     DeliveryFactory(failed=True)
     response = sender.post(LIST, {"action": "redeliver_selected", "index": 0, "select_across": 0, "_selected_action": [selected]})

@@ -168,6 +168,10 @@ def test_a_search_that_finds_nothing_says_what_was_searched_and_offers_what_woul
     assert "with the chosen filter (status)" in found.text
     assert found.offers[0] == ("Search without the filters", "?q=shop.tasks.send")
     assert "No job has the number 999999999. It may have been deleted by retention." in note(viewer, "?q=999999999").text
+    for number in ("9" * 19, "9" * 20, "9" * 50, "0", "%230"):
+        assert "is not the number of a job, which is a whole number from 1 to 9223372036854775807." in note(viewer, f"?q={number}").text
+        assert note(viewer, f"?q={number}").text.startswith(number.replace("%23", "#")[:30])
+    assert "No job has the number 7." in note(viewer, f"?q={'0' * 50}7").text or Job.objects.filter(pk=7).exists()
     assert "No job found with the chosen filter (queue). Searched: all 2 jobs." in note(viewer, "?queue=nobody").text
     assert note(viewer, "") is None
     assert note(viewer, "?queue=mail") is None

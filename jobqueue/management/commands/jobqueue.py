@@ -232,7 +232,8 @@ ADDERS: dict[str, Callable[[ArgumentParser], None]] = {
 def _job_id(text: str) -> int:
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
     if not 0 < number <= LARGEST_ID:
-        raise CommandError(f"JOB_ID is {text[:80]!r}; it must be a whole number from 1 on. The admin and 'enqueue' tell a job's number.")
+        rule = f"it must be a whole number from 1 to {LARGEST_ID}"
+        raise CommandError(f"JOB_ID is {text[:80]!r}; {rule}. The admin and 'enqueue' tell a job's number.")
     return number
 
 
