@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+import stat
 import weakref
 from typing import Any
 
@@ -30,17 +32,42 @@ def drop_connections() -> None:
     The network sockets of PostgreSQL are replaced, too: a session would live, with its locks, for as long as any process has it open.
     """
     nothing = os.open(os.devnull, os.O_RDWR)
+    servers = set()
     for wrapper in {*_made, *connections.all(initialized_only=True)}:
         raw = wrapper.connection
         pools = getattr(wrapper, "_connection_pools", None) or {}
         idle = [one for pool in pools.values() for one in getattr(pool, "_pool", ())]
         for one in (raw, *idle):
             with contextlib.suppress(Exception):  # SQLite has no socket, and one that is closed has none
-                os.dup2(nothing, one.fileno(), inheritable=False)
+                number = one.fileno()
+                with contextlib.suppress(OSError):
+                    servers.add(_peer(number))
+                os.dup2(nothing, number, inheritable=False)
         _kept.extend((raw, *pools.values()))
         if pools:
             pools.clear()
         wrapper.connection = None
         wrapper.in_atomic_block = wrapper.closed_in_transaction = wrapper.needs_rollback = False
         wrapper.savepoint_ids, wrapper.atomic_blocks, wrapper.run_on_commit = [], [], []
+    # A connection that another thread was opening at the fork belongs to no object yet: it is known by its server.
+    for number in _sockets():
+        with contextlib.suppress(OSError):
+            if _peer(number) in servers:
+                os.dup2(nothing, number, inheritable=False)
     os.close(nothing)
+
+
+def _peer(number: int) -> object:
+    """Return the address of the server that a socket is connected to."""
+    with socket.socket(fileno=os.dup(number)) as copy:
+        return copy.getpeername()
+
+
+def _sockets() -> list[int]:
+    """Return the descriptors of this process that are sockets."""
+    found = []
+    for name in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed by now
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                found.append(int(name))
+    return found
