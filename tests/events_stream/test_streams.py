@@ -257,6 +257,7 @@ def test_an_id_of_another_database_is_reset(listen: Callable[..., Listening], jo
 
 
 @pytest.mark.postgresql
+@pytest.mark.session
 def test_streams_end_when_their_database_was_replaced(listen: Callable[..., Listening], job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     one = listen(places(job)[0])
     one.event("jobqueue.snapshot")

@@ -203,4 +203,4 @@ def test_an_address_of_a_receiver_is_taken_as_it_is(url: str) -> None:
 @pytest.mark.parametrize("priority", [True, "5", 5.0])
 def test_a_plain_task_with_a_wrong_priority_is_refused_with_its_rule(priority: Any) -> None:
     with pytest.raises(compat.InvalidTask, match=r"priority is .*; it must be a whole number from -100 to 100"):
-        compat.Task(func=samples.undeclared, priority=priority)
+        compat.Task(func=samples.undeclared, priority=priority, backend="default", queue_name="default", run_after=None)

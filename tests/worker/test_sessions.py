@@ -12,7 +12,7 @@ from jobqueue.lifecycle.outcome import Kind
 from jobqueue.worker.executor import execute
 from tests.worker.parts import run_of
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql, pytest.mark.session]
 
 
 @pytest.mark.parametrize("fresh", [False, True])
