@@ -63,9 +63,9 @@ def _cancel(found: JobQuerySet) -> int:
     """Cancel jobs that no other job waits for by a target."""
     with Job.objects.database.atomic():
         jobs = list(found.unlocked())
-        moved = Job.objects.move_all([(job, states.CANCELED, {"message": EXPIRED}) for job in jobs])
-        record_all(event(job, names.CANCELED, {"message": EXPIRED}) for job in jobs if job.pk in moved)
-    return len(moved)
+        moved = Job.objects.move_alike(jobs, states.CANCELED, message=EXPIRED)
+        record_all(event(job, names.CANCELED, {"message": EXPIRED}) for job in jobs)
+    return moved
 
 
 def _cancel_one(job_id: int) -> int:

@@ -125,3 +125,12 @@ def test_the_duty_that_looks_each_second_counts_them() -> None:
     duty = ExpireStaleRunningJobs(lambda: None, lambda found: None, lambda: 0.0)
     assert duty.run_once(clock.now()).items == 1
     assert duty.run_once(clock.now()).items == 0
+
+
+def test_a_sweep_cancels_all_that_have_expired_at_once() -> None:
+    expired = [*JobFactory.create_batch(2, queued=True, expires_at=past()), JobFactory(scheduled=True, expires_at=past())]
+    kept = JobFactory(queued=True)
+
+    assert cancel_lapsed() == 3
+    assert set(Job.objects.filter(status="CANCELED").values_list("pk", flat=True)) == {job.pk for job in expired}
+    assert Job.objects.get(pk=kept.pk).status == "QUEUED"
