@@ -38,3 +38,28 @@ def write(model: Any, pk: Any, column: str, value: str) -> None:
         cursor.execute(
             f'UPDATE {model._meta.db_table} SET "{column}" = {value} WHERE "{key.column}" = %s', [key.get_db_prep_value(pk, connection)]
         )
+
+
+_REFUSING = {
+    "postgresql": (
+        "SET CONSTRAINTS ALL IMMEDIATE",
+        "CREATE FUNCTION pg_temp.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'never'; END $$",
+        "CREATE TRIGGER refuse BEFORE UPDATE ON jobqueue_job FOR EACH ROW WHEN ({}) EXECUTE FUNCTION pg_temp.refuse()",
+    ),
+    "sqlite": ("CREATE TRIGGER refuse BEFORE UPDATE ON jobqueue_job WHEN {} BEGIN SELECT RAISE(ABORT, 'never'); END",),
+}
+
+
+@contextmanager
+def refusing_changes(condition: str) -> Iterator[None]:
+    """Let the database refuse each change of a job that fulfills a condition on `old` and `new`."""
+    with connection.cursor() as cursor:
+        for statement in _REFUSING[connection.vendor]:
+            cursor.execute(statement.format(condition))
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TRIGGER refuse" if connection.vendor == "sqlite" else "DROP TRIGGER refuse ON jobqueue_job")
+            if connection.vendor == "postgresql":
+                cursor.execute("DROP FUNCTION pg_temp.refuse()")

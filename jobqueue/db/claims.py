@@ -70,6 +70,9 @@ class Claims(Statements):
         where, order, params = self.range(scope.tenant, queue, after)
         if scope.without:  # left out before any row is locked
             where, params = f"{where} AND target {self.not_among}", [*params, json.dumps(scope.without)]
+        if scope.stuck:
+            condition, stuck = self.among(scope.stuck)
+            where, params = f"{where} AND NOT (id {condition})", [*params, *stuck]
         sql = f"SELECT {columns} FROM {self.table} WHERE status = 'QUEUED'{where} ORDER BY {order} LIMIT %s{self.skip_locked}"
         return sql, [*params, limit]
 

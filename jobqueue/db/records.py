@@ -89,6 +89,7 @@ class Scope(NamedTuple):
     queues: tuple[str, ...] = ()
     most: dict[str, int] | None = None  # how many of a queue at the most, where a limit says so
     without: tuple[str, ...] = ()  # targets whose jobs are left out
+    stuck: tuple[int, ...] = ()  # jobs that are left out, since their rows take no change
 
 
 class Lender(NamedTuple):

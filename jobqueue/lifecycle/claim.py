@@ -5,12 +5,14 @@ targets' locks; what stands behind each target is looked at only then, in a stat
 decides who runs and who is parked. Where a limit is set, all of it happens in one transaction that has the limit's lock.
 
 Where a statement fails on a constraint, one row is bad: the rows are then taken one by one, and the bad one is set aside as ERROR
-with the reason, so that it never blocks the head of the line.
+with the reason, so that it never blocks the head of the line. One that takes no change at all is `stuck`: the caller leaves it out of
+its next claims (`Scope.stuck`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jobqueue import db, line, states
@@ -28,7 +30,7 @@ class Claim(NamedTuple):
     """Tell what a claim took, the key of the last job that it looked at, how many it looked at and parked, whom it found lost.
 
     `busy` are the targets that somebody was just deciding on, so that their jobs were left alone; `full` are the queues whose limits left
-    no room for any job ("" where that of all jobs did).
+    no room for any job ("" where that of all jobs did); `stuck` are jobs whose rows take no change.
     """
 
     jobs: list[Claimed]
@@ -38,6 +40,7 @@ class Claim(NamedTuple):
     lost: Sequence[Expired] = ()
     busy: frozenset[str] = frozenset()
     full: frozenset[str] = frozenset()
+    stuck: tuple[int, ...] = ()
 
     @property
     def moved(self) -> bool:
@@ -65,7 +68,8 @@ def claim(lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | Non
     except Exception as error:
         if not db.is_refusal(error):
             raise
-        behind = Behind([job for job_id in ids for job in _take_one(lender, job_id)])
+        tried = _take_each(lender, ids)
+        return _claim(taken, Behind(tried.jobs), found)._replace(stuck=tried.stuck)
     return _claim(taken, behind, found)
 
 
@@ -123,11 +127,28 @@ def _take_targeted(lender: Lender, candidates: Sequence[Candidate]) -> Behind:
 
 def _one_by_one(lender: Lender, scope: Scope, limit: int, limits: Limits | None = None) -> Claim:
     queued = Job.objects.current.filter(status=states.Status.QUEUED, tenant=scope.tenant).in_queues(scope.queues)
+    if scope.stuck:
+        queued = queued.exclude(pk__in=scope.stuck)
     ids = list(queued.order_by("claim_rank", "pk").values_list("pk", flat=True)[:limit])
-    return _claim([job for job_id in ids for job in _take_one(lender, job_id, limits)], Behind([]), [])
+    return _take_each(lender, ids, limits)
 
 
-def _take_one(lender: Lender, job_id: int, limits: Limits | None = None) -> list[Claimed]:
+@dataclass
+class Refused:
+    """The jobs that could not be taken: how many were set aside, and which ones take not even that."""
+
+    aside: int = 0
+    stuck: list[int] = field(default_factory=list)
+
+
+def _take_each(lender: Lender, ids: Sequence[int], limits: Limits | None = None) -> Claim:
+    """Take jobs one by one. Those that are set aside count as seen, so that the caller goes on at once."""
+    refused = Refused()
+    found = _claim([job for job_id in ids for job in _take_one(lender, job_id, refused, limits)], Behind([]), [])
+    return found._replace(seen=found.seen + refused.aside, stuck=tuple(refused.stuck))
+
+
+def _take_one(lender: Lender, job_id: int, refused: Refused, limits: Limits | None = None) -> list[Claimed]:
     """Take one QUEUED job that nobody has locked, or set it aside where its row is bad."""
     database = Job.objects.database
     with database.atomic():
@@ -145,5 +166,8 @@ def _take_one(lender: Lender, job_id: int, limits: Limits | None = None) -> list
                 raise
             # The savepoint took the target's lock with it. None is needed: a row in ERROR frees nothing.
             token = Job.objects.current.values_list("lease_token", flat=True).get(pk=job_id)
-            aside.try_set_aside(Lease(job_id, token), states.Status.QUEUED, "it cannot be claimed", error)
+            if aside.try_set_aside(Lease(job_id, token), states.Status.QUEUED, "it cannot be claimed", error):
+                refused.aside += 1
+            else:
+                refused.stuck.append(job_id)
             return []

@@ -57,8 +57,9 @@ def _next(lender: Lender, queues: Sequence[str]) -> Claimed | None:
         names = list(queues) or (Job.objects.database.queued_queues(TENANTS_MOST, tenant) if paused else [])
         scope = Scope(tenant, tuple(name for name in names if name not in paused))
         found = Claim([], seen=1)
-        while found.seen and not found.jobs and (scope.queues or not names):
+        while (found.seen or found.stuck) and not found.jobs and (scope.queues or not names):
             found = claim(lender, scope, 1)
+            scope = scope._replace(stuck=(*scope.stuck, *found.stuck))
         if found.jobs:
             return found.jobs[0]
     return None

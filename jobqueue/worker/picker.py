@@ -15,6 +15,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from jobqueue.db import Claimed, Lender, Scope
+from jobqueue.lifecycle.batches import Batches
 from jobqueue.lifecycle.claim import Claim, claim
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.glance import Glances
@@ -69,6 +70,7 @@ class Picker:
         self._walks: dict[str, Walk] = {}
         self._found_at = 0.0
         self._resting = False  # whether the last look found nothing to take
+        self._stuck = Batches("Claiming", 1)
         self._after: str | None = None
         self._after_place: tuple[str, str] | None = None
         self._places: dict[str, set[str]] = {}  # of tenants that have turns, the queues in which they were found to have something
@@ -182,6 +184,8 @@ class Picker:
     def _turn(self, tenant: str, portion: int, pick: Pick) -> Claim:
         """Claim for one tenant, and add what it brought to the pick."""
         scope = self._gate.scope(tenant)
+        if scope is not None and (stuck := self._stuck.set_aside):
+            scope = scope._replace(stuck=tuple(stuck))
         pick.more = False
         found = Claim([]) if scope is None else self._claim(scope, portion, pick)
         pick.jobs += found.jobs
@@ -223,9 +227,11 @@ class Picker:
         for _ in range(STEPS):
             one = claim(self._lender, scope, wanted, after, limits)
             found = _together(found, one)
+            if one.stuck:
+                scope = self._leave(one.stuck, scope)
             # Under limits each queue has a window of its own, and no key is behind them all: there the targets alone are left out.
-            walk.going = not one.moved and (bool(one.busy) if limits else one.seen >= wanted)
-            pick.more = one.seen >= wanted
+            walk.going = not one.moved and (bool(one.stuck or one.busy) if limits else bool(one.stuck) or one.seen >= wanted)
+            pick.more = bool(one.stuck) or one.seen >= wanted
             if not walk.going:
                 break
             busy, after = one.busy | (busy if len(busy) < MOST_BUSY or limits else frozenset()), one.last
@@ -233,6 +239,12 @@ class Picker:
         pick.going, pick.more = pick.going or walk.going, pick.more or walk.going
         walk.busy = busy if walk.going else frozenset()
         return found
+
+    def _leave(self, stuck: tuple[int, ...], scope: Scope) -> Scope:
+        """Leave out jobs whose rows take no change, or they would stand before all others; they are tried again later."""
+        for job_id in stuck:
+            self._stuck.leave(job_id)
+        return scope._replace(stuck=(*scope.stuck, *stuck))
 
 
 def _together(one: Claim, other: Claim) -> Claim:

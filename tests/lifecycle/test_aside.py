@@ -21,8 +21,9 @@ from jobqueue.lifecycle.problems import problems
 from jobqueue.lifecycle.promote import Promotion
 from jobqueue.lifecycle.refusals import REFUSED
 from jobqueue.models import Job, JobEvent
+from jobqueue.testing import run_until_idle
 from tests.factories import JobFactory, WorkerFactory
-from tests.unchecked import unchecked, write
+from tests.unchecked import refusing_changes, unchecked, write
 
 pytestmark = pytest.mark.django_db
 DIGITS = "9" * 5000
@@ -176,27 +177,15 @@ def test_rows_that_workers_do_not_move_are_a_problem() -> None:
     assert [one.code for one in problems() if one.code == "stuck_rows"] == ["stuck_rows"] * 2
 
 
-REFUSING = {
-    "postgresql": (
-        "SET CONSTRAINTS ALL IMMEDIATE",
-        "CREATE FUNCTION pg_temp.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'never'; END $$",
-        "CREATE TRIGGER refuse BEFORE UPDATE ON jobqueue_job FOR EACH ROW WHEN (old.id = {}) EXECUTE FUNCTION pg_temp.refuse()",
-    ),
-    "sqlite": ("CREATE TRIGGER refuse BEFORE UPDATE ON jobqueue_job WHEN old.id = {} BEGIN SELECT RAISE(ABORT, 'never'); END",),
-}
-
-
 def test_a_row_that_refuses_even_that_is_left_alone_for_a_while_and_logged_once(caplog: Any) -> None:
     bad, good = JobFactory(expired=True), JobFactory(expired=True)
-    with connection.cursor() as cursor:
-        for statement in REFUSING[connection.vendor]:
-            cursor.execute(statement.format(bad.pk))
-    recovery = Recovery()
-    lost, batch = recovery.run()
-    assert ([one.job_id for one in lost], batch.set_aside) == ([good.pk], 1)
-    assert recovery.run()[1].set_aside == 0
-    assert caplog.text.count(f"Job {bad.pk} cannot even be set aside") == 1
-    [settled, other] = finish(ends([bad, JobFactory(running=True)], Kind.SUCCESS))
+    with refusing_changes(f"old.id = {bad.pk}"):
+        recovery = Recovery()
+        lost, batch = recovery.run()
+        assert ([one.job_id for one in lost], batch.set_aside) == ([good.pk], 1)
+        assert recovery.run()[1].set_aside == 0
+        assert caplog.text.count(f"Job {bad.pk} cannot even be set aside") == 1
+        [settled, other] = finish(ends([bad, JobFactory(running=True)], Kind.SUCCESS))
     assert {settled.status, other.status} == {"", "SUCCESS"}
     refused = {one.outcome.lease.job_id: one.refused for one in (settled, other)}
     assert "never" in refused.pop(bad.pk)
@@ -205,13 +194,19 @@ def test_a_row_that_refuses_even_that_is_left_alone_for_a_while_and_logged_once(
 
 def test_many_rows_that_refuse_are_one_line_of_the_log_and_a_count(caplog: Any) -> None:
     bad = [JobFactory(expired=True).pk for _ in range(30)]
-    with connection.cursor() as cursor:
-        for statement in REFUSING[connection.vendor]:
-            cursor.execute(statement.replace("old.id = {}", f"old.id >= {bad[0]}"))
-    assert Recovery().run()[1].set_aside == 30
+    with refusing_changes(f"old.id >= {bad[0]}"):
+        assert Recovery().run()[1].set_aside == 30
     repeats.flush(0.0)
     lines = [record.getMessage() for record in caplog.records if "cannot even be set aside" in record.getMessage()]
     assert (len(lines), lines[1].split(" lines")[0], "Traceback" in caplog.text) == (2, "29 more", False)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_run_until_idle_passes_over_a_row_that_refuses_any_change() -> None:
+    bad, good = JobFactory(), JobFactory()
+    with refusing_changes(f"old.id = {bad.pk}"):
+        assert run_until_idle() == 1
+    assert set(Job.objects.values_list("pk", "status")) == {(bad.pk, "QUEUED"), (good.pk, "SUCCESS")}
 
 
 def test_many_jobs_that_are_set_aside_are_one_line_of_the_log_and_a_count(caplog: Any) -> None:

@@ -25,6 +25,7 @@ from jobqueue.worker.pool import Pool
 from jobqueue.worker.run import Runs
 from tests.factories import JobFactory
 from tests.rivals import Rival
+from tests.unchecked import refusing_changes
 from tests.worker.parts import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.django_db
@@ -398,3 +399,29 @@ def test_a_picker_at_rest_looks_itself_where_no_glance_says_enough(scene: Scene,
         JobFactory()
     scene.picker.look_around(since=None if kind == "not asked" else 0.0)
     assert len(scene.lanes.shared.turns) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("target", ["", "customer:"])
+@pytest.mark.parametrize("max_running", [None, 50])
+def test_queued_rows_that_refuse_any_change_do_not_stand_before_the_others(target: str, max_running: int | None) -> None:
+    bad = [JobFactory(target=target and f"{target}{number}").pk for number in range(5)]
+    good = [JobFactory().pk for _ in range(3)]
+    scene = Scene(max_running=max_running)
+    try:
+        with refusing_changes(f"old.id <= {bad[-1]}"):
+            assert [job.id for job in scene.pick(2).jobs] == good[:2]
+            scene.age()
+            assert [job.id for job in scene.pick(1).jobs] == good[2:]
+            assert (scene.pick(1).jobs, scene.picker._stuck.set_aside) == ([], bad)
+    finally:
+        scene.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_rows_that_cannot_be_claimed_are_set_aside_in_one_look(scene: Scene) -> None:
+    flood(12)
+    good = JobFactory()
+    with refusing_changes(f"old.id < {good.pk} AND new.status = 'RUNNING'"):
+        assert [job.id for job in scene.pick(3).jobs] == [good.pk]
+    assert Job.objects.filter(status="ERROR").count() == 12
