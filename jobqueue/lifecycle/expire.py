@@ -65,7 +65,9 @@ def expire_owner(owner: str, culprit: int | None = None) -> list[Expired]:
     jobs = Job.objects.current.owned_by(owner)
     if culprit is None or not jobs.filter(pk=culprit).exists():  # it has ended meanwhile, and another one kept the process busy
         return expire_jobs(jobs)
-    return [*expire_jobs(jobs.filter(pk=culprit)), *expire_jobs(jobs.exclude(pk=culprit), excuse=NEIGHBOR)]
+    # The culprit comes last: as soon as it is QUEUED it may hang this process, too, and who recovers the rest must still find it.
+    others = expire_jobs(jobs.exclude(pk=culprit), excuse=NEIGHBOR)
+    return [*others, *expire_jobs(jobs.filter(pk=culprit))]
 
 
 class Recovery:

@@ -10,6 +10,7 @@ import pytest
 
 from jobqueue import clock, states
 from jobqueue.db import Lease
+from jobqueue.lifecycle import expire
 from jobqueue.lifecycle.expire import MAX_UNBLAMED, expire_owner, expire_stale_running_jobs
 from jobqueue.lifecycle.glance import Glances
 from jobqueue.models import BackgroundJobLease, Job, WebhookDelivery, Worker
@@ -136,6 +137,28 @@ def columns_of_an_expired_job(owner: str) -> dict[str, Any]:
     made = JobFactory.build(expired=True, lease_owner=owner)
     names = ("status", "waiting_for", "lease_owner", "lease_expires_at", "heartbeat_at", "started_at", "finished_at", "run_at")
     return {name: getattr(made, name) for name in names}
+
+
+@pytest.mark.django_db
+def test_the_job_that_ended_its_process_is_recovered_after_its_neighbors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as it is QUEUED it may hang the process that recovers, too; the next one must still know the neighbors from it."""
+    owner = str(uuid.uuid4())
+    culprit = JobFactory(expired=True, lease_owner=owner)
+    neighbors = [JobFactory(expired=True, lease_owner=owner) for _ in range(2)]
+    calls: list[str] = []
+
+    def once(found: Any, *args: Any, **more: Any) -> list[expire.Expired]:
+        calls.append("")
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return expire_jobs(found, *args, **more)
+
+    expire_jobs = expire.expire_jobs
+    monkeypatch.setattr(expire, "expire_jobs", once)
+    with pytest.raises(KeyboardInterrupt):
+        expire_owner(owner, culprit.pk)
+    expire_owner(owner, culprit.pk)
+    assert [Job.objects.get(pk=one.pk).crashes for one in (culprit, *neighbors)] == [1, 0, 0]
 
 
 @pytest.mark.django_db
