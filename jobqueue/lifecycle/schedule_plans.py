@@ -67,8 +67,10 @@ def replan(schedule_id: int, now: datetime) -> bool:
         if schedule.planned and schedule.timing.text("") != schedule.planned.rpartition("|")[0] + "|":
             changes = plan(schedule, now)
         else:
-            next_at = _recounted(schedule)
-            changes = {"next_at": next_at, "planned_at": schedule.planned_at and next_at, "planned": _written(schedule)}
+            next_at, planned_at = _recounted(schedule), schedule.planned_at
+            if schedule.next_at == planned_at:  # else it was set by hand, which the next change of the rules must see, too
+                planned_at = next_at
+            changes = {"next_at": next_at, "planned_at": planned_at, "planned": _written(schedule)}
         return bool(Schedule.objects.current.filter(pk=schedule.pk).update(retry_at=None, last_error="", **changes))
 
 

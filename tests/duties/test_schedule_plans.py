@@ -125,6 +125,9 @@ def test_a_time_that_was_set_by_hand_stays(rules: Any) -> None:
     rules(2, "2026b")
     run(NOON + 2 * MINUTE)
     assert next_at(schedule) == NOON + 30 * MINUTE
+    rules(0, "2026c")
+    run(NOON + 3 * MINUTE)
+    assert next_at(schedule) == NOON + 30 * MINUTE
 
 
 def test_a_tick_in_parts_is_counted_from_its_last_time(rules: Any, monkeypatch: pytest.MonkeyPatch) -> None:
