@@ -44,6 +44,7 @@ class Flight:
     message: Message
     origin: str
     began: float
+    in_secrets: bool = False  # WEBHOOK_SECRET, which may be a callable of the project, is asked
     thread: threading.Thread | None = None
     answer: Answer | None = None
 
@@ -136,7 +137,9 @@ class Crew:
         message = flight.message
         try:
             settings = conf.current()
+            flight.in_secrets = True
             secrets = self._secrets(message, flight.origin)
+            flight.in_secrets = False
             if settings.webhook_signed_only and not secrets:
                 flight.answer = Answer(error="Not sent: WEBHOOK_SIGNED_ONLY is set, and WEBHOOK_SECRET has no secret for this message.")
                 return
@@ -172,7 +175,8 @@ class Crew:
         late = [flight for flight in self._flights if time.monotonic() - flight.began > longest]
         for flight in late:
             self._lost.append(flight)
-            self._write(flight, _failed("The name of the receiver was not resolved in time."))
+            what = "WEBHOOK_SECRET did not return" if flight.in_secrets else "The name of the receiver was not resolved"
+            self._write(flight, _failed(f"{what} in time."))
         return len(late)
 
     def _write(self, flight: Flight, answer: Answer) -> bool:

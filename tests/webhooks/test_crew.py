@@ -114,6 +114,17 @@ def test_a_look_up_that_hangs_is_given_up_and_counts_as_busy(monkeypatch: pytest
     assert WebhookDelivery.objects.get().error == "The name of the receiver was not resolved in time."
 
 
+def test_a_secret_that_hangs_is_given_up_and_named(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    go = threading.Event()
+    monkeypatch.setattr("jobqueue.webhooks.crew.PATIENCE_SECONDS", 0.0)
+    settings.JOBQUEUE = {**settings.JOBQUEUE, "WEBHOOK_SECRET": lambda *_: go.wait(10) and None}
+    DeliveryFactory(url="http://127.0.0.1:9/")
+    duty = DeliverWebhooks()
+    run(duty)
+    go.set()
+    assert WebhookDelivery.objects.get().error == "WEBHOOK_SECRET did not return in time."
+
+
 def test_where_the_extra_is_missing_the_process_never_leads_and_says_why(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
