@@ -56,6 +56,7 @@ class Worker:
     heard_at: float = 0.0
     start_at: float = 0.0
     kill_at: float | None = None
+    killed: bool = False
     leaves: str = ""
     culprit: int | None = None  # the job that it is ended because of
     board: Board | None = None
@@ -66,7 +67,7 @@ class Worker:
     def start(self, order: Order) -> Link:
         """Start a process and return the link to it; raise `OSError` if the system refuses."""
         self.identity, self.leaves, self.told = "", "", set()
-        self.reported = False
+        self.reported = self.killed = False
         self.served_at = self.kill_at = self.culprit = None
         ours, theirs = pair()
         with theirs:

@@ -236,7 +236,7 @@ class Processes:
         for worker in self.workers:
             if paused:  # this process stood still, and perhaps the whole machine: who could have heard a sign of life?
                 worker.heard_at = now
-            if worker.process is None:
+            if worker.process is None or worker.killed:
                 continue
             if worker.kill_at is not None and now >= worker.kill_at:
                 why = "does not end"
@@ -251,7 +251,7 @@ class Processes:
                 why = f"has given no sign of life for {self.times.silent_seconds:g} s"
             else:
                 continue
-            worker.kill_at = now + CLOSE_SECONDS
+            worker.killed = True
             worker.process.kill()
             logger.error("%s (pid %d) %s; it is killed.", worker.name, worker.process.pid, why)
 
