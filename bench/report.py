@@ -1,7 +1,7 @@
 """What a run found, as a table for people and as JSON.
 
-``python -m bench.report figures.json [more.json ...]`` prints what runs have kept as Markdown for ``docs/benchmark-results.md``; where two of them
-have the same row, the later file's is taken.
+``python -m bench.report figures.json [more.json ...]`` prints what runs have kept as Markdown for ``docs/benchmark-results.md``; where two
+of them have the same row, the later file's is taken.
 """
 
 from __future__ import annotations

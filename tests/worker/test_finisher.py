@@ -19,8 +19,8 @@ from jobqueue.worker import finisher as module
 from jobqueue.worker.finisher import LOCKED_SECONDS, Finisher
 from jobqueue.worker.run import Run, Runs
 from tests.factories import JobFactory
-from tests.lifecycle.test_aside import REFUSING
 from tests.rivals import Rival
+from tests.unchecked import refusing_changes
 from tests.worker.parts import run_of
 
 REFUSED = "{"  # no JSON, for either database
@@ -139,11 +139,9 @@ def test_a_locked_row_is_tried_again_and_holds_up_nobody(scene: Scene, rival: Ri
 @pytest.mark.django_db
 def test_an_outcome_that_the_row_refuses_in_every_form_is_logged_as_that(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     run = scene.run()
-    with connection.cursor() as cursor:
-        for statement in REFUSING[connection.vendor]:
-            cursor.execute(statement.format(run.job.id))
     scene.put(run)
-    assert scene.turn() is None
+    with refusing_changes(f"old.id = {run.job.id}"):
+        assert scene.turn() is None
     [told] = [text for text in caplog.messages if "stays RUNNING until its lease expires" in text]
     assert told.startswith(f"Job {run.job.id} stays")
     assert "never" in told
