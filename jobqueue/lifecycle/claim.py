@@ -105,8 +105,8 @@ def _limited(lender: Lender, scope: Scope, limit: int, limits: Limits) -> Claim:
     return _claim(taken, behind, found, lost)._replace(full=full)
 
 
-def _take_targeted(lender: Lender, candidates: Sequence[Candidate]) -> Behind:
-    """Take or park locked candidates; called inside a transaction."""
+def _take_targeted(lender: Lender, candidates: Sequence[Candidate], *, alone: bool = False) -> Behind:
+    """Take or park locked candidates, and if not `alone` the lines behind them; called inside a transaction."""
     if not candidates:
         return Behind([])
     database = Job.objects.database
@@ -120,7 +120,7 @@ def _take_targeted(lender: Lender, candidates: Sequence[Candidate]) -> Behind:
         database.park(decision.park)
     taken = database.take(lender, decision.take) if decision.take else []
     parked = len(decision.park)
-    if decision.crowded:
+    if decision.crowded and not alone:  # a row of the line that refuses must not be taken for a candidate's
         parked += database.park_line(decision.crowded, PARKED_AT_ONCE)
     return Behind(taken, parked, frozenset(one.name for one in targets if one.key not in locked))
 
@@ -160,7 +160,7 @@ def _take_one(lender: Lender, job_id: int, refused: Refused, limits: Limits | No
         try:
             with database.atomic():  # the savepoint that a bad row is undone to; it may be one without a target
                 plain = [one.id for one in candidates if not one.target]
-                return database.take(lender, plain) if plain else _take_targeted(lender, candidates).jobs
+                return database.take(lender, plain) if plain else _take_targeted(lender, candidates, alone=True).jobs
         except Exception as error:
             if not db.is_refusal(error):
                 raise

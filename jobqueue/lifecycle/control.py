@@ -26,7 +26,7 @@ from jobqueue.exceptions import InvalidOption, JobDoesNotExist
 from jobqueue.hiding import mask_of
 from jobqueue.lifecycle import children, history, phases, suspend, wakeup
 from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER
-from jobqueue.lifecycle.release import lock, settle
+from jobqueue.lifecycle.release import lock, settle_safely
 from jobqueue.line import Target
 from jobqueue.models import Job
 from jobqueue.texts import clean
@@ -142,7 +142,7 @@ def _locked(job_id: int) -> Iterator[Job]:
 
 def _settle(job: Job) -> None:
     if job.target:
-        settle([job.behind])
+        settle_safely([job.behind])
 
 
 def _moved(job: Job, destination: states.Place, **fields: Any) -> Answer:

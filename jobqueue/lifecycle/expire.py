@@ -27,7 +27,7 @@ from jobqueue.lifecycle import aside, children, history, phases, wakeup
 from jobqueue.lifecycle.batches import Batch, Batches
 from jobqueue.lifecycle.endings import lease_lost
 from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER, Failure
-from jobqueue.lifecycle.release import settle, try_lock
+from jobqueue.lifecycle.release import settle_safely, try_lock
 from jobqueue.managers.jobs import JobQuerySet
 from jobqueue.models import Job, Worker
 
@@ -167,7 +167,7 @@ def _expire_one(job: Job, bad: list[tuple[Lease, Exception]], events: list[Event
             freed = [job.behind] if job.target and destination == states.CANCELED else []
             if len(try_lock(freed)) < len(freed) or not Job.objects.move(job, destination, **fields):
                 return None
-            settle(freed)
+            settle_safely(freed)
             phases.settle(job, destination, message=fields["message"])
             if job.phase:
                 children.forget_unended(job)

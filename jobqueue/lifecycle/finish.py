@@ -36,7 +36,7 @@ from jobqueue.lifecycle.outcome import (
     Settled,
 )
 from jobqueue.lifecycle.refusals import one_by_one_if_refused
-from jobqueue.lifecycle.release import settle, try_lock
+from jobqueue.lifecycle.release import settle, settle_safely, try_lock
 from jobqueue.line import Target
 from jobqueue.models import Job
 
@@ -61,7 +61,7 @@ def finish(outcomes: Sequence[Outcome], hand_over: HandOver | None = None) -> li
     return [
         *done,
         *one_by_one_if_refused(_decide_all, others, _decide_all),
-        *one_by_one_if_refused(behind := partial(_finish_targeted, hand_over), targeted, behind),
+        *one_by_one_if_refused(partial(_finish_targeted, hand_over), targeted, alone := partial(_finish_alone, hand_over), alone),
     ]
 
 
@@ -84,6 +84,17 @@ def _finish_targeted(hand_over: HandOver | None, outcomes: Sequence[Outcome]) ->
         hand_over.taken += jobs
         hand_over.let_go |= let_go
     return done[0]
+
+
+def _finish_alone(hand_over: HandOver | None, outcomes: Sequence[Outcome]) -> list[Settled]:
+    """Write outcomes with a target that were refused: the row of the next job of a target may be what refuses, which is not their fault."""
+    with Job.objects.database.atomic():
+        done = _lock_and_write(outcomes)
+        freed = {one.outcome.target for one in done if one.status in states.FINAL and one.outcome.target is not None}
+        let_go = settle_safely(freed)
+    if hand_over is not None and let_go:
+        hand_over.let_go |= {target.tenant for target in freed}
+    return done
 
 
 def _lock_and_write(outcomes: Sequence[Outcome]) -> list[Settled]:

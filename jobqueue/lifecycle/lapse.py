@@ -16,7 +16,7 @@ from jobqueue.events.record import event, record_all
 from jobqueue.lifecycle import children, phases
 from jobqueue.lifecycle.batches import Batch, Batches
 from jobqueue.lifecycle.outcome import EXPIRED
-from jobqueue.lifecycle.release import settle, try_lock
+from jobqueue.lifecycle.release import settle_safely, try_lock
 from jobqueue.line import Target
 from jobqueue.managers.jobs import JobQuerySet
 from jobqueue.models import Job
@@ -82,5 +82,5 @@ def _cancel_one(job_id: int) -> int:
             children.forget_unended(job)
         record_all([event(job, names.CANCELED, {"message": EXPIRED})])
         if job.target:
-            settle([job.behind])
+            settle_safely([job.behind])
     return 1

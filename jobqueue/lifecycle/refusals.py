@@ -17,8 +17,8 @@ REFUSED = "outcome could not be stored"
 Write = Callable[[Sequence[Outcome]], list[Settled]]
 
 
-def one_by_one_if_refused(write: Write, outcomes: Sequence[Outcome], write_refused: Write) -> list[Settled]:
-    """Write outcomes at once, or one by one if they are refused; `write_refused` writes one that has become an error."""
+def one_by_one_if_refused(write: Write, outcomes: Sequence[Outcome], write_refused: Write, write_one: Write | None = None) -> list[Settled]:
+    """Write outcomes at once, or one by one (by `write_one`, if given) if they are refused; `write_refused` writes one as an error."""
     if not outcomes:
         return []
     try:
@@ -28,7 +28,7 @@ def one_by_one_if_refused(write: Write, outcomes: Sequence[Outcome], write_refus
         if not db.is_refusal(error):
             raise
         # One bad value must not take the others with it.
-        return [settled for outcome in outcomes for settled in _write_alone(write, outcome, write_refused, error)]
+        return [settled for outcome in outcomes for settled in _write_alone(write_one or write, outcome, write_refused, error)]
 
 
 def _write_alone(write: Write, outcome: Outcome, write_refused: Write, error: Exception) -> list[Settled]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from jobqueue import states
-from jobqueue.lifecycle import wakeup
+from jobqueue import db, states
+from jobqueue.lifecycle import aside, wakeup
 from jobqueue.line import Target, in_lock_order
 from jobqueue.models import Job
 
@@ -40,6 +40,34 @@ def settle(targets: Collection[Target]) -> int:
     return len(released)
 
 
+def settle_safely(targets: Collection[Target]) -> int:
+    """Do the same though the row of a next job may refuse it: then that job is set aside, or left as it is, and the caller goes on.
+
+    Called where one statement more costs nothing; the end of a run is written by `settle`, and by this one if that is refused.
+    """
+    if not targets:
+        return 0
+    try:
+        with Job.objects.database.atomic():  # a savepoint; the locks were taken before it
+            return settle(targets)
+    except Exception as error:
+        if not db.is_refusal(error):
+            raise
+        if len(targets) > 1:
+            return sum(settle_safely([target]) for target in targets)
+        _set_next_aside(next(iter(targets)), error)
+        return 0
+
+
+def _set_next_aside(target: Target, error: Exception) -> None:
+    parked = Job.objects.current.filter(
+        tenant=target.tenant, target=target.name, status=states.Status.PENDING, waiting_for=states.WaitingFor.TARGET
+    )
+    job_id = parked.order_by("-holds_target", "claim_rank", "pk").values_list("pk", flat=True).first()
+    if job_id is not None:
+        aside.end_pending(job_id, "it cannot be let go though its target is free", error)
+
+
 def release_parked_targets(limit: int | None = None, batch: int = BATCH) -> int:
     """Repair what raw SQL left behind: jobs parked behind a target that nobody holds or blocks; return how many were let go.
 
@@ -53,7 +81,7 @@ def release_parked_targets(limit: int | None = None, batch: int = BATCH) -> int:
         if found:
             with database.atomic():
                 # Whoever has a lock just now settles the target itself.
-                released += settle(try_lock(found))
+                released += settle_safely(try_lock(found))
         if next_after is None:
             break
         seen, after = seen + batch, next_after

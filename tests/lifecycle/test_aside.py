@@ -14,12 +14,13 @@ from jobqueue import repeats
 from jobqueue.db import Lease, Lender, Scope
 from jobqueue.lifecycle.aside import PREFIX
 from jobqueue.lifecycle.claim import claim
-from jobqueue.lifecycle.expire import Recovery, expire_stale_running_jobs
+from jobqueue.lifecycle.expire import Recovery, expire_owner, expire_stale_running_jobs
 from jobqueue.lifecycle.finish import finish
-from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
+from jobqueue.lifecycle.outcome import Failure, HandOver, Kind, Outcome
 from jobqueue.lifecycle.problems import problems
 from jobqueue.lifecycle.promote import Promotion
 from jobqueue.lifecycle.refusals import REFUSED
+from jobqueue.lifecycle.release import release_parked_targets
 from jobqueue.models import Job, JobEvent
 from jobqueue.testing import run_until_idle
 from tests.factories import JobFactory, WorkerFactory
@@ -199,6 +200,50 @@ def test_many_rows_that_refuse_are_one_line_of_the_log_and_a_count(caplog: Any) 
     repeats.flush(0.0)
     lines = [record.getMessage() for record in caplog.records if "cannot even be set aside" in record.getMessage()]
     assert (len(lines), lines[1].split(" lines")[0], "Traceback" in caplog.text) == (2, "29 more", False)
+
+
+def two_lines() -> tuple[list[Job], list[Job]]:
+    """Return the running jobs of two targets, and one that waits behind each."""
+    running = [JobFactory(running=True, target=name) for name in ("customer:1", "customer:2")]
+    return running, [JobFactory(waiting_for_target=True, target=one.target) for one in running]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("hands_over", [True, False])
+@pytest.mark.parametrize("refuses", ["any change", "to run"])
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_next_job_whose_row_refuses_does_not_spoil_the_end_before_it(hands_over: bool, refuses: str, at_once: int) -> None:
+    running, waiting = two_lines()
+    outcomes = ends(running, Kind.SUCCESS)[:at_once]
+    hand_over = HandOver(Lender("worker-1", 30.0), [one.lease for one in outcomes]) if hands_over else None
+    condition = f"old.id = {waiting[0].pk}" + (" AND new.status IN ('QUEUED', 'RUNNING')" if refuses == "to run" else "")
+    with refusing_changes(condition):
+        assert [one.status for one in finish(outcomes, hand_over)] == ["SUCCESS"] * at_once
+    waiting[0].refresh_from_db()
+    assert waiting[0].status == ("ERROR" if refuses == "to run" else "PENDING")
+    if refuses == "to run":
+        assert waiting[0].message.startswith(f"{PREFIX}it cannot be let go though its target is free: ")
+    assert Job.objects.get(pk=waiting[1].pk).status == ("QUEUED" if at_once == 2 else "PENDING")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_next_job_whose_row_refuses_keeps_no_job_before_it_from_being_canceled_or_recovered() -> None:
+    running, waiting = two_lines()
+    Job.objects.filter(pk=running[0].pk).update(cancel_requested=True, cancel_outcome="CANCELED")
+    held = JobFactory(error=True, target="customer:3", holds_target=True)
+    waiting.append(JobFactory(waiting_for_target=True, target="customer:3"))
+    with refusing_changes(f"old.id IN ({waiting[0].pk}, {waiting[2].pk})"):
+        assert "CANCELED" in {one.status for one in expire_owner(running[0].lease_owner)}
+        held.cancel()
+    assert Job.objects.get(pk=held.pk).status == "CANCELED"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_parked_job_whose_row_refuses_keeps_no_other_line_from_being_repaired() -> None:
+    waiting = [JobFactory(waiting_for_target=True, target=f"customer:{number}") for number in range(3)]
+    with refusing_changes(f"old.id = {waiting[1].pk}"):
+        assert release_parked_targets() == 2
+    assert [Job.objects.get(pk=one.pk).status for one in waiting] == ["QUEUED", "PENDING", "QUEUED"]
 
 
 @pytest.mark.django_db(transaction=True)

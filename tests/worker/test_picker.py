@@ -419,6 +419,18 @@ def test_queued_rows_that_refuse_any_change_do_not_stand_before_the_others(targe
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_queued_row_that_refuses_any_change_spoils_no_job_behind_it_in_its_line(scene: Scene) -> None:
+    JobFactory(running=True, target="customer:7")
+    bad, *behind = [JobFactory(target="customer:7").pk for _ in range(4)]
+    good = JobFactory()
+    with refusing_changes(f"old.id = {bad}"):
+        assert [job.id for job in scene.pick(3).jobs] == [good.pk]
+        scene.age()
+        assert scene.pick(3).jobs == []
+    assert [Job.objects.get(pk=job).status for job in (bad, *behind)] == ["QUEUED", "PENDING", "PENDING", "PENDING"]
+
+
+@pytest.mark.django_db(transaction=True)
 def test_many_rows_that_cannot_be_claimed_are_set_aside_in_one_look(scene: Scene) -> None:
     flood(12)
     good = JobFactory()
