@@ -74,11 +74,11 @@ class KeepingBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         args_text, kwargs_text = payload.dumps_arguments(args, kwargs)
         given = task if isinstance(task, JobTask) else None
         key = options.resolved("unique_key", given.unique_key, tuple(args), kwargs) if given else ""
-        options.resolved("target", given.target if given else None, tuple(args), kwargs)
+        target = options.resolved("target", given.target if given else None, tuple(args), kwargs)
         metadata = payload.dumps_metadata(given.metadata) if given and given.metadata else "{}"
         stored = json.loads(args_text), json.loads(kwargs_text)
         result = results.fresh(task, next(_ids), timezone.now(), *stored, self.alias)
-        return Kept(result, args_text, kwargs_text, metadata, key)
+        return Kept(result, args_text, kwargs_text, metadata, key, target)
 
     def _accept(self, new: Kept) -> JobResult:
         for kept in self.kept.values():

@@ -29,6 +29,7 @@ from jobqueue.worker.ends import ending_of
 from jobqueue.worker.judging import conclude
 from jobqueue.worker.phases import Pipeline
 from jobqueue.worker.run import Run
+from jobqueue.worker.run_contexts import contexts_of
 
 REST_SECONDS = 0.01
 WORKER_ID = "inline"
@@ -44,6 +45,7 @@ class Kept:
     kwargs: str
     metadata: str
     unique_key: str = ""
+    target: str = ""
     progress: int = 0
     message: str = ""
     phases: list[Standing] = field(default_factory=list)
@@ -152,9 +154,10 @@ def _call(one: Run, kept: Kept) -> Any:
         func = pipeline.arun if iscoroutinefunction(func) else pipeline.run
     if task.takes_context:
         args.insert(0, TaskContext(one.job, InlineControl(kept, one), one.pipeline))
+    call, contexts = partial(func, *args, **kwargs), contexts_of(one.job)
     if iscoroutinefunction(task.func):
-        return async_to_sync(func)(*args, **kwargs)
-    return func(*args, **kwargs)
+        return async_to_sync(call if contexts is None else partial(contexts.acall, call))()
+    return call() if contexts is None else contexts.call(call)
 
 
 def _settle(kept: Kept, outcome: Outcome) -> None:
@@ -188,7 +191,7 @@ def _claimed(kept: Kept, attempt: int) -> Claimed:
         task=task.module_path,
         queue=task.queue_name,
         tenant=getattr(task, "tenant", None) or "",
-        target="",
+        target=kept.target,
         recovery=states.Recovery.REQUEUE.value,
         args=kept.args,
         kwargs=kept.kwargs,

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from jobqueue import conf, repeats, texts
 from jobqueue.db import Claimed
 from jobqueue.exceptions import Interrupted, RunContextFailed, TimeLimitExceeded
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,30 @@ class RunContexts:
             except Exception as error:
                 raise _not_entered(factory, error) from error
             self._entered.append((manager, is_async))
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Return what a plain function returns inside of them; raise what it raises, or what keeps it from being called."""
+        raised: BaseException | None = None
+        try:
+            self.enter()
+            return function()
+        except BaseException as error:
+            raised = error
+            raise
+        finally:
+            self.leave(raised)
+
+    async def acall(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Do the same with a coroutine function."""
+        raised: BaseException | None = None
+        try:
+            await self.aenter()
+            return await function()
+        except BaseException as error:
+            raised = error
+            raise
+        finally:
+            await self.aleave(raised)
 
     def _made(self, factory: Any) -> Any:
         job = self._job

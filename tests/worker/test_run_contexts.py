@@ -258,3 +258,77 @@ class Silent(Transport):
 def leaves_crumb() -> int:
     sentry_sdk.add_breadcrumb(message="one")
     return len([one for one in sentry_sdk.get_isolation_scope()._breadcrumbs if one.get("message") == "one"])
+
+
+# The backend for tests
+
+
+@task(target=lambda name: f"line {name}", max_attempts=2, retry_on=(OSError,), backoff=lambda error, failures: 0.0)
+def in_test(name: str) -> str:
+    steps.append(shared.get())
+    if name == "fails":
+        raise OSError("no")
+    return name
+
+
+@task(target=lambda name: f"line {name}", max_attempts=2, retry_on=(OSError,), backoff=lambda error, failures: 0.0)
+async def ain_test(name: str) -> str:
+    await asyncio.sleep(0)
+    return in_test.func(name)
+
+
+def at_once(kind: Any, name: str = "x") -> Any:
+    return kind.using(backend="immediate", metadata={"trace": "abc"}).enqueue(name)
+
+
+IN_TESTS = pytest.mark.parametrize("kind", [in_test, ain_test])
+
+
+@IN_TESTS
+def test_the_backend_for_tests_enters_them_as_a_worker_does(settings: Any, kind: Any) -> None:
+    targets = []
+
+    @contextlib.contextmanager
+    def sees_target(run: Any) -> Iterator[None]:
+        targets.append(run.target)
+        yield
+
+    settings.JOBQUEUE = {"RUN_CONTEXTS": [outer, sees_target, inner]}
+    result = at_once(kind)
+    assert (result.return_value, targets) == ("x", ["line x"])
+    entered = ("enter outer", result.job_id, kind.module_path, "", 1, {"trace": "abc"})
+    assert steps == [entered, "enter inner", f"of {result.job_id}", "leave inner", ("leave outer", None)]
+
+
+@IN_TESTS
+def test_the_backend_for_tests_leaves_them_with_the_error_of_each_attempt(settings: Any, kind: Any) -> None:
+    settings.JOBQUEUE = {"RUN_CONTEXTS": [outer, suppressing]}
+    result = at_once(kind, "fails")
+    assert (result.job_status, [error.exception_class for error in result.errors]) == ("ERROR", [OSError, OSError])
+    assert [step[0] if isinstance(step, tuple) else step for step in steps] == 2 * ["enter outer", f"of {result.job_id}", "leave outer"]
+    assert all(isinstance(step[1], OSError) for step in steps if step[0] == "leave outer")
+
+
+@IN_TESTS
+@pytest.mark.parametrize("wrong", [not_entered, "no.such.path", lambda run: None, lambda run: 1 / 0])
+def test_the_backend_for_tests_fails_a_run_that_cannot_enter_them(settings: Any, kind: Any, wrong: Any) -> None:
+    settings.JOBQUEUE = {"RUN_CONTEXTS": [outer, wrong, inner]}
+    result = at_once(kind)
+    assert result.job_status == "ERROR"
+    assert result.errors[-1].exception_class_path in ("jobqueue.exceptions.RunContextFailed", "builtins.ModuleNotFoundError")
+    assert [step[0] for step in steps] == ["enter outer", "leave outer"]
+
+
+@IN_TESTS
+def test_the_backend_for_tests_logs_one_that_cannot_be_left(settings: Any, kind: Any, caplog: pytest.LogCaptureFixture) -> None:
+    settings.JOBQUEUE = {"RUN_CONTEXTS": [outer, not_left]}
+    assert at_once(kind).return_value == "x"
+    assert steps[-1] == ("leave outer", None)
+    assert "could not be left: LookupError: no tracker any more" in caplog.text
+
+
+def test_the_backend_for_tests_enters_an_asynchronous_one_for_a_coroutine(settings: Any) -> None:
+    settings.JOBQUEUE = {"RUN_CONTEXTS": [asynchronous, inner]}
+    assert at_once(ain_test).return_value == "x"
+    assert steps == ["enter asynchronous", "enter inner", "", "leave inner", "leave asynchronous"]
+    assert "gave no context manager for a plain function" in at_once(in_test).errors[0].traceback
