@@ -11,6 +11,7 @@ As the first process of a container it also collects the exit codes of orphans t
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import math
 import os
@@ -33,6 +34,7 @@ REPORT_SECONDS = 60.0
 STEADY_SECONDS = 60.0
 LONGEST_PAUSE_SECONDS = 30.0
 LOOK_SECONDS = 1.0
+NOT_EXECUTABLE = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOEXEC, errno.ELOOP, errno.EISDIR}
 
 logger = logging.getLogger("jobqueue")
 
@@ -89,8 +91,11 @@ class Processes:
     def _start(self, worker: Worker) -> None:
         try:
             ours = worker.start(self.order)
-        except OSError as error:  # too many processes or open files, or a deployment that replaces the interpreter just now
-            self._in_vain(worker, f"could not be started ({error})")
+        except OSError as error:
+            if error.errno in NOT_EXECUTABLE and not self._starts_workers:
+                self._refuse(f"cannot be executed ({error.strerror})")
+            else:  # too many processes or open files, or a deployment that replaces the interpreter just now
+                self._in_vain(worker, f"could not be started ({error})")
             return
         self._selector.register(ours, selectors.EVENT_READ, worker)
 
@@ -188,7 +193,7 @@ class Processes:
             worker.finished = True
             self.errors |= died
         elif not self._starts_workers:
-            self._refuse(how)
+            self._refuse(f"{how} and did not report as a worker")
         elif not served:
             self._in_vain(worker, f"{how} before it served")
         else:
@@ -206,7 +211,7 @@ class Processes:
     def _refuse(self, how: str) -> None:
         """End everything: what was started is not a worker, and may be anything."""
         self.refusal = self.refusal or (
-            f"Worker processes cannot be started: {sys.executable} {how} and did not report as a worker. "
+            f"Worker processes cannot be started: {sys.executable} {how}. "
             "Start runworkers with a Python interpreter, or leave --processes out."
         )
         self.failed = True

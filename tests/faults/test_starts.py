@@ -144,6 +144,8 @@ REFUSED = {
     "without an interpreter": ("sys.executable = ''", "--processes needs a Python interpreter"),
     "something else": ("sys.executable = '/bin/true'", "/bin/true ended with status 0 and did not report as a worker."),
     "itself again": ("sys.executable = os.environ['AGAIN']", "again ended with status 1 and did not report as a worker."),
+    "no such file": ("sys.executable = '/nowhere/python'", "/nowhere/python cannot be executed (No such file or directory)."),
+    "not executable": ("sys.executable = os.environ['PLAIN']", "plain cannot be executed (Permission denied)."),
     "settings in code": (
         CONFIGURE,
         "--processes needs a settings module, and the settings were made in code",
@@ -156,8 +158,9 @@ def test_it_ends_with_one_sentence_if_workers_cannot_be_started(case: str, worke
     line, sentence = REFUSED[case]
     (again := tmp_path / "again").write_text(AGAIN.format(python=PYTHON, manage=manage(tmp_path)))
     again.chmod(0o755)
+    (plain := tmp_path / "plain").write_text("no program")
     code = f"import os, sys\n{line}\nsys.argv = ['manage.py', 'runworkers', '--processes', '2']\nexec(open({manage(tmp_path)!r}).read())"
-    started = start(workers, crowd, [PYTHON, "-c", code], AGAIN=str(again))
+    started = start(workers, crowd, [PYTHON, "-c", code], AGAIN=str(again), PLAIN=str(plain))
     assert started.wait(60) == 1
     said = [line for line in started.text.splitlines() if line.startswith("CommandError: ")]
     assert sentence in said[-1], started.text
