@@ -63,6 +63,19 @@ _IBAN = re.compile(r"[A-Z]{2}\d{2}(?:[ ]?[A-Za-z0-9]{1,4}){2,8}")
 _HEADERS: Final = ("cookie", "authorization")
 _SCHEME = re.compile(r"(?:bearer|basic|token|negotiate)\s", re.IGNORECASE)
 
+# Lines of source code in a traceback of Python. What stands after a name there is code: only the literals in it can be secrets.
+_SOURCE = re.compile(
+    r"""^([ ]{0,40})File "[^"\n]{0,1000}(?:\.pyw?|>)", line \d{1,9}(?:, in [^\n]*)?\n((?:\1[ ]{2}[^\n]*(?:\n|\Z))+)""", re.MULTILINE
+)
+_CODE = re.compile(r"""[A-Za-z_"']""")  # how an expression begins that is shown without its literals; others are hidden whole
+_CODE_PART = re.compile(
+    r"""(?P<key> (?<=[\w\])]\[) (?: "[^"\n]*" | '[^'\n]*' | -?\d+ ) (?=\]) )     # of a subscript
+        | (?P<literal> [bruft]{0,2} (?P<mark>["']) (?:(?!(?P=mark))[^\\\n]|\\.)* (?:(?P=mark)|(?=\n)|\Z) | \d[\w.]* )
+        | (?P<open> [(\[{] ) | (?P<close> [)\]}] ) | (?P<end> [,;\n] )
+        | [^\W\d]\w* | [^\w"'()\[\]{},;\n]+ | . """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
 # Pairs without a sign between them: ('Authorization', 'x'), "name": "password", "value": "x", <token>x</token>, token 'x'.
 _PAIR = re.compile(r"""[(\[]\s{0,3}[bu]?["']([\w.-]{1,80})["']\s{0,3},\s{0,3}[bu]?(["'])([^"'\n]*)\2\s{0,3}[)\]]""")
 _NAMED_VALUE = re.compile(
@@ -136,17 +149,39 @@ def _hide_named(text: str, is_secret: IsSecret) -> str:
 
 def _hide_after_names(text: str, is_secret: IsSecret) -> str:
     parts, end = [], 0
+    sources = [found.span(2) for found in _SOURCE.finditer(text)] if 'File "' in text else []
+    sources.reverse()
     while name := _NAME.search(text, end):
         parts.append(text[end : name.end()])
         end = name.end()
         # "KeyError: ..." introduces a message, in which the search goes on.
         if not is_secret(name[1]) or name[1].endswith(("Error", "Exception")):
             continue
-        if (value := _value(name, text, end)) is not None:
+        while sources and sources[-1][1] <= name.start():
+            sources.pop()
+        if sources and sources[-1][0] <= name.start() and ("\n" in name[0] or _CODE.match(text, end)):
+            code, end = _without_literals(text, end)
+            parts.append(code)
+        elif (value := _value(name, text, end)) is not None:
             quote = _QUOTE.match(value[0])
             parts.append(f"{quote[0]}{MASK}{quote[0]}" if quote else MASK)
             end = value.end()
     return "".join(parts) + text[end:]
+
+
+def _without_literals(text: str, at: int) -> tuple[str, int]:
+    """Return the expression of Python that begins at a place with its literals hidden, and where it ends."""
+    if text[at - 1 : at].isspace() and "\n" in text[max(at - 4, 0) : at]:  # the line has ended: "if token:"
+        return "", at
+    parts, depth = [], 0
+    while part := _CODE_PART.match(text, at):
+        depth += bool(part["open"]) - bool(part["close"])
+        if depth < 0 or part[0] == "\n" or (part["end"] and not depth):
+            break
+        mark = part["mark"] or ""
+        parts.append(f"{mark}{MASK}{mark}" if part["literal"] else part[0])
+        at = part.end()
+    return "".join(parts), at
 
 
 def _value(name: re.Match[str], text: str, at: int) -> re.Match[str] | None:
