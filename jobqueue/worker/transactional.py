@@ -18,12 +18,12 @@ from django.db import Error, transaction
 from jobqueue import conf, db, texts
 from jobqueue.db import own
 from jobqueue.exceptions import LeaseLost, TransactionUndone, is_for_the_process
+from jobqueue.worker.forked import leave_if_forked
 from jobqueue.lifecycle.finish import finish_with_work
 from jobqueue.lifecycle.outcome import Outcome, Settled
 from jobqueue.lifecycle.release import lock
 from jobqueue.models import Job
 from jobqueue.tasks.placement import check_place
-from jobqueue.worker.forked import leave_if_forked
 from jobqueue.worker.run import MESSAGES, Reason, Run
 
 PAUSE_SECONDS = 0.01
@@ -35,12 +35,13 @@ def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Ru
     """Call the task and write its success in one transaction; raise, all being undone, where either fails."""
     if run.entry is not None:
         check_place(run.entry.task)
-    database, began = Job.objects.database, time.monotonic()
+    database = Job.objects.database
     connection = transaction.get_connection(database.alias)
     was_inside = connection.in_atomic_block
     run.saves_with_outcome = database.one_writer
     pid = os.getpid()
     with database.atomic():
+        began = time.monotonic()  # the wait for another writer is over
         own.mark(connection)
         blocks = list(connection.atomic_blocks)
         try:
@@ -56,21 +57,24 @@ def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Ru
         run.close()
         outcome = success(run)
         _finish(outcome)
+        ended: list[float] = []
         if not was_inside:
-            _guard_callbacks(run, outcome, connection)
+            _guard_callbacks(run, outcome, connection, lambda: ended.append(time.monotonic()))
     if connection.in_atomic_block != was_inside:
         raise TransactionUndone("The transaction of the task did not end, so its work is undone.")
     outcome.committed = True
     run.committed = outcome
-    if database.one_writer and time.monotonic() - began > conf.current().lease_seconds / 2:
+    kept = (ended[0] if ended else time.monotonic()) - began  # without the callbacks of on_commit
+    if database.one_writer and kept > conf.current().lease_seconds / 2:
         text = "Job %s (%s) kept its transaction open for %.0f s, and with it every other writer of this database away."
-        logger.warning(text, run.job.id, run.job.task, time.monotonic() - began)
+        logger.warning(text, run.job.id, run.job.task, kept)
 
 
-def _guard_callbacks(run: Run, outcome: Outcome, connection: Any) -> None:
+def _guard_callbacks(run: Run, outcome: Outcome, connection: Any, committed: Callable[[], object]) -> None:
     """Have the commit noted before the callbacks of the task run, and what they raise logged: the job has succeeded."""
 
     def note() -> None:
+        committed()
         outcome.committed = True
         run.committed = outcome
 

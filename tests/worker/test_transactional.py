@@ -216,6 +216,23 @@ def test_a_slow_callback_is_not_told_to_stop_and_the_signals_are_sent(settings: 
     assert "a callback of its on_commit failed: ZeroDivisionError" in caplog.text
 
 
+def test_a_slow_callback_keeps_no_transaction_open(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+    settings.JOBQUEUE = {"HEARTBEAT_SECONDS": 0.2, "LEASE_SECONDS": 1}
+
+    def is_quick() -> None:
+        transaction.on_commit(lambda: time.sleep(0.6))
+
+    def is_slow() -> None:
+        time.sleep(0.6)
+
+    for function, lines in ((is_quick, 0), (is_slow, int(Job.objects.database.one_writer))):
+        caplog.clear()
+        _, made = run(function)
+        with caplog.at_level(logging.WARNING, "jobqueue"):
+            assert execute(made).committed
+        assert sum("kept its transaction open" in text for text in caplog.messages) == lines
+
+
 @task(transactional=True)
 def calls_back_slowly() -> None:
     transaction.on_commit(lambda: time.sleep(0.6))
