@@ -25,6 +25,7 @@ from django.db import models
 from jobqueue import conf, db, repeats
 from jobqueue.db import Ended
 from jobqueue.exceptions import LeadershipLost, is_for_the_process
+from jobqueue.forks import guarded
 from jobqueue.lifecycle.aside import reason_of
 from jobqueue.models import Job, JobEvent
 
@@ -203,7 +204,7 @@ def call(
         job = Job.objects.current.get(pk=one.id)
         try:
             with conf.tenant_context(one.tenant), Job.objects.database.atomic():
-                hook(job)
+                guarded(hook)(job)  # a child that it forks must not write in this transaction
         except LeadershipLost:
             raise
         except BaseException as error:

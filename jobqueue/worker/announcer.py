@@ -19,9 +19,9 @@ from django.dispatch import Signal
 
 from jobqueue import repeats
 from jobqueue.db import hygiene
+from jobqueue.forks import guarded
 from jobqueue.service import ErrorHandler, Service
 from jobqueue.signals import Read, Send
-from jobqueue.worker.forked import guarded
 
 MAX_WAITING = 10_000
 BATCH = 100

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from jobqueue.db import hygiene
-from jobqueue.worker.forked import guarded
+from jobqueue.forks import guarded
 
 T = TypeVar("T")
 

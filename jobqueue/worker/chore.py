@@ -15,9 +15,9 @@ from jobqueue import db, masking, texts
 from jobqueue.duties.base import Duty, Report
 from jobqueue.duties.leadership import Term
 from jobqueue.exceptions import MAX_DELAY_SECONDS, JobQueueError, LeadershipLost
+from jobqueue.forks import leave_if_forked
 from jobqueue.service import ErrorHandler
 from jobqueue.worker.base import DatabaseService
-from jobqueue.worker.forked import leave_if_forked
 
 LONGEST_TEXT = 500
 LARGEST_COUNT = 2**53

@@ -20,13 +20,13 @@ from asgiref.sync import sync_to_async
 from jobqueue import repeats, signals
 from jobqueue.db import hygiene
 from jobqueue.exceptions import Interrupted
+from jobqueue.forks import leave_if_forked
 from jobqueue.lifecycle.outcome import Outcome
 from jobqueue.models import Job
 from jobqueue.tasks import registry, results
 from jobqueue.tasks.context import TaskContext
 from jobqueue.worker import journal
 from jobqueue.worker.arguments import arguments
-from jobqueue.worker.forked import leave_if_forked
 from jobqueue.worker.judging import conclude, forget, judged, success
 from jobqueue.worker.limits import stops
 from jobqueue.worker.run import Run

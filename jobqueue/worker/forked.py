@@ -11,15 +11,12 @@ import os
 import signal
 import sys
 import weakref
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from jobqueue.db import dropping
 from jobqueue.exceptions import JobQueueError
+from jobqueue.forks import status_of
 from jobqueue.worker.handlers import NUMBERS
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class _State:
@@ -46,57 +43,16 @@ def drop_at_fork(holder: Any) -> None:
     _drops.add(holder)
 
 
-def leave_if_forked(pid: int, error: BaseException | None = None) -> None:
-    """End this process at once unless it is the one that began the task (`pid`); with the status that its exception asks for.
-
-    Nothing is cleaned up, since all of it belongs to the parent: connections, locks, what is not flushed.
-    """
-    if os.getpid() != pid:
-        os._exit(_status(error))
-
-
 def leave_if_child(error: BaseException | None = None) -> None:
     """End this process at once if it was forked from a worker."""
     if _state.is_child:
-        os._exit(_status(error))
+        os._exit(status_of(error))
 
 
 def refuse_in_child() -> None:
     """Raise JobQueueError if this process was forked from a worker: the threads that do what a context asks for are not there."""
     if _state.is_child:
         raise JobQueueError("This process was forked by a task: only the task's own process can use its context. Report to it, or spawn.")
-
-
-def guarded(function: Callable[P, T]) -> Callable[P, T]:
-    """Return a function that ends the process if it comes back in a child."""
-
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        pid = os.getpid()
-        try:
-            value = function(*args, **kwargs)
-        except BaseException as error:
-            leave_if_forked(pid, error)
-            raise
-        leave_if_forked(pid)
-        return value
-
-    return call
-
-
-def aguarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Do the same with a coroutine function."""
-
-    async def call(*args: Any, **kwargs: Any) -> Any:
-        pid = os.getpid()
-        try:
-            value = await function(*args, **kwargs)
-        except BaseException as error:
-            leave_if_forked(pid, error)
-            raise
-        leave_if_forked(pid)
-        return value
-
-    return call
 
 
 def _become_no_worker() -> None:
@@ -130,12 +86,4 @@ class _Leaving:
 
     def set_exception(self, exception: BaseException | None) -> None:
         """End the process with the status of an exception."""
-        os._exit(_status(exception))
-
-
-def _status(error: BaseException | None) -> int:
-    if error is None:
-        return 0
-    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
-        return (error.code or 0) & 0xFF
-    return 1
+        os._exit(status_of(exception))

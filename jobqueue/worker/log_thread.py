@@ -16,7 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from jobqueue.worker.forked import drop_at_fork, guarded
+from jobqueue import repeats
+from jobqueue.db import hygiene
+from jobqueue.forks import guarded
+from jobqueue.worker.forked import drop_at_fork
 
 MOST_RECORDS = 5000
 PATIENCE_SECONDS = 1.0
@@ -98,10 +101,13 @@ class LogThread:
                 # `logging` shows what a handler raises, but not SystemExit and the like: nothing ends this thread.
                 with contextlib.suppress(BaseException):
                     context.run(guarded(write), value)
+                _tidy()
                 if len(self._queue) < MOST_RECORDS / 2:
                     self._waited = 0.0
                     self._room.set()
                     self._report_dropped()
+        if hygiene.have_connections():
+            hygiene.close_all()
 
     def _report_dropped(self) -> None:
         if self.dropped:
@@ -186,6 +192,15 @@ class _Text:
 
     def __repr__(self) -> str:
         return self._shown
+
+
+def _tidy() -> None:
+    """End a transaction that a handler left open: it would keep its locks, on SQLite those of all writers, until the next record."""
+    with contextlib.suppress(BaseException):
+        if left := hygiene.after_task():
+            repeats.log(
+                logging.WARNING, "A log handler left a transaction open on %s; what it wrote there is rolled back.", ", ".join(left)
+            )
 
 
 def _fixed_arguments(arguments: Any, *, with_repr: bool) -> Any:

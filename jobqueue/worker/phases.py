@@ -21,7 +21,7 @@ from jobqueue.phases import Phase, Standing, overall
 from jobqueue.tasks.context import for_phase
 from jobqueue.worker import groups
 from jobqueue.worker.arguments import Given
-from jobqueue.worker.forked import aguarded, guarded
+from jobqueue.forks import aguarded, guarded
 
 T = TypeVar("T")
 

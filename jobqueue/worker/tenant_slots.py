@@ -7,8 +7,8 @@ import threading
 
 from jobqueue import conf, repeats, texts
 from jobqueue.db import hygiene
+from jobqueue.forks import guarded
 from jobqueue.service import ErrorHandler, Service
-from jobqueue.worker.forked import guarded
 
 READ_SECONDS = 1.0
 FIRST_SECONDS = 2.0

@@ -18,7 +18,7 @@ from django.db import Error, transaction
 from jobqueue import conf, db, texts
 from jobqueue.db import own
 from jobqueue.exceptions import LeaseLost, TransactionUndone, is_for_the_process
-from jobqueue.worker.forked import leave_if_forked
+from jobqueue.forks import leave_if_forked
 from jobqueue.lifecycle.finish import finish_with_work
 from jobqueue.lifecycle.outcome import Outcome, Settled
 from jobqueue.lifecycle.release import lock

@@ -11,9 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 
+from jobqueue.models import Job
 from jobqueue.worker import log_thread
 from jobqueue.worker.log_thread import LogThread, Queued
+from tests.factories import JobFactory
+from tests.worker.whole import until
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
 
@@ -192,6 +196,33 @@ def test_a_handler_that_logs_by_itself_goes_on(handler: Keeping) -> None:
         other.removeHandler(chatting)
         logger.setLevel(level)
     assert handler.texts == ["said x"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_handler_that_leaves_a_transaction_open_keeps_no_lock(handler: Keeping) -> None:
+    states = []
+
+    class LeavesOpen(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            states.append(connection.in_atomic_block)
+            transaction.atomic().__enter__()
+            JobFactory()
+
+    log = logging.getLogger("jobqueue")
+    log.addHandler(leaves_open := LeavesOpen())
+    try:
+        with LogThread():
+            for _ in range(3):
+                log.warning("once more")
+            until(lambda: len(states) >= 3)
+            JobFactory()  # on SQLite, one open transaction would keep this one out
+    finally:
+        log.removeHandler(leaves_open)
+    assert not any(states)
+    assert Job.objects.count() == 1, "what they wrote is rolled back"
+    assert [text for text in handler.texts if "left a transaction open" in text] == [
+        "A log handler left a transaction open on default; what it wrote there is rolled back."
+    ]
 
 
 def test_everything_is_as_before_at_the_end(handler: Keeping) -> None:

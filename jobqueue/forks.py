@@ -1,0 +1,60 @@
+"""Code of the project may fork: its child must never come back into our code, which would write in the name of its parent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def leave_if_forked(pid: int, error: BaseException | None = None) -> None:
+    """End this process at once unless it is the one that began the task (`pid`); with the status that its exception asks for.
+
+    Nothing is cleaned up, since all of it belongs to the parent: connections, locks, what is not flushed.
+    """
+    if os.getpid() != pid:
+        os._exit(status_of(error))
+
+
+def guarded(function: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that ends the process if it comes back in a child."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        pid = os.getpid()
+        try:
+            value = function(*args, **kwargs)
+        except BaseException as error:
+            leave_if_forked(pid, error)
+            raise
+        leave_if_forked(pid)
+        return value
+
+    return call
+
+
+def aguarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a coroutine function that ends the process if it comes back in a child."""
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        pid = os.getpid()
+        try:
+            value = await function(*args, **kwargs)
+        except BaseException as error:
+            leave_if_forked(pid, error)
+            raise
+        leave_if_forked(pid)
+        return value
+
+    return call
+
+
+def status_of(error: BaseException | None) -> int:
+    """Return the status with which a process ends because of an exception."""
+    if error is None:
+        return 0
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        return (error.code or 0) & 0xFF
+    return 1
