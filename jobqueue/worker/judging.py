@@ -88,11 +88,13 @@ def success(run: Run) -> Outcome:
 
 
 def raised(run: Run, whole: BaseException) -> Outcome:
-    """Return the outcome of a run that ended with an exception; of a group, the exception in it that steers the run decides."""
-    error = groups.acting(whole)
-    if stops(run, error):
+    """Return the outcome of a run that ended with an exception; the exception in it that steers the run decides."""
+    found, shown = groups.acting(whole, stopping=run.reason is not None)
+    if stops(run, found):
         return interrupted(run)
-    error = limited(run, error)
+    error = limited(run, found)
+    if error is not found:
+        shown = error
     if isinstance(error, Suspended) and run.pipeline is not None and run.pipeline.suspended is error:
         return journal.suspended(run, error, _outcome(run, Kind.SLEEP))
     if run.began is None and isinstance(error, asyncio.CancelledError):  # another coroutine canceled it before it began
@@ -100,15 +102,15 @@ def raised(run: Run, whole: BaseException) -> Outcome:
     entry = run.entry
     wishes = isinstance(error, Retry) or (entry is not None and groups.matches(error, entry.retry_on) and not isinstance(error, Fatal))
     if entry is None or not wishes or run.job.failures + 1 >= run.job.max_attempts:
-        return failed(run, Kind.ERROR, error, whole)
+        return failed(run, Kind.ERROR, shown, whole)
     try:
         delay = error.delay_seconds if isinstance(error, Retry) else None
         if delay is None:
-            delay = backoff.delay_seconds(entry.backoff, error, run.job.failures + 1)
+            delay = backoff.delay_seconds(entry.backoff, shown, run.job.failures + 1)
     except InvalidBackoff as wrong:
-        wrong.add_note(f"The task itself raised {texts.exception_summary(error)}")
+        wrong.add_note(f"The task itself raised {texts.exception_summary(shown)}")
         return failed(run, Kind.ERROR, wrong)
-    outcome = failed(run, Kind.RETRY, error, whole)
+    outcome = failed(run, Kind.RETRY, shown, whole)
     outcome.delay_seconds = delay
     return outcome
 

@@ -15,13 +15,13 @@ from typing import Any, Protocol, TypeVar
 from jobqueue import payload
 from jobqueue.db import hygiene
 from jobqueue.exceptions import NoPhases, PhaseResultNotStorable, PhaseUnknown, ResultNotStorable, Suspended
+from jobqueue.forks import aguarded, guarded
 from jobqueue.lifecycle.children import Child
 from jobqueue.lifecycle.outcome import Done, Shown
 from jobqueue.phases import Phase, Standing, overall
 from jobqueue.tasks.context import for_phase
 from jobqueue.worker import groups
 from jobqueue.worker.arguments import Given
-from jobqueue.forks import aguarded, guarded
 
 T = TypeVar("T")
 
@@ -82,15 +82,16 @@ class Pipeline:
 
     def run(self, context: Any, *args: Any, **kwargs: Any) -> Any:
         """Run what has not finished, and then the pipeline's own function; return the job's result."""
-        journal, given = self._journal, Given(args, kwargs)
+        journal, given, value = self._journal, Given(args, kwargs), None
         self._opened(journal.do(self._open))
         while self._at < len(self._phases):
             journal.look()
             before = journal.transactions()
             try:
                 value = given.to(guarded(self._phases[self._at].func), for_phase(context, InPhase(self, self._at)))
-            except (Suspended, BaseExceptionGroup) as error:
-                value = self._note(error)
+            except BaseException as error:
+                if not self._is_suspended_by(error):
+                    raise
             self._over = self._at
             journal.check(self._phases[self._at].name, before)
             done = self._ended(value)
@@ -104,15 +105,16 @@ class Pipeline:
 
     async def arun(self, context: Any, *args: Any, **kwargs: Any) -> Any:
         """Do the same with coroutines."""
-        journal, given = self._journal, Given(args, kwargs)
+        journal, given, value = self._journal, Given(args, kwargs), None
         self._opened(await journal.ado(self._open))
         while self._at < len(self._phases):
             journal.look()
             before = await journal.there(journal.transactions)
             try:
                 value = await given.to(aguarded(self._phases[self._at].func), for_phase(context, InPhase(self, self._at)))
-            except (Suspended, BaseExceptionGroup) as error:
-                value = self._note(error)
+            except BaseException as error:
+                if not self._is_suspended_by(error):
+                    raise
             self._over = self._at
             await journal.there(partial(journal.check, self._phases[self._at].name, before))
             done = self._ended(value)
@@ -132,12 +134,11 @@ class Pipeline:
         self._at = sum(one.finished for one in standing[: len(self._phases)])
         self._show_begun()
 
-    def _note(self, error: BaseException) -> Any:
-        found = groups.acting(error)
-        if not isinstance(found, Suspended):
-            raise error
-        self.suspended = found
-        return found.value
+    def _is_suspended_by(self, error: BaseException) -> bool:
+        found = groups.acting(error).error
+        if isinstance(found, Suspended):
+            self.suspended = found
+        return isinstance(found, Suspended)
 
     def _ended(self, value: Any) -> Done:
         if self.suspended is not None:  # also where the task has swallowed what ends it

@@ -275,6 +275,13 @@ async def _sleep(context: Any, seconds: float) -> None:
     context.sleep(seconds, "dozed")
 
 
+def drowse(context: Any, seconds: float) -> None:
+    try:
+        context.sleep(seconds, "dozed")
+    except BaseException as error:
+        raise RuntimeError("what a library makes of it") from error
+
+
 async def wake(context: Any, seconds: float) -> str:
     return str(context.phase_result("doze"))
 
@@ -282,3 +289,8 @@ async def wake(context: Any, seconds: float) -> str:
 @pipeline(phases=[doze, wake])
 async def siesta(context: Any, seconds: float) -> str:
     return str(context.phase_result("wake"))
+
+
+@pipeline(phases=[drowse])
+def slumber(context: Any, seconds: float) -> str:
+    return str(context.phase_result("drowse"))

@@ -413,3 +413,12 @@ def test_a_sleep_inside_of_a_task_group_is_a_sleep() -> None:
     assert (job.place, job.phase, job.history) == (("PENDING", "time"), "wake", [])
     assert run_until_idle(scheduled=True) == 1
     assert (row(result).status, row(result).result) == ("SUCCESS", "dozed")
+
+
+def test_what_is_raised_from_a_sleep_is_a_sleep() -> None:
+    result = samples.slumber.enqueue(3600)
+    assert run_until_idle() == 1
+    job = row(result)
+    assert (job.place, job.history) == (("PENDING", "time"), [])
+    assert run_until_idle(scheduled=True) == 1
+    assert (row(result).status, row(result).result) == ("SUCCESS", "dozed")

@@ -112,14 +112,117 @@ def test_the_strongest_leaf_acts() -> None:
     ordered: list[BaseException] = [Interrupted(), Suspended("sleep"), Fatal("f"), Retry("r"), TimeLimitExceeded(), OSError("o")]
     for place, strongest in enumerate(ordered[:-1]):
         group = BaseExceptionGroup("all", [BaseExceptionGroup("some", [one]) for one in reversed(ordered[place:])])
-        assert groups.acting(group) is strongest
+        assert groups.acting(group).error is strongest
     plain = ExceptionGroup("all", [OSError("a"), ValueError("b")])
-    assert groups.acting(plain) is plain
-    assert groups.acting(ordered[-1]) is ordered[-1]
+    assert groups.acting(plain) == (plain, plain)
+    assert groups.acting(ordered[-1]).error is ordered[-1]
     broken = OperationalError("the connection is lost")
     broken.__context__ = ordered[0]
-    assert groups.acting(ExceptionGroup("all", [ValueError("b"), broken])) is ordered[0], "what became of an interrupt"
+    assert groups.acting(ExceptionGroup("all", [ValueError("b"), broken])).error is ordered[0], "what became of an interrupt"
     deep: BaseException = ordered[0]
     for _ in range(5000):
         deep = BaseExceptionGroup("one", [deep])
-    assert groups.acting(deep) is ordered[0]
+    assert groups.acting(deep).error is ordered[0]
+
+
+# Raised from others
+
+
+def raised_from(error: BaseException, *causes: BaseException) -> BaseException:
+    """Return an error as ``raise … from`` makes it, through each of the causes."""
+    one = error
+    for cause in causes:
+        one.__cause__ = cause
+        one = cause
+    return error
+
+
+def came_to(error: BaseException, reason: Reason | None = None, **job: object) -> Outcome:
+    def work() -> None:
+        run.reason = reason
+        raise error
+
+    run = run_of(work, max_attempts=5, **job)
+    return execute(run)
+
+
+class LibraryError(Exception):
+    """What a library makes of all that goes wrong in what it calls."""
+
+
+WRAPPED = {
+    "once": lambda error: raised_from(LibraryError("no"), error),
+    "twice": lambda error: raised_from(LibraryError("no"), KeyError("k"), error),
+    "in a group": lambda error: ExceptionGroup("g", [OSError("o"), raised_from(LibraryError("no"), error)]),
+    "as a group": lambda error: raised_from(LibraryError("no"), BaseExceptionGroup("g", [OSError("o"), BaseExceptionGroup("h", [error])])),
+    "by a group": lambda error: raised_from(ExceptionGroup("g", [LibraryError("no")]), error),
+}
+IN_ALL_WAYS = pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
+Wrap = Callable[[BaseException], BaseException]
+
+
+@IN_ALL_WAYS
+def test_what_is_raised_from_fatal_is_not_retried(wrap: Wrap) -> None:
+    outcome = came_to(wrap(Fatal("broken")))
+    assert outcome.kind is Kind.ERROR
+    assert outcome.failure is not None
+    assert outcome.failure.path.endswith(("LibraryError", "ExceptionGroup")), "it is shown as what was raised"
+    assert "jobqueue.exceptions.Fatal: broken" in outcome.failure.traceback
+
+
+@IN_ALL_WAYS
+def test_what_is_raised_from_retry_has_its_delay(wrap: Wrap) -> None:
+    outcome = came_to(wrap(Retry("later", delay=7)))
+    assert (outcome.kind, outcome.delay_seconds) == (Kind.RETRY, 7)
+
+
+@IN_ALL_WAYS
+def test_what_is_raised_from_an_interrupt_obeys_it(wrap: Wrap) -> None:
+    for error in (Interrupted("stop"), asyncio.CancelledError()):
+        assert came_to(wrap(error), Reason.SHUTDOWN).kind is Kind.HANDED_BACK
+        assert came_to(wrap(error), Reason.USER).kind is Kind.INTERRUPTED
+
+
+@pytest.mark.parametrize("cause", [None, OSError("o")])
+def test_an_error_that_is_raised_while_another_is_handled_is_itself(cause: BaseException | None) -> None:
+    def handles() -> None:
+        try:
+            raise Fatal("handled")
+        except Fatal:
+            raise LibraryError("another") from cause
+
+    def does_not_say() -> None:
+        try:
+            raise Fatal("handled")
+        except Fatal:
+            raise LibraryError("another")  # noqa: B904 - the case
+
+    for function in (handles, does_not_say):
+        with pytest.raises(LibraryError) as raised:
+            function()
+        assert groups.acting(raised.value) == (raised.value, raised.value)
+        assert came_to(raised.value).kind is Kind.RETRY
+
+
+def test_what_a_library_raises_from_a_time_limit_or_from_its_own_cancellation_is_its_error() -> None:
+    for cause in (TimeLimitExceeded(), asyncio.CancelledError()):
+        error = raised_from(LibraryError("too slow"), cause)
+        assert groups.acting(error) == (error, error)
+        assert came_to(error).kind is Kind.RETRY
+
+    async def work() -> None:
+        async with asyncio.timeout(0.01):
+            await asyncio.sleep(5)
+
+    with pytest.raises(TimeoutError) as raised:
+        asyncio.run(work())
+    assert groups.acting(raised.value).error is raised.value
+
+
+def test_the_nearest_of_a_chain_acts() -> None:
+    assert came_to(raised_from(Retry("again", delay=3), Fatal("broken"))).kind is Kind.RETRY
+    assert came_to(raised_from(LibraryError("no"), Fatal("broken"), Retry("again"))).kind is Kind.ERROR
+    ring = LibraryError("ring")
+    ring.__cause__ = KeyError("k")
+    ring.__cause__.__cause__ = ring
+    assert groups.acting(ring).error is ring
