@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from jobqueue.lifecycle.why import Why, why_waiting
     from jobqueue.phases import phase
     from jobqueue.schedule_sync import sync_schedules
-    from jobqueue.schedules import run_schedule_now, schedule
+    from jobqueue.scheduled_jobs import run_schedule_now
+    from jobqueue.schedules import schedule
     from jobqueue.shortcuts import enqueue_job, enqueue_many
     from jobqueue.tasks.context import TaskContext
     from jobqueue.tasks.results import JobResult
@@ -68,7 +69,8 @@ _HOMES = {
     "jobqueue.lifecycle.schedules": ("disable_schedule", "enable_schedule"),
     "jobqueue.lifecycle.why": ("Why", "why_waiting"),
     "jobqueue.phases": ("phase",),
-    "jobqueue.schedules": ("run_schedule_now", "schedule"),
+    "jobqueue.scheduled_jobs": ("run_schedule_now",),
+    "jobqueue.schedules": ("schedule",),
     "jobqueue.schedule_sync": ("sync_schedules",),
     "jobqueue.shortcuts": ("enqueue_job", "enqueue_many"),
     "jobqueue.tasks.context": ("TaskContext",),

@@ -10,12 +10,15 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.core import checks
+from django.db import transaction
 
 from jobqueue import compat, conf, moments, payload, repeats, signals, time_limits
 from jobqueue.exceptions import Interrupted, InvalidOption, TimeLimitExceeded, is_for_the_process
+from jobqueue.service import in_service_thread
 from jobqueue.tasks import functions, options, results
 from jobqueue.tasks.placement import check_place
 from jobqueue.tasks.results import JobResult, Results
@@ -87,14 +90,14 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         return found
 
     def _tell_enqueued(self, result: JobResult) -> None:
-        try:
-            signals.task_enqueued.send_robust(type(self), task_result=result)
-        except (Interrupted, TimeLimitExceeded):  # thrown into the thread of a task, which is to stop
-            raise
-        except BaseException as error:  # SystemExit and the like, which `send_robust` lets pass: the job is made all the same
-            if is_for_the_process(error):
-                raise
-            repeats.log(logging.ERROR, "Job %s: the signal of its enqueue was not sent to all who listen.", result.id, exc_info=True)
+        if not in_service_thread():
+            _send_enqueued(type(self), result)
+            return
+        # A receiver may hang, so the announcer calls it; it would not find a job that is not committed yet.
+        from jobqueue.models import Job
+
+        send = partial(signals.deliver, lambda one, _: _send_enqueued(type(self), one), [result])
+        transaction.on_commit(send, using=Job.objects.database.alias)
 
     def get_result(self, result_id: str) -> JobResult:
         """Return a job as a result; raise `TaskResultDoesNotExist` for an id that no job has."""
@@ -156,6 +159,17 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
 
         job = Job.objects.current.get(pk=made.job_id)
         return results.of_job(job, self.alias, created=False)
+
+
+def _send_enqueued(sender: type, result: JobResult) -> None:
+    try:
+        signals.task_enqueued.send_robust(sender, task_result=result)
+    except (Interrupted, TimeLimitExceeded):  # thrown into the thread of a task, which is to stop
+        raise
+    except BaseException as error:  # SystemExit and the like, which `send_robust` lets pass: the job is made all the same
+        if is_for_the_process(error):
+            raise
+        repeats.log(logging.ERROR, "Job %s: the signal of its enqueue was not sent to all who listen.", result.id, exc_info=True)
 
 
 def _expires(expires: float | timedelta | datetime | None) -> timedelta | datetime | None:

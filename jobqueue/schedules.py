@@ -1,4 +1,4 @@
-"""Schedules in code: declare them beside the tasks, bring the declarations into rows, and make jobs of the rows.
+"""Schedules in code: declare them beside the tasks, and check them (`scheduled_jobs` makes their jobs).
 
 A worker brings the declarations into rows when it starts (`sync_schedules`). The code decides what is enqueued when; people decide
 whether: enabling and disabling is kept over restarts. A schedule that the code declares no longer is *retired*: it is not enqueued,
@@ -12,17 +12,15 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
 
 from jobqueue import clock, conf, payload
 from jobqueue import cron as crons
-from jobqueue.backends import DatabaseBackend, backend_of
 from jobqueue.exceptions import InvalidArgumentType, InvalidArgumentValue, InvalidOption
 from jobqueue.tasks import options, registry
-from jobqueue.tasks.task import JobTask
 from jobqueue.texts import clean, safe_repr
 
 if TYPE_CHECKING:  # a schedule may be declared before there are models
@@ -242,36 +240,3 @@ def _path(task: Any) -> str:
         raise InvalidOption(f"The task of the schedule is {safe_repr(task)}; it must be {rule}.")
     options.check_path(path)
     return path
-
-
-# Jobs
-
-
-def enqueue_scheduled(row: Schedule, nominal: datetime | None) -> int:
-    """Make the job of a schedule, with the task's own options where the schedule has none; return the job's number.
-
-    Its metadata tell the schedule's name, and the nominal time. Where a live job has the task's unique key, that one stands for it.
-    """
-    entry = registry.find_or_load(row.task)
-    if entry is None:
-        hint = "See that it is in <app>/tasks.py or TASK_MODULES. If another project shares this database, give each a SERVICE of its own."
-        raise InvalidOption(f"No registered task has the path {row.task!r}. {hint}")
-    check_arguments(row, entry)
-    task, given = entry.task, row.options
-    if isinstance(task, JobTask):
-        told = {"name": row.name, "nominal_at": nominal.isoformat() if nominal else None}
-        given["metadata"] = {**(task.metadata or {}), "schedule": told}
-    elif "tenant" in given or "target" in given:
-        raise InvalidOption(f"{row.task} is a plain task of django.tasks, which has no tenant and no target; declare it by jobqueue.task.")
-    task = task.using(**given) if given else task
-    backend = backend_of(task)
-    if not isinstance(backend, DatabaseBackend):
-        raise InvalidOption(f"Backend {task.backend!r} of {row.task} is a {type(backend).__name__}; schedules need DatabaseBackend.")
-    return int(backend.enqueue(task, row.args, row.kwargs).id)
-
-
-def run_schedule_now(name: str) -> int:
-    """Make a job like those of a schedule at once, enabled or not; its times stay as they are. Return the job's number."""
-    from jobqueue.lifecycle import schedules
-
-    return schedules.run_now(name, enqueue_scheduled)

@@ -12,7 +12,7 @@ from django.db import OperationalError, connection
 from django.test import override_settings
 
 import jobqueue
-from jobqueue import clock, schedule_sync, schedules
+from jobqueue import clock, schedule_sync, scheduled_jobs, schedules
 from jobqueue.exceptions import InvalidArguments, InvalidOption
 from jobqueue.lifecycle import schedules as verbs
 from jobqueue.lifecycle import wakeup
@@ -318,7 +318,7 @@ def test_a_name_that_is_taken_makes_no_second_row() -> None:
 def test_a_schedule_that_is_deleted_while_its_time_comes_is_gone_with_its_ticks(rival: Rival) -> None:
     schedule = ScheduleFactory(next_at=NOON)
     with rival.transaction():
-        assert rival.do(verbs.tick, schedule.pk, NOON, schedules.enqueue_scheduled).jobs == 1
+        assert rival.do(verbs.tick, schedule.pk, NOON, scheduled_jobs.enqueue_scheduled).jobs == 1
         with ThreadPoolExecutor(max_workers=1) as pool:
             gone = pool.submit(remove, schedule)
             wait_until_somebody_waits_for_a_lock()

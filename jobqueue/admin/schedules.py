@@ -24,7 +24,7 @@ from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption, JobQueueError
 from jobqueue.lifecycle import schedules as verbs
 from jobqueue.models import Job, Schedule
-from jobqueue.schedules import run_schedule_now
+from jobqueue.scheduled_jobs import run_schedule_now
 
 WHAT: Final = ("name", "task", "args", "kwargs", "queue", "priority", "tenant", "target")
 WHEN: Final = ("cron", "interval_seconds", "time_zone", "missed", "missed_limit")

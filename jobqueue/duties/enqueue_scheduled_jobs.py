@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import time
 from datetime import datetime, timedelta
+from functools import partial
 
 from jobqueue import conf, db, repeats
+from jobqueue.bounded import Calls
 from jobqueue.duties.base import Duty, Report
 from jobqueue.exceptions import LeadershipLost, is_for_the_process
 from jobqueue.lifecycle import schedule_plans, schedules
@@ -19,7 +21,7 @@ from jobqueue.lifecycle.batches import SET_ASIDE_SECONDS, Batches
 from jobqueue.lifecycle.glance import Glances
 from jobqueue.masking import PLAIN
 from jobqueue.models import Schedule
-from jobqueue.schedules import enqueue_scheduled
+from jobqueue.scheduled_jobs import DefinitionChangedError, calls_project, enqueue_scheduled, own
 from jobqueue.texts import exception_summary
 
 BATCH = 100  # schedules that one run looks at
@@ -28,6 +30,7 @@ REPLAN_BATCH = 1000
 BUDGET_SECONDS = 5.0  # after which a run begins no other one
 LONGEST_PAUSE_SECONDS = 5.0
 LOCKED_PAUSE_SECONDS = 1.0  # where a row is due that somebody else has locked
+CALL_SECONDS = 5.0  # for the project's code that a task's key or target comes from
 FORGET_SECONDS = 600.0
 FORGET_BATCH = 2000
 
@@ -50,6 +53,7 @@ class EnqueueScheduledJobs(Duty):
         self._forget_at: datetime | None = None
         self._glances = glances if glances is not None else Glances()
         self._heard = False
+        self._calls = Calls(CALL_SECONDS)
         self._unwritable = Batches("Enqueueing scheduled jobs", BATCH)
         self._inactive = Batches("Forgetting the next time of a schedule that is not enqueued", REPLAN_BATCH)
 
@@ -65,18 +69,20 @@ class EnqueueScheduledJobs(Duty):
             return Report(pause_seconds=LONGEST_PAUSE_SECONDS)
         self._replan(now)
         ready = Schedule.objects.current.of(self.service).due(now).exclude(pk__in=self._unwritable.set_aside)
-        due = list(ready.order_by("next_at").values_list("pk", "name")[:BATCH])
+        due = list(ready.order_by("next_at").values_list("pk", "name", "task")[:BATCH])
         made = aside = 0
         more = False
         until = time.monotonic() + BUDGET_SECONDS
-        for number, (schedule_id, name) in enumerate(due):
+        for number, (schedule_id, name, path) in enumerate(due):
             if number and time.monotonic() >= until:
                 more = True
                 break
             try:
-                ticked = schedules.tick(schedule_id, now, enqueue_scheduled)
+                ticked = self._tick(schedule_id, path, now)
             except LeadershipLost:
                 raise
+            except DefinitionChangedError:
+                more = True
             except BaseException as error:  # one bad schedule must not stop the others
                 if is_for_the_process(error):
                     raise
@@ -90,6 +96,23 @@ class EnqueueScheduledJobs(Duty):
             self._forget_at = None if forgotten == FORGET_BATCH else now
         more = more or (len(due) == BATCH and (made > 0 or aside > 0))
         return Report(items=made, set_aside=aside, again=more, pause_seconds=None if more else self._pause(now))
+
+    def _tick(self, schedule_id: int, path: str, now: datetime) -> schedules.Ticked:
+        """Make the jobs of one schedule.
+
+        What code of the project returns is asked for in another thread, which may hang, and before the transaction, which on SQLite
+        keeps every other writer away. Each job has its own.
+        """
+        if not calls_project(path):
+            return schedules.tick(schedule_id, now, enqueue_scheduled)
+        row = Schedule.objects.current.due(now).filter(pk=schedule_id).first()
+        if row is None:
+            return schedules.Ticked()
+        try:
+            found = self._calls(schedule_id, partial(own, row))
+        except TimeoutError as error:
+            raise TimeoutError(f"The import, unique_key or target of {path}: {error}") from error
+        return schedules.tick(schedule_id, now, partial(enqueue_scheduled, own=found), at_once=1)
 
     def _replan(self, now: datetime) -> None:
         """Compute the next times anew whose timing has changed, and at the start of a term all that the present rules put elsewhere."""

@@ -73,8 +73,8 @@ class ScheduleState:
 # The tick
 
 
-def tick(schedule_id: int, now: datetime, enqueue: Enqueue) -> Ticked:
-    """Make the jobs of one schedule that are due at `now`, the database's time, and move it on; raise where it cannot be done."""
+def tick(schedule_id: int, now: datetime, enqueue: Enqueue, at_once: int = AT_ONCE) -> Ticked:
+    """Make at most some jobs of one schedule that are due at `now`, the database's time, and move it on; raise if it cannot be done."""
     with Job.objects.database.atomic():
         schedule = Schedule.objects.current.due(now).unlocked().filter(pk=schedule_id).first()
         if schedule is None:  # somebody else has it, or has done it
@@ -84,7 +84,7 @@ def tick(schedule_id: int, now: datetime, enqueue: Enqueue) -> Ticked:
             _move(schedule, **plan(schedule, now), last_at=None)
             return Ticked()
         due = cron.due(timing, schedule.next_at, now, schedule.missed, min(max(schedule.missed_limit, 1), cron.MOST_MISSED))
-        wanted, rest = due[:AT_ONCE], due[AT_ONCE:]
+        wanted, rest = due[:at_once], due[at_once:]
         made = [job_id for nominal in wanted if (job_id := _job(schedule, nominal, enqueue)) is not None]
         changes: dict[str, Any] = {"last_at": wanted[-1]} if wanted else {}
         if made:

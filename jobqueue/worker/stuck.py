@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 
+from jobqueue.bounded import call_within
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.time_limits import exceeded
-from jobqueue.worker.bounded import call_within
 from jobqueue.worker.judging import failed, interrupted, raised
 from jobqueue.worker.run import Reason, Run
 

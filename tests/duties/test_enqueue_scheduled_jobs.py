@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,16 +12,18 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from jobqueue import clock
+from jobqueue import clock, task
 from jobqueue.duties import enqueue_scheduled_jobs as duty_of_schedules
 from jobqueue.duties.base import Report
 from jobqueue.duties.enqueue_scheduled_jobs import EnqueueScheduledJobs
 from jobqueue.exceptions import LeadershipLost
 from jobqueue.lifecycle import schedule_plans
 from jobqueue.lifecycle import schedules as verbs
+from jobqueue.lifecycle.problems import problems
 from jobqueue.models import Job, Schedule, ScheduleTick
 from tests.factories import JobFactory, ScheduleFactory
 from tests.rivals import Rival, together
+from tests.worker.whole import until
 
 pytestmark = pytest.mark.django_db
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -235,6 +239,100 @@ def test_a_run_of_many_slow_ones_ends_in_time_and_the_next_goes_on_at_once(monke
     reports = [duty.run_once(NOON) for _ in range(3)]
     assert [(report.items, report.again) for report in reports] == [(5, True), (5, True), (2, False)]
     assert [ticks(row) for row in rows] == [[NOON]] * 12
+
+
+# What is asked of the project
+
+
+asked: list[Any] = []
+answers: dict[str, Any] = {}
+
+
+def answer(*args: Any) -> str | None:
+    asked.append(args)
+    value = answers["now"]
+    return value() if callable(value) else value  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Let callables hang until the event is set."""
+    monkeypatch.setattr(duty_of_schedules, "CALL_SECONDS", 0.3)
+    released = threading.Event()
+    asked.clear()
+    answers["now"] = lambda: released.wait(20) and "released"
+    yield released
+    released.set()
+
+
+@task(unique_key=answer)
+def has_key(number: int) -> None:
+    """Do nothing."""
+
+
+@task(target=answer)
+def has_target(number: int) -> None:
+    """Do nothing."""
+
+
+@pytest.mark.parametrize("made", [has_key, has_target])
+def test_a_callable_of_a_task_that_hangs_stops_no_other_schedule_and_is_a_problem(made: Any, hanging: threading.Event) -> None:
+    first = ScheduleFactory(task=made.module_path, next_at=NOON - SECOND)
+    ScheduleFactory.create_batch(3, next_at=NOON)
+    duty = EnqueueScheduledJobs()
+    report = duty.run_once(NOON)
+    assert (report.items, report.set_aside) == (3, 1)
+    path = made.module_path
+    assert fresh(first).last_error == f"TimeoutError: The import, unique_key or target of {path}: It has not returned after 0.3 s."
+    [problem] = [one for one in problems() if one.code == "failing_schedules"]
+    assert repr(first.name) in problem.text
+
+    later = NOON + MINUTE
+    assert duty.run_once(later).set_aside == 1
+    assert fresh(first).last_error.endswith(": Its last call has not returned yet.")
+    assert len(asked) == 1, "it is not called again while it hangs"
+
+    hanging.set()
+    answers["now"] = "quick"
+    until(lambda: duty.run_once(fresh(first).retry_at or NOON).items > 0)
+    job = Job.objects.get(task=path)
+    assert (job.unique_key, job.target) == (("quick", "") if made is has_key else ("", "quick"))
+    assert fresh(first).last_error == ""
+
+
+def test_each_job_of_a_schedule_has_its_own_key() -> None:
+    numbers = itertools.count()
+    answers["now"] = lambda: f"key-{next(numbers)}"
+    ScheduleFactory(task=has_key.module_path, cron="", interval_seconds=1, next_at=NOON, missed="all")
+    duty, made = EnqueueScheduledJobs(), 0
+    while (report := duty.run_once(NOON + 3 * SECOND)).items:
+        made += report.items
+    assert made == 4
+    assert sorted(Job.objects.values_list("unique_key", flat=True)) == [f"key-{number}" for number in range(4)]
+
+
+def test_a_callable_that_returns_nothing_means_no_key() -> None:
+    answers["now"] = None
+    ScheduleFactory(task=has_key.module_path, next_at=NOON)
+    assert run(NOON).items == 1
+    assert Job.objects.get().unique_key == ""
+
+
+def test_a_definition_that_changes_while_its_task_is_asked_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = ScheduleFactory(task=has_key.module_path, next_at=NOON, args=[1])
+    duty, resolve = EnqueueScheduledJobs(), duty_of_schedules.own
+    answers["now"] = "key"
+    monkeypatch.setattr(duty_of_schedules, "own", lambda row: resolve(_with_other_args(row)))
+    report = duty.run_once(NOON)
+    assert (report.items, report.set_aside, report.again) == (0, 0, True)
+    monkeypatch.undo()
+    assert duty.run_once(NOON).items == 1
+    assert fresh(schedule).last_error == ""
+
+
+def _with_other_args(row: Schedule) -> Schedule:
+    row.args = [2]
+    return row
 
 
 # What is bad
