@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection
+from django.utils import timezone
 
 from jobqueue import states
 from jobqueue.lifecycle import children
 from jobqueue.lifecycle.children import Parents, resume_parents
+from jobqueue.lifecycle.retention import Sweep
 from jobqueue.models import Job, JobDependency
+from jobqueue.retention_rules import OUTCOMES, Rules, after
 from tests.factories import JobFactory
 from tests.rivals import Rival
 
@@ -121,3 +126,41 @@ def test_the_look_finds_parents_and_their_first_open_child_by_an_index_without_s
         assert "jobqueue_dependency_o" in first.explain()
     waiting = Job.objects.current.filter(status="PENDING", waiting_for="children", pk__gt=0).order_by("pk")[:200]
     assert "jobqueue_job_parents" in waiting.explain()
+
+
+def by_retention(jobs: list[Job]) -> int:
+    return Sweep(Rules(), after(OUTCOMES, 3600)).run(60).deleted
+
+
+def in_bulk(jobs: list[Job]) -> int:
+    return int(Job.objects.filter(pk__in=[job.pk for job in jobs]).delete()[1]["jobqueue.Job"])
+
+
+def one_by_one(jobs: list[Job]) -> int:
+    return sum(job.delete()[1]["jobqueue.Job"] for job in jobs)
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("who_is_first", ["the deletion", "the look at parents"])
+@pytest.mark.parametrize("delete", [by_retention, in_bulk, one_by_one])
+def test_a_deletion_of_children_and_a_look_at_their_parents_never_wait_for_each_other(
+    delete: Callable[[list[Job]], int], who_is_first: str, rival: Rival
+) -> None:
+    """The first one keeps all of its locks until the second one is done. So neither can be part of a deadlock."""
+    parents = [parent_of("success", "success", "error") for _ in range(3)]
+    children = [one.child for one in JobDependency.objects.select_related("child").order_by("-pk")]
+    for child in children:  # each was a parent itself
+        JobDependency.objects.create(parent=child, child=parents[0], ended=True)
+    Job.objects.filter(status__in=states.ENDED).update(finished_at=timezone.now() - timedelta(days=2))
+    first, second = (
+        (partial(delete, children), resume_parents) if who_is_first == "the deletion" else (resume_parents, partial(delete, children))
+    )
+    with rival.transaction():
+        counts = [rival.do(first)]
+        counts.append(second())  # fails if it has to wait
+    assert sorted(counts) == [3, 9]
+    assert resume_parents() == 0
+    assert {place(one) for one in parents} == {states.QUEUED}
+    assert not Job.objects.filter(pk__in=[child.pk for child in children]).exists()
+    assert not JobDependency.objects.filter(parent__in=[child.pk for child in children]).exists()

@@ -1,7 +1,7 @@
 """Every place where a worker calls code of the project, times what that code does: claims, leases, ends and other jobs go on.
 
-Not in the table: authenticators and what is evaluated at an enqueue (targets, unique keys) run in the caller's own thread; a receiver of a
-webhook is another server, see `tests/webhooks`.
+Not in the table: authenticators and what is evaluated at an enqueue (targets, unique keys) run in the caller's own thread, but for
+schedules; a receiver of a webhook is another server, see `tests/webhooks`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from jobqueue import enqueue_many, signals, task
-from jobqueue.duties import registry
+from jobqueue.duties import enqueue_scheduled_jobs, registry
 from jobqueue.duties.base import FunctionDuty
-from jobqueue.models import Job
+from jobqueue.models import Job, Schedule
 from jobqueue.worker import tenant_slots
 from jobqueue.worker.log_thread import LogThread
 from jobqueue.worker.supervisor import Supervisor
-from tests.factories import JobFactory
+from tests.factories import JobFactory, ScheduleFactory
 from tests.tasks import add
-from tests.worker.whole import connected, ended, working
+from tests.worker.whole import connected, ended, until, working
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -186,6 +186,21 @@ def fails_in_its_own_words() -> None:
     raise Shown
 
 
+@task(unique_key=lambda number: foreign())
+def has_key(number: int) -> None:
+    """Do nothing."""
+
+
+@task(target=lambda number: foreign())
+def has_target(number: int) -> None:
+    """Do nothing."""
+
+
+@task
+def is_scheduled(number: int) -> None:
+    """Do nothing."""
+
+
 def only_for(path: str) -> Callable[..., None]:
     def receive(*, task_result: Any, **_: Any) -> None:
         if task_result.task.module_path == path:
@@ -215,8 +230,15 @@ class Around:
 class Place:
     """Where the code is called: what is set, and what makes a worker call it."""
 
-    def __init__(self, trigger: Callable[[Supervisor], Any], *, setup: Any = contextlib.nullcontext, **settings: Any) -> None:
-        self.trigger, self.setup, self.settings = trigger, setup, settings
+    def __init__(
+        self,
+        trigger: Callable[[Supervisor], Any],
+        *,
+        setup: Any = contextlib.nullcontext,
+        also: Callable[[], Any] = lambda: None,
+        **settings: Any,
+    ) -> None:
+        self.trigger, self.setup, self.also, self.settings = trigger, setup, also, settings
 
 
 def receives(name: str, trigger: Callable[[Supervisor], Any] = lambda _: victim.enqueue(), receiver: Any = foreign) -> Place:
@@ -228,8 +250,24 @@ def loses_a_worker(_: Supervisor) -> None:
 
 
 def grows_old(worker: Supervisor) -> None:
-    JobFactory(status="SUCCESS", queue="old", finished_at=timezone.now() - timedelta(days=3))
+    # It has just come of age: the duty may have looked at older ones before.
+    JobFactory(status="SUCCESS", queue="old", finished_at=timezone.now() - timedelta(seconds=3601))
     worker.parts.duties.hear("apply_retention")
+
+
+def scheduled(made: Any, setup: Any = contextlib.nullcontext) -> Place:
+    """Return a place that is called when the job of a schedule is made; a schedule behind it gets its job all the same."""
+
+    def fall_due(worker: Supervisor) -> None:
+        for seconds, path in ((2, made.module_path), (1, add.module_path)):
+            ScheduleFactory(task=path, next_at=timezone.now() - timedelta(seconds=seconds))
+        worker.parts.duties.hear("enqueue_scheduled_jobs")
+
+    def others_have_their_job() -> None:
+        until(lambda: not Schedule.objects.filter(task=add.module_path, last_job_id=None).exists(), "the other schedules")
+        assert not Schedule.objects.filter(task=add.module_path).exclude(last_error="").exists()
+
+    return Place(fall_due, setup=setup, also=others_have_their_job)
 
 
 @contextlib.contextmanager
@@ -287,6 +325,11 @@ PLACES: dict[str, Place] = {
     "task": Place(lambda _: calls.enqueue()),
     "coroutine": Place(lambda _: acalls.enqueue()),
     "duty": Place(lambda _: None, setup=as_duty),
+    "unique key of a schedule": scheduled(has_key),
+    "target of a schedule": scheduled(has_target),
+    "receiver of task_enqueued, of a schedule": scheduled(
+        is_scheduled, setup=lambda: connected(signals.task_enqueued, only_for(is_scheduled.module_path))
+    ),
     "log handler": Place(lambda _: victim.enqueue(), setup=as_log_handler),
 }
 BRIEF = {
@@ -303,6 +346,7 @@ BRIEF = {
 def scene(name: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
     """Run a worker with the code in its place."""
     monkeypatch.setattr(tenant_slots, "READ_SECONDS", 0.05)
+    monkeypatch.setattr(enqueue_scheduled_jobs, "CALL_SECONDS", 0.5)
     monkeypatch.setattr(logging, "raiseExceptions", False)
     place = PLACES[name]
     settings.JOBQUEUE = {**BRIEF, **place.settings}
@@ -331,6 +375,7 @@ def does(name: str, what: str, worker: Supervisor) -> None:
     PLACES[name].trigger(worker)
     assert foreign.called.wait(15), what
     others_go_on(what)
+    PLACES[name].also()
     if what != HANGS:
         foreign.deed = None
 
