@@ -68,6 +68,19 @@ class SQLite(Database):
         finally:
             connection.transaction_mode = before
 
+    def break_connection(self, connection: Any) -> None:
+        """Interrupt a connection and undo its transaction, which keeps every other writer away; called by another thread.
+
+        Django then refuses what the thread still does in that transaction, at the end of which it finds it undone.
+        """
+        raw = connection.connection
+        with contextlib.suppress(Exception):  # its thread may have closed it meanwhile
+            raw.interrupt()
+            if raw.in_transaction:
+                connection.needs_rollback = connection.in_atomic_block
+                raw.rollback()
+                connection.needs_rollback = connection.in_atomic_block  # again: its thread may just have left a savepoint
+
     def claim(
         self, lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | None = None
     ) -> tuple[list[Claimed], list[Candidate]]:

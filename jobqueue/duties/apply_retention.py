@@ -8,10 +8,12 @@ from jobqueue import conf
 from jobqueue.duties.base import Duty, Report
 from jobqueue.lifecycle.old_events import OldEvents
 from jobqueue.lifecycle.retention import Sweep, by_settings
+from jobqueue.models import Job
 
 EVENTS_SECONDS = 0.5
 # A look for what has come to an age of days may be some minutes late; looks are most of what an idle worker would ask its database.
 SHARE_OF_AGE, LONGEST_SECONDS = 1 / 1000, 600.0
+SHORTER_SECONDS = 10.0  # of one run where a hook that hangs keeps all other writers away
 
 
 class ApplyRetention(Duty):
@@ -26,6 +28,8 @@ class ApplyRetention(Duty):
         ages = [age for rules in conf.retention() for age in rules.ages()]
         shortest = min([*ages, *([] if (of_events := conf.event_age()) is None else [of_events])], default=0.0)
         self.interval_seconds = min(max(self.interval_seconds, shortest * SHARE_OF_AGE), LONGEST_SECONDS)
+        if Job.objects.database.one_writer:
+            self.longest_run_seconds = SHORTER_SECONDS
         self._sweep: Sweep | None = None
         self._events: OldEvents | None = None
 

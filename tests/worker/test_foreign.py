@@ -24,7 +24,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from jobqueue import enqueue_many, signals, task
-from jobqueue.duties import enqueue_scheduled_jobs, registry
+from jobqueue.duties import apply_retention, enqueue_scheduled_jobs, registry
 from jobqueue.duties.base import FunctionDuty
 from jobqueue.models import Job, Schedule
 from jobqueue.worker import tenant_slots
@@ -338,6 +338,7 @@ BRIEF = {
     "INTERRUPT_GRACE_SECONDS": 0.2,
     "DELIVERY_GRACE_SECONDS": 0.2,
     "HEARTBEAT_SECONDS": 0.2,
+    "DUTY_HEARTBEAT_SECONDS": 0.5,
     "LEASE_SECONDS": 3,
 }
 
@@ -347,6 +348,7 @@ def scene(name: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator
     """Run a worker with the code in its place."""
     monkeypatch.setattr(tenant_slots, "READ_SECONDS", 0.05)
     monkeypatch.setattr(enqueue_scheduled_jobs, "CALL_SECONDS", 0.5)
+    monkeypatch.setattr(apply_retention, "SHORTER_SECONDS", 0.5)
     monkeypatch.setattr(logging, "raiseExceptions", False)
     place = PLACES[name]
     settings.JOBQUEUE = {**BRIEF, **place.settings}
@@ -383,11 +385,8 @@ def does(name: str, what: str, worker: Supervisor) -> None:
 def is_possible(name: str, what: str) -> bool:
     """Return whether code may do that there.
 
-    In an event loop it has no database, and a hang is seen by `tests/worker/test_loop.py`. A hook of retention is called inside of its
-    transaction, which on SQLite keeps every other writer away.
+    In an event loop it has no database, and a hang is seen by `tests/worker/test_loop.py`.
     """
-    if name.startswith("ON_"):
-        return what != HANGS or connection.vendor != "sqlite"
     return name != "coroutine" or what not in ("another session", "an open transaction", HANGS)
 
 
