@@ -111,7 +111,7 @@ class EnqueueScheduledJobs(Duty):
         try:
             found = self._calls(schedule_id, partial(own, row))
         except TimeoutError as error:
-            raise TimeoutError(f"The import, unique_key or target of {path}: {error}") from error
+            raise TimeoutError(f"{error} This is the import, unique_key or target of {path}.") from error
         return schedules.tick(schedule_id, now, partial(enqueue_scheduled, own=found), at_once=1)
 
     def _replan(self, now: datetime) -> None:
