@@ -259,8 +259,9 @@ def scheduled(made: Any, setup: Any = contextlib.nullcontext) -> Place:
     """Return a place that is called when the job of a schedule is made; a schedule behind it gets its job all the same."""
 
     def fall_due(worker: Supervisor) -> None:
-        for seconds, path in ((2, made.module_path), (1, add.module_path)):
-            ScheduleFactory(task=path, cron="", interval_seconds=3600, next_at=timezone.now() - timedelta(seconds=seconds))
+        minute = timezone.now().replace(second=0, microsecond=0)
+        for before, path in ((timedelta(minutes=1), made.module_path), (timedelta(0), add.module_path)):
+            ScheduleFactory(task=path, next_at=minute - before)
         worker.parts.duties.hear("enqueue_scheduled_jobs")
 
     def others_have_their_job() -> None:
