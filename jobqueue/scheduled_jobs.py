@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,7 +31,9 @@ class Own(NamedTuple):
 def calls_project(path: str) -> bool:
     """Return whether code of the project is called to make a job of a task: its import, or what returns its key or its target."""
     entry = registry.find(path)
-    return entry is None or any(callable(getattr(entry.task, name, None)) for name in ("unique_key", "target"))
+    if entry is None:
+        return path.rpartition(".")[0] not in sys.modules
+    return any(callable(getattr(entry.task, name, None)) for name in ("unique_key", "target"))
 
 
 def own(row: Schedule) -> Own:
