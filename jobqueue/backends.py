@@ -7,7 +7,6 @@ its backend, so models are imported where jobs are made and read: an `AppConfig`
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from django.core import checks
 from django.db import transaction
 
-from jobqueue import compat, conf, moments, payload, repeats, signals, time_limits
+from jobqueue import compat, conf, moments, payload, public_ids, repeats, signals, time_limits
 from jobqueue.exceptions import Interrupted, InvalidOption, TimeLimitExceeded, is_for_the_process
 from jobqueue.service import in_service_thread
 from jobqueue.tasks import functions, options, results
@@ -26,8 +25,6 @@ from jobqueue.tasks.task import JobTask, detached
 
 if TYPE_CHECKING:
     from jobqueue.lifecycle.enqueue import Enqueued, JobSpec
-
-ID = re.compile("[1-9][0-9]{0,18}")
 
 BaseTaskBackend: Any = compat.module("backends.base").BaseTaskBackend
 
@@ -100,15 +97,17 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         transaction.on_commit(send, using=Job.objects.database.alias)
 
     def get_result(self, result_id: str) -> JobResult:
-        """Return a job as a result; raise `TaskResultDoesNotExist` for an id that no job has."""
+        """Return a job as a result, by its public id; raise `TaskResultDoesNotExist` for an id that no job of this backend has.
+
+        A number is refused: it can be guessed.
+        """
         from jobqueue.models import Job
 
-        # Only the very text that an id has: int() would read " 1", "+1" and "1_0", too.
-        job_id = int(result_id) if ID.fullmatch(str(result_id)) else 0
-        job = Job.objects.current.filter(pk=job_id).first() if 0 < job_id < 2**63 else None
+        job_id = public_ids.job_id_of(str(result_id))
+        job = None if job_id is None else Job.objects.current.filter(pk=job_id, backend=self.alias).first()
         if job is None:
             raise compat.TaskResultDoesNotExist(result_id)
-        return results.of_job(job, self.alias)
+        return results.of_job(job)
 
     def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
         """Refuse OPTIONS, since per-task options belong on the task and all others into JOBQUEUE."""
@@ -132,6 +131,7 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
                 run_after=task.run_after,
                 recovery=recovery,
                 options=_options(None),
+                backend=self.alias,
                 **texts,
             )
         if task.transactional:
@@ -145,6 +145,7 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
             recovery=task.recovery or conf.current().default_recovery,
             tenant=task.tenant or "",
             webhook_url=task.webhook_url or "",
+            backend=self.alias,
             options=_options(task.timeout),
             expires=_expires(task.expires),
             phases=tuple(one.name for one in task.phases),
@@ -158,7 +159,7 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         from jobqueue.models import Job
 
         job = Job.objects.current.get(pk=made.job_id)
-        return results.of_job(job, self.alias, created=False)
+        return results.of_job(job, created=False)
 
 
 def _send_enqueued(sender: type, result: JobResult) -> None:
@@ -169,7 +170,7 @@ def _send_enqueued(sender: type, result: JobResult) -> None:
     except BaseException as error:  # SystemExit and the like, which `send_robust` lets pass: the job is made all the same
         if is_for_the_process(error):
             raise
-        repeats.log(logging.ERROR, "Job %s: the signal of its enqueue was not sent to all who listen.", result.id, exc_info=True)
+        repeats.log(logging.ERROR, "Job %s: the signal of its enqueue was not sent to all who listen.", result.job_id, exc_info=True)
 
 
 def _expires(expires: float | timedelta | datetime | None) -> timedelta | datetime | None:

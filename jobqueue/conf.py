@@ -21,6 +21,7 @@ from jobqueue import duty_rules, masking, setting_problems, webhook_rules
 from jobqueue import retention_rules as retained
 from jobqueue.setting_problems import Problem
 from jobqueue.setting_rules import (
+    AUTHENTICATOR,
     BOOLEAN,
     COUNT,
     HOOK,
@@ -34,7 +35,6 @@ from jobqueue.setting_rules import (
     TENANTS,
     VISIBLE,
     Rule,
-    is_callable_or_path,
     is_release,
     is_slots,
     number,
@@ -46,14 +46,11 @@ from jobqueue.texts import clean, safe_repr
 NAME = "JOBQUEUE"
 logger = logging.getLogger("jobqueue")
 RELEASE_VARIABLE = "JOBQUEUE_RELEASE"
-RECOVERIES = ("requeue", "hold")
-LOGS = ("all", "lifecycle", "none")
 
 ALIAS = Rule(
     "the alias of a database in DATABASES, or None for where DATABASE_ROUTERS put it",
     lambda value: isinstance(value, str) and value in settings.DATABASES,
 )
-TIMES = Rule(retained.TIMES_TEXT, retained.is_times)
 
 
 def _setting(default: Any, rule: Rule, **more: Any) -> Any:
@@ -77,7 +74,7 @@ class Settings:
     shutdown_grace_period_seconds: float = _setting(300, NOT_NEGATIVE)
     interrupt_grace_seconds: float = _setting(2, NOT_NEGATIVE)
     max_crashes: int = _setting(3, COUNT)
-    default_recovery: str = _setting("requeue", Rule('"requeue" or "hold"', lambda value: value in RECOVERIES))
+    default_recovery: str = _setting("requeue", Rule('"requeue" or "hold"', lambda value: value in ("requeue", "hold")))
     default_timeout_seconds: float | None = _setting(None, POSITIVE._replace(text=f"{POSITIVE.text}, or None for no limit"))
     timeout_grace_seconds: float = _setting(10, NOT_NEGATIVE)
     hard_timeout_grace_seconds: float = _setting(10, POSITIVE)
@@ -93,17 +90,16 @@ class Settings:
     release: Any = _setting(None, Rule(f"text of 1 to {LONGEST_RELEASE} characters, or a callable that returns it", is_release))
     notify: bool = _setting(True, BOOLEAN)
     fresh_connections: bool = _setting(False, BOOLEAN)
-    api_authenticator: Any = _setting(
-        None, Rule("a callable of the request that returns a user or None, or its dotted path", is_callable_or_path)
-    )
+    api_authenticator: Any = _setting(None, AUTHENTICATOR)
+    public_id_keys: tuple[str, ...] = _setting((), texts("a list of texts that nobody can guess, the present key first"), repr=False)
     secret_names: tuple[str, ...] = _setting((), texts("a list of names"))
     visible_jobs: Any = _setting(None, VISIBLE)
-    stale_after: Any = _setting(None, TIMES)
-    delete_after: Any = _setting(None, TIMES)
+    stale_after: Any = _setting(None, Rule(retained.TIMES_TEXT, retained.is_times))
+    delete_after: Any = _setting(None, Rule(retained.TIMES_TEXT, retained.is_times))
     queue_retention: Any = _setting(None, Rule(retained.QUEUES_TEXT, retained.is_by_queue))
     on_stale: Any = _setting(None, HOOK)
     on_delete: Any = _setting(None, HOOK)
-    event_log: str = _setting("lifecycle", Rule('"all", "lifecycle" or "none"', lambda value: value in LOGS))
+    event_log: str = _setting("lifecycle", Rule('"all", "lifecycle" or "none"', lambda value: value in ("all", "lifecycle", "none")))
     event_ping_seconds: float = _setting(15, POSITIVE)
     event_stream_seconds: float = _setting(300, number("a number above 0, at most 86400 (a day)", lambda value: 0 < value <= 86_400))
     event_streams_most: int = _setting(10, whole("a whole number from 0 (no streams at all) to 1000", lambda value: 0 <= value <= 1000))
@@ -174,9 +170,7 @@ def release() -> str:
 
 def tenant_slots() -> dict[str, int]:
     """Return the slots of each tenant that has a number of its own, as they are now; raise ImproperlyConfigured for anything else."""
-    value = _called(current().tenants)
-    if value is None:
-        return {}
+    value = _called(current().tenants) or {}
     value = value() if callable(value) else value
     if not is_slots(value):
         raise ImproperlyConfigured(f"TENANTS gave {safe_repr(value)}. It must be {TENANTS.text}.")
@@ -218,6 +212,11 @@ def retention() -> tuple[retained.Rules, retained.Rules]:
     given = {"STALE_AFTER": mine.stale_after, "DELETE_AFTER": mine.delete_after}
     stale, delete = (retained.rules(name, value, mine.queue_retention) for name, value in given.items())
     return stale, delete
+
+
+def public_id_keys() -> tuple[str | bytes, ...]:
+    """Return the keys of public ids, the present one first."""
+    return current().public_id_keys or (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
 
 
 def event_age() -> float | None:

@@ -63,7 +63,7 @@ def enqueue_scheduled(row: Schedule, nominal: datetime | None, own: Own | None =
     backend = backend_of(task)
     if not isinstance(backend, DatabaseBackend):
         raise InvalidOption(f"Backend {task.backend!r} of {row.task} is a {type(backend).__name__}; schedules need DatabaseBackend.")
-    return int(backend.enqueue(task, row.args, row.kwargs).id)
+    return int(backend.enqueue(task, row.args, row.kwargs).job_id)
 
 
 def _constant(text: str, *args: Any, **kwargs: Any) -> str | None:

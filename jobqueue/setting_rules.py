@@ -67,6 +67,7 @@ TENANTS = Rule(
 )
 
 TENANT_CONTEXT = Rule("a callable of the tenant that returns a context manager, or its dotted path", is_callable_or_path)
+AUTHENTICATOR = Rule("a callable of the request that returns a user or None, or its dotted path", is_callable_or_path)
 VISIBLE = Rule("a callable of the user that returns a Q on Job, or its dotted path", is_callable_or_path)
 HOOKS = Rule(
     "a list of callables of one run that return a context manager, or their dotted paths",

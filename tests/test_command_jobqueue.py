@@ -501,4 +501,4 @@ def test_a_wrong_value_ends_with_one(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit) as end:
         Command().run_from_argv(["manage.py", "jobqueue", "cancel", "x"])
     assert end.value.code == 1
-    assert "JOB_ID is 'x'; it must be a whole number from 1 to 9223372036854775807." in capsys.readouterr().err
+    assert "JOB_ID is 'x'; it must be a whole number from 1 to 9223372036854775807, the job's number, or" in capsys.readouterr().err

@@ -211,7 +211,7 @@ def test_what_a_run_stores_logs_and_sends_holds_no_secret_of_its_arguments(setti
     error = f"the server refused {VALUE}, {MARK} and {TEXT}"
     result = tasks.never_scheduled.enqueue(MARK, password=VALUE, fail=error)
     run_until_idle()
-    job = Job.objects.get(pk=result.id)
+    job = Job.objects.get(pk=result.job_id)
     assert job.status == "ERROR"
     assert MARK in json.dumps([job.args, job.kwargs])  # the row's arguments stay as they are
     clean(job.message, "message")

@@ -51,7 +51,7 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
     list_max_show_all = 100
     ordering = ("-id",)
     search_fields = ("job_id",)
-    search_help_text = "The number of a job."
+    search_help_text = "The number or public id of a job."
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     paginator = listing.CappedPaginator

@@ -18,7 +18,7 @@ from django.db.models.functions import Left
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
-from jobqueue import masking, states, visible
+from jobqueue import masking, public_ids, states, visible
 from jobqueue.admin import known, nothing
 from jobqueue.admin.base import LARGEST_ID
 from jobqueue.admin.cells import owner_of
@@ -58,8 +58,10 @@ def tasks_like(text: str) -> list[str]:
 
 
 def as_id(text: str) -> int | None:
-    """Return the number that "12" or "#12" means, None for any other text; one more than `LARGEST_ID` for any larger number."""
+    """Return the number that "12", "#12" or a public id means, None for any other text; at most one more than `LARGEST_ID`."""
     digits = text.strip().removeprefix("#")
+    if (job_id := public_ids.job_id_of(digits)) is not None:
+        return job_id
     if not (digits.isascii() and digits.isdigit()):
         return None
     digits = digits.lstrip("0") or "0"

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from jobqueue import visible
+from jobqueue import public_ids, visible
 from jobqueue.api import again, reading, streaming
 from jobqueue.api.answers import Problem
 from jobqueue.api.reading import Given
@@ -20,6 +20,7 @@ from jobqueue.db import Now
 from jobqueue.events.wanted import Wanted
 from jobqueue.lifecycle.narrowed import why_for
 from jobqueue.lifecycle.report import report
+from jobqueue.lifecycle.why import Why
 from jobqueue.line import Target
 from jobqueue.masking import mask_text
 from jobqueue.models import Job
@@ -35,7 +36,11 @@ def told(job: Job, user: Any, most: int = MOST_BYTES) -> dict[str, Any]:
     """Return the report on a job and why it waits; tracebacks for those who may open the admin."""
     why = why_for(user, job)
     shown = report(job, tracebacks=getattr(user, "is_staff", False), most=most)
-    return {**shown, "why_waiting": asdict(why) if why is not None else None}
+    return {**shown, "why_waiting": _why(why) if why is not None else None}
+
+
+def _why(why: Why) -> dict[str, Any]:
+    return {**asdict(why), "job_public_id": None if why.job_id is None else public_ids.public_id(why.job_id)}
 
 
 def snapshot_of(job_id: int, user: Any) -> Callable[[], dict[str, Any]]:
@@ -100,4 +105,11 @@ def _briefly(user: Any, jobs: QuerySet[Job]) -> Callable[[], dict[str, Any]]:
 
 
 def _brief(row: dict[str, Any]) -> dict[str, Any]:
-    return {"id": row.pop("pk"), **row, "target": mask_text(row["target"]), "phase": mask_text(row["phase"])}
+    job_id = row.pop("pk")
+    return {
+        "id": job_id,
+        "public_id": public_ids.public_id(job_id),
+        **row,
+        "target": mask_text(row["target"]),
+        "phase": mask_text(row["phase"]),
+    }

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from jobqueue import visible
+from jobqueue import public_ids, visible
 from jobqueue.api.answers import Problem
 from jobqueue.db import Now
 from jobqueue.models import Job
@@ -24,10 +24,13 @@ Given = dict[str, str]
 
 
 def job_id(text: str) -> int:
-    """Return the number that a path names; there is no job under anything else."""
+    """Return the number of the job that a path names by its public id or its number; there is no job under anything else."""
+    if (found := public_ids.job_id_of(text)) is not None:
+        return found
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
     if not 0 < number <= LARGEST_ID or str(number) != text:
-        raise Problem(404, f"{shown(text)} is no job's number: it must be a whole number from 1 to {LARGEST_ID}.")
+        rule = f"it must be a job's public id, or its number, a whole number from 1 to {LARGEST_ID}"
+        raise Problem(404, f"{shown(text)} is no job's id: {rule}.")
     return number
 
 
@@ -43,11 +46,13 @@ def job(request: HttpRequest, user: Any, given: Given, *columns: str) -> Job:
     jobs = visible.narrow(user, Job.objects.current.annotate(now=Now()).filter(pk=number))
     found = (jobs.only("pk", *columns) if columns else jobs).first()
     if found is None:
-        raise Problem(404, f"There is no job {number}.")
+        raise Problem(404, f"There is no job {given['job_id']}.")
     if target is not None and found.target != target:
-        raise Problem(404, f"Job {number} is not of target {shown(target)}.")
+        raise Problem(404, f"Job {given['job_id']} is not of target {shown(target)}.")
     if (target is not None or tenant is not None) and found.tenant != (tenant or ""):
-        raise Problem(404, f"Job {number} is not of {f'tenant {shown(tenant)}' if tenant else 'those without a tenant (say ?tenant=)'}.")
+        raise Problem(
+            404, f"Job {given['job_id']} is not of {f'tenant {shown(tenant)}' if tenant else 'those without a tenant (say ?tenant=)'}."
+        )
     return found
 
 

@@ -17,7 +17,10 @@ NAME = {"type": "string", "minLength": 1, "maxLength": reading.LONGEST_TEXT}
 QUERY = {"type": "string", "maxLength": reading.LONGEST_TEXT, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}
 
 PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
-    "job_id": ({"type": "integer", "minimum": 1, "maximum": reading.LARGEST_ID}, "The job's number."),
+    "job_id": (
+        {"anyOf": [{"type": "string", "format": "uuid"}, {"type": "integer", "minimum": 1, "maximum": reading.LARGEST_ID}]},
+        "The job's public id, or its number.",
+    ),
     "target": ({**NAME, "pattern": r"^[^/\u0000-\u001f\u007f-\u009f]+$"}, "The job's target, percent-encoded."),
     "queue": (
         {**NAME, "pattern": r"^[^\u0000]+$"},

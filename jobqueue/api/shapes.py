@@ -9,6 +9,7 @@ from jobqueue import states
 Shape = dict[str, Any]
 
 TEXT: Final[Shape] = {"type": "string"}
+UUID: Final[Shape] = {"type": "string", "format": "uuid", "description": "The public id of a job."}
 COUNT: Final[Shape] = {"type": "integer", "minimum": 0}
 FLAG: Final[Shape] = {"type": "boolean"}
 MOMENT: Final[Shape] = {"type": "string", "format": "date-time"}
@@ -52,6 +53,7 @@ ENTRY_FIELDS: Final[dict[str, Shape]] = {
 SHAPES: Final[dict[str, Shape]] = {
     "Job": record(
         id={"type": "integer"},
+        public_id=UUID,
         task=TEXT,
         queue=TEXT,
         tenant=TEXT,
@@ -114,6 +116,7 @@ SHAPES: Final[dict[str, Shape]] = {
             "id": said(some({"type": "integer"}), "The event's number; null for what is not in the log."),
             "event": TEXT,
             "job_id": {"type": "integer"},
+            "public_id": UUID,
             "at": MOMENT,
             "attempt": COUNT,
             "status": STATUS,
@@ -130,9 +133,11 @@ SHAPES: Final[dict[str, Shape]] = {
         gate=said(TEXT, "What the job waits for, for programs."),
         text=said(TEXT, "The same as a sentence."),
         job_id=said(some({"type": "integer"}), "The job behind which it waits."),
+        job_public_id=some(UUID),
     ),
     "Answer": record(
         job={"type": "integer"},
+        public_id=UUID,
         verdict={"enum": ["done", "requested"]},
         status=said(STATUS, "The job's status now."),
     ),
@@ -141,6 +146,7 @@ SHAPES: Final[dict[str, Shape]] = {
         tenant=TEXT,
         target=TEXT,
         holder_id=some({"type": "integer"}),
+        holder_public_id=some(UUID),
         holder_status=TEXT,
         holder_task=TEXT,
         since=some(MOMENT),
@@ -170,7 +176,15 @@ SHAPES: Final[dict[str, Shape]] = {
     "Error": record(
         error={
             "type": "object",
-            "properties": {"code": TEXT, "message": TEXT, "job": {"type": "integer"}, "status": STATUS, "reason": TEXT, "permission": TEXT},
+            "properties": {
+                "code": TEXT,
+                "message": TEXT,
+                "job": {"type": "integer"},
+                "public_id": UUID,
+                "status": STATUS,
+                "reason": TEXT,
+                "permission": TEXT,
+            },
             "required": ["code", "message"],
             "additionalProperties": False,
         }

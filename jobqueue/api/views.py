@@ -10,10 +10,12 @@ from typing import Any
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from jobqueue import public_ids
 from jobqueue.api import audit, events, reading
 from jobqueue.api.answers import Problem
 from jobqueue.api.reading import Given
 from jobqueue.lifecycle import control, queue_names, queues
+from jobqueue.lifecycle.lines import Line
 from jobqueue.lifecycle.narrowed import lines_for, queue_states_for
 from jobqueue.masking import mask_text
 from jobqueue.models import Job
@@ -36,9 +38,11 @@ def act(verb: str, do: Callable[[int], control.Answer]) -> Handler:
         with Job.objects.database.atomic():
             answer = do(job.pk)
             audit.record(request, user, job, verb, answer)
+        named: dict[str, Any] = {"job": job.pk, "public_id": public_ids.public_id(job.pk)}
         if answer.verdict is control.Verdict.REFUSED:
-            raise Problem(409, f"{answer.reason[:1].upper()}{answer.reason[1:]}.", reason=answer.reason, job=job.pk, status=answer.status)
-        return STATUSES[answer.verdict], {"job": job.pk, "verdict": answer.verdict.value, "status": answer.status}
+            text = f"{answer.reason[:1].upper()}{answer.reason[1:]}."
+            raise Problem(409, text, reason=answer.reason, **named, status=answer.status)
+        return STATUSES[answer.verdict], {**named, "verdict": answer.verdict.value, "status": answer.status}
 
     return handle
 
@@ -47,7 +51,12 @@ def list_targets(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the targets that something holds, blocks or waits for."""
     most = reading.limit(request)
     found = lines_for(user, search=reading.text(request, "search") or "", tenant=reading.text(request, "tenant"))[: most + 1]
-    return 200, {"targets": [{**_plain(line), "target": mask_text(line.target)} for line in found[:most]], "more": len(found) > most}
+    return 200, {"targets": [_line(line) for line in found[:most]], "more": len(found) > most}
+
+
+def _line(line: Line) -> dict[str, Any]:
+    holder = None if line.holder_id is None else public_ids.public_id(line.holder_id)
+    return {**_plain(line), "target": mask_text(line.target), "holder_public_id": holder}
 
 
 def act_on_queue(verb: str) -> Handler:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from jobqueue import clock, masking
+from jobqueue import clock, masking, public_ids
 from jobqueue import event_names as names
 from jobqueue.models import Job, JobPhase
 
@@ -58,6 +58,7 @@ def _told(row: tuple[Any, ...], phase: Any) -> dict[str, Any]:
         "id": None,
         "event": names.PROGRESS,
         "job_id": job_id,
+        "public_id": public_ids.public_id(job_id),
         "at": clock.now().isoformat(),
         "attempt": attempt,
         "status": status,

@@ -9,7 +9,7 @@ import json
 from typing import Any, Final
 
 from jobqueue import event_names as names
-from jobqueue import masking
+from jobqueue import masking, public_ids
 from jobqueue.capping import capped
 from jobqueue.db.cursors import Position
 from jobqueue.db.eventlog import EventRow
@@ -27,6 +27,7 @@ def described(row: EventRow, facts: tuple[str, str] | None) -> dict[str, Any]:
         "id": row.id,
         "event": row.name,
         "job_id": row.job_id,
+        "public_id": public_ids.public_id(row.job_id),
         "at": row.at.isoformat(),
         "attempt": row.attempt,
         **({"status": status} if status else {}),

@@ -19,7 +19,7 @@ from typing import Any
 from django.db import IntegrityError
 
 from jobqueue import event_names as names
-from jobqueue import states
+from jobqueue import public_ids, states
 from jobqueue.db import Now
 from jobqueue.events.record import event, record, record_all
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
@@ -128,8 +128,9 @@ def clear_target(target: str, *, tenant: str = "") -> list[Answer]:
 
 
 @contextlib.contextmanager
-def _locked(job_id: int) -> Iterator[Job]:
-    """Open a transaction that holds the target's lock, then the row's."""
+def _locked(number: int | str) -> Iterator[Job]:
+    """Open a transaction that holds the target's lock, then the row's; the job is named by its number or its public id."""
+    job_id = public_ids.number_of(number)
     with Job.objects.database.atomic():
         named = Job.objects.current.filter(pk=job_id).values_list("tenant", "target").first()
         if named is not None and named[1]:

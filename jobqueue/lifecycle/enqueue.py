@@ -27,6 +27,7 @@ OPTIONAL = {
     "metadata": "{}",
     "options": "{}",
     "webhook_url": "",
+    "backend": "default",
 }
 
 
@@ -49,6 +50,7 @@ class JobSpec:
     target: str = ""
     phases: tuple[str, ...] = ()
     webhook_url: str = ""
+    backend: str = "default"
     expires: datetime | timedelta | None = None
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from jobqueue import clock, states, time_limits
+from jobqueue import clock, public_ids, states, time_limits
 from jobqueue.capping import MOST_BYTES, capped
 from jobqueue.events.timeline import timeline
 from jobqueue.hiding import arguments_of, mask_of
@@ -79,6 +79,7 @@ def _phase(row: JobPhase, mask: Mask) -> dict[str, Any]:
 def _identity(job: Job, mask: Mask) -> dict[str, Any]:
     return {
         "id": job.pk,
+        "public_id": public_ids.public_id(job.pk),
         "task": job.task,
         "queue": job.queue,
         "tenant": job.tenant,

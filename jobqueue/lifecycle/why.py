@@ -14,7 +14,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from jobqueue import conf, masking, repeats, states
+from jobqueue import conf, masking, public_ids, repeats, states
 from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
 from jobqueue.lifecycle import children, history, suspend
@@ -48,7 +48,7 @@ class Why:
 def why_waiting(job: Any) -> Why | None:
     """Return what a job waits for, None for one that does not wait (it runs, or has ended).
 
-    `job` is a job, its number, or the result of an enqueue. Raises `JobDoesNotExist`.
+    `job` is a job, its number or public id, or the result of an enqueue. Raises `JobDoesNotExist`.
     """
     found = _read(_number(job))
     why = _gate(found)
@@ -74,7 +74,7 @@ def _gate(found: Any) -> Why | None:
 def _number(job: Any) -> int:
     """Return the number that a job, a number or a result stands for."""
     number = job if isinstance(job, int | str) else getattr(job, "pk", None) or getattr(job, "id", None)
-    text = str(number)
+    text = str(public_ids.number_of(number))
     if isinstance(job, bool) or not (text.isascii() and text.isdigit() and len(text) < 20):
         raise InvalidOption(f"job is {safe_repr(job)}; it must be a job, its number, or the result of its enqueue.")
     return int(text)

@@ -91,6 +91,9 @@ class Job(models.Model):
     worker_ids = fields.json(list, help_text="The worker of each run.")
     webhook_url = models.TextField(default="", db_default="", blank=True)
     webhook_sent = fields.flag()
+    backend = models.TextField(
+        default="default", db_default="default", blank=True, help_text="The alias in TASKS of the backend that made the job."
+    )
 
     objects = JobManager()
 

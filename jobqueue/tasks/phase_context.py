@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from asgiref.sync import sync_to_async
 
-from jobqueue import clock, moments, payload
+from jobqueue import clock, moments, payload, public_ids
 from jobqueue.exceptions import MAX_DELAY_SECONDS, InsideTransaction, InvalidOption, NoPhases, Suspended, delay_in_seconds
 from jobqueue.texts import safe_repr
 
@@ -120,7 +120,7 @@ class PhaseContext:
     def wait_for(self, jobs: Any, result: Any = None) -> NoReturn:
         """End this phase with a result, and go on at the next one when all of these jobs have ended, in whatever way.
 
-        `jobs` are jobs, their ids, or the results of their enqueues; one or many. Does not return; see `sleep`.
+        `jobs` are jobs, their numbers or public ids, or the results of their enqueues; one or many. Does not return; see `sleep`.
         """
         self.raise_if_cancelled()
         steps = self._in_phase("wait_for")
@@ -185,7 +185,7 @@ def _several(jobs: Any) -> Iterable[Any]:
 
 def _id_of(job: Any) -> int:
     number = job if isinstance(job, int | str) else getattr(job, "pk", None) or getattr(job, "id", None)
-    text = str(number)
+    text = str(public_ids.number_of(number))
     if isinstance(job, bool) or not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**63):
         raise InvalidOption(f"wait_for got {safe_repr(job)}; it must be a job, its number, or the result of its enqueue.")
     return int(text)

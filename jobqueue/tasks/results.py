@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, overload
 
-from jobqueue import clock, compat, states
+from jobqueue import clock, compat, public_ids, states
 from jobqueue.tasks import registry
 from jobqueue.tasks.task import detached, placeholder
 
@@ -31,8 +31,9 @@ NAMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class JobResult(compat.TaskResult):  # type: ignore[misc]
-    """A task result that also tells our own status, and whether this enqueue made the job or found a live one."""
+    """A task result that also tells the job's number, our own status, and whether this enqueue made the job or found a live one."""
 
+    job_id: int = 0
     job_status: str = states.Status.QUEUED.value
     created: bool = True
 
@@ -40,11 +41,6 @@ class JobResult(compat.TaskResult):  # type: ignore[misc]
         """Fill the slot of the parent's field, which a subclass without slots leaves empty."""
         object.__setattr__(self, "_return_value", None)
         super().__post_init__()
-
-    @property
-    def job_id(self) -> int:
-        """The job's id as a number."""
-        return int(self.id)
 
 
 def status_of(status: str) -> Any:
@@ -56,7 +52,8 @@ def fresh(task: Any, job_id: int, created_at: Any, args: Any, kwargs: Any, backe
     """Return the result of a job that was made just now."""
     return JobResult(
         task=task,
-        id=str(job_id),
+        id=public_ids.public_id(job_id),
+        job_id=job_id,
         status=compat.TaskResultStatus.READY,
         enqueued_at=clock.as_project(created_at),
         started_at=None,
@@ -84,12 +81,13 @@ def of_claim(job: Claimed, task: Any, status: str) -> JobResult:
     return result
 
 
-def of_job(job: Job, backend: str, *, created: bool = True) -> JobResult:
-    """Return the result of a job as its row tells it."""
+def of_job(job: Job, *, created: bool = True) -> JobResult:
+    """Return the result of a job as its row tells it, of the backend that made the job."""
     running = [job.lease_owner] if job.status == states.Status.RUNNING else []
     result = JobResult(
-        task=task_of(job, backend),
-        id=str(job.pk),
+        task=task_of(job),
+        id=public_ids.public_id(job.pk),
+        job_id=job.pk,
         status=status_of(job.status),
         enqueued_at=clock.as_project(job.created_at),
         started_at=clock.as_project(job.first_started_at),
@@ -97,7 +95,7 @@ def of_job(job: Job, backend: str, *, created: bool = True) -> JobResult:
         last_attempted_at=clock.as_project(job.started_at),
         args=job.args if isinstance(job.args, list) else [],
         kwargs=job.kwargs if isinstance(job.kwargs, dict) else {},
-        backend=backend,
+        backend=job.backend,
         errors=errors_of(job),
         worker_ids=[*job.worker_ids, *running],
         job_status=job.status,
@@ -117,9 +115,9 @@ def errors_of(job: Job) -> list[Any]:
     return [compat.TaskError(exception_class_path=path, traceback=text) for path, text in pairs]
 
 
-def task_of(job: Job, backend: str) -> Any:
+def task_of(job: Job) -> Any:
     """Return the job's task with the job's options, checked by nobody; a stand-in where it is not registered."""
-    values = {"priority": job.priority, "queue_name": job.queue, "run_after": clock.as_project(job.run_at), "backend": backend}
+    values = {"priority": job.priority, "queue_name": job.queue, "run_after": clock.as_project(job.run_at), "backend": job.backend}
     entry = registry.find(job.task)
     if entry is None:
         with contextlib.suppress(Exception):  # a module that cannot be imported here must not make results unreadable

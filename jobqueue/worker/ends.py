@@ -158,7 +158,7 @@ def _send_finished(item: Ended, known: dict[int, Job] | None) -> None:
         result = results.of_claim(item.job, item.task, item.status)
     else:
         job.status = item.status  # another run may have begun since
-        result = results.of_job(job, item.task.backend)
+        result = results.of_job(job)
     with telling(item.job.tenant, signals.task_finished):
         signals.task_finished.send_robust(type(item.task.get_backend()), task_result=result)
 
@@ -206,4 +206,4 @@ def _send_lost_finished(item: Lost, job: Job) -> None:
         return
     job.status = item.found.status
     with telling(item.found.tenant, signals.task_finished):
-        signals.task_finished.send_robust(type(entry.task.get_backend()), task_result=results.of_job(job, entry.task.backend))
+        signals.task_finished.send_robust(type(entry.task.get_backend()), task_result=results.of_job(job))

@@ -197,8 +197,7 @@ def read_result(run: Run) -> Any:
 
 
 def _read_result(run: Run) -> Any:
-    entry = run.entry or registry.find(run.job.task)
-    return results.of_job(Job.objects.current.get(pk=run.job.id), entry.task.backend if entry else "default")
+    return results.of_job(Job.objects.current.get(pk=run.job.id))
 
 
 def _read_result_and_close(run: Run) -> Any:

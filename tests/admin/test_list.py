@@ -326,7 +326,7 @@ def test_a_project_may_narrow_what_a_user_sees(viewer: Client, monkeypatch: pyte
 
 @pytest.mark.django_db(transaction=True)
 def test_the_list_shows_no_secret_that_a_task_has_raised(viewer: Client) -> None:
-    job_id = samples.discreet.enqueue("NL-4711-0815").id
+    job_id = samples.discreet.enqueue("NL-4711-0815").job_id
     run_until_idle()
     page = viewer.get(LIST).content.decode()
     assert f"no such account: {MASK}" in page

@@ -108,13 +108,13 @@ def test_a_cancel_at_any_moment_of_a_jobs_life_tells_the_truth() -> None:
     BEGUN.clear()
     dice = random.Random(14)
     user = get_user_model().objects.create_user("root", is_superuser=True)
-    ids = [work.enqueue(dice.uniform(0, 20), dice.random() < 0.5).id for _ in range(200)]
+    ids = [work.enqueue(dice.uniform(0, 20), dice.random() < 0.5).job_id for _ in range(200)]
     dice.shuffle(ids)
 
-    def cancel(job_id: str) -> tuple[int, int, float]:
+    def cancel(job_id: int) -> tuple[int, int, float]:
         try:
             response = Client().post(f"{ROOT}jobs/{job_id}/cancel/", headers={"Authorization": f"Bearer {user.username}"})
-            return int(job_id), response.status_code, time.monotonic()
+            return job_id, response.status_code, time.monotonic()
         finally:
             connections.close_all()
 

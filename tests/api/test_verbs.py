@@ -10,10 +10,15 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from jobqueue.models import Job
+from jobqueue.public_ids import public_id
 from tests.api.conftest import ROOT, error, url
 from tests.factories import JobFactory
 
 pytestmark = pytest.mark.django_db
+
+
+def named(job: Job) -> dict[str, Any]:
+    return {"job": job.pk, "public_id": public_id(job.pk)}
 
 
 def status(job: Job) -> str:
@@ -34,7 +39,7 @@ def status(job: Job) -> str:
 def test_what_does_not_run_changes_at_once(operator: Client, verb: str, before: str, after: str, target: str | None) -> None:
     job = JobFactory(**{before: True}, target=target or "")
     response = operator.post(url(job, verb, target))
-    assert (response.status_code, response.json()) == (200, {"job": job.pk, "verdict": "done", "status": after})
+    assert (response.status_code, response.json()) == (200, {**named(job), "verdict": "done", "status": after})
     assert status(job) == after
 
 
@@ -42,7 +47,7 @@ def test_what_does_not_run_changes_at_once(operator: Client, verb: str, before: 
 def test_a_running_job_is_asked_to_stop(operator: Client, verb: str, outcome: str) -> None:
     job = JobFactory(running=True)
     response = operator.post(url(job, verb))
-    assert (response.status_code, response.json()) == (202, {"job": job.pk, "verdict": "requested", "status": "RUNNING"})
+    assert (response.status_code, response.json()) == (202, {**named(job), "verdict": "requested", "status": "RUNNING"})
     job.refresh_from_db()
     assert (job.status, job.cancel_requested, job.cancel_outcome) == ("RUNNING", True, outcome)
 

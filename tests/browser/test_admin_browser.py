@@ -97,7 +97,7 @@ def test_jobs_are_watched_paused_resumed_and_canceled(open_page: Open, workers: 
     page.click(f"text=Cancel job {long.id}")
     reload_until(page, badge("canceled"))
     assert [each.inner_text() for each in page.locator(".jq-verb").all()] == ["Delete"]
-    assert Job.objects.get(pk=long.id).status == "CANCELED"
+    assert Job.objects.get(pk=long.job_id).status == "CANCELED"
     page.click("text=Who did what")
     says(page, "asked to stop, to be canceled", "#content")
 

@@ -21,7 +21,7 @@ class InTransactions(TestCase):
         result = make_group.enqueue("of a test")
         family.enqueue()
         assert run_until_idle() >= 2
-        assert Job.objects.current.get(pk=int(result.id)).status == "SUCCESS"
+        assert Job.objects.current.get(pk=result.job_id).status == "SUCCESS"
         assert Group.objects.filter(name="of a test").exists()
 
 

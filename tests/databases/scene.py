@@ -95,11 +95,11 @@ def enqueue_in_transactions() -> None:
     with contextlib.suppress(ZeroDivisionError), transaction.atomic():
         kept = make_group.using(queue_name="nobody's").enqueue("kept")
         _ = 1 / 0
-    assert Job.objects.current.filter(pk=int(kept.id)).exists(), "a transaction of the main database does not undo the job"
+    assert Job.objects.current.filter(pk=kept.job_id).exists(), "a transaction of the main database does not undo the job"
     with contextlib.suppress(ZeroDivisionError), transaction.atomic(using="jobs"):
         undone = make_group.using(queue_name="nobody's").enqueue("undone")
         _ = 1 / 0
-    assert not Job.objects.current.filter(pk=int(undone.id)).exists(), "one of the jobs' database does"
+    assert not Job.objects.current.filter(pk=undone.job_id).exists(), "one of the jobs' database does"
 
 
 def refuse_one_transaction() -> None:
@@ -171,12 +171,12 @@ def stop_jobs() -> None:
     request_job_cancel(int(job.id))
     ended(job, status="PAUSED")
     for one in (behind, job):
-        cancel(int(one.id))
+        cancel(one.job_id)
         ended(one, status="CANCELED")
     assert clear_target("stopped") is not None
     limit_queue("limited", 1)
     later = child.using(queue_name="limited", run_after=timedelta(hours=1)).enqueue()
-    run_now(int(later.id))
+    run_now(later.job_id)
     ended(later)
 
 
@@ -219,7 +219,7 @@ def forget_jobs() -> None:
 
     def is_gone() -> bool:
         duty.run_once(timezone.now())
-        return not Job.objects.current.filter(pk=int(old.id)).exists()
+        return not Job.objects.current.filter(pk=old.job_id).exists()
 
     wait_until(is_gone, "retention deletes it")
 

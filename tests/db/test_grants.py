@@ -69,7 +69,7 @@ def test_the_grants_of_the_page_are_enough_with_a_receiver_of_events() -> None:
 def test_such_a_role_changes_and_deletes_nothing() -> None:
     result = samples.plain.enqueue(1)
     with pytest.raises(ProgrammingError, match="permission denied"):
-        Job.objects.filter(pk=result.id).update(message="x")
+        Job.objects.filter(pk=result.job_id).update(message="x")
     with pytest.raises(ProgrammingError, match="permission denied"), connection.cursor() as cursor:
         cursor.execute("DELETE FROM jobqueue_job")
 

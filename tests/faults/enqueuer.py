@@ -30,7 +30,7 @@ def main() -> None:
         request_started.send(None)  # as around each request: old connections are closed
         try:
             target = {"target": f"line:{number % 3}"} if number % 2 else {}
-            told: dict[str, Any] = {"id": int(work.using(**target).enqueue(0.05).id)}
+            told: dict[str, Any] = {"id": work.using(**target).enqueue(0.05).job_id}
         except Exception as error:  # noqa: BLE001 - whatever the caller is told, it is written down
             told = {"error": type(error).__name__, "module": type(error).__module__, "text": str(error)}
         request_finished.send(None)

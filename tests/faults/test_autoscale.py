@@ -110,10 +110,10 @@ def test_a_long_job_is_not_cut_off_and_a_sawtooth_changes_nothing_while_it_lasts
         rest(1.5)
     assert worker.text.count("Slots: ") == 1
     wait_until(lambda: slots() == LEAST, "only the slots that nobody needs are gone", SHRINK_SECONDS)
-    assert Job.objects.get(pk=long.id).status == "RUNNING", "or the test says nothing"
-    wait_until(lambda: Job.objects.get(pk=long.id).status == "SUCCESS", "the long job ends", 25)
+    assert Job.objects.get(pk=long.job_id).status == "RUNNING", "or the test says nothing"
+    wait_until(lambda: Job.objects.get(pk=long.job_id).status == "SUCCESS", "the long job ends", 25)
     assert threads(worker) == rested + LEAST
-    assert workers.witness.starts()[int(long.id)] == 1
+    assert workers.witness.starts()[long.job_id] == 1
     assert worker.stop() == 0
 
 

@@ -190,8 +190,8 @@ def late_commits(place: Any, name: str, rounds: int, waits: list[float]) -> None
                 made = tasks.entered.using(target=name).enqueue(chosen.uniform(0, 0.01), 0.0)
                 pace.wait(chosen.uniform(0, 0.02))
             committed = time.monotonic()
-            wait_until(lambda job=int(made.id): Job.objects.get(pk=job).status == "SUCCESS", "the job ends", 20)
-            [start] = [one for one in entries_of_line(place, [int(made.id)]) if one.what == "start"]
+            wait_until(lambda job=made.job_id: Job.objects.get(pk=job).status == "SUCCESS", "the job ends", 20)
+            [start] = [one for one in entries_of_line(place, [made.job_id]) if one.what == "start"]
             waits.append(start.at - committed)
     finally:
         connections.close_all()

@@ -27,8 +27,8 @@ def test_three_workers_never_run_more_than_the_limits_allow_and_a_killed_one_tak
     limit_queue("mail", MAIL)
     # Six slots for four jobs: no worker alone can use up the limit, and each waits for the others.
     started = [workers.start(MIN_WORKERS=2, MAX_WORKERS=2, MAX_RUNNING=ALL).ready() for _ in range(3)]
-    mail = {int(one.id) for one in enqueue_many(tasks.work.using(queue_name="mail", priority=5), [((SECONDS,), {})] * 40)}
-    other = {int(one.id) for one in enqueue_many(tasks.work.using(queue_name="other"), [((SECONDS,), {})] * 80)}
+    mail = {one.job_id for one in enqueue_many(tasks.work.using(queue_name="mail", priority=5), [((SECONDS,), {})] * 40)}
+    other = {one.job_id for one in enqueue_many(tasks.work.using(queue_name="other"), [((SECONDS,), {})] * 80)}
     wait_until(lambda: len(workers.witness.events) > 40, "they work")
     killed = next(worker for worker in started if worker.pid == workers.witness.events[-1].pid)
     killed.kill()

@@ -61,7 +61,7 @@ def test_the_end_goes_in_its_order_though_a_job_swallows_everything_and_a_receiv
     assert "Waiting up to 1 s for 1 deliveries in flight." in worker.text
     assert "Traceback" not in worker.text_without_failures
     assert (row(stubborn).status, row(stubborn).attempt) == ("QUEUED", 0)
-    found = WebhookDelivery.objects.get(job_id=int(told.id))
+    found = WebhookDelivery.objects.get(job_id=told.job_id)
     assert (found.status, found.error) == ("PENDING", "The worker ended before the receiver had answered.")
 
 
@@ -81,7 +81,7 @@ def test_a_delivery_that_is_answered_in_time_is_written_and_the_end_is_clean(wor
     go.set()
     assert worker.wait(5) == 0
     receiver.close()
-    assert WebhookDelivery.objects.get(job_id=int(told.id)).status == "DELIVERED"
+    assert WebhookDelivery.objects.get(job_id=told.job_id).status == "DELIVERED"
     assert row(told).webhook_sent
 
 

@@ -38,5 +38,5 @@ def test_a_queue_is_paused_from_the_command_line_for_workers_that_run_and_that_s
     assert command(workers, "resume", "night")[0] == 0
     wait_for(held, "SUCCESS", seconds=2)
     assert worker.alive
-    code, text = command(workers, "cancel", str(held.id), "0x1")
+    code, text = command(workers, "cancel", str(held.job_id), "0x1")
     assert (code, "Traceback" in text, "JOB_ID is '0x1'" in text) == (1, False, True)

@@ -103,4 +103,4 @@ def test_what_ends_in_time_ends_the_worker_with_0_in_the_same_order(workers: Wor
     assert places == sorted(places)
     assert "does not stop" not in worker.text
     assert [(row(one).status, row(one).attempt) for one in (job, waiting, later)] == [("SUCCESS", 1), ("QUEUED", 0), ("QUEUED", 0)]
-    assert workers.witness.starts()[int(later.id)] == 0, "no new work after the signal"
+    assert workers.witness.starts()[later.job_id] == 0, "no new work after the signal"

@@ -149,8 +149,8 @@ def test_short_jobs_with_limits_near_their_length_are_each_settled_once_and_no_o
     wait_until(lambda: not workers.jobs.exclude(status__in=("SUCCESS", "ERROR")).exists(), "all have ended", 60)
     assert worker.stop() == 0
     jobs = {job.pk: job for job in workers.jobs}
-    assert {jobs[int(one.id)].status for one in others} == {"SUCCESS"}, "none of those without a limit was hit"
-    limits = [jobs[int(one.id)] for one in close]
+    assert {jobs[one.job_id].status for one in others} == {"SUCCESS"}, "none of those without a limit was hit"
+    limits = [jobs[one.job_id] for one in close]
     seen = Counter((job.status, job.message) for job in limits)
     assert set(seen) == {("SUCCESS", ""), ("ERROR", f"{PATH}: The time limit of 0.002 s was exceeded")}
     assert {(job.attempt, len(job.worker_ids), job.crashes) for job in jobs.values()} == {(1, 1, 0)}

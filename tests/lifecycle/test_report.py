@@ -46,9 +46,9 @@ def told(job: Job, **options: Any) -> dict[str, Any]:
 def test_a_success_is_told_with_its_times(transactional_db: None) -> None:
     made = add.using(target="t:1", priority=3).enqueue(2, b=3)
     run_until_idle()
-    found = told(Job.objects.get(pk=made.id))
+    found = told(Job.objects.get(pk=made.job_id))
     assert (found["id"], found["task"], found["queue"], found["target"], found["priority"]) == (
-        int(made.id),
+        made.job_id,
         "tests.tasks.add",
         "default",
         "t:1",
@@ -66,7 +66,7 @@ def test_a_success_is_told_with_its_times(transactional_db: None) -> None:
 def test_an_error_is_told_with_what_was_raised(transactional_db: None) -> None:
     made = fail.enqueue("token=abc")
     run_until_idle()
-    found = told(Job.objects.get(pk=made.id), tracebacks=True)
+    found = told(Job.objects.get(pk=made.job_id), tracebacks=True)
     (error,) = found["runs"]
     assert (error["attempt"], error["outcome"], error["exception"]) == (1, "ERROR", "builtins.ValueError")
     assert error["message"] == f"ValueError: token={MASK}" == found["outcome"]["message"]
@@ -207,5 +207,5 @@ def test_a_run_that_failed_names_the_release_that_ran_it(transactional_db: None,
     settings.JOBQUEUE = {"RELEASE": "2026.11"}
     made = fail.using(target=target or None).enqueue()
     run_until_idle()
-    job = Job.objects.get(pk=made.id)
+    job = Job.objects.get(pk=made.job_id)
     assert (job.history[0]["release"], job.report()["runs"][0]["release"]) == ("2026.11", "2026.11")

@@ -9,6 +9,7 @@ from django.test import override_settings
 from jobqueue import cancel, compat, states
 from jobqueue.exceptions import JobCanceled, JobQueueError, UnknownTask
 from jobqueue.models import Job
+from jobqueue.public_ids import public_id
 from jobqueue.tasks import registry
 from jobqueue.testing import run_until_idle
 from tests.factories import JobFactory
@@ -30,7 +31,7 @@ STATUS_OF = {
 
 
 def result_of(job: Job) -> Any:
-    return samples.plain.get_backend().get_result(str(job.pk))
+    return samples.plain.get_backend().get_result(public_id(job.pk))
 
 
 @pytest.mark.parametrize(("trait", "status"), STATUS_OF.items())

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 
 def options_of(result: Any) -> Any:
-    return Job.objects.get(pk=result.id).options
+    return Job.objects.get(pk=result.job_id).options
 
 
 @pytest.mark.parametrize(("given", "seconds"), [(5, 5.0), (0.25, 0.25), (timedelta(minutes=2), 120.0)])
@@ -70,7 +70,7 @@ def test_options_as_text_are_read_whatever_they_are(text: str, limit: float | No
 
 
 def test_it_is_shown_in_the_report_and_on_the_page(admin_client: Client) -> None:
-    limited, free = (Job.objects.get(pk=task.enqueue().id) for task in (samples.plain.using(timeout=90), samples.plain))
+    limited, free = (Job.objects.get(pk=task.enqueue().job_id) for task in (samples.plain.using(timeout=90), samples.plain))
     assert (limited.report()["timeout_seconds"], free.report()["timeout_seconds"]) == (90, None)
     pages = [admin_client.get(reverse("admin:jobqueue_job_change", args=[job.pk])).text for job in (limited, free)]
     assert ["Time limit of a run" in page for page in pages] == [True, False]

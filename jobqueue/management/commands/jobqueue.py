@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db.utils import Error
 
-from jobqueue import db
+from jobqueue import db, public_ids
 from jobqueue.amounts import bounded, plural
 from jobqueue.db import Now
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
@@ -44,9 +44,9 @@ class Command(BaseCommand):
                 if name == "pause":
                     one.add_argument("--until", metavar="WHEN", help="end the pause at a time (ISO 8601), or after so many seconds")
             elif argument == "jobs":
-                one.add_argument("jobs", nargs="+", metavar="JOB_ID", help="the number of a job")
+                one.add_argument("jobs", nargs="+", metavar="JOB_ID", help="the number of a job, or its public id")
             elif argument == "job":
-                one.add_argument("job", metavar="JOB_ID", help="the number of the job")
+                one.add_argument("job", metavar="JOB_ID", help="the number of the job, or its public id")
                 one.add_argument("--tracebacks", action="store_true", help="show where each error was raised")
             elif argument == "prune":
                 prune.add_arguments(one)
@@ -67,7 +67,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         except Error as error:
             raise CommandError(_of_the_database(error)) from error
-        for line in [json.dumps(data, indent=2)] if options["json"] else map(_printable, lines):
+        for line in [json.dumps(data, indent=2, default=str)] if options["json"] else map(_printable, lines):
             self.stdout.write(line)
         # Most subcommands answer whether all is fine; `health` answers with its exit status.
         status = int(not fine_or_status) if isinstance(fine_or_status, bool) else fine_or_status
@@ -230,10 +230,12 @@ ADDERS: dict[str, Callable[[ArgumentParser], None]] = {
 
 
 def _job_id(text: str) -> int:
+    if (found := public_ids.job_id_of(text)) is not None:
+        return found
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
     if not 0 < number <= LARGEST_ID:
-        rule = f"it must be a whole number from 1 to {LARGEST_ID}"
-        raise CommandError(f"JOB_ID is {text[:80]!r}; {rule}. The admin and 'enqueue' tell a job's number.")
+        rule = f"it must be a whole number from 1 to {LARGEST_ID}, the job's number, or its public id"
+        raise CommandError(f"JOB_ID is {text[:80]!r}; {rule}.")
     return number
 
 
