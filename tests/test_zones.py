@@ -69,9 +69,9 @@ def test_a_naive_run_after_is_a_time_of_the_projects_zone(settings: Any, zone: Z
             samples.plain.using(run_after=local)
         return
     result = samples.plain.using(run_after=local).enqueue(1)
-    assert stored(Job.objects.get(pk=result.id)) == local.replace(tzinfo=zone).astimezone(UTC)
+    assert stored(Job.objects.get(pk=result.job_id)) == local.replace(tzinfo=zone).astimezone(UTC)
     bulk = enqueue_many(samples.plain.using(run_after=local), [((1,), {}), ((2,), {})])
-    assert {stored(Job.objects.get(pk=one.id)) for one in bulk} == {local.replace(tzinfo=zone).astimezone(UTC)}
+    assert {stored(Job.objects.get(pk=one.job_id)) for one in bulk} == {local.replace(tzinfo=zone).astimezone(UTC)}
     result.refresh()
     assert result.task.run_after == local
 
@@ -112,7 +112,7 @@ def test_a_schedule_of_each_hour_is_enqueued_once_in_each_of_the_two_hours(setti
 def test_a_message_that_is_due_is_sent_and_tells_its_time_in_utc() -> None:
     DeliveryFactory(next_attempt_at=clock.now() + HOUR)
     due = DeliveryFactory(next_attempt_at=clock.now() - timedelta(seconds=1))
-    [message] = outbox.claim(10, lambda origin: 10)
+    [message] = outbox.Beginner().claim(10, lambda origin: 10)
     assert message.delivery_id == due.pk
     assert json.loads(message.body)["timestamp"] == "2026-01-02T03:04:05+00:00"
 
@@ -137,7 +137,7 @@ def test_a_lease_runs_out_after_its_time() -> None:
 def test_results_have_times_as_the_projects_code_has_them(settings: Any) -> None:
     result = samples.plain.enqueue(1)
     run_until_idle()
-    found = of_job(Job.objects.get(pk=result.id), "default")
+    found = of_job(Job.objects.get(pk=result.job_id))
     for when in (result.enqueued_at, found.enqueued_at, found.started_at, found.finished_at, found.last_attempted_at):
         assert timezone.is_aware(when) == settings.USE_TZ
         assert abs((timezone.now() - when).total_seconds()) < 20

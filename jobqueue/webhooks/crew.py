@@ -59,6 +59,7 @@ class Crew:
         self._lost: list[Flight] = []  # whose threads hang in a look-up of a name
         self._slow: set[str] = set()  # receivers whose last answer did not come in time
         self._quick: dict[str, None] | None = None  # those whose last answer did, the latest last; None: nobody has looked yet
+        self._beginner = outbox.Beginner()
         self._unsigned: set[str] = set()  # queues of which it has been told
         self._landed = threading.Event()
 
@@ -90,7 +91,7 @@ class Crew:
             unsure, slow = unsure - 1, slow - (receiver in self._slow)
             return left
 
-        messages = outbox.claim(free, room, full)
+        messages = self._beginner.claim(free, room, full)
         for message in messages:
             self._send(message)
         return len(messages)

@@ -9,15 +9,20 @@ body, is sent a second time. So a message is delivered at least once.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from jobqueue import conf, masking, webhook_rules
+from django.db.models import QuerySet
+
+from jobqueue import conf, db, masking, public_ids, repeats, webhook_rules
 from jobqueue.db import Now
 from jobqueue.events.record import record
 from jobqueue.exceptions import JobQueueError
+from jobqueue.lifecycle.aside import PREFIX, reason_of
+from jobqueue.lifecycle.batches import SET_ASIDE_SECONDS, Batches
 from jobqueue.lifecycle.leaders import moment
 from jobqueue.models import Job, WebhookDelivery
 
@@ -48,25 +53,74 @@ class Message:
     tenant: str = ""
 
 
-def claim(limit: int, room: Callable[[str], int], full: Collection[str] = ()) -> list[Message]:
-    """Begin an attempt of up to so many deliveries that are due, passing over receivers that are busy enough and rows that are locked.
+class Beginner:
+    """Begin attempts of what is due, whatever single rows hold."""
 
-    `room` tells how many attempts to a receiver may begin, and is asked once for each; those that are `full` are not even looked at.
-    """
-    with Job.objects.database.atomic():
-        now = Job.objects.database.clock()
-        taken = _choose(now, limit, room, set(full))
-        until = now + timedelta(seconds=conf.current().webhook_timeout_seconds + VISIBLE_AFTER_SECONDS)
-        return [_begin(row, now, until) for row in taken]
+    def __init__(self) -> None:
+        """Leave no row alone yet."""
+        self._aside = Batches("Beginning an attempt of a webhook delivery", LOOK_AT)
+
+    def claim(self, limit: int, room: Callable[[str], int], full: Collection[str] = ()) -> list[Message]:
+        """Begin an attempt of up to `limit` due deliveries. Skip receivers that are busy enough, and rows that are locked.
+
+        `room` returns how many attempts to a receiver may begin, and is called once for each; rows of those that are `full` are not read.
+        A row that cannot be read or written ends as FAILED with the reason. If that is refused, too, it is left alone for a while.
+        """
+        with Job.objects.database.atomic():
+            now = Job.objects.database.clock()
+            taken = _choose(now, limit, room, set(full), self._aside.set_aside, self._end)
+            until = now + timedelta(seconds=conf.current().webhook_timeout_seconds + VISIBLE_AFTER_SECONDS)
+            try:
+                with Job.objects.database.atomic():  # a savepoint: what is refused ends no more than this
+                    return [_begin(row, now, until) for row in taken]
+            except Exception as error:
+                if not _is_of_a_row(error):
+                    raise
+            return [message for row in taken if (message := self._begin_alone(row, now, until)) is not None]
+
+    def _begin_alone(self, row: WebhookDelivery, now: datetime, until: datetime) -> Message | None:
+        try:
+            with Job.objects.database.atomic():
+                return _begin(row, now, until)
+        except Exception as error:
+            if not _is_of_a_row(error):
+                raise
+            self._end(row.pk, error)
+            return None
+
+    def _end(self, delivery_id: int, error: Exception) -> None:
+        """End a bad delivery, by a statement that reads nothing of its row."""
+        reason = reason_of(error)
+        ended: dict[str, Any] = {"status": Status.FAILED, "finished_at": Now(), "next_attempt_at": Now(), "attempts": 0}
+        try:
+            with Job.objects.database.atomic():
+                WebhookDelivery.objects.current.filter(pk=delivery_id).update(**ended, error=f"{PREFIX}{reason}")
+        except Exception as refusal:
+            if not _is_of_a_row(refusal):
+                raise
+            self._aside.leave(delivery_id)
+            text = "Webhook delivery %d cannot be sent or given up, and is left alone for %g s: %s"
+            repeats.log(logging.ERROR, text, delivery_id, SET_ASIDE_SECONDS, reason)
+        else:
+            repeats.log(logging.ERROR, "Webhook delivery %d is given up: %s", delivery_id, reason)
 
 
-def _choose(now: datetime, limit: int, room: Callable[[str], int], full: set[str]) -> list[WebhookDelivery]:
+def _is_of_a_row(error: Exception) -> bool:
+    return db.is_refusal(error) or db.was_given_up(error)
+
+
+End = Callable[[int, Exception], None]
+
+
+def _choose(
+    now: datetime, limit: int, room: Callable[[str], int], full: set[str], aside: Collection[int], end: End
+) -> list[WebhookDelivery]:
     taken: list[WebhookDelivery] = []
-    seen: set[int] = set()
+    seen = set(aside)
     left: dict[str, int] = {}
     for _ in range(MOST_LOOKS):
         rows = WebhookDelivery.objects.current.due(now).without_receivers(full).exclude(pk__in=seen)
-        found = list(rows.select_for_update(skip_locked=True, no_key=True)[:LOOK_AT])
+        found = _read(rows.select_for_update(skip_locked=True, no_key=True)[:LOOK_AT], end)
         for row in found:
             seen.add(row.pk)
             origin = webhook_rules.origin(row.url)
@@ -82,6 +136,26 @@ def _choose(now: datetime, limit: int, room: Callable[[str], int], full: set[str
     return taken
 
 
+def _read(rows: QuerySet[WebhookDelivery], end: End) -> list[WebhookDelivery]:
+    """Return the rows that can be read; end the others."""
+    try:
+        with Job.objects.database.atomic():
+            return list(rows)
+    except Exception as error:
+        if not _is_of_a_row(error):
+            raise
+    found: list[WebhookDelivery] = []
+    for delivery_id in list(rows.values_list("pk", flat=True)):
+        try:
+            with Job.objects.database.atomic():
+                found.append(WebhookDelivery.objects.current.get(pk=delivery_id))
+        except Exception as error:
+            if not _is_of_a_row(error):
+                raise
+            end(delivery_id, error)
+    return found
+
+
 def answered_lately() -> list[str]:
     """Return the receivers of the newest messages that answered the last attempt, whatever they said, the latest last."""
     newest = WebhookDelivery.objects.current.order_by("-pk").values_list("url", "response_status")[:MOST_KNOWN]
@@ -89,12 +163,9 @@ def answered_lately() -> list[str]:
 
 
 def _begin(row: WebhookDelivery, now: datetime, until: datetime) -> Message:
-    row.body = row.body or body_of(row)
-    row.attempts = min(row.attempts + 1, MOST_ATTEMPTS)
-    WebhookDelivery.objects.current.filter(pk=row.pk).update(body=row.body, attempts=row.attempts, next_attempt_at=until)
-    return Message(
-        row.pk, row.job_id, f"msg_{row.message_id.hex}", row.event, row.queue, row.url, row.body, row.attempts, until, now, _tenant(row)
-    )
+    body, attempts = row.body or body_of(row), min(row.attempts + 1, MOST_ATTEMPTS)
+    WebhookDelivery.objects.current.filter(pk=row.pk).update(body=body, attempts=attempts, next_attempt_at=until)
+    return Message(row.pk, row.job_id, f"msg_{row.message_id.hex}", row.event, row.queue, row.url, body, attempts, until, now, _tenant(row))
 
 
 def _tenant(row: WebhookDelivery) -> str:
@@ -104,7 +175,7 @@ def _tenant(row: WebhookDelivery) -> str:
 
 def body_of(row: WebhookDelivery) -> str:
     """Return the message of a delivery: the event and what it tells, its secrets hidden."""
-    facts: dict[str, Any] = dict(row.facts) if isinstance(row.facts, dict) else {}
+    facts: dict[str, Any] = {"public_id": public_ids.public_id(row.job_id), **(row.facts if isinstance(row.facts, dict) else {})}
     # PostgreSQL writes the time in the zone of the session, which is the project's if USE_TZ is False.
     at = (moment(str(facts.pop("at", ""))) or row.created_at).astimezone(UTC).isoformat()
     if isinstance(facts.get("message"), str):

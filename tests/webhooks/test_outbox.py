@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from jobqueue import clock
 from jobqueue.models import Job, JobEvent, Queue, WebhookDelivery
+from jobqueue.public_ids import public_id
 from jobqueue.webhooks import outbox
 from jobqueue.webhooks.outbox import Message
 from tests.factories import DeliveryFactory, JobFactory
+from tests.unchecked import write
 
 pytestmark = pytest.mark.django_db
 
 
 def claim(limit: int = 10, most: int = 100, busy: dict[str, int] | None = None) -> list[Message]:
-    return outbox.claim(limit, lambda origin: most - (busy or {}).get(origin, 0))
+    return outbox.Beginner().claim(limit, lambda origin: most - (busy or {}).get(origin, 0))
 
 
 def settle(message: Message, **answer: Any) -> str:
@@ -50,6 +55,60 @@ def test_a_row_with_the_highest_number_of_attempts_stops_no_other() -> None:
     assert {one.delivery_id: one.attempts for one in claim()} == {full.pk: 2**31 - 1, right.pk: 1}
 
 
+@contextmanager
+def refused(condition: str, delivery: WebhookDelivery) -> Iterator[None]:
+    """Refuse each UPDATE of a delivery to which a condition applies."""
+    when = f"WHEN (({condition}) AND NEW.id = {delivery.pk})"
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute(
+                f"CREATE TRIGGER refuse BEFORE UPDATE ON jobqueue_webhookdelivery {when} BEGIN SELECT RAISE(ABORT, 'it is refused'); END"
+            )
+        else:
+            body = "BEGIN RAISE check_violation USING MESSAGE = 'it is refused'; END"
+            cursor.execute(f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$")
+            cursor.execute(f"CREATE TRIGGER refuse BEFORE UPDATE ON jobqueue_webhookdelivery FOR EACH ROW {when} EXECUTE FUNCTION refuse()")
+        yield
+
+
+def test_a_delivery_that_takes_no_attempt_is_given_up_and_stops_no_other() -> None:
+    first, bad, last = DeliveryFactory.create_batch(3)
+    with refused("NEW.status = 'PENDING'", bad):
+        assert [(one.delivery_id, one.attempts) for one in claim()] == [(first.pk, 1), (last.pk, 1)]
+    bad.refresh_from_db()
+    assert (bad.status, bad.attempts, bad.error) == ("FAILED", 0, "Set aside: it is refused")
+
+
+def test_a_delivery_that_takes_no_change_at_all_is_left_alone_for_a_while_and_stops_no_other() -> None:
+    first, bad = DeliveryFactory.create_batch(2)
+    beginner = outbox.Beginner()
+
+    def begun() -> list[int]:
+        return [one.delivery_id for one in beginner.claim(10, lambda receiver: 1)]
+
+    with refused("NEW.id > 0", bad):
+        DeliveryFactory.create_batch(2, url="http://other.example/x")
+        assert first.pk in begun()
+        assert bad.pk not in begun(), "it keeps no room of its receiver"
+    later = DeliveryFactory()
+    assert begun() == [later.pk]
+    bad.refresh_from_db()
+    assert (bad.status, bad.attempts) == ("PENDING", 0)
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize(
+    ("column", "value"), [("message_id", "'junk'"), ("message_id", "x'00'"), ("attempts", "'x'"), ("attempts", "x'01'")]
+)
+def test_a_delivery_that_cannot_be_read_is_given_up_and_stops_no_other(column: str, value: str) -> None:
+    first, bad, last = DeliveryFactory.create_batch(3)
+    write(WebhookDelivery, bad.pk, column, value)
+    assert [one.delivery_id for one in claim()] == [first.pk, last.pk]
+    [(status, error)] = WebhookDelivery.objects.filter(pk=bad.pk).values_list("status", "error")
+    assert status == "FAILED"
+    assert error.startswith("Set aside: ")
+
+
 def test_a_receiver_that_is_busy_enough_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     # However many wait for it: they are left out, not walked over.
     monkeypatch.setattr(outbox, "MOST_LOOKS", 2)
@@ -69,7 +128,7 @@ def test_id_and_body_are_the_same_at_each_attempt_though_the_facts_are_gone() ->
     assert json.loads(first.body) == {
         "type": "job.completed",
         "timestamp": "2026-01-02T03:04:05+00:00",
-        "data": {"job_id": 7, "status": "SUCCESS"},
+        "data": {"public_id": public_id(made.job_id), "job_id": 7, "status": "SUCCESS"},
     }
     WebhookDelivery.objects.update(next_attempt_at=clock.now() - timedelta(seconds=1), facts={})
     (second,) = claim()
@@ -162,7 +221,7 @@ def test_a_job_tells_where_it_is_to_be_told() -> None:
     from tests.tasks import add
 
     result = add.using(webhook_url="https://example.com/hook").enqueue(1, 2)
-    assert Job.objects.get(pk=result.id).webhook_url == "https://example.com/hook"
+    assert Job.objects.get(pk=result.job_id).webhook_url == "https://example.com/hook"
     JobFactory()
     assert Job.objects.exclude(webhook_url="").count() == 1
 
@@ -176,7 +235,7 @@ def test_a_receiver_that_is_full_is_not_even_looked_at() -> None:
         asked.append(origin)
         return 9
 
-    assert [one.delivery_id for one in outbox.claim(10, room, ["http://silent.example"])] == [good.pk]
+    assert [one.delivery_id for one in outbox.Beginner().claim(10, room, ["http://silent.example"])] == [good.pk]
     assert asked == ["http://good.example"]
 
 
