@@ -43,7 +43,7 @@ def mend(database: Database, lease: Lease, status: str) -> bool:
 def _fitting(database: Database) -> str:
     times = ", ".join(f"{name} = {nearest(name, database.vendor)}" for name in TIMES)
     progress = "progress = CASE WHEN progress BETWEEN 0 AND 100 THEN progress ELSE 0 END"
-    return f"{times}, {progress}, holds_target = (holds_target AND target <> '')"
+    return f"{times}, {progress}, lease_token = {database.usable_fence}, holds_target = (holds_target AND target <> '')"
 
 
 def _update(database: Database, changes: str, params: list[Any]) -> list[tuple[Any, ...]]:

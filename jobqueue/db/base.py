@@ -38,6 +38,7 @@ class Database(EndedJobs, Events, EventLog):
     """Run the statements that the ORM has no word for, against one connection alias and one table of jobs."""
 
     can_notify: ClassVar[bool] = False
+    usable_fence: ClassVar[str] = ""  # the token of a row, or another one if it cannot rise
 
     @property
     def file(self) -> Path | None:

@@ -16,6 +16,7 @@ class Claims(Statements):
     """Run the statements of the claim."""
 
     picked: ClassVar[str] = "IN ({})"
+    next_fence: ClassVar[str] = "lease_token + 1"
     not_among: ClassVar[str] = "NOT IN (SELECT value FROM json_each(%s))"  # of one parameter, a list as JSON
 
     def claim(
@@ -30,7 +31,7 @@ class Claims(Statements):
     def to_running(self, lender: Lender) -> tuple[str, list[Any]]:
         """Return what a claim sets, and the parameters."""
         sql = (
-            f"status = 'RUNNING', waiting_for = '', lease_owner = %s, lease_token = lease_token + 1, lease_expires_at = {self.ahead},"
+            f"status = 'RUNNING', waiting_for = '', lease_owner = %s, lease_token = {self.next_fence}, lease_expires_at = {self.ahead},"
             f" heartbeat_at = {self.now}, attempt = attempt + 1, holds_target = (target <> ''), cancel_requested = FALSE,"
             " cancel_outcome = '', started_at = NULL, message = ''"
         )

@@ -50,6 +50,7 @@ class PostgreSQL(Failures):
     last_entry = "history #>> '{{-1,{}}}'"
     same_rank = "priority = priority, "
     can_notify: ClassVar[bool] = True
+    usable_fence = "CASE WHEN lease_token = 9223372036854775807 THEN trunc(random() * 1099511627776)::bigint ELSE lease_token END"
 
     def reserve_connection(self, purpose: str, *, keep_plans: bool = False) -> BaseDatabaseWrapper:
         """Give this thread a connection of its own: no pool, READ COMMITTED, short patience with a silent network.

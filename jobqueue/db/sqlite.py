@@ -36,6 +36,9 @@ class SQLite(Database):
     ahead = f"strftime({FORMAT}, 'now', %s || ' seconds')"
     exact_time = "{0} || ''"  # the text, for the driver would make a time of it
     seconds_since = "(julianday('now') - julianday({0})) * 86400.0"
+    # NULL, which the column refuses, for a token that would not rise: adding to the largest integer makes a float here, and to a text 1.
+    next_fence = "CASE WHEN typeof(lease_token) = 'integer' AND lease_token < 9223372036854775807 THEN lease_token + 1 END"
+    usable_fence = f"CASE WHEN ({next_fence}) IS NULL THEN random() & 1099511627775 ELSE lease_token END"
     message_id = "lower(hex(randomblob(16)))"
     facts = (
         "json_patch(json_object('job_id', h.job_id, 'task', h.task, 'queue', h.queue, 'tenant', h.tenant, 'target', h.target,"

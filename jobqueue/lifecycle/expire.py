@@ -123,7 +123,8 @@ def _expire_all(found: JobQuerySet, leases: Sequence[Lease], failed: list[int] |
             jobs = list(rows.unlocked().order_by("pk").annotate(now=Now()))
             stopping = _stopping(jobs)
             excuses = {job.pk: excuse or (STOPPING if job.lease_owner in stopping else "") for job in jobs}
-            done = [expired for job in jobs if (expired := _expire_one(job, bad, events, excuses[job.pk])) is not None]
+            read = {lease.job_id: lease for lease in leases}
+            done = [expired for job in jobs if (expired := _expire_one(job, read[job.pk], bad, events, excuses[job.pk])) is not None]
             record_all(events)
     except Exception as error:
         if not db.is_refusal(error):
@@ -159,14 +160,16 @@ def _uuid(text: str) -> UUID | None:
         return None
 
 
-def _expire_one(job: Job, bad: list[tuple[Lease, Exception]], events: list[Event], excuse: str) -> Expired | None:
+def _expire_one(job: Job, lease: Lease, bad: list[tuple[Lease, Exception]], events: list[Event], excuse: str) -> Expired | None:
     try:
         with Job.objects.database.atomic():  # a savepoint: one bad row never stops the rest
             destination, fields = decide(job, job.now, excuse)  # type: ignore[attr-defined]
             # Only a canceled job frees its target. Never wait for the lock, since rows are locked: the next sweep tries again.
             freed = [job.behind] if job.target and destination == states.CANCELED else []
-            if len(try_lock(freed)) < len(freed) or not Job.objects.move(job, destination, **fields):
+            if len(try_lock(freed)) < len(freed):
                 return None
+            if not Job.objects.move(job, destination, **fields):
+                raise ValueError("its row does not have the values that were read from it")  # no other can change it: it is locked
             settle_safely(freed)
             phases.settle(job, destination, message=fields["message"])
             if job.phase:
@@ -174,7 +177,7 @@ def _expire_one(job: Job, bad: list[tuple[Lease, Exception]], events: list[Event
     except Exception as error:
         if not db.is_refusal(error):
             raise
-        bad.append((Lease(job.pk, job.lease_token), error))
+        bad.append((lease, error))
         return None
     events += _told(job, destination, fields)
     if destination == states.QUEUED:

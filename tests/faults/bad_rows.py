@@ -43,6 +43,10 @@ INTEGERS = {
 }
 
 
+# What SQLite holds in a column of integers, too.
+JUNK_NUMBERS = ("1.5", "x'00'", "'x'", str(2**63 - 1), str(-(2**63)))
+
+
 class Bad(NamedTuple):
     """One value for one column, in a row of a model that is made in some state."""
 
@@ -74,6 +78,10 @@ def values(field: Any) -> Iterator[str]:
     if field.null:
         yield "NULL"
     yield from map(_quoted, _values(field))
+    if connection.vendor == "sqlite" and isinstance(field, models.IntegerField | models.ForeignKey):
+        yield from JUNK_NUMBERS
+    if connection.vendor == "sqlite" and isinstance(field, models.UUIDField):
+        yield from ("'junk'", "x'00'")
 
 
 def _values(field: Any) -> Iterator[Any]:
