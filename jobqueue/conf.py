@@ -214,6 +214,7 @@ def retention() -> tuple[retained.Rules, retained.Rules]:
     return stale, delete
 
 
+@functools.cache
 def public_id_keys() -> tuple[str | bytes, ...]:
     """Return the keys of public ids, the present one first."""
     return current().public_id_keys or (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
@@ -291,9 +292,9 @@ def problems(raw: Any) -> list[Problem]:
 
 def _forget(*, setting: str, **_: Any) -> None:
     """Read the settings anew after a test changed them."""
-    if setting == NAME:
-        current.cache_clear()
-        release.cache_clear()
+    if setting in (NAME, "SECRET_KEY", "SECRET_KEY_FALLBACKS"):
+        for one in (current, release, public_id_keys):
+            one.cache_clear()
 
 
 setting_changed.connect(_forget, dispatch_uid="jobqueue.conf")
