@@ -29,10 +29,13 @@ MAX_VALUES = 10_000  # of more, no text of the job is shown
 COMMON = frozenset({"true", "false", "none", "null"})
 
 # Anywhere in a name, since no harmless word contains one of these.
-_ANYWHERE = re.compile(r"password|passwd|passphrase|passcode|token|secret|authorization|credential|jwt|cookies?(?!cutter)|bearer")
+_ANYWHERE = re.compile(
+    r"password|passwd|passphrase|passcode|token|secret|authorization|credential|jwt|cookies?(?!cutter)|bearer"
+    r"|passwort|kennwort|mots?depasse|contrasen?a|wachtwoord"
+)
 # As a word of its own, alone or after one of the usual ones: "monkey", "keyboard", "spinning" and "design" are harmless.
 _BEFORE_KEY = "api|access|auth|client|encryption|license|master|private|service|signing|ssh"
-_WORDS = "pass|pwd|pw|auth|otp|totp|pin|dsn|cvv|cvc|iban|sig|signature|sessid|sessionid|session_id|phpsessid|jsessionid|sid"
+_WORDS = "pass|pwd|pw|auth|otp|totp|pin|senha|dsn|cvv|cvc|iban|sig|signature|sessid|sessionid|session_id|phpsessid|jsessionid|sid"
 _AS_WORD = re.compile(rf"(?:^|_)(?:(?:{_BEFORE_KEY})?keys?|{_WORDS})(?:_|$)")
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NO_LETTER = re.compile(r"[^a-z]+")
@@ -55,7 +58,11 @@ def is_secret_name(name: str, fields: Iterable[str] = ()) -> bool:
 
 def _says_secret(name: str, more: tuple[str, ...]) -> bool:
     plain = _plain(name)
-    if _ANYWHERE.search(plain.replace("_", "")) or _AS_WORD.search(plain):
+    if (
+        _ANYWHERE.search(plain.replace("_", ""))
+        or _AS_WORD.search(plain)
+        or (not name.isascii() and secret_forms.FOREIGN.search(name.lower()))
+    ):
         return True
     pattern = _pattern(more)
     return pattern is not None and pattern.search(plain) is not None

@@ -17,7 +17,26 @@ IsSecret = Callable[[str], bool]
 # Parts of the names that `masking.is_secret_name` knows. A text without any of them has no secret after a name.
 NAME_PARTS: Final = (
     *("pass", "pwd", "pw", "secret", "token", "auth", "credential", "key", "jwt", "otp", "pin", "cookie", "sess", "dsn", "cvv", "cvc"),
-    *("iban", "sig", "bearer"),
+    *(
+        "iban",
+        "sig",
+        "bearer",
+        "kennwort",
+        "contrase",
+        "wachtwoord",
+        "senha",
+        "lösenord",
+        "hasło",
+        "пароль",
+        "密码",
+        "密碼",
+        "パスワード",
+        "비밀번호",
+    ),
+)
+# Words for "password" in other languages. The names that have ASCII letters only are in `masking`, too.
+FOREIGN: Final = re.compile(
+    r"(?:passwort|kennwort|mots?[ _-]de[ _-]passe|contrase[nñ]a|wachtwoord|senha|lösenord|hasło|пароль|密码|密碼|パスワード|비밀번호)"
 )
 
 # URLs. What follows "://host:" is a port, or a password, whose "@" may have been cut off.
@@ -45,8 +64,29 @@ _OPTION_IN_LIST = re.compile(r"""-([A-Za-z][\w-]{0,80})\\{0,7}["']\s{0,3},\s{0,3
 _USER_OPTION = re.compile(r"""-(?:u|-user|-proxy-user)(?:[\s=]{1,3}|["']\s{0,3},\s{0,3}["'])[^\s:"',]{1,80}:([^\s"']+)""")
 _PASS_OPTION = re.compile(r"""sshpass(?:\s{1,3}|["'],\s{0,3}["'])-p(?:\s{0,3}|["'],\s{0,3}["'])([^\s"']+)""")
 
-# A name, "=", ":" or "=>", a value.
-_NAME = re.compile(r"""(?<!\w)([A-Za-z_][\w.-]{0,80})\\{0,7}["']?\]?\s{0,3}(?:=>|:=|={1,3}|:)\s{0,3}""")
+# Programs that take a password after a short option: attached (mysql -psecret), or as the next word (redis-cli -a secret).
+_GAP = r"""(?=[\s"'])[^\n;|]{0,300}?[\s"']"""
+_PORTS = r"(?!\d{1,5}:\d{1,5}(?!\d))"  # docker run mysql -p 3306:3306
+_ATTACHED = re.compile(rf"""(?<![\w.])(?:(?:mysql|mariadb)[\w-]{{0,20}}|7za?|rar){_GAP}-p{_PORTS}([^\s"']+)""")
+_NEXT_WORD = re.compile(
+    rf"""(?<![\w.])(?:redis-cli{_GAP}-a|mongo\w{{0,10}}{_GAP}-p|(?:sqlcmd|bcp|zip|unzip){_GAP}-P|ldap\w{{1,10}}{_GAP}-w)"""
+    rf"""(?:\s{{1,3}}|["'],\s{{0,3}}["'])(?!-){_PORTS}([^\s"']+)"""
+)
+_PROGRAMS: Final = ("mysql", "mariadb", "7z", "rar ", "redis-cli", "mongo", "sqlcmd", "bcp", "ldap", "zip")
+
+# A name, "=", ":", "=>" or an arrow, a value.
+_NAME = re.compile(
+    r"""(?<!\w)([A-Za-z_][\w.-]{0,80})\\{0,7}["']?\]?\s{0,3}(?:=>|:=|={1,3}|:|[→⇒➜\uff1a\uff1d]|(?<=\s)-{1,2}>(?=\s))\s{0,3}"""
+)
+_SIGNS: Final = (":", "=", "->", "→", "⇒", "➜", "\uff1a", "\uff1d")
+# The same in a URL or a form that was percent-encoded, also twice: access_token%3Dx%26, %22password%22%3A%22x%22.
+_ENCODED = re.compile(
+    r"""(?:(?<!\w)|(?<=%26)|(?<=%3[fF])|(?<=%2[02cC])|(?<=%7[bB])|(?<=%252[026cC])|(?<=%253[fF])|(?<=%257[bB]))([A-Za-z_][\w.-]{0,80})"""
+    r"""(?:%(?:25)?2[027])?%(?:25)?3[aAdD](?:%(?:25)?2[027]){0,2}((?:(?!%(?:25)?(?:2[267cC]|7[dD]))[^\s&"'<>])+)"""
+)
+_ENCODED_URL = re.compile(
+    r"""(?i:(?:%(?:25)?3a%(?:25)?2f%(?:25)?2f)[^\s%/]{0,100}%(?:25)?3a)((?:(?!%(?:25)?40)[^\s&"'<>]){1,200})(?=%(?:25)?40)"""
+)
 _VALUE = re.compile(
     r"""[bru]{0,2} (?: "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' )     # quoted
         | (?P<quote>\\{1,7}["']) .*? (?P=quote)                           # quoted within a quoted text
@@ -87,6 +127,41 @@ _SAID = re.compile(
     r"""\b(?i:password|passwd|passphrase|passcode|secret|token|api[ _-]?key|cookie)\s{1,3}(?:(?:is|was)\s{1,3})?(["'])([^"'\n]{4,})\1"""
 )
 
+# The same without quotes: the password is x, PIN 1234, machine h login u password x, mot de passe : x.
+_SAID_PLAIN = re.compile(
+    rf"""(?<![A-Za-z])(?i:password|passwd|pwd|passphrase|passcode|secret|token|api[ _-]?key|{FOREIGN.pattern})\s{{1,3}}"""
+    r"""(?i:is|was|ist|war|est|es|é|is\s{1,3}now)(?:\s{1,3}|:\s{0,3})([^\s"'<>]{3,200})"""
+)
+_FOREIGN_VALUE = re.compile(
+    rf"""(?i:{FOREIGN.pattern})["']?\s{{0,3}}(?:[:=\uff1a\uff1d→⇒➜]|-{{1,2}}>)\s{{0,3}}(["']?)([^\s"',;&<>]+|(?<=["'])[^"'\n]+)"""
+)
+_NETRC = re.compile(
+    r"""(?<!\w)(?:machine|default|login|account)\s{1,10}(?:[^\s"']{1,200}\s{1,10}){1,3}?(?:password|passwd)\s{1,10}([^\s"']{3,200})"""
+)
+_CODE = re.compile(
+    r"""(?<!\w)(?i:pin|otp|totp|passcode|(?:verification|security|one-time|sms)[ -]code)\s{1,3}"""
+    r"""(?:(?i:is|was|code|number|no\.?)\s{1,3}){0,2}(\d{4,8})(?![\w.,:%-]*\d)"""
+)
+_SAID_HINT = re.compile(
+    r"(?:passw?[a-z]{0,6}|pwd|secret|token|key|kennwort|contrase.a|wachtwoord|senha|ord|hasło|пароль)\s{1,3}(?:is|was|ist|war|est|es|é)[\s:]"
+)
+_NETRC_WORDS: Final = ("machine", "login", "default", "account")
+_CODES: Final = ("pin ", "otp ", "code ", "pin\t", "pin\n")
+# What is said of a secret, and is none: the token is missing. A word that ends so is mostly none, too.
+_HARMLESS: Final = frozenset(
+    (
+        *("a", "abgelaufen", "about", "above", "already", "also", "always", "an", "another", "as", "at", "authentication", "available"),
+        *("bad", "because", "being", "below", "blank", "by", "correct", "currently", "different", "empty", "equal", "expiré", "falsch"),
+        *("false", "field", "fine", "for", "from", "gone", "good", "here", "in", "incomplete", "incorrect", "incorrecta", "incorrecte"),
+        *("invalid", "invalide", "its", "known", "leer", "less", "long", "longer", "lost", "malformed", "mandatory", "missing", "more"),
+        *("never", "new", "nicht", "no", "non", "none", "not", "now", "null", "obligatorio", "of", "ok", "okay", "old", "on", "only"),
+        *("optional", "out", "outdated", "pas", "public", "safe", "same", "short", "shorter", "shown", "similar", "so", "stale", "still"),
+        *("that", "the", "there", "this", "to", "too", "true", "under", "ungültig", "unique", "unknown", "unsafe", "unset", "unusual"),
+        *("up", "used", "valid", "vide", "wrong"),
+    )
+)
+_HARMLESS_ENDS: Final = ("ed", "ing", "ly", "able", "ible", "less")
+
 # What PostgreSQL says of a row that it refuses.
 _ROW = re.compile(r"(Failing row contains |Key \([^)\n]{0,300}\)=|JSON data, line \d{1,9}: |portal parameter \$\d{1,5} = )([^\n]+)")
 
@@ -107,6 +182,8 @@ def hide(text: str, is_secret: IsSecret, *, every_name: bool = False) -> str:
         text = _ROW.sub(rf"\g<1>{MASK}", text)
     if "-u" in text or "sshpass" in text or "-proxy-u" in text:
         text = _inner(_PASS_OPTION, _inner(_USER_OPTION, text, 1), 1)
+    if "-" in text and _has_any(text, _PROGRAMS):
+        text = _inner(_NEXT_WORD, _inner(_ATTACHED, text, 1), 1)
     if every_name or _has_any(lower, NAME_PARTS):
         text = _hide_named(text, is_secret)
     return text
@@ -124,6 +201,8 @@ def _hide_urls(text: str) -> str:
         text = _URL_PASSWORD_AT.sub(rf"\g<1>{MASK}@", text)
         text = _URL_PASSWORD.sub(rf"\g<1>{MASK}", text)
         text = _URL_TOKEN.sub(rf"\g<1>{MASK}@", text)
+    if "%2" in text:
+        text = _inner(_ENCODED_URL, text, 1)
     if "@tcp(" in text or "@udp(" in text or "@unix(" in text:
         text = _DRIVER_PASSWORD.sub(rf"\g<1>{MASK}", text)
     return text
@@ -144,7 +223,31 @@ def _hide_named(text: str, is_secret: IsSecret) -> str:
         text = named(_ELEMENT, 1, 2, text)
     if '"' in text or "'" in text:
         text = _inner(_SAID, text, 2)
-    return _hide_after_names(text, is_secret) if ":" in text or "=" in text else text
+    if "%3" in text or "%253" in text:
+        text = named(_ENCODED, 1, 2, text)
+    text = _hide_said(text)
+    return _hide_after_names(text, is_secret) if _has_any(text, _SIGNS) else text
+
+
+def _hide_said(text: str) -> str:
+    """Hide what follows a word such as "password" without a sign or quotes, unless it is a word that is said of secrets."""
+
+    def unless_harmless(pattern: re.Pattern[str], text: str) -> str:
+        return pattern.sub(lambda found: found[0] if _is_harmless(found[1]) else _replaced(found, 1), text)
+
+    lower = text.lower()
+    if _SAID_HINT.search(lower):
+        text = unless_harmless(_SAID_PLAIN, text)
+    if "passw" in text and _has_any(text, _NETRC_WORDS):
+        text = unless_harmless(_NETRC, text)
+    if _has_any(lower, _CODES):
+        text = _inner(_CODE, text, 1)
+    return _inner(_FOREIGN_VALUE, text, 2) if FOREIGN.search(lower) else text
+
+
+def _is_harmless(value: str) -> bool:
+    word = value.rstrip(".,;:!?)]}").lower()
+    return MASK in value or word in _HARMLESS or (word.isalpha() and word.endswith(_HARMLESS_ENDS)) or word[:1] in "([{%$"
 
 
 def _hide_after_names(text: str, is_secret: IsSecret) -> str:

@@ -73,7 +73,7 @@ def status(job: Job) -> SafeString:
 @admin.display(description="queue")
 def queue(job: Job) -> str:
     """Return the queue."""
-    return job.queue
+    return masking.mask_text(job.queue)
 
 
 @admin.display(description="task")

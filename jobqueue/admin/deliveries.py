@@ -112,7 +112,7 @@ def _rows(delivery: WebhookDelivery) -> list[Row]:
     return [
         Row("Event", delivery.event),
         Row("Job", cells.job(delivery)),
-        Row("Queue", delivery.queue),
+        Row("Queue", prose(delivery.queue)),
         Row("Receiver", excerpt(shown_url(delivery.url))),
         Row("Message id", str(delivery.message_id)),
         Row("Attempts", str(delivery.attempts)),

@@ -103,7 +103,7 @@ class QueueFilter(ColumnFilter):
             found |= {queue for queue in Job.objects.database.queued_queues(MOST_CHOICES) if isinstance(queue, str)}
         for queues in Worker.objects.values_list("queues", flat=True)[:MOST_CHOICES]:
             found |= {queue for queue in queues if isinstance(queue, str)} if isinstance(queues, list) else set()
-        return [(queue, queue) for queue in sorted(found)[:MOST_CHOICES]]
+        return [(queue, queue) for queue in sorted(found)[:MOST_CHOICES] if masking.mask_text(queue) == queue]  # addresses are stored
 
 
 class TaskFilter(ColumnFilter):
@@ -116,7 +116,7 @@ class TaskFilter(ColumnFilter):
         """Return the tasks that are registered or were enqueued lately."""
         lately = sorted(newest(visible, "task"))[:MOST_CHOICES]  # these first, where there are more than can be offered
         paths = sorted({*lately, *[path for path in known.paths() if path not in lately][: MOST_CHOICES - len(lately)]})
-        return [(path, f"{path.rpartition('.')[2]} ({path.rpartition('.')[0]})") for path in paths]
+        return [(path, f"{path.rpartition('.')[2]} ({path.rpartition('.')[0]})" if "." in path else path) for path in paths]
 
 
 class EndedFilter(SimpleListFilter):

@@ -31,6 +31,7 @@ from jobqueue.lifecycle.queues import (
     pause_queue,
     resume_queue,
 )
+from jobqueue.masking import mask_text
 from jobqueue.models import Job, Queue
 from jobqueue.webhooks.queues import QueueWebhook, queue_webhooks
 
@@ -42,6 +43,8 @@ class Shown:
     """One queue on the page."""
 
     state: QueueState
+    name: str
+    plain: bool  # no secret is hidden in its name, so that addresses and forms may hold it
     badge: str
     queued: str
     oldest: str
@@ -147,8 +150,11 @@ def _told(what: str, answer: QueueAnswer) -> str:
 
 
 def _shown(state: QueueState, rows: set[Any], webhook: QueueWebhook | None) -> Shown:
+    name = mask_text(state.name)
     return Shown(
         state=state,
+        name=name,
+        plain=name == state.name,
         badge=cells.badge("paused", "Paused") if state.paused else cells.badge("success", "Open"),
         queued=bounded(state.queued, state.queued_is_capped),
         oldest=duration(state.oldest_queued_seconds) if state.oldest_queued_seconds is not None else NOTHING,

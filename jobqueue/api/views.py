@@ -75,7 +75,7 @@ def act_on_queue(verb: str) -> Handler:
 
 def list_queues(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the queues, their pauses and limits, and what waits and runs in each."""
-    return 200, {"queues": [_plain(one) for one in queue_states_for(user)]}
+    return 200, {"queues": [{**_plain(one), "name": mask_text(one.name)} for one in queue_states_for(user)]}
 
 
 def _plain(record: Any) -> dict[str, Any]:

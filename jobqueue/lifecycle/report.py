@@ -81,7 +81,7 @@ def _identity(job: Job, mask: Mask) -> dict[str, Any]:
         "id": job.pk,
         "public_id": public_ids.public_id(job.pk),
         "task": job.task,
-        "queue": job.queue,
+        "queue": mask(job.queue),
         "tenant": job.tenant,
         "target": mask(job.target),
         "holds_target": job.holds_target,

@@ -116,7 +116,7 @@ def _data(one: WebhookDelivery) -> dict[str, Any]:
         "status": one.status,
         "event": one.event,
         "job": one.job_id,
-        "queue": one.queue,
+        "queue": _text(one.queue),
         "url": webhook_rules.shown_url(one.url),
         "attempts": one.attempts,
         "created_at": one.created_at.isoformat(),

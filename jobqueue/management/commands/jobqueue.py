@@ -23,6 +23,7 @@ from jobqueue.lifecycle import control, health, leaders, queue_names, queues, sc
 from jobqueue.lifecycle.why import why_waiting
 from jobqueue.management import audit, prune, report_text, webhooks
 from jobqueue.management import health as health_command
+from jobqueue.masking import mask_text
 from jobqueue.models import Job
 
 LARGEST_ID = 2**63 - 1
@@ -154,7 +155,7 @@ def _status(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     counts = [(count.state, f"{bounded(count.number, count.or_more)}{f' {count.scope}' if count.scope else ''}") for count in found.jobs]
     data = asdict(found)
     for queue in data["queues"]:
-        queue["paused_until"] = _iso(queue["paused_until"])
+        queue["name"], queue["paused_until"] = mask_text(queue["name"]), _iso(queue["paused_until"])
     return data, [*lines, "", "Jobs", *_table(("state", "jobs"), counts)], True
 
 
@@ -251,7 +252,7 @@ def _queue_cells(queue: queues.QueueState) -> tuple[str, ...]:
     queued = bounded(queue.queued, queue.queued_is_capped)
     oldest = "-" if queue.oldest_queued_seconds is None else f"{queue.oldest_queued_seconds:.0f} s"
     paused = f"until {_brief(queue.paused_until)} UTC" if queue.paused_until else "paused"
-    return (queue.name, paused if queue.paused else "-", limit, queued, str(queue.running), oldest)
+    return (mask_text(queue.name), paused if queue.paused else "-", limit, queued, str(queue.running), oldest)
 
 
 def _worker_cells(worker: health.Alive) -> tuple[str, ...]:
