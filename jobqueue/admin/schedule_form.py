@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 
 from jobqueue import cron, schedules
 from jobqueue.admin import known
+from jobqueue.admin.hidden_values import names_other_place, places_of_masks, restored
 from jobqueue.exceptions import InvalidOption, JobQueueError
 from jobqueue.hiding import arguments_of
 from jobqueue.masking import MASK
@@ -18,17 +19,20 @@ from jobqueue.models import Schedule
 
 FIELDS = ("name", *schedules.DEFINITION, "enabled")
 JSON_FIELDS = {"args": list, "kwargs": dict}
+MAX_NAMED = 50
 
 
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Let a person say what is enqueued when. A secret that is left hidden stays as it is stored, if nothing beside it is changed."""
+    """The form of what is enqueued when. A secret that is left hidden stays as it is stored, if no change can send it elsewhere."""
 
     task = forms.ChoiceField(help_text="Only registered tasks can be chosen: those in tasks.py of an app, and in TASK_MODULES.")
     args = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="Positional arguments: a JSON list, [7].")
     kwargs = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 5}),
-        help_text='Arguments by name: a JSON object, {"customer_id": 7}. What is hidden stays as it is, if nothing beside it is changed.',
+        help_text=(
+            'Arguments by name: a JSON object, {"customer_id": 7}. What is hidden stays as it is, if only notes beside it are changed.'
+        ),
     )
 
     class Meta:
@@ -57,6 +61,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean(self) -> None:
         """Refuse what no job could come from."""
         super().clean()
+        self._restore()
         self._validate_constraints = False  # the rules below say the same, with the fix
         row = Schedule(**{**self.stored, **self.cleaned_data})
         for fields, rule in self._rules(row):
@@ -83,18 +88,40 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         ]
 
     def _read(self, name: str) -> Any:
-        text, shown, stored = self.cleaned_data[name], self.shown[name], self.stored[name]
-        if self.cleaned_data.get("task") != self.stored["task"]:
-            stored = shown  # a hidden secret was meant for the other task, which may treat it with more care
+        text = self.cleaned_data[name]
         try:
-            value = restored(json.loads(text) if text.strip() else JSON_FIELDS[name](), shown, stored)
-            hidden = "" if value == self.stored[name] else place_of_mask(value, name)
+            value = json.loads(text) if text.strip() else JSON_FIELDS[name]()
+            places_of_masks(value, name)
         except (ValueError, RecursionError):
             raise ValidationError("This is no JSON: texts stand in double quotes, and it is true, false and null.") from None
-        if hidden:
-            why = "the task, or what stands beside it, was changed, and a secret is not moved to another place"
-            raise ValidationError(f"{hidden[:200]} is hidden as {MASK}: write its value again, since {why}.")
         return value
+
+    def _restore(self) -> None:
+        """Put the stored secrets in place of their masks, and name all masks for which this is not possible."""
+        given = {name: self.cleaned_data[name] for name in JSON_FIELDS if name in self.cleaned_data}
+        other_task = self.cleaned_data.get("task") != self.stored["task"]
+        try:
+            moved = {name for name, value in given.items() if names_other_place(value, self.shown[name])}
+            self._restore_each(given, moved, other_task=other_task)
+        except RecursionError:
+            self.add_error("kwargs", "The arguments are nested too deeply.")
+
+    def _restore_each(self, given: dict[str, Any], moved: set[str], *, other_task: bool) -> None:
+        for name, value in given.items():
+            # A hidden secret was meant for the task that the row has: another one may treat it with less care.
+            stored = self.shown[name] if other_task else self.stored[name]
+            found = self.cleaned_data[name] = restored(value, self.shown[name], stored, moved=bool(moved - {name}))
+            hidden = [] if found == self.stored[name] else places_of_masks(found, name)
+            if hidden:
+                self.add_error(name, _enter_again(hidden))
+
+
+def _enter_again(places: list[str]) -> str:
+    named = ", ".join(place[:200] for place in places[:MAX_NAMED])
+    more = f" and {len(places) - MAX_NAMED} more" if len(places) > MAX_NAMED else ""
+    are, again = ("is", "write its value again") if len(places) == 1 else ("are", "write their values again")
+    why = "the task, or what stands beside it, was changed, and a secret is not moved to another place"
+    return f"{named}{more} {are} hidden as {MASK}: {again}, since {why}."
 
 
 def masked(row: Schedule) -> tuple[Any, Any]:
@@ -102,40 +129,11 @@ def masked(row: Schedule) -> tuple[Any, Any]:
     return arguments_of(row)
 
 
-def restored(given: Any, shown: Any, stored: Any) -> Any:
-    """Return what was given, with the hidden values in place of their masks.
-
-    A hidden value is taken from the row only if the object that holds it, and each list that it is in, are as they were shown: else the
-    secret of one receiver would go to another one. What is not restored keeps its mask.
-    """
-    if given == shown:
-        return stored
-    objects = isinstance(given, dict) and isinstance(shown, dict) and isinstance(stored, dict)
-    if objects and not any(_is_hidden(shown[name], stored.get(name)) for name in shown):
-        return {name: restored(value, shown[name], stored[name]) if name in shown else value for name, value in given.items()}
-    return given
-
-
 def check_schedulable(path: str) -> None:
     """Refuse a task that is declared with ``schedulable=False``."""
     entry = known.entry(path)
     if entry is not None and not entry.schedulable:
         raise InvalidOption(f"The task {path!r} is declared with schedulable=False; choose another task, or change its declaration.")
-
-
-def _is_hidden(shown: Any, stored: Any) -> bool:
-    return not isinstance(shown, dict | list) and shown != stored
-
-
-def place_of_mask(value: Any, name: str) -> str:
-    """Return where the first mask in a value is, such as ``kwargs.feeds[0].token``; empty if there is none."""
-    if isinstance(value, dict):
-        inside = [(item, f"{name}.{key}") for key, item in value.items()]
-    elif isinstance(value, list):
-        inside = [(item, f"{name}[{at}]") for at, item in enumerate(value)]
-    else:
-        return name if isinstance(value, str) and MASK in value else ""
-    return next((found for item, place in inside if (found := place_of_mask(item, place))), "")
 
 
 def _choices(stored: str) -> list[tuple[str, str]]:

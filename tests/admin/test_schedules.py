@@ -238,26 +238,99 @@ FEEDS = {"feeds": [{"url": "https://a.example", "token": "token-a"}, {"url": "ht
 HIDDEN_FEEDS = {"feeds": [{"url": "https://a.example", "token": "********"}, {"url": "https://b.example", "token": "********"}], "tries": 3}
 
 
-@pytest.mark.parametrize(
-    ("change", "place"),
-    [
-        (lambda kwargs: kwargs["feeds"].pop(0), "kwargs.options.feeds[0].token"),
-        (lambda kwargs: kwargs["feeds"].reverse(), "kwargs.options.feeds[0].token"),
-        (lambda kwargs: kwargs["feeds"].append({"url": "x"}), "kwargs.options.feeds[0].token"),
-        (lambda kwargs: kwargs["feeds"][1].update(url="https://evil.example"), "kwargs.options.feeds[0].token"),
-        (lambda kwargs: kwargs.update(copy="********"), "kwargs.options.copy"),
-        (lambda kwargs: kwargs.update(moved=kwargs.pop("feeds")), "kwargs.options.moved[0].token"),
-    ],
-)
-def test_a_hidden_secret_is_entered_again_where_anything_beside_it_was_changed(editor: Client, change: Any, place: str) -> None:
-    one = ScheduleFactory(name="nightly", task="tests.tasks.log_in", args=["joe", "hunter2"], kwargs={"options": FEEDS})
+def change_kwargs(editor: Client, change: Any, options: Any = FEEDS) -> Any:
+    """Return the answer to a form whose options were changed as they are shown, with masks in place of the secrets."""
+    one = ScheduleFactory(name="nightly", task="tests.tasks.log_in", args=["joe", "hunter2"], kwargs={"options": options})
     form = editor.get(page(one)).context["adminform"].form
-    assert json.loads(form.initial["kwargs"]) == {"options": HIDDEN_FEEDS}
     kwargs = json.loads(form.initial["kwargs"])
     change(kwargs["options"])
-    answer = editor.post(page(one), {**FORM, "task": one.task, "args": form.initial["args"], "kwargs": json.dumps(kwargs)})
-    assert f"{place} is hidden as ********: write its value again" in errors(answer)
-    assert stored().kwargs == {"options": FEEDS}
+    return editor.post(page(one), {**FORM, "task": one.task, "args": '["joe", "new"]', "kwargs": json.dumps(kwargs)})
+
+
+A, B = FEEDS["feeds"]  # type: ignore[misc]
+SOURCE = {"source": {"url": "https://a.example", "login": {"password": "pw-a"}}, "sender": {"token": "token-x"}, "tries": 3}
+TWINS = {"feeds": [{"token": "token-a"}, {"token": "token-b"}], "pairs": [["Authorization", "token-c"]]}
+
+
+@pytest.mark.parametrize(
+    ("change", "places", "options"),
+    [
+        (lambda it: it["feeds"][1].update(url="https://evil.example"), ["feeds[1].token"], FEEDS),
+        (lambda it: [one.update(url="https://evil.example") for one in it["feeds"]], ["feeds[0].token", "feeds[1].token"], FEEDS),
+        (lambda it: it["feeds"][0].update(proxy="evil"), ["feeds[0].token"], FEEDS),
+        (lambda it: it["feeds"][0].update(tries=4), ["feeds[0].token"], FEEDS),
+        (lambda it: it["feeds"][0].pop("url"), ["feeds[0].token"], FEEDS),
+        (lambda it: it["feeds"].append({"url": "https://evil.example", "token": "********"}), ["feeds[2].token"], FEEDS),
+        (lambda it: it["feeds"].append(dict(it["feeds"][0])), ["feeds[0].token", "feeds[2].token"], FEEDS),
+        (lambda it: it["feeds"].pop(0), ["feeds[0].token"], TWINS),
+        (lambda it: it.update(copy="********"), ["copy"], FEEDS),
+        (lambda it: it["feeds"][0].update(note="********"), ["feeds[0].note"], FEEDS),
+        (lambda it: it.update(moved=it.pop("feeds")), ["moved[0].token", "moved[1].token"], FEEDS),
+        (lambda it: it.update(proxy="https://evil.example"), ["feeds[0].token", "feeds[1].token"], FEEDS),
+        (lambda it: it.update(host="evil"), ["feeds[0].token", "feeds[1].token"], FEEDS),
+        (lambda it: it["pairs"].append(["X-Forward", "https://evil.example"]), ["feeds[0].token", "feeds[1].token"], TWINS),
+        (lambda it: it["pairs"][0].append("x"), ["pairs[0][1]"], TWINS),
+        (lambda it: it["source"].update(url="https://evil.example"), ["source.login.password", "sender.token"], SOURCE),
+        (lambda it: it.update(copy=it["source"]["login"]), ["copy.password"], SOURCE),
+    ],
+)
+def test_each_hidden_secret_that_a_change_could_send_elsewhere_is_named_at_once(
+    editor: Client, change: Any, places: list[str], options: Any
+) -> None:
+    answer = change_kwargs(editor, change, options)
+    [error] = answer.context["adminform"].form.errors["kwargs"]
+    are, again = (" is", "its value") if len(places) == 1 else (" are", "their values")
+    named, sign, _ = error.partition(f"{are} hidden as ********: write {again} again, since")
+    assert sign
+    assert sorted(named.split(", ")) == sorted(f"kwargs.options.{place}" for place in places)
+    assert stored().kwargs == {"options": options}
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "after"),
+    [
+        (lambda it: it["feeds"].pop(0), FEEDS, {**FEEDS, "feeds": [B]}),
+        (lambda it: it["feeds"].reverse(), FEEDS, {**FEEDS, "feeds": [B, A]}),
+        (lambda it: it["feeds"].append({"url": "x"}), FEEDS, {**FEEDS, "feeds": [A, B, {"url": "x"}]}),
+        (lambda it: it["feeds"].insert(0, {"url": "x", "token": "new"}), FEEDS, {**FEEDS, "feeds": [{"url": "x", "token": "new"}, A, B]}),
+        (
+            lambda it: it["feeds"][1].update(note="see https://x.example"),
+            FEEDS,
+            {**FEEDS, "feeds": [A, {**B, "note": "see https://x.example"}]},
+        ),
+        (lambda it: (it["feeds"].pop(0), it["feeds"][0].update(note="b")), FEEDS, {**FEEDS, "feeds": [{**B, "note": "b"}]}),
+        (lambda it: it["feeds"][0].update(url="u", token="new"), FEEDS, {**FEEDS, "feeds": [{"url": "u", "token": "new"}, B]}),
+        (lambda it: it.update(tries=4, note="less"), FEEDS, {**FEEDS, "tries": 4, "note": "less"}),
+        (lambda it: it.pop("tries"), FEEDS, {"feeds": [A, B]}),
+        (lambda it: it.update(tries=4), SOURCE, {**SOURCE, "tries": 4}),
+        (lambda it: it["feeds"].reverse(), TWINS, TWINS),
+    ],
+)
+def test_a_hidden_secret_stays_if_the_change_cannot_send_it_elsewhere(editor: Client, change: Any, options: Any, after: Any) -> None:
+    answer = change_kwargs(editor, change, options)
+    assert answer.status_code == 302, errors(answer)
+    assert stored().kwargs == {"options": after}
+
+
+def test_another_receiver_in_the_positional_arguments_gets_no_secret_of_the_named_ones(editor: Client) -> None:
+    one = ScheduleFactory(name="nightly", task="tests.tasks.log_in", args=["https://a.example", "pw"], kwargs={"options": {"token": "t"}})
+    data = {**FORM, "task": one.task, "kwargs": '{"options": {"token": "********"}}'}
+    answer = editor.post(page(one), {**data, "args": '["https://evil.example", "********"]'})
+    found = answer.context["adminform"].form.errors
+    assert found["args"][0].startswith("args[1] is hidden")
+    assert found["kwargs"][0].startswith("kwargs.options.token is hidden")
+    answer = editor.post(
+        page(one), {**data, "args": '["https://a.example", "********"]', "kwargs": '{"options": {"url": "https://evil.example"}}'}
+    )
+    assert {*answer.context["adminform"].form.errors} == {"args"}
+
+
+def test_arguments_that_are_nested_too_deeply_are_refused(editor: Client) -> None:
+    for depth in (90, 200, 400, 900):
+        deep = f'{{"b": {"[" * depth}{"]" * depth}}}'
+        assert editor.post(f"{LIST}add/", {**FORM, "name": f"n{depth}", "kwargs": deep}).status_code in (200, 302)
+        changed = ScheduleFactory(task="tests.tasks.add", args=[1], kwargs=json.loads(deep) if depth < 400 else {"b": 1})
+        assert editor.post(page(changed), {**FORM, "name": changed.name, "kwargs": deep.replace("[]", "[1]")}).status_code in (200, 302)
 
 
 def test_what_is_hidden_stays_where_only_another_object_was_changed(editor: Client) -> None:

@@ -1,0 +1,167 @@
+"""Hidden values in a form of JSON: which of them are restored when the form comes back, and which a person must enter again.
+
+The form shows a mask in place of each secret. A mask that comes back unchanged stands for the stored secret, unless the change could send
+the secret to another receiver:
+
+- A secret is restored if the object that holds it is as it was shown, but for its descriptions (`DESCRIPTIONS`).
+- The objects of a list may be moved, added and removed: each is found again by what it holds.
+- A secret is not restored if an object around it was changed in a value that may name a receiver (`_names_place`), or in a part that has
+  such a value while the secret's own object has none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from typing import Any, Final
+
+from jobqueue.masking import MASK
+
+# Keys whose values decide nothing: they may be added and changed beside a secret.
+DESCRIPTIONS: Final = frozenset({"note", "notes", "comment", "comments", "description", "remark", "remarks", "label", "title"})
+
+_PLACE_KEY = re.compile(
+    r"url|uri|link|href|host|server|endpoint|addr|proxy|domain|origin|hook|callback|gateway|recipient|receiver|mail|bucket|broker|dsn"
+    r"|account|verify|protocol|scheme|socket|location|(?:^|[_\W])(?:site|port|path|base|dest|target|to|user|login|ssl|tls|ip|peer|node)s?(?:$|[_\W])",
+    re.IGNORECASE,
+)
+_PLACE_VALUE = re.compile(r"://|@|^/|\w\.[A-Za-z]{2,}|:\d{1,5}(?:/|$)")
+
+
+def restored(given: Any, shown: Any, stored: Any, *, moved: bool = False) -> Any:
+    """Return what was given with the stored secrets in place of their masks; a secret that is not restored keeps its mask.
+
+    `moved` says that a value around it, which may name a receiver, was changed.
+    """
+    if given == shown and not moved:
+        return stored
+    if all(isinstance(one, dict) for one in (given, shown, stored)):
+        return _object(given, shown, stored, moved)
+    if all(isinstance(one, list) for one in (given, shown, stored)) and len(shown) == len(stored):
+        return _list(given, shown, stored, moved)
+    return given
+
+
+def names_other_place(given: Any, shown: Any) -> bool:
+    """Return whether a change may name another receiver, at any depth; an item that is taken from a list names none."""
+    if given == shown:
+        return False
+    if isinstance(given, dict) and isinstance(shown, dict):
+        changed = [name for name in {**given, **shown} if given.get(name, ...) != shown.get(name, ...) and name not in DESCRIPTIONS]
+        return any(_differs(name, given.get(name), shown.get(name)) for name in changed)
+    if isinstance(given, list) and isinstance(shown, list):
+        before, after = Counter(map(_key, shown)), Counter(map(_key, given))
+        return any(_has_place("", json.loads(one)) for one in after - before)
+    return _has_place("", given) or _has_place("", shown)
+
+
+def places_of_masks(value: Any, name: str) -> list[str]:
+    """Return where there are masks in a value, such as ``kwargs.feeds[0].token``."""
+    if isinstance(value, dict):
+        inside = [(item, f"{name}.{key}") for key, item in value.items()]
+    elif isinstance(value, list):
+        inside = [(item, f"{name}[{at}]") for at, item in enumerate(value)]
+    else:
+        return [name] if isinstance(value, str) and MASK in value else []
+    return [found for item, place in inside for found in places_of_masks(item, place)]
+
+
+def _object(given: dict[str, Any], shown: dict[str, Any], stored: dict[str, Any], moved: bool) -> dict[str, Any]:
+    changed = [
+        name
+        for name in {**given, **shown}
+        if name not in DESCRIPTIONS
+        and not (_is_container(given.get(name, ...)) and _is_container(shown.get(name, ...)))
+        and given.get(name, ...) != shown.get(name, ...)
+    ]
+    around = moved or any(_differs(name, given.get(name), shown.get(name)) for name in changed)
+    parts = {name for name in given if name in shown and name not in changed and names_other_place(given[name], shown[name])}
+    found = {}
+    for name, value in given.items():
+        if name not in shown or name in changed:
+            found[name] = value
+        elif _is_container(value):
+            shielded = _has_own_place(shown[name])
+            found[name] = restored(value, shown[name], stored.get(name), moved=around or (bool(parts - {name}) and not shielded))
+        else:
+            hidden = value == shown[name] and _is_hidden(shown[name], stored.get(name))
+            found[name] = stored[name] if hidden and not moved and not changed and not parts else value
+    return found
+
+
+def _list(given: list[Any], shown: list[Any], stored: list[Any], moved: bool) -> list[Any]:
+    plain = [one for one in given if not _is_container(one)] == [one for one in shown if not _is_container(one)]
+    moved = moved or not plain  # what a plain item means is not known
+    whole = not moved and len(given) == len(shown) and not names_other_place(given, shown)
+    places = _matched(given, shown)
+    return [
+        restored(one, shown[places[at]], stored[places[at]], moved=moved)
+        if at in places
+        else stored[at]
+        if whole and not _is_container(one) and one == shown[at]
+        else one
+        for at, one in enumerate(given)
+    ]
+
+
+def _matched(given: list[Any], shown: list[Any]) -> dict[int, int]:
+    """Return for the places of objects in the given list their places in the list that was shown.
+
+    Objects that are alike are matched in their order if none of them was added or removed, and else not at all.
+    """
+    before, after = _by_key(shown), _by_key(given)
+    found = {
+        at: place
+        for key, places in after.items()
+        if len(before.get(key, ())) == len(places)
+        for at, place in zip(places, before[key], strict=True)
+    }
+    changed = [at for key, places in after.items() if key not in before for at in places]
+    gone = {at for key, places in before.items() if key not in after for at in places}
+    return {**found, **{at: at for at in changed if at in gone and type(given[at]) is type(shown[at])}}
+
+
+def _by_key(items: list[Any]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for at, one in enumerate(items):
+        if _is_container(one):
+            found[_key(one)].append(at)
+    return dict(found)
+
+
+def _key(value: Any) -> str:
+    """Return what makes two values alike: all but the descriptions of an object."""
+    kept = {name: one for name, one in value.items() if name not in DESCRIPTIONS} if isinstance(value, dict) else value
+    return json.dumps(kept, sort_keys=True)
+
+
+def _differs(name: str, given: Any, shown: Any) -> bool:
+    """Return whether the change of one value of an object may name another receiver."""
+    if _is_container(given) and _is_container(shown):
+        return names_other_place(given, shown)
+    return _has_place(name, given) or _has_place(name, shown)
+
+
+def _has_place(name: str, value: Any) -> bool:
+    """Return whether a value may name a receiver, by its name or by what it holds."""
+    if isinstance(value, dict):
+        return any(_has_place(key, one) for key, one in value.items())
+    if isinstance(value, list):
+        return any(_has_place(name, one) for one in value)
+    return value is not None and (_PLACE_KEY.search(name) is not None or (isinstance(value, str) and bool(_PLACE_VALUE.search(value))))
+
+
+def _has_own_place(value: Any) -> bool:
+    """Return whether an object, or each object of a list, names its own receiver."""
+    if isinstance(value, list):
+        return bool(value) and all(_has_own_place(one) for one in value)
+    return isinstance(value, dict) and any(not _is_container(one) and _has_place(key, one) for key, one in value.items())
+
+
+def _is_container(value: Any) -> bool:
+    return isinstance(value, dict | list)
+
+
+def _is_hidden(shown: Any, stored: Any) -> bool:
+    return not _is_container(shown) and shown != stored
