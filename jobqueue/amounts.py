@@ -13,6 +13,11 @@ def plural(number: int, noun: str, nouns: str = "", *, more: bool = False) -> st
     return f"{bounded(number, more)} {noun if number == 1 and not more else nouns or f'{noun}s'}"
 
 
+def verb(number: int, one: str, several: str, *, more: bool = False) -> str:
+    """Return the form of a verb that a count needs: "1 job is", "0 jobs are", "2 jobs are"."""
+    return one if number == 1 and not more else several
+
+
 def span(seconds: float) -> str:
     """Return a length of time in words: "the last hour" needs "hour", "the last 90 s" needs "90 s"."""
     for length, noun in ((86_400, "day"), (3600, "hour"), (60, "minute")):

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, TracebackType
 from typing import Protocol
 
+from jobqueue.amounts import plural, verb
+
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 SUMMARY_CHARACTERS = 500
 LINE_CHARACTERS = 500
@@ -112,7 +114,8 @@ class _Renderer:
         links = _chain(exception)
         if len(links) > CHAIN_LENGTH:
             half = CHAIN_LENGTH // 2
-            yield f"[{len(links) - CHAIN_LENGTH} exceptions between the first {half} and the last {half} of this chain are left out]"
+            between = f"between the first {half} and the last {half} of this chain"
+            yield f"[{_left_out(len(links) - CHAIN_LENGTH, 'exception', between)}]"
             links = links[:half] + links[-half:]
         for link, joint in reversed(links):
             yield from self.one(link, skip_frames if link is exception else 0, depth)
@@ -140,7 +143,12 @@ class _Renderer:
             for line in self.chain(member, 0, depth):
                 yield "  " + line.replace("\n", "\n  ")
         if len(members) > len(shown):
-            yield f"  [{len(members) - len(shown)} of {len(members)} in this group are left out]"
+            hidden = len(members) - len(shown)
+            yield f"  [{hidden} of {len(members)} in this group {verb(hidden, 'is', 'are')} left out]"
+
+
+def _left_out(number: int, noun: str, where: str = "") -> str:
+    return f"{plural(number, noun)} {where + ' ' if where else ''}{verb(number, 'is', 'are')} left out"
 
 
 def _chain(exception: BaseException) -> list[tuple[BaseException, str]]:
@@ -174,7 +182,7 @@ def _frames(trace: TracebackType | None, skip: int) -> Iterator[str]:
         yield from _rendered(frames)
         return
     yield from _rendered(frames[:FIRST_FRAMES])
-    yield f"  [{left_out} frames are left out]"
+    yield f"  [{_left_out(left_out, 'frame')}]"
     yield from _rendered(frames[-LAST_FRAMES:])
 
 
@@ -217,7 +225,7 @@ def _notes(exception: BaseException, limit_bytes: int, hide: Hide | None) -> Ite
         for note in notes[:MAX_NOTES]:
             yield shorten(_safely(str, note), limit_bytes // MAX_NOTES, hide)
         if len(notes) > MAX_NOTES:
-            yield f"[{len(notes) - MAX_NOTES} notes are left out]"
+            yield f"[{_left_out(len(notes) - MAX_NOTES, 'note')}]"
 
 
 def _class_attribute(kind: type, name: str) -> str:

@@ -49,8 +49,8 @@ def in_words(found: Sequence[dict[str, Any]], shown: Callable[[float], str]) -> 
         f"{'unknown' if one['waited_seconds'] is None else shown(one['waited_seconds'])} before run {one['attempt'] or '?'}"
         for one in found[-MOST_SHOWN:]
     ]
-    if len(found) <= 1:
-        return "".join(each)
+    if len(found) <= 1 or all(one["waited_seconds"] is None for one in found):
+        return ", ".join(each)
     least = "at least " if any(one["waited_seconds"] is None for one in found) else ""
     return f"{'…, ' if len(found) > MOST_SHOWN else ''}{', '.join(each)} ({least}{shown(in_all(found))} in all)"
 

@@ -15,6 +15,7 @@ from typing import Any
 from django.utils import timezone
 
 from jobqueue import conf, masking, public_ids, repeats, states
+from jobqueue.amounts import plural, verb
 from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
 from jobqueue.lifecycle import children, history, suspend
@@ -95,7 +96,7 @@ def _paused_queue(job: Any) -> Why | None:
     if row is None:
         return None
     until = f" until {clock(row[1], job.now)}" if row[1] else ""
-    return Why("paused_queue", f"Its queue {job.queue!r} is paused{until} (last changed at {clock(row[0], job.now)}): resume the queue.")
+    return Why("paused_queue", f"Its queue {_queue(job)} is paused{until} (last changed at {clock(row[0], job.now)}): resume the queue.")
 
 
 def _target(job: Any) -> Why | None:
@@ -129,7 +130,7 @@ def _limit(job: Any) -> Why | None:
         running = alive.filter(queue=job.queue).count()
         if running >= most:
             return Why(
-                "limit", f"{running} of at most {most} jobs of queue {job.queue!r} run (its max_running): {_room(most, 'its limit')}."
+                "limit", f"{running} of at most {most} jobs of queue {_queue(job)} run (its max_running): {_room(most, 'its limit')}."
             )
     if in_all is not None:
         running = alive.count()
@@ -172,9 +173,13 @@ def _no_worker(job: Any) -> Why | None:
         return None
     start = "start 'manage.py runworkers'"
     if found.draining:
-        return Why("no_worker", f"{_workers(found.draining)} for queue {job.queue!r} {_is(found.draining)} about to stop: {start}.")
+        return Why(
+            "no_worker",
+            f"{plural(found.draining, 'worker')} for queue {_queue(job)} {verb(found.draining, 'is', 'are')} about to stop: {start}.",
+        )
     if found.others:
-        return Why("no_worker", f"{_workers(found.others)} {_is(found.others)} alive, but none serves queue {job.queue!r}: {start} for it.")
+        alive = f"{plural(found.others, 'worker')} {verb(found.others, 'is', 'are')} alive"
+        return Why("no_worker", f"{alive}, but none serves queue {_queue(job)}: {start} for it.")
     return Why("no_worker", f"No worker is alive (none was heard in the last {found.heard_seconds} s): {start}.")
 
 
@@ -193,8 +198,10 @@ def _unknown_task(job: Any) -> Why | None:
 def _free(job: Any) -> Why:
     found: Serving = serving(job.queue)
     if found.slots and found.running >= found.slots:
-        busy = f"all {found.slots} slots of the {_workers(found.able, few=True)} for queue {job.queue!r} were busy a moment ago"
-        return Why("free", f"Nothing but the jobs before it stands in its way: {busy}, the next that is free takes the next job.")
+        busy = _busy(found.slots, f"the {plural(found.able, 'worker')} for queue {_queue(job)}")
+        return Why(
+            "free", f"Nothing but the jobs before it stands in its way: {busy} a moment ago, the next that is free takes the next job."
+        )
     if not _is_registered(job.task):
         return Why("free", f"The next free worker whose code has the task {job.task!r} can run it. This process knows no such task.")
     return Why("free", "Nothing stands in its way: the next free worker takes it.")
@@ -229,7 +236,7 @@ def _stands(job: Any) -> str:
         return _rests(job)
     if status in (states.Status.QUEUED, states.Status.PENDING):
         if status == states.Status.QUEUED and _paused_queue(job) is not None:
-            return f"it is QUEUED in queue {job.queue!r}, which is paused: resume the queue, or cancel the job"
+            return f"it is QUEUED in queue {_queue(job)}, which is paused: resume the queue, or cancel the job"
         return "it is QUEUED, and goes first" if status == states.Status.QUEUED else "it waits, too"
     if status == states.Status.RUNNING and job.lease_expires_at is not None and job.lease_expires_at < now:
         return f"its worker was lost: its lease ran out at {clock(job.lease_expires_at, now)}, and the next worker that looks recovers it"
@@ -280,10 +287,9 @@ def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def _workers(number: int, *, few: bool = False) -> str:
-    words = "worker" if number == 1 else "workers"
-    return f"{number} {words}" if few or number > 1 else f"1 {words}"
+def _queue(job: Any) -> str:
+    return repr(masking.mask_text(job.queue))
 
 
-def _is(number: int) -> str:
-    return "is" if number == 1 else "are"
+def _busy(slots: int, where: str) -> str:
+    return f"the only slot of {where} was busy" if slots == 1 else f"all {slots} slots of {where} were busy"

@@ -10,6 +10,7 @@ from typing import Any
 from django.db.models import Count, QuerySet
 
 from jobqueue import states
+from jobqueue.amounts import plural, verb
 from jobqueue.db import Now
 from jobqueue.models import Job, Worker
 
@@ -70,15 +71,20 @@ def failed_modules(worker: Worker) -> list[str]:
     return [f"it could not import {name}, so it runs none of its tasks: {error}" for name, error in found]
 
 
+def _signals(waiting: Any) -> str:
+    number = waiting if isinstance(waiting, int) else 0
+    return f"{plural(number, 'signal')} {verb(number, 'waits', 'wait')}"
+
+
 def _stuck(name: str, told: Any) -> str:
     found = [told.get(key) for key in ("busy", "age", "failures")] if isinstance(told, dict) else []
     if len(numbers := [value for value in found if isinstance(value, int | float)]) != 3:
         return ""
     busy, age, failures = numbers
     if receiver := told.get("receiver"):
-        return f"a receiver of signals, {receiver}, has not returned for {busy:.0f} s; {told.get('waiting')} signals wait"
+        return f"a receiver of signals, {receiver}, has not returned for {busy:.0f} s; {_signals(told.get('waiting'))}"
     if busy > HANG_SECONDS:
         return f"its {name} has been in one turn for {busy:.0f} s"
     if failures and age > HANG_SECONDS:
-        return f"its {name} has failed {failures:.0f} times in a row, for {age:.0f} s"
+        return f"its {name} has failed {plural(round(failures), 'time')} in a row, for {age:.0f} s"
     return ""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from jobqueue.amounts import plural
 from jobqueue.lifecycle import waits
 
 LONGEST = 2_000
@@ -44,7 +45,7 @@ def attempts(told: dict[str, Any]) -> str:
         return "none begun"
     failed = f"; {count['failures']} of at most {count['max_attempts']} failed" if count["failures"] else ""
     lost = f"; {count['crashes']} lost with a worker" if count["crashes"] else ""
-    return f"{count['runs']} {'run' if count['runs'] == 1 else 'runs'} begun{failed}{lost}"
+    return f"{plural(count['runs'], 'run')} begun{failed}{lost}"
 
 
 def ran(told: dict[str, Any]) -> str:
@@ -102,7 +103,7 @@ def _run(run: dict[str, Any]) -> Iterator[str]:
 
 def _plain(text: str, longest: int = LONGEST) -> str:
     shown = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
-    return shown if len(shown) <= longest else f"{shown[:longest]}… [{len(shown) - longest:,} characters more: --json]"
+    return shown if len(shown) <= longest else f"{shown[:longest]}… [{plural(len(shown) - longest, 'character')} more: --json]"
 
 
 def _indented(head: str, text: str) -> list[str]:

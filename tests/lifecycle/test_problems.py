@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -91,6 +92,50 @@ def test_a_target_whose_jobs_wait_for_a_person_is_a_problem(worker: Any) -> None
     assert f"The jobs of 2 targets wait for a person, such as behind job {first.pk}, which is PAUSED" in problem.text
     assert rows_behind(problem) == 2
     assert only("blocked_targets", max_blocked_targets=2) == []
+
+
+def one_or_more(number: int) -> list[str]:
+    """Return the texts of the problems that so many rows of each kind have."""
+    for at in range(number):
+        JobFactory(error=True), DeliveryFactory(failed=True)
+        WebhookDelivery.objects.filter(pk=DeliveryFactory().pk).update(attempts=1, error="no route")
+        JobFactory(target=f"t{at}", paused=True), JobFactory(target=f"t{at}", waiting_for_target=True)
+        ScheduleFactory(name=f"s{at}", last_error="no")
+        JobFactory(running=True, lease_expires_at=timezone.now() - timedelta(minutes=5))
+        JobFactory(scheduled=True, run_at=timezone.now() - timedelta(minutes=5))
+    WorkerFactory(stuck=number)
+    return [one.text for one in problems()]
+
+
+def test_texts_of_problems_have_the_forms_that_their_counts_need(worker: Any) -> None:
+    texts = " ".join(one_or_more(1))
+    for text in (
+        "1 job ended in ERROR",
+        "1 webhook delivery was given up in",
+        "1 webhook delivery was not accepted by the receiver and is retried.",
+        "The jobs of 1 target wait for a person, behind job",
+        "1 schedule could not enqueue its job at the last try, 's0'.",
+        "No worker moves 1 job that is RUNNING, and its lease expired more than 60 s ago, job",
+        "No worker moves 1 job that is PENDING, and its time came more than 60 s ago, job",
+        "1 thread did not stop and was given up on.",
+    ):
+        assert text in texts
+    assert not re.search(r"\b1 (?:jobs|deliveries|targets|schedules|threads|workers)\b|\b1 [a-z ]+ (?:are|were)\b", texts)
+
+
+def test_texts_of_several_problems_have_the_forms_that_their_counts_need(worker: Any) -> None:
+    texts = " ".join(one_or_more(2))
+    for text in (
+        "2 jobs ended in ERROR",
+        "2 webhook deliveries were given up in",
+        "2 webhook deliveries were not accepted by the receiver and are retried.",
+        "The jobs of 2 targets wait for a person, such as behind job",
+        "2 schedules could not enqueue their jobs at the last try, such as 's0'.",
+        "No worker moves 2 jobs that are RUNNING, and their leases expired more than 60 s ago, such as job",
+        "No worker moves 2 jobs that are PENDING, and their times came more than 60 s ago, such as job",
+        "2 threads did not stop and were given up on.",
+    ):
+        assert text in texts
 
 
 def test_stuck_threads_are_a_problem_of_their_worker(worker: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from jobqueue.amounts import plural, span
+from jobqueue.amounts import plural, span, verb
 from jobqueue.db import Now
 from jobqueue.lifecycle.problems.base import MAX_COUNTED, Link, Problem, Severity, Thresholds, above
 from jobqueue.models import WebhookDelivery
@@ -20,7 +20,7 @@ def failed_webhooks(given: Thresholds) -> Iterator[Problem]:
     rows = WebhookDelivery.objects.current.filter(status=Status.FAILED, finished_at__gt=Now() - timedelta(seconds=given.since))
     number, more = _count(rows.order_by("-finished_at").values_list("finished_at"), given.max_failed_webhooks)
     if above(number, given.max_failed_webhooks):
-        text = f"{_deliveries(number, more)} given up in the last {span(given.since)}."
+        text = f"{_deliveries(number, more)} {verb(number, 'was', 'were', more=more)} given up in the last {span(given.since)}."
         fix = "See the last answer of each; correct the receiver or its URL, and redeliver."
         link = Link(PAGE, query={"status": Status.FAILED, "ended_within": f"{given.since:g}"})
         yield Problem("failed_webhooks", Severity.WARNING, text, fix, count=number, more=more, link=link)
@@ -30,7 +30,8 @@ def retried_webhooks(given: Thresholds) -> Iterator[Problem]:
     """Yield a problem if too many deliveries have failed and wait for another attempt."""
     number, more = _count(WebhookDelivery.objects.current.retried().order_by("pk").values_list("pk"), given.max_retried_webhooks)
     if above(number, given.max_retried_webhooks):
-        text = f"{_deliveries(number, more)} not accepted by the receiver and are retried."
+        was, are = verb(number, "was", "were", more=more), verb(number, "is", "are", more=more)
+        text = f"{_deliveries(number, more)} {was} not accepted by the receiver and {are} retried."
         fix = "See the last answer of each; correct the receiver, or move the deliveries to the right URL."
         link = Link(PAGE, query={"status": Status.PENDING, "retried": "1"})
         yield Problem("retried_webhooks", Severity.WARNING, text, fix, count=number, more=more, link=link)
@@ -48,7 +49,7 @@ def late_webhooks(given: Thresholds) -> Iterator[Problem]:
 
 
 def _deliveries(number: int, more: bool) -> str:
-    return f"{plural(number, 'webhook delivery', 'webhook deliveries', more=more)} {'was' if number == 1 else 'were'}"
+    return plural(number, "webhook delivery", "webhook deliveries", more=more)
 
 
 def _count(rows: Any, threshold: float | None) -> tuple[int, bool]:

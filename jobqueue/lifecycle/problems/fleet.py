@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from jobqueue.amounts import plural
+from jobqueue.amounts import plural, verb
 from jobqueue.db import Now
 from jobqueue.lifecycle import leaders
 from jobqueue.lifecycle.problems.base import Link, Problem, Severity, Thresholds
@@ -45,7 +45,7 @@ def stuck_threads(given: Thresholds) -> Iterator[Problem]:
     if given.max_stuck_threads is None:
         return
     for worker in alive().filter(stuck__gt=given.max_stuck_threads).order_by("-stuck")[:MOST_WORKERS]:
-        text = f"{plural(worker.stuck, 'thread')} did not stop and {'was' if worker.stuck == 1 else 'were'} given up on."
+        text = f"{plural(worker.stuck, 'thread')} did not stop and {verb(worker.stuck, 'was', 'were')} given up on."
         fix = "The log and the history of the abandoned job name the line of code. Give that call a timeout, and restart the worker."
         yield _of_worker("stuck_threads", Severity.WARNING, worker, text, fix, count=worker.stuck)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from jobqueue import states
-from jobqueue.amounts import plural, span
+from jobqueue.amounts import plural, span, verb
 from jobqueue.db import Now
 from jobqueue.lifecycle import aside
 from jobqueue.lifecycle.lines import MAX_STUCK_LOOKS, stuck_lines
@@ -31,7 +31,7 @@ def long_wait(given: Thresholds) -> Iterator[Problem]:
         waited = queue.oldest_queued_seconds
         if queue.paused or queue.max_running == 0 or waited is None or not above(waited, given.max_age):
             continue
-        text = f"Queue {queue.name!r}: the oldest QUEUED job has waited for {waited:.0f} s, above {given.max_age:g} s."
+        text = f"Queue {mask_text(queue.name)!r}: the oldest QUEUED job has waited for {waited:.0f} s, above {given.max_age:g} s."
         fix = "Start more workers for this queue, or see why its jobs wait on the page of one of them."
         link = _jobs(status=states.Status.QUEUED, queue=queue.name)
         yield Problem("long_wait", Severity.ERROR, text, fix, queue.name, queue.queued, link=link)
@@ -47,7 +47,7 @@ def unserved_queue(given: Thresholds) -> Iterator[Problem]:
     unserved = sorted(name for name in filled if not any(serves(worker, name) for worker in workers))
     if above(len(unserved), given.max_unserved_queues):
         for name in unserved:
-            text = f"Queue {name!r} has QUEUED jobs, and no live worker serves it."
+            text = f"Queue {mask_text(name)!r} has QUEUED jobs, and no live worker serves it."
             fix = "Start a worker for it: manage.py runworkers --queues. If the name is wrong, cancel the jobs."
             yield Problem("unserved_queue", Severity.ERROR, text, fix, name, link=_jobs(status=states.Status.QUEUED, queue=name))
 
@@ -85,20 +85,25 @@ def stuck_rows(given: Thresholds) -> Iterator[Problem]:
     due = Job.objects.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME)
     kinds = (
         (
-            "RUNNING, and their leases expired",
+            ("is RUNNING, and its lease", "are RUNNING, and their leases", f" expired more than {STUCK_SECONDS} s ago"),
             Job.objects.current.expired().exclude(lease_expires_at__gt=long_ago, lease_expires_at__lt=Now()),
         ),
-        ("PENDING, and their time came", due.filter(run_at__lt=long_ago)),
-        ("PENDING for a time, but have none", due.filter(run_at__isnull=True)),
+        (
+            ("is PENDING, and its time", "are PENDING, and their times", f" came more than {STUCK_SECONDS} s ago"),
+            due.filter(run_at__lt=long_ago),
+        ),
+        (("is PENDING for a time, but has none", "are PENDING for a time, but have none", ""), due.filter(run_at__isnull=True)),
     )
-    for what, rows in kinds:
+    for (one, several, rest), rows in kinds:
         ids = list(rows.order_by().values_list("pk", flat=True)[:MAX_COUNTED])
         if ids:
-            number = plural(len(ids), "job", more=len(ids) >= MAX_COUNTED)
-            text = f"No worker moves {number} that are {what} more than {STUCK_SECONDS} s ago, such as job {min(ids)}."
+            more = len(ids) >= MAX_COUNTED
+            such = "job" if len(ids) == 1 else "such as job"
+            what = f"{plural(len(ids), 'job', more=more)} that {verb(len(ids), one, several, more=more)}{rest}"
+            text = f"No worker moves {what}, {such} {min(ids)}."
             fix = "See that the duties run; the log of their leader names the rows that it cannot move."
             link = Link("jobqueue_job_change", (str(min(ids)),))
-            yield Problem("stuck_rows", Severity.ERROR, text, fix, count=len(ids), more=len(ids) >= MAX_COUNTED, link=link)
+            yield Problem("stuck_rows", Severity.ERROR, text, fix, count=len(ids), more=more, link=link)
 
 
 def unknown_states(given: Thresholds) -> Iterator[Problem]:
@@ -127,9 +132,8 @@ def blocked_targets(given: Thresholds) -> Iterator[Problem]:
     if above(len(found), given.max_blocked_targets):
         first = found[0]
         scope = f" (only the first {MAX_STUCK_LOOKS:,} targets that jobs wait for were checked)" if more else ""
-        text = (
-            f"The jobs of {plural(len(found), 'target')} wait for a person, such as behind job {first.pk}, which is {first.status}{scope}."
-        )
+        behind = f"behind job {first.pk}" if len(found) == 1 else f"such as behind job {first.pk}"
+        text = f"The jobs of {plural(len(found), 'target')} wait for a person, {behind}, which is {first.status}{scope}."
         fix = "Resume, cancel or delete the job that blocks each target, or clear the target."
         link = Link("jobqueue_job_targets", query={"stuck": "1"})
         yield Problem("blocked_targets", Severity.WARNING, text, fix, count=len(found), more=more, link=link)
@@ -141,7 +145,8 @@ def failing_schedules(given: Thresholds) -> Iterator[Problem]:
     if above(len(names), given.max_failing_schedules):
         more = len(names) > MAX_COUNTED
         number = min(len(names), MAX_COUNTED)
-        text = f"{plural(number, 'schedule', more=more)} could not enqueue the job at the last try, such as {names[0]!r}."
+        jobs, such = ("its job", repr(names[0])) if number == 1 else ("their jobs", f"such as {names[0]!r}")
+        text = f"{plural(number, 'schedule', more=more)} could not enqueue {jobs} at the last try, {such}."
         fix = "The schedule's last error says why."
         link = Link("jobqueue_schedule_changelist", query={"failing": "1"})
         yield Problem("failing_schedules", Severity.ERROR, text, fix, count=number, more=more, link=link)
