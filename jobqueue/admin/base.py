@@ -18,6 +18,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from jobqueue import audit
+from jobqueue.admin.wording import NOTHING
 from jobqueue.texts import clean, shorten
 
 M = TypeVar("M", bound=Model)
@@ -141,6 +142,8 @@ class Base(Generic[M]):
 
 class ReadOnlyAdmin(Base[M]):
     """Refuse every form: run-time columns belong to the protocol, and a saved form would overwrite what a worker wrote meanwhile."""
+
+    empty_value_display = NOTHING
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Refuse."""

@@ -94,7 +94,7 @@ def page(job: Job) -> Page:
         job=job,
         over=job.status in FINAL,
         zone=timezone.get_current_timezone_name(),
-        report=_report(job) if job.attempt or job.status in ENDED else [],
+        report=_report(job) if _has_report(job) else [],
         status=cells.status(job),
         message=prose(job.message, mask=mask),
         phases=phases.rows(job, now, mask),
@@ -128,6 +128,10 @@ def _datum(name: str, value: object) -> str:
     return f"{words}: {value}"
 
 
+def _has_report(job: Job) -> bool:
+    return bool(job.attempt) or job.status in ENDED
+
+
 def _report(job: Job) -> list[Row]:
     """Return what came of the job in a few lines; the rest of the page has the particulars."""
     told = report(job, most=SHOWN_BYTES)
@@ -137,13 +141,15 @@ def _report(job: Job) -> list[Row]:
     took = "" if last is None else f"{duration(last)} in the last run"
     runs = [f"{count['runs']} begun", f"{count['failures']} failed of at most {count['max_attempts']}"]
     error = (errors[-1]["message"] or errors[-1]["exception"] or errors[-1]["outcome"] or "unknown") if errors else ""
+    if not errors and job.status == Job.Status.ERROR:  # it ended without a run, as one that was set aside, or its history is not readable
+        errors, error = [{}], mask_of(job)(job.message)
     return _rows(
         ("Outcome", job.get_status_display().capitalize() if job.status in ENDED else "not ended yet"),
         ("Runs", ", ".join([*runs, *([f"{count['crashes']} lost with a worker"] if count["crashes"] else [])])),
         ("Waited", in_words(told["waits"], duration)),
         ("Was free for", "" if waited is None else f"{duration(waited)} before the last run"),
         ("Ran", f"{took}{f', {duration(in_all)} in all' if last is not None and in_all > last else ''}"),
-        ("Errors", f"{len(errors)}; the last: {excerpt(error, BRIEF)}" if errors else "none"),
+        ("Errors", f"{f'{len(errors)}; the last: ' if len(errors) > 1 else ''}{excerpt(error, BRIEF)}" if errors else "none"),
     )
 
 
@@ -181,7 +187,7 @@ def _what(job: Job, mask: Mask) -> list[Row]:
     return _rows(
         ("Task", job.task),
         ("Registered here", "yes" if known.entry(job.task) else "no: this process knows no such task"),
-        ("Queue", job.queue),
+        ("Queue", prose(job.queue, mask=mask)),
         ("Priority", job.priority),
         ("Tenant", job.tenant),
         ("Target", _target(job, mask)),
@@ -211,7 +217,9 @@ def _when(job: Job, now: datetime) -> list[Row]:
         ("Finished", job.finished_at),
     )
     known_times = [(name, moment(when, now)) for name, when in times if when is not None]
-    return _rows(*known_times, ("Waited", cells.waited(job)), ("Ran", cells.ran(job)))
+    # The report has these, from the history of the runs: the times of the row may differ by some milliseconds.
+    spans = [] if _has_report(job) else [("Waited", cells.waited(job)), ("Ran", cells.ran(job))]
+    return _rows(*known_times, *spans)
 
 
 def _budget(job: Job) -> list[Row]:

@@ -46,7 +46,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
         """Show the list, or do an action on it; refuse names that no duty can have."""
         if any("\0" in name for name in request.POST.getlist(ACTION_CHECKBOX_NAME)):
             raise BadRequest("The name of a duty holds no NUL.")
-        return super().changelist_view(request, extra_context)
+        return super().changelist_view(request, {"title": "Duties", "is_nav_sidebar_enabled": False, **(extra_context or {})})
 
     def has_release_permission(self, request: HttpRequest) -> bool:
         """Return whether the user may take duties away from their leaders."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -56,6 +56,10 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
         "heard",
     )
     readonly_fields = fields
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list, with the sidebar's room for it."""
+        return super().changelist_view(request, {"title": "Workers", "is_nav_sidebar_enabled": False, **(extra_context or {})})
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[WorkerChangeList]:
         """Return our list."""

@@ -253,6 +253,25 @@ def test_the_report_tells_what_came_of_a_job_in_a_few_lines(viewer: Client) -> N
     assert [text for text in texts if text not in card] == []
 
 
+def test_the_times_of_the_last_run_stand_on_the_page_once(viewer: Client) -> None:
+    begun = clock.now() - timedelta(minutes=5)
+    run = {"outcome": "ERROR", "started_at": begun.isoformat(), "finished_at": (begun + timedelta(seconds=0.034)).isoformat()}
+    times = {"enqueued_at": begun, "started_at": begun, "finished_at": begun + timedelta(seconds=0.036)}
+    page = viewer.get(detail(JobFactory(error=True, history=[run], **times))).content.decode()
+    assert "0.03 s in the last run" in page
+    assert "0.04 s" not in page
+    queued = viewer.get(detail(JobFactory(enqueued_at=begun))).content.decode()
+    assert "5 min 0" in queued
+    assert "Webhook</th>" not in queued
+
+
+def test_a_job_that_failed_without_a_run_shows_its_message_as_the_error(viewer: Client) -> None:
+    page = viewer.get(detail(JobFactory(error=True, message="Set aside: password=hunter2 is no number", history=[]))).content.decode()
+    card = page[page.index("jq-report") : page.index("</section>")]
+    assert "Set aside: password=********" in card
+    assert "none" not in card
+
+
 @pytest.mark.parametrize(("trait", "shown"), [("queued", False), ("success", True), ("error", True), ("canceled", True)])
 def test_a_job_that_has_neither_begun_nor_ended_has_no_report(viewer: Client, trait: str, shown: bool) -> None:
     job = JobFactory(**{trait: True})

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from jobqueue.admin import known
-from jobqueue.models import Job
+from jobqueue.models import BackgroundJobLease, Job
 from tests import tasks
 from tests.browser import showcase
 from tests.browser.conftest import Open
+from tests.factories import DeliveryFactory, ScheduleFactory, WorkerFactory
 from tests.faults.harness import Workers, wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -29,6 +30,14 @@ CONTRAST = """element => {
   const [one, other] = [light(style.color), light(style.backgroundColor)].sort((a, b) => b - a);
   return (one + 0.05) / (other + 0.05);
 }"""
+
+# The placeholders that are longer than their fields.
+CUT_OFF = """[...document.querySelectorAll('input')].filter(field => {
+  const pen = document.createElement('canvas').getContext('2d'), style = getComputedStyle(field);
+  pen.font = style.font;
+  const room = field.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  return field.placeholder && field.offsetWidth && pen.measureText(field.placeholder).width > room;
+}).map(field => field.placeholder)"""
 
 
 def reload_until(page: Any, selector: str, count: int = 1) -> None:
@@ -131,6 +140,18 @@ def test_nothing_runs_out_of_sight_on_a_telephone(open_page: Open, shop: Callabl
     boxes = [box for cell in cells if (box := cell.bounding_box()) is not None]
     assert len(boxes) > 50
     assert [box for box in boxes if box["x"] < 0 or box["x"] + box["width"] > 390] == []
+
+
+def test_every_list_is_made_of_cards_on_a_telephone_and_every_placeholder_can_be_read(open_page: Open, shop: Callable[[], Job]) -> None:
+    ScheduleFactory(name="nightly"), WorkerFactory(host="a-very-long-host-name-of-a-pod-7f9c5d"), DeliveryFactory(delivered=True)
+    BackgroundJobLease.objects.get_or_create(pk="apply_retention")
+    shop()
+    page = open_page(390, 800)
+    for name in ("job", "worker", "schedule", "backgroundjoblease", "webhookdelivery"):
+        page.goto(f"/admin/jobqueue/{name}/")
+        assert page.evaluate("getComputedStyle(document.querySelector('#result_list tbody tr')).display") == "flex", name
+        assert page.evaluate("document.querySelector('.results').scrollWidth <= document.querySelector('.results').clientWidth"), name
+        assert page.evaluate(CUT_OFF) == [], name
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
