@@ -43,17 +43,17 @@ def restored(given: Any, shown: Any, stored: Any, *, moved: bool = False) -> Any
     return given
 
 
-def names_other_place(given: Any, shown: Any) -> bool:
-    """Return whether a change may name another receiver, at any depth; an item that is taken from a list names none."""
+def names_other_place(given: Any, shown: Any, name: str = "") -> bool:
+    """Return whether a change of the value `name` may name another receiver, at any depth; an item taken from a list names none."""
     if given == shown:
         return False
     if isinstance(given, dict) and isinstance(shown, dict):
-        changed = [name for name in {**given, **shown} if given.get(name, ...) != shown.get(name, ...) and name not in DESCRIPTIONS]
-        return any(_differs(name, given.get(name), shown.get(name)) for name in changed)
+        changed = [key for key in {**given, **shown} if given.get(key, ...) != shown.get(key, ...) and key not in DESCRIPTIONS]
+        return any(names_other_place(given.get(key), shown.get(key), key) for key in changed)
     if isinstance(given, list) and isinstance(shown, list):
         before, after = Counter(map(_key, shown)), Counter(map(_key, given))
-        return any(_has_place("", json.loads(one)) for one in after - before)
-    return _has_place("", given) or _has_place("", shown)
+        return any(_has_place(name, json.loads(one)) for one in after - before)
+    return _has_place(name, given) or _has_place(name, shown)
 
 
 def places_of_masks(value: Any, name: str) -> list[str]:
@@ -75,8 +75,8 @@ def _object(given: dict[str, Any], shown: dict[str, Any], stored: dict[str, Any]
         and not (_is_container(given.get(name, ...)) and _is_container(shown.get(name, ...)))
         and given.get(name, ...) != shown.get(name, ...)
     ]
-    around = moved or any(_differs(name, given.get(name), shown.get(name)) for name in changed)
-    parts = {name for name in given if name in shown and name not in changed and names_other_place(given[name], shown[name])}
+    around = moved or any(names_other_place(given.get(name), shown.get(name), name) for name in changed)
+    parts = {name for name in given if name in shown and name not in changed and names_other_place(given[name], shown[name], name)}
     found = {}
     for name, value in given.items():
         if name not in shown or name in changed:
@@ -136,17 +136,10 @@ def _key(value: Any) -> str:
     return json.dumps(kept, sort_keys=True)
 
 
-def _differs(name: str, given: Any, shown: Any) -> bool:
-    """Return whether the change of one value of an object may name another receiver."""
-    if _is_container(given) and _is_container(shown):
-        return names_other_place(given, shown)
-    return _has_place(name, given) or _has_place(name, shown)
-
-
 def _has_place(name: str, value: Any) -> bool:
     """Return whether a value may name a receiver, by its name or by what it holds."""
     if isinstance(value, dict):
-        return any(_has_place(key, one) for key, one in value.items())
+        return bool(value and _PLACE_KEY.search(name)) or any(_has_place(key, one) for key, one in value.items())
     if isinstance(value, list):
         return any(_has_place(name, one) for one in value)
     return value is not None and (_PLACE_KEY.search(name) is not None or (isinstance(value, str) and bool(_PLACE_VALUE.search(value))))

@@ -272,6 +272,9 @@ TWINS = {"feeds": [{"token": "token-a"}, {"token": "token-b"}], "pairs": [["Auth
         (lambda it: it["pairs"][0].append("x"), ["pairs[0][1]"], TWINS),
         (lambda it: it["source"].update(url="https://evil.example"), ["source.login.password", "sender.token"], SOURCE),
         (lambda it: it.update(copy=it["source"]["login"]), ["copy.password"], SOURCE),
+        (lambda it: it.update(server={"name": "evil"}), ["source.login.password", "sender.token"], SOURCE),
+        (lambda it: it["hosts"].append("evil"), ["sender.token"], {"hosts": ["a"], "sender": {"token": "token-x"}}),
+        (lambda it: it.pop("host"), ["token"], {"host": "a", "token": "token-x"}),
     ],
 )
 def test_each_hidden_secret_that_a_change_could_send_elsewhere_is_named_at_once(
