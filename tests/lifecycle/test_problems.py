@@ -100,7 +100,7 @@ def one_or_more(number: int) -> list[str]:
         JobFactory(error=True), DeliveryFactory(failed=True)
         WebhookDelivery.objects.filter(pk=DeliveryFactory().pk).update(attempts=1, error="no route")
         JobFactory(target=f"t{at}", paused=True), JobFactory(target=f"t{at}", waiting_for_target=True)
-        ScheduleFactory(name=f"s{at}", last_error="no")
+        ScheduleFactory(name=f"s{at}", last_error="no", retry_at=timezone.now())
         JobFactory(running=True, lease_expires_at=timezone.now() - timedelta(minutes=5))
         JobFactory(scheduled=True, run_at=timezone.now() - timedelta(minutes=5))
     WorkerFactory(stuck=number)
