@@ -279,7 +279,7 @@ def test_an_endless_chain_shows_both_of_its_ends() -> None:
     text = error_text(top)
     assert "number 0" in text
     assert "number 99999" in text
-    assert "[99992 exceptions between" in text
+    assert "[99,992 exceptions between" in text
     assert len(text) < 6000
     while top is not None:  # a chain this long would overflow the C stack when it is freed at once
         top.__cause__, top = None, top.__cause__  # type: ignore[assignment]
