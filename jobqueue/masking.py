@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote, quote_plus
 
 from jobqueue import secret_forms, texts
-from jobqueue.secret_forms import MASK
+from jobqueue.secret_sentences import FOREIGN, MASK
 
 __all__ = ["MASK", "PLAIN", "Mask", "is_secret_name", "mask", "mask_call", "mask_text", "names_from"]
 
@@ -58,11 +58,7 @@ def is_secret_name(name: str, fields: Iterable[str] = ()) -> bool:
 
 def _says_secret(name: str, more: tuple[str, ...]) -> bool:
     plain = _plain(name)
-    if (
-        _ANYWHERE.search(plain.replace("_", ""))
-        or _AS_WORD.search(plain)
-        or (not name.isascii() and secret_forms.FOREIGN.search(name.lower()))
-    ):
+    if _ANYWHERE.search(plain.replace("_", "")) or _AS_WORD.search(plain) or (not name.isascii() and FOREIGN.search(name.lower())):
         return True
     pattern = _pattern(more)
     return pattern is not None and pattern.search(plain) is not None

@@ -7,10 +7,10 @@ of the text only. Most texts hold none of the words that a form needs, and are n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
-MASK: Final = "********"
+from jobqueue.secret_sentences import MASK, has_any, hide_said, inner, replaced
 
 IsSecret = Callable[[str], bool]
 
@@ -34,11 +34,6 @@ NAME_PARTS: Final = (
         "비밀번호",
     ),
 )
-# Words for "password" in other languages. The names that have ASCII letters only are in `masking`, too.
-FOREIGN: Final = re.compile(
-    r"(?:passwort|kennwort|mots?[ _-]de[ _-]passe|contrase[nñ]a|wachtwoord|senha|lösenord|hasło|пароль|密码|密碼|パスワード|비밀번호)"
-)
-
 # URLs. What follows "://host:" is a port, or a password, whose "@" may have been cut off.
 _URL_PASSWORD = re.compile(r"""(://[^\s/?#:@"'<>\[]*:)(?!\d{0,5}(?:[\s/?#"'<>,;)\]}\\.…]|$))[^\s/?#"<>…@]+""")
 _URL_PASSWORD_AT = re.compile(r"""(://[^\s/?#:@"'<>]*:)[^\s/?#"<>]+@""")
@@ -127,41 +122,6 @@ _SAID = re.compile(
     r"""\b(?i:password|passwd|passphrase|passcode|secret|token|api[ _-]?key|cookie)\s{1,3}(?:(?:is|was)\s{1,3})?(["'])([^"'\n]{4,})\1"""
 )
 
-# The same without quotes: the password is x, PIN 1234, machine h login u password x, mot de passe : x.
-_SAID_PLAIN = re.compile(
-    rf"""(?<![A-Za-z])(?i:password|passwd|pwd|passphrase|passcode|secret|token|api[ _-]?key|{FOREIGN.pattern})\s{{1,3}}"""
-    r"""(?i:is|was|ist|war|est|es|é|is\s{1,3}now)(?:\s{1,3}|:\s{0,3})([^\s"'<>]{3,200})"""
-)
-_FOREIGN_VALUE = re.compile(
-    rf"""(?i:{FOREIGN.pattern})["']?\s{{0,3}}(?:[:=\uff1a\uff1d→⇒➜]|-{{1,2}}>)\s{{0,3}}(["']?)([^\s"',;&<>]+|(?<=["'])[^"'\n]+)"""
-)
-_NETRC = re.compile(
-    r"""(?<!\w)(?:machine|default|login|account)\s{1,10}(?:[^\s"']{1,200}\s{1,10}){1,3}?(?:password|passwd)\s{1,10}([^\s"']{3,200})"""
-)
-_CODE = re.compile(
-    r"""(?<!\w)(?i:pin|otp|totp|passcode|(?:verification|security|one-time|sms)[ -]code)\s{1,3}"""
-    r"""(?:(?i:is|was|code|number|no\.?)\s{1,3}){0,2}(\d{4,8})(?![\w.,:%-]*\d)"""
-)
-_SAID_HINT = re.compile(
-    r"(?:passw?[a-z]{0,6}|pwd|secret|token|key|kennwort|contrase.a|wachtwoord|senha|ord|hasło|пароль)\s{1,3}(?:is|was|ist|war|est|es|é)[\s:]"
-)
-_NETRC_WORDS: Final = ("machine", "login", "default", "account")
-_CODES: Final = ("pin ", "otp ", "code ", "pin\t", "pin\n")
-# What is said of a secret, and is none: the token is missing. A word that ends so is mostly none, too.
-_HARMLESS: Final = frozenset(
-    (
-        *("a", "abgelaufen", "about", "above", "already", "also", "always", "an", "another", "as", "at", "authentication", "available"),
-        *("bad", "because", "being", "below", "blank", "by", "correct", "currently", "different", "empty", "equal", "expiré", "falsch"),
-        *("false", "field", "fine", "for", "from", "gone", "good", "here", "in", "incomplete", "incorrect", "incorrecta", "incorrecte"),
-        *("invalid", "invalide", "its", "known", "leer", "less", "long", "longer", "lost", "malformed", "mandatory", "missing", "more"),
-        *("never", "new", "nicht", "no", "non", "none", "not", "now", "null", "obligatorio", "of", "ok", "okay", "old", "on", "only"),
-        *("optional", "out", "outdated", "pas", "public", "safe", "same", "short", "shorter", "shown", "similar", "so", "stale", "still"),
-        *("that", "the", "there", "this", "to", "too", "true", "under", "ungültig", "unique", "unknown", "unsafe", "unset", "unusual"),
-        *("up", "used", "valid", "vide", "wrong"),
-    )
-)
-_HARMLESS_ENDS: Final = ("ed", "ing", "ly", "able", "ible", "less")
-
 # What PostgreSQL says of a row that it refuses.
 _ROW = re.compile(r"(Failing row contains |Key \([^)\n]{0,300}\)=|JSON data, line \d{1,9}: |portal parameter \$\d{1,5} = )([^\n]+)")
 
@@ -172,7 +132,7 @@ def hide(text: str, is_secret: IsSecret, *, every_name: bool = False) -> str:
     text = _hide_urls(text)
     if "-----begin" in lower:
         text = _PRIVATE_KEY.sub(MASK, text)
-    if _has_any(text, _TOKEN_STARTS):
+    if has_any(text, _TOKEN_STARTS):
         text = _TOKEN.sub(MASK, text)
     if "bearer" in lower:
         text = _BEARER.sub(rf"\g<1>{MASK}", text)
@@ -181,19 +141,12 @@ def hide(text: str, is_secret: IsSecret, *, every_name: bool = False) -> str:
     if "row contains" in lower or "key (" in lower or "json data" in lower or "portal param" in lower:
         text = _ROW.sub(rf"\g<1>{MASK}", text)
     if "-u" in text or "sshpass" in text or "-proxy-u" in text:
-        text = _inner(_PASS_OPTION, _inner(_USER_OPTION, text, 1), 1)
-    if "-" in text and _has_any(text, _PROGRAMS):
-        text = _inner(_NEXT_WORD, _inner(_ATTACHED, text, 1), 1)
-    if every_name or _has_any(lower, NAME_PARTS):
+        text = inner(_PASS_OPTION, inner(_USER_OPTION, text, 1), 1)
+    if "-" in text and has_any(text, _PROGRAMS):
+        text = inner(_NEXT_WORD, inner(_ATTACHED, text, 1), 1)
+    if every_name or has_any(lower, NAME_PARTS):
         text = _hide_named(text, is_secret)
     return text
-
-
-def _has_any(text: str, parts: Iterable[str]) -> bool:
-    for part in parts:  # noqa: SIM110 - twice as fast as `any` with a generator, and each failed run asks several times
-        if part in text:
-            return True
-    return False
 
 
 def _hide_urls(text: str) -> str:
@@ -202,7 +155,7 @@ def _hide_urls(text: str) -> str:
         text = _URL_PASSWORD.sub(rf"\g<1>{MASK}", text)
         text = _URL_TOKEN.sub(rf"\g<1>{MASK}@", text)
     if "%2" in text:
-        text = _inner(_ENCODED_URL, text, 1)
+        text = inner(_ENCODED_URL, text, 1)
     if "@tcp(" in text or "@udp(" in text or "@unix(" in text:
         text = _DRIVER_PASSWORD.sub(rf"\g<1>{MASK}", text)
     return text
@@ -210,7 +163,7 @@ def _hide_urls(text: str) -> str:
 
 def _hide_named(text: str, is_secret: IsSecret) -> str:
     def named(pattern: re.Pattern[str], name: int, value: int, text: str) -> str:
-        return pattern.sub(lambda found: _replaced(found, value) if is_secret(found[name]) else found[0], text)
+        return pattern.sub(lambda found: replaced(found, value) if is_secret(found[name]) else found[0], text)
 
     if "-" in text:
         text = named(_OPTION_IN_LIST, 1, 3, text)
@@ -222,32 +175,11 @@ def _hide_named(text: str, is_secret: IsSecret) -> str:
     if "</" in text:
         text = named(_ELEMENT, 1, 2, text)
     if '"' in text or "'" in text:
-        text = _inner(_SAID, text, 2)
+        text = inner(_SAID, text, 2)
     if "%3" in text or "%253" in text:
         text = named(_ENCODED, 1, 2, text)
-    text = _hide_said(text)
-    return _hide_after_names(text, is_secret) if _has_any(text, _SIGNS) else text
-
-
-def _hide_said(text: str) -> str:
-    """Hide what follows a word such as "password" without a sign or quotes, unless it is a word that is said of secrets."""
-
-    def unless_harmless(pattern: re.Pattern[str], text: str) -> str:
-        return pattern.sub(lambda found: found[0] if _is_harmless(found[1]) else _replaced(found, 1), text)
-
-    lower = text.lower()
-    if _SAID_HINT.search(lower):
-        text = unless_harmless(_SAID_PLAIN, text)
-    if "passw" in text and _has_any(text, _NETRC_WORDS):
-        text = unless_harmless(_NETRC, text)
-    if _has_any(lower, _CODES):
-        text = _inner(_CODE, text, 1)
-    return _inner(_FOREIGN_VALUE, text, 2) if FOREIGN.search(lower) else text
-
-
-def _is_harmless(value: str) -> bool:
-    word = value.rstrip(".,;:!?)]}").lower()
-    return MASK in value or word in _HARMLESS or (word.isalpha() and word.endswith(_HARMLESS_ENDS)) or word[:1] in "([{%$"
+    text = hide_said(text)
+    return _hide_after_names(text, is_secret) if has_any(text, _SIGNS) else text
 
 
 def _hide_after_names(text: str, is_secret: IsSecret) -> str:
@@ -297,12 +229,3 @@ def _value(name: re.Match[str], text: str, at: int) -> re.Match[str] | None:
         if called.endswith("iban") and (found := _IBAN.match(text, at)):
             return found
     return _VALUE.match(text, at)
-
-
-def _replaced(found: re.Match[str], group: int) -> str:
-    begin, end = found.start(group) - found.start(), found.end(group) - found.start()
-    return f"{found[0][:begin]}{MASK}{found[0][end:]}"
-
-
-def _inner(pattern: re.Pattern[str], text: str, group: int) -> str:
-    return pattern.sub(lambda found: _replaced(found, group), text)
