@@ -12,7 +12,8 @@ import sys
 from xml.etree import ElementTree
 
 OF_TIME = re.compile(
-    r"In [\d.]+ s it did not come about that |Timeout \d+ms exceeded|The worker did not end in [\d.]+ s|the longest waits: |timed out after [\d.]+ seconds"
+    r"In [\d.]+ s it did not come about that |Timeout \d+ms exceeded|The worker did not end in [\d.]+ s|the longest waits: "
+    r"|timed out after [\d.]+ seconds"
     # a time, or the difference of two, against the most that it may be
     r"|assert (\d+\.\d+|\(\d+\.\d+ - \d+\.\d+\)) <=? "
 )
