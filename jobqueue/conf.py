@@ -17,7 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-from jobqueue import duty_rules, masking, setting_problems, webhook_rules
+from jobqueue import duty_rules, masking, queue_rules, setting_problems, webhook_rules
 from jobqueue import retention_rules as retained
 from jobqueue.setting_problems import Problem
 from jobqueue.setting_rules import (
@@ -80,7 +80,7 @@ class Settings:
     hard_timeout_grace_seconds: float = _setting(10, POSITIVE)
     unknown_task_grace_seconds: float = _setting(300, NOT_NEGATIVE)
     service: str | None = _setting(None, SERVICE)
-    queues: tuple[str, ...] = _setting((), texts("a list of queue names"))
+    queues: tuple[str, ...] = _setting((), texts(queue_rules.TEXT))
     task_modules: tuple[str, ...] = _setting((), texts("a list of dotted module paths"))
     max_running: int | None = _setting(None, whole("a whole number from 0 on, or None for no limit", lambda value: 0 <= value < 2**31))
     tenants: Any = _setting(None, TENANTS)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field
 from typing import Any, NamedTuple
 
-from jobqueue import duty_rules, masking
+from jobqueue import duty_rules, masking, queue_rules
 from jobqueue.setting_rules import Rule
 from jobqueue.texts import safe_repr
 
@@ -66,10 +66,17 @@ def _rotations(values: Mapping[str, Any]) -> Sequence[Problem]:
     ]
 
 
+def _queues(values: Mapping[str, Any]) -> Sequence[Problem]:
+    """Judge the items that say which queues are served."""
+    wrong = queue_rules.problem(values["QUEUES"])
+    return [] if wrong is None else [Problem("E002", f"QUEUES: {wrong.text}", wrong.fix)]
+
+
 TOGETHER: tuple[tuple[frozenset[str], Callable[[Mapping[str, Any]], Sequence[Problem]]], ...] = (
     (frozenset({"MIN_WORKERS", "MAX_WORKERS"}), _workers),
     (frozenset({"HEARTBEAT_SECONDS", "LEASE_SECONDS"}), _heartbeat),
     (frozenset({"DUTY_HEARTBEAT_SECONDS", "DUTY_LEASE_SECONDS"}), functools.partial(_heartbeat, prefix="DUTY_")),
+    (frozenset({"QUEUES"}), _queues),
     (frozenset({"DUTIES", "DUTY_LEASE_SECONDS"}), _rotations),
 )
 

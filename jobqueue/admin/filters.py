@@ -13,7 +13,7 @@ from django.contrib.admin import SimpleListFilter
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from jobqueue import masking, states
+from jobqueue import masking, queue_rules, states
 from jobqueue.admin import known
 from jobqueue.amounts import span
 from jobqueue.db import Now
@@ -102,7 +102,8 @@ class QueueFilter(ColumnFilter):
         if not self.narrowed:
             found |= {queue for queue in Job.objects.database.queued_queues(MOST_CHOICES) if isinstance(queue, str)}
         for queues in Worker.objects.values_list("queues", flat=True)[:MOST_CHOICES]:
-            found |= {queue for queue in queues if isinstance(queue, str)} if isinstance(queues, list) else set()
+            rule = queue_rules.parse_stored(queues)
+            found |= {*rule.listed} if rule is not None else set()
         return [(queue, queue) for queue in sorted(found)[:MOST_CHOICES] if masking.mask_text(queue) == queue]  # addresses are stored
 
 

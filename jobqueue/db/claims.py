@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from jobqueue.db.records import Claimed, Lender, Scope
 from jobqueue.db.statements import Statements
 from jobqueue.line import Candidate
+from jobqueue.queue_rules import ALL, ServedQueues
 
 
 class Claims(Statements):
@@ -109,21 +110,26 @@ class Claims(Statements):
         )
         return [(row[0], row[1]) for row in self.rows(sql, [*(after or ()), limit])]
 
-    def queued_queues(self, limit: int, tenant: str = "", after: str = "", without: Collection[str] = ()) -> list[str]:
-        """Return the queues in which a tenant has QUEUED jobs, in order, behind `after`, but none of `without`."""
+    def queued_queues(
+        self, limit: int, tenant: str = "", after: str = "", without: Collection[str] = (), served: ServedQueues = ALL
+    ) -> list[str]:
+        """Return the served queues in which a tenant has QUEUED jobs, in order, behind `after`, but none of `without`."""
         # The range keeps the planner on the index that begins with the tenant and goes on with the queue.
-        return self._hop("queue", "status = 'QUEUED' AND tenant = %s AND queue > %s", [tenant, after], limit, without)
+        return self._hop("queue", "status = 'QUEUED' AND tenant = %s AND queue > %s", [tenant, after], limit, without, served)
 
-    def _hop(self, column: str, where: str, params: list[Any], limit: int, without: Collection[str] = ()) -> list[str]:
+    def _hop(
+        self, column: str, where: str, params: list[Any], limit: int, without: Collection[str] = (), served: ServedQueues = ALL
+    ) -> list[str]:
         # They are hopped over and not asked for in each hop, which would walk over all that is queued there.
         others, names = (f" AND value {self.not_among}", [json.dumps([*without])]) if without else ("", [])
+        wanted, its = served.condition("value")
         first = f"SELECT {column} FROM {self.table} WHERE {where}"
         sql = (
             f"{self.hint()}WITH RECURSIVE hop(value) AS (SELECT * FROM ({first} ORDER BY {column} LIMIT 1) AS first UNION ALL"
             f" SELECT ({first} AND {column} > hop.value ORDER BY {column} LIMIT 1) FROM hop WHERE hop.value IS NOT NULL)"
-            f" SELECT value FROM hop WHERE value IS NOT NULL{others} LIMIT %s"
+            f" SELECT value FROM hop WHERE value IS NOT NULL{others}{wanted} LIMIT %s"
         )
-        return [row[0] for row in self.rows(sql, [*params, *params, *names, limit])]
+        return [row[0] for row in self.rows(sql, [*params, *params, *names, *its, limit])]
 
 
 def in_claim_order(jobs: Any) -> list[Claimed]:

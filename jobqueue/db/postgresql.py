@@ -25,6 +25,7 @@ from jobqueue.db.records import Claimed, Lease, Lender, Relayed, Renewed, Scope,
 from jobqueue.db.relay import relay
 from jobqueue.db.reserved import cut_network, read_committed, reserve
 from jobqueue.line import Candidate, Target
+from jobqueue.queue_rules import ServedQueues
 
 STANDSTILL_SECONDS = 5
 # In the columns of `Claimed`, what a claim tells of a job with a target.
@@ -213,7 +214,7 @@ class PostgreSQL(Failures):
         with self.hot():
             return [Renewed(*row) for row in self.rows(sql, {**rows.params, "seconds": lease_seconds})]
 
-    def relay(self, end: Success, note: str, hand_over: tuple[Lender, Target, Sequence[str], Sequence[str]]) -> Relayed | None:
+    def relay(self, end: Success, note: str, hand_over: tuple[Lender, Target, ServedQueues, Sequence[str]]) -> Relayed | None:
         """Do it in one message (see `db/relay.py`), on a connection that keeps plans."""
         if not plans.can_be_sent_together(self.connection):
             return None

@@ -17,6 +17,7 @@ from jobqueue.line import Target
 
 if TYPE_CHECKING:
     from jobqueue.db.postgresql import PostgreSQL
+    from jobqueue.queue_rules import ServedQueues
 
 STEP = "jobqueue.step"
 # The settings are what `HINT` and `KEEP` say: a statement that is prepared must be one alone.
@@ -30,7 +31,7 @@ TELL_ENDED = f", set_config('{STEP}', 'ended', TRUE)"
 ENDED = f"current_setting('{STEP}', TRUE) = 'ended'"
 
 
-def relay(database: PostgreSQL, end: Success, note: str, hand_over: tuple[Lender, Target, Sequence[str], Sequence[str]]) -> Relayed:
+def relay(database: PostgreSQL, end: Success, note: str, hand_over: tuple[Lender, Target, ServedQueues, Sequence[str]]) -> Relayed:
     """Lock a target, end its job, take over the next; the caller has opened the transaction."""
     lender, target, queues, closed = hand_over
     [[(*_, step)], ended, taken] = plans.together(

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from jobqueue.db.claims import Claims, in_claim_order
 from jobqueue.db.records import Claimed, Lender, Relayed, Success
 from jobqueue.line import Candidate, Standing, Target
+from jobqueue.queue_rules import ServedQueues
 
 PARKED = "status = 'PENDING' AND waiting_for = 'target'"
 # The condition of the index of those that hold or block, word by word: else no planner finds it.
@@ -94,16 +95,16 @@ class Targets(Claims):
         ).format(f"WITH t(tenant, name) AS ({source}) SELECT coalesce({holder}, {best}) FROM t WHERE {self._free()}")
         return [Released(*row) for row in self.often(sql, params)]
 
-    def hand_over(self, lender: Lender, targets: Collection[Target], queues: Sequence[str], closed: Sequence[str]) -> list[Claimed]:
+    def hand_over(self, lender: Lender, targets: Collection[Target], queues: ServedQueues, closed: Sequence[str]) -> list[Claimed]:
         """Take the next job of each free target, QUEUED or parked; return those that were taken.
 
-        Nobody is taken whose queue is not among `queues` (none named: any) or is in `closed`, nor past a QUEUED job of the
+        Nobody is taken whose queue is not served by `queues`, or is in `closed`, nor past a QUEUED job of the
         tenant that has a higher priority and might be taken by the same rule.
         """
         return in_claim_order(map(Claimed._make, self.often(*self.handing_over(lender, targets, queues, closed))))
 
     def handing_over(
-        self, lender: Lender, targets: Collection[Target], queues: Sequence[str], closed: Sequence[str], only_if: str = "TRUE"
+        self, lender: Lender, targets: Collection[Target], queues: ServedQueues, closed: Sequence[str], only_if: str = "TRUE"
     ) -> tuple[str, list[Any]]:
         """Return the statement of `hand_over`, which writes under a condition, and its parameters."""
         source, params = self.pairs(targets)
@@ -125,7 +126,7 @@ class Targets(Claims):
         )
         return sql, [*params, *values, *others, *more]
 
-    def _nobody_better(self, queues: Sequence[str], closed: Sequence[str]) -> tuple[str, list[Any]]:
+    def _nobody_better(self, queues: ServedQueues, closed: Sequence[str]) -> tuple[str, list[Any]]:
         """Return the condition that no better job of the tenant is QUEUED in some queues, and the parameters.
 
         Only the first few are looked at where not all queues count: very many may be queued where none is taken. What is not seen so waits
@@ -138,7 +139,7 @@ class Targets(Claims):
             rank = f"SELECT min(q.claim_rank) FROM (SELECT q.claim_rank, q.queue {best} {MOST_BETTER}) AS q WHERE TRUE{counts}"
         return f"coalesce(({rank}), 32767) >= j.claim_rank", params
 
-    def relay(self, end: Success, note: str, hand_over: tuple[Lender, Target, Sequence[str], Sequence[str]]) -> Relayed | None:
+    def relay(self, end: Success, note: str, hand_over: tuple[Lender, Target, ServedQueues, Sequence[str]]) -> Relayed | None:
         """Lock one target, end its job with success and take over the next in one message; None where this connection cannot."""
         return None
 
@@ -193,11 +194,7 @@ class Targets(Claims):
     def _first(self, where: str, order: str) -> str:
         return f"({self._select('j.id', where, order)}{self.skip_locked_of('j')})"
 
-    def _in_queues(self, alias: str, queues: Sequence[str], closed: Sequence[str]) -> tuple[str, list[Any]]:
+    def _in_queues(self, alias: str, queues: ServedQueues, closed: Sequence[str]) -> tuple[str, list[Any]]:
         """Return conditions on the queue, and their parameters."""
-        sql, params = "", list[Any]()
-        for word, names in (("IN", queues), ("NOT IN", closed)):
-            if names:
-                sql += f" AND {alias}.queue {word} ({', '.join('%s' for _ in names)})"
-                params += names
-        return sql, params
+        (served, its), (others, names) = (rule.condition(f"{alias}.queue") for rule in (queues, ServedQueues(without=(*closed,))))
+        return served + others, [*its, *names]

@@ -12,6 +12,7 @@ from jobqueue import conf
 from jobqueue.db import Claimed, Lease, Lender
 from jobqueue.line import Target
 from jobqueue.masking import PLAIN, Mask
+from jobqueue.queue_rules import ALL, ServedQueues
 
 UNKNOWN_TASK_PAUSE_SECONDS = 5.0
 UNKNOWN_SINCE = "unknown_since"  # in the options of a job: when a worker first found its task unknown
@@ -117,13 +118,13 @@ class HandOver:
     """Say which worker takes the next job of a target whose job it ends, and where it may not.
 
     `taken` is filled with what it took, `let_go` with the tenants of whose lines the next job was let go for anybody.
-    `leases` are the runs whose slots are free for it; `queues` are those that it serves (none named: all), `closed` those that
-    are paused or limited.
+    `leases` are the runs whose slots are free for it; `queues` are those that it serves, `closed` those that are
+    paused or limited.
     """
 
     lender: Lender
     leases: Collection[Lease] = ()
-    queues: Sequence[str] = ()
+    queues: ServedQueues = ALL
     closed: Sequence[str] = ()
     taken: list[Claimed] = field(default_factory=list)
     let_go: set[str] = field(default_factory=set)

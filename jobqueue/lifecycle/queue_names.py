@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from jobqueue import conf, states
+from jobqueue import conf, queue_rules, states
 from jobqueue.exceptions import InvalidOption
 from jobqueue.hiding import declared
 from jobqueue.lifecycle import wakeup
@@ -25,7 +25,7 @@ def warning(name: str) -> str:
 
 def is_known(name: str) -> bool:
     """Return whether a task, a setting, a schedule, a live worker, an open job or one of the newest jobs names a queue."""
-    return name in _declared() or name in _served() or _has_jobs(name) or Schedule.objects.current.filter(queue=name).exists()
+    return name in _declared() or _is_served(name) or _has_jobs(name) or Schedule.objects.current.filter(queue=name).exists()
 
 
 def forget_queue(name: str) -> bool:
@@ -55,15 +55,18 @@ def _declared() -> set[str]:
     settings = conf.current()
     return {
         "default",
-        *settings.queues,
         *(settings.queue_retention or {}),
         *(entry.task.queue_name for entry in entries if entry is not None),
     }
 
 
-def _served() -> set[str]:
-    rows: list[Any] = list(alive().values_list("queues", flat=True)[:MOST_WORKERS])
-    return {queue for queues in rows if isinstance(queues, list) for queue in queues if isinstance(queue, str)}
+def _is_served(name: str) -> bool:
+    """Return whether the setting or a live worker lists a queue, or a prefix of its name: those that serve all know no name."""
+    rules = [
+        queue_rules.parse(conf.current().queues),
+        *map(queue_rules.parse_stored, alive().values_list("queues", flat=True)[:MOST_WORKERS]),
+    ]
+    return any(rule is not None and rule.mentions(name) for rule in rules)
 
 
 def _has_jobs(name: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Count, QuerySet
 
-from jobqueue import states
+from jobqueue import queue_rules, states
 from jobqueue.amounts import plural, verb
 from jobqueue.db import Now
 from jobqueue.models import Job, Worker
@@ -45,8 +45,8 @@ def running_jobs(worker_ids: Iterable[str]) -> dict[str, int]:
 
 def serves(worker: Worker, queue: str) -> bool:
     """Return whether a worker takes jobs of a queue."""
-    queues: Any = worker.queues
-    return not queues or not isinstance(queues, list) or queue in queues
+    served = queue_rules.parse_stored(worker.queues)
+    return served is not None and served.matches(queue)
 
 
 def serving(queue: str | None) -> Serving:

@@ -13,7 +13,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db import models, router
-from django.db.models import F, Q
+from django.db.models import F, Q, Value
+from django.db.models.functions import Left
+from django.db.models.lookups import Exact
 
 from jobqueue import states
 from jobqueue.db import Database, Event, Lease, Now, Renewed, for_alias
@@ -23,6 +25,7 @@ from jobqueue.exceptions import MAX_DELAY_SECONDS, JobIsRunning
 if TYPE_CHECKING:
     from jobqueue.line import Target
     from jobqueue.models import Job
+    from jobqueue.queue_rules import ServedQueues
 
 ERASED_AT_ONCE = 1000
 LONGEST_LEASE = timedelta(seconds=MAX_DELAY_SECONDS) + timedelta(days=1)  # whatever LEASE_SECONDS says
@@ -41,6 +44,14 @@ class JobQuerySet(models.QuerySet["Job"]):
     def in_queues(self, queues: Sequence[str]) -> JobQuerySet:
         """Return the jobs of these queues; of all where none is named."""
         return self.filter(queue__in=queues) if queues else self
+
+    def served_by(self, served: ServedQueues) -> JobQuerySet:
+        """Return the jobs of the queues that a rule serves."""
+        included = Q(queue__in=served.names) if served.names else Q()
+        for prefix in served.prefixes:
+            included |= _begins(prefix)
+        excluded = [~Q(queue__in=served.without)] if served.without else []
+        return self.filter(included, *excluded, *(~_begins(prefix) for prefix in served.without_prefixes))
 
     def due(self) -> JobQuerySet:
         """Return the jobs that wait for a time that has come."""
@@ -216,14 +227,19 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
         row = waiting.order_by("run_at").annotate(now=Now()).values_list("run_at", "now").first()
         return None if row is None or row[0] is None else max((row[0] - row[1]) / timedelta(seconds=1), 0.0)
 
-    def depth(self, queues: Sequence[str], limit: int, closed: Collection[str] = (), others: Collection[str] = ()) -> int:
+    def depth(self, served: ServedQueues, limit: int, closed: Collection[str] = (), others: Collection[str] = ()) -> int:
         """Return how many jobs could be claimed now, counting up to `limit`; not in `closed` queues, nor those of tenants `others`."""
-        queued = self.current.filter(status=states.Status.QUEUED).in_queues(queues)
+        queued = self.current.filter(status=states.Status.QUEUED).served_by(served)
         if closed:
             queued = queued.exclude(queue__in=closed)
         if others:
             queued = queued.exclude(tenant__in=others)
         return len(queued.order_by()[:limit].values_list("pk"))
+
+
+def _begins(prefix: str) -> Q:
+    """Return the condition that a queue's name begins with a prefix; in SQLite, `startswith` would ignore case."""
+    return Q(Exact(Left("queue", len(prefix)), Value(prefix)))
 
 
 def _changes(job: Job, destination: states.Place, fields: dict[str, Any]) -> dict[str, Any]:

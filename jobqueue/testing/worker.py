@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from asgiref.sync import async_to_sync
 from django.db import DatabaseError, transaction
 
+from jobqueue import queue_rules
 from jobqueue.db import Claimed, Lender, Scope
+from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.children import resume_parents
 from jobqueue.lifecycle.claim import Claim, claim
 from jobqueue.lifecycle.control import run_now
@@ -18,8 +20,10 @@ from jobqueue.lifecycle.lapse import cancel_lapsed
 from jobqueue.lifecycle.outcome import Outcome
 from jobqueue.lifecycle.queues import end_pauses
 from jobqueue.models import Job, Queue
+from jobqueue.queue_rules import ServedQueues
 from jobqueue.states import Status, WaitingFor
 from jobqueue.tasks import registry
+from jobqueue.texts import safe_repr
 from jobqueue.worker.executor import execute, execute_async, read_result
 from jobqueue.worker.finisher import Finisher
 from jobqueue.worker.reporter import Reporter
@@ -37,27 +41,29 @@ def run_until_idle(queues: Sequence[str] = (), *, limit: int | None = None, sche
     set it where a task enqueues itself. ``context.wait`` rests for 0.01 s at most. The thread's connections are left as they are:
     inside of a ``TestCase`` the task runs in the test's transaction.
     """
+    if wrong := queue_rules.problem(queues):
+        raise InvalidOption(f"queues is {safe_repr(queues)}: {wrong.text} {wrong.fix}")
     registry.discover()
-    bench = Bench(queues)
+    bench, served = Bench(), queue_rules.parse(tuple(queues))
     while limit is None or bench.ran < limit:
-        _promote(queues, scheduled=scheduled)
-        job = _next(Lender(bench.owner, LEASE_SECONDS), queues)
+        _promote(served, scheduled=scheduled)
+        job = _next(Lender(bench.owner, LEASE_SECONDS), served)
         if job is None:
             break
         bench.run(job)
     return bench.ran
 
 
-def _next(lender: Lender, queues: Sequence[str]) -> Claimed | None:
+def _next(lender: Lender, served: ServedQueues) -> Claimed | None:
     """Return one job that was claimed; None where nobody's job may run."""
     end_pauses()
     cancel_lapsed()
     paused = set(Queue.objects.current.filter(paused=True).values_list("pk", flat=True))
     for tenant in Job.objects.database.queued_tenants(TENANTS_MOST):
-        names = list(queues) or (Job.objects.database.queued_queues(TENANTS_MOST, tenant) if paused else [])
-        scope = Scope(tenant, tuple(name for name in names if name not in paused))
+        is_open = served.is_all and not paused
+        scope = Scope(tenant, () if is_open else tuple(Job.objects.database.queued_queues(TENANTS_MOST, tenant, "", paused, served)))
         found = Claim([], seen=1)
-        while (found.seen or found.stuck) and not found.jobs and (scope.queues or not names):
+        while (found.seen or found.stuck) and not found.jobs and (scope.queues or is_open):
             found = claim(lender, scope, 1)
             scope = scope._replace(stuck=(*scope.stuck, *found.stuck))
         if found.jobs:
@@ -65,11 +71,11 @@ def _next(lender: Lender, queues: Sequence[str]) -> Claimed | None:
     return None
 
 
-def _promote(queues: Sequence[str], *, scheduled: bool) -> None:
+def _promote(served: ServedQueues, *, scheduled: bool) -> None:
     Job.objects.promote_due(PROMOTED_MOST)
     resume_parents()
     if scheduled:
-        waiting = Job.objects.current.filter(status=Status.PENDING, waiting_for=WaitingFor.TIME).in_queues(queues)
+        waiting = Job.objects.current.filter(status=Status.PENDING, waiting_for=WaitingFor.TIME).served_by(served)
         for job_id in waiting.order_by("run_at", "pk").values_list("pk", flat=True):
             run_now(job_id)
 
@@ -87,7 +93,7 @@ class ShortRun(Run):
 class Bench:
     """Be the parts of a worker that one thread needs; none of them is started."""
 
-    def __init__(self, queues: Sequence[str]) -> None:
+    def __init__(self) -> None:
         """Take an identity of its own, as every worker process does."""
         self.owner = f"test-{uuid.uuid4()}"
         self.ran = 0

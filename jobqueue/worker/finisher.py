@@ -173,7 +173,7 @@ class Finisher(DatabaseService):
         leases = {run.lease for run, outcome in batch if outcome.target is not None and self._may_chain(run, now)}
         if leases:  # the dispatcher may be resting for longer than a pause may be unknown
             gate.refresh_queues()
-        return HandOver(Lender(self._worker_id, self._lease_seconds), leases, gate.queues, gate.closed)
+        return HandOver(Lender(self._worker_id, self._lease_seconds), leases, gate.served, gate.closed)
 
     def _may_chain(self, run: Run, now: float) -> bool:
         if run.lane is None or not run.lane.pool.size:  # the tenant has lost its lane

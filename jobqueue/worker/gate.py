@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from django.db.models import BooleanField, ExpressionWrapper
 
-from jobqueue import conf, repeats
+from jobqueue import conf, queue_rules, repeats
 from jobqueue.db import Scope
 from jobqueue.exceptions import is_for_the_process
 from jobqueue.lifecycle.limits import Limits
@@ -19,6 +19,7 @@ from jobqueue.managers.queues import OVER
 from jobqueue.models import Job, Queue
 
 READ_SECONDS = 1.0
+NAMES_SECONDS = 0.1  # as long as the picker goes without a look for others
 MOST_QUEUES = 1000
 
 
@@ -32,11 +33,11 @@ class Gate:
         set_tenants: Callable[[dict[str, int]], None],
         tenant_slots: Callable[[], dict[str, int] | None] = conf.tenant_slots,
     ) -> None:
-        """Prepare; `queues` are those that the process serves (none named: all), `set_tenants` is told each tenant's slots.
+        """Prepare; `queues` are the items of the rule that says which ones are served, `set_tenants` is told each tenant's slots.
 
         `tenant_slots` returns them, or None if they are not known.
         """
-        self.queues, self._max_running, self._set_tenants = queues, max_running, set_tenants
+        self.served, self._max_running, self._set_tenants = queue_rules.parse(queues), max_running, set_tenants
         self._tenant_slots = tenant_slots
         self.paused: frozenset[str] = frozenset()
         self.limits = Limits(max_running)
@@ -44,10 +45,16 @@ class Gate:
         self._queues_read_at: float | None = None
         self._reading = threading.Lock()  # the dispatcher and the finisher read: what was seen earlier must not replace what was seen later
         self._after: dict[str, str] = {}  # of tenants with more queues than one claim looks at, the last one
+        self._names: dict[str, tuple[float, tuple[str, ...]]] = {}  # of tenants, the names that patterns stand for, and when they were read
 
     def changed(self) -> None:
         """Read everything anew at the next look."""
         self._read_at = self._queues_read_at = None
+        self._names.clear()
+
+    def forget_names(self, tenant: str) -> None:
+        """Read anew in which queues a tenant has something: there is new work, or nothing was found."""
+        self._names.pop(tenant, None)
 
     @property
     def age(self) -> float:
@@ -57,11 +64,11 @@ class Gate:
     @property
     def is_selective(self) -> bool:
         """Whether there may be queues from which this process takes nothing."""
-        return bool(self.queues or self.paused or self.limits.queues)
+        return bool(not self.served.is_all or self.paused or self.limits.queues)
 
     def is_open(self, queue: str) -> bool:
         """Return whether this process serves a queue, and it is neither paused nor limited to no job at all."""
-        return queue not in self.paused and (not self.queues or queue in self.queues) and self.limits.queues.get(queue) != 0
+        return queue not in self.paused and self.served.matches(queue) and self.limits.queues.get(queue) != 0
 
     def refresh(self) -> None:
         """Read the rows of queues and the numbers of tenants where that is due."""
@@ -117,18 +124,28 @@ class Gate:
 
     def scope(self, tenant: str) -> Scope | None:
         """Return where to look for a tenant's jobs; None where every queue of theirs is paused."""
-        if not self.paused and not self.limits.queues:
-            return Scope(tenant, self.queues)
-        # By name: a claim over all queues would walk over what a paused one holds.
-        opened = tuple(name for name in self.queues if name not in self.paused) if self.queues else self._queued_in(tenant)
+        names = self.served.names
+        if self.served.has_patterns:
+            names = self._named_by_patterns(tenant)
+        elif not self.paused and not self.limits.queues:
+            return Scope(tenant, names)
+        # By name: a claim over all queues would walk over what a paused or an excluded one holds.
+        opened = tuple(name for name in names if name not in self.paused) if not self.served.is_all else self._queued_in(tenant)
         return Scope(tenant, opened) if opened else None
 
+    def _named_by_patterns(self, tenant: str) -> tuple[str, ...]:
+        """Return served queues in which a tenant has QUEUED jobs, as they were at most a moment ago: a claim is not to pay for a look."""
+        now = time.monotonic()
+        if (known := self._names.get(tenant)) is None or now - known[0] >= NAMES_SECONDS:
+            self._names[tenant] = known = (now, self._queued_in(tenant))
+        return known[1]
+
     def _queued_in(self, tenant: str) -> tuple[str, ...]:
-        """Return open queues in which a tenant has QUEUED jobs; where there are very many, others each time."""
+        """Return open, served queues in which a tenant has QUEUED jobs; where there are very many, others each time."""
         look, after = Job.objects.database.queued_queues, self._after.pop(tenant, "")
-        found = look(MOST_QUEUES, tenant, after, self.paused)
+        found = look(MOST_QUEUES, tenant, after, self.paused, self.served)
         if after and len(found) < MOST_QUEUES:  # the rest from the beginning; those behind `after` are in the list
-            found += [name for name in look(MOST_QUEUES - len(found), tenant, "", self.paused) if name <= after]
+            found += [name for name in look(MOST_QUEUES - len(found), tenant, "", self.paused, self.served) if name <= after]
         if len(found) == MOST_QUEUES:
             self._after[tenant] = found[-1]
         return tuple(found)
@@ -136,6 +153,11 @@ class Gate:
     def is_part(self, scope: Scope) -> bool:
         """Return whether a scope has only some of the tenant's queues, and the next one others."""
         return scope.tenant in self._after
+
+    @property
+    def served_limits(self) -> Limits:
+        """The limits that matter for the queues that this process serves."""
+        return Limits(self.limits.max_running, {name: most for name, most in self.limits.queues.items() if self.served.matches(name)})
 
     def limits_of(self, scope: Scope) -> Limits | None:
         """Return the limits that a claim in this scope must heed; None where there is none."""

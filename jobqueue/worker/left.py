@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobqueue import queue_rules
 from jobqueue.conf import Settings
 from jobqueue.db import hygiene
 from jobqueue.lifecycle.children import resume_parents
@@ -34,7 +35,7 @@ class Left:
         return twice
 
     def _jobs(self) -> JobQuerySet:
-        jobs = Job.objects.current.in_queues(self._settings.queues)
+        jobs = Job.objects.current.served_by(queue_rules.parse(self._settings.queues))
         if self._settings.max_running == 0:
             return jobs.filter(status=Job.Status.RUNNING)
         return jobs.unfinished(list(Queue.objects.current.closed().values_list("name", flat=True)))

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from jobqueue import queue_rules
 from jobqueue.db import hygiene
 from jobqueue.lifecycle.wakeup import CHANNEL, DUE, DUTIES, OWNER, QUEUES, read_work
 from jobqueue.models import Job
@@ -45,7 +46,7 @@ class Listener(DatabaseService):
     def __init__(self, worker_id: str, queues: Sequence[str], heard: Heard, on_error: ErrorHandler) -> None:
         """Prepare the thread."""
         super().__init__(on_error)
-        self._worker_id, self._queues = worker_id, frozenset(queues)
+        self._worker_id, self._served = worker_id, queue_rules.parse(tuple(queues))
         self._heard = heard
         self._listening = self._behind_pooler = False
         self._rounds = 0
@@ -91,7 +92,7 @@ class Listener(DatabaseService):
             self._heard.due()
         elif payload == DUTIES:
             self._heard.duties_changed()
-        elif (work := read_work(payload)) is not None and (not self._queues or work[1] in self._queues):
+        elif (work := read_work(payload)) is not None and self._served.matches(work[1]):
             self._heard.work(work[0])
 
     def _after_error(self, service: object, error: BaseException, failures: int) -> None:

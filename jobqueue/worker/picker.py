@@ -89,7 +89,7 @@ class Picker:
         self._gate.refresh()
         while self._heard:
             tenant = self._heard.popleft()
-            self._places.pop(tenant, None)
+            self._forget(tenant)
             self._lanes.of(tenant).turns.hear(tenant)
         if not self._has_turns:
             self._find()
@@ -178,8 +178,12 @@ class Picker:
         return pick
 
     def _drop(self, lane: Lane, tenant: str) -> None:
-        self._places.pop(tenant, None)
+        self._forget(tenant)
         lane.turns.drop(tenant)
+
+    def _forget(self, tenant: str) -> None:
+        self._places.pop(tenant, None)
+        self._gate.forget_names(tenant)
 
     def _turn(self, tenant: str, portion: int, pick: Pick) -> Claim:
         """Claim for one tenant, and add what it brought to the pick."""

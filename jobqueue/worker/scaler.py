@@ -19,6 +19,7 @@ from typing import Any
 
 from jobqueue import conf, db, states
 from jobqueue.models import Job
+from jobqueue.queue_rules import ServedQueues
 from jobqueue.service import ErrorHandler
 from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.gate import Gate
@@ -148,17 +149,17 @@ class Scaler(DatabaseService):
     def _claimable(self, limit: int) -> int:
         """Return how many jobs could be claimed now, counting up to `limit`: not in paused queues, within limits, not for other lanes."""
         gate, others = self._gate, self._lanes.own
-        limits = gate.limits.of(gate.queues)
+        limits, served = gate.served_limits, gate.served
         if not limits:
-            return Job.objects.depth(gate.queues, limit, closed=gate.paused, others=others)
+            return Job.objects.depth(served, limit, closed=gate.paused, others=others)
         running = Job.objects.current.filter(status=states.Status.RUNNING).counts_by_queue()
         if limits.max_running is not None:
             limit = min(limit, max(limits.max_running - sum(running.values()), 0))
-        found = Job.objects.depth(gate.queues, limit, closed={*gate.paused, *limits.queues}, others=others)
+        found = Job.objects.depth(served, limit, closed={*gate.paused, *limits.queues}, others=others)
         for name, most in limits.queues.items():
             room = min(most - running.get(name, 0), limit - found)
             if room > 0 and name not in gate.paused:
-                found += Job.objects.depth([name], room, others=others)
+                found += Job.objects.depth(ServedQueues((name,)), room, others=others)
         return found
 
 

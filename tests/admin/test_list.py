@@ -210,12 +210,12 @@ def test_filters_offer_what_is_known_without_looking_at_the_whole_table(viewer: 
     monkeypatch.setattr(filters, "NEWEST", 2)
     JobFactory(queue="old", success=True)
     JobFactory(queue="waits")
-    WorkerFactory(queues=["served", 7])
+    WorkerFactory(queues=["served", "pattern-*", "!excluded", "!not-*", 7])
     WorkerFactory(queues={"not": "a list"})
     JobFactory(queue="recent", task="gone.tasks.recent", success=True)
     JobFactory(queue="mail", success=True)
     specs = {spec.title: dict(spec.lookup_choices) for spec in viewer.get(f"{LIST}?queue=mine").context["cl"].filter_specs}
-    assert {*specs["queue"]} == {"waits", "served", "recent", "mail", "mine"} | known.queues()
+    assert {*specs["queue"]} == {"waits", "served", "excluded", "recent", "mail", "mine"} | known.queues()
     assert "old" not in specs["queue"]
     assert {"tests.tasks.add", "gone.tasks.recent"} <= {*specs["task"]}
 

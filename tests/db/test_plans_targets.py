@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from jobqueue.db import Lender, Scope, Success
 from jobqueue.db.postgresql import PostgreSQL
 from jobqueue.line import Target
+from jobqueue.queue_rules import ALL, ServedQueues, parse
 
 TABLE = "lines_job"
 LENDER = Lender("worker-2", 30.0)
@@ -90,6 +91,7 @@ def ended(database: PostgreSQL, number: int) -> list[Success]:
 
 
 FREE = [f"free-{number}" for number in range(1, 9)]
+PATTERNS = parse(("de*", "!default-*", "!mail"))
 MANY = named(*(f"{kind}-{number}" for kind in ("failed", "paused", "free", "mine", "nobody") for number in range(100)))
 STATEMENTS = {
     "claim": Statement(lambda db: db.claim(LENDER, Scope(), 8), {"next"}),
@@ -103,16 +105,20 @@ STATEMENTS = {
     "park_line": Statement(lambda db: db.park_line(named("busy", "halted"), 2_000), {"line_queued"}, 600 * PER_ROW),
     "release": Statement(lambda db: db.release(named("busy", "long", "halted", "free-1")), {"held", "one_holder", "line_parked"}),
     "hand_over": Statement(
-        lambda db: db.hand_over(LENDER, named("busy", "long", "halted", "free-1"), (), ()), {"held", "line_parked", "line_queued", "next"}
+        lambda db: db.hand_over(LENDER, named("busy", "long", "halted", "free-1"), ALL, ()), {"held", "line_parked", "line_queued", "next"}
     ),
     "hand_over of one": Statement(
-        lambda db: db.hand_over(LENDER, named("long"), ("default",), ("mail",)), {"held", "line_parked", "line_queued", "next"}
+        lambda db: db.hand_over(LENDER, named("long"), ServedQueues(("default",)), ("mail",)),
+        {"held", "line_parked", "line_queued", "next"},
+    ),
+    "hand_over of one by patterns": Statement(
+        lambda db: db.hand_over(LENDER, named("long"), PATTERNS, ("mail",)), {"held", "line_parked", "line_queued", "next"}
     ),
     "standings of many": Statement(lambda db: db.standings(MANY), {"held", "line_queued"}, len(MANY) * PER_TARGET),
     "park_line of many": Statement(lambda db: db.park_line(MANY, 2_000), {"line_queued"}, len(MANY) * PER_TARGET),
     "release of many": Statement(lambda db: db.release(MANY), {"held", "one_holder", "line_parked"}, len(MANY) * PER_TARGET),
     "hand_over of many": Statement(
-        lambda db: db.hand_over(LENDER, MANY, (), ()), {"held", "line_parked", "line_queued", "next"}, len(MANY) * PER_TARGET
+        lambda db: db.hand_over(LENDER, MANY, ALL, ()), {"held", "line_parked", "line_queued", "next"}, len(MANY) * PER_TARGET
     ),
     "parked_behind_free": Statement(
         lambda db: db.parked_behind_free(Target("", ""), 500), {"held", "line_parked", "line_queued"}, 500 * PER_TARGET
@@ -122,6 +128,7 @@ STATEMENTS = {
     "queued_places behind one": Statement(lambda db: db.queued_places(1_000, ("acme", "mail")), {"next_in_queue"}),
     "queued_queues": Statement(lambda db: db.queued_queues(1_000), {"next_in_queue"}),
     "queued_queues but some": Statement(lambda db: db.queued_queues(1_000, "", "a", ["default", "mail"]), {"next_in_queue"}),
+    "queued_queues of patterns": Statement(lambda db: db.queued_queues(1_000, served=PATTERNS), {"next_in_queue"}),
     "succeed one": Statement(lambda db: db.succeed(ended(db, 1), ""), set()),
     "succeed some": Statement(lambda db: db.succeed(ended(db, 20), ""), set()),
     "succeed many": Statement(lambda db: db.succeed(ended(db, 300), ""), set(), 300 * PER_ROW),

@@ -233,3 +233,17 @@ def test_a_hang_up_ends_a_worker_in_order_unless_it_is_ignored(workers: Workers)
             worker.terminate()
         assert worker.wait() == 0
         assert (state(job), row(job).attempt) == ("SUCCESS", 1)
+
+
+def test_patterns_serve_a_line_that_spans_queues_in_order_and_leave_what_they_exclude(workers: Workers) -> None:
+    line = [tasks.work.using(queue_name=name, target="customer:7").enqueue() for name in ("mail-a", "mail-b", "mail-bulk", "mail-a")]
+    other, new = tasks.work.using(queue_name="sms").enqueue(), tasks.work.using(queue_name="mail-new").enqueue()
+    most = workers.start("--once", "--queues", "mail-*,!mail-bulk")
+    assert most.wait() == 0
+    assert re.search(r"queues +mail-\*, !mail-bulk\n", most.text)
+    assert [state(job) for job in (*line[:3], other, new)] == ["SUCCESS", "SUCCESS", "QUEUED", "QUEUED", "SUCCESS"]
+    assert state(line[3]) != "SUCCESS"
+    assert workers.start("--once", "--queues", "!sms").wait() == 0
+    assert [state(job) for job in (*line, other)] == ["SUCCESS"] * 4 + ["QUEUED"]
+    ended = [row(job).finished_at for job in line]
+    assert ended == sorted(ended)

@@ -267,7 +267,7 @@ class Lines(RuleBasedStateMachine):
             for number, row in enumerate(sorted(chosen))
         ]  # fmt: skip
         closed = tuple(set(QUEUES) - set(self.open_queues())) + tuple(self.limits().queues)
-        hand_over = HandOver(Lender("worker-1", LEASE_SECONDS), [one.lease for one in outcomes], (), closed) if hands_over else None
+        hand_over = HandOver(Lender("worker-1", LEASE_SECONDS), [one.lease for one in outcomes], closed=closed) if hands_over else None
         with self.via(side), keeping_plans(planned):
             settled = finish(outcomes, hand_over)
         before = self.judge()

@@ -194,6 +194,16 @@ def test_a_queue_that_no_worker_serves_is_a_problem_unless_it_is_paused(worker: 
     assert [one.subject for one in found] == ["mail", "mial"]
     assert rows_behind(found[0]) == 1
     assert only("unserved_queue", max_unserved_queues=2) == []
+    for items, names in (
+        (["m*", "!mail"], ["mail"]),
+        (["!mial"], ["mial"]),
+        (["*"], []),
+        (["x", "mai*"], ["mial"]),
+        ([7], ["mail", "mial"]),
+    ):
+        worker.queues = items
+        worker.save()
+        assert [one.subject for one in problems() if one.code == "unserved_queue"] == names
 
 
 def test_a_schedule_that_fails_is_a_problem(worker: Any) -> None:

@@ -18,6 +18,7 @@ from jobqueue.lifecycle.promote import promote_due_jobs
 from jobqueue.lifecycle.release import release_parked_targets
 from jobqueue.line import Target
 from jobqueue.models import Job
+from jobqueue.queue_rules import parse
 from tests.claiming import claim
 from tests.factories import JobFactory
 from tests.rivals import Rival
@@ -136,11 +137,14 @@ def test_a_hand_over_takes_the_best_of_those_that_are_queued_and_parked() -> Non
     [
         {"leases": False},
         {"closed": ("default",)},
-        {"queues": ("mail",)},
+        {"queues": parse(("mail",))},
+        {"queues": parse(("def*", "!default"))},
+        {"queues": parse(("!d*",))},
         {"rival": {"priority": 9}},
         {"rival": {"priority": 9, "queue": "mail"}},
         {"rival": {"priority": 9, "queue": "mail"}, "closed": ("reports",)},
-        {"rival": {"priority": 9, "queue": "mail"}, "queues": ("default", "mail")},
+        {"rival": {"priority": 9, "queue": "mail"}, "queues": parse(("default", "mail"))},
+        {"rival": {"priority": 9, "queue": "mail"}, "queues": parse(("default", "m*"))},
     ],
 )
 def test_without_a_hand_over_the_next_is_let_go(forbidden: dict[str, Any]) -> None:
@@ -153,7 +157,10 @@ def test_without_a_hand_over_the_next_is_let_go(forbidden: dict[str, Any]) -> No
     assert (hand_over.taken, places(second)) == ([], [states.QUEUED])
 
 
-@pytest.mark.parametrize("where", [{"closed": ("mail",)}, {"queues": ("default", "reports")}])
+@pytest.mark.parametrize(
+    "where",
+    [{"closed": ("mail",)}, {"queues": parse(("default", "reports"))}, {"queues": parse(("d*", "!mail"))}, {"queues": parse(("!mai*",))}],
+)
 def test_a_better_job_that_nobody_may_take_here_switches_no_hand_over_off(where: dict[str, Any]) -> None:
     first, second = JobFactory(**SEVEN), JobFactory(**SEVEN)
     take()

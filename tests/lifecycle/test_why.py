@@ -259,6 +259,15 @@ def test_no_worker_at_all_none_for_the_queue_and_one_that_stops_are_told_apart()
     assert why(job)[0] == "free"
 
 
+def test_patterns_of_workers_say_whether_one_serves_the_queue() -> None:
+    bulk, other = JobFactory(queue="mail-bulk"), JobFactory(queue="mail-a")
+    WorkerFactory(queues=["mail-*", "!mail-bulk"])
+    assert why(bulk)[1] == "1 worker is alive, but none serves queue 'mail-bulk': start 'manage.py runworkers' for it."
+    assert why(other)[0] == "free"
+    WorkerFactory(queues=["!mail-a"])
+    assert why(bulk)[0] == "free"
+
+
 def test_a_task_that_the_workers_do_not_know_is_named() -> None:
     WorkerFactory()
     options = {"unknown_since": ago(minutes=1).isoformat()}

@@ -28,12 +28,12 @@ pytestmark = pytest.mark.django_db
 class Scene:
     """A finisher that no thread runs, with the shared lane of a process, and what it took over."""
 
-    def __init__(self, max_running: int | None = None) -> None:
+    def __init__(self, *queues: str, max_running: int | None = None) -> None:
         self.runs = Runs()
         self.finisher = Finisher(self.runs, "worker-1", 30.0, lambda retrying: None, lambda *_: None)
         self.lanes = Lanes(lambda: Pool(lambda *_: None), self.runs, 3)
         self.lanes.shared.pool.resize(1)
-        self.gate = Gate((), max_running, self.lanes.set_slots)
+        self.gate = Gate(queues, max_running, self.lanes.set_slots)
         self.gate.refresh()
         self.followed: list[tuple[Claimed, Run]] = []
         self.tracks_lost = 0
@@ -42,10 +42,10 @@ class Scene:
     def _lose_track(self) -> None:
         self.tracks_lost += 1
 
-    def end(self, kind: Kind = Kind.SUCCESS, **run: object) -> str:
+    def end(self, kind: Kind = Kind.SUCCESS, queue: str = "default", **run: object) -> str:
         """End the run of a holder; return the status of the job behind it."""
         job = JobFactory(running=True, target="customer:7")
-        behind = JobFactory(target="customer:7", waiting_for_target=True)
+        behind = JobFactory(target="customer:7", waiting_for_target=True, queue=queue)
         ending = run_of(lambda: None, number=job.pk, lease_token=1, target="customer:7")
         ending.lane = self.lanes.shared
         for name, value in run.items():
@@ -151,3 +151,15 @@ def test_where_the_answer_to_a_commit_is_lost_the_dispatcher_is_told_to_look(sce
     scene.finisher.failures = 1
     scene.finisher._attempt(scene.finisher.turn)
     assert len(scene.followed) == 1
+
+
+def test_the_next_job_of_a_target_is_handed_over_only_if_the_patterns_serve_its_queue() -> None:
+    made = Scene("mail-*", "!mail-bulk")
+    try:
+        assert [made.end(queue=queue) for queue in ("sms", "mail-bulk")] == ["QUEUED", "QUEUED"]
+        assert made.followed == []
+        Job.objects.all().delete()
+        assert made.end(queue="mail-new") == "RUNNING"
+        assert len(made.followed) == 1
+    finally:
+        made.close()

@@ -221,3 +221,42 @@ def test_a_pause_with_an_end_is_over_for_the_worker_that_reads_it_then() -> None
     found.refresh()
     assert found.is_open("mail")
     assert not Queue.objects.get(pk="mail").paused
+
+
+def test_patterns_stand_for_the_queues_in_which_a_tenant_has_something() -> None:
+    for queue in ("mail-a", "mail-b", "mail-bulk", "sms"):
+        JobFactory(tenant="acme", queue=queue)
+    JobFactory(tenant="globex", queue="sms")
+    assert gate("mail-*", "!mail-bulk").scope("acme") == Scope("acme", ("mail-a", "mail-b"))
+    assert gate("!mail-*").scope("acme") == Scope("acme", ("sms",))
+    assert gate("sms", "mail-b*").scope("acme") == Scope("acme", ("mail-b", "mail-bulk", "sms"))
+    assert gate("mail-*").scope("globex") is None
+    assert gate("*").scope("acme") == Scope("acme", ())
+    pause_queue("mail-a")
+    limit_queue("mail-b", 2)
+    limit_queue("mail-bulk", 1)
+    found = gate("mail-*", "!mail-bulk")
+    assert found.scope("acme") == Scope("acme", ("mail-b",))
+    assert found.served_limits == Limits(None, {"mail-b": 2})
+    assert [found.is_open(queue) for queue in ("mail-a", "mail-b", "mail-new", "mail-bulk", "sms")] == [False, True, True, False, False]
+
+
+def test_the_names_behind_patterns_are_read_once_a_moment_and_anew_when_there_is_news(
+    django_assert_num_queries: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobqueue.worker.gate.NAMES_SECONDS", 60.0)
+    found = gate("mail-*")
+    JobFactory(queue="mail-a")
+    with django_assert_num_queries(1):
+        assert [found.scope("") for _ in range(3)] == [Scope("", ("mail-a",))] * 3
+    JobFactory(queue="mail-b")
+    found.forget_names("")
+    assert found.scope("") == Scope("", ("mail-a", "mail-b"))
+    JobFactory(queue="mail-c")
+    found.changed()
+    assert found.scope("") == Scope("", ("mail-a", "mail-b", "mail-c"))
+    found.paused = frozenset({"mail-b"})
+    assert found.scope("") == Scope("", ("mail-a", "mail-c")), "a pause holds for names that are known already, too"
+    monkeypatch.setattr("jobqueue.worker.gate.NAMES_SECONDS", 0.0)
+    JobFactory(queue="mail-d")
+    assert found.scope("") == Scope("", ("mail-a", "mail-c", "mail-d"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from jobqueue import conf
@@ -26,4 +28,16 @@ def test_what_waits_behind_a_blocked_target_keeps_once_from_nothing() -> None:
     left = Left(conf.current(), Runs())
     JobFactory(target="customer:7", error=True, holds_target=True)
     JobFactory(target="customer:7", waiting_for_target=True)
+    assert [left.nothing() for _ in range(2)] == [False, True]
+
+
+def test_once_ends_when_nothing_is_left_that_its_patterns_serve() -> None:
+    left = Left(replace(conf.current(), queues=("mail-*", "!mail-bulk")), Runs())
+    JobFactory(queue="sms")
+    JobFactory(queue="mail-bulk")
+    JobFactory(queue="mail-bulk", waiting_for_retry=True)
+    served = [JobFactory(queue="mail-a"), JobFactory(queue="mail-new", waiting_for_retry=True)]
+    for job in served:
+        assert [left.nothing() for _ in range(2)] == [False, False]
+        Job.objects.filter(pk=job.pk).delete()
     assert [left.nothing() for _ in range(2)] == [False, True]

@@ -437,3 +437,56 @@ def test_many_rows_that_cannot_be_claimed_are_set_aside_in_one_look(scene: Scene
     with refusing_changes(f"old.id < {good.pk} AND new.status = 'RUNNING'"):
         assert [job.id for job in scene.pick(3).jobs] == [good.pk]
     assert Job.objects.filter(status="ERROR").count() == 12
+
+
+def test_patterns_take_what_they_serve_best_first_and_leave_the_rest() -> None:
+    made = Scene("mail-*", "!mail-bulk")
+    try:
+        flood(30, queue="mail-bulk", priority=9)
+        flood(30, queue="sms", tenant="acme")
+        first, best = JobFactory(queue="mail-a"), JobFactory(queue="mail-b", priority=5)
+        its = JobFactory(queue="mail-a", tenant="acme")
+        assert [job.id for job in made.pick(10).jobs] in ([best.pk, first.pk, its.pk], [its.pk, best.pk, first.pk])
+        assert made.pick(10).jobs == []
+        assert {*Job.objects.filter(status="QUEUED").values_list("queue", flat=True)} == {"mail-bulk", "sms"}
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_queue_that_appears_later_is_served_at_the_next_look(told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "NAMES_SECONDS", 60.0)
+    made = Scene("mail-*", "!mail-bulk")
+    try:
+        flood(3, queue="mail-a")
+        made.picker.look_around()
+        assert len(made.picker.pick(made.lanes.shared, 2).jobs) == 2
+        new = JobFactory(queue="mail-new")
+        JobFactory(queue="mail-bulk", priority=9)
+        if told:
+            made.picker.hear("")
+            made.picker.look_around()
+            assert len(found := made.picker.pick(made.lanes.shared, 10).jobs) == 2
+            assert new.pk in ids(found)
+        else:
+            for number in (1, 0):  # the last job of the queue that is known, then none: the names are read anew
+                assert len(made.picker.pick(made.lanes.shared, 10).jobs) == number
+                made.age()
+            made.picker.look_around()
+            assert ids(made.picker.pick(made.lanes.shared, 10).jobs) == [new.pk]
+        assert "mail-bulk" not in Job.objects.filter(status="RUNNING").values_list("queue", flat=True)
+    finally:
+        made.close()
+
+
+def test_more_queues_than_one_look_finds_are_all_served_by_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "MOST_QUEUES", 3)
+    made = Scene("mail-*")
+    try:
+        for number in range(10):
+            JobFactory(queue=f"bulk-{number}")
+            JobFactory(queue=f"mail-{number}")
+        taken = [job.queue for _ in range(12) for job in made.pick(3).jobs]
+        assert sorted(taken) == [f"mail-{number}" for number in range(10)]
+    finally:
+        made.close()

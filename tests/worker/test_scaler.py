@@ -25,10 +25,10 @@ PAUSE = 0.01
 class Scene:
     """A scaler between two and five slots that no thread runs."""
 
-    def __init__(self, least: int = 2, most: int = 5, quiet: float = 0.0) -> None:
+    def __init__(self, least: int = 2, most: int = 5, quiet: float = 0.0, queues: tuple[str, ...] = ("mail",)) -> None:
         self.runs, self.resized, self.decided = Runs(), 0, 0
         self.lanes = Lanes(lambda: Pool(Collector().put), self.runs, 3)
-        self.gate = Gate(("mail",), None, lambda numbers: None)
+        self.gate = Gate(queues, None, lambda numbers: None)
         self.scaler = Scaler(
             self.lanes,
             self.gate,
@@ -137,6 +137,21 @@ def test_jobs_that_a_limit_holds_back_call_for_no_slot(scene: Scene, limits: Lim
     JobFactory(queue="other", running=True)
     JobFactory.create_batch(9, queue="mail")
     scene.gate.limits = limits
+    assert scene.size() == slots
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("limits", "slots"),
+    [(Limits(), 4), (Limits(queues={"mail-a": 1}), 3), (Limits(queues={"sms": 0}), 4), (Limits(1, {"mail-bulk": 9}), 3)],
+)
+def test_only_jobs_of_queues_that_patterns_serve_call_for_slots(make: Callable[..., Scene], limits: Limits, slots: int) -> None:
+    scene = make(queues=("mail-*", "!mail-bulk"))
+    scene.gate.limits = limits
+    scene.run(2)
+    JobFactory.create_batch(2, queue="mail-a")
+    for queue in ("mail-bulk", "sms"):
+        JobFactory.create_batch(9, queue=queue)
     assert scene.size() == slots
 
 

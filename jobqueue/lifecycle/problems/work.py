@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from jobqueue import states
+from jobqueue import queue_rules, states
 from jobqueue.amounts import plural, span, verb
 from jobqueue.db import Now
 from jobqueue.lifecycle import aside
 from jobqueue.lifecycle.lines import MAX_STUCK_LOOKS, stuck_lines
 from jobqueue.lifecycle.problems.base import MAX_COUNTED, Link, Problem, Severity, Thresholds, above
 from jobqueue.lifecycle.queues import MOST_QUEUES, queue_states
-from jobqueue.lifecycle.workers import MOST_WORKERS, alive, serves
+from jobqueue.lifecycle.workers import MOST_WORKERS, alive
 from jobqueue.masking import mask_text
 from jobqueue.models import Job, Queue, Schedule
 from jobqueue.texts import safe_repr, shorten
@@ -40,11 +40,12 @@ def long_wait(given: Thresholds) -> Iterator[Problem]:
 def unserved_queue(given: Thresholds) -> Iterator[Problem]:
     """Yield a problem for each queue that has QUEUED jobs and no live worker; with no worker at all, `no_worker` says so."""
     workers = list(alive()[:MOST_WORKERS])
-    if given.max_unserved_queues is None or not workers or any(serves(worker, "") and not worker.queues for worker in workers):
+    rules = {rule for worker in workers if (rule := queue_rules.parse_stored(worker.queues)) is not None}
+    if given.max_unserved_queues is None or not workers or queue_rules.ALL in rules:
         return
     closed = {*Queue.objects.current.closed().values_list("pk", flat=True)}
     filled = {pair.name for pair in Job.objects.database.queues_in(MOST_QUEUES)} - closed
-    unserved = sorted(name for name in filled if not any(serves(worker, name) for worker in workers))
+    unserved = sorted(name for name in filled if not any(rule.matches(name) for rule in rules))
     if above(len(unserved), given.max_unserved_queues):
         for name in unserved:
             text = f"Queue {mask_text(name)!r} has QUEUED jobs, and no live worker serves it."

@@ -19,10 +19,11 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 from django.db.utils import Error
 
-from jobqueue import clock, conf
+from jobqueue import clock, conf, queue_rules
 from jobqueue.db import hygiene
 from jobqueue.exceptions import JobQueueError
 from jobqueue.models import Job
+from jobqueue.texts import safe_repr
 from jobqueue.worker import spawn
 from jobqueue.worker.child import times
 from jobqueue.worker.ending import exit_anyway
@@ -56,7 +57,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add an option for each setting that may differ per process."""
-        parser.add_argument("--queues", help="names, separated by commas (default: all queues)")
+        parser.add_argument("--queues", help="names, prefixes (mail-*) and exclusions (!mail-bulk), with commas between (default: all)")
         parser.add_argument("--processes", type=int, help="worker processes, watched over by one more (default: one, by itself)")
         parser.add_argument("--max-jobs-per-process", type=int, help="with --processes: replace a process after so many jobs")
         parser.add_argument("--max-rss-mb", type=int, help="with --processes: replace a process that holds so much memory")
@@ -169,7 +170,7 @@ def _failed_since(began: datetime, queues: tuple[str, ...]) -> bool:
     """
     failed = Job.objects.current.filter(status=Job.Status.ERROR, finished_at__gte=began)
     try:
-        return (failed.filter(queue__in=queues) if queues else failed).exists()
+        return failed.served_by(queue_rules.parse(queues)).exists()
     except Error as error:
         logging.getLogger("jobqueue").error("Whether jobs have ended in ERROR is not known: %s", str(error).strip())
         return True
@@ -178,9 +179,9 @@ def _failed_since(began: datetime, queues: tuple[str, ...]) -> bool:
 def _overrides(options: dict[str, Any]) -> dict[str, Any]:
     given = {name: options[name] for name in OPTIONS if options[name] is not None}
     if options["queues"] is not None:
-        given["queues"] = tuple(name.strip() for name in options["queues"].split(",") if name.strip())
-        if options["queues"] and not given["queues"]:
-            raise CommandError(f"--queues is {options['queues']!r}; it must name queues, separated by commas. Leave it out to serve all.")
+        given["queues"] = tuple(item.strip() for item in options["queues"].split(",")) if options["queues"] else ()
+        if wrong := queue_rules.problem(given["queues"]):
+            raise CommandError(f"--queues is {safe_repr(options['queues'])}: {wrong.text} {wrong.fix}")
     return given
 
 
