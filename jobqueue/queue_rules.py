@@ -44,10 +44,6 @@ class ServedQueues:
         """Return whether a queue is served."""
         return self._includes(queue) and not _is_among(queue, self.without, self.without_prefixes)
 
-    def mentions(self, queue: str) -> bool:
-        """Return whether an item lists a queue, or includes a prefix of its name."""
-        return queue in self.listed or queue.startswith(self.prefixes)
-
     def condition(self, column: str) -> tuple[str, list[str]]:
         """Return the SQL condition on a column, beginning with AND, and its parameters; empty if all queues are served.
 

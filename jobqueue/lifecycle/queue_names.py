@@ -61,12 +61,12 @@ def _declared() -> set[str]:
 
 
 def _is_served(name: str) -> bool:
-    """Return whether the setting or a live worker lists a queue, or a prefix of its name: those that serve all know no name."""
+    """Return whether the setting or a live worker lists a queue; a prefix knows no name, so a mistyped one is still found."""
     rules = [
         queue_rules.parse(conf.current().queues),
         *map(queue_rules.parse_stored, alive().values_list("queues", flat=True)[:MOST_WORKERS]),
     ]
-    return any(rule is not None and rule.mentions(name) for rule in rules)
+    return any(rule is not None and name in rule.listed for rule in rules)
 
 
 def _has_jobs(name: str) -> bool:

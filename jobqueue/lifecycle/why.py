@@ -235,15 +235,23 @@ def _stands(job: Any) -> str:
     if job.place in (states.PENDING_TIME, states.PENDING_CHILDREN):
         return _rests(job)
     if status in (states.Status.QUEUED, states.Status.PENDING):
-        if status == states.Status.QUEUED and _paused_queue(job) is not None:
-            return f"it is QUEUED in queue {_queue(job)}, which is paused: resume the queue, or cancel the job"
-        return "it is QUEUED, and goes first" if status == states.Status.QUEUED else "it waits, too"
+        return _goes_first(job) if status == states.Status.QUEUED else "it waits, too"
     if status == states.Status.RUNNING and job.lease_expires_at is not None and job.lease_expires_at < now:
         return f"its worker was lost: its lease ran out at {clock(job.lease_expires_at, now)}, and the next worker that looks recovers it"
     if status == states.Status.RUNNING and job.cancel_requested:
         end = "canceled" if job.cancel_outcome == states.Status.CANCELED else "paused, and then holds it until it is resumed or canceled"
         return f"it is RUNNING and was asked to stop, to be {end}"
     return f"it is {status}{_since(job)}; {WHAT_TO_DO[states.Status(status)]}"
+
+
+def _goes_first(job: Any) -> str:
+    place = f"it is QUEUED in queue {_queue(job)}, which"
+    if _paused_queue(job) is not None:
+        return f"{place} is paused: resume the queue, or cancel the job"
+    workers = serving(job.queue)
+    if workers.others and not workers.able and not workers.draining:
+        return f"{place} no live worker serves: start 'manage.py runworkers' for it, or cancel the job"
+    return "it is QUEUED, and goes first"
 
 
 def _rests(job: Any) -> str:

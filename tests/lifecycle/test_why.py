@@ -264,8 +264,12 @@ def test_patterns_of_workers_say_whether_one_serves_the_queue() -> None:
     WorkerFactory(queues=["mail-*", "!mail-bulk"])
     assert why(bulk)[1] == "1 worker is alive, but none serves queue 'mail-bulk': start 'manage.py runworkers' for it."
     assert why(other)[0] == "free"
+    first, second = JobFactory(queue="mail-bulk", target="t"), JobFactory(queue="mail-a", target="t", waiting_for_target=True)
+    text = f"Job {first.pk} (tests.tasks.add) is before it in the line of target 't', since it is older: it is QUEUED in queue 'mail-bulk'"
+    assert why(second)[1] == f"{text}, which no live worker serves: start 'manage.py runworkers' for it, or cancel the job."
     WorkerFactory(queues=["!mail-a"])
     assert why(bulk)[0] == "free"
+    assert why(second)[1].endswith("it is QUEUED, and goes first.")
 
 
 def test_a_task_that_the_workers_do_not_know_is_named() -> None:
