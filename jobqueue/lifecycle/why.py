@@ -9,10 +9,8 @@ from __future__ import annotations
 import importlib
 import logging
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
-
-from django.utils import timezone
 
 from jobqueue import conf, masking, public_ids, repeats, states
 from jobqueue.amounts import plural, verb
@@ -21,6 +19,7 @@ from jobqueue.exceptions import InvalidOption, JobDoesNotExist
 from jobqueue.lifecycle import children, history, suspend
 from jobqueue.lifecycle.lines import blocker_of, moment_of
 from jobqueue.lifecycle.outcome import UNKNOWN_SINCE
+from jobqueue.lifecycle.why_words import about, busy, clock, queue, times
 from jobqueue.lifecycle.workers import Serving, serving
 from jobqueue.models import Job, Queue
 from jobqueue.texts import safe_repr
@@ -96,7 +95,7 @@ def _paused_queue(job: Any) -> Why | None:
     if row is None:
         return None
     until = f" until {clock(row[1], job.now)}" if row[1] else ""
-    return Why("paused_queue", f"Its queue {_queue(job)} is paused{until} (last changed at {clock(row[0], job.now)}): resume the queue.")
+    return Why("paused_queue", f"Its queue {queue(job)} is paused{until} (last changed at {clock(row[0], job.now)}): resume the queue.")
 
 
 def _target(job: Any) -> Why | None:
@@ -130,7 +129,7 @@ def _limit(job: Any) -> Why | None:
         running = alive.filter(queue=job.queue).count()
         if running >= most:
             return Why(
-                "limit", f"{running} of at most {most} jobs of queue {_queue(job)} run (its max_running): {_room(most, 'its limit')}."
+                "limit", f"{running} of at most {most} jobs of queue {queue(job)} run (its max_running): {_room(most, 'its limit')}."
             )
     if in_all is not None:
         running = alive.count()
@@ -154,7 +153,7 @@ def _not_due(job: Any) -> Why:
     if suspend.sleeps(job, job.now):
         return Why("sleeping", f"It sleeps until {until}, as its task asked for; 'run now' does not wait.")
     if job.crashes and job.crashes >= job.failures:
-        return Why("not_due", f"Its worker was lost {_times(job.crashes)}, so it waits until {until}; 'run now' does not wait.")
+        return Why("not_due", f"Its worker was lost {times(job.crashes)}, so it waits until {until}; 'run now' does not wait.")
     if job.failures:
         tried = f"{job.failures} of {job.max_attempts} attempts failed"
         return Why("not_due", f"It waits for a retry until {until}: {tried}; 'run now' does not wait.")
@@ -175,11 +174,11 @@ def _no_worker(job: Any) -> Why | None:
     if found.draining:
         return Why(
             "no_worker",
-            f"{plural(found.draining, 'worker')} for queue {_queue(job)} {verb(found.draining, 'is', 'are')} about to stop: {start}.",
+            f"{plural(found.draining, 'worker')} for queue {queue(job)} {verb(found.draining, 'is', 'are')} about to stop: {start}.",
         )
     if found.others:
         alive = f"{plural(found.others, 'worker')} {verb(found.others, 'is', 'are')} alive"
-        return Why("no_worker", f"{alive}, but none serves queue {_queue(job)}: {start} for it.")
+        return Why("no_worker", f"{alive}, but none serves queue {queue(job)}: {start} for it.")
     return Why("no_worker", f"No worker is alive (none was heard in the last {found.heard_seconds} s): {start}.")
 
 
@@ -198,9 +197,9 @@ def _unknown_task(job: Any) -> Why | None:
 def _free(job: Any) -> Why:
     found: Serving = serving(job.queue)
     if found.slots and found.running >= found.slots:
-        busy = _busy(found.slots, f"the {plural(found.able, 'worker')} for queue {_queue(job)}")
+        crowd = busy(found.slots, f"the {plural(found.able, 'worker')} for queue {queue(job)}")
         return Why(
-            "free", f"Nothing but the jobs before it stands in its way: {busy} a moment ago, the next that is free takes the next job."
+            "free", f"Nothing but the jobs before it stands in its way: {crowd} a moment ago, the next that is free takes the next job."
         )
     if not _is_registered(job.task):
         return Why("free", f"The next free worker whose code has the task {job.task!r} can run it. This process knows no such task.")
@@ -245,7 +244,7 @@ def _stands(job: Any) -> str:
 
 
 def _goes_first(job: Any) -> str:
-    place = f"it is QUEUED in queue {_queue(job)}, which"
+    place = f"it is QUEUED in queue {queue(job)}, which"
     if _paused_queue(job) is not None:
         return f"{place} is paused: resume the queue, or cancel the job"
     workers = serving(job.queue)
@@ -273,31 +272,3 @@ def _paused_since(job: Any) -> str:
     ending = Job.objects.database.endings([job.pk]).get(job.pk)
     when = moment_of(ending.finished_at) if ending is not None and ending.outcome == states.Status.PAUSED else None
     return f" since {clock(when, job.now)}" if when else ""
-
-
-def clock(when: datetime, now: datetime) -> str:
-    """Return a time as a clock shows it, in the project's time zone, with the day where it is another one than today."""
-    local, today = timezone.localtime(when), timezone.localtime(now)
-    text = f"{local:%H:%M:%S}" if local.date() == today.date() else f"{local:%Y-%m-%d %H:%M}"
-    return f"{text} {local.tzname()}"
-
-
-def about(delta: timedelta) -> str:
-    """Return a length of time in its largest unit."""
-    seconds = delta.total_seconds()
-    for size, unit in ((86400, "days"), (3600, "hours"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
-
-
-def _queue(job: Any) -> str:
-    return repr(masking.mask_text(job.queue))
-
-
-def _busy(slots: int, where: str) -> str:
-    return f"the only slot of {where} was busy" if slots == 1 else f"all {slots} slots of {where} were busy"

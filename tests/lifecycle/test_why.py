@@ -14,7 +14,8 @@ from jobqueue.clock import now as this_moment
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
 from jobqueue.lifecycle import control
 from jobqueue.lifecycle.queues import limit_queue, pause_queue
-from jobqueue.lifecycle.why import about, clock, why_waiting
+from jobqueue.lifecycle.why import why_waiting
+from jobqueue.lifecycle.why_words import about, clock
 from jobqueue.models import Job
 from tests import tasks
 from tests.factories import JobFactory, WorkerFactory
