@@ -67,9 +67,13 @@ def nearest(column: str, vendor: str) -> str:
 def can_be_read(column: str) -> str:
     """Return the SQL of whether Python can read a time of SQLite, which keeps any text; it is NULL for NULL."""
     day, hour = f"substr({column}, 1, 10)", f"substr({column}, 12, 2)"
-    return (  # SQLite itself reads the 30th of February, the hour 24, and spaces at the end
-        f"{column} BETWEEN '{FIRST}' AND '{LAST}' AND coalesce(date({day}, '+0 days'), '') = {day}"
-        f" AND ({hour} BETWEEN '00' AND '23' OR {column} = {day}) AND julianday({column}) IS NOT NULL AND substr({column}, -1) > ' '"
+    # SQLite itself reads the 30th of February, the hour 24, and spaces at the end. The first condition holds for all times that are written
+    # here, so that the others, which allow for other forms, cost a write nothing.
+    usual = f"coalesce(datetime({column}, '+0 days'), '') = substr({column}, 1, 19)"
+    other = f"coalesce(date({day}, '+0 days'), '') = {day} AND ({hour} BETWEEN '00' AND '23' OR {column} = {day})"
+    return (
+        f"{column} BETWEEN '{FIRST}' AND '{LAST}' AND substr({column}, -1) > ' '"
+        f" AND ({usual} OR ({other} AND julianday({column}) IS NOT NULL))"
     )
 
 
