@@ -246,6 +246,7 @@ def databases() -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
+@functools.cache
 def secret_names() -> tuple[str, ...]:
     """Return the names that ``SECRET_NAMES`` adds, whatever is wrong with other settings, or with it: secrets are hidden all the same."""
     raw = configured()
@@ -293,7 +294,7 @@ def problems(raw: Any) -> list[Problem]:
 def _forget(*, setting: str, **_: Any) -> None:
     """Read the settings anew after a test changed them."""
     if setting in (NAME, "SECRET_KEY", "SECRET_KEY_FALLBACKS"):
-        for one in (current, release, public_id_keys):
+        for one in (current, release, public_id_keys, secret_names):
             one.cache_clear()
 
 

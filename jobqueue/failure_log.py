@@ -27,7 +27,7 @@ class Ending(NamedTuple):
     """The exception with which a run ended, and its stored traceback; a canceled run has not failed."""
 
     error: BaseException
-    traceback: str = ""
+    traceback: str = ""  # with its secrets hidden
     canceled: bool = False
     mask: Mask = PLAIN  # what hides the job's secrets
 
@@ -61,7 +61,7 @@ def log(level: int, text: str, *args: Any, extra: Mapping[str, Any]) -> None:
     record = logger.makeRecord(
         logger.name, level, code.co_filename, code.co_firstlineno, text, args, exc_info, func=code.co_name, extra=dict(extra)
     )
-    record.exc_text = _shown(ending)
+    record.exc_text = ending.traceback or None
     _give(logger, record)
 
 
@@ -82,8 +82,12 @@ def mask_of(error: BaseException) -> Mask:
     return PLAIN if ending is None or ending.error is not error else ending.mask
 
 
-def _shown(ending: Ending) -> str | None:
-    return ending.mask(ending.traceback) if ending.traceback else None
+def reaches_others() -> bool:
+    """Return whether the record of django.tasks about a failed run reaches a handler that ours does not: nobody else sees it."""
+    if not logger.isEnabledFor(logging.ERROR):
+        return True
+    ours, theirs = _handlers(logger), _handlers(logging.getLogger(compat.LOGGER_NAME))
+    return any(all(one is not mine for mine in ours) for one in theirs)
 
 
 class OncePerHandler(logging.Filter):
@@ -96,7 +100,7 @@ class OncePerHandler(logging.Filter):
             return True
         if ending.canceled:  # a person's decision is no failure, and ours says so at INFO
             return False
-        record.exc_text = _shown(ending)
+        record.exc_text = ending.traceback or None
         if not logger.isEnabledFor(logging.ERROR):
             return True
         ours = _handlers(logger)

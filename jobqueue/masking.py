@@ -25,6 +25,7 @@ TOO_DEEP = "…"
 SHORTEST_VALUE = 4
 SHORTEST_LINE = 16
 LONGEST_KEPT_NAME = 100
+LONGEST_KEPT_TEXT = 2000
 MAX_VALUES = 10_000  # of more, no text of the job is shown
 COMMON = frozenset({"true", "false", "none", "null"})
 
@@ -80,7 +81,7 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[str] | None:
 class Mask:
     """What hides the secrets of a job: by their names, with the names that its task adds, and by the values that it knows to be secret."""
 
-    __slots__ = ("_fields", "_hidden", "_values", "overlap")
+    __slots__ = ("_fields", "_hidden", "_last", "_values", "overlap")
 
     def __init__(self, fields: Sequence[str] = (), values: Iterable[str] = ()) -> None:
         """Take the task's names and the job's secret values."""
@@ -88,6 +89,7 @@ class Mask:
         forms = {form for value in values for form in _forms(value)}
         self._values = sorted(forms, key=len, reverse=True)  # a value that contains another one is hidden as a whole
         self._hidden = len(self._values) > MAX_VALUES
+        self._last = ("", self._fields, "")
         self.overlap = max(len(self._values[0]) if self._values else 0, 4096)
         """How far beyond a cut a text must be read, so that no secret is cut before it is hidden."""
 
@@ -109,20 +111,41 @@ class Mask:
         """Return the mask of a job: positional arguments are named by the parameters of its function."""
         given = args if isinstance(args, list | tuple) else []
         names = _positional_names(func, len(given) + takes_context)[takes_context:]
-        named: list[object] = [{names[index]: value} if index < len(names) else value for index, value in enumerate(given)]
-        return cls(fields, _secrets([*named, kwargs, metadata], fields))
+        named: list[object] = []
+        for index, value in enumerate(given):
+            name = names[index] if index < len(names) else None
+            if not _is_harmless(value, name, fields):  # mostly all are, and each failed run asks
+                named.append(value if name is None else {name: value})
+        more = [one for one in (kwargs, metadata) if one]
+        return cls(fields, _secrets([*named, *more], fields) if named or more else ())
 
     def __call__(self, text: str) -> str:
         """Return a text with its secrets hidden."""
-        if self._hidden:
-            return MASK
         if not isinstance(text, str):  # bytes, which SQLite may hold in a text column
             text = str(text)
+        names, last = self.names, self._last
+        if text == last[0] and names == last[1]:  # the message of an error is shown by itself and with its traceback
+            return last[2]
+        known = self.known(text)
+        hidden = known if self._hidden else secret_forms.hide(known, self.is_secret, every_name=bool(names))
+        if len(text) < LONGEST_KEPT_TEXT:
+            self._last = (text, names, hidden)
+        return hidden
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of secrets that the project and the task add."""
+        more = _more_names()
+        return (*more, *self._fields) if self._fields else (*more,)
+
+    def known(self, text: str) -> str:
+        """Return a text in which the values that the job is known to keep secret are hidden, and nothing else."""
+        if self._hidden:
+            return MASK
         for value in self._values:
             if value in text:
                 text = text.replace(value, MASK)
-        more = bool(self._fields or _more_names())
-        return secret_forms.hide(text, self.is_secret, every_name=more)
+        return text
 
     def cut(self, text: str, limit_bytes: int) -> str:
         """Return at most the first bytes of a text with its secrets hidden: always in this order, or half a secret would be shown."""
@@ -214,6 +237,13 @@ def _after_names(value: Sequence[object], is_secret: Callable[[str], bool]) -> s
             if is_name and "=" not in item and ":" not in item and " " not in item and is_secret(item.lstrip("-")):
                 found.add(index + 1)
     return found
+
+
+def _is_harmless(value: object, name: str | None, fields: Sequence[str]) -> bool:
+    """Return whether an argument holds no secret, at a first look."""
+    if isinstance(value, str):
+        return "://" not in value and (name is None or not is_secret_name(name, fields))
+    return not isinstance(value, Mapping | list | tuple)
 
 
 def _secrets(values: Iterable[object], fields: Sequence[str]) -> Iterator[str]:

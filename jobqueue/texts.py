@@ -25,15 +25,15 @@ MAX_NOTES = 5
 CAUSE = "\nThe above exception was the direct cause of the following exception:\n"
 CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n"
 
-# Texts of frames, by where these stand.
+# Texts of frames, by where these stand: as Python shows them, and with secrets hidden, by the names of secrets that were asked for.
 KEPT_TEXTS = 200
-_kept: dict[tuple[tuple[str, CodeType, int, int], ...], list[str]] = {}
+_kept: dict[tuple[tuple[str, CodeType, int, int], ...], tuple[str, dict[tuple[str, ...], str]]] = {}
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
     """Return the text with NUL characters and lone surrogates replaced, which PostgreSQL refuses in text and jsonb."""
-    return _UNSTORABLE.sub(REPLACEMENT, text)
+    return text if text.isascii() and "\0" not in text else _UNSTORABLE.sub(REPLACEMENT, text)  # the test is much faster
 
 
 def ascii_only(text: str) -> str:
@@ -53,8 +53,15 @@ class Hide(Protocol):
 
     overlap: int
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of secrets that not every text is searched for."""
+
     def __call__(self, text: str) -> str:
         """Return the text with its secrets hidden."""
+
+    def known(self, text: str) -> str:
+        """Return the text in which only the values that are known to be secret are hidden."""
 
 
 def shorten(text: str, limit_bytes: int, hide: Hide | None = None) -> str:
@@ -95,7 +102,6 @@ def error_text(exception: BaseException, limit_bytes: int = 64_000, *, skip_fram
     """
     try:
         text = "\n".join(_Renderer(limit_bytes // 8, hide).chain(exception, skip_frames, depth=0))
-        text = text if hide is None else hide(text)  # lines of source code hold secrets, too
     except BaseException:  # noqa: BLE001 - the text of an error must not become an error itself
         text = f"{exception_summary(exception, hide)}\n(The traceback could not be shown.)"
     return _cut(clean(text), limit_bytes, tail_share=0.5)
@@ -128,7 +134,7 @@ class _Renderer:
             yield "[more exceptions are left out]"
             return
         self.left -= 1
-        yield from _frames(exception.__traceback__, skip_frames)
+        yield from _frames(exception.__traceback__, skip_frames, self.hide)
         yield _headline(exception, self.message_bytes, self.hide)
         yield from _notes(exception, self.message_bytes, self.hide)
         if isinstance(exception, BaseExceptionGroup):
@@ -167,7 +173,7 @@ def _chain(exception: BaseException) -> list[tuple[BaseException, str]]:
         links.append((cause, joint))
 
 
-def _frames(trace: TracebackType | None, skip: int) -> Iterator[str]:
+def _frames(trace: TracebackType | None, skip: int, hide: Hide | None) -> Iterator[str]:
     """Yield the first and the last frames of a traceback."""
     frames = []
     while trace is not None:
@@ -179,31 +185,40 @@ def _frames(trace: TracebackType | None, skip: int) -> Iterator[str]:
     yield "Traceback (most recent call last):"
     left_out = len(frames) - FIRST_FRAMES - LAST_FRAMES
     if left_out <= 0:
-        yield from _rendered(frames)
+        yield _rendered(frames, hide)
         return
-    yield from _rendered(frames[:FIRST_FRAMES])
+    yield _rendered(frames[:FIRST_FRAMES], hide)
     yield f"  [{_left_out(left_out, 'frame')}]"
-    yield from _rendered(frames[-LAST_FRAMES:])
+    yield _rendered(frames[-LAST_FRAMES:], hide)
 
 
-def _rendered(frames: Sequence[TracebackType]) -> list[str]:
-    """Return frames as Python shows them, each line bounded.
+def _rendered(frames: Sequence[TracebackType], hide: Hide | None) -> str:
+    """Return frames as Python shows them, each line bounded, with secrets hidden: lines of source code hold them, too.
 
     Jobs that fail mostly fail alike, and Python parses the source for each frame: so texts are kept. What a frame looks like follows
     from its code and the place in it. Two pieces of code may be equal but for their file, which is why that is named, too.
     """
     places = tuple((frame.tb_frame.f_code.co_filename, frame.tb_frame.f_code, frame.tb_lasti, frame.tb_lineno) for frame in frames)
-    lines = _kept.get(places)
-    if lines is None:
-        lines = [
+    kept = _kept.get(places)
+    if kept is None:
+        text = "\n".join(
             line if len(line) <= LINE_CHARACTERS else line[:LINE_CHARACTERS] + "…"
             for entry in traceback.extract_tb(frames[0], limit=len(frames)).format()
             for line in entry.splitlines()
-        ]
+        )
         if len(_kept) >= KEPT_TEXTS:
             _kept.clear()
-        _kept[places] = lines  # no lock: an interrupt of the task may be thrown in here, and each of these steps is whole by itself
-    return lines
+        # No lock: an interrupt of the task may be thrown in here, and each of these steps is whole by itself.
+        kept = _kept[places] = (text, {})
+    text, hidden_texts = kept
+    if hide is None:
+        return text
+    if hide.known(text) != text:  # depends on the job
+        return hide(text)
+    names = hide.names
+    if (hidden := hidden_texts.get(names)) is None:
+        hidden = hidden_texts[names] = hide(text)
+    return hidden
 
 
 def _headline(exception: BaseException, limit_bytes: int, hide: Hide | None = None) -> str:

@@ -1,6 +1,7 @@
 """Texts of exceptions: always storable, always short, whatever the exception does."""
 
 import importlib
+import linecache
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobqueue import texts
+from jobqueue.masking import Mask
 from jobqueue.texts import KEPT_TEXTS, clean, error_text, exception_path, exception_summary, safe_repr, shorten
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=200)
@@ -136,6 +138,27 @@ def test_no_more_than_a_few_texts_of_frames_are_kept() -> None:
         made = function_of("\n" * number + "def fail(): raise ValueError", "made.py")
         assert f"line {number + 1}, in fail" in error_text(caught(made))
     assert len(texts._kept) <= KEPT_TEXTS
+
+
+def test_the_kept_text_of_frames_hides_what_each_job_has_to_hide() -> None:
+    error = caught(lambda: fail("a message"))
+    plain, named, known = (
+        error_text(error, hide=Mask()),
+        error_text(error, hide=Mask(["hidden"])),
+        error_text(error, hide=Mask((), ["raise ValueError"])),
+    )
+    assert "raise ValueError(message" in plain
+    assert "raise ValueError(message" in named
+    assert "raise ValueError" not in known
+    assert error_text(error, hide=Mask()) == plain
+    source = "def fail(): connect(token='hunter2', hidden='hunter3')"
+    linecache.cache["secrets.py"] = (len(source), None, [source], "secrets.py")
+    error = caught(function_of(source, "secrets.py"))
+    for _ in range(2):
+        assert ("hunter2" in error_text(error), "hunter3" in error_text(error)) == (True, True)
+        plain, named = error_text(error, hide=Mask()), error_text(error, hide=Mask(["hidden"]))
+        assert ("hunter2" in plain, "hunter3" in plain) == (False, True)
+        assert ("hunter2" in named, "hunter3" in named) == (False, False)
 
 
 def test_an_endless_recursion_shows_its_first_and_its_last_frames_only() -> None:

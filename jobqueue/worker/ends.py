@@ -13,7 +13,7 @@ from django.db import Error
 from jobqueue import repeats, signals, texts
 from jobqueue.db import Claimed, hygiene
 from jobqueue.exceptions import JobCanceled, RunFailed, WorkerLost
-from jobqueue.failure_log import Ending, while_handling
+from jobqueue.failure_log import Ending, reaches_others, while_handling
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.outcome import Kind, Outcome, Settled
 from jobqueue.models import Job
@@ -123,7 +123,7 @@ def _send_both(item: Ended, known: dict[int, Job] | None) -> None:
     failed = item.ending is not None  # is logged at a higher level than `heard` asks for
     if failed or signals.heard(signals.job_settled):
         _robustly(item.job.id, partial(_send_settled, item))
-    if item.task is not None and item.status in ENDED and (failed or signals.heard(signals.task_finished)):
+    if item.task is not None and item.status in ENDED and (signals.heard(signals.task_finished) or (failed and reaches_others())):
         _robustly(item.job.id, partial(_send_finished, item, known))
 
 

@@ -51,11 +51,20 @@ def execute(run: Run, idle_seconds: float = 0.0, *, hygienic: bool = True) -> Ou
             _call(run)
     except BaseException as error:  # noqa: BLE001 - the beginning or the end of its tenant's context, or a fault of ours
         _note(run, error)
-    outcome = run.outcome or _end(run)
+    run.outcome = run.outcome or _end(run)
     left = hygiene.after_task() if hygienic else []
     if left and not (run.expired or run.thrown):  # else it was cut off, and did not leave it
         text = "Job %s (%s) left a transaction open on %s; what it wrote there is rolled back."
         logger.warning(text, run.job.id, run.job.task, ", ".join(left))
+    return _taken(run)
+
+
+def _taken(run: Run) -> Outcome:
+    """Return the outcome of a run, which then no longer holds it.
+
+    An exception holds the frames of our functions, and these the run: with its outcome, they all would wait for the garbage collector.
+    """
+    outcome, run.outcome = run.outcome or _end(run), None
     return outcome
 
 
@@ -121,7 +130,7 @@ async def execute_async(run: Run) -> Outcome:
             await _call_async(run)
     except BaseException as error:  # noqa: BLE001 - the end of its tenant's context, or a cancellation on the way into it
         _note(run, error)
-    return run.outcome or _end(run)
+    return _taken(run)
 
 
 async def _call_async(run: Run) -> None:

@@ -14,7 +14,7 @@ import traceback
 from types import TracebackType
 
 from jobqueue import failure_log
-from jobqueue.masking import mask_text
+from jobqueue.masking import Mask, mask_text
 from jobqueue.texts import printable
 
 PLACE = re.compile(r'[\s|+-]*File "')
@@ -72,14 +72,14 @@ class Formatter(logging.Formatter):
         shown = traceback.TracebackException(*ei, compact=True)
         _make_notes_printable(shown)
         hide = failure_log.mask_of(ei[1])
-        return hide("\n".join(_line(hide(part)) for part in shown.format()))
+        return hide("\n".join(_line(part, hide) for part in shown.format()))
 
 
-def _line(part: str) -> str:
+def _line(part: str, hide: Mask) -> str:
     """Return a part of a traceback; the source below the name of a file is on lines of its own."""
     if PLACE.match(part):
         return "\n".join(map(printable, part.rstrip("\n").split("\n")))
-    text = part.strip("\n")
+    text = hide(part.strip("\n"))  # before line breaks and the like are escaped
     return "\n" * (len(part) - len(part.lstrip("\n"))) + printable(text)
 
 

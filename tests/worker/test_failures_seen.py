@@ -230,6 +230,37 @@ def _tracked(events: list[dict[str, Any]], number: int, name: str, function: str
 
 
 @pytest.mark.django_db(transaction=True)
+@override_settings(TASKS=TASKS)
+def test_the_record_of_django_is_not_even_made_if_its_handlers_get_ours() -> None:
+    made: list[str] = []
+    theirs = logging.getLogger(compat.LOGGER_NAME)
+
+    class Notes(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            made.append(record.getMessage())
+            return True
+
+    notes, extra, level = Notes(), logging.NullHandler(), theirs.level
+    django, handlers = logging.getLogger("django"), logging.getLogger("django").handlers
+    theirs.filters.insert(0, notes)
+    theirs.setLevel(logging.WARNING)
+    django.handlers = []
+    try:
+        with working():
+            in_thread.enqueue()
+            until(lambda: Job.objects.filter(status="ERROR").count() == 1)
+        assert made == []
+        django.handlers = [extra]
+        with working():
+            in_thread.enqueue()
+            until(lambda: len(made) == 1)
+    finally:
+        theirs.filters.remove(notes)
+        theirs.setLevel(level)
+        django.handlers = handlers
+
+
+@pytest.mark.django_db(transaction=True)
 @override_settings(ADMINS=ADMINS, TASKS=TASKS)
 def test_a_job_whose_worker_died_is_one_event(sentry: list[dict[str, Any]], everywhere: tuple[Kept, Kept]) -> None:
     heard: list[Any] = []

@@ -1,6 +1,8 @@
+import gc
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -73,6 +75,25 @@ def test_an_exception_that_arrives_on_the_way_into_the_close_is_absorbed() -> No
     run.entry = plain.entry
     outcome = execute(run, hygienic=False)
     assert (outcome.kind, outcome.result) == (Kind.SUCCESS, "7")
+
+
+def test_a_run_that_failed_does_not_wait_for_the_garbage_collector() -> None:
+    class Broken(Exception):
+        pass
+
+    def task() -> None:
+        raise Broken
+
+    gc.disable()
+    try:
+        run = run_of(task)
+        outcome = execute(run)
+        assert outcome.error is not None
+        error = weakref.ref(outcome.error)
+        del run, outcome
+        assert error() is None
+    finally:
+        gc.enable()
 
 
 def test_a_run_that_was_told_to_stop_before_it_began_never_begins() -> None:
