@@ -250,12 +250,13 @@ def test_the_record_of_django_is_not_even_made_if_its_handlers_get_ours() -> Non
             in_thread.enqueue()
             until(lambda: Job.objects.filter(status="ERROR").count() == 1)
         assert made == []
-        django.handlers = [extra]
+        theirs.addHandler(extra)
         with working():
             in_thread.enqueue()
             until(lambda: len(made) == 1)
     finally:
         theirs.filters.remove(notes)
+        theirs.removeHandler(extra)
         theirs.setLevel(level)
         django.handlers = handlers
 
