@@ -46,7 +46,6 @@ from jobqueue.texts import clean, safe_repr
 NAME = "JOBQUEUE"
 logger = logging.getLogger("jobqueue")
 RELEASE_VARIABLE = "JOBQUEUE_RELEASE"
-
 ALIAS = Rule(
     "the alias of a database in DATABASES, or None for where DATABASE_ROUTERS put it",
     lambda value: isinstance(value, str) and value in settings.DATABASES,
