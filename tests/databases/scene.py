@@ -63,12 +63,12 @@ def wait_until(condition: Callable[[], Any], what: str, seconds: float = 20.0) -
 def state(job: Any) -> str:
     from jobqueue.models import Job
 
-    return str(Job.objects.current.values_list("status", flat=True).get(pk=int(job.id)))
+    return str(Job.objects.current.values_list("status", flat=True).get(pk=job.job_id))
 
 
 def ended(*jobs: Any, status: str = "SUCCESS") -> None:
     for job in jobs:
-        wait_until(lambda job=job: state(job) == status, f"job {job.id} is {status} (it is {state(job)})")
+        wait_until(lambda job=job: state(job) == status, f"job {job.job_id} is {status} (it is {state(job)})")
 
 
 def told(*words: str) -> str:
@@ -162,13 +162,13 @@ def stop_jobs() -> None:
 
     job = wait.using(target="stopped").enqueue()
     wait_until(lambda: state(job) == "RUNNING", "it runs")
-    pause(int(job.id))
+    pause(job.job_id)
     ended(job, status="PAUSED")
-    resume(int(job.id))
+    resume(job.job_id)
     wait_until(lambda: state(job) == "RUNNING", "it runs again")
     behind = wait.using(target="stopped").enqueue()
-    wait_until(lambda: str(job.id) in str(why_waiting(int(behind.id))), "it is told what another waits for")
-    request_job_cancel(int(job.id))
+    wait_until(lambda: str(job.job_id) in str(why_waiting(behind.job_id)), "it is told what another waits for")
+    request_job_cancel(job.job_id)
     ended(job, status="PAUSED")
     for one in (behind, job):
         cancel(one.job_id)
@@ -228,7 +228,7 @@ def use_commands() -> None:
     from tests.databases.tasks import child
 
     job = child.using(queue_name="commanded").enqueue()
-    for words in (("status",), ("leaders",), ("schedules",), ("report", str(job.id)), ("pause", "q"), ("resume", "q"), ("health",)):
+    for words in (("status",), ("leaders",), ("schedules",), ("report", str(job.job_id)), ("pause", "q"), ("resume", "q"), ("health",)):
         with contextlib.suppress(SystemExit):  # health has its own opinion
             assert told("jobqueue", *words)
     told("jobqueue", "prune")
@@ -249,23 +249,23 @@ def use_the_admin() -> None:
         page = client.get(f"/admin/jobqueue/{model}/")
         assert page.status_code == 200, model
     assert client.get("/admin/jobqueue/job/targets/").status_code == 200
-    seen = Job.objects.filter(pk=int(job.id)).exists()  # a copy that lags shows people less
-    assert client.get(f"/admin/jobqueue/job/{job.id}/change/").status_code == (200 if seen else 302)
+    seen = Job.objects.filter(pk=job.job_id).exists()  # a copy that lags shows people less
+    assert client.get(f"/admin/jobqueue/job/{job.job_id}/change/").status_code == (200 if seen else 302)
     for rows, name in ((Schedule, "schedule"), (Queue, "queue"), (Worker, "worker"), (WebhookDelivery, "webhookdelivery")):
         for row in rows.objects.all()[:1]:
             assert client.get(f"/admin/jobqueue/{name}/{row.pk}/change/").status_code in (200, 302), name
-    answer = client.post(f"/admin/jobqueue/job/{job.id}/act/pause/")
+    answer = client.post(f"/admin/jobqueue/job/{job.job_id}/act/pause/")
     assert answer.status_code in (302, 404), answer.status_code
     if seen:
         assert state(job) == "PAUSED"
-        chosen = {"action": "cancel_jobs", "_selected_action": [job.id]}
+        chosen = {"action": "cancel_jobs", "_selected_action": [job.job_id]}
         client.post("/admin/jobqueue/job/", chosen)
         client.post("/admin/jobqueue/queue/decide/pause/", {"queue": "decided"})
         form = {"name": "by hand", "task": "tests.databases.tasks.child", "args": "[]", "kwargs": "{}", "enabled": "on"}
         form |= {"cron": "0 3 * * *", "time_zone": "UTC", "missed": "once", "missed_limit": "100"}
         assert client.post("/admin/jobqueue/schedule/add/", form).status_code == 302
         assert Schedule.objects.current.filter(name="by hand").exists()
-        client.post("/admin/jobqueue/job/", {"action": "delete_selected", "_selected_action": [job.id], "post": "yes"})
+        client.post("/admin/jobqueue/job/", {"action": "delete_selected", "_selected_action": [job.job_id], "post": "yes"})
         assert LogEntry.objects.using("default").exists()
 
 
@@ -274,19 +274,19 @@ def use_the_api() -> None:
     from tests.databases.tasks import wait
 
     client, job = person(), wait.using(queue_name="nobody's", target="asked").enqueue()
-    for place in ("openapi.json", f"jobs/{job.id}/", "targets/", "queues/"):
+    for place in ("openapi.json", f"jobs/{job.job_id}/", "targets/", "queues/"):
         answer = client.get(f"/jobqueue/{place}")
         assert answer.status_code == 200, (place, answer.content)
-    stream = client.get(f"/jobqueue/jobs/{job.id}/events/?snapshot=1")
+    stream = client.get(f"/jobqueue/jobs/{job.job_id}/events/?snapshot=1")
     assert stream.status_code == 200
     assert next(iter(stream.streaming_content))
     stream.close()
     for verb in ("pause", "resume", "cancel"):
-        answer = client.post(f"/jobqueue/jobs/{job.id}/{verb}/")
+        answer = client.post(f"/jobqueue/jobs/{job.job_id}/{verb}/")
         assert answer.status_code in (200, 202), answer.content
     assert state(job) == "CANCELED"
-    assert client.delete(f"/jobqueue/jobs/{job.id}/").status_code == 200
-    assert not Job.objects.current.filter(pk=int(job.id)).exists()
+    assert client.delete(f"/jobqueue/jobs/{job.job_id}/").status_code == 200
+    assert not Job.objects.current.filter(pk=job.job_id).exists()
     assert client.post("/jobqueue/queues/asked/pause/").status_code == 200
 
 

@@ -29,6 +29,7 @@ from jobqueue.events import stream as streams
 from jobqueue.events.stream import hub
 from jobqueue.events.wanted import Wanted
 from jobqueue.models import Job, JobEvent
+from jobqueue.public_ids import public_id
 from tests.factories import JobFactory
 from tests.faults.harness import wait_until
 
@@ -132,6 +133,7 @@ def test_a_stream_begins_with_a_snapshot_and_goes_on_live(listen: Callable[..., 
             "id": row.pk,
             "event": "job.failed",
             "job_id": job.pk,
+            "public_id": public_id(job.pk),
             "attempt": 1,
             "status": "ERROR",
             "task": "tests.tasks.add",

@@ -179,7 +179,7 @@ def test_a_worker_that_slept_through_its_lease_changes_nothing_when_it_wakes(wor
     wait_until(lambda: workers.witness.count("start", job_id(job)) == 2, "the other worker takes the job over", LEASE_SECONDS + 3)
     taken = row(job)
     sleeper.send(signal.SIGCONT)
-    wait_until(lambda: f"Job {job.id}: the lease was lost; the run is told to stop" in sleeper.text, "the sleeper hears of its loss")
+    wait_until(lambda: f"Job {job.job_id}: the lease was lost; the run is told to stop" in sleeper.text, "the sleeper hears of its loss")
     wait_until(lambda: workers.witness.count("end", job_id(job)) == 1, "the sleeper's run is stopped", 3)
     now = row(job)
     assert (now.status, now.lease_owner, now.lease_token, now.attempt) == ("RUNNING", taken.lease_owner, taken.lease_token, 2)

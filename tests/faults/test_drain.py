@@ -75,7 +75,7 @@ def test_a_thread_that_a_coroutine_left_behind_does_not_hold_up_the_end(workers:
     job = workers.enqueue(tasks.wait_for_a_thread, 60)
     worker = workers.start().ready()
     wait_until_started(workers.witness, job)
-    cancel(int(job.id))
+    cancel(job.job_id)
     wait_for(job, "CANCELED")
     assert worker.stop(8) == 0
 
@@ -87,7 +87,7 @@ def test_a_worker_frees_its_jobs_so_that_another_takes_them_at_once(workers: Wor
     wait_until_started(workers.witness, job)
     second = workers.start(LEASE_SECONDS=300).ready()
     first.stop()
-    wait_until(lambda: workers.witness.count("start", job.id and int(job.id)) == 2, "the second worker has begun it", 3)
+    wait_until(lambda: workers.witness.count("start", job.job_id) == 2, "the second worker has begun it", 3)
     assert wait_for(job, "RUNNING").attempt == 1
     second.hurry()
     assert second.wait() == 0

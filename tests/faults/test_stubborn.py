@@ -22,7 +22,7 @@ CLOSING = "Closing the listener and the other services."
 
 
 def given_back(job: Any) -> str:
-    return f"Job {job.id} ({job.task.module_path}) does not stop; it is given back"
+    return f"Job {job.job_id} ({job.task.module_path}) does not stop; it is given back"
 
 
 def assert_given_back(worker: Any, *jobs: Any) -> None:
@@ -75,11 +75,11 @@ def test_another_worker_begins_a_stubborn_job_only_when_the_first_one_ends(worke
     second = workers.start(**settings).ready()
     first.terminate()
     assert first.wait(3 + OUTER_SECONDS) == 1
-    wait_until(lambda: workers.witness.starts()[int(job.id)] == 2, "the second worker has begun it", 5)
+    wait_until(lambda: workers.witness.starts()[job.job_id] == 2, "the second worker has begun it", 5)
     silent.close()
     events = workers.witness.events
     last_tick = max(event.at for event in events if event.pid == first.pid and event.what == "tick")
-    begun = min(event.at for event in events if event.pid == second.pid and event.what == "start" and event.job == int(job.id))
+    begun = min(event.at for event in events if event.pid == second.pid and event.what == "start" and event.job == job.job_id)
     assert begun > last_tick - 1.0, "both ran it for longer than the first one's last steps take"
     assert given_back(job) in first.text
     assert row(job).attempt == 1

@@ -68,7 +68,7 @@ def test_tasks_that_write_to_the_log_in_a_loop_end_at_their_limit_or_cancel_and_
     wait_for(canceled, "CANCELED")
     after = workers.enqueue(tasks.work)
     wait_for(after, "SUCCESS")
-    wait_until(lambda: f"Job {after.id} tests.faults.tasks.work SUCCESS" in worker.text, "the log goes on")
+    wait_until(lambda: f"Job {after.job_id} tests.faults.tasks.work SUCCESS" in worker.text, "the log goes on")
     assert worker.stop() == 0
     assert "Logging error" not in worker.text, "no handler has taken it for a fault of its own"
 
@@ -84,7 +84,7 @@ def test_a_limit_in_the_middle_of_a_transaction_is_the_limits_error_and_is_retri
     assert seen == {("SUCCESS", 2, PATH): number}
     assert "left a transaction open" not in worker.text
     names = Counter(name.partition("-")[0] for name in Group.objects.filter(name__startswith="pair ").values_list("name", flat=True))
-    assert {f"pair {one.id}" for one in jobs} <= names.keys()
+    assert {f"pair {one.job_id}" for one in jobs} <= names.keys()
     assert [count for count in names.values() if count % 2] == [], "a pair is there as a whole or not at all"
 
 
@@ -109,9 +109,9 @@ def test_those_that_swallow_it_are_settled_or_kept_by_their_target_and_the_worke
     one = next(one for one in Worker.objects.all() if one.queues == [workers.queue])
     assert one.slots == 2
     for job, task in ((free, "swallow"), (blocking, "block_the_loop"), (held, "swallow")):
-        told = f"Job {job.id} (tests.faults.tasks.{task}) does not react to its time limit; its thread is stuck. jobqueue-"
+        told = f"Job {job.job_id} (tests.faults.tasks.{task}) does not react to its time limit; its thread is stuck. jobqueue-"
         assert told in worker.text
-    assert "tasks.py:" in worker.text.partition(f"Job {blocking.id} ")[2].partition("\n")[0], "the line where it hangs"
+    assert "tasks.py:" in worker.text.partition(f"Job {blocking.job_id} ")[2].partition("\n")[0], "the line where it hangs"
     assert worker.stop(30) == 1, "what is stuck gets none of the grace period"
     assert (row(held).status, row(held).failures) == ("QUEUED", 0), "handed back last of all"
 
@@ -126,7 +126,7 @@ def test_slots_beyond_the_spares_are_lost_and_what_is_left_works(workers: Worker
     third = workers.enqueue(tasks.swallow, 6, timeout=0.5)
     wait_for(third, "ERROR")
     wait_until(lambda: [one.slots for one in Worker.objects.all() if one.queues == [workers.queue]] == [1], "a slot is lost")
-    assert f"Job {third.id} (tests.faults.tasks.swallow): all 2 spare threads stand in for others that are stuck" in worker.text
+    assert f"Job {third.job_id} (tests.faults.tasks.swallow): all 2 spare threads stand in for others that are stuck" in worker.text
     wait_for(workers.enqueue(tasks.work), "SUCCESS")
     wait_until(lambda: shown(workers) == 2, "the third one has ended")
     pair = [workers.enqueue(tasks.wait, 60) for _ in range(2)]

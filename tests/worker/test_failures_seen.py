@@ -21,6 +21,7 @@ from sentry_sdk.transport import Transport
 
 from jobqueue import cancel, compat, fixed, pipeline, signals, task
 from jobqueue.models import Job
+from jobqueue.public_ids import public_id
 from tests.factories import JobFactory
 from tests.tasks import add, count_slowly
 from tests.worker.whole import connected, ended, until, working
@@ -193,7 +194,7 @@ def test_each_failed_run_is_one_event_with_its_exception_its_stack_and_its_job(
         number = jobs[kind].job_id
         _logged(plain, as_json, number, kind.module_path, name, function)
         _tracked(sentry, number, name, function)
-        mails = [one for one in mail.outbox if f"id={number} " in one.subject]
+        mails = [one for one in mail.outbox if f"id={public_id(number)} " in one.subject]
         assert len(mails) == 1, (kind, [one.subject for one in mail.outbox])
         assert name in mails[0].body
         assert not function or f"in {function}" in mails[0].body
@@ -217,7 +218,9 @@ def _logged(plain: Kept, as_json: Kept, number: int, path: str, name: str, funct
 
 
 def _is_error_of(record: logging.LogRecord, number: int) -> bool:
-    return record.levelno >= logging.ERROR and (f"Job {number} " in record.getMessage() or f"id={number} " in record.getMessage())
+    return record.levelno >= logging.ERROR and (
+        f"Job {number} " in record.getMessage() or f"id={public_id(number)} " in record.getMessage()
+    )
 
 
 def _tracked(events: list[dict[str, Any]], number: int, name: str, function: str) -> None:
@@ -267,15 +270,15 @@ def test_a_job_whose_worker_died_is_one_event(sentry: list[dict[str, Any]], ever
     heard: list[Any] = []
 
     def receive(task_result: Any, **_: Any) -> None:
-        heard.append((task_result.id, str(task_result.status)))
+        heard.append((task_result.job_id, str(task_result.status)))
 
     with connected(signals.task_finished, receive), working():
         job = JobFactory(expired=True, recovery="hold", task=add.module_path)
         until(lambda: bool(heard))
         until(lambda: bool(sentry))
-    assert heard == [(str(job.pk), "FAILED")]
+    assert heard == [(job.pk, "FAILED")]
     assert [event["exception"]["values"][0]["type"] for event in sentry] == ["WorkerLost"]
-    assert len([one for one in mail.outbox if f"id={job.pk} " in one.subject]) == 1
+    assert len([one for one in mail.outbox if f"id={public_id(job.pk)} " in one.subject]) == 1
     assert len([record for record in everywhere[0].records if record.levelno == logging.ERROR]) == 1
 
 
@@ -303,7 +306,7 @@ def test_mails_of_our_own_logger_take_the_place_of_djangos(everywhere: tuple[Kep
     finally:
         ours.removeHandler(handler)
     assert [one.subject.partition(":")[2].strip().split(" ERROR ")[0] for one in mail.outbox] == [
-        f"Job {result.id} {in_thread.module_path}"
+        f"Job {result.job_id} {in_thread.module_path}"
     ]
 
 

@@ -66,7 +66,7 @@ def until(happened: Callable[[], bool], what: str = "", seconds: float = PATIENC
 
 def ended(*jobs: Any, seconds: float = PATIENCE_SECONDS) -> list[str]:
     """Wait until jobs have ended; return their statuses, in order."""
-    ids = [int(job.id) for job in jobs]
+    ids = [job.pk if isinstance(job, Job) else job.job_id for job in jobs]
 
     def statuses() -> dict[int, str]:
         return dict(Job.objects.filter(pk__in=ids).values_list("pk", "status"))
