@@ -163,6 +163,12 @@ def test_an_end_that_is_no_time_is_refused(wrong: Any) -> None:
     assert row() is None
 
 
+def test_an_end_that_is_over_is_refused() -> None:
+    with pytest.raises(InvalidOption, match=r"until is .*, which is over; it must be a time ahead"):
+        pause_queue("mail", until=clock.now() - timedelta(seconds=1))
+    assert row() is None
+
+
 def test_a_pause_that_is_over_ends_and_no_other() -> None:
     job = samples.plain.using(queue_name="mail").enqueue()
     pause_queue("mail", until=timedelta(hours=1))
