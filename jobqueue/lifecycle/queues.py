@@ -65,7 +65,7 @@ def pause_queue(name: str, *, until: datetime | timedelta | None = None) -> Queu
         raise InvalidOption(f"until is {safe_repr(until)}; it must be a datetime, or a timedelta above 0 that counts from now on.")
     moments.check_ahead(until, "until")
     if isinstance(until, datetime) and clock.aware(until) <= clock.now():
-        raise InvalidOption(f"until is {safe_repr(until)}, which is over; it must be a time ahead. Leave it out for a pause without an end.")
+        raise InvalidOption(f"until is {safe_repr(until)}, which is over; it must be a time ahead. Leave it out to pause without an end.")
     end = clock.aware(until) if isinstance(until, datetime) else Now() + until
     return _decide(name, Q(paused=True, paused_until=end), paused=True, paused_until=end)
 
