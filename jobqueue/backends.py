@@ -62,6 +62,7 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         from jobqueue.lifecycle.enqueue import enqueue
 
         self.validate_task(task)
+        conf.public_id_keys()  # without a key, refuse before there is a job
         args_text, kwargs_text = payload.dumps_arguments(args, kwargs)
         own = _own(task, args, kwargs) if isinstance(task, JobTask) else {}
         made = enqueue(self._spec(task, args=args_text, kwargs=kwargs_text, **own))
@@ -75,6 +76,7 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         from jobqueue.lifecycle.enqueue import Call, enqueue_many
 
         self.validate_task(task)
+        conf.public_id_keys()
         pairs = [(tuple(args), kwargs) for args, kwargs in calls]
         has_own = isinstance(task, JobTask) and (task.unique_key or task.target)
         texts = [Call(*payload.dumps_arguments(args, kwargs), **(_own(task, args, kwargs) if has_own else {})) for args, kwargs in pairs]

@@ -144,7 +144,7 @@ def test_a_hidden_holder_of_a_visible_line_is_not_named(client: Client, settings
     [line] = [one for one in client.get("/jobqueue/targets/").json()["targets"] if one["target"] == "shared"]
     assert (line["holder_id"], line["holder_task"], line["holder_status"], line["waiting"]) == (None, "", "RUNNING", 1)
     why = client.get(f"/jobqueue/jobs/{waiting.pk}/").json()["why_waiting"]
-    assert why == {"gate": "target", "text": "It waits for a job that you may not see.", "job_id": None}
+    assert why == {"gate": "target", "text": "It waits for a job that you may not see.", "job_id": None, "job_public_id": None}
     for page in (reverse("admin:jobqueue_job_targets"), reverse("admin:jobqueue_job_change", args=[waiting.pk])):
         shown = client.get(page).content.decode()
         assert "a job that you may not see" in shown

@@ -73,7 +73,7 @@ class ScheduleState:
 # The tick
 
 
-def tick(schedule_id: int, now: datetime, enqueue: Enqueue, at_once: int = AT_ONCE) -> Ticked:
+def tick(schedule_id: int, now: datetime, enqueue: Enqueue, at_once: int | None = None) -> Ticked:
     """Make at most some jobs of one schedule that are due at `now`, the database's time, and move it on; raise if it cannot be done."""
     with Job.objects.database.atomic():
         schedule = Schedule.objects.current.due(now).unlocked().filter(pk=schedule_id).first()
@@ -84,7 +84,8 @@ def tick(schedule_id: int, now: datetime, enqueue: Enqueue, at_once: int = AT_ON
             _move(schedule, **plan(schedule, now), last_at=None)
             return Ticked()
         due = cron.due(timing, schedule.next_at, now, schedule.missed, min(max(schedule.missed_limit, 1), cron.MOST_MISSED))
-        wanted, rest = due[:at_once], due[at_once:]
+        most = at_once or AT_ONCE
+        wanted, rest = due[:most], due[most:]
         made = [job_id for nominal in wanted if (job_id := _job(schedule, nominal, enqueue)) is not None]
         changes: dict[str, Any] = {"last_at": wanted[-1]} if wanted else {}
         if made:

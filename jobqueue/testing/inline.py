@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,7 +30,7 @@ from jobqueue.worker.ends import ending_of
 from jobqueue.worker.judging import conclude
 from jobqueue.worker.phases import Pipeline
 from jobqueue.worker.run import Run
-from jobqueue.worker.run_contexts import contexts_of
+from jobqueue.worker.run_contexts import RunContexts, contexts_of
 
 REST_SECONDS = 0.01
 WORKER_ID = "inline"
@@ -156,8 +157,13 @@ def _call(one: Run, kept: Kept) -> Any:
         args.insert(0, TaskContext(one.job, InlineControl(kept, one), one.pipeline))
     call, contexts = partial(func, *args, **kwargs), contexts_of(one.job)
     if iscoroutinefunction(task.func):
-        return async_to_sync(call if contexts is None else partial(contexts.acall, call))()
+        return async_to_sync(_acall)(call, contexts)
     return call() if contexts is None else contexts.call(call)
+
+
+async def _acall(call: Callable[[], Any], contexts: RunContexts | None) -> Any:
+    # A function that is only marked as a coroutine function is called here, since `async_to_sync` rejects a partial of it.
+    return await (call() if contexts is None else contexts.acall(call))
 
 
 def _settle(kept: Kept, outcome: Outcome) -> None:

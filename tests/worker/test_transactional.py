@@ -212,7 +212,7 @@ def test_a_slow_callback_is_not_told_to_stop_and_the_signals_are_sent(settings: 
         assert ended(job) == ["SUCCESS"]
         until(lambda: bool(heard))
     assert heard == [(job.id, "SUCCESSFUL")]
-    assert [text.partition(" (")[0] for text in caplog.messages] == [f"Job {job.id}"], caplog.messages
+    assert [text.partition(" (")[0] for text in caplog.messages] == [f"Job {job.job_id}"], caplog.messages
     assert "a callback of its on_commit failed: ZeroDivisionError" in caplog.text
 
 
