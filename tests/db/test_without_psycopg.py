@@ -14,7 +14,9 @@ from django.conf import settings
 databases = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": sys.argv[1]}}
 tasks = {"default": {"BACKEND": "jobqueue.backends.DatabaseBackend", "QUEUES": []}}
 settings.configure(
-    SECRET_KEY="a test", INSTALLED_APPS=["jobqueue"], DATABASES=databases, TASKS=tasks, JOBQUEUE={"TASK_MODULES": ["bench.tasks"]}, USE_TZ=True
+    SECRET_KEY="a test",
+    INSTALLED_APPS=["jobqueue"],
+    DATABASES=databases, TASKS=tasks, JOBQUEUE={"TASK_MODULES": ["bench.tasks"]}, USE_TZ=True
 )
 django.setup()
 from django.core.management import call_command
