@@ -232,7 +232,7 @@ def state(job: Any) -> str:
 
 def job_id(job: Any) -> int:
     """Return the id of a job or of a task result."""
-    return int(job.pk if isinstance(job, Job) else getattr(job, "id", job))
+    return int(job.pk if isinstance(job, Job) else getattr(job, "job_id", job))
 
 
 def row(job: Any) -> Job:
