@@ -54,7 +54,7 @@ class JobAdmin(LiveAdmin):
     list_max_show_all = 100
     ordering = ("-id",)
     search_fields = ("id",)
-    search_help_text = "A job's number or public id, or a part of a task's path."
+    search_help_text = "Number, public id, or part of a task"
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     paginator = listing.CappedPaginator
