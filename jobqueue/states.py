@@ -1,7 +1,7 @@
 """The states of a job and the one table of allowed moves between them.
 
 A move is a pair of places. A place is a status, and for PENDING also what the job waits for. Every writer of
-`status` (all of them live in ``managers/jobs.py``) names its move; `check` refuses one that is not in the table.
+`status` (all of them are in ``db/`` and ``managers/``) names its move; `check` refuses one that is not in the table.
 """
 
 from typing import Final

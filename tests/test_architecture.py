@@ -39,7 +39,6 @@ OTHER_STATUSES = {
 # Modules that import each other in a circle, imports for types included. The list may only shrink.
 CIRCLES: list[set[str]] = [
     {"jobqueue.api.endpoints", "jobqueue.api.schema"},
-    {"jobqueue.db.postgresql", "jobqueue.db.relay"},
     {
         *(f"jobqueue.worker.{name}" for name in ("errands", "executor", "groups", "journal", "judging", "lanes", "limits", "phases")),
         *(f"jobqueue.worker.{name}" for name in ("pool", "probation", "run", "shield", "slots", "transactional")),

@@ -15,18 +15,19 @@ from jobqueue.db.ended import Ended, Flow
 from jobqueue.db.environment import unsuitable
 from jobqueue.db.fence import fenced
 from jobqueue.db.pooling import WORKER_CONNECTIONS, pool_size, pooled_slots
-from jobqueue.db.records import Claimed, Event, Failed, Lease, Lender, Mark, Renewed, Scope, Success
+from jobqueue.db.records import NO_LEASE, Claimed, EndedRun, Event, Lease, Lender, Mark, Renewed, RunEnd, Scope
 from jobqueue.db.reserved import let_go
 from jobqueue.db.targets import Released
 from jobqueue.db.times import MomentField, Now
 
 __all__ = [
+    "NO_LEASE",
     "WORKER_CONNECTIONS",
     "Claimed",
     "Database",
     "Ended",
+    "EndedRun",
     "Event",
-    "Failed",
     "Flow",
     "Lease",
     "Lender",
@@ -35,8 +36,8 @@ __all__ = [
     "Now",
     "Released",
     "Renewed",
+    "RunEnd",
     "Scope",
-    "Success",
     "fenced",
     "for_alias",
     "is_connection_error",

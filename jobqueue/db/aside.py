@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobqueue.db.records import Lease
+from jobqueue.db.records import CLEARED, Lease
 from jobqueue.db.times import nearest
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ def set_aside(database: Database, lease: Lease, status: str, message: str) -> tu
 
     No value of the row is computed with or read.
     """
-    changes = (
-        f"status = 'ERROR', waiting_for = '', message = %s, finished_at = {database.now}, lease_owner = '', lease_expires_at = NULL,"
-        " heartbeat_at = NULL, cancel_requested = FALSE, cancel_outcome = ''"
-    )
+    changes = f"status = 'ERROR', waiting_for = '', message = %s, finished_at = {database.now}, {CLEARED}"
     rows = _update(database, f"{changes}, {_fitting(database)}", [message, *lease, status])
     return rows[0] if rows else None
 

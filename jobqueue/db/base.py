@@ -17,7 +17,7 @@ from django.utils.module_loading import import_string
 from jobqueue.db.ended import EndedJobs
 from jobqueue.db.eventlog import EventLog
 from jobqueue.db.events import Events
-from jobqueue.db.records import Failed, Lease, Mark, Renewed, Success
+from jobqueue.db.records import EndedRun, Lease, Mark, Renewed, RunEnd
 
 CONNECTION_ERRORS = (OperationalError, InterfaceError)
 # What Django calls an InternalError all the same: this server takes no writes just now, since it is a standby or was told so; or it has
@@ -81,24 +81,9 @@ class Database(EndedJobs, Events, EventLog):
         """Write when runs began and how far they are; return the rows written."""
         raise NotImplementedError
 
-    def succeed(self, ends: Sequence[Success], note: str) -> list[Lease]:
-        """Move runs to SUCCESS; `note` is the message where a request to stop came too late. Return the rows written."""
+    def end_runs(self, ends: Sequence[RunEnd]) -> list[EndedRun]:
+        """End runs that are still ours and whose rows are free, each as it says, and write what happened; return those written."""
         raise NotImplementedError
-
-    def fail(self, ends: Sequence[Failed], *, again: bool, longest: int) -> list[Lease]:
-        """Move runs that failed to where they run `again`, or to ERROR, and return the rows written; none where that cannot be done.
-
-        Left out are rows of jobs with phases or a history of `longest` entries; those whose task was unknown before; and those that
-        somebody has asked to stop, where they would run again.
-        """
-        return []
-
-    def update_each(self, rows: Sequence[tuple[Lease, dict[str, Any]]], types: dict[str, str | None]) -> set[int] | None:
-        """Give each of these running rows its own values in a few statements; return the ids written, None where that cannot be done.
-
-        `Now()` among the values is the statement's time; `types` are those of the columns.
-        """
-        return None
 
     # Insert
 

@@ -21,9 +21,24 @@ class Columns:
         "result": "text",
         "began_ago": "float8",
         "ended_ago": "float8",
+        "run_in": "float8",
+        "run_at": "timestamptz",
         "progress": "int",
+        "given_back": "int",
+        "failed": "int",
+        "alone": "boolean",
+        "forgets_start": "boolean",
         "message": "text",
         "metadata": "text",
+        "flag": "text",
+        "status": "text",
+        "waiting_for": "text",
+        "event": "text",
+        "data": "text",
+        "shown": "text",
+        "phase": "text",
+        "options": "text",
+        "entry": "text",
     }
 
     def __init__(self, rows: Sequence[Sequence[Any]], kind: Any) -> None:
@@ -52,7 +67,8 @@ class Columns:
 
 def _literal(numbers: Sequence[Any], sql_type: str) -> str:
     """Return numbers as the literal of an array: the driver's own way takes far longer over thousands; seconds to the microsecond."""
-    return f"{{{','.join(map(str if sql_type == 'bigint' else SECONDS, numbers))}}}"
+    write = str if sql_type == "bigint" else SECONDS
+    return f"{{{','.join('NULL' if number is None else write(number) for number in numbers)}}}"
 
 
 def cell(value: Any) -> str:

@@ -16,14 +16,14 @@ from typing import Any, ClassVar
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from jobqueue.db import fence, plans, pooler, times
+from jobqueue.db import fence, plans, pooler, run_ends, times
 from jobqueue.db.base import AHEAD
 from jobqueue.db.claims import in_claim_order
 from jobqueue.db.columns import Columns
-from jobqueue.db.failures import Failures
-from jobqueue.db.records import Claimed, Lease, Lender, Relayed, Renewed, Scope, Success
+from jobqueue.db.records import Claimed, EndedRun, Lease, Lender, Relayed, Renewed, RunEnd, Scope
 from jobqueue.db.relay import relay
 from jobqueue.db.reserved import cut_network, read_committed, reserve
+from jobqueue.db.writes import Writes
 from jobqueue.line import Candidate, Target
 from jobqueue.queue_rules import ServedQueues
 
@@ -32,7 +32,7 @@ STANDSTILL_SECONDS = 5
 FOUND = "id, claim_rank, 0, 0, 0, 0, 0, '', '', tenant, target, '', '', '', '', '', '', FALSE"
 
 
-class PostgreSQL(Failures):
+class PostgreSQL(Writes):
     """Run the hot statements on PostgreSQL."""
 
     vendor = "postgresql"
@@ -214,12 +214,16 @@ class PostgreSQL(Failures):
         with self.hot():
             return [Renewed(*row) for row in self.rows(sql, {**rows.params, "seconds": lease_seconds})]
 
-    def relay(self, end: Success, note: str, hand_over: tuple[Lender, Target, ServedQueues, Sequence[str]]) -> Relayed | None:
+    def end_runs(self, ends: Sequence[RunEnd]) -> list[EndedRun]:
+        """End runs in one statement; see `run_ends`."""
+        return run_ends.end_runs(self, ends)
+
+    def relay(self, end: RunEnd, hand_over: tuple[Lender, Target, ServedQueues, Sequence[str]]) -> Relayed | None:
         """Do it in one message (see `db/relay.py`), on a connection that keeps plans."""
         if not plans.can_be_sent_together(self.connection):
             return None
         setattr(self.connection, plans.HINTED, True)
-        return relay(self, end, note, hand_over)
+        return relay(self, end, hand_over)
 
     def take_ids(self, number: int) -> list[int]:
         """Return the next ids, rising."""

@@ -3,7 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+NO_LEASE: Final[dict[str, Any]] = {
+    "lease_owner": "",
+    "lease_expires_at": None,
+    "heartbeat_at": None,
+    "cancel_requested": False,
+    "cancel_outcome": "",
+}
+"""The columns that the end of a run clears, whatever the run came to."""
+
+_LITERALS = {"": "''", None: "NULL", False: "FALSE"}
+CLEARED: Final = ", ".join(f"{name} = {_LITERALS[value]}" for name, value in NO_LEASE.items())
+"""The same as the assignments of an UPDATE."""
+
+STANDING_FLAG: Final = "CASE WHEN cancel_requested THEN cancel_outcome ELSE '' END"
+"""The SQL of the request to stop that stands on a row; "" for none."""
+
+MAX_ENTRIES: Final = 30
+"""How many entries the history of a job keeps: the first and the newest."""
 
 
 class Lease(NamedTuple):
@@ -36,30 +55,51 @@ class Claimed(NamedTuple):
     expired: bool = False  # it had not begun when it was to expire
 
 
-class Success(NamedTuple):
-    """Carry one successful end; times are seconds before the statement."""
+class RunEnd(NamedTuple):
+    """Where the end of one run moves its job, and what it writes. Times are seconds before or after the statement; JSON is text.
+
+    It is written only if a person's standing request to stop is `flag` ("" for none), and if the job has no phases in case it is `alone`.
+    None leaves a column as it is.
+    """
 
     job_id: int
     token: int
-    result: str
-    began_ago: float
-    ended_ago: float
-    message: str | None
-    metadata: str | None
+    flag: str
+    alone: bool
+    status: str
+    waiting_for: str
+    event: str  # "": the log has it already
+    data: str | None = None  # of the event
+    shown: str | None = None  # data of the event of the last progress, if that is not in the log yet
+    began_ago: float | None = None
+    ended_ago: float | None = None  # None: the job has not ended
+    given_back: int = 0  # 1: the run costs no attempt
+    forgets_start: bool = False
+    failed: int = 0
+    message: str | None = None
+    metadata: str | None = None
+    progress: int | None = None
+    result: str | None = None
+    run_in: float | None = None
+    run_at: datetime | None = None
+    phase: str | None = None
+    options: str | None = None  # an object; its keys replace those of the row
+    entry: str | None = None  # of the history; the statement adds the attempt, the worker and the times
 
 
-class Failed(NamedTuple):
-    """Carry one end by a failure; `failure` and `data` are what the job's history and its event tell of it, `metadata` is JSON text."""
+class EndedRun(NamedTuple):
+    """What the database made of the end of one run."""
 
     job_id: int
     token: int
-    began_ago: float
-    delay_seconds: float
-    message: str
-    metadata: str | None
-    progress: int | None
-    failure: dict[str, Any]
-    data: dict[str, Any] | None
+    status: str
+    queue: str
+    tenant: str
+
+    @property
+    def lease(self) -> Lease:
+        """The lease of the run."""
+        return Lease(self.job_id, self.token)
 
 
 class Mark(NamedTuple):
@@ -100,10 +140,10 @@ class Lender(NamedTuple):
 
 
 class Relayed(NamedTuple):
-    """Tell what ending a job and taking over the next of its target came to: the lock, the rows written, the jobs taken."""
+    """What ending a job and taking over the next of its target came to: the lock, the rows written, the jobs taken."""
 
     locked: bool
-    written: list[Lease]
+    written: list[EndedRun]
     taken: list[Claimed]
 
 

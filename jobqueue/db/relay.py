@@ -8,16 +8,13 @@ statement does nothing where the one before did not succeed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from jobqueue.db import plans
+from jobqueue.db import plans, run_ends
 from jobqueue.db.claims import in_claim_order
-from jobqueue.db.records import Claimed, Lease, Lender, Relayed, Success
+from jobqueue.db.records import Claimed, EndedRun, Lender, Relayed, RunEnd
+from jobqueue.db.writes import Writes
 from jobqueue.line import Target
-
-if TYPE_CHECKING:
-    from jobqueue.db.postgresql import PostgreSQL
-    from jobqueue.queue_rules import ServedQueues
+from jobqueue.queue_rules import ServedQueues
 
 STEP = "jobqueue.step"
 # The settings are what `HINT` and `KEEP` say: a statement that is prepared must be one alone.
@@ -31,15 +28,19 @@ TELL_ENDED = f", set_config('{STEP}', 'ended', TRUE)"
 ENDED = f"current_setting('{STEP}', TRUE) = 'ended'"
 
 
-def relay(database: PostgreSQL, end: Success, note: str, hand_over: tuple[Lender, Target, ServedQueues, Sequence[str]]) -> Relayed:
+def relay(database: Writes, end: RunEnd, hand_over: tuple[Lender, Target, ServedQueues, Sequence[str]]) -> Relayed:
     """Lock a target, end its job, take over the next; the caller has opened the transaction."""
     lender, target, queues, closed = hand_over
     [[(*_, step)], ended, taken] = plans.together(
         database.connection,
         [
             (LOCK, [target.key]),
-            database.successes([end], note, LOCKED, TELL_ENDED),
+            run_ends.statement(database, [end], LOCKED, TELL_ENDED),
             database.handing_over(lender, [target], queues, closed, ENDED),
         ],
     )
-    return Relayed(step == "locked", [Lease(*row) for row in database.heard_of(ended, 2)], in_claim_order(map(Claimed._make, taken)))
+    return Relayed(
+        step == "locked",
+        [EndedRun(*row) for row in database.heard_of(ended, len(EndedRun._fields))],
+        in_claim_order(map(Claimed._make, taken)),
+    )

@@ -16,10 +16,10 @@ from django.db import transaction
 
 from jobqueue import clock, conf, signals
 from jobqueue import event_names as names
-from jobqueue.db import fence, times
+from jobqueue.db import fence, run_ends_sqlite, times
 from jobqueue.db.base import AHEAD, Database
 from jobqueue.db.events import DEFAULT, OF_JOB
-from jobqueue.db.records import Claimed, Event, Lease, Lender, Mark, Renewed, Scope, Success
+from jobqueue.db.records import Claimed, EndedRun, Event, Lease, Lender, Mark, Renewed, RunEnd, Scope
 from jobqueue.line import Candidate
 
 FORMAT = "'%%Y-%%m-%%d %%H:%%M:%%f'"
@@ -115,21 +115,11 @@ class SQLite(Database):
         params = [(m.began_ago, m.began_ago, m.progress, m.message, m.metadata, m.job_id, m.token) for m in marks]
         with self.atomic():
             shown = [m for m in marks if conf.current().event_log == "all" and self._shows(m)]
-            return self._begun(sql, params, names.PROGRESS, {m.job_id for m in shown})
+            return self._begun(sql, params, {m.job_id for m in shown})
 
-    def succeed(self, ends: Sequence[Success], note: str) -> list[Lease]:
-        """Move runs to SUCCESS; `note` is the message where a request to stop came too late. Return the rows written."""
-        sql = (
-            f"UPDATE {self.table} SET status = 'SUCCESS', started_at = coalesce(started_at, {AGO}),"
-            f" first_started_at = coalesce(first_started_at, {AGO}), finished_at = {AGO}, result = %s, progress = 100,"
-            " message = CASE WHEN cancel_requested THEN %s ELSE coalesce(%s, message) END, metadata = coalesce(%s, metadata),"
-            " worker_ids = json_insert(worker_ids, '$[#]', lease_owner), holds_target = FALSE, lease_owner = '',"
-            " lease_expires_at = NULL, heartbeat_at = NULL, cancel_requested = FALSE, cancel_outcome = ''"
-            f" {GUARD} RETURNING id, lease_token"
-        )
-        params = [(e.began_ago, e.began_ago, e.ended_ago, e.result, note, e.message, e.metadata, e.job_id, e.token) for e in ends]
-        with self.atomic():
-            return self._begun(sql, params, names.COMPLETED, {e.job_id for e in ends})
+    def end_runs(self, ends: Sequence[RunEnd]) -> list[EndedRun]:
+        """End runs, one statement each in one transaction; see `run_ends_sqlite`."""
+        return run_ends_sqlite.end_runs(self, ends)
 
     def _shows(self, mark: Mark) -> bool:
         """Return whether a mark tells of a progress that the row does not have yet."""
@@ -137,22 +127,21 @@ class SQLite(Database):
         rows = self.rows(sql, [mark.progress, mark.message, mark.job_id, mark.token])
         return bool(rows and rows[0][0])
 
-    def _begun(self, sql: str, params: Sequence[Sequence[Any]], name: str, ids: Collection[int]) -> list[Lease]:
-        """Run an update for each of the runs; write that those began which had not, and the event of that name for those of `ids`."""
+    def _begun(self, sql: str, params: Sequence[Sequence[Any]], shown: Collection[int]) -> list[Lease]:
+        """Run an update for each of the runs; write the events of those that began by it, and of those that are `shown`."""
         among = "SELECT value FROM json_each(%s)"
         fresh = f"SELECT id FROM {self.table} WHERE id IN ({among}) AND started_at IS NULL"
         new = [row[0] for row in self.rows(fresh, [json.dumps([one[-2] for one in params])])]
         written = [Lease(*row) for values in params for row in self.rows(sql, values)]
         moved = [lease.job_id for lease in written]
-        done = [job_id for job_id in moved if job_id in ids]
-        data = "json_object('progress', j.progress, 'message', j.message)" if name == names.PROGRESS else "NULL"
-        at = f"CASE e.n WHEN 1 THEN j.started_at ELSE {'j.finished_at' if name == names.COMPLETED else self.now} END"
+        data = "json_object('progress', j.progress, 'message', j.message)"
         self._write(
-            f"SELECT j.id AS job_id, e.name, {at} AS at, j.attempt, {OF_JOB.format('j', f'CASE e.n WHEN 2 THEN {data} END')}"
+            f"SELECT j.id AS job_id, e.name, CASE e.n WHEN 1 THEN j.started_at ELSE {self.now} END AS at, j.attempt,"
+            f" {OF_JOB.format('j', f'CASE e.n WHEN 2 THEN {data} END')}"
             f" FROM json_each(%s) AS o JOIN {self.table} AS j ON j.id = o.value"
-            f" JOIN (SELECT 1 AS n, '{names.STARTED}' AS name UNION ALL SELECT 2, '{name}') AS e"
+            f" JOIN (SELECT 1 AS n, '{names.STARTED}' AS name UNION ALL SELECT 2, '{names.PROGRESS}') AS e"
             f" WHERE e.n = 1 AND j.id IN ({among}) OR e.n = 2 AND j.id IN ({among}) ORDER BY o.key, e.n",
-            [json.dumps(moved), json.dumps(new), json.dumps(done)],
+            [json.dumps(moved), json.dumps(new), json.dumps([job_id for job_id in moved if job_id in shown])],
         )
         return written
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from jobqueue.db.claims import Claims, in_claim_order
-from jobqueue.db.records import Claimed, Lender, Relayed, Success
+from jobqueue.db.records import Claimed, Lender, Relayed, RunEnd
 from jobqueue.line import Candidate, Standing, Target
 from jobqueue.queue_rules import ServedQueues
 
@@ -139,7 +139,7 @@ class Targets(Claims):
             rank = f"SELECT min(q.claim_rank) FROM (SELECT q.claim_rank, q.queue {best} {MOST_BETTER}) AS q WHERE TRUE{counts}"
         return f"coalesce(({rank}), 32767) >= j.claim_rank", params
 
-    def relay(self, end: Success, note: str, hand_over: tuple[Lender, Target, ServedQueues, Sequence[str]]) -> Relayed | None:
+    def relay(self, end: RunEnd, hand_over: tuple[Lender, Target, ServedQueues, Sequence[str]]) -> Relayed | None:
         """Lock one target, end its job with success and take over the next in one message; None where this connection cannot."""
         return None
 

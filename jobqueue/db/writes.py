@@ -6,20 +6,17 @@ these. All is one statement, so it is there together or not at all, also without
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from django.db.models.functions import Now
-
 from jobqueue import conf, signals
 from jobqueue import event_names as names
-from jobqueue.db import alone, plans
+from jobqueue.db import alone
 from jobqueue.db.base import Database
 from jobqueue.db.columns import Columns, cell
 from jobqueue.db.eventlog import EVENTS
 from jobqueue.db.events import DEFAULT, LOGGED, OF_JOB, QUEUES
-from jobqueue.db.records import Event, Lease, Mark, Success
+from jobqueue.db.records import Event, Lease, Mark
 
 COPY_BLOCK = 1000
 TYPES = (
@@ -40,6 +37,9 @@ class Writes(Database):
         f" 'status', h.status, 'attempt', h.attempt, 'at', h.at) || CASE WHEN h.name = '{names.FAILED}'"
         " THEN jsonb_build_object('message', h.data ->> 'message') ELSE '{}' END"
     )
+    # Whether the lease lives, in a form that no statistics answer: if few of many jobs run, the planner would take the two sets for tiny,
+    # and compare each row of one with each of the other.
+    alive = "CASE WHEN j.lease_expires_at IS NULL THEN FALSE ELSE TRUE END"
     # Two init plans: where none has a URL, which is the rule, the events are not joined with the queues one by one.
     if_any = f"(EXISTS (SELECT FROM happened WHERE url <> '') OR EXISTS (SELECT FROM {QUEUES} WHERE webhook_url <> '')) AND "
     asked_for = (
@@ -81,16 +81,11 @@ class Writes(Database):
 
     # Begun and ended
 
-    def mine(self, rows: Columns, more: str = "", only: str = "") -> str:
-        """Return a select that locks the rows that are still ours and free, and tells what they were; `only` is a condition more.
-
-        That the lease lives is asked in a way that no statistics answer. Where few of many jobs run, the planner would take the two sets
-        for tiny and compare each row of one with each of the other.
-        """
-        alive = "CASE WHEN j.lease_expires_at IS NULL THEN FALSE ELSE TRUE END"
+    def mine(self, rows: Columns, more: str = "") -> str:
+        """Return a select that locks the rows that are still ours and free, and returns what they were."""
         return (
             f"SELECT j.id, j.started_at IS NULL AS fresh{more} FROM {self.table} AS j, {rows.source}"
-            f" WHERE j.id = o.job_id AND j.id = ANY({rows.ids}) AND j.lease_token = o.token AND {alive}{only}"
+            f" WHERE j.id = o.job_id AND j.id = ANY({rows.ids}) AND j.lease_token = o.token AND {self.alive}"
             f" ORDER BY j.id FOR NO KEY UPDATE OF j SKIP LOCKED"
         )
 
@@ -122,63 +117,6 @@ class Writes(Database):
         )
         with self.hot():
             return [Lease(*row) for row in self.heard_of(self.rows(sql, rows.params), 2)]
-
-    def succeed(self, ends: Sequence[Success], note: str) -> list[Lease]:
-        """Move runs to SUCCESS; `note` is the message where a request to stop came too late. Return the rows written."""
-        (sql, params), connection = self.successes(ends, note), self.connection
-        with self.hot():
-            # The text differs with what the ends have in common, and the best plan with their number; one alone has one text and one plan.
-            kept = len(ends) == 1 and plans.are_kept(connection)
-            rows = plans.rows(connection, sql, params) if kept else self.rows(sql, params)
-            return list(map(Lease._make, self.heard_of(rows, 2)))
-
-    def successes(self, ends: Sequence[Success], note: str, only_if: str = "TRUE", telling: str = "") -> tuple[str, dict[str, Any]]:
-        """Return the statement of `succeed` and its parameters; it writes under a condition, and computes something for each row."""
-        rows = Columns(ends, Success)
-        happened = (
-            f"SELECT m.id AS job_id, e.name, CASE e.n WHEN 1 THEN m.started_at ELSE m.finished_at END AS at, m.attempt,"
-            f" {OF_JOB.format('m', 'NULL::jsonb')} FROM moved AS m"
-            f" CROSS JOIN (VALUES (1, '{names.STARTED}'), (2, '{names.COMPLETED}')) AS e(n, name)"
-            " WHERE e.n = 2 OR m.id IN (SELECT id FROM mine WHERE fresh)"
-        )
-        sql = (
-            f"WITH mine AS MATERIALIZED ({self.mine(rows)}), moved AS ({self.updating('j')}"
-            f"status = 'SUCCESS', {self._began(rows.began_ago)},"
-            f" finished_at = {self.now} - make_interval(secs => {rows.ended_ago}), result = {rows.result}::jsonb, progress = 100,"
-            f" message = CASE WHEN j.cancel_requested THEN %(note)s ELSE coalesce({rows.message}, j.message) END,"
-            f" metadata = coalesce({rows.metadata}::jsonb, j.metadata), worker_ids = j.worker_ids || to_jsonb(j.lease_owner),"
-            " holds_target = FALSE, lease_owner = '', lease_expires_at = NULL, heartbeat_at = NULL,"
-            " cancel_requested = FALSE, cancel_outcome = ''"
-            f" FROM {rows.source} WHERE j.id = o.job_id AND j.lease_token = o.token AND j.id = ANY(ARRAY(SELECT id FROM mine))"
-            f" AND {only_if} RETURNING {BEGUN}, j.finished_at{telling}){self.telling(happened)} {self.answer('id', 'lease_token')}"
-        )
-        return sql, {**rows.params, "note": note}
-
-    # Ended otherwise
-
-    def update_each(self, rows: Sequence[tuple[Lease, dict[str, Any]]], types: dict[str, str | None]) -> set[int] | None:
-        """Give each of these running rows its own values: one statement for those with the same columns."""
-        alike: dict[tuple[str, ...], list[tuple[Lease, dict[str, Any]]]] = {}
-        for lease, values in rows:
-            # What is set to the present time is another column than the same one with a value.
-            key = tuple(f"{name} {isinstance(value, Now):d}" for name, value in sorted(values.items()))
-            alike.setdefault(key, []).append((lease, values))
-        return {job_id for group in alike.values() for job_id in self._update_alike(group, types)}
-
-    def _update_alike(self, rows: Sequence[tuple[Lease, dict[str, Any]]], types: dict[str, str | None]) -> list[int]:
-        given = [name for name, value in rows[0][1].items() if not isinstance(value, Now)]
-        values = [{**{name: row[name] for name in given}, "job_id": lease.job_id, "token": lease.token} for lease, row in rows]
-        columns = ", ".join(f"{name} {types[name]}" for name in given)
-        changes = ", ".join(f"{name} = {f'o.{name}' if name in given else self.now}" for name in rows[0][1])
-        # By key and token alone, and no index of running rows: see `mine`.
-        sql = (
-            f"{self.updating('j')}{changes} FROM json_to_recordset(%s::json) AS o(job_id bigint, token bigint, {columns})"
-            " WHERE j.id = o.job_id AND j.id = ANY(%s) AND j.lease_token = o.token"
-            " AND CASE WHEN j.lease_expires_at IS NULL THEN FALSE ELSE TRUE END RETURNING j.id"
-        )
-        with self.hot():
-            found = self.rows(sql, [json.dumps(values, default=self.moment_text), [lease.job_id for lease, _ in rows]])
-        return [job_id for (job_id,) in found]
 
     # Made
 

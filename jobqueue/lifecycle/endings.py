@@ -8,8 +8,7 @@ from jobqueue import event_names as names
 from jobqueue import states
 from jobqueue.db import Event
 from jobqueue.events.record import event
-from jobqueue.lifecycle import history
-from jobqueue.lifecycle.outcome import UNKNOWN_SINCE, Kind, Outcome
+from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.models import Job
 
 # The events of runs whose jobs are to run again.
@@ -21,16 +20,6 @@ AGAIN = {
     Kind.SLEEP: names.SLEEPING,
     Kind.WAIT: names.WAITING,
 }
-
-
-def ending(job: Job, outcome: Outcome, status: str, message: str) -> Event:
-    """Return the one event that ends a run; `status` is where it moves the job to, which was read before."""
-    return event(job, names.ENDING_OF.get(status) or AGAIN[outcome.kind], told_of(outcome, status, message), status=status)
-
-
-def is_repeated(job: Job, outcome: Outcome, status: str) -> bool:
-    """Return whether the event of this end is in the log already: the task is still unknown, as at each try, every few seconds."""
-    return outcome.kind is Kind.UNKNOWN_TASK and status == states.Status.PENDING and UNKNOWN_SINCE in history.as_dict(job.options)
 
 
 def told_of(outcome: Outcome, status: str, message: str) -> dict[str, Any]:

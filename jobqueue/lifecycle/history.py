@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Any
 
+from jobqueue.db.records import MAX_ENTRIES
 from jobqueue.lifecycle.outcome import Failure
 
-LONGEST = 30
+LONGEST = MAX_ENTRIES
 
 
 def entry(

@@ -113,11 +113,10 @@ class Outcome:
         return {**fields, "message": f"{message}{'; ' if message else ''}abandoned: {self.left['abandoned']}"}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class HandOver:
-    """Say which worker takes the next job of a target whose job it ends, and where it may not.
+    """Which worker takes the next job of a target whose job it ends, and where it may not.
 
-    `taken` is filled with what it took, `let_go` with the tenants of whose lines the next job was let go for anybody.
     `leases` are the runs whose slots are free for it; `queues` are those that it serves, `closed` those that are
     paused or limited.
     """
@@ -126,21 +125,22 @@ class HandOver:
     leases: Collection[Lease] = ()
     queues: ServedQueues = ALL
     closed: Sequence[str] = ()
-    taken: list[Claimed] = field(default_factory=list)
-    let_go: set[str] = field(default_factory=set)
 
 
 class Settled(NamedTuple):
-    """Tell what the database made of an outcome; `status` is empty where the lease was lost.
+    """What the database made of an outcome; `status` is empty if the lease was lost.
 
-    `later` means that somebody holds the row's lock: nothing was written, and the lease still stands. `refused` says why the row took
-    no change at all; the status is empty then, too.
+    `later` means that another transaction has locked the row or the target: nothing was written, and the lease still stands. `refused` says
+    why the row took no change at all; the status is empty then, too. `following` is the next job of the target if the worker took it over
+    with this end; `releases` means that the next job was released, to be claimed by any worker.
     """
 
     outcome: Outcome
     status: str
     later: bool = False
     refused: str = ""
+    following: Claimed | None = None
+    releases: bool = False
 
     @property
     def written(self) -> bool:

@@ -7,11 +7,9 @@ and a resume goes back to what it slept or waited for.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime
 
 from jobqueue import states
-from jobqueue.exceptions import MAX_DELAY_SECONDS
 from jobqueue.lifecycle import children, history, phases
 from jobqueue.lifecycle.lines import moment_of
 from jobqueue.lifecycle.outcome import Kind, Outcome
@@ -19,31 +17,6 @@ from jobqueue.lifecycle.phases import SLEEPS_UNTIL
 from jobqueue.models import Job
 
 SUSPENDED = (Kind.SLEEP, Kind.WAIT)
-
-
-def sleep(job: Job, outcome: Outcome, db_now: datetime) -> tuple[states.Place, dict[str, Any]]:
-    """Return where a run that lets its job sleep moves it."""
-    return states.PENDING_TIME, {**_back(job, outcome), **kept(job, outcome, db_now)}
-
-
-def wait(job: Job, outcome: Outcome, db_now: datetime) -> tuple[states.Place, dict[str, Any]]:
-    """Return where a run that lets its job wait for others moves it."""
-    return states.PENDING_CHILDREN, {**_back(job, outcome), **kept(job, outcome, db_now)}
-
-
-def _back(job: Job, outcome: Outcome) -> dict[str, Any]:
-    return {"attempt": max(job.attempt - 1, 0), "message": outcome.message or ""}
-
-
-def kept(job: Job, outcome: Outcome, db_now: datetime) -> dict[str, Any]:
-    """Return the columns that say where a suspended job goes on, and when, whatever it was moved to."""
-    fields: dict[str, Any] = {"phase": outcome.following} if outcome.following else {}
-    if outcome.kind is Kind.SLEEP:
-        latest = db_now + timedelta(seconds=MAX_DELAY_SECONDS)
-        run_at = min(outcome.until or db_now + timedelta(seconds=outcome.delay_seconds), latest)
-        moment = run_at.astimezone(UTC)
-        fields |= {"run_at": moment, "options": {**history.as_dict(job.options), SLEEPS_UNTIL: moment.isoformat()}}
-    return fields
 
 
 def sleeps(job: Job, now: datetime) -> bool:

@@ -1,7 +1,7 @@
-"""Every query on jobs, by name; the only writer of `status`.
+"""Every query on jobs, by name; with the statements of ``db``, the only writer of `status`.
 
 A move is one guarded UPDATE: it names the place the job is believed to be in and its `lease_token`, and tells how many rows it
-moved. 0 rows means that somebody else was first. The hot moves (claim, success) are statements of ``db``; all others
+moved. 0 rows means that another transaction was first. The claim and the ends of runs are statements of ``db``; all other moves
 go through `move`, which looks up the table of states first.
 """
 
@@ -18,7 +18,7 @@ from django.db.models.functions import Left
 from django.db.models.lookups import Exact
 
 from jobqueue import states
-from jobqueue.db import Database, Event, Lease, Now, Renewed, for_alias
+from jobqueue.db import NO_LEASE, Database, Event, Lease, Now, Renewed, for_alias
 from jobqueue.event_names import DELETED
 from jobqueue.exceptions import MAX_DELAY_SECONDS, JobIsRunning
 
@@ -29,13 +29,6 @@ if TYPE_CHECKING:
 
 ERASED_AT_ONCE = 1000
 LONGEST_LEASE = timedelta(seconds=MAX_DELAY_SECONDS) + timedelta(days=1)  # whatever LEASE_SECONDS says
-NO_LEASE: dict[str, Any] = {
-    "lease_owner": "",
-    "lease_expires_at": None,
-    "heartbeat_at": None,
-    "cancel_requested": False,
-    "cancel_outcome": "",
-}
 
 
 class JobQuerySet(models.QuerySet["Job"]):
@@ -173,18 +166,6 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
     def move(self, job: Job, destination: states.Place, **fields: Any) -> int:
         """Move a job that the caller has read (and locked, where more than this UPDATE depends on it); return the rows moved."""
         return self._guarded(job).update(**_changes(job, destination, fields))
-
-    def move_all(self, moves: Sequence[tuple[Job, states.Place, dict[str, Any]]]) -> set[int]:
-        """Move running jobs that the caller has locked, each with the columns that come with it; return the ids of those that moved."""
-        changes = [(job, _changes(job, destination, fields)) for job, destination, fields in moves]
-        if len(changes) > 1:
-            rows = [(Lease(job.pk, job.lease_token), changed) for job, changed in changes]
-            connection, used = self.database.connection, {name for _, row in rows for name in row}
-            types = {name: self.model._meta.get_field(name).db_type(connection) for name in used}
-            moved = self.database.update_each(rows, types)
-            if moved is not None:
-                return moved
-        return {job.pk for job, changed in changes if self._guarded(job).update(**changed)}
 
     def move_alike(self, jobs: Collection[Job], destination: states.Place, **fields: Any) -> int:
         """Move jobs that the caller has locked, all with the same columns, one statement for each place; return the rows moved."""

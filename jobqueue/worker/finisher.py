@@ -23,7 +23,6 @@ from jobqueue import repeats, signals, texts
 from jobqueue.db import Claimed, Lender
 from jobqueue.lifecycle.finish import finish, written_before
 from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome, Settled
-from jobqueue.line import Target
 from jobqueue.service import ErrorHandler
 from jobqueue.states import Status
 from jobqueue.worker import ends
@@ -156,14 +155,19 @@ class Finisher(DatabaseService):
             if hand_over is not None and hand_over.leases and self._lose_track is not None:
                 self._lose_track()
             raise
-        if hand_over is not None and self._follow is not None:
-            before = {outcome.target: run for run, outcome in batch}
-            for job in hand_over.taken:
-                self._follow(job, before[Target(job.tenant, job.target)])
-        if hand_over is not None and self._let_go is not None:
-            for tenant in hand_over.let_go:
-                self._let_go(tenant)
+        self._go_on(batch, settled)
         return [*done, *settled]
+
+    def _go_on(self, batch: Sequence[Item], settled: Sequence[Settled]) -> None:
+        """Begin the jobs that were taken over, and report the tenants whose next job any worker may claim."""
+        if self._follow is not None and (following := [one for one in settled if one.following is not None]):
+            runs = {run.lease: run for run, _ in batch}
+            for one in following:
+                if one.following is not None:
+                    self._follow(one.following, runs[one.outcome.lease])
+        if self._let_go is not None:
+            for tenant in {one.outcome.target.tenant for one in settled if one.releases and one.outcome.target is not None}:
+                self._let_go(tenant)
 
     def _hand_over(self, batch: Sequence[Item]) -> HandOver | None:
         gate, now = self._gate, time.monotonic()

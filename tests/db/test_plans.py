@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from django.db import connection
 
-from jobqueue.db import Failed, Lease, Lender, Mark, Scope, Success
+from jobqueue.db import Lease, Lender, Mark, RunEnd, Scope
 from jobqueue.db.base import Database
 from jobqueue.db.postgresql import PostgreSQL
 from jobqueue.db.sqlite import SQLite
@@ -23,7 +23,6 @@ TABLES = [(mix, known) for mix in MIXES for known in STATISTICS[:3]] + [("nothin
 WAVES = (10, 300, 1_000, 3_000, 10_000, 30_000)
 WAVE = "SELECT 'tests.tasks.add', CASE WHEN n > %s - 8 THEN 'mail' ELSE 'default' END FROM generate_series(1, %s) AS n"
 COLUMNS = "task, queue, priority, status, waiting_for, run_at, lease_owner, lease_token, lease_expires_at, heartbeat_at, finished_at"
-NOTE = "too late"
 LENDER = Lender("worker-2", 30.0)
 
 
@@ -153,15 +152,21 @@ def test_a_claim_reads_no_more_than_it_takes_in_the_order_of_its_index(table: Ta
     assert all(node.get("Rows Removed by Filter", 0) == 0 for node in scans)
 
 
-def failed(lease: Lease) -> Failed:
-    return Failed(*lease, 0.1, 5.0, "ValueError: no", None, None, {"exception": "builtins.ValueError"}, {"message": "ValueError: no"})
+def succeeded(lease: Lease) -> RunEnd:
+    values: dict[str, Any] = {"result": "null", "progress": 100, "began_ago": 0.1, "ended_ago": 0.0}
+    return RunEnd(*lease, "", False, "SUCCESS", "", "job.completed", **values)
+
+
+def failed(lease: Lease) -> RunEnd:
+    values: dict[str, Any] = {"began_ago": 0.1, "failed": 1, "run_in": 5.0, "message": "ValueError: no", "entry": '{"outcome": "RETRY"}'}
+    return RunEnd(*lease, "", True, "PENDING", "time", "job.retrying", '{"message": "ValueError: no"}', **values)
 
 
 OWNERS_WRITES: dict[str, Callable[[Database, list[Lease]], Any]] = {
     "renew": lambda database, leases: database.renew(leases, 30),
     "mark": lambda database, leases: database.mark([Mark(*lease, 0.3, 50, "half", None) for lease in leases]),
-    "succeed": lambda database, leases: database.succeed([Success(*lease, "null", 0.1, 0.0, None, None) for lease in leases], NOTE),
-    "fail": lambda database, leases: database.fail([failed(lease) for lease in leases], again=True, longest=30),
+    "succeed": lambda database, leases: database.end_runs([succeeded(lease) for lease in leases]),
+    "retry": lambda database, leases: database.end_runs([failed(lease) for lease in leases]),
 }
 
 
@@ -181,7 +186,7 @@ def test_an_owners_write_finds_its_rows_by_primary_key_alone(table: Table, write
 def test_the_statements_whose_plans_are_read_do_move_rows(table: Table) -> None:
     leases = table.leases[:8]
     assert [len(OWNERS_WRITES[name](table.database, leases)) for name in ("renew", "mark", "succeed")] == [8, 8, 8]
-    assert len(OWNERS_WRITES["fail"](table.database, table.leases[8:16])) == 8
+    assert len(OWNERS_WRITES["retry"](table.database, table.leases[8:16])) == 8
 
 
 @pytest.mark.sqlite

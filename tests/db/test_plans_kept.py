@@ -42,8 +42,7 @@ class Worker:
         hand_over = HandOver(Lender("worker-2", 30.0), [self._lease], closed=closed)
         outcome = Outcome(self._lease, Kind.SUCCESS, result=result, target=Target("", "line"))
         settled = self._rival.do(finish, [outcome], hand_over)
-        self.let_go = hand_over.let_go
-        return settled, hand_over.taken
+        return settled, [one.following for one in settled if one.following is not None]
 
     def go_on(self) -> int:
         """End the job, take over the next of its target, and return its id."""
@@ -156,7 +155,7 @@ def test_what_the_line_is_told_to_go_past_is_let_go_for_anybody(rival: Rival, li
     assert [one.status for one in settled] == ["SUCCESS"]
     assert not taken
     assert Job.objects.get(pk=line[1]).status == "QUEUED"
-    assert worker.let_go == {""}
+    assert [one.releases for one in settled] == [True]
 
 
 def test_nothing_of_it_outlasts_the_transaction(rival: Rival, line: list[int]) -> None:

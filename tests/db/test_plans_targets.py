@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from jobqueue.db import Lender, Scope, Success
+from jobqueue.db import Lender, RunEnd, Scope
 from jobqueue.db.postgresql import PostgreSQL
 from jobqueue.line import Target
 from jobqueue.queue_rules import ALL, ServedQueues, parse
@@ -85,9 +85,13 @@ def ids(database: PostgreSQL, target: str, number: int = 8) -> list[int]:
     return [row[0] for row in database.rows(f"{HELPING} WHERE status = 'QUEUED' AND target LIKE %s ORDER BY id LIMIT %s", [target, number])]
 
 
-def ended(database: PostgreSQL, number: int) -> list[Success]:
+def ended(database: PostgreSQL, number: int) -> list[RunEnd]:
     found = database.rows(f"{HELPING} WHERE status = 'RUNNING' AND target LIKE 'mine-%%' LIMIT %s", [number])
-    return [Success(row[0], 1, "null", 0.1 * place, 0.0, None, None) for place, row in enumerate(found)]
+    values = {"result": "null", "progress": 100, "ended_ago": 0.0}
+    return [
+        RunEnd(row[0], 1, "", False, "SUCCESS", "", "job.completed", began_ago=0.1 * place, **values)  # type: ignore[arg-type]
+        for place, row in enumerate(found)
+    ]
 
 
 FREE = [f"free-{number}" for number in range(1, 9)]
@@ -129,9 +133,9 @@ STATEMENTS = {
     "queued_queues": Statement(lambda db: db.queued_queues(1_000), {"next_in_queue"}),
     "queued_queues but some": Statement(lambda db: db.queued_queues(1_000, "", "a", ["default", "mail"]), {"next_in_queue"}),
     "queued_queues of patterns": Statement(lambda db: db.queued_queues(1_000, served=PATTERNS), {"next_in_queue"}),
-    "succeed one": Statement(lambda db: db.succeed(ended(db, 1), ""), set()),
-    "succeed some": Statement(lambda db: db.succeed(ended(db, 20), ""), set()),
-    "succeed many": Statement(lambda db: db.succeed(ended(db, 300), ""), set(), 300 * PER_ROW),
+    "succeed one": Statement(lambda db: db.end_runs(ended(db, 1)), set()),
+    "succeed some": Statement(lambda db: db.end_runs(ended(db, 20)), set()),
+    "succeed many": Statement(lambda db: db.end_runs(ended(db, 300)), set(), 300 * PER_ROW),
 }
 
 

@@ -175,8 +175,9 @@ def test_the_job_that_is_handed_over_tells_its_own_start_only() -> None:
     now = time.monotonic()
     lease = Lease(first.pk, 1)
     hand_over = HandOver(Lender("worker-1", 30.0), [lease])
-    finish([Outcome(lease, Kind.SUCCESS, now - 1, now, target=Target("", "t"))], hand_over)
-    assert [job.id for job in hand_over.taken] == [second.pk]
+    [settled] = finish([Outcome(lease, Kind.SUCCESS, now - 1, now, target=Target("", "t"))], hand_over)
+    assert settled.following is not None
+    assert settled.following.id == second.pk
     assert (told(first.pk), told(second.pk)) == (["started", "completed"], [])
 
 

@@ -274,7 +274,7 @@ class Lines(RuleBasedStateMachine):
         if old:
             assert not any(one.status for one in settled), "the end of a lost run changes nothing"
             assert before == self.rows
-        for job in hand_over.taken if hand_over else ():
+        for job in [one.following for one in settled if one.following is not None]:
             row = self.rows[job.id]
             assert (row.status, row.owner, row.token, row.holds) == ("RUNNING", "worker-1", job.lease_token, True)
             assert job.queue not in closed

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection, transaction
 
 from jobqueue import states
-from jobqueue.db import Lease, Lender
+from jobqueue.db import Claimed, Lease, Lender
 from jobqueue.exceptions import JobIsRunning
 from jobqueue.lifecycle import control
 from jobqueue.lifecycle.expire import expire_stale_running_jobs
@@ -35,15 +35,22 @@ def take(limit: int = 10, **scope: Any) -> list[int]:
     return ids(claim("worker-1", scope.pop("queues", ()), limit, 30, **scope))
 
 
-def end(job: Job, kind: Kind = Kind.SUCCESS, hand_over: HandOver | None = None, **values: Any) -> str:
+def end(job: Job, kind: Kind = Kind.SUCCESS, **values: Any) -> str:
     job.refresh_from_db()
-    [settled] = finish([Outcome(Lease(job.pk, job.lease_token), kind, target=job.behind, **values)], hand_over)
+    [settled] = finish([Outcome(Lease(job.pk, job.lease_token), kind, target=job.behind, **values)])
     return settled.status
 
 
 def places(*jobs: Job) -> list[tuple[str, str]]:
     rows = {job.pk: job.place for job in Job.objects.filter(pk__in=[job.pk for job in jobs])}
     return [rows[job.pk] for job in jobs]
+
+
+def taken_over(job: Job, hand_over: HandOver, kind: Kind = Kind.SUCCESS) -> list[Claimed]:
+    """End a job; return what was taken over with its end."""
+    job.refresh_from_db()
+    settled = finish([Outcome(Lease(job.pk, job.lease_token), kind, target=job.behind)], hand_over)
+    return [one.following for one in settled if one.following is not None]
 
 
 def mine(*leases: Lease, **values: Any) -> HandOver:
@@ -121,15 +128,13 @@ def test_a_hand_over_takes_the_best_of_those_that_are_queued_and_parked() -> Non
     first, parked = JobFactory(**SEVEN), JobFactory(**SEVEN)
     take()
     better = JobFactory(**SEVEN, priority=3)
-    hand_over = mine(Lease(first.pk, 1))
-    end(first, hand_over=hand_over)
-    assert [(job.id, job.lease_token, job.attempt) for job in hand_over.taken] == [(better.pk, 1, 1)]
+    taken = taken_over(first, mine(Lease(first.pk, 1)))
+    assert [(job.id, job.lease_token, job.attempt) for job in taken] == [(better.pk, 1, 1)]
     better.refresh_from_db()
     assert (better.status, better.lease_owner, better.holds_target) == ("RUNNING", "worker-1", True)
     assert places(first, parked) == [states.SUCCESS, states.PENDING_TARGET]
-    hand_over = mine(Lease(better.pk, 1))
-    end(better, hand_over=hand_over)
-    assert ids(hand_over.taken) == [parked.pk]
+    taken = taken_over(better, mine(Lease(better.pk, 1)))
+    assert ids(taken) == [parked.pk]
 
 
 @pytest.mark.parametrize(
@@ -152,9 +157,8 @@ def test_without_a_hand_over_the_next_is_let_go(forbidden: dict[str, Any]) -> No
     take()
     if "rival" in forbidden:
         JobFactory(**forbidden.pop("rival"))
-    hand_over = mine(*([Lease(first.pk, 1)] if forbidden.pop("leases", True) else []), **forbidden)
-    end(first, hand_over=hand_over)
-    assert (hand_over.taken, places(second)) == ([], [states.QUEUED])
+    taken = taken_over(first, mine(*([Lease(first.pk, 1)] if forbidden.pop("leases", True) else []), **forbidden))
+    assert (taken, places(second)) == ([], [states.QUEUED])
 
 
 @pytest.mark.parametrize(
@@ -165,18 +169,16 @@ def test_a_better_job_that_nobody_may_take_here_switches_no_hand_over_off(where:
     first, second = JobFactory(**SEVEN), JobFactory(**SEVEN)
     take()
     JobFactory(priority=9, queue="mail")
-    hand_over = mine(Lease(first.pk, 1), **where)
-    end(first, hand_over=hand_over)
-    assert ids(hand_over.taken) == [second.pk]
+    taken = taken_over(first, mine(Lease(first.pk, 1), **where))
+    assert ids(taken) == [second.pk]
 
 
 @pytest.mark.parametrize("kind", [Kind.ERROR, Kind.RETRY, Kind.HANDED_BACK, Kind.STOPPED])
 def test_what_does_not_free_the_target_hands_nothing_over(kind: Kind) -> None:
     first, second = JobFactory(**SEVEN), JobFactory(**SEVEN)
     take()
-    hand_over = mine(Lease(first.pk, 1))
-    end(first, kind, hand_over=hand_over)
-    assert (hand_over.taken, places(second)) == ([], [states.PENDING_TARGET])
+    taken = taken_over(first, mine(Lease(first.pk, 1)), kind)
+    assert (taken, places(second)) == ([], [states.PENDING_TARGET])
 
 
 def test_a_canceled_run_frees_its_target() -> None:

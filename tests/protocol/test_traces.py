@@ -16,7 +16,7 @@ from django.db import OperationalError, transaction
 from jobqueue import line, states
 from jobqueue.db import Lease, Lender
 from jobqueue.db.targets import Targets
-from jobqueue.lifecycle import control, expire, finish, release
+from jobqueue.lifecycle import control, decide, expire, finish, release
 from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome
 from jobqueue.lifecycle.promote import promote_due_jobs
 from jobqueue.line import Target, in_lock_order
@@ -79,9 +79,9 @@ def take(limit: int = 10, **scope: Any) -> list[int]:
     return [one.id for one in claim("worker-1", scope.pop("queues", ()), limit, 30.0, **scope)]
 
 
-def end(one: Job, kind: Kind = Kind.SUCCESS, hand_over: HandOver | None = None) -> str:
+def end(one: Job, kind: Kind = Kind.SUCCESS) -> str:
     one.refresh_from_db()
-    [settled] = finish.finish([Outcome(Lease(one.pk, one.lease_token), kind, target=one.behind)], hand_over)
+    [settled] = finish.finish([Outcome(Lease(one.pk, one.lease_token), kind, target=one.behind)])
     return settled.status
 
 
@@ -183,8 +183,13 @@ def test_6_retry_and_hand_back_obey_the_flag(judged: Callable[..., None]) -> Non
         end(first, Kind.HANDED_BACK)
         hold(take() == [], "I7: a job that a person has canceled runs again")
 
-    words = "flag and outcome.kind is not Kind.ERROR"
-    judged(trace, lambda patch: without(patch, finish, "decide", words, "flag and outcome.kind is Kind.INTERRUPTED"), "I7")
+    words = "standing.flag and outcome.kind is not Kind.ERROR"
+
+    def obey_in_an_interrupt_only(patch: pytest.MonkeyPatch) -> None:
+        without(patch, decide, "decide", words, "standing.flag and outcome.kind is Kind.INTERRUPTED")
+        patch.setattr(finish, "decide", decide.decide)
+
+    judged(trace, obey_in_an_interrupt_only, "I7")
 
 
 def test_7_an_interrupted_run_ends_as_the_flag_on_its_row_says(judged: Callable[..., None]) -> None:
@@ -197,7 +202,7 @@ def test_7_an_interrupted_run_ends_as_the_flag_on_its_row_says(judged: Callable[
         hold(place(first) == states.QUEUED, "I7: it ends canceled, and the last word was resume")
 
     def as_the_worker_saw_it(patch: pytest.MonkeyPatch) -> None:
-        patch.setitem(finish.DECISIONS, Kind.INTERRUPTED, lambda job, outcome, db_now: (states.CANCELED, {}))
+        patch.setitem(decide.DECISIONS, Kind.INTERRUPTED, lambda outcome, standing: (states.CANCELED, {"message": ""}))
 
     judged(trace, as_the_worker_saw_it, "I7")
 
@@ -241,8 +246,8 @@ def test_10_a_hand_over_takes_the_best_of_queued_and_parked(judged: Callable[...
         promote_due_jobs()
         hold((place(older), place(parked)) == (states.QUEUED, states.PENDING_TARGET), "one part of the line each")
         hand_over = HandOver(Lender("worker-1", 30.0), [Lease(first.pk, 1)])
-        end(first, hand_over=hand_over)
-        taken = [one.id for one in hand_over.taken]
+        [settled] = finish.finish([Outcome(Lease(first.pk, 1), Kind.SUCCESS, target=first.behind)], hand_over)
+        taken = [settled.following.id] if settled.following is not None else []
         hold(taken == [older.pk], f"I4: {taken} is taken before {older.pk}")
 
     words = """(PARKED, "status = 'QUEUED' AND NOT (target = '')")"""

@@ -1,0 +1,115 @@
+"""PostgreSQL's statement that ends runs: many in one message, whatever each came to, with the events that this makes happen.
+
+What becomes of a run is decided before (``lifecycle/decide.py``). The statement only checks that the decision still fits: the lease is ours
+and lives, the request to stop that stands on the row is the one that was decided for, and no other transaction has locked the row. A row
+that does not fit is left as it is, and its run is not among those returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jobqueue import conf
+from jobqueue import event_names as names
+from jobqueue.db import plans
+from jobqueue.db.columns import Columns
+from jobqueue.db.events import OF_JOB
+from jobqueue.db.records import CLEARED, MAX_ENTRIES, STANDING_FLAG, EndedRun, RunEnd
+from jobqueue.db.writes import Writes
+
+# The guard of `mine` is one CASE, see `Writes.alive`.
+END_RUNS = """\
+WITH mine AS MATERIALIZED (
+    SELECT j.id, j.started_at IS NULL AS fresh FROM {table} AS j, {source}
+    WHERE j.id = o.job_id AND j.id = ANY({ids}) AND j.lease_token = o.token
+        AND CASE WHEN j.lease_expires_at IS NULL OR {flag} <> {o.flag} OR {o.alone} AND j.phase <> '' THEN FALSE ELSE TRUE END
+    ORDER BY j.id FOR NO KEY UPDATE OF j SKIP LOCKED
+), moved AS (
+    {update} status = {o.status}, waiting_for = {o.waiting_for},
+        started_at = CASE WHEN {o.forgets_start} THEN NULL ELSE coalesce(j.started_at, {began}) END,
+        first_started_at = coalesce(j.first_started_at, j.started_at, {began}),
+        finished_at = {now} - make_interval(secs => {o.ended_ago}),
+        message = coalesce({o.message}, j.message), metadata = coalesce({o.metadata}::jsonb, j.metadata),
+        progress = coalesce({o.progress}, j.progress), worker_ids = {worker_ids},
+        holds_target = j.holds_target AND {o.status} NOT IN ('SUCCESS', 'CANCELED'), {cleared}{more}
+    FROM {source}
+    WHERE j.id = o.job_id AND j.lease_token = o.token AND j.id = ANY(ARRAY(SELECT id FROM mine)) AND {only_if}
+    RETURNING j.id, j.lease_token, j.status, j.queue, j.tenant, j.target, j.task, j.webhook_url, j.finished_at,
+        j.attempt + {o.given_back} AS attempt, coalesce(j.started_at, {began}) AS began,
+        {o.event} AS event, {o.data}::jsonb AS data, {o.shown}::jsonb AS shown{computing}
+){telling} {answer}"""
+
+# What is written only if a run of the batch has succeeded, or has not.
+RESULT = ", result = coalesce({o.result}::jsonb, j.result)"
+NO_SUCCESS = """,
+        attempt = greatest(j.attempt - {o.given_back}, 0), failures = j.failures + {o.failed},
+        enqueued_at = CASE WHEN {o.status} = 'QUEUED' THEN {now} ELSE j.enqueued_at END,
+        run_at = coalesce({o.run_at}, {now} + make_interval(secs => {o.run_in}), j.run_at), phase = coalesce({o.phase}, j.phase),
+        options = CASE WHEN jsonb_typeof(j.options) <> 'object' THEN coalesce({o.options}::jsonb, j.options)
+            ELSE (j.options - 'unknown_since'::text) || coalesce({o.options}::jsonb, '{{}}') END,
+        history = CASE WHEN {o.entry} IS NULL THEN j.history ELSE {history} || jsonb_build_array(jsonb_build_object(
+            'attempt', j.attempt, 'worker', j.lease_owner,
+            'started_at', {began_text}, 'finished_at', {now_text}) || {o.entry}::jsonb) END"""
+
+HAPPENED = """SELECT m.id AS job_id, CASE e.n WHEN 1 THEN '{started}' WHEN 2 THEN '{progress}' ELSE m.event END AS name,
+    CASE e.n WHEN 1 THEN m.began WHEN 2 THEN {now} ELSE coalesce(m.finished_at, {now}) END AS at, m.attempt, {of_job}
+    FROM moved AS m CROSS JOIN (VALUES {numbers}) AS e(n)
+    WHERE CASE e.n WHEN 1 THEN m.began IS NOT NULL AND m.id IN (SELECT id FROM mine WHERE fresh)
+        WHEN 2 THEN m.shown IS NOT NULL ELSE m.event <> '' END"""
+
+# As `datetime.isoformat` writes it, whatever the session's time zone is.
+ISO = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')"""
+
+
+def end_runs(database: Writes, ends: Sequence[RunEnd]) -> list[EndedRun]:
+    """End runs and write their events; return those written."""
+    (sql, params), connection = statement(database, ends), database.connection
+    with database.hot():
+        # The text differs with what the ends have in common, and the best plan with their number; one alone has one text and one plan.
+        kept = len(ends) == 1 and plans.are_kept(connection)
+        rows = plans.rows(connection, sql, params) if kept else database.rows(sql, params)
+        return [EndedRun(*row) for row in database.heard_of(rows, len(EndedRun._fields))]
+
+
+def statement(database: Writes, ends: Sequence[RunEnd], only_if: str = "TRUE", computing: str = "") -> tuple[str, dict[str, Any]]:
+    """Return the statement and its parameters; it writes under a condition, and computes something more for each row."""
+    o, now = Columns(ends, RunEnd), database.now
+    began = f"{now} - make_interval(secs => {o.began_ago})"
+    shows = conf.current().event_log == "all" and any(end.shown is not None for end in ends)
+    more = RESULT if any(end.result is not None for end in ends) else ""
+    if any(end.status != "SUCCESS" for end in ends):
+        more += NO_SUCCESS
+    pieces = {
+        "o": o,
+        "now": now,
+        "began": began,
+        "history": f"CASE WHEN jsonb_typeof(j.history) <> 'array' THEN '[]' WHEN jsonb_array_length(j.history) >= {MAX_ENTRIES}"
+        " THEN j.history - 1 ELSE j.history END",
+        "began_text": ISO.format(f"coalesce(j.started_at, {began})"),
+        "now_text": ISO.format(now),
+    }
+    happened = HAPPENED.format(
+        now=now,
+        started=names.STARTED,
+        progress=names.PROGRESS,
+        numbers="(1), (2), (3)" if shows else "(1), (3)",
+        of_job=OF_JOB.format("m", "CASE e.n WHEN 2 THEN m.shown WHEN 3 THEN m.data END"),
+    )
+    sql = END_RUNS.format(
+        **pieces,
+        table=database.table,
+        source=o.source,
+        ids=o.ids,
+        flag=STANDING_FLAG,
+        update=database.updating("j"),
+        worker_ids=f"CASE WHEN {o.given_back} = 1 THEN j.worker_ids WHEN jsonb_typeof(j.worker_ids) = 'array'"
+        " THEN j.worker_ids || to_jsonb(j.lease_owner) ELSE jsonb_build_array(j.lease_owner) END",
+        cleared=CLEARED,
+        more=more.format(**pieces),
+        only_if=only_if,
+        computing=computing,
+        telling=database.telling(happened),
+        answer=database.answer("id", "lease_token", "status", "queue", "tenant"),
+    )
+    return sql, o.params

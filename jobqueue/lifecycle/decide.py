@@ -1,0 +1,195 @@
+"""Decide: what becomes of a job whose run has ended, by the outcome and by what the job's row says. Pure: no query and no clock.
+
+SUCCESS and ERROR stand. Everything that would let the job run again (retry, hand-back, interrupt, unknown task, sleep, wait) becomes PAUSED
+or CANCELED if a person's request to stop stands on the row; an interrupt whose request was withdrawn becomes QUEUED, its attempt given
+back. The statement that writes a decision checks that the row still says what was decided for (``db/run_ends.py``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from jobqueue import conf, states
+from jobqueue import event_names as names
+from jobqueue.db import RunEnd
+from jobqueue.events.record import shown
+from jobqueue.exceptions import MAX_DELAY_SECONDS
+from jobqueue.lifecycle import history
+from jobqueue.lifecycle.endings import AGAIN, told_of
+from jobqueue.lifecycle.lines import moment_of
+from jobqueue.lifecycle.outcome import (
+    EXPIRED,
+    FINISHED_FIRST,
+    INTERRUPTED_BY_SHUTDOWN,
+    INTERRUPTED_BY_USER,
+    UNKNOWN_SINCE,
+    UNKNOWN_TASK_PAUSE_SECONDS,
+    Kind,
+    Outcome,
+)
+from jobqueue.lifecycle.phases import SLEEPS_UNTIL
+
+READ_FIRST = (Kind.INTERRUPTED, Kind.UNKNOWN_TASK, Kind.SLEEP, Kind.WAIT)
+
+
+class Standing(NamedTuple):
+    """What the row of a running job says that the decision on its run depends on; `now` is the time of the database."""
+
+    now: datetime
+    flag: str = ""
+    unknown_since: str = ""
+    progress: int = 0
+    message: str = ""
+    was_read: bool = True
+
+
+NOT_READ = Standing(datetime.min.replace(tzinfo=UTC), was_read=False)
+"""What most rows say: no person has asked the job to stop. The statement that writes the decision checks it."""
+
+
+Changes = dict[str, Any]
+Decision = tuple[states.Place, Changes]
+
+
+def must_read(outcome: Outcome) -> bool:
+    """Return whether the row must be read before this outcome is decided on; others are decided for a row without a request to stop."""
+    shows = outcome.kind is not Kind.SUCCESS and (outcome.told is not None or outcome.phase is not None or outcome.done is not None)
+    return shows or outcome.kind in READ_FIRST
+
+
+def decide(outcome: Outcome, standing: Standing, now: float) -> RunEnd:
+    """Return where a run's end moves its job and what it writes; `now` is the time of the monotonic clock."""
+    if outcome.kind is Kind.SUCCESS:
+        return _success(outcome, standing, now)
+    stops = standing.flag and outcome.kind is not Kind.ERROR
+    place, changes = _stopped(outcome, standing) if stops else DECISIONS[outcome.kind](outcome, standing)
+    states.check(states.RUNNING, place)
+    changes = outcome.explained({"metadata": outcome.metadata, "progress": outcome.progress, **changes})
+    changes["data"] = _as_json(shown(told_of(outcome, place[0], changes["message"])))
+    if place[0] in states.ENDED:
+        changes["ended_ago"] = 0.0
+    if not changes.get("given_back"):
+        changes["entry"] = _entry(outcome, place)
+    if standing.was_read and outcome.told is not None:
+        changes["shown"] = _last_progress(standing, *outcome.told)
+    return RunEnd(
+        *outcome.lease,
+        standing.flag,
+        alone=not standing.was_read,
+        status=place[0],
+        waiting_for=place[1],
+        event="" if _is_repeated(outcome, standing, place[0]) else names.ENDING_OF.get(place[0]) or AGAIN[outcome.kind],
+        began_ago=max(now - outcome.began, 0.0) if outcome.began else None,
+        **changes,
+    )
+
+
+def _success(outcome: Outcome, standing: Standing, now: float) -> RunEnd:
+    return RunEnd(
+        *outcome.lease,
+        standing.flag,
+        alone=False,
+        status=states.SUCCESS[0],
+        waiting_for="",
+        event=names.COMPLETED,
+        began_ago=now - (outcome.began or now),
+        ended_ago=now - (outcome.ended or now),
+        message=FINISHED_FIRST if standing.flag else outcome.message,
+        metadata=outcome.metadata,
+        progress=100,
+        result=outcome.result,
+    )
+
+
+def _stopped(outcome: Outcome, standing: Standing) -> Decision:
+    return states.place(standing.flag), {"message": INTERRUPTED_BY_USER, **_kept(outcome, standing.now)}
+
+
+def _error(outcome: Outcome, standing: Standing) -> Decision:
+    return states.ERROR, {"failed": 1, "message": outcome.text}
+
+
+def _retry(outcome: Outcome, standing: Standing) -> Decision:
+    return states.PENDING_TIME, {"failed": 1, "message": outcome.text, "run_in": outcome.delay_seconds}
+
+
+def _hand_back(outcome: Outcome, standing: Standing) -> Decision:
+    back: Changes = {"given_back": 1, "forgets_start": True, "message": outcome.message or ""}
+    if outcome.delay_seconds:
+        return states.PENDING_TIME, {**back, "run_in": outcome.delay_seconds}
+    return states.QUEUED, back
+
+
+def _expired(outcome: Outcome, standing: Standing) -> Decision:
+    return states.CANCELED, {"given_back": 1, "forgets_start": True, "message": EXPIRED}
+
+
+def _held(outcome: Outcome, standing: Standing) -> Decision:
+    return states.PAUSED, {"message": INTERRUPTED_BY_SHUTDOWN}
+
+
+def _unknown_task(outcome: Outcome, standing: Standing) -> Decision:
+    since = moment_of(standing.unknown_since)
+    if since is not None and standing.now - since >= timedelta(seconds=conf.current().unknown_task_grace_seconds):
+        place, changes = _error(outcome, standing)
+        return place, {**changes, "options": json.dumps({UNKNOWN_SINCE: standing.unknown_since})}
+    options = json.dumps({UNKNOWN_SINCE: (since or standing.now).isoformat()})
+    back = {"given_back": 1, "forgets_start": True, "options": options, "message": outcome.text}
+    return states.PENDING_TIME, {**back, "run_in": UNKNOWN_TASK_PAUSE_SECONDS}
+
+
+def _sleep(outcome: Outcome, standing: Standing) -> Decision:
+    return states.PENDING_TIME, {"given_back": 1, "message": outcome.message or "", **_kept(outcome, standing.now)}
+
+
+def _wait(outcome: Outcome, standing: Standing) -> Decision:
+    return states.PENDING_CHILDREN, {"given_back": 1, "message": outcome.message or "", **_kept(outcome, standing.now)}
+
+
+def _kept(outcome: Outcome, now: datetime) -> Changes:
+    """Return what says where a suspended job goes on, and when, whatever it was moved to."""
+    changes: Changes = {"phase": outcome.following} if outcome.following else {}
+    if outcome.kind is Kind.SLEEP:
+        latest = now + timedelta(seconds=MAX_DELAY_SECONDS)
+        run_at = min(outcome.until or now + timedelta(seconds=outcome.delay_seconds), latest).astimezone(UTC)
+        changes |= {"run_at": run_at, "options": json.dumps({SLEEPS_UNTIL: run_at.isoformat()})}
+    return changes
+
+
+DECISIONS: dict[Kind, Callable[[Outcome, Standing], Decision]] = {
+    Kind.ERROR: _error,
+    Kind.RETRY: _retry,
+    Kind.HANDED_BACK: _hand_back,
+    Kind.UNKNOWN_TASK: _unknown_task,
+    Kind.INTERRUPTED: _hand_back,
+    Kind.EXPIRED: _expired,
+    Kind.SLEEP: _sleep,
+    Kind.WAIT: _wait,
+    Kind.STOPPED: _held,
+}
+
+
+def _entry(outcome: Outcome, place: states.Place) -> str:
+    """Return what the entry of the history says of a run that counts, beside what its statement adds."""
+    label = outcome.kind.name if place[0] == states.Status.PENDING else place[0]
+    return json.dumps({"outcome": label} | (history.failed(outcome.failure) if outcome.failure else {}) | outcome.left)
+
+
+def _last_progress(standing: Standing, progress: int, message: str | None) -> str | None:
+    """Return the data of the event of the last progress; None if the row has it already."""
+    text = standing.message if message is None else message
+    if (progress, text) == (standing.progress, standing.message):
+        return None
+    return _as_json(shown({"progress": progress, "message": text}))
+
+
+def _is_repeated(outcome: Outcome, standing: Standing, status: str) -> bool:
+    """Return whether the log has the event of this end already: the task is still unknown, as at each try, every few seconds."""
+    return bool(standing.unknown_since) and outcome.kind is Kind.UNKNOWN_TASK and status == states.Status.PENDING
+
+
+def _as_json(data: Mapping[str, Any] | None) -> str | None:
+    return json.dumps(data) if data else None
