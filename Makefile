@@ -17,7 +17,7 @@ export PYTHONUNBUFFERED := 1
 # Compiled modules are kept, whatever the environment says: else each of hundreds of processes compiles everything again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo package lock test test-zones test-pgbouncer test-slow test-rows django-6.0 django-6.1 django-6.1-pgbouncer lint style types layers sizes migrations bench clean
+.PHONY: help install demo package lock test test-zones test-pgbouncer test-slow test-rows django-6.0 django-6.1 django-6.1-pgbouncer lint style types layers sizes words migrations bench clean
 
 help:
 	@echo "make demo        install, fill the queue of the demo project, run it, and serve its admin (ARGS=--once: end with the batch)"
@@ -29,7 +29,7 @@ help:
 	@echo "make test-slow   run the long tests: state machines, the whole demo, real processes on SQLite"
 	@echo "make test-rows   try every bad row that the generator knows beside good jobs, on both databases (about an hour)"
 	@echo "make django-6.1  run the quick tests on Django 6.1 (PYTHON=python3.12 or newer); django-6.0: what the task backend promises"
-	@echo "make lint        check style, types, layers, sizes and migrations"
+	@echo "make lint        check style, types, layers, sizes, words and migrations"
 	@echo "make bench       run the benchmarks (ARGS=--help tells more)"
 	@echo "make clean       remove the environments, caches and reports; the data in .data stays"
 
@@ -146,7 +146,7 @@ CONFORMANCE := $(wildcard tests/test_conformance*.py tests/tasks_layer)
 django-6.0: .venv-dj60/.installed
 	$(if $(CONFORMANCE),$(call PYTEST,.venv-dj60,$@) $(CONFORMANCE) $(ARGS))
 
-lint: style types layers sizes migrations
+lint: style types layers sizes words migrations
 
 style: $(STAMP)
 	$(PY) -m ruff check
@@ -161,6 +161,9 @@ layers: $(STAMP)
 
 sizes: $(STAMP)
 	$(PY) .ci/sizes.py
+
+words: $(STAMP)
+	$(PY) .ci/words.py
 
 migrations: $(STAMP)
 	DJANGO_SETTINGS_MODULE=tests.settings TEST_DATABASE=sqlite $(PY) -W error manage.py makemigrations --check --dry-run

@@ -14,9 +14,9 @@ from psycopg import Cursor
 
 def run(jobs: int, target_name: str = "t0") -> dict[str, Any]:
     """Take the parked jobs of a target one after another; return how many a second."""
+    from jobqueue.core.targets import Target
     from jobqueue.db import Lender, Success
-    from jobqueue.db.relay import ENDED, LOCK, LOCKED, TELL_ENDED
-    from jobqueue.line import Target
+    from jobqueue.db.finish_and_take_next import ENDED, LOCK, LOCKED, TELL_ENDED
     from jobqueue.models import Job
 
     database, target = Job.objects.database, Target("", target_name)

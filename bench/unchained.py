@@ -11,7 +11,7 @@ from django.core.management import execute_from_command_line
 def main() -> None:
     """Run the worker; what it is told to take over jobs with goes nowhere."""
     django.setup()
-    from jobqueue.worker.finisher import Finisher
+    from jobqueue.worker.reporting.finisher import Finisher
 
     Finisher.chain = lambda *_: None  # type: ignore[method-assign]
     execute_from_command_line(["django", "runworkers", *sys.argv[1:]])

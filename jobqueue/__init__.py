@@ -7,7 +7,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jobqueue.backoff import exponential, fixed, linear
+    from jobqueue.core.backoff import exponential, fixed, linear
+    from jobqueue.core.phases import phase
     from jobqueue.duties.registry import duty, duty_transaction
     from jobqueue.exceptions import (
         ChildrenRefused,
@@ -25,16 +26,15 @@ if TYPE_CHECKING:
         Retry,
         TimeLimitExceeded,
     )
+    from jobqueue.insight.why import Why, why_waiting
     from jobqueue.lifecycle.control import Answer, Verdict, cancel, clear_target, pause, request_job_cancel, resume, run_now
     from jobqueue.lifecycle.expire import expire_stale_running_jobs
     from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
     from jobqueue.lifecycle.release import release_parked_targets
-    from jobqueue.lifecycle.schedules import disable_schedule, enable_schedule
-    from jobqueue.lifecycle.why import Why, why_waiting
-    from jobqueue.phases import phase
-    from jobqueue.schedule_sync import sync_schedules
-    from jobqueue.scheduled_jobs import run_schedule_now
-    from jobqueue.schedules import schedule
+    from jobqueue.schedules.declarations import schedule
+    from jobqueue.schedules.jobs import run_schedule_now
+    from jobqueue.schedules.sync import sync_schedules
+    from jobqueue.schedules.ticks import disable_schedule, enable_schedule
     from jobqueue.shortcuts import enqueue_job, enqueue_many
     from jobqueue.tasks.context import TaskContext
     from jobqueue.tasks.results import JobResult
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "jobqueue.backoff": ("exponential", "fixed", "linear"),
+    "jobqueue.core.backoff": ("exponential", "fixed", "linear"),
     "jobqueue.duties.registry": ("duty", "duty_transaction"),
     "jobqueue.exceptions": (
         "ChildrenRefused",
@@ -66,12 +66,12 @@ _HOMES = {
     "jobqueue.lifecycle.expire": ("expire_stale_running_jobs",),
     "jobqueue.lifecycle.queues": ("limit_queue", "pause_queue", "resume_queue"),
     "jobqueue.lifecycle.release": ("release_parked_targets",),
-    "jobqueue.lifecycle.schedules": ("disable_schedule", "enable_schedule"),
-    "jobqueue.lifecycle.why": ("Why", "why_waiting"),
-    "jobqueue.phases": ("phase",),
-    "jobqueue.scheduled_jobs": ("run_schedule_now",),
-    "jobqueue.schedules": ("schedule",),
-    "jobqueue.schedule_sync": ("sync_schedules",),
+    "jobqueue.schedules.ticks": ("disable_schedule", "enable_schedule"),
+    "jobqueue.insight.why": ("Why", "why_waiting"),
+    "jobqueue.core.phases": ("phase",),
+    "jobqueue.schedules.jobs": ("run_schedule_now",),
+    "jobqueue.schedules.declarations": ("schedule",),
+    "jobqueue.schedules.sync": ("sync_schedules",),
     "jobqueue.shortcuts": ("enqueue_job", "enqueue_many"),
     "jobqueue.tasks.context": ("TaskContext",),
     "jobqueue.tasks.results": ("JobResult",),

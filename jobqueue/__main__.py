@@ -1,6 +1,6 @@
 """``python -m jobqueue runworkers``: Django's command line, with handlers for signals from the first moment on."""
 
-from jobqueue import early
+from jobqueue.core import early
 
 if early.is_first_worker():
     early.end_on_signals()

@@ -4,7 +4,7 @@ import importlib
 
 from django.apps import AppConfig
 
-from jobqueue import early
+from jobqueue.core import early
 
 if early.is_first_worker():  # the other apps take most of the time of a start
     early.end_on_signals()

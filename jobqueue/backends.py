@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from django.core import checks
 from django.db import transaction
 
-from jobqueue import compat, conf, moments, payload, public_ids, repeats, signals, time_limits
+from jobqueue import compat, conf, public_ids, signals
+from jobqueue.core import moments, payload, repeats, time_limits
+from jobqueue.core.service import in_service_thread
 from jobqueue.exceptions import Interrupted, InvalidOption, TimeLimitExceeded, is_for_the_process
-from jobqueue.service import in_service_thread
 from jobqueue.tasks import functions, options, results
 from jobqueue.tasks.placement import check_place
 from jobqueue.tasks.results import JobResult, Results

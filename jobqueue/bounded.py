@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
+from jobqueue.core.forks import guarded
 from jobqueue.db import hygiene
-from jobqueue.forks import guarded
 
 T = TypeVar("T")
 

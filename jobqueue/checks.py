@@ -11,9 +11,10 @@ from django.db import DatabaseError, router
 from django.utils.connection import ConnectionDoesNotExist
 from django.utils.module_loading import import_string
 
-from jobqueue import conf, db, webhook_rules
+from jobqueue import conf, db
+from jobqueue.core import webhook_rules
+from jobqueue.core.texts import safe_repr
 from jobqueue.tasks import imports, registry
-from jobqueue.texts import safe_repr
 
 DATABASE_BACKEND = "jobqueue.backends.DatabaseBackend"
 TESTING = "jobqueue.testing."

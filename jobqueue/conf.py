@@ -17,10 +17,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-from jobqueue import duty_rules, masking, queue_rules, setting_problems, webhook_rules
-from jobqueue import retention_rules as retained
-from jobqueue.setting_problems import Problem
-from jobqueue.setting_rules import (
+from jobqueue.core import duty_rules, masking, queue_rules, setting_problems, webhook_rules
+from jobqueue.core import retention_rules as retained
+from jobqueue.core.setting_problems import Problem
+from jobqueue.core.setting_rules import (
     AUTHENTICATOR,
     BOOLEAN,
     COUNT,
@@ -41,7 +41,7 @@ from jobqueue.setting_rules import (
     texts,
     whole,
 )
-from jobqueue.texts import clean, safe_repr
+from jobqueue.core.texts import clean, safe_repr
 
 NAME = "JOBQUEUE"
 logger = logging.getLogger("jobqueue")

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from django.utils.log import AdminEmailHandler
 
 from jobqueue import compat
+from jobqueue.core.masking import PLAIN, Mask
+from jobqueue.core.texts import exception_summary
 from jobqueue.exceptions import Interrupted, is_for_the_process
-from jobqueue.masking import PLAIN, Mask
-from jobqueue.texts import exception_summary
 
 logger = logging.getLogger("jobqueue")
 _current: contextvars.ContextVar[Ending | None] = contextvars.ContextVar("jobqueue_ending", default=None)

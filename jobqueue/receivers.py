@@ -4,8 +4,8 @@ import logging
 from typing import Any
 
 from jobqueue import failure_log, signals
+from jobqueue.core.masking import mask_text
 from jobqueue.lifecycle.outcome import Kind
-from jobqueue.masking import mask_text
 
 logger = logging.getLogger("jobqueue")
 

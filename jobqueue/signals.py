@@ -16,7 +16,7 @@ from typing import Any
 from django.dispatch import Signal
 
 from jobqueue import compat
-from jobqueue.service import in_service_thread
+from jobqueue.core.service import in_service_thread
 
 Send = Callable[[Any, Any], None]
 Read = Callable[[Sequence[Any]], Any]

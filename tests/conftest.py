@@ -8,7 +8,7 @@ import pytest
 # Declared under the suite's settings, not under those that a test puts in their place.
 import demo_project.library.tasks
 import demo_project.workload.tasks  # noqa: F401
-from jobqueue import repeats
+from jobqueue.core import repeats
 from tests import order
 from tests.pooler import POOLED, end_sessions
 from tests.rivals import Rival

@@ -18,7 +18,7 @@ from django.http import HttpRequest
 from django.test import Client
 from django.urls import reverse
 
-from jobqueue import audit
+from jobqueue.access import audit
 from jobqueue.models import Job, Queue
 from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory
 

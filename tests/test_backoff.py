@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobqueue import backoff
-from jobqueue.backoff import Exponential, Fixed, Linear, delay_seconds, exponential, fixed, linear
+from jobqueue.core import backoff
+from jobqueue.core.backoff import Exponential, Fixed, Linear, delay_seconds, exponential, fixed, linear
 from jobqueue.exceptions import MAX_DELAY_SECONDS, Fatal, Interrupted, InvalidBackoff, InvalidOption, JobQueueError, LeaseLost, Retry
 
 # Numbers that occur, and numbers that nobody counts to.

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobqueue.capping import CUT, SHOWN_BYTES, capped
-from jobqueue.lifecycle.report import report
-from jobqueue.masking import Mask
+from jobqueue.core.capping import CUT, SHOWN_BYTES, capped
+from jobqueue.core.masking import Mask
+from jobqueue.insight.report import report
 from tests.factories import JobFactory
 
 JSON = st.recursive(

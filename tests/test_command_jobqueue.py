@@ -12,13 +12,14 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError, ProgrammingError
 
 from jobqueue import clock
-from jobqueue.lifecycle import health, queues
+from jobqueue.core.masking import MASK
+from jobqueue.insight import health
+from jobqueue.lifecycle import queues
 from jobqueue.lifecycle.queues import limit_queue, pause_queue
-from jobqueue.lifecycle.retention import Sweep, Swept
 from jobqueue.management import prune
 from jobqueue.management.commands.jobqueue import Command
-from jobqueue.masking import MASK
 from jobqueue.models import BackgroundJobLease, Job, Queue, Worker
+from jobqueue.retention.apply import Sweep, Swept
 from tests.factories import JobFactory, ScheduleFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db

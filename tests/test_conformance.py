@@ -11,7 +11,7 @@ from jobqueue.testing.conformance.endings import EndingTests
 from jobqueue.testing.conformance.running import RunTests
 from jobqueue.testing.conformance.signals import SignalTests
 from jobqueue.testing.conformance.transactions import TransactionTests
-from jobqueue.worker.supervisor import Supervisor
+from jobqueue.worker.process.supervisor import Supervisor
 
 OURS = "jobqueue.backends.DatabaseBackend"
 TASKS = {

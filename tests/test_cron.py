@@ -13,7 +13,7 @@ from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobqueue.cron import Timing, due
+from jobqueue.core.cron import Timing, due
 from jobqueue.exceptions import InvalidOption
 
 # The days of 2026 on which the clock is set forward and back.

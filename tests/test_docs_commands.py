@@ -8,11 +8,11 @@ import pytest
 from jobqueue.admin import listing
 from jobqueue.admin.queues import PERMISSIONS
 from jobqueue.admin.verbs import VERBS
-from jobqueue.lifecycle import lines, why
-from jobqueue.lifecycle.health import MOST_COUNTED
-from jobqueue.lifecycle.problems import CHECKS
-from jobqueue.lifecycle.problems.base import THRESHOLDS
-from jobqueue.lifecycle.workers import HANG_SECONDS, HEARD_SECONDS
+from jobqueue.insight import targets, why
+from jobqueue.insight.health import MOST_COUNTED
+from jobqueue.insight.problems import CHECKS
+from jobqueue.insight.problems.base import THRESHOLDS
+from jobqueue.insight.workers import HANG_SECONDS, HEARD_SECONDS
 from jobqueue.management.commands.jobqueue import SUBCOMMANDS
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "commands.md").read_text()
@@ -47,8 +47,8 @@ def test_the_numbers_are_the_codes() -> None:
             listing.WINDOW,
             listing.MAX_CHECKED,
             MOST_COUNTED,
-            lines.MOST_TARGETS - 1,
-            lines.MOST_SEARCHED,
+            targets.MOST_TARGETS - 1,
+            targets.MOST_SEARCHED,
             HANG_SECONDS,
             HEARD_SECONDS,
         )

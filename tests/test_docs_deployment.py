@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jobqueue import conf
 from jobqueue.lifecycle.expire import MAX_UNBLAMED
-from jobqueue.worker.child import CLOSE_SECONDS, times
+from jobqueue.worker.fleet.child import CLOSE_SECONDS, times
 
 PAGE = (Path(__file__).parent.parent / "docs" / "deployment.md").read_text()
 

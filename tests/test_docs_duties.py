@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from jobqueue.duties.builtin import builtin
-from jobqueue.lifecycle.leaders import STUCK_INTERVALS, STUCK_SECONDS
+from jobqueue.insight.duties import STUCK_INTERVALS, STUCK_SECONDS
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "duties.md").read_text()
 

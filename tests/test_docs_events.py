@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from jobqueue import event_names as names
-from jobqueue.events.timeline import MOST
-from jobqueue.lifecycle.old_events import BATCH
+from jobqueue.core import event_names as names
+from jobqueue.insight.timeline import MOST
+from jobqueue.retention.events import BATCH
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "events.md").read_text()
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from jobqueue import conf
 from jobqueue.duties.builtin import builtin
 from jobqueue.duties.promote_due_jobs import UNTOLD_SECONDS
-from jobqueue.worker import gate
-from jobqueue.worker.listener import OFF
-from jobqueue.worker.supervisor import Parts
+from jobqueue.worker import claim_policy
+from jobqueue.worker.claiming.listener import OFF
+from jobqueue.worker.process.supervisor import Parts
 from tests import pooler
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "pgbouncer.md").read_text()
@@ -29,12 +29,12 @@ def test_the_latencies_are_the_codes() -> None:
     assert f"within `POLL_SECONDS` ({settings.poll_seconds:g}) |" in PAGE
     assert f"within `HEARTBEAT_SECONDS` ({settings.heartbeat_seconds:g}) |" in PAGE
     assert f"within {UNTOLD_SECONDS:g} s, and `POLL_SECONDS`" in PAGE
-    assert f"| at once | within {gate.READ_SECONDS:g} s |" in PAGE
+    assert f"| at once | within {claim_policy.READ_SECONDS:g} s |" in PAGE
 
 
 def test_a_worker_has_as_many_connections_as_the_page_says() -> None:
     from jobqueue.worker.base import DatabaseService
-    from jobqueue.worker.listener import Listener
+    from jobqueue.worker.claiming.listener import Listener
 
     services = {kind for kind in DatabaseService.__subclasses__() if kind.__module__.startswith("jobqueue.worker.")} - {Listener}
     kinds = [kind for kind in services if kind.__name__.lower() in {*Parts.__annotations__, "finisher"}]

@@ -14,7 +14,7 @@ import pytest
 from django.test import RequestFactory
 
 from jobqueue import conf
-from jobqueue.api import access, answers, reading, shapes
+from jobqueue.api import access, params, responses, shapes
 from jobqueue.api.endpoints import ENDPOINTS
 
 PAGE = (Path(__file__).parent.parent / "docs" / "rest.md").read_text()
@@ -29,7 +29,7 @@ def test_the_table_has_every_endpoint_with_its_permissions_and_no_other() -> Non
 
 def test_the_table_of_errors_has_every_code() -> None:
     rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", SECTIONS["Errors"], re.MULTILINE)
-    assert {(int(status), code) for status, code in rows} == {*answers.CODES.items(), (403, "csrf_failed")}
+    assert {(int(status), code) for status, code in rows} == {*responses.CODES.items(), (403, "csrf_failed")}
 
 
 def test_the_table_of_answers_has_every_status() -> None:
@@ -50,7 +50,7 @@ def test_the_error_on_the_page_has_the_fields_of_one() -> None:
 
 
 def test_the_bounds_are_the_codes() -> None:
-    assert f"`limit` ({reading.DEFAULT_LINES}; at most {reading.MOST_LINES})" in PAGE.replace("\n", " ")
+    assert f"`limit` ({params.DEFAULT_LINES}; at most {params.MOST_LINES})" in PAGE.replace("\n", " ")
 
 
 def test_the_schemes_that_are_no_tokens_are_the_codes() -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 import jobqueue
-from jobqueue import cron, schedules
 from jobqueue.admin.schedules import VERBS
+from jobqueue.core import cron
 from jobqueue.duties.enqueue_scheduled_jobs import BUDGET_SECONDS, LONGEST_PAUSE_SECONDS
-from jobqueue.lifecycle import schedules as verbs
 from jobqueue.models import Schedule
+from jobqueue.schedules import declarations
+from jobqueue.schedules import ticks as verbs
 from jobqueue.tasks import registry
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "schedules.md").read_text()
@@ -49,8 +50,8 @@ def test_the_numbers_are_the_codes() -> None:
 
 
 def test_the_example_can_be_declared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedules, "_declared", {})
+    monkeypatch.setattr(declarations, "_declared", {})
     monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
     names: dict[str, Any] = {"__name__": "tests.shop"}
     exec(PAGE.split("```python\n")[1].split("```")[0], names)  # noqa: S102 - the page is ours
-    assert schedules.declared() == ["look-for-mail", "nightly-report"]
+    assert declarations.declared() == ["look-for-mail", "nightly-report"]

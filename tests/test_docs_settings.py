@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from django.core.management import load_command_class
 
-from jobqueue import checks, conf, setting_problems
+from jobqueue import checks, conf
+from jobqueue.core import setting_problems
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "settings.md").read_text()

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import jobqueue
-from jobqueue import Retry, TaskContext, backoff, states, testing
+from jobqueue import Retry, TaskContext, testing
+from jobqueue.core import backoff, states
 from jobqueue.tasks import results
 from jobqueue.tasks.task import DECLARED_ONLY, DEFAULTS, JOB_OPTIONS, PLAIN_OPTIONS, JobTask
 from jobqueue.testing import run_until_idle

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jobqueue import event_names, webhook_rules
 from jobqueue.conf import Settings
+from jobqueue.core import event_names, webhook_rules
 from jobqueue.models import WebhookDelivery
-from jobqueue.webhooks import crew
+from jobqueue.webhooks import senders
 from tests.webhooks.receivers import SECRET
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "webhooks.md").read_text()
@@ -27,7 +27,7 @@ def test_the_delays_are_the_codes() -> None:
 
 
 def test_the_numbers_are_the_codes() -> None:
-    assert f"at most {crew.MOST_PER_RECEIVER} attempts at a time of {crew.MOST_SENDERS}" in PAGE
+    assert f"at most {senders.MOST_PER_RECEIVER} attempts at a time of {senders.MOST_SENDERS}" in PAGE
     for name in ("webhook_max_attempts", "webhook_timeout_seconds", "delivery_grace_seconds"):
         assert f"`{name.upper()}` ({getattr(Settings(), name)})" in PAGE
 

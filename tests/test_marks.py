@@ -19,7 +19,7 @@ from django.urls import reverse
 
 from jobqueue.admin.verbs import VERBS
 from jobqueue.api.endpoints import ENDPOINTS
-from jobqueue.api.streaming import Sync
+from jobqueue.api.streams.response import Sync
 from jobqueue.events import stream as streams
 from jobqueue.events.stream import hub
 from jobqueue.management.commands.jobqueue import SUBCOMMANDS

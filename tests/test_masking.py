@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobqueue.masking import MASK, is_secret_name, mask, mask_call, mask_text
+from jobqueue.core.masking import MASK, is_secret_name, mask, mask_call, mask_text
 
 SECRET_NAMES = [
     "password",

@@ -22,10 +22,11 @@ from django.utils.translation import gettext_lazy
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobqueue import compat, payload
+from jobqueue import compat
+from jobqueue.core import payload
+from jobqueue.core.payload import MAX_BYTES, MAX_DEPTH, dumps_arguments, dumps_metadata, dumps_result
 from jobqueue.exceptions import InvalidArguments, InvalidArgumentType, InvalidArgumentValue, JobQueueError, ResultNotStorable
 from jobqueue.models import Job
-from jobqueue.payload import MAX_BYTES, MAX_DEPTH, dumps_arguments, dumps_metadata, dumps_result
 from tests.tasks_layer.samples import plain
 
 normalize_json = compat.base.normalize_json

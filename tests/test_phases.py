@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobqueue import InvalidOption, JobTask, PhasesChanged, fixed, phase, pipeline, task
-from jobqueue.phases import Standing, declared, overall, reconciled
+from jobqueue.core.phases import Standing, declared, overall, reconciled
 
 
 def one(context: Any) -> None: ...

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, load_command_class
 
-from jobqueue import conf, queue_rules
+from jobqueue import conf
+from jobqueue.core import queue_rules
+from jobqueue.core.queue_rules import ALL, parse, parse_stored, problem
 from jobqueue.exceptions import InvalidOption
-from jobqueue.lifecycle import queue_names
+from jobqueue.insight import queue_names
 from jobqueue.management.commands import runworkers
 from jobqueue.models import Job
-from jobqueue.queue_rules import ALL, parse, parse_stored, problem
 from jobqueue.testing import run_until_idle
-from jobqueue.worker.listener import Heard, Listener
+from jobqueue.worker.claiming.listener import Heard, Listener
 from tests import tasks
 from tests.factories import JobFactory, WorkerFactory
 

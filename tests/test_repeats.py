@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobqueue import repeats
+from jobqueue.core import repeats
 
 
 def _lines(caplog: Any) -> list[str]:

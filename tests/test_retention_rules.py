@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobqueue import checks, conf
-from jobqueue.retention_rules import LONGEST_SECONDS, OUTCOMES, after
+from jobqueue.core.retention_rules import LONGEST_SECONDS, OUTCOMES, after
 
 HOOK = "tests.test_retention_rules.hook"
 no_callable = 3

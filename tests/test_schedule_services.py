@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import jobqueue
-from jobqueue import schedules
 from jobqueue.duties import registry
 from jobqueue.duties.builtin import builtin
 from jobqueue.duties.enqueue_scheduled_jobs import EnqueueScheduledJobs
-from jobqueue.lifecycle.problems import problems
+from jobqueue.insight.problems import problems
 from jobqueue.models import Schedule
+from jobqueue.schedules import declarations
 from tests.factories import ScheduleFactory
 from tests.tasks import add
 
@@ -24,17 +24,17 @@ NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def declared() -> Iterator[None]:
-    before = dict(schedules._declared)
-    schedules._declared.clear()
+    before = dict(declarations._declared)
+    declarations._declared.clear()
     yield
-    schedules._declared.clear()
-    schedules._declared.update(before)
+    declarations._declared.clear()
+    declarations._declared.update(before)
 
 
 def start(settings: Any, service: str | None, *names: str, cron: str = "0 3 * * *") -> int:
     """Do what a worker of a service does when it starts."""
     settings.JOBQUEUE = {"SERVICE": service}
-    schedules._declared.clear()
+    declarations._declared.clear()
     for name in names:
         jobqueue.schedule(name, add, args=[1], cron=cron)
     return jobqueue.sync_schedules()

@@ -12,11 +12,12 @@ from django.db import OperationalError, connection
 from django.test import override_settings
 
 import jobqueue
-from jobqueue import clock, schedule_sync, scheduled_jobs, schedules
+from jobqueue import clock
 from jobqueue.exceptions import InvalidArguments, InvalidOption
-from jobqueue.lifecycle import schedules as verbs
 from jobqueue.lifecycle import wakeup
 from jobqueue.models import Job, Schedule, ScheduleTick
+from jobqueue.schedules import declarations, jobs, sync
+from jobqueue.schedules import ticks as verbs
 from tests.factories import ScheduleFactory
 from tests.rivals import Rival, together, wait_until_somebody_waits_for_a_lock
 from tests.tasks import add, count_slowly
@@ -28,11 +29,11 @@ NIGHTLY: dict[str, Any] = {"cron": "0 3 * * *", "time_zone": "Europe/Berlin", "a
 @pytest.fixture(autouse=True)
 def clean_slate() -> Iterator[None]:
     """Let each test begin without declarations, and give those back that were there."""
-    before = dict(schedules._declared)
-    schedules._declared.clear()
+    before = dict(declarations._declared)
+    declarations._declared.clear()
     yield
-    schedules._declared.clear()
-    schedules._declared.update(before)
+    declarations._declared.clear()
+    declarations._declared.update(before)
 
 
 def declare(name: str = "nightly", task: Any = add, **changes: Any) -> None:
@@ -40,7 +41,7 @@ def declare(name: str = "nightly", task: Any = add, **changes: Any) -> None:
 
 
 def redeclare(**changes: Any) -> None:
-    schedules._declared.clear()
+    declarations._declared.clear()
     declare(**changes)
 
 
@@ -87,7 +88,7 @@ def row(name: str = "nightly") -> Schedule:
 def test_what_no_job_could_come_from_is_refused_where_it_is_declared(wrong: dict[str, Any], text: str) -> None:
     with pytest.raises((InvalidOption, InvalidArguments), match=text):
         declare(**wrong)
-    assert schedules.declared() == []
+    assert declarations.declared() == []
 
 
 def test_a_name_stands_for_one_declaration() -> None:
@@ -95,13 +96,13 @@ def test_a_name_stands_for_one_declaration() -> None:
     declare()  # a module that is imported twice says the same again
     with pytest.raises(InvalidOption, match="The schedule 'nightly' is declared twice, with different contents"):
         declare(cron="0 4 * * *")
-    assert schedules.declared() == ["nightly"]
+    assert declarations.declared() == ["nightly"]
 
 
 def test_a_task_may_be_named_by_its_path_and_the_context_is_none_of_the_arguments() -> None:
     declare("by-path", "tests.tasks.add")
     declare("with-context", count_slowly, args=[5.0])
-    assert schedules.declared() == ["by-path", "with-context"]
+    assert declarations.declared() == ["by-path", "with-context"]
 
 
 # Rows
@@ -164,7 +165,7 @@ def test_what_is_declared_no_longer_is_retired_and_comes_back_with_its_proofs() 
     ScheduleFactory(name="made-by-hand")
     jobqueue.sync_schedules()
     ScheduleTick.objects.create(schedule=row(), nominal_at=NOON)
-    schedules._declared.clear()
+    declarations._declared.clear()
     assert jobqueue.sync_schedules() == 1
     assert not row().active
     assert row().enabled
@@ -201,8 +202,8 @@ def test_rows_that_somebody_has_locked_are_not_waited_for_and_tried_again(rival:
     declare("changes")
     declare("goes")
     declare("stays")
-    schedule_sync.bring_schedules()
-    schedules._declared.clear()
+    sync.bring_schedules()
+    declarations._declared.clear()
     declare("changes", args=(2,))
     declare("new")
     declare("stays")
@@ -211,10 +212,10 @@ def test_rows_that_somebody_has_locked_are_not_waited_for_and_tried_again(rival:
     try:
         with rival.transaction():
             rival.do(lambda: list(Schedule.objects.select_for_update().all()))
-            assert schedule_sync.bring_schedules() == (1, 2)
+            assert sync.bring_schedules() == (1, 2)
             assert row("new").args == [1]
-        assert schedule_sync.bring_schedules() == (2, 0)
-        assert schedule_sync.bring_schedules() == (0, 0)
+        assert sync.bring_schedules() == (2, 0)
+        assert sync.bring_schedules() == (0, 0)
     finally:
         connection.close()
     assert (row("changes").args, row("goes").active, row("stays").active) == ([2], False, True)
@@ -234,12 +235,12 @@ def test_one_that_fails_for_whatever_reason_stops_no_other_and_an_outage_is_none
         return create(schedule)
 
     monkeypatch.setattr(verbs, "create", fail)
-    assert schedule_sync.bring_schedules() == (2, 1)
+    assert sync.bring_schedules() == (2, 1)
     assert "Schedule b: its declaration could not be brought into its row: RuntimeError: a signal of the project's" in caplog.text
     with pytest.raises(OperationalError):
-        schedule_sync.bring_schedules()
+        sync.bring_schedules()
     monkeypatch.undo()
-    assert schedule_sync.bring_schedules() == (1, 0)
+    assert sync.bring_schedules() == (1, 0)
 
 
 @pytest.mark.postgresql
@@ -247,12 +248,12 @@ def test_one_that_fails_for_whatever_reason_stops_no_other_and_an_outage_is_none
 def test_a_row_with_values_that_cannot_be_read_stops_no_other_and_is_written_anew() -> None:
     declare("bad")
     declare("good")
-    schedule_sync.bring_schedules()
+    sync.bring_schedules()
     with connection.cursor() as cursor:
         cursor.execute("UPDATE jobqueue_schedule SET args = ('[' || repeat('9', 5000) || ']')::jsonb WHERE name = 'bad'")
     redeclare(name="bad")
     declare("good", args=(2,))
-    assert schedule_sync.bring_schedules() == (2, 0)
+    assert sync.bring_schedules() == (2, 0)
     assert (row("good").args, row("bad").args) == ([2], [1])
 
 
@@ -318,7 +319,7 @@ def test_a_name_that_is_taken_makes_no_second_row() -> None:
 def test_a_schedule_that_is_deleted_while_its_time_comes_is_gone_with_its_ticks(rival: Rival) -> None:
     schedule = ScheduleFactory(next_at=NOON)
     with rival.transaction():
-        assert rival.do(verbs.tick, schedule.pk, NOON, scheduled_jobs.enqueue_scheduled).jobs == 1
+        assert rival.do(verbs.tick, schedule.pk, NOON, jobs.enqueue_scheduled).jobs == 1
         with ThreadPoolExecutor(max_workers=1) as pool:
             gone = pool.submit(remove, schedule)
             wait_until_somebody_waits_for_a_lock()

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from jobqueue import secret_forms
-from jobqueue.masking import MASK, Mask, is_secret_name, mask, mask_call, mask_text
-from jobqueue.texts import error_text, exception_summary, shorten
+from jobqueue.core import secret_forms
+from jobqueue.core.masking import MASK, Mask, is_secret_name, mask, mask_call, mask_text
+from jobqueue.core.texts import error_text, exception_summary, shorten
 
 S = "hunter2-Q7zX9"  # what must not be seen
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"

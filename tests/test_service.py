@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobqueue.service import Service
+from jobqueue.core.service import Service
 
 PATIENCE_SECONDS = 20.0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobqueue import states
+from jobqueue.core import states
 
 PAGE = (Path(__file__).parent.parent / "docs" / "states.md").read_text()
 NAMES = {

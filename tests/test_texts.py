@@ -11,9 +11,9 @@ from types import CodeType, FunctionType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobqueue import texts
-from jobqueue.masking import Mask
-from jobqueue.texts import KEPT_TEXTS, clean, error_text, exception_path, exception_summary, safe_repr, shorten
+from jobqueue.core import texts
+from jobqueue.core.masking import Mask
+from jobqueue.core.texts import KEPT_TEXTS, clean, error_text, exception_path, exception_summary, safe_repr, shorten
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=200)
 

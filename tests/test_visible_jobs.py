@@ -14,11 +14,12 @@ from django.db.models import Q
 from django.test import Client
 from django.urls import reverse
 
-from jobqueue import checks, visible
+from jobqueue import checks
+from jobqueue.access import visible
 from jobqueue.admin.verbs import VERBS
-from jobqueue.api import again
 from jobqueue.api.endpoints import ENDPOINTS, Endpoint
-from jobqueue.api.wsgi_streams import Sync
+from jobqueue.api.streams import recheck
+from jobqueue.api.streams.wsgi import Sync
 from jobqueue.events import stream as streams
 from jobqueue.events.stream import hub
 from jobqueue.models import Job, JobEvent, WebhookDelivery
@@ -301,7 +302,7 @@ def test_no_stream_tells_of_a_hidden_job(listen: Callable[..., Listening], hidde
 def test_a_stream_ends_when_what_its_user_may_see_changes(
     listen: Callable[..., Listening], mine: Job, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(again, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(recheck, "CHECK_SECONDS", 0.1)
     rule = {"tenant": "acme"}
     settings.JOBQUEUE = {"VISIBLE_JOBS": lambda user: Q(**rule), "EVENT_PING_SECONDS": 1}
     for path in ("events/", f"jobs/{mine.pk}/events/"):

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobqueue import conf
-from jobqueue import webhook_rules as rules
 from jobqueue.conf import problems
+from jobqueue.core import webhook_rules as rules
 from tests.webhooks.receivers import SECRET
 
 GOOD = ("https://example.com/hook", "http://example.com:8080/?token=x", "https://[2001:db8::1]/x", "https://exämple.com/")

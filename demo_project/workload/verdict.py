@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from demo_project.workload.kinds import KINDS, Foretold, foretell
 from demo_project.workload.tasks import TASKS
+from jobqueue.core.states import ENDED
 from jobqueue.models import Job
-from jobqueue.states import ENDED
 
 # A run is timed by two clocks, the process's and the database's.
 # A worker tells how long ago a run began, and the server reckons from when it reads that, which may be late on a busy machine.

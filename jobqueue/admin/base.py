@@ -17,9 +17,9 @@ from django.db.models.constants import LOOKUP_SEP
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from jobqueue import audit
-from jobqueue.admin.wording import NOTHING
-from jobqueue.texts import clean, shorten
+from jobqueue.access import audit
+from jobqueue.admin.formatting import NOTHING
+from jobqueue.core.texts import clean, shorten
 
 M = TypeVar("M", bound=Model)
 LARGEST_ID = 2**63 - 1

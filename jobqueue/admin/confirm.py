@@ -11,9 +11,9 @@ from typing import Any
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.http import HttpRequest
 
-from jobqueue.admin import cells, listing
+from jobqueue.admin import columns, listing
 from jobqueue.admin.verbs import Verb
-from jobqueue.amounts import plural
+from jobqueue.core.amounts import plural
 from jobqueue.models import Job
 
 FIELD = "confirmed"
@@ -38,7 +38,7 @@ def context(verb: Verb, jobs: list[Job], *, on_list: bool) -> dict[str, Any]:
     shown = found[:MOST_SHOWN]
     workers = listing.workers_of(shown)
     for job in shown:
-        job.worker = workers.get(cells.owner_of(job))  # type: ignore[attr-defined]
+        job.worker = workers.get(columns.owner_of(job))  # type: ignore[attr-defined]
     fields = [(FIELD, ",".join(str(job.pk) for job in found))]
     if on_list:
         fields += [("action", verb.name), *((ACTION_CHECKBOX_NAME, str(job.pk)) for job in jobs)]
@@ -50,7 +50,9 @@ def context(verb: Verb, jobs: list[Job], *, on_list: bool) -> dict[str, Any]:
         "title": f"{verb.label} {plural(len(found), f'{kind}job')}?",
         "counts": [(Job.Status(status).label, number) for status, number in statuses.most_common()] if len(found) > 1 else [],
         "verb": verb,
-        "rows": [(job, cells.status(job), cells.task(job), cells.progress(job), cells.ran(job), cells.worker(job)) for job in shown],
+        "rows": [
+            (job, columns.status(job), columns.task(job), columns.progress(job), columns.ran(job), columns.worker(job)) for job in shown
+        ],
         "unnamed": len(found) - len(shown),
         "others": others,
         "others_note": _others_note(verb, others, able=not whole),

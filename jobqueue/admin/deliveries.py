@@ -14,17 +14,17 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.decorators import method_decorator
 
-from jobqueue import visible
-from jobqueue.admin import delivery_cells as cells
+from jobqueue.access import visible
+from jobqueue.admin import delivery_columns as cells
 from jobqueue.admin import delivery_list, listing
 from jobqueue.admin.base import audited
 from jobqueue.admin.delivery_verbs import DeliveryVerbsAdmin
 from jobqueue.admin.detail import Row
 from jobqueue.admin.filters import EndedFilter
-from jobqueue.admin.wording import excerpt, masked_json, moment, prose
+from jobqueue.admin.formatting import excerpt, masked_json, moment, prose
+from jobqueue.core.webhook_rules import shown_url
 from jobqueue.db import Now
 from jobqueue.models import WebhookDelivery
-from jobqueue.webhook_rules import shown_url
 
 Status = WebhookDelivery.Status
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse
 
-from jobqueue.admin import delivery_cells as cells
+from jobqueue.admin import delivery_columns as cells
 from jobqueue.webhooks.redelivery import of_job
 
 MOST = 10

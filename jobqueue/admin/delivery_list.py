@@ -10,12 +10,12 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
-from jobqueue import masking, webhook_rules
 from jobqueue.admin import nothing
 from jobqueue.admin.base import LARGEST_ID
 from jobqueue.admin.listing import MOST_COUNTED, WINDOW, as_id
+from jobqueue.core import masking, webhook_rules
+from jobqueue.core.texts import clean
 from jobqueue.models import WebhookDelivery
-from jobqueue.texts import clean
 
 Status = WebhookDelivery.Status
 

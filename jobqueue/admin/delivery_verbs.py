@@ -14,10 +14,10 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
-from jobqueue.admin import delivery_cells as cells
+from jobqueue.admin import delivery_columns as cells
 from jobqueue.admin import listing
 from jobqueue.admin.base import ReadOnlyAdmin, audited
-from jobqueue.amounts import plural
+from jobqueue.core.amounts import plural
 from jobqueue.models import Job, WebhookDelivery
 from jobqueue.webhooks import redelivery
 from jobqueue.webhooks.redelivery import NO_SUCH, Answer

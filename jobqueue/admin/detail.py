@@ -11,20 +11,20 @@ from typing import Any
 from django.utils import timezone
 from django.utils.html import format_html
 
-from jobqueue import time_limits
-from jobqueue.admin import cells, known, phases
+from jobqueue.access.hiding import arguments_of, mask_of
+from jobqueue.admin import columns, phases, task_choices
+from jobqueue.admin.formatting import NOTHING, as_json, between, duration, excerpt, masked_json, moment, parsed, prose
 from jobqueue.admin.listing import workers_of
 from jobqueue.admin.phases import PhaseRow
-from jobqueue.admin.wording import NOTHING, as_json, between, duration, excerpt, masked_json, moment, parsed, prose
-from jobqueue.capping import SHOWN_BYTES
-from jobqueue.events.timeline import Happening, timeline
-from jobqueue.hiding import arguments_of, mask_of
-from jobqueue.lifecycle.report import report
-from jobqueue.lifecycle.waits import in_words
-from jobqueue.masking import Mask
+from jobqueue.core import time_limits
+from jobqueue.core.capping import SHOWN_BYTES
+from jobqueue.core.masking import Mask
+from jobqueue.core.states import ENDED, FINAL, PENDING_TARGET
+from jobqueue.core.webhook_rules import shown_url
+from jobqueue.insight.report import report
+from jobqueue.insight.timeline import Happening, timeline
+from jobqueue.insight.waits import in_words
 from jobqueue.models import Job
-from jobqueue.states import ENDED, FINAL, PENDING_TARGET
-from jobqueue.webhook_rules import shown_url
 
 TRACEBACK_CHARACTERS = 16_000
 MOST_RUNS = 50
@@ -87,7 +87,7 @@ class Page:
 
 def page(job: Job) -> Page:
     """Return what to show of a job that was read whole."""
-    now = cells.now_of(job)
+    now = columns.now_of(job)
     mask = mask_of(job)
     events, older = timeline(job, mask=mask)
     return Page(
@@ -95,7 +95,7 @@ def page(job: Job) -> Page:
         over=job.status in FINAL,
         zone=timezone.get_current_timezone_name(),
         report=_report(job) if _has_report(job) else [],
-        status=cells.status(job),
+        status=columns.status(job),
         message=prose(job.message, mask=mask),
         phases=phases.rows(job, now, mask),
         arguments=arguments(job),
@@ -158,7 +158,7 @@ def arguments(job: Job) -> list[Row]:
     args, kwargs = arguments_of(job, SHOWN_BYTES)
     if not isinstance(job.args, list) or not isinstance(job.kwargs, dict):
         return [_argument("args", as_json(args)), _argument("kwargs", as_json(kwargs))]
-    entry = known.entry(job.task)
+    entry = task_choices.entry(job.task)
     func, takes_context = (entry.func, entry.takes_context) if entry is not None else (None, False)
     names = _names(func, len(args), takes_context)
     rows = [_argument(name, as_json(value)) for name, value in zip(names, args, strict=True)]
@@ -186,7 +186,7 @@ def _rows(*pairs: tuple[str, Any]) -> list[Row]:
 def _what(job: Job, mask: Mask) -> list[Row]:
     return _rows(
         ("Task", job.task),
-        ("Registered here", "yes" if known.entry(job.task) else "no: this process knows no such task"),
+        ("Registered here", "yes" if task_choices.entry(job.task) else "no: this process knows no such task"),
         ("Queue", prose(job.queue, mask=mask)),
         ("Priority", job.priority),
         ("Tenant", job.tenant),
@@ -203,7 +203,7 @@ def _target(job: Job, mask: Mask) -> str:
     shown = prose(job.target, mask=mask)
     if not job.target or shown != job.target:
         return shown
-    return format_html('<a href="{}">{}</a>', cells.jobs_of_target(job), shown)
+    return format_html('<a href="{}">{}</a>', columns.jobs_of_target(job), shown)
 
 
 def _when(job: Job, now: datetime) -> list[Row]:
@@ -218,7 +218,7 @@ def _when(job: Job, now: datetime) -> list[Row]:
     )
     known_times = [(name, moment(when, now)) for name, when in times if when is not None]
     # The report has these, from the history of the runs: the times of the row may differ by some milliseconds.
-    spans = [] if _has_report(job) else [("Waited", cells.waited(job)), ("Ran", cells.ran(job))]
+    spans = [] if _has_report(job) else [("Waited", columns.waited(job)), ("Ran", columns.ran(job))]
     return _rows(*known_times, *spans)
 
 
@@ -238,7 +238,7 @@ def _lease(job: Job, now: datetime) -> list[Row]:
     stop = f"yes, to be {job.cancel_outcome.lower()}" if job.cancel_requested else ""
     return _rows(
         ("Runs on" if job.lease_owner else "Ran last on", str(found) if found else ""),
-        ("Worker", cells.owner_of(job) or NOTHING),
+        ("Worker", columns.owner_of(job) or NOTHING),
         ("Release", found.release if found else ""),
         ("Lease token", job.lease_token),
         ("Lease ends", moment(job.lease_expires_at, now) if job.lease_expires_at else ""),

@@ -14,12 +14,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from jobqueue import clock
-from jobqueue.admin import cells
+from jobqueue.admin import columns
 from jobqueue.admin.base import ReadOnlyAdmin, audited
-from jobqueue.admin.wording import NOTHING, ago, duration, excerpt, moment
-from jobqueue.amounts import plural
+from jobqueue.admin.formatting import NOTHING, ago, duration, excerpt, moment
+from jobqueue.core.amounts import plural
 from jobqueue.db import Now
-from jobqueue.lifecycle import leaders
+from jobqueue.insight import duties
 from jobqueue.models import BackgroundJobLease
 
 COLUMNS = ("duty", "shown_problem", "shown_leader", "held_for", "every", "last_run", "took", "did", "errors")
@@ -57,7 +57,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
         """Take the selected duties away from their leaders."""
         free = []
         for row in queryset.order_by("pk"):
-            if holder := leaders.release(row.pk):
+            if holder := duties.release(row.pk):
                 self.log_change(request, row, f"Taken from worker {holder}.")
                 self.message_user(request, f"{row.pk} was taken from worker {holder}; the next to look leads it.", messages.SUCCESS)
             else:
@@ -95,7 +95,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
     @admin.display(description="last run")
     def last_run(self, row: BackgroundJobLease) -> SafeString | str:
         """Return when the last run that was completed began."""
-        when = leaders.moment(_told(row).last_run_at)
+        when = duties.moment(_told(row).last_run_at)
         return ago(when, _now(row)) if when else NOTHING
 
     @admin.display(description="took")
@@ -123,7 +123,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
     def last_error(self, row: BackgroundJobLease) -> SafeString | str:
         """Return the last error, and when it came."""
         found = _told(row)
-        when = leaders.moment(found.last_error_at)
+        when = duties.moment(found.last_error_at)
         return (
             format_html("{} ({})", found.last_error, moment(when, _now(row))) if found.last_error and when else found.last_error or NOTHING
         )
@@ -134,11 +134,11 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
         found = _told(row)
         if found.problem:
             return format_html('<strong class="jq-alarm">{}</strong>', excerpt(found.problem, BRIEF_CHARACTERS))
-        return cells.badge("success", "Goes on") if found.worker_id else cells.badge("pending", "Free")
+        return columns.badge("success", "Goes on") if found.worker_id else columns.badge("pending", "Free")
 
 
-def _told(row: BackgroundJobLease) -> leaders.Leader:
-    found: Any = row.__dict__.get("_told") or row.__dict__.setdefault("_told", leaders.leader(row, _now(row)))
+def _told(row: BackgroundJobLease) -> duties.Leader:
+    found: Any = row.__dict__.get("_told") or row.__dict__.setdefault("_told", duties.leader(row, _now(row)))
     return found  # type: ignore[no-any-return]
 
 

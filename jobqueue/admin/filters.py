@@ -13,14 +13,14 @@ from django.contrib.admin import SimpleListFilter
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from jobqueue import masking, queue_rules, states
-from jobqueue.admin import known
-from jobqueue.amounts import span
+from jobqueue.access.visible import is_narrowed
+from jobqueue.admin import task_choices
+from jobqueue.core import masking, queue_rules, states
+from jobqueue.core.amounts import span
+from jobqueue.core.retention_rules import LONGEST_SECONDS
+from jobqueue.core.texts import clean
 from jobqueue.db import Now
 from jobqueue.models import Job, Schedule, Worker
-from jobqueue.retention_rules import LONGEST_SECONDS
-from jobqueue.texts import clean
-from jobqueue.visible import is_narrowed
 
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin
@@ -98,7 +98,7 @@ class QueueFilter(ColumnFilter):
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
         """Return the queues that somebody fills, serves, or has jobs in."""
-        found = known.queues() | newest(visible, "queue")
+        found = task_choices.queues() | newest(visible, "queue")
         if not self.narrowed:
             found |= {queue for queue in Job.objects.database.queued_queues(MOST_CHOICES) if isinstance(queue, str)}
         for queues in Worker.objects.values_list("queues", flat=True)[:MOST_CHOICES]:
@@ -116,7 +116,7 @@ class TaskFilter(ColumnFilter):
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
         """Return the tasks that are registered or were enqueued lately."""
         lately = sorted(newest(visible, "task"))[:MOST_CHOICES]  # these first, where there are more than can be offered
-        paths = sorted({*lately, *[path for path in known.paths() if path not in lately][: MOST_CHOICES - len(lately)]})
+        paths = sorted({*lately, *[path for path in task_choices.paths() if path not in lately][: MOST_CHOICES - len(lately)]})
         return [(path, f"{path.rpartition('.')[2]} ({path.rpartition('.')[0]})" if "." in path else path) for path in paths]
 
 

@@ -16,7 +16,7 @@ import re
 from collections import Counter, defaultdict
 from typing import Any, Final
 
-from jobqueue.masking import MASK
+from jobqueue.core.masking import MASK
 
 # Keys whose values decide nothing: they may be added and changed beside a secret.
 DESCRIPTIONS: Final = frozenset({"note", "notes", "comment", "comments", "description", "remark", "remarks", "label", "title"})

@@ -12,14 +12,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.cache import patch_vary_headers
 
-from jobqueue import visible
-from jobqueue.admin import cells, deliveries_of_job, detail, filters, listing
+from jobqueue.access import visible
+from jobqueue.admin import columns, deliveries_of_job, detail, filters, listing
 from jobqueue.admin.live import LiveAdmin
 from jobqueue.admin.verbs import VERBS
 from jobqueue.db import Now
 from jobqueue.exceptions import JobDoesNotExist
-from jobqueue.lifecycle.narrowed import why_for
-from jobqueue.lifecycle.why import Why
+from jobqueue.insight.narrowed import why_for
+from jobqueue.insight.why import Why
 from jobqueue.models import Job
 
 PART_HEADER = "X-Jobqueue-Part"
@@ -29,18 +29,18 @@ class JobAdmin(LiveAdmin):
     """Show jobs, and let people cancel, pause, resume, hurry and delete them."""
 
     list_display = (
-        cells.number,
-        cells.status,
-        cells.queue,
-        cells.task,
-        cells.priority,
-        cells.progress,
-        cells.waited,
-        cells.ran,
-        cells.attempt,
-        cells.worker,
+        columns.number,
+        columns.status,
+        columns.queue,
+        columns.task,
+        columns.priority,
+        columns.progress,
+        columns.waited,
+        columns.ran,
+        columns.attempt,
+        columns.worker,
     )
-    sortable_by = (cells.number,)  # type: ignore[assignment]  # no other order has an index
+    sortable_by = (columns.number,)  # type: ignore[assignment]  # no other order has an index
     list_filter = (
         filters.StatusFilter,
         filters.WaitingForFilter,

@@ -18,15 +18,17 @@ from django.db.models.functions import Left
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
-from jobqueue import masking, public_ids, states, visible
-from jobqueue.admin import known, nothing
+from jobqueue import public_ids
+from jobqueue.access import visible
+from jobqueue.admin import nothing, task_choices
 from jobqueue.admin.base import LARGEST_ID
-from jobqueue.admin.cells import owner_of
+from jobqueue.admin.columns import owner_of
 from jobqueue.admin.nothing import NothingFound
+from jobqueue.core import masking, states
+from jobqueue.core.targets import Target
+from jobqueue.core.texts import clean
 from jobqueue.db.open_jobs import OPEN
-from jobqueue.line import Target
 from jobqueue.models import Job, Worker
-from jobqueue.texts import clean
 
 MOST_COUNTED = 10_000
 MOST_TENANTS = 1000
@@ -54,7 +56,7 @@ def search(queryset: QuerySet[Job], text: str) -> QuerySet[Job]:
 
 def tasks_like(text: str) -> list[str]:
     """Return a text and the registered tasks' paths that contain it: the database compares whole paths only."""
-    return [*(path for path in known.paths() if text.lower() in path.lower()), text]
+    return [*(path for path in task_choices.paths() if text.lower() in path.lower()), text]
 
 
 def as_id(text: str) -> int | None:

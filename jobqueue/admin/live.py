@@ -11,10 +11,10 @@ from django.urls import URLPattern, path, reverse
 
 from jobqueue import conf
 from jobqueue.admin.targets import TargetsAdmin
-from jobqueue.api import again, streaming
-from jobqueue.api.answers import Problem
-from jobqueue.api.events import snapshot_of
-from jobqueue.api.stream_parts import Source
+from jobqueue.api.responses import Problem
+from jobqueue.api.streams import recheck, response
+from jobqueue.api.streams.endpoints import snapshot_of
+from jobqueue.api.streams.parts import Source
 from jobqueue.events.wanted import Wanted
 from jobqueue.models import Job
 
@@ -28,7 +28,7 @@ class LiveAdmin(TargetsAdmin):
 
     def events_address(self, job: Job) -> str:
         """Return the address of a job's stream; empty if the settings allow none."""
-        if not streaming.are_served():
+        if not response.are_served():
             return ""
         return reverse("admin:jobqueue_job_events", args=[job.pk], current_app=self.admin_site.name)
 
@@ -37,7 +37,7 @@ class LiveAdmin(TargetsAdmin):
         try:
             if request.method not in ("GET", "HEAD"):
                 raise Problem(405, "The method must be one of: GET, HEAD.", headers={"Allow": "GET, HEAD"})
-            with streaming.at_the_door():
+            with response.at_the_door():
                 return self._stream(request, object_id)
         except Problem as problem:
             return problem.response()
@@ -51,12 +51,12 @@ class LiveAdmin(TargetsAdmin):
         if job is None:
             raise Problem(404, f"There is no job {object_id}.")
         source = Source(Wanted(job_id=job.pk), lambda: self._still(request, job.pk), snapshot_of(job.pk, request.user))
-        return streaming.respond(request, request.user, source)
+        return response.respond(request, request.user, source)
 
     def _still(self, request: HttpRequest, job_id: int) -> bool:
         """Return whether the page would be shown now."""
         user: Any = request.user
-        again.renew(request)
+        recheck.renew(request)
         if request.user.pk != user.pk or not self.admin_site.has_permission(request):
             return False
         job = self.get_object(request, str(job_id))

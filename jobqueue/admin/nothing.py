@@ -8,13 +8,13 @@ from urllib.parse import urlencode
 
 from django.contrib.admin.views.main import IGNORED_PARAMS, PAGE_VAR
 
-from jobqueue import masking
-from jobqueue.admin import known
+from jobqueue.admin import task_choices
 from jobqueue.admin.base import LARGEST_ID
-from jobqueue.amounts import plural
-from jobqueue.line import Target
+from jobqueue.core import masking
+from jobqueue.core.amounts import plural
+from jobqueue.core.targets import Target
+from jobqueue.core.texts import clean, shorten
 from jobqueue.models import Job, Queue
-from jobqueue.texts import clean, shorten
 
 MAX_TENANTS = 1000
 NO_FILTERS = (*IGNORED_PARAMS, PAGE_VAR)
@@ -72,7 +72,7 @@ def _offers(cl: Any, wanted: str) -> list[tuple[str, str]]:
     shown = shorten(clean(wanted), MAX_TEXT_BYTES)
     database = Job.objects.database
     offers = []
-    queues = known.queues() | {*database.queued_queues(MAX_TENANTS)}
+    queues = task_choices.queues() | {*database.queued_queues(MAX_TENANTS)}
     if wanted in queues or Queue.objects.filter(pk=wanted).exists():
         offers.append((f"Jobs of queue {shown}", f"?{urlencode({'queue': wanted})}"))
     fronts = database.fronts([Target(tenant, wanted) for tenant in database.tenants_in_lines(MAX_TENANTS)])

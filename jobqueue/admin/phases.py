@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobqueue.admin.wording import between, excerpt, moment, prose
-from jobqueue.lifecycle.report import phases_of
-from jobqueue.masking import Mask
+from jobqueue.admin.formatting import between, excerpt, moment, prose
+from jobqueue.core.masking import Mask
+from jobqueue.insight.report import phases_of
 from jobqueue.models import Job, JobPhase
 
 LONGEST_NAME = 80

@@ -11,9 +11,9 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 
-from jobqueue import event_names, webhook_rules
 from jobqueue.admin.base import ReadOnlyAdmin, audited
-from jobqueue.admin.wording import NOTHING, excerpt
+from jobqueue.admin.formatting import NOTHING, excerpt
+from jobqueue.core import event_names, webhook_rules
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.queues import check_name
 from jobqueue.models import Job, Queue

@@ -13,25 +13,26 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 
-from jobqueue import audit
-from jobqueue.admin import cells
+from jobqueue.access import audit
+from jobqueue.admin import columns
 from jobqueue.admin.base import audited
+from jobqueue.admin.formatting import NOTHING, duration
 from jobqueue.admin.queue_webhooks import QueueWebhookAdmin, receiver
-from jobqueue.admin.wording import NOTHING, duration
-from jobqueue.amounts import bounded
+from jobqueue.core.amounts import bounded
+from jobqueue.core.masking import mask_text
 from jobqueue.exceptions import InvalidOption
-from jobqueue.lifecycle import queue_names
-from jobqueue.lifecycle.narrowed import queue_states_for
+from jobqueue.insight import queue_names
+from jobqueue.insight.narrowed import queue_states_for
 from jobqueue.lifecycle.queues import (
     LARGEST_LIMIT,
     MOST_QUEUES,
     QueueAnswer,
     QueueState,
+    forget_queue,
     limit_queue,
     pause_queue,
     resume_queue,
 )
-from jobqueue.masking import mask_text
 from jobqueue.models import Job, Queue
 from jobqueue.webhooks.queues import QueueWebhook, queue_webhooks
 
@@ -122,7 +123,7 @@ class QueueAdmin(QueueWebhookAdmin):
                 self.message_user(request, warning, messages.WARNING)
 
     def _forget(self, request: HttpRequest, name: str) -> None:
-        if not queue_names.forget_queue(name):
+        if not forget_queue(name):
             self.message_user(request, f"Queue {name}: there is no row to forget.", messages.INFO)
             return
         audit.record(request.user, "forget", Queue(name=name), audit.DONE, audit.address_of(request), text="Forgotten.", gone=True)
@@ -155,7 +156,7 @@ def _shown(state: QueueState, rows: set[Any], webhook: QueueWebhook | None) -> S
         state=state,
         name=name,
         plain=name == state.name,
-        badge=cells.badge("paused", "Paused") if state.paused else cells.badge("success", "Open"),
+        badge=columns.badge("paused", "Paused") if state.paused else columns.badge("success", "Open"),
         queued=bounded(state.queued, state.queued_is_capped),
         oldest=duration(state.oldest_queued_seconds) if state.oldest_queued_seconds is not None else NOTHING,
         decided=state.name in rows,

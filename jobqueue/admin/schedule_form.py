@@ -9,15 +9,16 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 
-from jobqueue import cron, schedules
-from jobqueue.admin import known
+from jobqueue.access.hiding import arguments_of
+from jobqueue.admin import task_choices
 from jobqueue.admin.hidden_values import names_other_place, places_of_masks, restored
+from jobqueue.core import cron
+from jobqueue.core.masking import MASK
 from jobqueue.exceptions import InvalidOption, JobQueueError
-from jobqueue.hiding import arguments_of
-from jobqueue.masking import MASK
 from jobqueue.models import Schedule
+from jobqueue.schedules import declarations
 
-FIELDS = ("name", *schedules.DEFINITION, "enabled")
+FIELDS = ("name", *declarations.DEFINITION, "enabled")
 JSON_FIELDS = {"args": list, "kwargs": dict}
 MAX_NAMED = 50
 
@@ -79,12 +80,12 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     def _rules(self, row: Schedule) -> list[tuple[tuple[str, ...], Callable[[], object]]]:
         """Return the rules, each with the fields that it judges; none: its mistake stands above the form."""
         return [
-            (("name",), lambda: schedules.check_name(row.name)),
+            (("name",), lambda: declarations.check_name(row.name)),
             (("task",), lambda: check_schedulable(row.task)),
             (("time_zone",), lambda: cron.zone_of(row.time_zone)),
-            (("cron",) if row.interval_seconds is None else ("interval_seconds",), lambda: schedules.check_timing(row)),
-            (("kwargs", "args", "task"), lambda: schedules.check_arguments(row, known.entry(row.task))),
-            *(((), rule) for rule in schedules.placement_rules(row)),
+            (("cron",) if row.interval_seconds is None else ("interval_seconds",), lambda: declarations.check_timing(row)),
+            (("kwargs", "args", "task"), lambda: declarations.check_arguments(row, task_choices.entry(row.task))),
+            *(((), rule) for rule in declarations.placement_rules(row)),
         ]
 
     def _read(self, name: str) -> Any:
@@ -131,12 +132,12 @@ def masked(row: Schedule) -> tuple[Any, Any]:
 
 def check_schedulable(path: str) -> None:
     """Refuse a task that is declared with ``schedulable=False``."""
-    entry = known.entry(path)
+    entry = task_choices.entry(path)
     if entry is not None and not entry.schedulable:
         raise InvalidOption(f"The task {path!r} is declared with schedulable=False; choose another task, or change its declaration.")
 
 
 def _choices(stored: str) -> list[tuple[str, str]]:
-    paths = [path for path in known.paths() if (entry := known.entry(path)) is None or entry.schedulable or path == stored]
+    paths = [path for path in task_choices.paths() if (entry := task_choices.entry(path)) is None or entry.schedulable or path == stored]
     gone = [(stored, f"{stored} (not registered)")] if stored and stored not in paths else []
     return [("", "---------"), *gone, *((path, path) for path in paths)]

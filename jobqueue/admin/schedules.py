@@ -16,15 +16,15 @@ from django.utils.decorators import method_decorator
 from django.utils.html import format_html
 
 from jobqueue import clock, conf
-from jobqueue.admin import schedule_cells as cells
+from jobqueue.admin import schedule_columns as cells
 from jobqueue.admin.base import Base, audited
 from jobqueue.admin.filters import FailingFilter
 from jobqueue.admin.schedule_form import ScheduleForm
 from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption, JobQueueError
-from jobqueue.lifecycle import schedules as verbs
 from jobqueue.models import Job, Schedule
-from jobqueue.scheduled_jobs import run_schedule_now
+from jobqueue.schedules import ticks as verbs
+from jobqueue.schedules.jobs import run_schedule_now
 
 WHAT: Final = ("name", "task", "args", "kwargs", "queue", "priority", "tenant", "target")
 WHEN: Final = ("cron", "interval_seconds", "time_zone", "missed", "missed_limit")

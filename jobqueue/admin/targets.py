@@ -14,17 +14,17 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 
-from jobqueue import masking
-from jobqueue.admin import cells, listing
-from jobqueue.admin.acting import MOST_AT_ONCE, ActingAdmin
+from jobqueue.admin import columns, listing
+from jobqueue.admin.actions import MOST_AT_ONCE, ActingAdmin
 from jobqueue.admin.base import audited
+from jobqueue.admin.formatting import NOTHING, ago, between
 from jobqueue.admin.verbs import CANCEL, PAUSE, RESUME, Verb
-from jobqueue.admin.wording import NOTHING, ago, between
-from jobqueue.amounts import bounded
+from jobqueue.core import masking
+from jobqueue.core.amounts import bounded
+from jobqueue.core.targets import Target
 from jobqueue.db.overview import Front
-from jobqueue.lifecycle.lines import Line
-from jobqueue.lifecycle.narrowed import look_for
-from jobqueue.line import Target
+from jobqueue.insight.narrowed import look_for
+from jobqueue.insight.targets import Line
 from jobqueue.models import Job
 
 MOST_SHOWN = 100
@@ -124,7 +124,7 @@ class TargetsAdmin(ActingAdmin):
     def _shown(self, request: HttpRequest, found: list[tuple[Line, Front]]) -> list[Shown]:
         holders = [line.holder_id for line, _ in found if line.holder_id is not None]
         jobs = {job.pk: job for job in self.get_queryset(request).defer(*listing.BIG_COLUMNS).filter(pk__in=holders)}
-        now = next((cells.now_of(job) for job in jobs.values()), Job.objects.database.clock() if found else None)
+        now = next((columns.now_of(job) for job in jobs.values()), Job.objects.database.clock() if found else None)
         return [self._one(request, line, front, jobs.get(line.holder_id or 0), now) for line, front in found]
 
     def _one(self, request: HttpRequest, line: Line, front: Front, job: Job | None, now: Any) -> Shown:
@@ -141,7 +141,7 @@ class TargetsAdmin(ActingAdmin):
             tenant=line.tenant or NOTHING,
             listed=f"{self._address('changelist')}?{urlencode({TARGET: line.target, **of_tenant})}" if plain else "",
             holder=job,
-            badge=cells.status(job) if job is not None else cells.badge("queued", "Free") if not line.holder_status else NOTHING,
+            badge=columns.status(job) if job is not None else columns.badge("queued", "Free") if not line.holder_status else NOTHING,
             since=ago(line.since, now) if line.since is not None else NOTHING,
             waiting=bounded(line.waiting, line.waiting_is_capped),
             oldest=between(line.oldest_waiting_at, now) if line.oldest_waiting_at is not None else NOTHING,

@@ -8,10 +8,10 @@ from typing import Final
 
 from django.http import HttpRequest
 
-from jobqueue import states
+from jobqueue.core import states
+from jobqueue.core.states import Status
 from jobqueue.lifecycle import control
 from jobqueue.models import Job
-from jobqueue.states import Status
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from jobqueue import clock
-from jobqueue.admin import cells
+from jobqueue.admin import columns
 from jobqueue.admin.base import ReadOnlyAdmin
-from jobqueue.admin.wording import NOTHING, between, duration, moment
+from jobqueue.admin.formatting import NOTHING, between, duration, moment
 from jobqueue.db import Now
-from jobqueue.lifecycle.workers import HEARD_SECONDS, failed_modules, running_jobs, stuck_services
+from jobqueue.insight.workers import HEARD_SECONDS, failed_modules, running_jobs, stuck_services
 from jobqueue.models import Worker
 
 
@@ -84,8 +84,8 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
     def shown_state(self, worker: Worker) -> SafeString:
         """Return what it does; silent where it was not heard for too long."""
         if (_now(worker) - worker.heartbeat_at).total_seconds() > HEARD_SECONDS:
-            return cells.badge("silent", "Silent")
-        return cells.badge(worker.state.lower(), worker.get_state_display().capitalize())
+            return columns.badge("silent", "Silent")
+        return columns.badge(worker.state.lower(), worker.get_state_display().capitalize())
 
     @admin.display(description="queues")
     def served(self, worker: Worker) -> str:

@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
 
 from jobqueue import conf
-from jobqueue.api.answers import Problem
+from jobqueue.api.responses import Problem
 
 AMBIENT = ("basic", "digest", "negotiate", "ntlm")
 SAFE_METHODS = ("GET", "HEAD")

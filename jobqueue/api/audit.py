@@ -6,7 +6,8 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from jobqueue import audit, states
+from jobqueue.access import audit
+from jobqueue.core import states
 from jobqueue.lifecycle.control import Answer, Verdict
 from jobqueue.models import Job, Queue
 

@@ -21,9 +21,10 @@ from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, re_path
 
 from jobqueue import conf, db
-from jobqueue.api import access, audit, streaming
-from jobqueue.api.answers import Problem, answer
+from jobqueue.api import access, audit
 from jobqueue.api.endpoints import Endpoint
+from jobqueue.api.responses import Problem, answer
+from jobqueue.api.streams import response
 from jobqueue.exceptions import JobDoesNotExist
 
 CONVERTERS: Final = {"job_id": "str", "target": "str", "queue": "path"}
@@ -79,7 +80,7 @@ class _View:
         if endpoint is None:
             allowed = ", ".join([*self.endpoints, *(["HEAD"] if "GET" in self.endpoints else [])])
             raise Problem(405, f"The method must be one of: {allowed}.", headers={"Allow": allowed})
-        with streaming.at_the_door() if endpoint.streams else contextlib.nullcontext():
+        with response.at_the_door() if endpoint.streams else contextlib.nullcontext():
             return self.guarded(request, endpoint, given)
 
     def guarded(self, request: HttpRequest, endpoint: Endpoint, given: dict[str, str]) -> HttpResponseBase:

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 
-from jobqueue.api import events, schema, views
-from jobqueue.api.reading import Given
+from jobqueue.api import schema, views
+from jobqueue.api.params import Given
+from jobqueue.api.streams import endpoints
 from jobqueue.api.views import Handler, Reply
 from jobqueue.lifecycle import control
 
@@ -69,9 +70,9 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         *("GET", "targets/", "targets", "The targets that something holds, blocks or waits for.", views.list_targets, "Targets"),
         query=("search", "tenant", "limit"),
     ),
-    _stream("jobs/{job_id}/events/", "job_events", "Stream the events of a job.", events.of_job),
-    _stream("targets/{target}/events/", "target_events", "Stream the events of the jobs of a target.", events.of_target),
-    _stream("events/", "events", "Stream the events of all jobs, or of those of a tenant.", events.of_all),
+    _stream("jobs/{job_id}/events/", "job_events", "Stream the events of a job.", endpoints.of_job),
+    _stream("targets/{target}/events/", "target_events", "Stream the events of the jobs of a target.", endpoints.of_target),
+    _stream("events/", "events", "Stream the events of all jobs, or of those of a tenant.", endpoints.of_all),
     Endpoint("GET", "queues/", "queues", "The queues, and what waits and runs in each.", views.list_queues, "Queues", ("view_queue",)),
     *(
         Endpoint(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from jobqueue import states
+from jobqueue.core import states
 
 Shape = dict[str, Any]
 

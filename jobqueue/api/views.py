@@ -11,13 +11,15 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from jobqueue import public_ids
-from jobqueue.api import audit, events, reading
-from jobqueue.api.answers import Problem
-from jobqueue.api.reading import Given
-from jobqueue.lifecycle import control, queue_names, queues
-from jobqueue.lifecycle.lines import Line
-from jobqueue.lifecycle.narrowed import lines_for, queue_states_for
-from jobqueue.masking import mask_text
+from jobqueue.api import audit, params
+from jobqueue.api.params import Given
+from jobqueue.api.responses import Problem
+from jobqueue.api.streams import endpoints
+from jobqueue.core.masking import mask_text
+from jobqueue.insight import queue_names
+from jobqueue.insight.narrowed import lines_for, queue_states_for
+from jobqueue.insight.targets import Line
+from jobqueue.lifecycle import control, queues
 from jobqueue.models import Job
 
 Reply = tuple[int, dict[str, Any]] | HttpResponseBase
@@ -27,14 +29,14 @@ STATUSES = {control.Verdict.DONE: 200, control.Verdict.REQUESTED: 202}
 
 def show_job(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the job's report and what it waits for; tracebacks for those who may open the admin, as there."""
-    return 200, events.told(reading.job(request, user, given), user)
+    return 200, endpoints.told(params.job(request, user, given), user)
 
 
 def act(verb: str, do: Callable[[int], control.Answer]) -> Handler:
     """Return the handler of a verb on a job."""
 
     def handle(request: HttpRequest, user: Any, given: Given) -> Reply:
-        job = reading.job(request, user, given, "task", "tenant", "target", "status")
+        job = params.job(request, user, given, "task", "tenant", "target", "status")
         with Job.objects.database.atomic():
             answer = do(job.pk)
             audit.record(request, user, job, verb, answer)
@@ -49,8 +51,8 @@ def act(verb: str, do: Callable[[int], control.Answer]) -> Handler:
 
 def list_targets(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the targets that something holds, blocks or waits for."""
-    most = reading.limit(request)
-    found = lines_for(user, search=reading.text(request, "search") or "", tenant=reading.text(request, "tenant"))[: most + 1]
+    most = params.limit(request)
+    found = lines_for(user, search=params.text(request, "search") or "", tenant=params.text(request, "tenant"))[: most + 1]
     return 200, {"targets": [_line(line) for line in found[:most]], "more": len(found) > most}
 
 
@@ -63,8 +65,8 @@ def act_on_queue(verb: str) -> Handler:
     """Return the handler that pauses or resumes a queue as a whole."""
 
     def handle(request: HttpRequest, user: Any, given: Given) -> Reply:
-        name = reading.queue(given["queue"])
-        until = reading.until(request) if verb == "pause" else None
+        name = params.queue(given["queue"])
+        until = params.until(request) if verb == "pause" else None
         with Job.objects.database.atomic():
             answer = queues.pause_queue(name, until=until) if verb == "pause" else queues.resume_queue(name)
             audit.record_queue(request, user, name, verb, changed=answer.changed)

@@ -11,12 +11,12 @@ from jobqueue.db.base import (
     missing_tables,
     was_given_up,
 )
-from jobqueue.db.ended import Ended, Flow
+from jobqueue.db.dedicated_connections import let_go
+from jobqueue.db.ended_jobs import Ended, Flow
 from jobqueue.db.environment import unsuitable
 from jobqueue.db.fence import fenced
 from jobqueue.db.pooling import WORKER_CONNECTIONS, pool_size, pooled_slots
 from jobqueue.db.records import NO_LEASE, Claimed, EndedRun, Event, Lease, Lender, Mark, Renewed, RunEnd, Scope
-from jobqueue.db.reserved import let_go
 from jobqueue.db.targets import Released
 from jobqueue.db.times import MomentField, Now
 

@@ -14,7 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DatabaseError, InterfaceError, OperationalError, ProgrammingError
 from django.utils.module_loading import import_string
 
-from jobqueue.db.ended import EndedJobs
+from jobqueue.db.ended_jobs import EndedJobs
 from jobqueue.db.eventlog import EventLog
 from jobqueue.db.events import Events
 from jobqueue.db.records import EndedRun, Lease, Mark, Renewed, RunEnd

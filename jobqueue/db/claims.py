@@ -7,10 +7,10 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
+from jobqueue.core.queue_rules import ALL, ServedQueues
+from jobqueue.core.targets import Candidate
 from jobqueue.db.records import Claimed, Lender, Scope
 from jobqueue.db.statements import Statements
-from jobqueue.line import Candidate
-from jobqueue.queue_rules import ALL, ServedQueues
 
 
 class Claims(Statements):

@@ -21,9 +21,9 @@ import json
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from jobqueue.core.targets import Target
 from jobqueue.db.cursors import Cursor, Position
 from jobqueue.db.statements import Statements
-from jobqueue.line import Target
 
 EVENTS = "jobqueue_jobevent"
 COLUMNS = "id, job_id, name, at, attempt, tenant, target, data"

@@ -16,8 +16,9 @@ from typing import Any, ClassVar
 
 from django.db import transaction
 
-from jobqueue import conf, repeats, signals
-from jobqueue import event_names as names
+from jobqueue import conf, signals
+from jobqueue.core import event_names as names
+from jobqueue.core import repeats
 from jobqueue.db import hygiene
 from jobqueue.db.eventlog import EVENTS
 from jobqueue.db.records import Event

@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
+from jobqueue.core.targets import Target
 from jobqueue.db.targets import HELD, PARKED, Targets
-from jobqueue.line import Target
 
 QUEUED = "status = 'QUEUED'"
 QUEUED_IN_LINE = f"NOT (target = '') AND {QUEUED}"  # as the index says it: SQLite compares word by word

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from jobqueue.core.targets import Target
 from jobqueue.db.statements import Statements
-from jobqueue.line import Target
 
 WAITS_KEY = 0x6A6F6271_75657565  # of the one lock under which jobs begin to wait for others: no circle may close unseen
 MOST_SEEN = 200_000

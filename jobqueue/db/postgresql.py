@@ -16,16 +16,16 @@ from typing import Any, ClassVar
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from jobqueue.core.queue_rules import ServedQueues
+from jobqueue.core.targets import Candidate, Target
 from jobqueue.db import fence, plans, pooler, run_ends, times
 from jobqueue.db.base import AHEAD
 from jobqueue.db.claims import in_claim_order
 from jobqueue.db.columns import Columns
+from jobqueue.db.dedicated_connections import cut_network, read_committed, reserve
+from jobqueue.db.finish_and_take_next import relay
 from jobqueue.db.records import Claimed, EndedRun, Lease, Lender, Relayed, Renewed, RunEnd, Scope
-from jobqueue.db.relay import relay
-from jobqueue.db.reserved import cut_network, read_committed, reserve
 from jobqueue.db.writes import Writes
-from jobqueue.line import Candidate, Target
-from jobqueue.queue_rules import ServedQueues
 
 STANDSTILL_SECONDS = 5
 # In the columns of `Claimed`, what a claim tells of a job with a target.
@@ -219,7 +219,7 @@ class PostgreSQL(Writes):
         return run_ends.end_runs(self, ends)
 
     def relay(self, end: RunEnd, hand_over: tuple[Lender, Target, ServedQueues, Sequence[str]]) -> Relayed | None:
-        """Do it in one message (see `db/relay.py`), on a connection that keeps plans."""
+        """Do it in one message (see `db/finish_and_take_next.py`), on a connection that keeps plans."""
         if not plans.can_be_sent_together(self.connection):
             return None
         setattr(self.connection, plans.HINTED, True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobqueue import conf
-from jobqueue import event_names as names
+from jobqueue.core import event_names as names
 from jobqueue.db import plans
 from jobqueue.db.columns import Columns
 from jobqueue.db.events import OF_JOB

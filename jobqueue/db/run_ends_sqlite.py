@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobqueue import event_names as names
+from jobqueue.core import event_names as names
 from jobqueue.db.base import Database
 from jobqueue.db.records import CLEARED, MAX_ENTRIES, STANDING_FLAG, EndedRun, Event, RunEnd
 

@@ -15,12 +15,12 @@ from typing import Any
 from django.db import transaction
 
 from jobqueue import clock, conf, signals
-from jobqueue import event_names as names
+from jobqueue.core import event_names as names
+from jobqueue.core.targets import Candidate
 from jobqueue.db import fence, run_ends_sqlite, times
 from jobqueue.db.base import AHEAD, Database
 from jobqueue.db.events import DEFAULT, OF_JOB
 from jobqueue.db.records import Claimed, EndedRun, Event, Lease, Lender, Mark, Renewed, RunEnd, Scope
-from jobqueue.line import Candidate
 
 FORMAT = "'%%Y-%%m-%%d %%H:%%M:%%f'"
 GUARD = "WHERE id = %s AND lease_token = %s AND lease_expires_at IS NOT NULL"

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+from jobqueue.core.queue_rules import ServedQueues
+from jobqueue.core.targets import Candidate, Standing, Target
 from jobqueue.db.claims import Claims, in_claim_order
 from jobqueue.db.records import Claimed, Lender, Relayed, RunEnd
-from jobqueue.line import Candidate, Standing, Target
-from jobqueue.queue_rules import ServedQueues
 
 PARKED = "status = 'PENDING' AND waiting_for = 'target'"
 # The condition of the index of those that hold or block, word by word: else no planner finds it.

@@ -15,7 +15,8 @@ from django.db.models import functions
 from django.utils import timezone
 from django.utils.deconstruct import deconstructible
 
-from jobqueue import clock, conf, moments
+from jobqueue import clock, conf
+from jobqueue.core import moments
 
 _COLUMN = re.compile(r'(?:(?:"[^"]+"|\w+)\.)?"[^"]+"')  # in a subquery, the alias of the table has no quotes
 FIRST, LAST = (f"{one:%Y-%m-%d %H:%M:%S}" for one in (moments.FIRST, moments.LAST))

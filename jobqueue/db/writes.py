@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jobqueue import conf, signals
-from jobqueue import event_names as names
-from jobqueue.db import alone
+from jobqueue.core import event_names as names
+from jobqueue.db import autocommit_insert
 from jobqueue.db.base import Database
 from jobqueue.db.columns import Columns, cell
 from jobqueue.db.eventlog import EVENTS
@@ -128,14 +128,14 @@ class Writes(Database):
     @property
     def can_insert_alone(self) -> bool:
         """Whether `insert_alone` works just now: nobody has a transaction open on this thread's connection."""
-        return alone.can_be_sent(self.connection)
+        return autocommit_insert.can_be_sent(self.connection)
 
     def insert_alone(self, columns: dict[str, Any], note: tuple[str, str] | None) -> tuple[Any, ...] | None:
         """Insert one job as `insert` does and commit it; tell the listeners of a channel in the same message.
 
         It is made though nobody can be told.
         """
-        made = alone.rows(self.connection, self.making(columns, ignore_conflicts=False), [*columns.values()], note)
+        made = autocommit_insert.rows(self.connection, self.making(columns, ignore_conflicts=False), [*columns.values()], note)
         [(job_id, created_at)] = self.heard_of(made, 2)
         return job_id, self.moment(created_at)
 

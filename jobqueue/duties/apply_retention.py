@@ -1,4 +1,4 @@
-"""Mark ended jobs as stale and delete them, and delete old events, as the settings say (see ``lifecycle/retention.py``)."""
+"""Mark ended jobs as stale and delete them, and delete old events, as the settings say (see ``retention/apply.py``)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from datetime import datetime
 
 from jobqueue import conf
 from jobqueue.duties.base import Duty, Report
-from jobqueue.lifecycle.old_events import OldEvents
-from jobqueue.lifecycle.retention import Sweep, by_settings
 from jobqueue.models import Job
+from jobqueue.retention.apply import Sweep, by_settings
+from jobqueue.retention.events import OldEvents
 
 EVENTS_SECONDS = 0.5
 # A look for what has come to an age of days may be some minutes late; looks are most of what an idle worker would ask its database.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from jobqueue import duty_rules
+from jobqueue.core import duty_rules
 
 Strategy = Literal["lease", "everyone"]
 # The names of the duties that come with the product (`duties/builtin.py`): a project's duty must not take one's place.

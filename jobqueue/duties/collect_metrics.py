@@ -1,11 +1,11 @@
-"""Look at all queues each ten seconds, for the graphs of the last hour (see ``lifecycle/metrics.py``)."""
+"""Look at all queues each ten seconds, for the graphs of the last hour (see ``insight/metrics.py``)."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from jobqueue.duties.base import Duty, Report
-from jobqueue.lifecycle.metrics import SLOT_SECONDS, Collector
+from jobqueue.insight.metrics import SLOT_SECONDS, Collector
 
 
 class CollectMetrics(Duty):

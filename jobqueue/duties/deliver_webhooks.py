@@ -11,7 +11,7 @@ from jobqueue.duties.base import Duty, Report
 from jobqueue.exceptions import JobQueueError
 from jobqueue.lifecycle.glance import FRESH_SECONDS, Glances
 from jobqueue.webhooks import outbox
-from jobqueue.webhooks.crew import Crew
+from jobqueue.webhooks.senders import Crew
 
 PAUSE_SECONDS = 0.5
 # Where nothing was to be sent for a while, looking is most of what this costs.

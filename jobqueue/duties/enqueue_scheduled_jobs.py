@@ -1,7 +1,7 @@
 """The duty of schedules: make the jobs whose nominal time has come, each exactly once.
 
 Leadership keeps two workers from doing the same work; what keeps a time from getting two jobs is the transaction of each tick (see
-``lifecycle/schedules.py``), which holds with two leaders, and with none.
+``schedules/ticks.py``), which holds with two leaders, and with none.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ import time
 from datetime import datetime, timedelta
 from functools import partial
 
-from jobqueue import conf, db, repeats
+from jobqueue import conf, db
 from jobqueue.bounded import Calls
+from jobqueue.core import repeats
+from jobqueue.core.masking import PLAIN
+from jobqueue.core.texts import exception_summary
 from jobqueue.duties.base import Duty, Report
 from jobqueue.exceptions import LeadershipLost, is_for_the_process
-from jobqueue.lifecycle import schedule_plans, schedules
 from jobqueue.lifecycle.aside import reason_of
 from jobqueue.lifecycle.batches import SET_ASIDE_SECONDS, Batches
 from jobqueue.lifecycle.glance import Glances
-from jobqueue.masking import PLAIN
 from jobqueue.models import Schedule
-from jobqueue.scheduled_jobs import DefinitionChangedError, calls_project, enqueue_scheduled, own
-from jobqueue.texts import exception_summary
+from jobqueue.schedules import plans, ticks
+from jobqueue.schedules.jobs import DefinitionChangedError, calls_project, enqueue_scheduled, own
 
 BATCH = 100  # schedules that one run looks at
 REPLAN_SECONDS = 1.0
@@ -92,27 +93,27 @@ class EnqueueScheduledJobs(Duty):
                 made += ticked.jobs
                 more = more or ticked.more
         if self._forget_at is None or abs(now - self._forget_at) >= timedelta(seconds=FORGET_SECONDS):
-            forgotten = schedules.forget_ticks(now, FORGET_BATCH)
+            forgotten = ticks.forget_ticks(now, FORGET_BATCH)
             self._forget_at = None if forgotten == FORGET_BATCH else now
         more = more or (len(due) == BATCH and (made > 0 or aside > 0))
         return Report(items=made, set_aside=aside, again=more, pause_seconds=None if more else self._pause(now))
 
-    def _tick(self, schedule_id: int, path: str, now: datetime) -> schedules.Ticked:
+    def _tick(self, schedule_id: int, path: str, now: datetime) -> ticks.Ticked:
         """Make the jobs of one schedule.
 
         What code of the project returns is asked for in another thread, which may hang, and before the transaction, which on SQLite
         keeps every other writer away. Each job has its own.
         """
         if not calls_project(path):
-            return schedules.tick(schedule_id, now, enqueue_scheduled)
+            return ticks.tick(schedule_id, now, enqueue_scheduled)
         row = Schedule.objects.current.due(now).filter(pk=schedule_id).first()
         if row is None:
-            return schedules.Ticked()
+            return ticks.Ticked()
         try:
             found = self._calls(schedule_id, partial(own, row))
         except TimeoutError as error:
             raise TimeoutError(f"{error} This is the import, unique_key or target of {path}.") from error
-        return schedules.tick(schedule_id, now, partial(enqueue_scheduled, own=found), at_once=1)
+        return ticks.tick(schedule_id, now, partial(enqueue_scheduled, own=found), at_once=1)
 
     def _replan(self, now: datetime) -> None:
         """Compute the next times anew whose timing has changed, and at the start of a term all that the present rules put elsewhere."""
@@ -120,12 +121,12 @@ class EnqueueScheduledJobs(Duty):
             return
         self._replan_at = time.monotonic() + REPLAN_SECONDS
         aside = self._unwritable.set_aside
-        found = schedule_plans.outdated(self.service, now, REPLAN_BATCH, aside)
+        found = plans.outdated(self.service, now, REPLAN_BATCH, aside)
         if not self._recounted:
-            found = list(dict.fromkeys(found + schedule_plans.moved(self.service)))
+            found = list(dict.fromkeys(found + plans.moved(self.service)))
         for schedule_id, name in found:
             try:
-                schedule_plans.replan(schedule_id, now)
+                plans.replan(schedule_id, now)
             except LeadershipLost:
                 raise
             except BaseException as error:  # one bad schedule must not stop the others
@@ -139,7 +140,7 @@ class EnqueueScheduledJobs(Duty):
         """Note on a schedule why it could not be enqueued; if its row takes no change at all, leave it alone for a while."""
         try:
             # If it is the database that fails, this fails, too, and ends the run.
-            if schedules.set_aside(schedule_id, now, error):
+            if ticks.set_aside(schedule_id, now, error):
                 repeats.log(logging.WARNING, "Schedule %s is set aside for now: %s", name, exception_summary(error, PLAIN), kind=name)
         except Exception as refusal:
             if not db.is_refusal(refusal):
@@ -149,11 +150,11 @@ class EnqueueScheduledJobs(Duty):
             repeats.log(logging.ERROR, text, name, SET_ASIDE_SECONDS, reason_of(refusal), kind=name)
 
     def _forget_inactive(self) -> None:
-        rows = schedule_plans.to_forget(self.service).exclude(pk__in=self._inactive.set_aside)
+        rows = plans.to_forget(self.service).exclude(pk__in=self._inactive.set_aside)
         self._inactive.run(
-            lambda size: schedule_plans.forget_inactive(rows, size),
+            lambda size: plans.forget_inactive(rows, size),
             lambda size: list(rows.values_list("pk", flat=True)[:size]),
-            lambda schedule_id: schedule_plans.forget_inactive(rows.filter(pk=schedule_id), 1),
+            lambda schedule_id: plans.forget_inactive(rows.filter(pk=schedule_id), 1),
         )
 
     def _pause(self, now: datetime) -> float:

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from jobqueue import event_names as names
+from jobqueue.core import event_names as names
+from jobqueue.core.masking import PLAIN
+from jobqueue.core.texts import clean
 from jobqueue.db import Event
-from jobqueue.masking import PLAIN
 from jobqueue.models import Job
-from jobqueue.texts import clean
 
 LONGEST_TEXT_BYTES = 2000
 

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from jobqueue.core.service import Service
 from jobqueue.db.cursors import Cursor, Position
 from jobqueue.db.eventlog import EventRow
 from jobqueue.events import watch, wire
@@ -23,7 +24,6 @@ from jobqueue.events.stopping import server_ends
 from jobqueue.events.subscription import Subscription
 from jobqueue.events.wanted import Wanted, matched
 from jobqueue.models import Job
-from jobqueue.service import Service
 
 POLL_SECONDS, IDLE_POLL_SECONDS = 0.25, 0.5
 PAGE = 1000

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from jobqueue.access.visible import Sight
+from jobqueue.core.targets import Target
 from jobqueue.db.eventlog import EventRow
-from jobqueue.line import Target
-from jobqueue.visible import Sight
 
 
 class Wanted(NamedTuple):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from jobqueue import clock, masking, public_ids
-from jobqueue import event_names as names
+from jobqueue import clock, public_ids
+from jobqueue.core import event_names as names
+from jobqueue.core import masking
 from jobqueue.models import Job, JobPhase
 
 MOST_WATCHED = 500  # at a time; with more, each of them is looked at in its turn

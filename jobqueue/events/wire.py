@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from jobqueue import event_names as names
-from jobqueue import masking, public_ids
-from jobqueue.capping import capped
+from jobqueue import public_ids
+from jobqueue.core import event_names as names
+from jobqueue.core import masking
+from jobqueue.core.capping import capped
+from jobqueue.core.states import Status
 from jobqueue.db.cursors import Position
 from jobqueue.db.eventlog import EventRow
-from jobqueue.states import Status
 
 SNAPSHOT: Final = "jobqueue.snapshot"
 RESET: Final = "jobqueue.reset"

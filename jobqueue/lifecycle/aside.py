@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import logging
 
-from jobqueue import db, repeats, states
-from jobqueue import event_names as names
+from jobqueue import db
+from jobqueue.core import event_names as names
+from jobqueue.core import repeats, states
+from jobqueue.core.masking import mask_text
+from jobqueue.core.texts import clean, shorten
 from jobqueue.db import Event, Lease, Now
 from jobqueue.db.aside import KEPT, mend, set_aside
 from jobqueue.events.record import event, record_all
-from jobqueue.masking import mask_text
 from jobqueue.models import Job, JobDependency, JobPhase
-from jobqueue.texts import clean, shorten
 
 PREFIX = "Set aside: "
 LONGEST_BYTES = 400

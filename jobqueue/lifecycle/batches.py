@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jobqueue import db, repeats
+from jobqueue import db
+from jobqueue.core import repeats
 from jobqueue.lifecycle.aside import reason_of
 
 SET_ASIDE_SECONDS = 300.0

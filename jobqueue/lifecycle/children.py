@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 from django.db.models import OuterRef, QuerySet, Subquery
 
-from jobqueue import states
+from jobqueue.core import states
+from jobqueue.core.targets import Target
 from jobqueue.db import Lease
 from jobqueue.db.pipelines import MOST_SEEN, WAITS_KEY, holders_before, insert_dependencies, targets_kept, targets_wanted, waits_for
 from jobqueue.exceptions import ChildrenRefused
 from jobqueue.lifecycle import aside, wakeup
 from jobqueue.lifecycle.batches import Batch, Batches
 from jobqueue.lifecycle.guard import guarded
-from jobqueue.line import Target
 from jobqueue.models import Job, JobDependency
 
 PARENTS = 200  # looked at in one go

@@ -15,12 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from jobqueue import db, line, states
+from jobqueue import db
+from jobqueue.core import states
+from jobqueue.core import targets as line
+from jobqueue.core.targets import Candidate
 from jobqueue.db import Claimed, Lease, Lender, Scope
 from jobqueue.lifecycle import aside
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.limits import Limits, room
-from jobqueue.line import Candidate
 from jobqueue.models import Job
 
 PARKED_AT_ONCE = 2000

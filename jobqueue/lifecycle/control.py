@@ -18,18 +18,19 @@ from typing import Any
 
 from django.db import IntegrityError
 
-from jobqueue import event_names as names
-from jobqueue import public_ids, states
+from jobqueue import public_ids
+from jobqueue.access.hiding import mask_of
+from jobqueue.core import event_names as names
+from jobqueue.core import states
+from jobqueue.core.targets import Target
+from jobqueue.core.texts import clean
 from jobqueue.db import Now
 from jobqueue.events.record import event, record, record_all
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
-from jobqueue.hiding import mask_of
 from jobqueue.lifecycle import children, history, phases, suspend, wakeup
 from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER
 from jobqueue.lifecycle.release import lock, settle_safely
-from jobqueue.line import Target
 from jobqueue.models import Job
-from jobqueue.texts import clean
 
 CANCELED_BY_USER = "Job was canceled by user"
 

@@ -12,14 +12,15 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from jobqueue import conf, states
-from jobqueue import event_names as names
+from jobqueue import conf
+from jobqueue.core import event_names as names
+from jobqueue.core import states
+from jobqueue.core.moments import moment_of
 from jobqueue.db import RunEnd
 from jobqueue.events.record import shown
 from jobqueue.exceptions import MAX_DELAY_SECONDS
 from jobqueue.lifecycle import history
 from jobqueue.lifecycle.endings import AGAIN, told_of
-from jobqueue.lifecycle.lines import moment_of
 from jobqueue.lifecycle.outcome import (
     EXPIRED,
     FINISHED_FIRST,

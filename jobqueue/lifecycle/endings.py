@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobqueue import event_names as names
-from jobqueue import states
+from jobqueue.core import event_names as names
+from jobqueue.core import states
 from jobqueue.db import Event
 from jobqueue.events.record import event
 from jobqueue.lifecycle.outcome import Kind, Outcome

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from jobqueue import clock, states
+from jobqueue import clock
+from jobqueue.core import states
 from jobqueue.db import Database
 from jobqueue.exceptions import JobQueueError
 from jobqueue.lifecycle import phases, wakeup

@@ -5,7 +5,7 @@ ERROR at once; ``"requeue"`` gives QUEUED at the old place after the first crash
 ERROR once `MAX_CRASHES` are spent. Crashes never cost `max_attempts`. Rows that anybody has locked are passed over, so that any
 number of sweeps may run at once.
 
-A job that has crashed before begins only after its start was written (see ``worker/probation.py``). Where there is none, it waited
+A job that has crashed before begins only after its start was written (see ``worker/running/probation.py``). Where there is none, it waited
 for its turn when another job took the process away: that is not its crash, and it goes back like one that was handed back.
 
 Nor is it a crash if the worker was stopping (a container's second signal comes soon), or was ended because of another job: such a job is
@@ -20,7 +20,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from jobqueue import conf, db, states
+from jobqueue import conf, db
+from jobqueue.core import states
 from jobqueue.db import Event, Lease, Now
 from jobqueue.events.record import record_all
 from jobqueue.lifecycle import aside, children, history, phases, wakeup

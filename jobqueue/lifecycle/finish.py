@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
-from jobqueue import states
+from jobqueue.core import states
+from jobqueue.core.targets import Target
 from jobqueue.db import EndedRun, Lease, Now, RunEnd
 from jobqueue.lifecycle import history, suspend, wakeup
 from jobqueue.lifecycle.decide import NOT_READ, Standing, decide, must_read
 from jobqueue.lifecycle.outcome import UNKNOWN_SINCE, HandOver, Kind, Outcome, Settled
 from jobqueue.lifecycle.refusals import one_by_one_if_refused
 from jobqueue.lifecycle.release import settle, settle_safely, try_lock
-from jobqueue.line import Target
 from jobqueue.models import Job
 
 # What a decision, the phases and their events need of a row; not the arguments and the result, which may be large.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import QuerySet, Subquery
 
-from jobqueue import states
+from jobqueue.core import states
 from jobqueue.db import Now
 from jobqueue.managers.jobs import JobQuerySet
 from jobqueue.models import BackgroundJobLease, Job, Schedule, WebhookDelivery

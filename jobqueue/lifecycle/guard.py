@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from jobqueue import states
+from jobqueue.core import states
 from jobqueue.db import Lease
 from jobqueue.exceptions import LeaseLost
 from jobqueue.models import Job

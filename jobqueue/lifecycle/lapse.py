@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 from django.db.models import Q
 
-from jobqueue import event_names as names
-from jobqueue import states
+from jobqueue.core import event_names as names
+from jobqueue.core import states
+from jobqueue.core.targets import Target
 from jobqueue.events.record import event, record_all
 from jobqueue.lifecycle import children, phases
 from jobqueue.lifecycle.batches import Batch, Batches
 from jobqueue.lifecycle.outcome import EXPIRED
 from jobqueue.lifecycle.release import settle_safely, try_lock
-from jobqueue.line import Target
 from jobqueue.managers.jobs import JobQuerySet
 from jobqueue.models import Job
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from jobqueue import states
+from jobqueue.core import states
+from jobqueue.core.targets import Target
 from jobqueue.db import Scope
 from jobqueue.lifecycle.expire import Expired, expire_jobs
-from jobqueue.line import Target
 from jobqueue.models import Job, Queue
 
 ALL = ""  # stands among the names of queues for all jobs together

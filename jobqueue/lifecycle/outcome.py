@@ -9,10 +9,10 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from jobqueue import conf
+from jobqueue.core.masking import PLAIN, Mask
+from jobqueue.core.queue_rules import ALL, ServedQueues
+from jobqueue.core.targets import Target
 from jobqueue.db import Claimed, Lease, Lender
-from jobqueue.line import Target
-from jobqueue.masking import PLAIN, Mask
-from jobqueue.queue_rules import ALL, ServedQueues
 
 UNKNOWN_TASK_PAUSE_SECONDS = 5.0
 UNKNOWN_SINCE = "unknown_since"  # in the options of a job: when a worker first found its task unknown

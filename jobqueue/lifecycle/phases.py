@@ -13,17 +13,17 @@ from typing import Any
 from django.db.models import JSONField, QuerySet, TextField, Value
 from django.db.models.functions import Cast, Coalesce
 
-from jobqueue import states
+from jobqueue.core import states
+from jobqueue.core.event_names import PHASE_COMPLETED, PHASE_STARTED, STARTED
+from jobqueue.core.phases import Standing, overall, reconciled
 from jobqueue.db import Lease, Now
 from jobqueue.db.pipelines import insert_phases
-from jobqueue.event_names import PHASE_COMPLETED, PHASE_STARTED, STARTED
 from jobqueue.events.record import last_progress, record, record_all
 from jobqueue.exceptions import NoPhases
 from jobqueue.lifecycle import children, history
 from jobqueue.lifecycle.guard import guarded
 from jobqueue.lifecycle.outcome import Done, Shown, Told
 from jobqueue.models import Job, JobPhase
-from jobqueue.phases import Standing, overall, reconciled
 
 SLEEPS_UNTIL = "sleeps_until"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobqueue import states
+from jobqueue.core import states
 from jobqueue.lifecycle import aside, wakeup
 from jobqueue.lifecycle.batches import Batch, Batches
 from jobqueue.managers.jobs import JobQuerySet

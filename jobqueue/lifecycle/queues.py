@@ -13,13 +13,14 @@ from typing import Any
 
 from django.db.models import Q
 
-from jobqueue import clock, moments, states
+from jobqueue import clock
+from jobqueue.core import moments, states
+from jobqueue.core.texts import clean, safe_repr
 from jobqueue.db import Now
 from jobqueue.db.overview import QUEUED
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle import wakeup
 from jobqueue.models import Job, Queue
-from jobqueue.texts import clean, safe_repr
 
 LONGEST_NAME = 200
 LARGEST_LIMIT = 2**31 - 1
@@ -166,3 +167,25 @@ def queue_states(*, at_rest: bool = False) -> list[QueueState]:
         for name in {*decided, *running, *queued}
     ]
     return sorted(found, key=lambda one: (not one.paused, one.max_running is None, not (one.queued or one.running), str(one.name)))
+
+
+def forget_queue(name: str) -> bool:
+    """Remove the row of a queue, and with it its pause, limit and webhook; return whether there was one.
+
+    Raise `InvalidOption` if jobs of the queue are QUEUED or RUNNING.
+    """
+    check_name(name)
+    with Job.objects.database.atomic():
+        if is_busy(name):
+            raise InvalidOption(f"Queue {name!r} has jobs that are QUEUED or RUNNING; it cannot be forgotten before these have ended.")
+        gone = bool(Queue.objects.current.filter(pk=name).delete()[0])
+        if gone:
+            wakeup.queues_changed()
+    return gone
+
+
+def is_busy(name: str) -> bool:
+    """Return whether jobs of a queue are QUEUED or RUNNING."""
+    if any(pair.name == name for pair in Job.objects.database.queues_in(MOST_QUEUES)):
+        return True
+    return Job.objects.current.filter(status=states.Status.RUNNING, queue=name).exists()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from jobqueue import db, states, texts
+from jobqueue import db
+from jobqueue.core import states, texts
 from jobqueue.lifecycle import aside
 from jobqueue.lifecycle.aside import reason_of
 from jobqueue.lifecycle.outcome import Failure, Kind, Outcome, Settled

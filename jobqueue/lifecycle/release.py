@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from jobqueue import db, states
+from jobqueue import db
+from jobqueue.core import states
+from jobqueue.core.targets import Target, in_lock_order
 from jobqueue.lifecycle import aside, wakeup
-from jobqueue.line import Target, in_lock_order
 from jobqueue.models import Job
 
 BATCH = 500

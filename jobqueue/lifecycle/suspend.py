@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from jobqueue import states
+from jobqueue.core import states
+from jobqueue.core.moments import moment_of
 from jobqueue.lifecycle import children, history, phases
-from jobqueue.lifecycle.lines import moment_of
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.lifecycle.phases import SLEEPS_UNTIL
 from jobqueue.models import Job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobqueue import audit
+from jobqueue.access import audit
 
 QUEUES, JOBS, DELIVERIES = ("pause", "resume", "set-webhook", "forget"), ("cancel", "resume-job"), ("redeliver", "deliveries")
 CHANGES = (*QUEUES, *JOBS, *DELIVERIES, "prune")

@@ -8,8 +8,8 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from jobqueue.lifecycle.problems import Severity, Thresholds, problems
-from jobqueue.lifecycle.problems.base import MAX_SECONDS, NUMBER, OFF, SECONDS, THRESHOLDS
+from jobqueue.insight.problems import Severity, Thresholds, problems
+from jobqueue.insight.problems.base import MAX_SECONDS, NUMBER, OFF, SECONDS, THRESHOLDS
 
 STATUSES = {Severity.ERROR: 1, Severity.WARNING: 3}  # 2 is a command line that is wrong
 MAX_NUMBER = 1_000_000

@@ -12,9 +12,10 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from jobqueue import conf
-from jobqueue.amounts import plural
-from jobqueue.lifecycle import queues, retention
-from jobqueue.retention_rules import LONGEST_SECONDS, OUTCOMES, Rules, after
+from jobqueue.core.amounts import plural
+from jobqueue.core.retention_rules import LONGEST_SECONDS, OUTCOMES, Rules, after
+from jobqueue.lifecycle import queues
+from jobqueue.retention import apply
 
 TURN_SECONDS = 1.0
 TELL_SECONDS = 2.0
@@ -37,7 +38,7 @@ def prune(options: dict[str, Any], tell: Callable[[str], None]) -> tuple[Any, Li
     return _counted(sweep) if options["dry_run"] else _done(sweep, tell)
 
 
-def _sweep(options: dict[str, Any]) -> retention.Sweep:
+def _sweep(options: dict[str, Any]) -> apply.Sweep:
     statuses = [_status(text) for text in options["status"]]
     for name in options["queue"]:
         queues.check_name(name)
@@ -49,10 +50,10 @@ def _sweep(options: dict[str, Any]) -> retention.Sweep:
         if not stale and not delete:
             raise CommandError(NOTHING_TO_DO)
     stale, delete = stale.only(statuses, options["queue"]), delete.only(statuses, options["queue"])
-    return retention.Sweep(stale, delete, on_stale, on_delete)
+    return apply.Sweep(stale, delete, on_stale, on_delete)
 
 
-def _done(sweep: retention.Sweep, tell: Callable[[str], None]) -> tuple[Any, Lines, bool]:
+def _done(sweep: apply.Sweep, tell: Callable[[str], None]) -> tuple[Any, Lines, bool]:
     deleted = stale = set_aside = events = 0
     told, whole = time.monotonic(), False
     try:
@@ -73,14 +74,12 @@ def _done(sweep: retention.Sweep, tell: Callable[[str], None]) -> tuple[Any, Lin
     return {"deleted": deleted, "events": events, "stale": stale, "set_aside": set_aside, "complete": whole}, lines, whole
 
 
-def _counted(sweep: retention.Sweep) -> tuple[Any, Lines, bool]:
+def _counted(sweep: apply.Sweep) -> tuple[Any, Lines, bool]:
     data: dict[str, Any] = {}
     lines: Lines = []
     going: set[int] = set()
     for key, text, rules in (("delete", "would be deleted", sweep.delete), ("stale", "would be marked as stale", sweep.stale)):
-        wanted = (
-            one for one in retention.due(rules) if one.id not in going and (retention.may_go(one) if key == "delete" else not one.stale)
-        )
+        wanted = (one for one in apply.due(rules) if one.id not in going and (apply.may_go(one) if key == "delete" else not one.stale))
         found = list(itertools.islice(wanted, MOST_COUNTED))
         counts = Counter((one.queue, one.status) for one in found)
         going = {one.id for one in found}

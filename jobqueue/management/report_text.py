@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from jobqueue.amounts import plural
-from jobqueue.lifecycle import waits
+from jobqueue.core.amounts import plural
+from jobqueue.insight import waits
 
 LONGEST = 2_000
 # Whoever writes a message must not be able to steer the terminal of the one who reads it.

@@ -8,10 +8,10 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from jobqueue import webhook_rules
-from jobqueue.masking import PLAIN, mask_text
+from jobqueue.core import webhook_rules
+from jobqueue.core.masking import PLAIN, mask_text
+from jobqueue.core.texts import shorten
 from jobqueue.models import WebhookDelivery
-from jobqueue.texts import shorten
 from jobqueue.webhooks.queues import queue_webhook, set_queue_webhook
 from jobqueue.webhooks.redelivery import give_up, newest, redeliver, send_now, use_present_url
 

@@ -17,15 +17,15 @@ from django.db.models import F, Q, Value
 from django.db.models.functions import Left
 from django.db.models.lookups import Exact
 
-from jobqueue import states
+from jobqueue.core import states
+from jobqueue.core.event_names import DELETED
 from jobqueue.db import NO_LEASE, Database, Event, Lease, Now, Renewed, for_alias
-from jobqueue.event_names import DELETED
 from jobqueue.exceptions import MAX_DELAY_SECONDS, JobIsRunning
 
 if TYPE_CHECKING:
-    from jobqueue.line import Target
+    from jobqueue.core.queue_rules import ServedQueues
+    from jobqueue.core.targets import Target
     from jobqueue.models import Job
-    from jobqueue.queue_rules import ServedQueues
 
 ERASED_AT_ONCE = 1000
 LONGEST_LEASE = timedelta(seconds=MAX_DELAY_SECONDS) + timedelta(days=1)  # whatever LEASE_SECONDS says

@@ -10,10 +10,10 @@ from django.db import models, router
 from django.db.models import F, Q, Value
 from django.db.models.functions import Cast, Coalesce, Concat
 
-from jobqueue import repeats
+from jobqueue.core import repeats
+from jobqueue.core.masking import PLAIN
+from jobqueue.core.texts import exception_summary
 from jobqueue.db import MomentField, is_outage
-from jobqueue.masking import PLAIN
-from jobqueue.texts import exception_summary
 
 if TYPE_CHECKING:
     from jobqueue.models import Schedule, ScheduleTick  # noqa: F401 - the base classes name them

@@ -13,9 +13,9 @@ from django.db import models
 from django.db.models import Func, Value
 from django.db.models.fields.json import KeyTransform
 
+from jobqueue.core.texts import clean
 from jobqueue.db import MomentField
 from jobqueue.db.times import FIRST, LAST, can_be_read
-from jobqueue.texts import clean
 
 # Of JSON: the arguments of a job may be nested 100 deep.
 MAX_DEPTH = 110

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Self
 from django.db import models
 from django.db.models import F, Q
 
-from jobqueue import states
+from jobqueue.core import states
+from jobqueue.core.targets import Target
 from jobqueue.db import MomentField, Now, aside
 from jobqueue.exceptions import JobIsRunning
-from jobqueue.line import Target
 from jobqueue.managers.jobs import JobManager
 from jobqueue.models import fields
 
@@ -219,7 +219,7 @@ class Job(models.Model):
 
     def report(self, *, tracebacks: bool = False) -> dict[str, Any]:
         """Return everything that a person may know of the job, as JSON values; its secrets hidden, tracebacks where asked for."""
-        told: dict[str, Any] = importlib.import_module("jobqueue.lifecycle.report").report(self, tracebacks=tracebacks)
+        told: dict[str, Any] = importlib.import_module("jobqueue.insight.report").report(self, tracebacks=tracebacks)
         return told
 
     @property

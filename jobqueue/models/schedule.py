@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from jobqueue.cron import LONGEST_CRON, LONGEST_ZONE, MISSED, Timing
+from jobqueue.core.cron import LONGEST_CRON, LONGEST_ZONE, MISSED, Timing
 from jobqueue.db import MomentField, Now
 from jobqueue.managers.schedules import ScheduleManager, ScheduleTickManager
 from jobqueue.models import fields

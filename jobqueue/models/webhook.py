@@ -5,11 +5,11 @@ from typing import Any
 from django.db import models
 from django.db.models import Q
 
+from jobqueue.core.webhook_rules import shown_url
 from jobqueue.db import MomentField, Now
 from jobqueue.managers.webhooks import DeliveryManager
 from jobqueue.models import fields
 from jobqueue.models.job import Job
-from jobqueue.webhook_rules import shown_url
 
 
 def keep_pending(collector: Any, field: Any, sub_objs: Any, using: Any) -> None:

@@ -7,10 +7,11 @@ import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jobqueue import compat, payload
+from jobqueue import compat
+from jobqueue.core import payload
+from jobqueue.core.texts import safe_repr
 from jobqueue.exceptions import Interrupted, delay_in_seconds
 from jobqueue.tasks.phase_context import PhaseContext, Steps
-from jobqueue.texts import safe_repr
 
 if TYPE_CHECKING:
     from jobqueue.db import Claimed

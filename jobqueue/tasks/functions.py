@@ -12,8 +12,8 @@ import sys
 from typing import Any
 
 from jobqueue import compat
+from jobqueue.core.texts import safe_repr
 from jobqueue.exceptions import InvalidOption
-from jobqueue.texts import safe_repr
 
 MOVE = "Declare a function with def or async def at the top level of a module"
 

@@ -10,9 +10,9 @@ import logging
 from importlib.util import find_spec
 from types import ModuleType
 
+from jobqueue.core.masking import PLAIN
+from jobqueue.core.texts import exception_summary
 from jobqueue.exceptions import Interrupted, TimeLimitExceeded, is_for_the_process
-from jobqueue.masking import PLAIN
-from jobqueue.texts import exception_summary
 
 logger = logging.getLogger("jobqueue")
 

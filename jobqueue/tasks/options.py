@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from jobqueue import compat, moments, payload, phases, states, time_limits, webhook_rules
+from jobqueue import compat
+from jobqueue.core import moments, payload, phases, states, time_limits, webhook_rules
+from jobqueue.core.texts import safe_repr
 from jobqueue.exceptions import MAX_DELAY_SECONDS, InvalidOption
-from jobqueue.texts import safe_repr
 
 LONGEST_KEY = 200
 LONGEST_PATH = 500

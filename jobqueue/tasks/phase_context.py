@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from asgiref.sync import sync_to_async
 
-from jobqueue import clock, moments, payload, public_ids
+from jobqueue import clock, public_ids
+from jobqueue.core import moments, payload
+from jobqueue.core.texts import safe_repr
 from jobqueue.exceptions import MAX_DELAY_SECONDS, InsideTransaction, InvalidOption, NoPhases, Suspended, delay_in_seconds
-from jobqueue.texts import safe_repr
 
 if TYPE_CHECKING:  # a task is declared before the models are loaded
     from jobqueue.lifecycle.children import Child

@@ -17,9 +17,10 @@ from asgiref.sync import iscoroutinefunction
 from django.apps import apps
 from django.utils.module_loading import module_has_submodule
 
-from jobqueue import backoff, compat, conf
+from jobqueue import compat, conf
+from jobqueue.core import backoff
+from jobqueue.core.phases import Phase
 from jobqueue.exceptions import InvalidOption
-from jobqueue.phases import Phase
 from jobqueue.tasks import functions, imports
 
 DECLARED_ONLY = ("takes_context", "backoff", "retry_on", "transactional", "phases", "secret")  # what a run reads from the declaration

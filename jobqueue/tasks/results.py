@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, overload
 
-from jobqueue import clock, compat, public_ids, states
+from jobqueue import clock, compat, public_ids
+from jobqueue.core import states
 from jobqueue.tasks import registry
 from jobqueue.tasks.task import detached, placeholder
 

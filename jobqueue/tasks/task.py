@@ -10,10 +10,11 @@ from typing import Any, overload
 
 from asgiref.sync import iscoroutinefunction
 
-from jobqueue import backoff as backoffs
-from jobqueue import clock, compat, moments
+from jobqueue import clock, compat
+from jobqueue.core import backoff as backoffs
+from jobqueue.core import moments
+from jobqueue.core.phases import Phase, declared
 from jobqueue.exceptions import InvalidOption
-from jobqueue.phases import Phase, declared
 from jobqueue.tasks import functions, options, registry
 
 PLAIN_OPTIONS = ("priority", "queue_name", "run_after", "backend")

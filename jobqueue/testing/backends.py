@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
 
-from jobqueue import compat, payload, signals
+from jobqueue import compat, signals
 from jobqueue.backends import BaseTaskBackend, JobTaskMixin
+from jobqueue.core import payload
 from jobqueue.tasks import options, results
 from jobqueue.tasks.results import JobResult, Results
 from jobqueue.tasks.task import JobTask

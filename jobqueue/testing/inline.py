@@ -14,23 +14,24 @@ from typing import Any
 from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.utils import timezone
 
-from jobqueue import backoff, compat, signals, states
+from jobqueue import compat, signals
+from jobqueue.core import backoff, states
+from jobqueue.core.phases import Standing
 from jobqueue.db import Claimed
 from jobqueue.exceptions import Interrupted
 from jobqueue.failure_log import while_handling
 from jobqueue.lifecycle.outcome import Kind, Outcome
-from jobqueue.phases import Standing
 from jobqueue.receivers import log_settled
 from jobqueue.tasks.context import TaskContext
 from jobqueue.tasks.registry import Entry
 from jobqueue.tasks.results import JobResult
 from jobqueue.testing.inline_phases import InlineJournal, keep_end
-from jobqueue.worker.arguments import shown_message
-from jobqueue.worker.ends import ending_of
-from jobqueue.worker.judging import conclude
-from jobqueue.worker.phases import Pipeline
-from jobqueue.worker.run import Run
-from jobqueue.worker.run_contexts import RunContexts, contexts_of
+from jobqueue.worker.reporting.ends import ending_of
+from jobqueue.worker.running.arguments import shown_message
+from jobqueue.worker.running.judging import conclude
+from jobqueue.worker.running.phases import Pipeline
+from jobqueue.worker.running.run import Run
+from jobqueue.worker.running.run_contexts import RunContexts, contexts_of
 
 REST_SECONDS = 0.01
 WORKER_ID = "inline"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from jobqueue.core.phases import Standing, reconciled
 from jobqueue.lifecycle.children import Child
 from jobqueue.lifecycle.outcome import Done, Outcome
-from jobqueue.phases import Standing, reconciled
 
 T = TypeVar("T")
 

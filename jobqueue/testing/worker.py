@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 from asgiref.sync import async_to_sync
 from django.db import DatabaseError, transaction
 
-from jobqueue import queue_rules
+from jobqueue.core import queue_rules
+from jobqueue.core.queue_rules import ServedQueues
+from jobqueue.core.states import Status, WaitingFor
+from jobqueue.core.texts import safe_repr
 from jobqueue.db import Claimed, Lender, Scope
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.children import resume_parents
@@ -20,14 +23,11 @@ from jobqueue.lifecycle.lapse import cancel_lapsed
 from jobqueue.lifecycle.outcome import Outcome
 from jobqueue.lifecycle.queues import end_pauses
 from jobqueue.models import Job, Queue
-from jobqueue.queue_rules import ServedQueues
-from jobqueue.states import Status, WaitingFor
 from jobqueue.tasks import registry
-from jobqueue.texts import safe_repr
-from jobqueue.worker.executor import execute, execute_async, read_result
-from jobqueue.worker.finisher import Finisher
-from jobqueue.worker.reporter import Reporter
-from jobqueue.worker.run import Reason, Run, Runs
+from jobqueue.worker.reporting.finisher import Finisher
+from jobqueue.worker.reporting.reporter import Reporter
+from jobqueue.worker.running.executor import execute, execute_async, read_result
+from jobqueue.worker.running.run import Reason, Run, Runs
 
 LEASE_SECONDS = 3600.0  # nobody renews it
 PROMOTED_MOST = TENANTS_MOST = 1000

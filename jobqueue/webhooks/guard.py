@@ -10,7 +10,7 @@ import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
-from jobqueue.webhook_rules import is_named, networks
+from jobqueue.core.webhook_rules import is_named, networks
 
 # What the standard library's judgement leaves open, depending on its version.
 INSIDE = tuple(

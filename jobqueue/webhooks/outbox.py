@@ -17,13 +17,14 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from jobqueue import conf, db, masking, public_ids, repeats, webhook_rules
+from jobqueue import conf, db, public_ids
+from jobqueue.core import masking, repeats, webhook_rules
 from jobqueue.db import Now
 from jobqueue.events.record import record
 from jobqueue.exceptions import JobQueueError
+from jobqueue.insight.duties import moment
 from jobqueue.lifecycle.aside import PREFIX, reason_of
 from jobqueue.lifecycle.batches import SET_ASIDE_SECONDS, Batches
-from jobqueue.lifecycle.leaders import moment
 from jobqueue.models import Job, WebhookDelivery
 
 VISIBLE_AFTER_SECONDS = 10.0  # beyond the time of an attempt

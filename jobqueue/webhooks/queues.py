@@ -8,12 +8,13 @@ from typing import Any
 
 from django.db.models import Q
 
-from jobqueue import conf, webhook_rules
+from jobqueue import conf
+from jobqueue.core import webhook_rules
+from jobqueue.core.texts import safe_repr
 from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.queues import MOST_QUEUES, check_name
 from jobqueue.models import Job, Queue
-from jobqueue.texts import safe_repr
 from jobqueue.webhooks.guard import literal_problem
 
 

@@ -21,9 +21,10 @@ import httpcore
 import httpx
 from standardwebhooks import Webhook
 
-from jobqueue import __version__, masking
-from jobqueue.texts import clean, exception_summary
-from jobqueue.webhook_rules import origin, retry_after_seconds, url_problem
+from jobqueue import __version__
+from jobqueue.core import masking
+from jobqueue.core.texts import clean, exception_summary
+from jobqueue.core.webhook_rules import origin, retry_after_seconds, url_problem
 from jobqueue.webhooks import guard
 
 MOST_READ_BYTES = 4096

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from jobqueue import conf, db
+from jobqueue.core.service import ErrorHandler, Service
 from jobqueue.db import hygiene
 from jobqueue.models import Job
-from jobqueue.service import ErrorHandler, Service
 
 
 class DatabaseService(Service):

@@ -13,9 +13,9 @@ import sys
 import weakref
 from typing import Any
 
+from jobqueue.core.forks import status_of
 from jobqueue.db import dropping
 from jobqueue.exceptions import JobQueueError
-from jobqueue.forks import status_of
 from jobqueue.worker.handlers import NUMBERS
 
 

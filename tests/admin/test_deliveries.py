@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.html import escape
 
 from jobqueue.admin import DeliveryAdmin, delivery_list, delivery_verbs, listing
-from jobqueue.events.timeline import timeline
+from jobqueue.insight.timeline import timeline
 from jobqueue.models import Job, Queue, WebhookDelivery
 from tests.admin.conftest import Login, choose, detail, told
 from tests.factories import DeliveryFactory, JobFactory

@@ -9,9 +9,9 @@ from django.db import connection
 from django.test import Client
 
 from jobqueue import clock, task
-from jobqueue.admin import known
+from jobqueue.admin import task_choices
+from jobqueue.core.masking import MASK
 from jobqueue.events.record import record
-from jobqueue.masking import MASK
 from jobqueue.models import Job
 from tests.admin.conftest import LIST, VERBS, Login, button, detail, told
 from tests.factories import JobFactory, WorkerFactory
@@ -168,7 +168,7 @@ def test_a_task_module_that_cannot_be_imported_breaks_no_page(viewer: Client, mo
     def broken() -> None:
         raise SyntaxError("tasks.py, line 3")
 
-    monkeypatch.setattr(known.registry, "discover", broken)
+    monkeypatch.setattr(task_choices.registry, "discover", broken)
     job = JobFactory()
     shown(viewer, job)
     assert viewer.get(LIST).status_code == 200

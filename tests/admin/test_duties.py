@@ -9,7 +9,7 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 
 from jobqueue import clock
-from jobqueue.lifecycle import leaders
+from jobqueue.insight import duties
 from jobqueue.models import BackgroundJobLease
 from tests.admin.conftest import told
 
@@ -101,7 +101,7 @@ def test_odd_numbers_and_times_are_no_500(admin_client: Client, odd: dict[str, A
     row = lease(**odd)
     page(admin_client)
     assert admin_client.get(f"{DUTIES}{row.pk}/change/").status_code == 200
-    assert leaders.problems() in ([], leaders.problems())
+    assert duties.problems() in ([], duties.problems())
 
 
 @pytest.mark.parametrize("metadata", [[], None, "text", {"runs": "many", "last_run_at": 7, "interval_seconds": True, "process": ["x"]}])

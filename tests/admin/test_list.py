@@ -10,8 +10,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from jobqueue.admin import JobAdmin, filters, known, listing
-from jobqueue.masking import MASK
+from jobqueue.admin import JobAdmin, filters, listing
+from jobqueue.admin import task_choices as known
+from jobqueue.core.masking import MASK
 from jobqueue.models import Job
 from jobqueue.testing import run_until_idle
 from tests.admin.conftest import LIST

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 import jobqueue
-from jobqueue import event_names
+from jobqueue.core import event_names
 from tests.admin.conftest import button, detail
 from tests.factories import JobFactory
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from jobqueue.admin import WorkerAdmin
 from jobqueue.models import BackgroundJobLease, Worker
-from jobqueue.worker.chore import Chore
+from jobqueue.worker.duties.duty_thread import Chore
 from tests.admin.conftest import Login
 from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, WorkerFactory
 

@@ -7,10 +7,10 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.utils.html import escape
 
-from jobqueue import webhook_rules
 from jobqueue.admin import QueueAdmin
+from jobqueue.core import webhook_rules
+from jobqueue.core.webhook_rules import shown_url
 from jobqueue.models import Queue
-from jobqueue.webhook_rules import shown_url
 from tests.admin.conftest import Login, told
 from tests.factories import JobFactory
 

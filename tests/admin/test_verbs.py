@@ -9,7 +9,7 @@ from django.db import OperationalError
 from django.test import Client
 from django.urls import resolve
 
-from jobqueue.admin import JobAdmin, acting, verbs
+from jobqueue.admin import JobAdmin, actions, verbs
 from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.models import Job
 from tests.admin.conftest import LIST, VERBS, Login, button, choose, detail, told
@@ -213,7 +213,7 @@ def test_a_selection_that_is_no_number_is_a_bad_request(operator: Client, select
 
 
 def test_the_whole_list_is_taken_up_to_a_bound_and_the_rest_is_told(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acting, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(actions, "MOST_AT_ONCE", 3)
     queued = JobFactory.create_batch(4)
     ended = JobFactory.create_batch(4, success=True)
     page = choose(operator, "cancel", ended[0], select_across=1)
@@ -289,5 +289,5 @@ def test_no_transaction_is_around_all_jobs_even_where_the_project_wants_one_for_
 def choose_with(client: Client, monkeypatch: pytest.MonkeyPatch, act: Any, *jobs: Any) -> Any:
     """Cancel in bulk, with something else in place of the real verb."""
     verb = dataclasses.replace(verbs.CANCEL, act=act)
-    monkeypatch.setattr(JobAdmin, "actions", (acting.action_of(verb),))
+    monkeypatch.setattr(JobAdmin, "actions", (actions.action_of(verb),))
     return choose(client, "cancel", *jobs, confirmed=",".join(str(job.pk) for job in jobs))

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from jobqueue.admin import wording
+from jobqueue.admin import formatting
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -23,29 +23,29 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
     ],
 )
 def test_a_duration_has_at_most_two_units(seconds: float, text: str) -> None:
-    assert wording.duration(seconds) == text
+    assert formatting.duration(seconds) == text
 
 
 @pytest.mark.usefixtures("shown_in_utc")
 def test_a_moment_tells_how_far_away_it_is() -> None:
-    assert "2026-03-01 12:00:00 UTC" in wording.moment(NOON)
-    assert "5.0 s ago" in wording.moment(NOON, NOON.replace(second=5))
-    assert "in 5.0 s" in wording.moment(NOON.replace(second=5), NOON)
+    assert "2026-03-01 12:00:00 UTC" in formatting.moment(NOON)
+    assert "5.0 s ago" in formatting.moment(NOON, NOON.replace(second=5))
+    assert "in 5.0 s" in formatting.moment(NOON.replace(second=5), NOON)
 
 
 def test_what_is_no_time_is_not_read_as_one() -> None:
-    assert wording.parsed("2026-03-01T12:00:00+00:00") == NOON
-    assert [wording.parsed(value) for value in (None, 7, "", "yesterday", ["x"])] == [None] * 5
+    assert formatting.parsed("2026-03-01T12:00:00+00:00") == NOON
+    assert [formatting.parsed(value) for value in (None, 7, "", "yesterday", ["x"])] == [None] * 5
 
 
 def test_a_long_text_keeps_its_beginning_and_its_end() -> None:
-    text = wording.excerpt("a" * 500 + "b" * 5000 + "c" * 500, 1000)
+    text = formatting.excerpt("a" * 500 + "b" * 5000 + "c" * 500, 1000)
     assert text.startswith("a" * 500 + "\n")
     assert text.endswith("\n" + "c" * 500)
     assert "5,000 of 6,000 characters left out" in text
-    assert wording.excerpt("short", 1000) == "short"
+    assert formatting.excerpt("short", 1000) == "short"
 
 
 def test_secrets_in_a_shortened_text_stay_hidden() -> None:
-    text = wording.prose("x" * 90 + " password=" + "s" * 200, 200)
+    text = formatting.prose("x" * 90 + " password=" + "s" * 200, 200)
     assert "ssss" not in text

@@ -12,8 +12,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from jobqueue.api import events
-from jobqueue.lifecycle.report import report
+from jobqueue.api.streams import endpoints
+from jobqueue.insight.report import report
 from jobqueue.models import Job, Queue
 from tests.api.conftest import ROOT, error, url
 from tests.factories import JobFactory
@@ -83,13 +83,13 @@ def test_a_secret_in_the_name_of_a_target_is_masked(viewer: Client) -> None:
 
 def test_a_job_that_is_deleted_while_it_is_read_is_not_found(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     job = JobFactory()
-    look = events.why_for
+    look = endpoints.why_for
 
     def late(user: Any, found: Job) -> Any:
         Job.objects.filter(pk=found.pk).erase()
         return look(user, found)
 
-    monkeypatch.setattr(events, "why_for", late)
+    monkeypatch.setattr(endpoints, "why_for", late)
     response = viewer.get(url(job))
     assert (response.status_code, error(response)["code"]) == (404, "not_found")
 

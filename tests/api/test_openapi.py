@@ -20,7 +20,7 @@ from schemathesis import GenerationMode
 from jobqueue import urls
 from jobqueue.api import shapes
 from jobqueue.api.endpoints import ENDPOINTS, Endpoint
-from jobqueue.lifecycle.report import report
+from jobqueue.insight.report import report
 from jobqueue.models import Job
 from tests.api.conftest import ROOT, MakeUser
 from tests.factories import JobFactory

@@ -17,7 +17,7 @@ from django.test import Client
 
 from jobqueue import TaskContext, fixed, task
 from jobqueue.models import Job
-from jobqueue.worker.supervisor import Supervisor
+from jobqueue.worker.process.supervisor import Supervisor
 from tests.api.conftest import ROOT, url
 from tests.factories import JobFactory
 

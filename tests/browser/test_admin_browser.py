@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobqueue.admin import known
+from jobqueue.admin import task_choices
 from jobqueue.models import BackgroundJobLease, Job
 from tests import tasks
 from tests.browser import showcase
@@ -114,7 +114,7 @@ def test_jobs_are_watched_paused_resumed_and_canceled(open_page: Open, workers: 
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Job]:
     """Make the rows of a shop, whose tasks are the only ones that are known of."""
-    monkeypatch.setattr(known, "paths", list)
+    monkeypatch.setattr(task_choices, "paths", list)
     return showcase.fill
 
 

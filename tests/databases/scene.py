@@ -123,7 +123,7 @@ def checks_pass() -> None:
 @contextlib.contextmanager
 def worker() -> Iterator[None]:
     """Run a worker in this process."""
-    from jobqueue.worker.supervisor import Supervisor
+    from jobqueue.worker.process.supervisor import Supervisor
 
     supervisor = Supervisor()
     thread = threading.Thread(target=supervisor.run)
@@ -182,11 +182,11 @@ def stop_jobs() -> None:
 
 def schedule_jobs() -> None:
     from jobqueue import run_schedule_now
-    from jobqueue.lifecycle import schedules
     from jobqueue.models import Job, Schedule
+    from jobqueue.schedules import ticks
 
-    schedules.create(Schedule(name="each second", task="tests.databases.tasks.child", interval_seconds=1))
-    schedules.create(Schedule(name="nightly", task="tests.databases.tasks.child", cron="0 3 * * *"))
+    ticks.create(Schedule(name="each second", task="tests.databases.tasks.child", interval_seconds=1))
+    ticks.create(Schedule(name="nightly", task="tests.databases.tasks.child", cron="0 3 * * *"))
     run_schedule_now("nightly")
     jobs = Job.objects.current.filter(task="tests.databases.tasks.child", metadata__has_key="schedule", status="SUCCESS")
     wait_until(lambda: jobs.count() >= 3, "scheduled jobs end")

@@ -9,7 +9,8 @@ import pytest
 from django.db import IntegrityError, connection, models, transaction
 from django.utils import timezone
 
-from jobqueue import enqueue_many, states
+from jobqueue import enqueue_many
+from jobqueue.core import states
 from jobqueue.models import (
     BackgroundJobLease,
     Job,

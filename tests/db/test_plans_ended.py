@@ -9,9 +9,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from jobqueue.lifecycle import retention
+from jobqueue.core.retention_rules import OUTCOMES, Rules, after
 from jobqueue.models import Job
-from jobqueue.retention_rules import OUTCOMES, Rules, after
+from jobqueue.retention import apply
 
 pytestmark = pytest.mark.django_db
 ROWS = 60_000
@@ -55,13 +55,13 @@ def test_each_look_and_each_lock_touches_a_bounded_number_of_pages(known: str, m
     fill(moment)
     if known == "analyzed":
         connection.cursor().execute("ANALYZE jobqueue_job")
-    sent = sent_by(lambda: retention.Sweep(Rules(), RULES).run(60))
+    sent = sent_by(lambda: apply.Sweep(Rules(), RULES).run(60))
     looks = [sql for sql in sent if ".finished_at, id LIMIT" in sql]
     locks = [sql for sql in sent if "FOR UPDATE SKIP LOCKED" in sql]
     assert len(looks) > 100
     assert len(locks) > 50
     middle = len(looks) // 2
-    assert max(map(pages, [*looks[:3], *looks[middle : middle + 3], *looks[-3:]])) <= 2 * retention.LOOK
+    assert max(map(pages, [*looks[:3], *looks[middle : middle + 3], *looks[-3:]])) <= 2 * apply.LOOK
     assert max(map(pages, [*locks[:3], *locks[-3:]])) <= 50
     assert Job.objects.filter(queue="mail").count() <= 200  # not vacuous: what was looked for has gone
 
@@ -92,5 +92,5 @@ def test_the_walk_finds_what_it_is_for_among_what_is_kept() -> None:
     }[connection.vendor]
     with connection.cursor() as cursor:
         cursor.execute(INSERT.format(moment=moment, text="NULL", numbers=numbers).replace("%%", "%"))
-    assert retention.Sweep(Rules(), RULES).run(60).deleted == 3
-    assert len(list(retention.due(after(OUTCOMES, DAY)))) == 2997
+    assert apply.Sweep(Rules(), RULES).run(60).deleted == 3
+    assert len(list(apply.due(after(OUTCOMES, DAY)))) == 2997

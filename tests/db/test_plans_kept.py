@@ -9,11 +9,11 @@ import pytest
 from django.db import OperationalError, connection, transaction
 from django.db.models.functions import Now
 
+from jobqueue.core.targets import Target
 from jobqueue.db import Claimed, Lease, Lender, plans
 from jobqueue.db.plans import OPTION
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome, Settled
-from jobqueue.line import Target
 from jobqueue.models import Job, JobEvent, Queue, WebhookDelivery
 from jobqueue.signals import job_event
 from tests.claiming import claim

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
+from jobqueue.core.queue_rules import ALL, ServedQueues, parse
+from jobqueue.core.targets import Target
 from jobqueue.db import Lender, RunEnd, Scope
 from jobqueue.db.postgresql import PostgreSQL
-from jobqueue.line import Target
-from jobqueue.queue_rules import ALL, ServedQueues, parse
 
 TABLE = "lines_job"
 LENDER = Lender("worker-2", 30.0)

@@ -16,8 +16,8 @@ from jobqueue.db import plans
 from jobqueue.db.pooler import ANSWER
 from jobqueue.duties.promote_due_jobs import LONGEST_SECONDS, UNTOLD_SECONDS, PromoteDueJobs
 from jobqueue.models import Job
-from jobqueue.worker import listener
-from jobqueue.worker.listener import POOLER_SECONDS, Heard, Listener
+from jobqueue.worker.claiming import listener
+from jobqueue.worker.claiming.listener import POOLER_SECONDS, Heard, Listener
 from tests import pooler
 from tests.pooler import PROGRAM, PgBouncer
 from tests.rivals import Rival

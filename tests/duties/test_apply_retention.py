@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from jobqueue.duties.apply_retention import ApplyRetention
 from jobqueue.duties.base import Report
-from jobqueue.lifecycle import retention
 from jobqueue.models import Job
+from jobqueue.retention import apply
 from tests.factories import JobFactory
 
 pytestmark = pytest.mark.django_db
@@ -66,7 +66,7 @@ def test_it_asks_for_the_next_run_at_once_where_there_is_more(settings: Any, mon
     settings.JOBQUEUE = {"DELETE_AFTER": 0}
     finished = timezone.now() - timedelta(days=1)
     Job.objects.bulk_create([Job(task="tests.tasks.add", status="SUCCESS", finished_at=finished) for _ in range(700)])
-    monkeypatch.setattr(retention.Sweep.run, "__defaults__", (0.0,))
+    monkeypatch.setattr(apply.Sweep.run, "__defaults__", (0.0,))
     duty = ApplyRetention()
     reports = [duty.run_once(finished)]
     while reports[-1].again:

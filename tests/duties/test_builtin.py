@@ -16,7 +16,7 @@ from jobqueue.duties.builtin import builtin
 from jobqueue.duties.expire_stale_running_jobs import ExpireStaleRunningJobs
 from jobqueue.duties.promote_due_jobs import UNTOLD_SECONDS, PromoteDueJobs
 from jobqueue.duties.release_parked_targets import ReleaseParkedTargets
-from jobqueue.lifecycle import leaders
+from jobqueue.insight import duties
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.models import BackgroundJobLease, Job
 from tests.factories import JobFactory, ahead
@@ -58,9 +58,9 @@ def test_a_duty_of_every_worker_has_no_leader_that_is_missed(settings: Any) -> N
     BackgroundJobLease.objects.create(
         job_name="collect_metrics", held_by_worker_id="gone", lease_acquired_at=long_ago, heartbeat_at=long_ago
     )
-    assert len(leaders.problems()) == 1
+    assert len(duties.problems()) == 1
     settings.JOBQUEUE = {"DUTIES": {"collect_metrics": {"strategy": "everyone"}}}
-    assert leaders.problems() == []
+    assert duties.problems() == []
 
 
 # Promote

@@ -17,10 +17,10 @@ from jobqueue.duties import enqueue_scheduled_jobs as duty_of_schedules
 from jobqueue.duties.base import Report
 from jobqueue.duties.enqueue_scheduled_jobs import EnqueueScheduledJobs
 from jobqueue.exceptions import LeadershipLost
-from jobqueue.lifecycle import schedule_plans
-from jobqueue.lifecycle import schedules as verbs
-from jobqueue.lifecycle.problems import problems
+from jobqueue.insight.problems import problems
 from jobqueue.models import Job, Schedule, ScheduleTick
+from jobqueue.schedules import plans
+from jobqueue.schedules import ticks as verbs
 from tests.factories import JobFactory, ScheduleFactory
 from tests.rivals import Rival, together
 from tests.worker.whole import until
@@ -392,7 +392,7 @@ def test_one_whose_enqueue_ends_its_process_is_set_aside_like_any_other(monkeypa
 def test_a_row_that_cannot_be_written_stops_no_other_and_is_left_alone_for_a_while(when: str, caplog: pytest.LogCaptureFixture) -> None:
     bad = ScheduleFactory(name="bad", next_at=NOON - MINUTE, enabled=when != "it is disabled")
     if when == "it is due":
-        schedule_plans.replan(bad.pk, NOON - DAY)
+        plans.replan(bad.pk, NOON - DAY)
     right = ScheduleFactory(next_at=NOON)
     unneeded = ScheduleFactory(next_at=NOON, enabled=False)
     with connection.cursor() as cursor:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from jobqueue import cron
+from jobqueue.core import cron
 from jobqueue.duties import enqueue_scheduled_jobs as duty_of_schedules
 from jobqueue.duties.base import Report
 from jobqueue.duties.enqueue_scheduled_jobs import EnqueueScheduledJobs
-from jobqueue.lifecycle import schedules as verbs
 from jobqueue.models import Schedule
+from jobqueue.schedules import ticks as verbs
 from tests.factories import ScheduleFactory
 
 pytestmark = pytest.mark.django_db

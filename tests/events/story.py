@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from django.db import connection
 
-from jobqueue import event_names as names
+from jobqueue.core import event_names as names
 
 WAITING = {"PENDING", "QUEUED", "RUNNING"}  # a claim tells nothing
 STATUSES = {

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from django.db import connection, connections, transaction
 
+from jobqueue.core.targets import Target
 from jobqueue.db.cursors import Cursor, Position
 from jobqueue.db.eventlog import EVENTS
-from jobqueue.line import Target
 from jobqueue.models import Job, JobEvent
 from tests.rivals import Rival
 

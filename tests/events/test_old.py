@@ -10,11 +10,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from jobqueue.core.retention_rules import OUTCOMES, Rules, after
 from jobqueue.duties.apply_retention import ApplyRetention
-from jobqueue.lifecycle.old_events import OldEvents
-from jobqueue.lifecycle.retention import Sweep
 from jobqueue.models import Job, JobDependency, JobEvent, JobPhase, WebhookDelivery
-from jobqueue.retention_rules import OUTCOMES, Rules, after
+from jobqueue.retention.apply import Sweep
+from jobqueue.retention.events import OldEvents
 from tests.factories import JobFactory
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,9 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from jobqueue import clock, signals
-from jobqueue import event_names as names
+from jobqueue.core import event_names as names
+from jobqueue.core.retention_rules import OUTCOMES, Rules, after
+from jobqueue.core.targets import Target
 from jobqueue.db import Lease, Lender, Mark
 from jobqueue.db import events as db_events
 from jobqueue.events.record import record
@@ -21,10 +23,8 @@ from jobqueue.lifecycle import control, expire
 from jobqueue.lifecycle.enqueue import Call, JobSpec, enqueue, enqueue_many
 from jobqueue.lifecycle.finish import finish, finish_with_work
 from jobqueue.lifecycle.outcome import Failure, HandOver, Kind, Outcome
-from jobqueue.lifecycle.retention import Sweep
-from jobqueue.line import Target
 from jobqueue.models import Job, JobEvent, Queue, WebhookDelivery
-from jobqueue.retention_rules import OUTCOMES, Rules, after
+from jobqueue.retention.apply import Sweep
 from tests.claiming import claim
 from tests.factories import JobFactory
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobqueue import conf
-from jobqueue import event_names as names
+from jobqueue.core import event_names as names
 
 
 @pytest.mark.parametrize("values", [{"EVENT_LOG": "some"}, {"EVENT_LOG": True}, {"EVENT_DELETE_AFTER": "soon"}, {"EVENT_DELETE_AFTER": -1}])

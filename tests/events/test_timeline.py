@@ -9,8 +9,8 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
-from jobqueue.events import timeline
 from jobqueue.events.record import record
+from jobqueue.insight import timeline
 from jobqueue.models import Job
 from tests.factories import JobFactory
 

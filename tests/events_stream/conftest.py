@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.test import Client as Browser
 
-from jobqueue.api.wsgi_streams import Sync
+from jobqueue.api.streams.wsgi import Sync
 from jobqueue.events.stream import hub
 from tests.events_stream.server import Server
 

@@ -17,12 +17,13 @@ from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client as Browser
 
-from jobqueue.api import again, desk, stream_parts, wsgi_streams
-from jobqueue.api.answers import Problem
-from jobqueue.api.asgi_streams import send_async
-from jobqueue.api.places import Place, identity
-from jobqueue.api.stream_parts import Source, Stream
-from jobqueue.api.wsgi_streams import Sync
+from jobqueue.api.responses import Problem
+from jobqueue.api.streams import parts, recheck, wsgi
+from jobqueue.api.streams import threads as desk
+from jobqueue.api.streams.asgi import send_async
+from jobqueue.api.streams.limits import Place, identity
+from jobqueue.api.streams.parts import Source, Stream
+from jobqueue.api.streams.wsgi import Sync
 from jobqueue.checks import check_streams
 from jobqueue.events import stopping, subscription
 from jobqueue.events import stream as streams
@@ -176,7 +177,7 @@ def test_a_client_that_comes_back_gets_what_it_missed_and_no_snapshot(listen: Ca
     tell(job, "job.started")
     last = first.event("job.started")["position"]
     first.response.close()
-    missed = [tell(job, "job.resumed").pk for _ in range(stream_parts.replay.PAGE + 20)]
+    missed = [tell(job, "job.resumed").pk for _ in range(parts.replay.PAGE + 20)]
     again_ = listen(places(job)[0], **{"Last-Event-ID": last})
     got = [again_.event("job.resumed") for _ in missed]
     assert [one["id"] for one in got] == missed
@@ -190,7 +191,7 @@ def test_a_client_that_is_cut_again_and_again_in_a_replay_goes_on_where_it_was(l
     first = listen(places(job)[0])
     position = first.event("jobqueue.snapshot")["position"]
     first.response.close()
-    missed = [tell(job, "job.resumed").pk for _ in range(stream_parts.replay.PAGE + 100)]
+    missed = [tell(job, "job.resumed").pk for _ in range(parts.replay.PAGE + 100)]
     got: list[int] = []
     for _ in range(6):
         one = listen(places(job)[0], **{"Last-Event-ID": position})
@@ -329,14 +330,14 @@ def test_one_user_leaves_half_of_the_places_to_others(
 def test_a_server_that_cannot_hold_a_stream_refuses_it_and_the_page_is_usable(
     why: str, browser: Browser, viewer: Any, job: Job, settings: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wsgi_streams, "_reported", threading.Event())
+    monkeypatch.setattr(wsgi, "_reported", threading.Event())
     viewer.is_staff = True
     viewer.save()
     page = f"/admin/jobqueue/job/{job.pk}/"
     if why == "switched off":
         settings.JOBQUEUE = {"EVENT_STREAMS_MOST": 0}
     if why == "one thread":
-        monkeypatch.setattr(wsgi_streams, "TEST_CLIENT", "")
+        monkeypatch.setattr(wsgi, "TEST_CLIENT", "")
     for address in [*(f"{ROOT}{one}" for one in places(job)), f"{page}events/"]:
         for method in (browser.get, browser.head):
             refused = method(address)
@@ -355,7 +356,7 @@ def test_a_server_that_cannot_hold_a_stream_refuses_it_and_the_page_is_usable(
 def test_streams_take_at_most_half_of_the_servers_threads(threads: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = type("ThreadWorker", (), {"__module__": "gunicorn.workers.gthread", "cfg": type("Config", (), {"threads": threads})})()
     monkeypatch.setattr(stopping, "server", lambda: worker)
-    assert wsgi_streams.most_places({}) == most
+    assert wsgi.most_places({}) == most
 
 
 def test_a_user_has_so_many_streams_at_a_time_of_whatever_kind_and_others_have_their_own(
@@ -436,7 +437,7 @@ def test_the_place_of_who_has_gone_is_free_with_the_next_ping(
     live_server: Any, browser: Browser, settings: Any, monkeypatch: pytest.MonkeyPatch, *, reads: bool
 ) -> None:
     settings.JOBQUEUE = {"EVENT_PING_SECONDS": 2}
-    monkeypatch.setattr(wsgi_streams, "PROBE_SECONDS", 0.1)
+    monkeypatch.setattr(wsgi, "PROBE_SECONDS", 0.1)
     host, port = live_server.thread.host, live_server.thread.port
     with socket.create_connection((host, port)) as line:
         line.sendall(
@@ -472,7 +473,7 @@ def test_what_is_not_there_is_not_streamed(browser: Browser, job: Job) -> None:
 def test_a_right_that_is_taken_away_ends_the_stream(
     how: str, listen: Callable[..., Listening], browser: Browser, viewer: Any, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(again, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(recheck, "CHECK_SECONDS", 0.1)
     one = listen("events/")
     one.event("jobqueue.snapshot")
     if how == "permission":
@@ -488,7 +489,7 @@ def test_a_right_that_is_taken_away_ends_the_stream(
 def test_the_admin_has_a_stream_of_its_own_and_ends_it_with_the_right(
     listen: Callable[..., Listening], viewer: Any, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(again, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(recheck, "CHECK_SECONDS", 0.1)
     viewer.is_staff = True
     viewer.save()
     one = listen(f"/admin/jobqueue/job/{job.pk}/events/")
@@ -555,7 +556,7 @@ def test_a_token_that_is_withdrawn_ends_the_stream(
     from tests.api.conftest import by_token
 
     settings.JOBQUEUE = {"API_AUTHENTICATOR": by_token}
-    monkeypatch.setattr(again, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(recheck, "CHECK_SECONDS", 0.1)
     one = listen("events/", client=Browser(), Authorization="Bearer viewer")
     one.event("jobqueue.snapshot")
     viewer.user_permissions.set(Permission.objects.none())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from jobqueue.worker.listener import Listener
+from jobqueue.worker.claiming.listener import Listener
 
 
 def _hang(self: Listener) -> None:

@@ -23,11 +23,11 @@ from django.test import Client
 from django.urls import reverse
 
 from jobqueue import enqueue_many
+from jobqueue.core.states import Status
+from jobqueue.insight.problems import problems
 from jobqueue.lifecycle.aside import PREFIX
-from jobqueue.lifecycle.problems import problems
 from jobqueue.lifecycle.queues import limit_queue
 from jobqueue.models import Job, JobPhase, Schedule, WebhookDelivery
-from jobqueue.states import Status
 from tests import tasks
 from tests.factories import JobFactory, ScheduleFactory
 from tests.faults.bad_rows import Bad, batches, every, make

@@ -3,7 +3,7 @@
 import pytest
 from django.core.management import call_command
 
-from jobqueue.lifecycle.problems import problems
+from jobqueue.insight.problems import problems
 from jobqueue.models import Job, Worker
 from tests.faults import tasks
 from tests.faults.harness import Workers, row, wait_for, wait_until

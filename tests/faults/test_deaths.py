@@ -11,7 +11,7 @@ import pytest
 
 from jobqueue import cancel, pause
 from jobqueue.models import Worker
-from jobqueue.worker.probation import PUT_OFF
+from jobqueue.worker.running.probation import PUT_OFF
 from tests.faults import tasks
 from tests.faults.harness import LEASE_SECONDS, Workers, job_id, row, state, wait_for, wait_until, wait_until_started
 from tests.faults.together import at_once

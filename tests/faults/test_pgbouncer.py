@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jobqueue.duties.builtin import builtin
-from jobqueue.worker.listener import OFF
+from jobqueue.worker.claiming.listener import OFF
 from tests.faults.harness import WorkerProcess, Workers, wait_until
 from tests.faults.server import Server
 from tests.faults.test_outage import ended, meet, thread_count

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from jobqueue import cancel, enqueue_many, pause
+from jobqueue.core.phases import overall
 from jobqueue.models import Job, JobPhase
-from jobqueue.phases import overall
 from tests.faults import pipelines
 from tests.faults.harness import READY, Workers, job_id, row, wait_for, wait_until, wait_until_started
 from tests.faults.together import at_once

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from jobqueue.lifecycle import schedules
 from jobqueue.models import Job, Schedule, ScheduleTick
+from jobqueue.schedules import ticks
 from tests.faults.harness import WorkerProcess, Workers, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.django_db]
@@ -33,7 +33,7 @@ def leader(started: list[WorkerProcess]) -> WorkerProcess | None:
 
 
 def test_each_time_gets_one_job_though_leaders_are_killed_and_stand_still(workers: Workers) -> None:
-    assert schedules.create(Schedule(name="each second", task=TASK, args=[0], interval_seconds=1, missed="all", missed_limit=1000))
+    assert ticks.create(Schedule(name="each second", task=TASK, args=[0], interval_seconds=1, missed="all", missed_limit=1000))
     started = [workers.start() for _ in range(2)]
     wait_until(lambda: len(nominal_times()) >= 3, "it is enqueued", 30)
     for number, what in enumerate((signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL)):
@@ -56,7 +56,7 @@ def test_each_time_gets_one_job_though_leaders_are_killed_and_stand_still(worker
 
 
 def test_a_time_that_falls_into_a_restart_comes_once(workers: Workers) -> None:
-    assert schedules.create(Schedule(name="now and then", task=TASK, args=[0], interval_seconds=3600))
+    assert ticks.create(Schedule(name="now and then", task=TASK, args=[0], interval_seconds=3600))
     due = timezone.now().replace(minute=0, second=0, microsecond=0)
     Schedule.objects.update(next_at=due)
     for _ in range(2):

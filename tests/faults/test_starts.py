@@ -177,10 +177,10 @@ def test_a_program_that_a_task_starts_cannot_start_workers(workers: Workers, cro
 
 
 def test_a_child_without_its_parent_ends_with_one_sentence(workers: Workers, crowd: Crowd) -> None:
-    from jobqueue.worker.spawn import VARIABLE
+    from jobqueue.worker.fleet.spawn import VARIABLE
 
     orders = ["", "7", '{"number": 1, "descriptor": 0}']
-    program = [PYTHON, "-c", "from jobqueue.worker.childmain import main; main()"]
+    program = [PYTHON, "-c", "from jobqueue.worker.process.childmain import main; main()"]
     started = [workers.start(program=program, environment={**crowd.environment, VARIABLE: order}) for order in orders]
     for one in started:
         assert one.wait() == 1

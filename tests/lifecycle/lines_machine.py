@@ -18,7 +18,8 @@ from django.db.models import F
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jobqueue import states
+from jobqueue.core import states
+from jobqueue.core.targets import Target
 from jobqueue.db import Lease, Lender, Scope
 from jobqueue.db.plans import OPTION
 from jobqueue.lifecycle import control
@@ -32,7 +33,6 @@ from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome
 from jobqueue.lifecycle.promote import promote_due_jobs
 from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
 from jobqueue.lifecycle.release import release_parked_targets
-from jobqueue.line import Target
 from jobqueue.models import Job, Queue
 from tests.events import story
 

@@ -19,7 +19,8 @@ from django.db.models import F
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jobqueue import Verdict, states
+from jobqueue import Verdict
+from jobqueue.core import states
 from jobqueue.db import Lease, Mark, Now
 from jobqueue.lifecycle import control, suspend
 from jobqueue.lifecycle.children import resume_parents

@@ -10,14 +10,14 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from jobqueue import repeats
+from jobqueue.core import repeats
 from jobqueue.db import Lease, Lender, Scope
+from jobqueue.insight.problems import problems
 from jobqueue.lifecycle.aside import PREFIX
 from jobqueue.lifecycle.claim import claim
 from jobqueue.lifecycle.expire import Recovery, expire_owner, expire_stale_running_jobs
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Failure, HandOver, Kind, Outcome
-from jobqueue.lifecycle.problems import problems
 from jobqueue.lifecycle.promote import Promotion
 from jobqueue.lifecycle.refusals import REFUSED
 from jobqueue.lifecycle.release import release_parked_targets

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from jobqueue import InvalidOption, JobDoesNotExist, Verdict, clock, states
+from jobqueue import InvalidOption, JobDoesNotExist, Verdict, clock
+from jobqueue.core import states
 from jobqueue.lifecycle import control
 from jobqueue.models import Job
 from tests.claiming import claim

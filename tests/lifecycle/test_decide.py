@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobqueue import states
+from jobqueue.core import states
 from jobqueue.db import Lease, RunEnd
 from jobqueue.exceptions import MAX_DELAY_SECONDS
 from jobqueue.lifecycle.decide import DECISIONS, NOT_READ, Standing, decide, must_read

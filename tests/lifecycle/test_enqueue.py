@@ -9,7 +9,8 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from jobqueue import clock, states
+from jobqueue import clock
+from jobqueue.core import states
 from jobqueue.lifecycle.enqueue import Call, JobSpec, enqueue, enqueue_many
 from jobqueue.models import Job
 from tests.claiming import claim

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobqueue import clock, states
+from jobqueue import clock
+from jobqueue.core import states
 from jobqueue.db import Lease
 from jobqueue.lifecycle import expire
 from jobqueue.lifecycle.expire import MAX_UNBLAMED, expire_owner, expire_stale_running_jobs

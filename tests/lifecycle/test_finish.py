@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection
 
-from jobqueue import clock, states
+from jobqueue import clock
+from jobqueue.core import states
 from jobqueue.db import Lease
 from jobqueue.lifecycle import control
 from jobqueue.lifecycle.expire import expire_stale_running_jobs

@@ -10,8 +10,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobqueue import clock
-from jobqueue.lifecycle import lines as module
-from jobqueue.lifecycle.lines import Line, lines
+from jobqueue.insight import targets as module
+from jobqueue.insight.targets import Line, lines
 from tests.factories import JobFactory
 
 pytestmark = pytest.mark.django_db

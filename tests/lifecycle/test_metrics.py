@@ -13,8 +13,8 @@ from django.utils import timezone
 from jobqueue.db import Now
 from jobqueue.duties.base import Report
 from jobqueue.duties.collect_metrics import CollectMetrics
-from jobqueue.lifecycle import metrics
-from jobqueue.lifecycle.metrics import SLOT_SECONDS, SLOTS, Collector, samples
+from jobqueue.insight import metrics
+from jobqueue.insight.metrics import SLOT_SECONDS, SLOTS, Collector, samples
 from jobqueue.lifecycle.queues import pause_queue
 from jobqueue.models import Job, QueueSample
 from tests.factories import JobFactory

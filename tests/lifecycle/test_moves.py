@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobqueue import states
+from jobqueue.core import states
 from jobqueue.models import Job
 from tests.factories import JobFactory
 

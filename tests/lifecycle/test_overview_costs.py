@@ -11,10 +11,10 @@ import pytest
 from django.db import connection
 
 from jobqueue.db.open_jobs import OPEN
-from jobqueue.lifecycle import lines as module
-from jobqueue.lifecycle.lines import lines
+from jobqueue.insight import targets as module
+from jobqueue.insight.targets import lines
+from jobqueue.insight.why import why_waiting
 from jobqueue.lifecycle.queues import queue_states
-from jobqueue.lifecycle.why import why_waiting
 from jobqueue.models import Job
 from tests.factories import JobFactory
 

@@ -15,9 +15,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from jobqueue.lifecycle import problems as module
-from jobqueue.lifecycle.problems import CHECKS, Problem, Severity, Thresholds, problems
-from jobqueue.lifecycle.problems.base import MAX_NAMED, THRESHOLDS
+from jobqueue.insight import problems as module
+from jobqueue.insight.problems import CHECKS, Problem, Severity, Thresholds, problems
+from jobqueue.insight.problems.base import MAX_NAMED, THRESHOLDS
 from jobqueue.lifecycle.queues import pause_queue
 from jobqueue.models import Job, WebhookDelivery
 from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, WorkerFactory
@@ -73,7 +73,7 @@ def test_failed_jobs_are_a_problem_for_as_long_as_they_count(worker: Any) -> Non
 
 
 def test_failed_jobs_are_counted_up_to_a_bound_and_the_text_says_so(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobqueue.lifecycle.problems.work.MAX_COUNTED", 2)
+    monkeypatch.setattr("jobqueue.insight.problems.work.MAX_COUNTED", 2)
     JobFactory.create_batch(3, error=True)
     [problem] = only("failed_jobs")
     assert (problem.text, problem.more) == ("2+ jobs ended in ERROR in the last hour.", True)

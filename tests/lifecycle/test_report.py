@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from jobqueue import task
+from jobqueue.core.masking import MASK
 from jobqueue.db import Now
-from jobqueue.lifecycle.report import report
-from jobqueue.lifecycle.waits import in_words
+from jobqueue.insight.report import report
+from jobqueue.insight.waits import in_words
 from jobqueue.management.report_text import seconds
-from jobqueue.masking import MASK
 from jobqueue.models import Job
 from jobqueue.testing import run_until_idle
 from tests.factories import JobFactory, ahead

@@ -15,12 +15,13 @@ from django.db.models.signals import pre_delete
 from django.test.utils import CaptureQueriesContext
 
 from jobqueue import clock, signals
+from jobqueue.core.retention_rules import OUTCOMES, Rules, after
 from jobqueue.exceptions import LeadershipLost
-from jobqueue.lifecycle import control, erase, retention
-from jobqueue.lifecycle.erase import Pace
-from jobqueue.lifecycle.retention import Sweep, by_settings
+from jobqueue.lifecycle import control
 from jobqueue.models import Job
-from jobqueue.retention_rules import OUTCOMES, Rules, after
+from jobqueue.retention import apply, erase
+from jobqueue.retention.apply import Sweep, by_settings
+from jobqueue.retention.erase import Pace
 from tests.factories import JobFactory
 from tests.rivals import Rival
 from tests.shop.models import Label, Note, Parcel, Receipt
@@ -133,7 +134,7 @@ def test_without_rules_nothing_is_done_and_nothing_asked(settings: Any) -> None:
     settings.JOBQUEUE = {"STALE_AFTER": {}, "DELETE_AFTER": {}}
     ended()
     with CaptureQueriesContext(connection) as queries:
-        assert by_settings().run(60) == retention.Swept()
+        assert by_settings().run(60) == apply.Swept()
     assert not queries.captured_queries
 
 
@@ -503,7 +504,7 @@ def test_the_time_of_a_run_is_bounded_and_the_next_goes_on() -> None:
         runs.append(sweep.run(0.0))
     assert sum(run.deleted for run in runs) == 1200
     assert max(run.deleted for run in runs) <= 500
-    assert sweep.run(0.0) == retention.Swept()
+    assert sweep.run(0.0) == apply.Swept()
 
 
 @pytest.mark.django_db
@@ -538,14 +539,14 @@ def test_now_and_then_a_walk_starts_anew_the_less_often_the_less_it_found(monkey
     lost = ended(ago=timedelta(days=30))
     assert sweep.run(60).deleted == 0
     [walk] = sweep._walks
-    assert walk._anew_seconds == retention.ANEW_SECONDS
-    walk._began_anew -= retention.ANEW_SECONDS + 1
+    assert walk._anew_seconds == apply.ANEW_SECONDS
+    walk._began_anew -= apply.ANEW_SECONDS + 1
     assert sweep.run(60).deleted == 1
     assert lost.pk not in left()
-    assert walk._anew_seconds == 2 * retention.ANEW_SECONDS  # the walk before had found nothing
-    walk._began_anew -= 2 * retention.ANEW_SECONDS + 1
+    assert walk._anew_seconds == 2 * apply.ANEW_SECONDS  # the walk before had found nothing
+    walk._began_anew -= 2 * apply.ANEW_SECONDS + 1
     sweep.run(60)
-    assert walk._anew_seconds == retention.ANEW_SECONDS
+    assert walk._anew_seconds == apply.ANEW_SECONDS
 
 
 # Locks of others

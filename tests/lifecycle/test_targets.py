@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from jobqueue import states
+from jobqueue.core import states
+from jobqueue.core.queue_rules import parse
+from jobqueue.core.targets import Target
 from jobqueue.db import Claimed, Lease, Lender
 from jobqueue.exceptions import JobIsRunning
 from jobqueue.lifecycle import control
@@ -16,9 +18,7 @@ from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome
 from jobqueue.lifecycle.promote import promote_due_jobs
 from jobqueue.lifecycle.release import release_parked_targets
-from jobqueue.line import Target
 from jobqueue.models import Job
-from jobqueue.queue_rules import parse
 from tests.claiming import claim
 from tests.factories import JobFactory
 from tests.rivals import Rival

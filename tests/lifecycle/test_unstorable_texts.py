@@ -12,7 +12,7 @@ from django.core.management import call_command
 
 from jobqueue import clear_target, task
 from jobqueue.exceptions import InvalidOption, Retry
-from jobqueue.lifecycle.lines import lines
+from jobqueue.insight.targets import lines
 from jobqueue.lifecycle.queues import pause_queue
 from jobqueue.models import Job
 from jobqueue.testing import run_until_idle

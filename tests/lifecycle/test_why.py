@@ -12,10 +12,10 @@ from django.test.utils import CaptureQueriesContext
 
 from jobqueue.clock import now as this_moment
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
+from jobqueue.insight.why import why_waiting
+from jobqueue.insight.why_words import about, clock
 from jobqueue.lifecycle import control
 from jobqueue.lifecycle.queues import limit_queue, pause_queue
-from jobqueue.lifecycle.why import why_waiting
-from jobqueue.lifecycle.why_words import about, clock
 from jobqueue.models import Job
 from tests import tasks
 from tests.factories import JobFactory, WorkerFactory

@@ -11,8 +11,8 @@ from django.core.management import call_command
 from django.db import connection, models
 from django.utils import timezone
 
-from jobqueue import states
-from jobqueue.lifecycle.report import report
+from jobqueue.core import states
+from jobqueue.insight.report import report
 from jobqueue.models import Job, Worker
 from tests.factories import JobFactory, WorkerFactory
 

@@ -19,10 +19,10 @@ from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.models import Job, Queue
 from jobqueue.tasks import registry
-from jobqueue.worker import executor, judging
-from jobqueue.worker.errands import send, wait_for
-from jobqueue.worker.reporter import Reporter
-from jobqueue.worker.run import Reason, Run, Runs
+from jobqueue.worker.reporting.reporter import Reporter
+from jobqueue.worker.running import executor, judging
+from jobqueue.worker.running.run import Reason, Run, Runs
+from jobqueue.worker.running.side_writes import send, wait_for
 from tests.claiming import claim
 from tests.factories import JobFactory
 from tests.worker.parts import PATIENCE_SECONDS

@@ -11,12 +11,12 @@ import pytest
 from django.db import DatabaseError, connection
 from django.utils import timezone
 
-from jobqueue import states
+from jobqueue.core import states
+from jobqueue.core.retention_rules import OUTCOMES, Rules, after
 from jobqueue.lifecycle import children
 from jobqueue.lifecycle.children import Parents, resume_parents
-from jobqueue.lifecycle.retention import Sweep
 from jobqueue.models import Job, JobDependency
-from jobqueue.retention_rules import OUTCOMES, Rules, after
+from jobqueue.retention.apply import Sweep
 from tests.factories import JobFactory
 from tests.rivals import Rival
 

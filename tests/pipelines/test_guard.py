@@ -10,15 +10,15 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from jobqueue import resume
+from jobqueue.core.phases import Standing, declared
 from jobqueue.db import Claimed, Lease
 from jobqueue.exceptions import LeaseLost
+from jobqueue.insight.report import report
 from jobqueue.lifecycle import phases
 from jobqueue.lifecycle.expire import expire_owner
 from jobqueue.lifecycle.guard import Locked
 from jobqueue.lifecycle.outcome import Done
-from jobqueue.lifecycle.report import report
 from jobqueue.models import Job, JobPhase
-from jobqueue.phases import Standing, declared
 from jobqueue.tasks import registry
 from jobqueue.testing import run_until_idle
 from tests.claiming import claim

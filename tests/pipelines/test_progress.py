@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from jobqueue.core.phases import declared
 from jobqueue.db import Claimed, Lease
 from jobqueue.lifecycle import phases
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Kind
 from jobqueue.models import Job, JobEvent, JobPhase
-from jobqueue.phases import declared
 from jobqueue.tasks import registry
-from jobqueue.worker import journal, judging
-from jobqueue.worker.reporter import Reporter
-from jobqueue.worker.run import Run, Runs
+from jobqueue.worker.reporting.reporter import Reporter
+from jobqueue.worker.running import judging, phase_store
+from jobqueue.worker.running.run import Run, Runs
 from tests.claiming import claim
 from tests.pipelines import samples
 
@@ -36,7 +36,7 @@ class Scene:
         self.run = Run(job, lambda run: None, lambda run: None)
         self.run.entry = registry.find(job.task)
         assert self.run.entry is not None
-        self.pipeline = journal.begin(self.run, self.run.entry)
+        self.pipeline = phase_store.begin(self.run, self.run.entry)
         self.run.began = time.monotonic()
         self.runs.add([self.run])
         self.pipeline._opened(phases.open_phases(Lease(job.id, job.lease_token), NAMES))

@@ -13,15 +13,16 @@ from typing import Any
 import pytest
 from django.db import OperationalError, transaction
 
-from jobqueue import line, states
+from jobqueue.core import states
+from jobqueue.core import targets as line
+from jobqueue.core.targets import Target, in_lock_order
 from jobqueue.db import Lease, Lender
 from jobqueue.db.targets import Targets
 from jobqueue.lifecycle import control, decide, expire, finish, release
 from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome
 from jobqueue.lifecycle.promote import promote_due_jobs
-from jobqueue.line import Target, in_lock_order
 from jobqueue.models import Job
-from jobqueue.worker.executor import execute
+from jobqueue.worker.running.executor import execute
 from tests.claiming import claim
 from tests.factories import JobFactory
 from tests.protocol.replay import Actor, without

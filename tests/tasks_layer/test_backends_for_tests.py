@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from jobqueue import JobResult, compat, enqueue_many, fixed, task
-from jobqueue.masking import MASK
+from jobqueue.core.masking import MASK
 from jobqueue.testing import DummyBackend, ImmediateBackend
 from jobqueue.testing import backends as module
 from tests.tasks_layer import samples

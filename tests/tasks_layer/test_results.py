@@ -6,7 +6,8 @@ import pytest
 from django.db.models import JSONField, Value
 from django.test import override_settings
 
-from jobqueue import cancel, compat, states
+from jobqueue import cancel, compat
+from jobqueue.core import states
 from jobqueue.exceptions import JobCanceled, JobQueueError, UnknownTask
 from jobqueue.models import Job
 from jobqueue.public_ids import public_id

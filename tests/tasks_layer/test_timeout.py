@@ -7,7 +7,8 @@ import pytest
 from django.test import Client, override_settings
 from django.urls import reverse
 
-from jobqueue import compat, enqueue_job, enqueue_many, time_limits
+from jobqueue import compat, enqueue_job, enqueue_many
+from jobqueue.core import time_limits
 from jobqueue.models import Job
 from jobqueue.testing import run_until_idle
 from tests.tasks_layer import samples

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from django.db import connections, transaction
 
-from jobqueue import InvalidOption, cancel, enqueue_many, pause, resume, states
+from jobqueue import InvalidOption, cancel, enqueue_many, pause, resume
+from jobqueue.core import states
 from jobqueue.models import Job
 from jobqueue.testing import run_until_idle
 from tests.factories import JobFactory

@@ -9,9 +9,9 @@ import pytest
 from django.core.management import CommandError
 from django.utils import timezone
 
+from jobqueue.core.webhook_rules import shown_url
 from jobqueue.management import webhooks
 from jobqueue.models import Queue, WebhookDelivery
-from jobqueue.webhook_rules import shown_url
 from tests.factories import DeliveryFactory
 from tests.test_command_jobqueue import run, told
 

@@ -17,7 +17,7 @@ from jobqueue.duties.base import Report
 from jobqueue.duties.deliver_webhooks import PAUSE_SECONDS, QUIET_PAUSE_SECONDS, DeliverWebhooks
 from jobqueue.lifecycle.glance import Glance, Glances
 from jobqueue.models import JobEvent, WebhookDelivery
-from jobqueue.webhooks import crew, outbox
+from jobqueue.webhooks import outbox, senders
 from tests.factories import DeliveryFactory
 from tests.webhooks import receivers
 from tests.webhooks.conftest import Listen
@@ -144,7 +144,7 @@ def test_an_answer_outlives_an_outage_of_the_database(listen: Listen, monkeypatc
         raise OperationalError("server closed the connection unexpectedly")
 
     monkeypatch.setattr(outbox, "settle", fail)
-    monkeypatch.setattr(crew, "is_outage", lambda error: True)
+    monkeypatch.setattr(senders, "is_outage", lambda error: True)
     with pytest.raises(OperationalError):
         run(duty)
     monkeypatch.setattr(outbox, "settle", write)

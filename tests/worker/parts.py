@@ -9,7 +9,7 @@ from typing import Any
 from jobqueue.db import Claimed
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.tasks.registry import Entry
-from jobqueue.worker.run import Run
+from jobqueue.worker.running.run import Run
 
 PATIENCE_SECONDS = 10.0
 

@@ -14,12 +14,12 @@ from django.dispatch import Signal
 
 from jobqueue import enqueue_many, fixed, signals, task
 from jobqueue.failure_log import Ending, while_handling
-from jobqueue.lifecycle.workers import stuck_services
+from jobqueue.insight.workers import stuck_services
 from jobqueue.models import Job, Worker
-from jobqueue.worker import announcer as module
-from jobqueue.worker import tenant_slots
-from jobqueue.worker.announcer import Announcer
-from jobqueue.worker.show import health
+from jobqueue.worker.claiming import tenant_slots
+from jobqueue.worker.process.show import health
+from jobqueue.worker.reporting import announcer as module
+from jobqueue.worker.reporting.announcer import Announcer
 from tests.factories import JobFactory
 from tests.tasks import add
 from tests.worker.whole import Hang, connected, ended, until, working

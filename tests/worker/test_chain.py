@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
+from jobqueue.core.targets import Target
 from jobqueue.db import Claimed, Lease
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.lifecycle.queues import limit_queue, pause_queue
-from jobqueue.line import Target
 from jobqueue.models import Job
-from jobqueue.worker.finisher import CHAIN_MOST, CHAIN_SECONDS, Finisher
-from jobqueue.worker.gate import READ_SECONDS, Gate
-from jobqueue.worker.lanes import Lanes
-from jobqueue.worker.pool import Pool
-from jobqueue.worker.run import Run, Runs
+from jobqueue.worker.claim_policy import READ_SECONDS, Gate
+from jobqueue.worker.reporting.finisher import CHAIN_MOST, CHAIN_SECONDS, Finisher
+from jobqueue.worker.running.lanes import Lanes
+from jobqueue.worker.running.pool import Pool
+from jobqueue.worker.running.run import Run, Runs
 from tests.factories import JobFactory
 from tests.worker.parts import PATIENCE_SECONDS, run_of
 

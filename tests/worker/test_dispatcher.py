@@ -10,15 +10,15 @@ import pytest
 
 from jobqueue.db import Lender
 from jobqueue.lifecycle.glance import Glances
-from jobqueue.worker.dispatcher import QUIET_SECONDS, Dispatcher
-from jobqueue.worker.finisher import Finisher
-from jobqueue.worker.gate import Gate
-from jobqueue.worker.lanes import Lanes
-from jobqueue.worker.loop import Loop
-from jobqueue.worker.picker import Picker
-from jobqueue.worker.pool import Pool
-from jobqueue.worker.reporter import Reporter
-from jobqueue.worker.run import Runs
+from jobqueue.worker.claim_policy import Gate
+from jobqueue.worker.claiming.claimer import Picker
+from jobqueue.worker.claiming.dispatcher import QUIET_SECONDS, Dispatcher
+from jobqueue.worker.reporting.finisher import Finisher
+from jobqueue.worker.reporting.reporter import Reporter
+from jobqueue.worker.running.lanes import Lanes
+from jobqueue.worker.running.loop import Loop
+from jobqueue.worker.running.pool import Pool
+from jobqueue.worker.running.run import Runs
 from tests.factories import JobFactory
 from tests.worker.parts import PATIENCE_SECONDS
 

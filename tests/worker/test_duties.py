@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from jobqueue.duties.base import Duty, FunctionDuty, Report
 from jobqueue.models import BackgroundJobLease, Job
-from jobqueue.worker.duties import Duties
+from jobqueue.worker.duties.contender import Duties
 from tests.factories import JobFactory
 
 pytestmark = pytest.mark.django_db(transaction=True)

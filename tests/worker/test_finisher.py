@@ -11,13 +11,13 @@ import pytest
 from django.db import connection
 
 from jobqueue import signals
+from jobqueue.core.targets import Target
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
-from jobqueue.line import Target
 from jobqueue.models import Job
-from jobqueue.worker import finisher as module
-from jobqueue.worker.finisher import LOCKED_SECONDS, Finisher
-from jobqueue.worker.run import Run, Runs
+from jobqueue.worker.reporting import finisher as module
+from jobqueue.worker.reporting.finisher import LOCKED_SECONDS, Finisher
+from jobqueue.worker.running.run import Run, Runs
 from tests.factories import JobFactory
 from tests.rivals import Rival
 from tests.unchecked import refusing_changes

@@ -27,9 +27,9 @@ from jobqueue import enqueue_many, signals, task
 from jobqueue.duties import apply_retention, enqueue_scheduled_jobs, registry
 from jobqueue.duties.base import FunctionDuty
 from jobqueue.models import Job, Schedule
-from jobqueue.worker import tenant_slots
-from jobqueue.worker.log_thread import LogThread
-from jobqueue.worker.supervisor import Supervisor
+from jobqueue.worker.claiming import tenant_slots
+from jobqueue.worker.process.log_thread import LogThread
+from jobqueue.worker.process.supervisor import Supervisor
 from tests.factories import JobFactory, ScheduleFactory
 from tests.tasks import add
 from tests.worker.whole import connected, ended, until, working

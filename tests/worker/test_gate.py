@@ -15,8 +15,8 @@ from jobqueue.db import Scope
 from jobqueue.lifecycle.limits import Limits
 from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
 from jobqueue.models import Queue
-from jobqueue.worker.gate import READ_SECONDS, Gate
-from jobqueue.worker.listener import Heard, Listener
+from jobqueue.worker.claim_policy import READ_SECONDS, Gate
+from jobqueue.worker.claiming.listener import Heard, Listener
 from tests.factories import JobFactory
 
 pytestmark = pytest.mark.django_db
@@ -244,7 +244,7 @@ def test_patterns_stand_for_the_queues_in_which_a_tenant_has_something() -> None
 def test_the_names_behind_patterns_are_read_once_a_moment_and_anew_when_there_is_news(
     django_assert_num_queries: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobqueue.worker.gate.NAMES_SECONDS", 60.0)
+    monkeypatch.setattr("jobqueue.worker.claim_policy.NAMES_SECONDS", 60.0)
     found = gate("mail-*")
     JobFactory(queue="mail-a")
     with django_assert_num_queries(1):
@@ -257,6 +257,6 @@ def test_the_names_behind_patterns_are_read_once_a_moment_and_anew_when_there_is
     assert found.scope("") == Scope("", ("mail-a", "mail-b", "mail-c"))
     found.paused = frozenset({"mail-b"})
     assert found.scope("") == Scope("", ("mail-a", "mail-c")), "a pause holds for names that are known already, too"
-    monkeypatch.setattr("jobqueue.worker.gate.NAMES_SECONDS", 0.0)
+    monkeypatch.setattr("jobqueue.worker.claim_policy.NAMES_SECONDS", 0.0)
     JobFactory(queue="mail-d")
     assert found.scope("") == Scope("", ("mail-a", "mail-c", "mail-d"))

@@ -11,10 +11,10 @@ from django.db import OperationalError
 
 from jobqueue.exceptions import Fatal, Interrupted, Retry, Suspended, TimeLimitExceeded
 from jobqueue.lifecycle.outcome import Kind, Outcome
-from jobqueue.worker import groups
-from jobqueue.worker.executor import execute
-from jobqueue.worker.loop import Loop
-from jobqueue.worker.run import Reason
+from jobqueue.worker.running import groups
+from jobqueue.worker.running.executor import execute
+from jobqueue.worker.running.loop import Loop
+from jobqueue.worker.running.run import Reason
 from tests.worker.parts import Collector, run_of
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from jobqueue import clock
 from jobqueue.models import Job
-from jobqueue.worker.heartbeat import LOCKED_SECONDS, Heartbeat
-from jobqueue.worker.interrupter import Interrupter
-from jobqueue.worker.run import Reason, Run, Runs
+from jobqueue.worker.reporting.heartbeat import LOCKED_SECONDS, Heartbeat
+from jobqueue.worker.running.interrupter import Interrupter
+from jobqueue.worker.running.run import Reason, Run, Runs
 from tests.factories import JobFactory
 from tests.rivals import Rival
 from tests.worker.parts import run_of
@@ -141,7 +141,7 @@ def test_a_heartbeat_that_is_later_than_a_lease_says_so(scene: Scene, caplog: py
 
 @pytest.mark.django_db
 def test_more_than_a_batch_is_renewed_in_one_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobqueue.worker.heartbeat.BATCH", 2)
+    monkeypatch.setattr("jobqueue.worker.reporting.heartbeat.BATCH", 2)
     runs = [scene.run() for _ in range(5)]
     scene.heartbeat.turn()
     assert all(left(run) > 28 for run in runs)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from jobqueue.worker.identity import Identity
+from jobqueue.worker.process.identity import Identity
 
 pytestmark = [pytest.mark.sqlite, pytest.mark.django_db]
 

@@ -8,8 +8,8 @@ import pytest
 
 from jobqueue import conf
 from jobqueue.models import Job
-from jobqueue.worker.left import Left
-from jobqueue.worker.run import Runs
+from jobqueue.worker.process.drained import Left
+from jobqueue.worker.running.run import Runs
 from tests.factories import JobFactory
 
 pytestmark = pytest.mark.django_db

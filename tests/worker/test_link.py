@@ -4,39 +4,39 @@ from __future__ import annotations
 
 import pytest
 
-from jobqueue.worker import link
-from jobqueue.worker.link import Link
-from jobqueue.worker.memory import rss_mb
-from jobqueue.worker.recycling import Recycling
+from jobqueue.worker.fleet import ipc
+from jobqueue.worker.fleet.ipc import Link
+from jobqueue.worker.process.memory import rss_mb
+from jobqueue.worker.process.recycling import Recycling
 
 
 def test_what_one_side_says_the_other_hears_in_order() -> None:
-    ours, socket = link.pair()
+    ours, socket = ipc.pair()
     theirs = Link(socket)
     assert ours.receive() == []
-    assert theirs.send(link.SERVES, "an identity")
-    assert theirs.send(link.PULSE)
-    assert ours.receive() == [(link.SERVES, "an identity"), (link.PULSE, None)]
+    assert theirs.send(ipc.SERVES, "an identity")
+    assert theirs.send(ipc.PULSE)
+    assert ours.receive() == [(ipc.SERVES, "an identity"), (ipc.PULSE, None)]
     theirs.close()
     assert ours.receive() == []
     assert ours.closed
-    assert not ours.send(link.STOP), "nobody hears it"
+    assert not ours.send(ipc.STOP), "nobody hears it"
     ours.close()
 
 
 def test_the_last_words_of_one_who_has_gone_are_heard() -> None:
-    ours, socket = link.pair()
+    ours, socket = ipc.pair()
     theirs = Link(socket)
-    theirs.send(link.LEAVES, link.DONE)
+    theirs.send(ipc.LEAVES, ipc.DONE)
     theirs.close()
-    assert ours.receive() == [(link.LEAVES, link.DONE)]
+    assert ours.receive() == [(ipc.LEAVES, ipc.DONE)]
     assert ours.closed
     ours.close()
 
 
 def test_who_never_reads_holds_nobody_up() -> None:
-    ours, socket = link.pair()
-    said = [ours.send(link.DEAD, ["x" * 1000]) for _ in range(2000)]
+    ours, socket = ipc.pair()
+    said = [ours.send(ipc.DEAD, ["x" * 1000]) for _ in range(2000)]
     assert said[0]
     assert not said[-1]
     ours.close()

@@ -14,8 +14,8 @@ import pytest
 from django.db import connection, transaction
 
 from jobqueue.models import Job
-from jobqueue.worker import log_thread
-from jobqueue.worker.log_thread import LogThread, Queued
+from jobqueue.worker.process import log_thread
+from jobqueue.worker.process.log_thread import LogThread, Queued
 from tests.factories import JobFactory
 from tests.worker.whole import until
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from jobqueue.worker.logs import Formatter
+from jobqueue.worker.process.logs import Formatter
 
 
 def formatted(message: str, error: BaseException | None = None) -> str:
@@ -78,8 +78,8 @@ def test_secrets_are_hidden_in_messages_and_tracebacks() -> None:
 
 
 def test_the_secrets_of_a_job_are_hidden_in_the_traceback_of_its_run() -> None:
+    from jobqueue.core.masking import Mask
     from jobqueue.failure_log import Ending, while_handling
-    from jobqueue.masking import Mask
 
     error = raised(ValueError("the server refused hunter2"))
     lines: list[str] = []

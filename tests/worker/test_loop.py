@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from jobqueue.lifecycle.outcome import Kind
-from jobqueue.worker.loop import Loop
-from jobqueue.worker.run import Reason
+from jobqueue.worker.running.loop import Loop
+from jobqueue.worker.running.run import Reason
 from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
 
 
@@ -86,7 +86,7 @@ def test_one_that_was_told_to_stop_before_it_began_never_begins(loop: Loop, outc
 def test_a_blocked_loop_is_replaced_and_those_that_wait_in_it_run_once(
     loop: Loop, outcomes: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobqueue.worker.loop.ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr("jobqueue.worker.running.loop.ANSWER_SECONDS", 0.05)
     blocked, end = threading.Event(), threading.Event()
     ran: list[int] = []
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from jobqueue.lifecycle.outcome import Kind
-from jobqueue.worker.lanes import RATE_SECONDS, Lane, Lanes
-from jobqueue.worker.loop import Loop
-from jobqueue.worker.pool import Pool
-from jobqueue.worker.run import Run, Runs
+from jobqueue.worker.running.lanes import RATE_SECONDS, Lane, Lanes
+from jobqueue.worker.running.loop import Loop
+from jobqueue.worker.running.pool import Pool
+from jobqueue.worker.running.run import Run, Runs
 from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
 
 

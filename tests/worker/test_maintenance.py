@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from jobqueue import conf
 from jobqueue.models import BackgroundJobLease, Job, Worker
-from jobqueue.worker.identity import Identity
-from jobqueue.worker.maintenance import WORKER_ROW_SECONDS, Maintenance
-from jobqueue.worker.show import say_goodbye, show
+from jobqueue.worker.process.identity import Identity
+from jobqueue.worker.process.maintenance import WORKER_ROW_SECONDS, Maintenance
+from jobqueue.worker.process.show import say_goodbye, show
 from tests.factories import JobFactory, WorkerFactory
 
 

@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from jobqueue.core.targets import Target
 from jobqueue.db import Claimed, Lender
 from jobqueue.lifecycle import glance as glance_module
 from jobqueue.lifecycle.glance import Glances
 from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
-from jobqueue.line import Target
 from jobqueue.models import BackgroundJobLease, Job
-from jobqueue.worker import gate, picker
-from jobqueue.worker.gate import Gate
-from jobqueue.worker.lanes import Lanes
-from jobqueue.worker.picker import HEAD_SECONDS, MOST_TENANTS, Pick, Picker
-from jobqueue.worker.pool import Pool
-from jobqueue.worker.run import Runs
+from jobqueue.worker import claim_policy
+from jobqueue.worker.claim_policy import Gate
+from jobqueue.worker.claiming import claimer
+from jobqueue.worker.claiming.claimer import HEAD_SECONDS, MOST_TENANTS, Pick, Picker
+from jobqueue.worker.running.lanes import Lanes
+from jobqueue.worker.running.pool import Pool
+from jobqueue.worker.running.run import Runs
 from tests.factories import JobFactory
 from tests.rivals import Rival
 from tests.unchecked import refusing_changes
@@ -150,7 +151,7 @@ def test_a_flood_that_gets_a_lane_leaves_the_shared_one_at_once_and_comes_back_w
 
 @pytest.mark.parametrize("at_once", [100, pytest.param(MOST_TENANTS, marks=pytest.mark.slow)])
 def test_however_many_tenants_there_are_each_has_its_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(picker, "MOST_TENANTS", at_once)
+    monkeypatch.setattr(claimer, "MOST_TENANTS", at_once)
     number = at_once + at_once // 5
     # Nobody runs dry: the last ones must not wait for that.
     Job.objects.bulk_create([Job(task="tests.tasks.add", args=[1], tenant=f"t{one:05}") for one in range(number) for _ in range(3)])
@@ -199,7 +200,7 @@ def test_a_tenant_whose_queues_are_all_paused_takes_no_turn_from_the_others(scen
 @pytest.fixture
 def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let 300 tenants have a job in the queue "mail", found by a hundred at a time."""
-    monkeypatch.setattr(picker, "MOST_TENANTS", 100)
+    monkeypatch.setattr(claimer, "MOST_TENANTS", 100)
     Job.objects.bulk_create([Job(task="tests.tasks.add", args=[1], tenant=f"t{number:03}", queue="mail") for number in range(300)])
 
 
@@ -253,7 +254,7 @@ def test_tenants_whose_jobs_others_have_taken_make_a_look_no_longer(scene: Scene
 
 
 def test_however_many_queues_are_paused_the_others_are_served(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "MOST_QUEUES", 10)
+    monkeypatch.setattr(claim_policy, "MOST_QUEUES", 10)
     for number in range(30):
         JobFactory(queue=f"q{number:02}")
         if number not in (3, 29):
@@ -262,7 +263,7 @@ def test_however_many_queues_are_paused_the_others_are_served(scene: Scene, monk
 
 
 def test_however_many_queues_there_are_beside_one_with_a_limit_each_has_its_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "MOST_QUEUES", 10)
+    monkeypatch.setattr(claim_policy, "MOST_QUEUES", 10)
     limit_queue("q00", 1)
     for number in reversed(range(36)):
         flood(20, queue=f"q{number:02}")
@@ -455,7 +456,7 @@ def test_patterns_take_what_they_serve_best_first_and_leave_the_rest() -> None:
 
 @pytest.mark.parametrize("told", [True, False])
 def test_a_queue_that_appears_later_is_served_at_the_next_look(told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "NAMES_SECONDS", 60.0)
+    monkeypatch.setattr(claim_policy, "NAMES_SECONDS", 60.0)
     made = Scene("mail-*", "!mail-bulk")
     try:
         flood(3, queue="mail-a")
@@ -480,7 +481,7 @@ def test_a_queue_that_appears_later_is_served_at_the_next_look(told: bool, monke
 
 
 def test_more_queues_than_one_look_finds_are_all_served_by_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "MOST_QUEUES", 3)
+    monkeypatch.setattr(claim_policy, "MOST_QUEUES", 3)
     made = Scene("mail-*")
     try:
         for number in range(10):

@@ -6,9 +6,9 @@ from typing import Any, NoReturn
 import pytest
 
 from jobqueue.lifecycle.outcome import Kind
-from jobqueue.worker.interrupter import Interrupter
-from jobqueue.worker.pool import Pool
-from jobqueue.worker.run import Reason
+from jobqueue.worker.running.interrupter import Interrupter
+from jobqueue.worker.running.pool import Pool
+from jobqueue.worker.running.run import Reason
 from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
 
 
@@ -137,8 +137,8 @@ def test_a_thread_that_was_given_up_on_is_replaced_and_ends_with_its_task(pool: 
 def test_the_interrupter_goes_from_the_flag_to_the_exception_to_giving_up(
     pool: Pool, outcomes: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobqueue.worker.interrupter.THROW_SECONDS", 0.1)
-    monkeypatch.setattr("jobqueue.worker.interrupter.GIVE_UP_SECONDS", 0.4)
+    monkeypatch.setattr("jobqueue.worker.running.interrupter.THROW_SECONDS", 0.1)
+    monkeypatch.setattr("jobqueue.worker.running.interrupter.GIVE_UP_SECONDS", 0.4)
     begun, end = threading.Barrier(3), threading.Event()
 
     def busy() -> None:

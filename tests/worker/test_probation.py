@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobqueue.worker.probation import ALONE_SECONDS, WATCH_SECONDS, Probation
-from jobqueue.worker.run import Run, Runs
+from jobqueue.worker.running.probation import ALONE_SECONDS, WATCH_SECONDS, Probation
+from jobqueue.worker.running.run import Run, Runs
 from tests.worker.parts import run_of
 
 START = 1000.0

@@ -12,8 +12,8 @@ from django.db import ProgrammingError, connection
 
 from jobqueue.exceptions import InvalidArgumentValue
 from jobqueue.models import Job
-from jobqueue.worker.reporter import BEGUN_SECONDS, PAUSE_SECONDS, Reporter
-from jobqueue.worker.run import Reason, Run, Runs
+from jobqueue.worker.reporting.reporter import BEGUN_SECONDS, PAUSE_SECONDS, Reporter
+from jobqueue.worker.running.run import Reason, Run, Runs
 from tests.factories import JobFactory
 from tests.rivals import Rival
 from tests.worker.parts import PATIENCE_SECONDS, run_of

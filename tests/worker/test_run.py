@@ -10,9 +10,9 @@ import pytest
 from jobqueue.exceptions import Interrupted, LeaseLost
 from jobqueue.lifecycle.outcome import Kind
 from jobqueue.tasks.context import TaskContext
-from jobqueue.worker.executor import execute
-from jobqueue.worker.interrupter import GIVE_UP_SECONDS, Interrupter
-from jobqueue.worker.run import Reason, Run, Runs
+from jobqueue.worker.running.executor import execute
+from jobqueue.worker.running.interrupter import GIVE_UP_SECONDS, Interrupter
+from jobqueue.worker.running.run import Reason, Run, Runs
 from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
 
 

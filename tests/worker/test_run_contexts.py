@@ -18,7 +18,7 @@ from sentry_sdk.transport import Transport
 
 from jobqueue import checks, task
 from jobqueue.lifecycle.outcome import Kind, Outcome
-from jobqueue.worker.executor import execute, execute_async
+from jobqueue.worker.running.executor import execute, execute_async
 from tests.tasks import add
 from tests.worker.parts import run_of
 from tests.worker.whole import ended, working

@@ -11,11 +11,11 @@ import pytest
 
 from jobqueue.lifecycle.limits import Limits
 from jobqueue.models import Job
-from jobqueue.worker.gate import Gate
-from jobqueue.worker.lanes import Lanes
-from jobqueue.worker.pool import Pool
-from jobqueue.worker.run import Run, Runs
-from jobqueue.worker.scaler import HURRY_SECONDS, LOOKS, Scaler, told
+from jobqueue.worker.claim_policy import Gate
+from jobqueue.worker.fleet.scaler import HURRY_SECONDS, LOOKS, Scaler, told
+from jobqueue.worker.running.lanes import Lanes
+from jobqueue.worker.running.pool import Pool
+from jobqueue.worker.running.run import Run, Runs
 from tests.factories import JobFactory
 from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
 

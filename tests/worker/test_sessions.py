@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from jobqueue.lifecycle.outcome import Kind
-from jobqueue.worker.executor import execute
+from jobqueue.worker.running.executor import execute
 from tests.worker.parts import run_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql, pytest.mark.session]

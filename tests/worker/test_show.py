@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from jobqueue import conf
-from jobqueue.lifecycle.workers import stuck_services
+from jobqueue.core.service import Service
+from jobqueue.insight.workers import stuck_services
 from jobqueue.models import Worker
-from jobqueue.service import Service
-from jobqueue.worker.identity import Identity
-from jobqueue.worker.show import health, show
+from jobqueue.worker.process.identity import Identity
+from jobqueue.worker.process.show import health, show
 
 pytestmark = pytest.mark.django_db
 

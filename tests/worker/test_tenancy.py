@@ -22,12 +22,12 @@ from jobqueue import signals
 from jobqueue.duties.expire_stale_running_jobs import ExpireStaleRunningJobs
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.models import Job
-from jobqueue.worker.executor import execute, execute_async
-from jobqueue.worker.finisher import Finisher
-from jobqueue.worker.identity import Identity
-from jobqueue.worker.loop import Loop
-from jobqueue.worker.maintenance import Maintenance
-from jobqueue.worker.run import Reason, Runs
+from jobqueue.worker.process.identity import Identity
+from jobqueue.worker.process.maintenance import Maintenance
+from jobqueue.worker.reporting.finisher import Finisher
+from jobqueue.worker.running.executor import execute, execute_async
+from jobqueue.worker.running.loop import Loop
+from jobqueue.worker.running.run import Reason, Runs
 from tests import tasks
 from tests.factories import JobFactory
 from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
@@ -501,7 +501,7 @@ def test_a_context_that_fails_stops_neither_the_finisher_nor_what_is_told_of_oth
 ) -> None:
     ear = listen(getattr(signals, name))
     Place.fail_at[what, "acme"] = LookupError("no such tenant")
-    monkeypatch.setattr("jobqueue.worker.tenancy.hygiene.close_all", lambda: None)  # the test keeps its connection
+    monkeypatch.setattr("jobqueue.worker.running.tenancy.hygiene.close_all", lambda: None)  # the test keeps its connection
     Scene().end("acme", "globex")
     assert ear.heard[-1] == "globex"
     assert len(ear.heard) == (2 if what == "leave" else 1)

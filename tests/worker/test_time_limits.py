@@ -15,15 +15,16 @@ from django.db import IntegrityError, OperationalError, ProgrammingError
 
 from jobqueue.exceptions import Interrupted, TimeLimitExceeded
 from jobqueue.lifecycle.outcome import Kind, Outcome
-from jobqueue.worker import deadlines, drain, transactional
-from jobqueue.worker.deadlines import Deadlines
-from jobqueue.worker.executor import execute
-from jobqueue.worker.interrupter import Interrupter
-from jobqueue.worker.lanes import Lanes
-from jobqueue.worker.loop import Loop
-from jobqueue.worker.pool import Pool
-from jobqueue.worker.run import Reason, Run, Runs
-from jobqueue.worker.stuck import given_up
+from jobqueue.worker.process import drain
+from jobqueue.worker.running import deadlines, transactional
+from jobqueue.worker.running.deadlines import Deadlines
+from jobqueue.worker.running.executor import execute
+from jobqueue.worker.running.interrupter import Interrupter
+from jobqueue.worker.running.lanes import Lanes
+from jobqueue.worker.running.loop import Loop
+from jobqueue.worker.running.pool import Pool
+from jobqueue.worker.running.run import Reason, Run, Runs
+from jobqueue.worker.running.stuck import given_up
 from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
 
 LIMIT = 0.1
@@ -738,8 +739,8 @@ def test_only_so_many_spare_threads_take_the_places_of_stuck_ones_then_slots_are
 
 
 def test_the_bound_of_spares_holds_for_interrupts_by_people_and_for_coroutines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobqueue.worker.interrupter.THROW_SECONDS", 0.05)
-    monkeypatch.setattr("jobqueue.worker.interrupter.GIVE_UP_SECONDS", 0.1)
+    monkeypatch.setattr("jobqueue.worker.running.interrupter.THROW_SECONDS", 0.05)
+    monkeypatch.setattr("jobqueue.worker.running.interrupter.GIVE_UP_SECONDS", 0.1)
     made = Scene(spares=1)
     made.pool.resize(3)
     runs = [made.run(made.swallow, None, number=1), made.run(made.swallow, None, number=2)]

@@ -19,8 +19,8 @@ from jobqueue.exceptions import InvalidOption, TransactionUndone
 from jobqueue.lifecycle import control
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.models import Job
-from jobqueue.worker.executor import execute
-from jobqueue.worker.run import Reason, Run
+from jobqueue.worker.running.executor import execute
+from jobqueue.worker.running.run import Reason, Run
 from tests.factories import JobFactory
 from tests.rivals import Rival
 from tests.worker.parts import run_of

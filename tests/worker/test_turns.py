@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobqueue.worker.turns import Turns, share
+from jobqueue.worker.running.round_robin import Turns, share
 
 
 def turns(*tenants: str) -> Turns:

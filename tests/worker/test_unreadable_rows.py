@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection
 
-from jobqueue import time_limits
+from jobqueue.core import time_limits
 from jobqueue.models import Job
 from tests.factories import JobFactory
 from tests.tasks import aadd, add

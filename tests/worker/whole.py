@@ -12,7 +12,7 @@ from django.db import connections
 from django.dispatch import Signal
 
 from jobqueue.models import Job
-from jobqueue.worker.supervisor import Supervisor
+from jobqueue.worker.process.supervisor import Supervisor
 
 PATIENCE_SECONDS = 20.0
 

@@ -16,15 +16,17 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db.utils import Error
 
 from jobqueue import db, public_ids
-from jobqueue.amounts import bounded, plural
+from jobqueue.core.amounts import bounded, plural
+from jobqueue.core.masking import mask_text
 from jobqueue.db import Now
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
-from jobqueue.lifecycle import control, health, leaders, queue_names, queues, schedules
-from jobqueue.lifecycle.why import why_waiting
+from jobqueue.insight import duties, health, queue_names
+from jobqueue.insight.why import why_waiting
+from jobqueue.lifecycle import control, queues
 from jobqueue.management import audit, prune, report_text, webhooks
 from jobqueue.management import health as health_command
-from jobqueue.masking import mask_text
 from jobqueue.models import Job
+from jobqueue.schedules import ticks
 
 LARGEST_ID = 2**63 - 1
 Lines = list[str]
@@ -106,7 +108,7 @@ def _decided(answer: queues.QueueAnswer) -> tuple[Any, Lines, bool]:
 
 def _forget(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     name = options["queue"]
-    gone = queue_names.forget_queue(name)
+    gone = queues.forget_queue(name)
     text = f"Queue {name!r} is forgotten: its pause, limit and webhook are gone." if gone else f"Queue {name!r} has no row to forget."
     return {"name": name, "forgotten": gone}, [text], True
 
@@ -160,7 +162,7 @@ def _status(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 
 
 def _leaders(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    found = leaders.leaders()
+    found = duties.leaders()
     return [asdict(one) for one in found], _table(LEADER_COLUMNS, [_leader_cells(one) for one in found]), True
 
 
@@ -175,7 +177,7 @@ def _report(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 
 
 def _schedules(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    found = schedules.schedule_states()
+    found = ticks.schedule_states()
     data = [{**asdict(one), **{name: _iso(getattr(one, name)) for name in ("next_at", "last_at")}} for one in found]
     return data, ["Schedules", *_table(SCHEDULE_COLUMNS, [_schedule_cells(one) for one in found])], True
 
@@ -261,7 +263,7 @@ def _worker_cells(worker: health.Alive) -> tuple[str, ...]:
     return (worker.process, worker.state.lower(), ", ".join(worker.queues) or "all", str(worker.running), str(worker.slots), problems)
 
 
-def _leader_cells(one: leaders.Leader) -> tuple[str, ...]:
+def _leader_cells(one: duties.Leader) -> tuple[str, ...]:
     held = "-" if one.held_seconds is None else f"{one.held_seconds:.0f} s"
     took = "-" if one.last_duration_seconds is None else f"{one.last_duration_seconds:.3f} s"
     by = one.process or one.worker_id or "nobody"
@@ -271,7 +273,7 @@ def _leader_cells(one: leaders.Leader) -> tuple[str, ...]:
 SCHEDULE_COLUMNS = ("schedule", "task", "when", "state", "next (UTC)", "last (UTC)", "last job", "last error")
 
 
-def _schedule_cells(one: schedules.ScheduleState) -> tuple[str, ...]:
+def _schedule_cells(one: ticks.ScheduleState) -> tuple[str, ...]:
     when = f"{one.when} {one.time_zone}".strip()
     job = "-" if one.last_job_id is None else str(one.last_job_id)
     return (one.name, one.task, when, one.state, _brief(one.next_at), _brief(one.last_at), job, one.last_error or "-")

@@ -19,21 +19,22 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 from django.db.utils import Error
 
-from jobqueue import clock, conf, queue_rules
+from jobqueue import clock, conf
+from jobqueue.core import queue_rules
+from jobqueue.core.texts import safe_repr
 from jobqueue.db import hygiene
 from jobqueue.exceptions import JobQueueError
 from jobqueue.models import Job
-from jobqueue.texts import safe_repr
-from jobqueue.worker import spawn
-from jobqueue.worker.child import times
-from jobqueue.worker.ending import exit_anyway
+from jobqueue.worker.fleet import spawn
+from jobqueue.worker.fleet.child import times
+from jobqueue.worker.fleet.processes import Processes
+from jobqueue.worker.fleet.spawn import Options
 from jobqueue.worker.handlers import end_at_once, on_signals, quit_with_dump
-from jobqueue.worker.log_thread import LogThread
-from jobqueue.worker.logs import open_closed_streams, set_up_log
-from jobqueue.worker.maintenance import recover_dead
-from jobqueue.worker.processes import Processes
-from jobqueue.worker.serving import End, check_tables, ending, finish, run_alone
-from jobqueue.worker.spawn import Options
+from jobqueue.worker.process.ending import exit_anyway
+from jobqueue.worker.process.log_thread import LogThread
+from jobqueue.worker.process.logs import open_closed_streams, set_up_log
+from jobqueue.worker.process.maintenance import recover_dead
+from jobqueue.worker.process.serving import End, check_tables, ending, finish, run_alone
 
 OPTIONS = {
     "min_workers": (int, "slots that are always there"),

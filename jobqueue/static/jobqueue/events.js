@@ -9,7 +9,7 @@
 "use strict";
 
 (function () {
-  // As in jobqueue/event_names.py: a browser hears only the events whose names it was told.
+  // As in jobqueue/core/event_names.py: a browser hears only the events whose names it was told.
   const NAMES = [
     "jobqueue.snapshot", "jobqueue.reset",
     "job.enqueued", "job.started", "job.progress", "job.phase.started", "job.phase.completed", "job.retrying", "job.handed_back",

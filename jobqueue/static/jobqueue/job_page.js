@@ -107,7 +107,7 @@
   const timeline = () => find("jobqueue-timeline");
   const numbered = (item) => Number(item.dataset.eventId);
 
-  // The same words as jobqueue/admin/wording.py has.
+  // The same words as jobqueue/admin/formatting.py has.
   function duration(seconds) {
     const two = (number) => String(number).padStart(2, "0");
     const some = Math.max(seconds, 0), whole = Math.floor(some);

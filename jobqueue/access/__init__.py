@@ -1,0 +1,1 @@
+"""Who may see what, what is hidden from everyone, and the record of who did what."""

@@ -1,0 +1,81 @@
+"""The audit: who has changed, or tried to change, what, from where, and with which result.
+
+Each is one line of the logger ``jobqueue.audit``, whoever the actor is. If the actor is a row of the project's user model, and the admin is
+installed, a change is an entry of the admin's log, too, in the transaction of the change.
+"""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import socket
+from typing import Any
+
+from django.apps import apps
+from django.contrib.auth import get_user_model
+from django.db.models import Model
+from django.http import HttpRequest
+
+from jobqueue.core.masking import mask_text
+from jobqueue.core.texts import printable
+
+DONE, REQUESTED, REFUSED, FORBIDDEN = "done", "requested", "refused", "forbidden"
+MAX_REPR = 200
+
+logger = logging.getLogger("jobqueue.audit")
+
+
+def record(actor: Any, verb: str, what: Model | str, verdict: str, address: str = "", *, text: str = "", gone: bool = False) -> None:
+    """Record one change or refusal; `text` is a sentence for the admin's log, and `gone` says that the object was deleted."""
+    line(actor, verb, what, verdict, address, text)
+    if isinstance(what, Model) and verdict in (DONE, REQUESTED):  # the admin's log is the history of what was changed
+        _write(actor, what, text or f"{verb}: {verdict}", gone=gone)
+
+
+def line(actor: Any, verb: str, what: Model | str, verdict: str, address: str = "", text: str = "") -> None:
+    """Write the line alone: for what Django itself has written into the admin's log."""
+    named = what if isinstance(what, str) else f"{what._meta.verbose_name} {what.pk}"
+    values = [printable(mask_text(one))[:MAX_REPR] for one in (name_of(actor), verb, named, verdict, address, text)]
+    extra = dict(zip(("actor", "verb", "object", "verdict", "address", "text"), values, strict=True))
+    logger.info("%s: %s %s: %s (from %s) %s", *values, extra={f"audit_{name}": value for name, value in extra.items()})
+
+
+def name_of(actor: Any) -> str:
+    """Return what names an actor: a user of the project, of its authenticator, or of the command line."""
+    if isinstance(actor, str):
+        return actor
+    name = getattr(actor, "username", None) or getattr(actor, "name", None) or str(actor)
+    number = getattr(actor, "pk", None)
+    return f"user {name}" if number is None else f"user {name} ({number})"
+
+
+def address_of(request: HttpRequest) -> str:
+    """Return where a request comes from, as the server tells it."""
+    return str(request.META.get("REMOTE_ADDR", ""))
+
+
+def operator() -> tuple[str, str]:
+    """Return who runs a command, and on which machine."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container's user may have no name
+        name = f"uid {os.getuid()}"
+    behind = os.environ.get("SUDO_USER")
+    return f"operator {name}{f' (sudo from {behind})' if behind else ''}", socket.gethostname()
+
+
+def _write(actor: Any, what: Model, text: str, *, gone: bool) -> None:
+    if not apps.is_installed("django.contrib.admin") or not isinstance(actor, get_user_model()) or actor.pk is None:
+        return
+    from django.contrib.admin.models import CHANGE, DELETION, LogEntry
+    from django.contrib.contenttypes.models import ContentType
+
+    LogEntry.objects.create(
+        user_id=actor.pk,
+        content_type=ContentType.objects.get_for_model(what),
+        object_id=str(what.pk),
+        object_repr=str(what)[:MAX_REPR],
+        action_flag=DELETION if gone else CHANGE,
+        change_message=mask_text(text),
+    )

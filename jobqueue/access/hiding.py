@@ -1,0 +1,58 @@
+"""What hides the secrets of a job or a schedule: the names and the values that its arguments, its metadata and its task tell."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+from typing import Any
+
+from jobqueue.core import repeats
+from jobqueue.core.capping import WHOLE, capped
+from jobqueue.core.masking import Mask
+
+
+def mask_of(row: Any) -> Mask:
+    """Return the mask of a job or a schedule that was read whole; it is made once for each row that was read."""
+    found: Mask | None = row.__dict__.get("_mask")
+    if found is None:
+        entry = declared(row.task)
+        func, takes_context, fields = (entry.func, entry.takes_context, entry.secret) if entry is not None else (None, False, ())
+        metadata = getattr(row, "metadata", None)
+        found = row.__dict__["_mask"] = Mask.of_job(func, row.args, row.kwargs, metadata, takes_context=takes_context, fields=fields)
+    return found
+
+
+def arguments_of(row: Any, most: int = WHOLE) -> tuple[Any, Any]:
+    """Return the arguments of a job or a schedule with secrets hidden; a column that holds something else as it is, but masked.
+
+    Of each column the first `most` characters are returned, by default all.
+    """
+    mask = mask_of(row)
+    args: Any = capped(row.args, most, mask)
+    kwargs: Any = capped(row.kwargs, most, mask)
+    if not isinstance(row.args, list) or not isinstance(row.kwargs, dict):
+        return mask.value(args), mask.value(kwargs)
+    entry = declared(row.task)
+    func, takes_context = (entry.func, entry.takes_context) if entry is not None else (None, False)
+    args, kwargs = mask.call(func, args, kwargs, takes_context=takes_context)
+    return args, _in_order(func, kwargs)
+
+
+def _in_order(func: Any, kwargs: dict[Any, Any]) -> dict[Any, Any]:
+    """Return arguments in the order of the function's signature; PostgreSQL keeps them in an order of its own."""
+    try:
+        names = [*inspect.signature(func).parameters] if func is not None else []
+    except (TypeError, ValueError):
+        names = []
+    return {name: kwargs[name] for name in [*(name for name in names if name in kwargs), *(name for name in kwargs if name not in names)]}
+
+
+def declared(path: str) -> Any:
+    """Return what is registered for a task, or None; the tasks lie above this module, so they are looked up here."""
+    registry: Any = importlib.import_module("jobqueue.tasks.registry")
+    try:
+        registry.discover()
+    except Exception as error:  # noqa: BLE001 - a project's module may raise anything while it is imported
+        repeats.log(logging.WARNING, "Only some of the tasks are known here, since a module of tasks cannot be imported: %s", error)
+    return registry.find(path)

@@ -1,0 +1,111 @@
+"""Which jobs a user may see: the setting ``VISIBLE_JOBS``, the same for the admin, the REST API and the streams.
+
+The callable of the setting returns a `Q` on `Job` for a user. If it raises, or returns anything else, the user sees nothing: an error in
+a rule about rights must not show one tenant's jobs to another.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import Any
+
+from django.core.exceptions import EmptyResultSet, FullResultSet
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from jobqueue import conf
+from jobqueue.core import repeats
+from jobqueue.core.texts import safe_repr
+from jobqueue.models import Job, WebhookDelivery
+
+NOTHING = Q(pk__in=[])
+MAX_REMEMBERED = 10_000
+
+
+def condition(user: Any) -> Q | None:
+    """Return the condition that a job must meet for the user to see it; None if the user sees all jobs."""
+    try:
+        rule = conf.visible_jobs()
+        if rule is None:
+            return None
+        found = rule(user)
+        if isinstance(found, Q):
+            Job.objects.filter(found)  # a column that does not exist raises here, and not on a page
+    except Exception:  # noqa: BLE001 - code of the project may raise anything
+        repeats.log(
+            logging.ERROR, "VISIBLE_JOBS failed for user %s, who sees no jobs.", safe_repr(str(getattr(user, "pk", None))), exc_info=True
+        )
+        return NOTHING
+    if isinstance(found, Q):
+        return found or None  # an empty Q is no condition
+    repeats.log(
+        logging.ERROR, "VISIBLE_JOBS returned %s for a user, who sees no jobs. It must return a Q; Q() shows all jobs.", safe_repr(found)
+    )
+    return NOTHING
+
+
+def narrow(user: Any, jobs: QuerySet[Job]) -> QuerySet[Job]:
+    """Return those of the jobs that the user may see."""
+    wanted = condition(user)
+    return jobs if wanted is None else jobs.filter(wanted)
+
+
+def narrow_deliveries(user: Any, deliveries: QuerySet[WebhookDelivery]) -> QuerySet[WebhookDelivery]:
+    """Return those of the webhook deliveries whose job the user may see; a deleted job is seen only by users who see all jobs."""
+    wanted = condition(user)
+    return deliveries if wanted is None else deliveries.filter(Exists(Job.objects.filter(wanted, pk=OuterRef("job_id"))))
+
+
+def is_narrowed(user: Any) -> bool:
+    """Return whether there are jobs that the user may not see."""
+    return condition(user) is not None
+
+
+def may_see(user: Any, job_id: int) -> bool:
+    """Return whether the user may see a job; a job that does not exist hides nothing."""
+    wanted = condition(user)
+    if wanted is None:
+        return True
+    jobs = Job.objects.current.filter(pk=job_id)
+    return jobs.filter(wanted).exists() or not jobs.exists()
+
+
+class Sight:
+    """What a narrowed user may see in a stream; equal for users with the same condition, so that their streams share one query."""
+
+    def __init__(self, wanted: Q) -> None:
+        """Take the condition; it is compared by its SQL, since two equal subqueries are different objects."""
+        self._wanted = wanted
+        self._known: dict[int, None] = {}
+        try:
+            sql, params = Job.objects.filter(wanted).order_by().values("pk").query.sql_with_params()
+            self._key = (sql, repr(params))
+        except EmptyResultSet:
+            self._key = ("nothing", "")
+        except FullResultSet:
+            self._key = ("all", "")
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the conditions."""
+        return isinstance(other, Sight) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def among(self, ids: Collection[int]) -> set[int]:
+        """Return which of the jobs may be seen; a job that was deleted may, if it was seen here before."""
+        if not ids:
+            return set()
+        there = dict(Job.objects.current.filter(pk__in=ids).values_list("pk", "pk"))
+        seen = set(Job.objects.current.filter(self._wanted, pk__in=[*there]).values_list("pk", flat=True))
+        gone = {one for one in ids if one not in there and one in self._known}
+        if len(self._known) > MAX_REMEMBERED:
+            self._known.clear()
+        self._known.update(dict.fromkeys(seen))
+        return seen | gone
+
+
+def sight(user: Any) -> Sight | None:
+    """Return what the user may see in a stream; None if the user sees all jobs."""
+    wanted = condition(user)
+    return None if wanted is None else Sight(wanted)

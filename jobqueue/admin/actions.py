@@ -1,0 +1,164 @@
+"""The verbs on the list and on the page of one job.
+
+A verb is checked where it acts: the permission, `get_queryset` (a project may narrow what a user sees), and the state of the locked
+row. Jobs that run are interrupted, any are deleted, and more than one is canceled, only after a page has named them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.decorators import method_decorator
+
+from jobqueue.access import audit
+from jobqueue.admin import confirm, listing
+from jobqueue.admin.base import GONE, ReadOnlyAdmin, audited
+from jobqueue.admin.bulk_result import perform
+from jobqueue.admin.verbs import DELETE, VERBS, Verb
+from jobqueue.lifecycle.control import Answer, Verdict
+from jobqueue.models import Job
+
+MOST_AT_ONCE = 500  # each job is a transaction, and a field of the confirmation's form, of which Django takes 1000
+UNSELECTED = ("", "0", "false", "False")
+
+Action = Callable[["ActingAdmin", HttpRequest, QuerySet[Job]], HttpResponse | None]
+
+
+def action_of(verb: Verb) -> Action:
+    """Return the bulk action that does a verb."""
+
+    def act(modeladmin: ActingAdmin, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse | None:
+        return modeladmin.act_on_selected(request, queryset, verb)
+
+    act.__name__ = verb.name
+    act.short_description = verb.label  # type: ignore[attr-defined]
+    # Not "delete": that is Django's own way to delete, which knows nothing of targets and is refused.
+    act.allowed_permissions = ("delete_job" if verb is DELETE else verb.name,)  # type: ignore[attr-defined]
+    return act
+
+
+# Each job is changed in a transaction of its own: one around all of them (ATOMIC_REQUESTS) would hold the locks of all.
+@method_decorator(transaction.non_atomic_requests, name="changelist_view")
+@method_decorator(transaction.non_atomic_requests, name="verb_view")
+class ActingAdmin(ReadOnlyAdmin[Job]):
+    """Do the verbs."""
+
+    actions = tuple(action_of(verb) for verb in VERBS.values())
+
+    # Django asks these before it offers an action.
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may cancel."""
+        return VERBS["cancel"].allowed(request)
+
+    def has_pause_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may pause."""
+        return VERBS["pause"].allowed(request)
+
+    def has_resume_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may resume."""
+        return VERBS["resume"].allowed(request)
+
+    def has_run_now_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may let scheduled jobs run now."""
+        return VERBS["run_now"].allowed(request)
+
+    def has_delete_job_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may delete."""
+        return VERBS["delete"].allowed(request)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the address to which the buttons of a job's page are sent."""
+        view = self.admin_site.admin_view(self.verb_view)
+        return [path("<int:object_id>/act/<slug:name>/", view, name="jobqueue_job_act"), *super().get_urls()]
+
+    @audited
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list or do a bulk action."""
+        # The list is wide: the sidebar's room is worth more to it.
+        return super().changelist_view(request, {"title": "Jobs", "is_nav_sidebar_enabled": False, **(extra_context or {})})
+
+    def act_on_selected(self, request: HttpRequest, queryset: QuerySet[Job], verb: Verb) -> HttpResponse | None:
+        """Do a verb to what is selected on the list."""
+        if not verb.allowed(request):
+            raise PermissionDenied
+        if request.POST.get("select_across", "") in UNSELECTED:
+            # Not by the list's filters: a job that has left them since is told about, not dropped in silence.
+            selected = {int(value) for value in request.POST.getlist(ACTION_CHECKBOX_NAME)}
+            jobs = list(self.get_queryset(request).defer(*listing.BIG_COLUMNS).filter(pk__in=selected))
+            return self.act(request, verb, jobs, missing=selected - {job.pk for job in jobs})
+        jobs = list(queryset[: MOST_AT_ONCE + 1])
+        if len(jobs) > MOST_AT_ONCE:
+            jobs = list(queryset.filter(status__in=verb.statuses)[:MOST_AT_ONCE])
+            left = f"More than {MOST_AT_ONCE} jobs were selected. Only the newest {MOST_AT_ONCE} that can be {verb.done} are taken"
+            self.message_user(request, f"{left}; repeat it for the rest.", messages.INFO)
+        return self.act(request, verb, jobs)
+
+    @audited
+    def verb_view(self, request: HttpRequest, object_id: int, name: str) -> HttpResponse:
+        """Do a verb to one job, by POST; a GET (as after a login) only leads to the job's page."""
+        verb = VERBS.get(name)
+        if verb is None:
+            raise Http404(f"Jobs have no action {name!r}.")
+        job = self.get_object(request, str(object_id))
+        if not self.has_view_permission(request, job) or not verb.allowed(request):
+            raise PermissionDenied
+        if job is None:
+            if request.method == "POST":
+                self.log_missing(request, name, [f"job {object_id}"])
+            return self.gone(request, object_id)
+        if request.method != "POST":
+            return self.back(request, job.pk)
+        asked = self.act(request, verb, [job], on_list=False)
+        if asked is not None:
+            return asked
+        # Whoever is gone has no page any more.
+        gone = verb is DELETE and self.get_object(request, str(object_id)) is None
+        return self.back(request, None if gone else job.pk)
+
+    def back(self, request: HttpRequest, job_id: int | None) -> HttpResponse:
+        """Lead to where a button was: the page of a job, or the list where there is none."""
+        name, args = ("change", [job_id]) if job_id is not None else ("changelist", [])
+        return HttpResponseRedirect(reverse(f"admin:jobqueue_job_{name}", args=args, current_app=self.admin_site.name))
+
+    def gone(self, request: HttpRequest, object_id: object) -> HttpResponse:
+        """Say that there is no such job, and lead to the list."""
+        self.message_user(request, f"There is no job {str(object_id)[:40]} (any more).", messages.WARNING)
+        return HttpResponseRedirect(reverse("admin:jobqueue_job_changelist", current_app=self.admin_site.name))
+
+    def act(
+        self, request: HttpRequest, verb: Verb, jobs: list[Job], *, missing: set[int] | None = None, on_list: bool = True
+    ) -> HttpResponse | None:
+        """Do a verb to some jobs and tell what came of it; return the page that asks, where somebody must confirm first."""
+        if {job.pk for job in confirm.doubtful(verb, jobs)} - confirm.confirmed(request):
+            return self._ask(request, confirm.context(verb, jobs, on_list=on_list))
+        tally = perform(
+            verb, sorted(jobs, key=lambda job: job.pk), lambda job, answer, text: self._record(request, verb, job, answer, text)
+        )
+        if missing:
+            self.log_missing(request, verb.name, [f"job {one}" for one in sorted(missing)])
+            tally.refused[GONE].extend(missing)
+        for level, text in tally.messages():
+            self.message_user(request, text, level)
+        return None
+
+    def _record(self, request: HttpRequest, verb: Verb, job: Job, answer: Answer | None, text: str) -> None:
+        if answer is None or answer.verdict is Verdict.REFUSED:
+            self.log_refusal(request, job, verb.name, text)
+        else:
+            verdict, gone = answer.verdict.value, verb is DELETE
+            audit.record(request.user, verb.name, job, verdict, audit.address_of(request), text=text, gone=gone)
+
+    def _ask(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+        request.current_app = self.admin_site.name
+        shared = {**self.admin_site.each_context(request), "opts": self.opts, "media": self.media, "back": request.get_full_path()}
+        return TemplateResponse(request, "jobqueue/admin/confirm.html", {**shared, **context})

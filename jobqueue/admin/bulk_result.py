@@ -1,0 +1,104 @@
+"""Do one thing to some jobs, one transaction each with its audit record, and tell what came of how many."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from django.contrib import messages
+from django.db import Error
+
+from jobqueue import db
+from jobqueue.admin.base import GONE
+from jobqueue.admin.verbs import Verb
+from jobqueue.core import repeats, states
+from jobqueue.exceptions import JobDoesNotExist
+from jobqueue.lifecycle.control import Answer, Verdict
+from jobqueue.models import Job
+
+NO_DATABASE = "the database did not answer, try again"
+
+Audit = Callable[[Job, Answer | None, str], object]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Count the answers to one verb."""
+
+    verb: Verb
+    done: list[int] = field(default_factory=list)
+    requested: list[int] = field(default_factory=list)
+    withdrawn: list[int] = field(default_factory=list)
+    refused: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, answer: Answer) -> None:
+        """Count one answer."""
+        if answer.verdict is Verdict.REFUSED:
+            self.refused[answer.reason].append(answer.job_id)
+        elif answer.verdict is Verdict.REQUESTED:
+            self.requested.append(answer.job_id)
+        elif answer.status == states.Status.RUNNING:
+            self.withdrawn.append(answer.job_id)
+        else:
+            self.done.append(answer.job_id)
+
+    def messages(self) -> list[tuple[int, str]]:
+        """Return what to tell, each with its level."""
+        told = []
+        if self.done:
+            told.append((messages.SUCCESS, f"{_jobs(self.done)} {_were(self.done)} {self.verb.done}."))
+        if self.requested:
+            told.append((messages.SUCCESS, f"{_jobs(self.requested, 'running ')} {_were(self.requested)} {self.verb.requested}."))
+        if self.withdrawn:
+            told.append((messages.SUCCESS, f"The request to stop was withdrawn from {_jobs(self.withdrawn, 'running ').lower()}."))
+        if self.refused:
+            ids = [job_id for refused in self.refused.values() for job_id in refused]
+            reasons = "; ".join(f"{reason} ({len(refused)})" if len(ids) > 1 else reason for reason, refused in self.refused.items())
+            told.append((messages.WARNING, f"{_jobs(ids)} {_were(ids)} not {self.verb.done}: {reasons}."))
+        return told
+
+
+def perform(verb: Verb, jobs: Iterable[Job], audit: Audit) -> Tally:
+    """Do `verb` to each job; after the database has failed once, no other is tried."""
+    tally = Tally(verb)
+    answers = True
+    for job in jobs:
+        try:
+            if answers:
+                tally.add(_one(verb, job, audit))
+            else:
+                tally.refused[NO_DATABASE].append(job.pk)
+        except JobDoesNotExist:
+            audit(job, None, GONE)
+            tally.refused[GONE].append(job.pk)
+        except Error as error:
+            repeats.log(logging.ERROR, "Job %s could not be %s from the admin.", job.pk, verb.done, kind=verb.done, exc_info=True)
+            tally.refused[NO_DATABASE].append(job.pk)
+            answers = not db.is_connection_error(error)
+    return tally
+
+
+def _one(verb: Verb, job: Job, audit: Audit) -> Answer:
+    # The change and its record are committed together: there is none without the other.
+    with Job.objects.database.atomic():
+        answer = verb.act(job.pk)
+        if answer.verdict is Verdict.DONE:
+            withdrawn = answer.status == states.Status.RUNNING
+            audit(job, answer, "Request to stop withdrawn." if withdrawn else f"{verb.done.capitalize()}; the job was {job.status}.")
+        elif answer.verdict is Verdict.REQUESTED:
+            audit(job, answer, f"While it ran: {verb.requested}.")
+        else:
+            audit(job, answer, answer.reason)
+        return answer
+
+
+def _jobs(ids: list[int], kind: str = "") -> str:
+    if len(ids) == 1:
+        return f"{kind}job {ids[0]}".capitalize()
+    return f"{len(ids):,} {kind}jobs"
+
+
+def _were(ids: list[int]) -> str:
+    return "was" if len(ids) == 1 else "were"

@@ -1,0 +1,170 @@
+"""The cells of the lists: what a job's columns look like. No queries, no styles or scripts in the markup."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+from urllib.parse import urlencode
+
+from django.contrib import admin
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from jobqueue import clock
+from jobqueue.admin.formatting import NOTHING, between
+from jobqueue.core import masking
+from jobqueue.core.states import PENDING_TARGET, Status, WaitingFor
+from jobqueue.models import Job
+
+BRIEF_CHARACTERS = 120
+# A sign beside the colour, for those who see no difference between red and green.
+SIGNS: Final = {
+    "pending": "◔",
+    "queued": "•",
+    "assigned": "▷",
+    "running": "▶",
+    "stopping": "■",
+    "paused": "‖",
+    "error": "!",
+    "success": "✓",
+    "canceled": "\N{MULTIPLICATION SIGN}",
+    "draining": "■",
+    "silent": "!",
+}
+
+
+def badge(kind: str, label: str, note: str = "") -> SafeString:
+    """Return a coloured label with a sign, and a note behind it."""
+    shown = format_html('<span class="jq-badge jq-{}"><span aria-hidden="true">{}</span> {}</span>', kind, SIGNS.get(kind, "•"), label)
+    return format_html('{} <span class="jq-note">{}</span>', shown, note) if note else shown
+
+
+def now_of(job: Job) -> datetime:
+    """Return the database's time when the job was read."""
+    now: datetime = getattr(job, "now", None) or clock.now()
+    return now
+
+
+def owner_of(job: Job) -> str:
+    """Return the identity of the worker that runs the job, or ran it last; empty where none has."""
+    if job.lease_owner:
+        return job.lease_owner
+    last = job.worker_ids[-1] if isinstance(job.worker_ids, list) and job.worker_ids else ""
+    return last if isinstance(last, str) else ""
+
+
+@admin.display(description="job", ordering="id")
+def number(job: Job) -> str:
+    """Return the job's number."""
+    return f"#{job.pk}"
+
+
+@admin.display(description="status")
+def status(job: Job) -> SafeString:
+    """Return a job's status as people say it: a claimed job that has not begun is assigned, one that was asked to stop is stopping."""
+    if job.status == Status.RUNNING:
+        if job.cancel_requested:
+            return badge("stopping", "Stopping", f"to be {job.cancel_outcome.lower()}")
+        return badge("assigned", "Assigned") if job.assigned else badge("running", "Running")
+    note = f"for {job.get_waiting_for_display()}" if job.waiting_for else ""
+    return badge(job.status.lower(), job.get_status_display(), note)
+
+
+@admin.display(description="queue")
+def queue(job: Job) -> str:
+    """Return the queue."""
+    return masking.mask_text(job.queue)
+
+
+@admin.display(description="task")
+def task(job: Job) -> SafeString:
+    """Return the task's name, its module in small print, and the beginning of what the job says."""
+    module, _, name = job.task.rpartition(".")
+    shown = format_html(
+        '<span class="jq-task" title="{}">{}</span><span class="jq-module">{}</span>{}', job.task, name, module, _target(job)
+    )
+    said = masking.mask_text(getattr(job, "brief", "")).strip().partition("\n")[0]
+    if not said:
+        return shown
+    short = said if len(said) <= BRIEF_CHARACTERS else f"{said[:BRIEF_CHARACTERS]}…"
+    return format_html('{}<span class="jq-brief jq-brief-{}">{}</span>', shown, job.status.lower(), short)
+
+
+def _target(job: Job) -> SafeString | str:
+    if not job.target:
+        return ""
+    if masking.mask_text(job.target) != job.target:  # an address is shown and stored
+        return format_html('<span class="jq-target">{}</span>', masking.mask_text(job.target))
+    return format_html('<a class="jq-target" href="{}">{}</a>', jobs_of_target(job), job.target)
+
+
+def jobs_of_target(job: Job) -> str:
+    """Return the address of the list of the jobs of the same target."""
+    query = urlencode({"target": job.target, **({"tenant": job.tenant} if job.tenant else {})})
+    return f"{reverse('admin:jobqueue_job_changelist')}?{query}"
+
+
+@admin.display(description="priority")
+def priority(job: Job) -> str:
+    """Return the priority."""
+    return str(job.priority)
+
+
+@admin.display(description="progress")
+def progress(job: Job) -> SafeString | str:
+    """Return a bar, where there is anything to show."""
+    if job.progress <= 0 and job.status != Status.RUNNING:
+        return NOTHING
+    bar = '<progress class="jq-bar jq-bar-{}" max="100" value="{}" aria-label="progress"></progress> <span class="jq-percent">{} %</span>'
+    return format_html(bar, job.status.lower(), job.progress, job.progress)
+
+
+@admin.display(description="waited")
+def waited(job: Job) -> str:
+    """Return how long a job was free to be taken, or has waited for its target, before it began; or when it is due."""
+    now = now_of(job)
+    if job.place == PENDING_TARGET:
+        return between(job.enqueued_at, now)
+    if job.status == Status.PENDING:
+        if job.waiting_for != WaitingFor.TIME or job.run_at is None:
+            return NOTHING
+        return f"due in {between(now, job.run_at)}" if job.run_at > now else "due now"
+    if job.status == Status.QUEUED or job.assigned:
+        return between(job.enqueued_at, now)
+    if job.started_at is None or job.started_at < job.enqueued_at:
+        return NOTHING
+    return between(job.enqueued_at, job.started_at)
+
+
+@admin.display(description="ran")
+def ran(job: Job) -> str:
+    """Return how long the present or the last run took."""
+    if job.started_at is None:
+        return NOTHING
+    if job.status == Status.RUNNING:
+        return between(job.started_at, now_of(job))
+    if job.finished_at is None or job.finished_at < job.started_at:
+        return NOTHING
+    return between(job.started_at, job.finished_at)
+
+
+@admin.display(description="attempt")
+def attempt(job: Job) -> SafeString | str:
+    """Return the number of runs begun, and of how many where the budget still bounds it."""
+    if not job.attempt:
+        return NOTHING
+    runs = f"{job.attempt} of {job.max_attempts}" if job.attempt <= job.max_attempts else str(job.attempt)
+    if not job.crashes:
+        return runs
+    return format_html('{} <span class="jq-note">{} lost</span>', runs, job.crashes)
+
+
+@admin.display(description="worker")
+def worker(job: Job) -> SafeString | str:
+    """Return where the job runs or ran: host and process where they are known, else the worker's shortened identity."""
+    owner = owner_of(job)
+    if not owner:
+        return NOTHING
+    found = getattr(job, "worker", None)
+    return format_html('<span class="jq-worker" title="{}">{}</span>', owner, str(found) if found else f"{owner[:8]}…")

@@ -1,0 +1,87 @@
+"""The cells of the list of deliveries; URLs and answers come from outside: masked, shortened, and escaped by the template."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.contrib import admin
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from jobqueue import clock
+from jobqueue.admin.columns import badge
+from jobqueue.admin.formatting import NOTHING, ago, between, prose
+from jobqueue.core.webhook_rules import shown_url
+from jobqueue.models import WebhookDelivery
+
+BRIEF_URL = 80
+LONGEST_ANSWER = 160
+KINDS = {"PENDING": "pending", "DELIVERED": "success", "FAILED": "error"}
+
+
+def now_of(delivery: WebhookDelivery) -> datetime:
+    """Return the database's time when the delivery was read."""
+    now: datetime = getattr(delivery, "now", None) or clock.now()
+    return now
+
+
+@admin.display(description="delivery", ordering="id")
+def number(delivery: WebhookDelivery) -> str:
+    """Return the delivery's number."""
+    return f"#{delivery.pk}"
+
+
+@admin.display(description="status")
+def status(delivery: WebhookDelivery) -> SafeString:
+    """Return the status; one that has failed before and is tried again says so."""
+    note = "is tried again" if delivery.status == WebhookDelivery.Status.PENDING and delivery.attempts else ""
+    return badge(KINDS.get(delivery.status, "pending"), delivery.get_status_display(), note)
+
+
+@admin.display(description="event")
+def event(delivery: WebhookDelivery) -> str:
+    """Return the name of the event."""
+    return delivery.event
+
+
+@admin.display(description="job")
+def job(delivery: WebhookDelivery) -> SafeString:
+    """Return the job's number as a link to its page."""
+    return format_html('<a href="{}">#{}</a>', reverse("admin:jobqueue_job_change", args=[delivery.job_id]), delivery.job_id)
+
+
+@admin.display(description="receiver")
+def receiver(delivery: WebhookDelivery) -> SafeString:
+    """Return the URL, its secrets hidden and its middle left out; no link, since nobody is to be led there by a click."""
+    url = shown_url(delivery.url)
+    short = url if len(url) <= BRIEF_URL else f"{url[: BRIEF_URL - 20]}…{url[-19:]}"
+    return format_html('<span class="jq-url">{}</span>', short)
+
+
+@admin.display(description="attempts")
+def attempts(delivery: WebhookDelivery) -> str:
+    """Return how often it was sent."""
+    return str(delivery.attempts)
+
+
+@admin.display(description="next attempt")
+def next_attempt(delivery: WebhookDelivery) -> SafeString | str:
+    """Return when it is sent next, or when it ended."""
+    now = now_of(delivery)
+    if delivery.status == WebhookDelivery.Status.PENDING:
+        return f"in {between(now, delivery.next_attempt_at)}" if delivery.next_attempt_at > now else "due now"
+    return format_html('<span class="jq-quiet">ended {}</span>', ago(delivery.finished_at, now)) if delivery.finished_at else NOTHING
+
+
+@admin.display(description="last answer")
+def answer(delivery: WebhookDelivery) -> SafeString | str:
+    """Return what came of the last attempt: the status of the answer, and what was wrong."""
+    said = prose(delivery.error, LONGEST_ANSWER).strip().partition("\n")[0]
+    if delivery.response_status is None and not said:
+        return NOTHING
+    code = "" if delivery.response_status is None else str(delivery.response_status)
+    # What failed usually says the number itself.
+    code = "" if said and code and code in said else code
+    kind = "error" if said else "success"
+    return format_html('<span class="jq-answer jq-answer-{}">{}</span>', kind, " ".join(part for part in (code, said) if part))

@@ -1,0 +1,104 @@
+"""Read what a request names, and refuse what cannot name anything: the database is never asked for it."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import timedelta
+from typing import Any
+
+from django.http import HttpRequest
+
+from jobqueue import public_ids
+from jobqueue.access import visible
+from jobqueue.api.responses import Problem
+from jobqueue.core.texts import clean
+from jobqueue.db import Now
+from jobqueue.models import Job
+
+LARGEST_ID = 2**63 - 1
+LONGEST_TEXT = 200
+MOST_LINES = 1000
+DEFAULT_LINES = 100
+LONGEST_PAUSE = 999_999_999
+
+Given = dict[str, str]
+
+
+def job_id(text: str) -> int:
+    """Return the number of the job that a path names by its public id or its number; there is no job under anything else."""
+    if (found := public_ids.job_id_of(text)) is not None:
+        return found
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
+    if not 0 < number <= LARGEST_ID or str(number) != text:
+        rule = f"it must be a job's public id, or its number, a whole number from 1 to {LARGEST_ID}"
+        raise Problem(404, f"{shown(text)} is no job's id: {rule}.")
+    return number
+
+
+def job(request: HttpRequest, user: Any, given: Given, *columns: str) -> Job:
+    """Return the job that the path names, with the database's time; refuse one of another target or tenant than the request says.
+
+    A job that the user may not see is answered as one that does not exist.
+
+    A path with a target names the job's place in full, so the tenant is "" where the query does not give one.
+    """
+    number = job_id(given["job_id"])
+    tenant, target = text(request, "tenant"), given.get("target")
+    jobs = visible.narrow(user, Job.objects.current.annotate(now=Now()).filter(pk=number))
+    found = (jobs.only("pk", *columns) if columns else jobs).first()
+    if found is None:
+        raise Problem(404, f"There is no job {given['job_id']}.")
+    if target is not None and found.target != target:
+        raise Problem(404, f"Job {given['job_id']} is not of target {shown(target)}.")
+    if (target is not None or tenant is not None) and found.tenant != (tenant or ""):
+        raise Problem(
+            404, f"Job {given['job_id']} is not of {f'tenant {shown(tenant)}' if tenant else 'those without a tenant (say ?tenant=)'}."
+        )
+    return found
+
+
+def queue(name: str) -> str:
+    """Return the name of a queue that the path names; no queue has one that the table cannot hold."""
+    if len(name) > LONGEST_TEXT or clean(name) != name:
+        raise Problem(404, f"{shown(name)} is no queue's name: it must have at most {LONGEST_TEXT} characters, none of them NUL.")
+    return name
+
+
+def text(request: HttpRequest, name: str) -> str | None:
+    """Return a text of the query, None where it is not given."""
+    value = request.GET.get(name)
+    if value is not None and (len(value) > LONGEST_TEXT or has_control(value)):
+        raise Problem(400, f"{name} is {shown(value)}; it must have at most {LONGEST_TEXT} characters, none of them a control character.")
+    return value
+
+
+def until(request: HttpRequest) -> timedelta | None:
+    """Return after how long the query lets a pause end: a whole number of seconds from now on, or None."""
+    value = request.GET.get("until")
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdigit() and len(value) <= 9 and value[0] != "0"):
+        raise Problem(400, f"until is {shown(value)}; it must be a whole number of seconds from now on, from 1 to {LONGEST_PAUSE}.")
+    return timedelta(seconds=int(value))
+
+
+def limit(request: HttpRequest) -> int:
+    """Return how many entries the query asks for."""
+    value = request.GET.get("limit")
+    if value is None:
+        return DEFAULT_LINES
+    number = int(value) if value.isascii() and value.isdigit() and len(value) <= 4 else 0
+    if not 1 <= number <= MOST_LINES:
+        raise Problem(400, f"limit is {shown(value)}; it must be a whole number from 1 to {MOST_LINES}.")
+    return number
+
+
+def has_control(value: str) -> bool:
+    """Return whether a text holds what no name of ours does: a control character or a lone surrogate."""
+    return any(unicodedata.category(one) in ("Cc", "Cs") for one in value)
+
+
+def shown(value: Any) -> str:
+    """Return a short form of what was sent, for an error."""
+    text = ascii(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"

@@ -1,0 +1,1 @@
+"""Streams of events: their limits, their steps, and the two server interfaces."""

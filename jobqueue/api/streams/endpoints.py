@@ -1,0 +1,117 @@
+"""The endpoints that stream events: of a job, of a target, of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from jobqueue import public_ids
+from jobqueue.access import visible
+from jobqueue.api import params
+from jobqueue.api.params import Given
+from jobqueue.api.responses import Problem
+from jobqueue.api.streams import recheck, response
+from jobqueue.api.streams.parts import Source
+from jobqueue.core.capping import MOST_BYTES, SHOWN_BYTES
+from jobqueue.core.masking import mask_text
+from jobqueue.core.states import Status
+from jobqueue.core.targets import Target
+from jobqueue.db import Now
+from jobqueue.events.wanted import Wanted
+from jobqueue.insight.narrowed import why_for
+from jobqueue.insight.report import report
+from jobqueue.insight.why import Why
+from jobqueue.models import Job
+
+MOST_IN_SNAPSHOT = 100
+NAMES = ("view_job",)
+BRIEF = ("pk", "task", "queue", "tenant", "target", "status", "waiting_for", "attempt", "progress", "phase")
+ENDED = (Status.SUCCESS.value, Status.CANCELED.value)
+
+
+def told(job: Job, user: Any, most: int = MOST_BYTES) -> dict[str, Any]:
+    """Return the report on a job and why it waits; tracebacks for those who may open the admin."""
+    why = why_for(user, job)
+    shown = report(job, tracebacks=getattr(user, "is_staff", False), most=most)
+    return {**shown, "why_waiting": _why(why) if why is not None else None}
+
+
+def _why(why: Why) -> dict[str, Any]:
+    return {**asdict(why), "job_public_id": None if why.job_id is None else public_ids.public_id(why.job_id)}
+
+
+def snapshot_of(job_id: int, user: Any) -> Callable[[], dict[str, Any]]:
+    """Return what reads a job's state, as the address of the job itself shows it; empty where it is gone."""
+
+    def read() -> dict[str, Any]:
+        job = Job.objects.current.annotate(now=Now()).filter(pk=job_id).first()
+        shown = job if job is not None and visible.may_see(user, job.pk) else None
+        return {"job": told(shown, user, SHOWN_BYTES) if shown is not None else None}
+
+    return read
+
+
+def of_job(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
+    """Stream the events of one job."""
+    job = params.job(request, user, given, "tenant", "target")
+    still = recheck.still(request, user, NAMES)
+
+    def allowed() -> bool:
+        return still() and visible.may_see(user, job.pk)
+
+    return response.respond(request, user, Source(Wanted(job_id=job.pk), allowed, snapshot_of(job.pk, user)))
+
+
+def of_target(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
+    """Stream the events of the jobs of one target, which need not have any yet."""
+    name, tenant = given["target"], params.text(request, "tenant") or ""
+    if len(name) > params.LONGEST_TEXT or params.has_control(name):
+        raise Problem(404, f"{params.shown(name)} is no target's name.")
+    jobs = Job.objects.current.filter(tenant=tenant, target=name).exclude(status__in=ENDED)
+    return _stream(request, user, Wanted(target=Target(tenant, name)), jobs)
+
+
+def of_all(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
+    """Stream the events of all jobs, or of those of one tenant."""
+    tenant = params.text(request, "tenant")
+    jobs = Job.objects.current.filter(status=Status.RUNNING)
+    if tenant is not None:
+        jobs = jobs.filter(tenant=tenant)
+    return _stream(request, user, Wanted(tenant=tenant), jobs)
+
+
+def _stream(request: HttpRequest, user: Any, wanted: Wanted, jobs: QuerySet[Job]) -> HttpResponseBase:
+    """Stream the events of jobs that the user may see; the stream ends when that changes, and its client comes back."""
+    still, seen = recheck.still(request, user, NAMES), visible.sight(user)
+
+    def allowed() -> bool:
+        return still() and visible.sight(user) == seen
+
+    return response.respond(request, user, Source(wanted._replace(sight=seen), allowed, _briefly(user, jobs)))
+
+
+def _briefly(user: Any, jobs: QuerySet[Job]) -> Callable[[], dict[str, Any]]:
+    """Return what reads the state of some jobs, in brief."""
+
+    def read() -> dict[str, Any]:
+        rows = list(visible.narrow(user, jobs).order_by("pk").values(*BRIEF)[: MOST_IN_SNAPSHOT + 1])
+        shown = [_brief(row) for row in rows[:MOST_IN_SNAPSHOT]]
+        return {"jobs": shown, "more": len(rows) > MOST_IN_SNAPSHOT}
+
+    return read
+
+
+def _brief(row: dict[str, Any]) -> dict[str, Any]:
+    job_id = row.pop("pk")
+    return {
+        "id": job_id,
+        "public_id": public_ids.public_id(job_id),
+        **row,
+        "target": mask_text(row["target"]),
+        "phase": mask_text(row["phase"]),
+    }

@@ -1,0 +1,105 @@
+"""What a stream consists of, under ASGI and under WSGI: its source, what it begins with, and when its next step is due.
+
+The order of things is what makes it whole: the shared reader takes the client in and says where it stands; then a snapshot of the job is
+read, or what the client missed is replayed up to there; then comes what the reader hands out.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from jobqueue import clock, conf
+from jobqueue.api.streams import recheck
+from jobqueue.db.cursors import Position
+from jobqueue.events import replay, wire
+from jobqueue.events.subscription import Subscription
+from jobqueue.events.wanted import Wanted
+
+RETRY_MILLISECONDS = 3000
+RETRY_SOON_MILLISECONDS = 500  # after a stream that has ended for no other reason than its age
+ADMIT_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Say what a stream tells, who may hear it, and what it begins with; the two functions ask the database."""
+
+    wanted: Wanted
+    allowed: Callable[[], bool]
+    snapshot: Callable[[], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One stream: its source, the position at which the client comes back (None for a new one), and whether it wants a snapshot."""
+
+    source: Source
+    last: Position | None
+    snapshot: bool
+
+    def opening(self, client: Subscription) -> Iterator[bytes]:
+        """Yield what comes before live events; each step asks the database."""
+        begin = client.begin
+        if begin is None:
+            return
+        last = self.last
+        lost = last is not None and replay.is_lost(last, begin)
+        if last is not None and replay.is_of_another_history(last, begin):
+            last = None
+        back = begin.position if last is None else last
+        if lost:
+            yield wire.message(back, _own(wire.RESET, {"reason": "Events that came after this id are not known any more."}))
+        if self.snapshot or lost:
+            yield wire.message(back, _own(wire.SNAPSHOT, self.source.snapshot()))
+        if last is not None:
+            yield from replay.pages(self.source.wanted, last, begin)
+        elif not self.snapshot and not lost:
+            yield wire.ping(begin.position)
+
+
+def _own(name: str, data: dict[str, Any]) -> bytes:
+    return wire.body({"id": None, "event": name, "at": clock.now().isoformat(), "data": data})
+
+
+class Clock:
+    """The times of one stream: when a ping is due, when its permission is checked again, when it is old enough to end."""
+
+    def __init__(self) -> None:
+        """Begin now."""
+        settings = conf.current()
+        self.ping_seconds = settings.event_ping_seconds
+        now = time.monotonic()
+        self._sent, self._checked = now, now
+        # Streams that began together do not all end together.
+        self._end = now + settings.event_stream_seconds * random.uniform(0.9, 1.0)  # noqa: S311
+        self.pings = False  # whether what was sent last is a ping
+
+    @property
+    def rest(self) -> float:
+        """How long nothing is due."""
+        now = time.monotonic()
+        return max(0.0, min(self._sent + self.ping_seconds, self._checked + recheck.CHECK_SECONDS, self._end) - now)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the stream has lasted for as long as one may."""
+        return time.monotonic() >= self._end
+
+    def to_send(self, client: Subscription) -> bytes:
+        """Return what is to be sent now: events, or a ping where one is due."""
+        taken, position = client.take()
+        if not taken and time.monotonic() - self._sent < self.ping_seconds:
+            return b""
+        self._sent, self.pings = time.monotonic(), not taken
+        return taken or wire.ping(position)
+
+    def must_check(self) -> bool:
+        """Return whether it is time to ask, and take it as asked."""
+        if time.monotonic() - self._checked < recheck.CHECK_SECONDS:
+            return False
+        self._checked = time.monotonic()
+        return True

@@ -1,0 +1,68 @@
+"""Ask again, while a stream is open, whether its user may still see it: a right that was taken away ends the stream."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django.contrib.auth import SESSION_KEY, get_user
+from django.http import HttpRequest
+
+from jobqueue.api import access
+from jobqueue.api.responses import Problem
+
+CHECK_SECONDS = 5.0
+
+_lock = threading.Lock()
+_verdicts: dict[Any, tuple[float, bool]] = {}
+
+
+def still(request: HttpRequest, user: Any, names: Sequence[str]) -> Callable[[], bool]:
+    """Return what tells whether the request would be let in now as it was before; streams of one session share the answer."""
+    session = getattr(request, "session", None)
+    named = session.get(SESSION_KEY) if session is not None else None
+    by_session = named is not None and named == str(user.pk)
+    key = (session.session_key, user.pk, tuple(names)) if session is not None and by_session else None
+
+    def ask() -> bool:
+        try:
+            if by_session:
+                renew(request)
+            found = access.authenticated(request)
+            found = type(found)._default_manager.get(pk=found.pk) if getattr(found, "pk", None) is not None else found
+            access.check_permissions(found, names)
+        except Exception as error:
+            if not isinstance(error, Problem) and not _is_missing(error):
+                raise
+            return False
+        return bool(found.pk == user.pk and found.is_active)
+
+    return ask if key is None else lambda: _shared(key, ask)
+
+
+def renew(request: HttpRequest) -> None:
+    """Read the request's session and its user anew, as they are now."""
+    request.session = type(request.session)(request.session.session_key)
+    request.user = get_user(request)  # nobody, where the session has ended
+
+
+def _is_missing(error: Exception) -> bool:
+    from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
+
+    return isinstance(error, ObjectDoesNotExist | PermissionDenied)
+
+
+def _shared(key: Any, ask: Callable[[], bool]) -> bool:
+    with _lock:
+        now = time.monotonic()
+        for old in [one for one, (when, _) in _verdicts.items() if now - when > CHECK_SECONDS * 0.8]:
+            del _verdicts[old]
+        known = _verdicts.get(key)
+    if known is not None:
+        return known[1]
+    answer = ask()
+    with _lock:
+        _verdicts[key] = (time.monotonic(), answer)
+    return answer

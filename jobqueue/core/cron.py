@@ -1,0 +1,223 @@
+"""When a schedule is due: nominal times from a cron expression in a time zone, or from an interval. Pure: no clock, no database.
+
+The rule over changes of the clock (daylight saving):
+
+- Where the hour is a wildcard (``*`` or ``*/2``) an expression follows elapsed time: it is due at every instant whose local time
+  matches. ``0 * * * *`` has 25 times on the long day and 23 on the short one.
+- Any other expression means local times of the day. One that occurs twice is due once, at the first; one that does not exist is due
+  at the end of the gap, and several that fall into one gap are due there once.
+- An interval counts from 1970 in UTC and knows no zones: every 3600 s is each full hour.
+
+cronsim reads the expression and finds the local times; what these are in UTC is decided here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from importlib import metadata
+from importlib.metadata import PackageNotFoundError
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Final
+from zoneinfo import TZPATH, ZoneInfo, available_timezones
+
+from cronsim import CronSim, CronSimError
+
+from jobqueue.core.texts import safe_repr
+from jobqueue.exceptions import InvalidOption
+
+LONGEST_CRON: Final = 200
+LONGEST_ZONE: Final = 100
+LONGEST_INTERVAL: Final = 366 * 24 * 3600
+ON_TIME_SECONDS: Final = 60
+MISSED: Final = ("skip", "once", "all")
+MOST_MISSED: Final = 1000
+SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EXAMPLE: Final = "Say '0 3 * * *' for every night at three: minute, hour, day of the month, month, day of the week."
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Hold a cron expression with its time zone, or an interval; exactly one of both."""
+
+    cron: str = ""
+    interval_seconds: int | None = None
+    time_zone: str = "UTC"
+
+    def text(self, rules: str) -> str:
+        """Return the timing and a version of the rules of time zones as one text, as `ScheduleQuerySet.planned_otherwise` writes it."""
+        return f"{self.cron}|{'' if self.interval_seconds is None else self.interval_seconds}|{self.time_zone}|{rules}"
+
+    def check(self, now: datetime) -> None:
+        """Refuse what can never be due after `now`, naming the value, the rule and the fix."""
+        if bool(self.cron) == (self.interval_seconds is not None):
+            given = "both are given" if self.cron else "none is given"
+            raise InvalidOption(f"A schedule has either cron or an interval, but {given}. {EXAMPLE}")
+        zone_of(self.time_zone)
+        self.after(now)
+
+    def after(self, moment: datetime) -> datetime:
+        """Return the first nominal time behind a moment, in UTC."""
+        return next(self.times(moment))
+
+    def times(self, moment: datetime) -> Iterator[datetime]:
+        """Yield the nominal times behind a moment, in UTC, without end."""
+        moment = moment.astimezone(UTC)
+        if self.interval_seconds is not None:
+            yield from self._intervals(moment)
+        zone = zone_of(self.time_zone)
+        walls = _elapsed if "*" in _hours(self.cron) else _fixed
+        while True:
+            moment = walls(self.cron, zone, moment)
+            yield moment
+
+    def _intervals(self, moment: datetime) -> Iterator[datetime]:
+        check_interval(self.interval_seconds)
+        step = timedelta(seconds=self.interval_seconds or 1)
+        moment = EPOCH + ((moment - EPOCH) // step + 1) * step
+        while True:
+            yield moment
+            moment += step
+
+
+def check_interval(seconds: object) -> None:
+    """Refuse anything but whole seconds within bounds."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 1 <= seconds <= LONGEST_INTERVAL:
+        rule = f"a whole number of seconds from 1 to {LONGEST_INTERVAL} (366 days), or a timedelta of so long"
+        raise InvalidOption(f"The interval is {safe_repr(seconds)}; it must be {rule}.")
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """Return a time zone by its name."""
+    try:
+        if 0 < len(name) <= LONGEST_ZONE:
+            return ZoneInfo(name)
+    except Exception:  # noqa: BLE001, S110 - KeyError, ValueError, or OSError where the name is a folder's
+        pass
+    near = difflib.get_close_matches(str(name)[:LONGEST_ZONE], available_timezones(), 1)
+    hint = f"did you mean {near[0]!r}?" if near else "it must be a name such as 'Europe/Berlin' or 'UTC'."
+    raise InvalidOption(f"The time zone {safe_repr(name)} is not known here: {hint}")
+
+
+@functools.cache
+def rules_version() -> str:
+    """Return the version of the time zone rules that this process reads, such as "2025b"; "" if none is named."""
+    for folder in TZPATH:
+        with contextlib.suppress(OSError, UnicodeDecodeError), open(Path(folder) / "tzdata.zi", encoding="ascii") as lines:
+            word, _, version = lines.readline().strip().rpartition(" ")
+            if word == "# version":
+                return version[:20]
+    with contextlib.suppress(PackageNotFoundError):
+        return metadata.version("tzdata")[:20]
+    return ""
+
+
+def due(timing: Timing, next_at: datetime, now: datetime, missed: str, most: int) -> list[datetime]:
+    """Return which nominal times from `next_at` to `now` get a job, the oldest first.
+
+    All, where the oldest is a minute old at most. Else there was a downtime, and `missed` decides: "once" only the newest, "skip"
+    the newest where it is a minute old at most, "all" the newest `most`. Costs about `most` steps, however long the downtime was.
+    """
+    before = next_at - SECOND
+    if (now - next_at).total_seconds() <= ON_TIME_SECONDS:
+        return _between(timing, before, now, ON_TIME_SECONDS + 1)
+    if missed == "skip":
+        before = max(before, now - timedelta(seconds=ON_TIME_SECONDS, microseconds=1))
+    return _newest(timing, before, now, most if missed == "all" else 1)
+
+
+def _between(timing: Timing, before: datetime, now: datetime, most: int) -> list[datetime]:
+    return list(takewhile(lambda one: one <= now, islice(timing.times(before), most)))
+
+
+def _newest(timing: Timing, before: datetime, now: datetime, number: int) -> list[datetime]:
+    """Return the newest times up to `now`, by bisection: to walk over all that were missed could take for ever."""
+    found = _between(timing, before, now, number + 1)
+    if len(found) <= number:
+        return found
+    low, high = before, now  # behind `low` lie more than `number`, behind `high` none
+    while high - low > SECOND:
+        middle = low + (high - low) / 2
+        some = _between(timing, middle, now, number + 1)
+        if len(some) == number:
+            return some
+        low, high = (middle, high) if len(some) > number else (low, middle)
+    return _between(timing, low, now, number + 1)[-number:]
+
+
+# Local times
+
+
+def _walls(cron: str, wall: datetime) -> Iterator[datetime]:
+    """Yield the local times that match, behind one; no zones here."""
+    try:
+        if len(cron) > LONGEST_CRON:
+            raise CronSimError(f"longer than {LONGEST_CRON} characters")
+        if len(cron.split()) != 5:  # a sixth field would be seconds: say an interval
+            raise CronSimError("Wrong number of fields")
+        found = CronSim(cron, wall)
+    except Exception as error:
+        raise InvalidOption(f"The cron expression {safe_repr(cron)} cannot be read: {error}. {EXAMPLE}") from error
+    yield from found
+    raise InvalidOption(f"The cron expression {safe_repr(cron)} is not due within 50 years: no such day exists. {EXAMPLE}")
+
+
+def _hours(cron: str) -> str:
+    return [*cron.split(), "", ""][1]
+
+
+def _offset(zone: ZoneInfo, moment: datetime) -> timedelta:
+    return moment.astimezone(zone).utcoffset() or timedelta()
+
+
+def _naive(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=None)
+
+
+def _fixed(cron: str, zone: ZoneInfo, moment: datetime) -> datetime:
+    """Return the first instant behind a moment, where each local time counts once."""
+    for wall in _walls(cron, _naive(moment.astimezone(zone))):
+        found = _first(zone, wall)
+        if found > moment:  # in the repeated hour, what comes again was due in the first one
+            return found
+    raise AssertionError("unreachable")
+
+
+def _first(zone: ZoneInfo, wall: datetime) -> datetime:
+    """Return when a local time occurs first; of one that does not exist, the end of the gap."""
+    found = wall.replace(tzinfo=zone).astimezone(UTC)
+    if _naive(found.astimezone(zone)) == wall:
+        return found
+    earlier = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    return _change(zone, earlier, found)
+
+
+def _elapsed(cron: str, zone: ZoneInfo, moment: datetime) -> datetime:
+    """Return the first instant behind a moment whose local time matches."""
+    offset = _offset(zone, moment)
+    while True:
+        found = next(_walls(cron, _naive(moment + offset))).replace(tzinfo=UTC) - offset
+        seen = min(found, moment + DAY)
+        if _offset(zone, seen) != offset:  # the clock changes before: go on from there, with the new offset
+            moment = _change(zone, moment, seen) - SECOND
+            offset = _offset(zone, moment + SECOND)
+        elif seen == found:
+            return found
+        else:  # nothing matches for more than a day: go on shortly before the next that does
+            moment = max(seen, found - 2 * DAY)
+            offset = _offset(zone, moment)
+
+
+def _change(zone: ZoneInfo, low: datetime, high: datetime) -> datetime:
+    """Return the instant between two at which the offset becomes that of the later one."""
+    after = _offset(zone, high)
+    while high - low > SECOND:
+        middle = low + timedelta(seconds=(high - low) // SECOND // 2)
+        low, high = (low, middle) if _offset(zone, middle) == after else (middle, high)
+    return high.replace(microsecond=0)

@@ -1,0 +1,87 @@
+"""The names of the events that a job's log tells, and what follows from a name alone.
+
+Each run ends with exactly one of `ENDINGS`; a job that is canceled or paused while it does not run has that event, too.
+"""
+
+from typing import Final
+
+from jobqueue.core.states import Status
+
+ENQUEUED: Final = "job.enqueued"
+STARTED: Final = "job.started"
+PROGRESS: Final = "job.progress"
+PHASE_STARTED: Final = "job.phase.started"
+PHASE_COMPLETED: Final = "job.phase.completed"
+RETRYING: Final = "job.retrying"
+HANDED_BACK: Final = "job.handed_back"
+SLEEPING: Final = "job.sleeping"
+WAITING: Final = "job.waiting"
+PAUSED: Final = "job.paused"
+RESUMED: Final = "job.resumed"
+COMPLETED: Final = "job.completed"
+FAILED: Final = "job.failed"
+CANCELED: Final = "job.canceled"
+LEASE_EXPIRED: Final = "job.lease_expired"
+WEBHOOK_DELIVERED: Final = "job.webhook.delivered"
+WEBHOOK_FAILED: Final = "job.webhook.failed"
+STALE: Final = "job.stale"
+DELETED: Final = "job.deleted"
+
+ENDINGS: Final = (COMPLETED, FAILED, CANCELED, PAUSED, RETRYING, HANDED_BACK, SLEEPING, WAITING)
+"""How a run ends."""
+
+NAMES: Final = (
+    ENQUEUED,
+    STARTED,
+    PROGRESS,
+    PHASE_STARTED,
+    PHASE_COMPLETED,
+    RETRYING,
+    HANDED_BACK,
+    SLEEPING,
+    WAITING,
+    PAUSED,
+    RESUMED,
+    COMPLETED,
+    FAILED,
+    CANCELED,
+    LEASE_EXPIRED,
+    WEBHOOK_DELIVERED,
+    WEBHOOK_FAILED,
+    STALE,
+    DELETED,
+)
+
+SENDABLE: Final = tuple(name for name in NAMES if name not in (ENQUEUED, PROGRESS, WEBHOOK_DELIVERED, WEBHOOK_FAILED))
+"""What a queue may have webhooks tell.
+
+Not that a job was enqueued, which whoever did it knows, and which would cost every enqueue the look at the queue; nor progress,
+nor what became of webhooks themselves.
+"""
+
+SENT_BY_DEFAULT: Final = (COMPLETED, FAILED, CANCELED)
+"""What a webhook tells where the queue names no events."""
+
+STATUS_AFTER: Final[dict[str, str]] = {
+    RETRYING: Status.PENDING.value,
+    SLEEPING: Status.PENDING.value,
+    WAITING: Status.PENDING.value,
+    PAUSED: Status.PAUSED.value,
+    COMPLETED: Status.SUCCESS.value,
+    FAILED: Status.ERROR.value,
+    CANCELED: Status.CANCELED.value,
+}
+"""The job's status after an event that leaves no doubt of it."""
+
+ENDING_OF: Final[dict[str, str]] = {
+    Status.SUCCESS.value: COMPLETED,
+    Status.ERROR.value: FAILED,
+    Status.CANCELED.value: CANCELED,
+    Status.PAUSED.value: PAUSED,
+}
+"""The event of a move to a status where the status leaves no doubt of it."""
+
+
+def happens(name: str, log: str) -> bool:
+    """Return whether something that is told very often happens at all, by the setting `EVENT_LOG`."""
+    return name != PROGRESS or log == "all"

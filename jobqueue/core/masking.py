@@ -1,0 +1,297 @@
+"""Hide secrets wherever arguments, results, errors or messages leave the database.
+
+What is secret is decided by names: of arguments, of dictionary keys, and of what stands before a value in a text (`secret_forms`). The
+setting ``SECRET_NAMES`` adds names for all tasks, the option ``secret`` of a task adds names for its jobs. The values that have such a name
+in a job's arguments or metadata are hidden in all texts of that job, whatever stands before them (`Mask`).
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from urllib.parse import quote, quote_plus
+
+from jobqueue.core import secret_forms, texts
+from jobqueue.core.secret_sentences import FOREIGN, MASK
+
+__all__ = ["MASK", "PLAIN", "Mask", "is_secret_name", "mask", "mask_call", "mask_text", "names_from"]
+
+MAX_DEPTH = 100
+TOO_DEEP = "…"
+SHORTEST_VALUE = 4
+SHORTEST_LINE = 16
+LONGEST_KEPT_NAME = 100
+LONGEST_KEPT_TEXT = 2000
+MAX_VALUES = 10_000  # of more, no text of the job is shown
+COMMON = frozenset({"true", "false", "none", "null"})
+
+# Anywhere in a name, since no harmless word contains one of these.
+_ANYWHERE = re.compile(
+    r"password|passwd|passphrase|passcode|token|secret|authorization|credential|jwt|cookies?(?!cutter)|bearer"
+    r"|passwort|kennwort|mots?depasse|contrasen?a|wachtwoord"
+)
+# As a word of its own, alone or after one of the usual ones: "monkey", "keyboard", "spinning" and "design" are harmless.
+_BEFORE_KEY = "api|access|auth|client|encryption|license|master|private|service|signing|ssh"
+_WORDS = "pass|pwd|pw|auth|otp|totp|pin|senha|dsn|cvv|cvc|iban|sig|signature|sessid|sessionid|session_id|phpsessid|jsessionid|sid"
+_AS_WORD = re.compile(rf"(?:^|_)(?:(?:{_BEFORE_KEY})?keys?|{_WORDS})(?:_|$)")
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_NO_LETTER = re.compile(r"[^a-z]+")
+_URL_PASSWORD = re.compile(r"""://[^\s/?#:@"'<>]*:([^\s/?#"<>@]+)@""")
+
+_more_names: Callable[[], Sequence[str]] = tuple
+
+
+def names_from(read: Callable[[], Sequence[str]]) -> None:
+    """Read the names of the project from a function, which lies in a higher layer."""
+    global _more_names  # noqa: PLW0603 - set once, while the settings' module is imported
+    _more_names = read
+
+
+def is_secret_name(name: str, fields: Iterable[str] = ()) -> bool:
+    """Return whether a name says that its value is a secret: ``api_key``, ``authToken``, ``DB_PASSWORD``; `fields` are more names."""
+    more = (*_more_names(), *fields)
+    return _is_secret(name, more) if len(name) <= LONGEST_KEPT_NAME else _says_secret(name, more)
+
+
+def _says_secret(name: str, more: tuple[str, ...]) -> bool:
+    plain = _plain(name)
+    if _ANYWHERE.search(plain.replace("_", "")) or _AS_WORD.search(plain) or (not name.isascii() and FOREIGN.search(name.lower())):
+        return True
+    pattern = _pattern(more)
+    return pattern is not None and pattern.search(plain) is not None
+
+
+_is_secret = functools.lru_cache(maxsize=1000)(_says_secret)  # each failed run asks for the names of its arguments
+
+
+def _plain(name: str) -> str:
+    return _NO_LETTER.sub("_", _WORD_START.sub("_", name).lower())
+
+
+@functools.lru_cache(maxsize=1000)
+def _pattern(names: tuple[str, ...]) -> re.Pattern[str] | None:
+    plain = sorted({stripped for name in names if (stripped := _plain(name).strip("_"))})
+    return re.compile(rf"(?:^|_)(?:{'|'.join(plain)})(?:_|$)") if plain else None
+
+
+class Mask:
+    """What hides the secrets of a job: by their names, with the names that its task adds, and by the values that it knows to be secret."""
+
+    __slots__ = ("_fields", "_hidden", "_last", "_values", "overlap")
+
+    def __init__(self, fields: Sequence[str] = (), values: Iterable[str] = ()) -> None:
+        """Take the task's names and the job's secret values."""
+        self._fields = tuple(fields)
+        forms = {form for value in values for form in _forms(value)}
+        self._values = sorted(forms, key=len, reverse=True)  # a value that contains another one is hidden as a whole
+        self._hidden = len(self._values) > MAX_VALUES
+        self._last = ("", self._fields, "")
+        self.overlap = max(len(self._values[0]) if self._values else 0, 4096)
+        """How far beyond a cut a text must be read, so that no secret is cut before it is hidden."""
+
+    def __repr__(self) -> str:
+        """Show none of the values."""
+        return "<Mask>"
+
+    @classmethod
+    def of_job(
+        cls,
+        func: Callable[..., object] | None,
+        args: object,
+        kwargs: object,
+        metadata: object = None,
+        *,
+        takes_context: bool = False,
+        fields: Sequence[str] = (),
+    ) -> Mask:
+        """Return the mask of a job: positional arguments are named by the parameters of its function."""
+        given = args if isinstance(args, list | tuple) else []
+        names = _positional_names(func, len(given) + takes_context)[takes_context:]
+        named: list[object] = []
+        for index, value in enumerate(given):
+            name = names[index] if index < len(names) else None
+            if not _is_harmless(value, name, fields):  # mostly all are, and each failed run asks
+                named.append(value if name is None else {name: value})
+        more = [one for one in (kwargs, metadata) if one]
+        return cls(fields, _secrets([*named, *more], fields) if named or more else ())
+
+    def __call__(self, text: str) -> str:
+        """Return a text with its secrets hidden."""
+        if not isinstance(text, str):  # bytes, which SQLite may hold in a text column
+            text = str(text)
+        names, last = self.names, self._last
+        if text == last[0] and names == last[1]:  # the message of an error is shown by itself and with its traceback
+            return last[2]
+        known = self.known(text)
+        hidden = known if self._hidden else secret_forms.hide(known, self.is_secret, every_name=bool(names))
+        if len(text) < LONGEST_KEPT_TEXT:
+            self._last = (text, names, hidden)
+        return hidden
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of secrets that the project and the task add."""
+        more = _more_names()
+        return (*more, *self._fields) if self._fields else (*more,)
+
+    def known(self, text: str) -> str:
+        """Return a text in which the values that the job is known to keep secret are hidden, and nothing else."""
+        if self._hidden:
+            return MASK
+        for value in self._values:
+            if value in text:
+                text = text.replace(value, MASK)
+        return text
+
+    def cut(self, text: str, limit_bytes: int) -> str:
+        """Return at most the first bytes of a text with its secrets hidden: always in this order, or half a secret would be shown."""
+        return texts.shorten(str(text), limit_bytes, self)
+
+    def is_secret(self, name: str) -> bool:
+        """Return whether a name says that its value is a secret."""
+        return is_secret_name(name, self._fields)
+
+    def value(self, value: object) -> object:
+        """Return a deep copy in which the values of secret names and the secrets inside texts are hidden."""
+        return self._value(value, MAX_DEPTH)
+
+    def call(
+        self,
+        func: Callable[..., object] | None,
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+        *,
+        takes_context: bool = False,
+    ) -> tuple[list[object], dict[str, object]]:
+        """Return the arguments of a call with secrets hidden, positional ones by the names of the function's parameters.
+
+        Without a function, for a task that is gone, positional arguments are judged by what they hold only. With `takes_context` the
+        first parameter is the context, which is not among the arguments.
+        """
+        names = _positional_names(func, len(args) + takes_context)[takes_context:]
+        masked = [MASK if index < len(names) and self.is_secret(names[index]) else self.value(one) for index, one in enumerate(args)]
+        return masked, {name: MASK if self.is_secret(str(name)) else self.value(value) for name, value in kwargs.items()}
+
+    def _value(self, value: object, depth: int) -> object:
+        """Return the masked copy of a value, at most `depth` levels deep."""
+        if isinstance(value, str):
+            return self(value)
+        if not isinstance(value, Mapping | list | tuple):
+            return value
+        if depth <= 0:
+            return TOO_DEEP
+        if isinstance(value, Mapping):
+            hidden = _value_keys(value, self.is_secret)
+            return {key: MASK if key in hidden else self._value(item, depth - 1) for key, item in value.items()}
+        after = _after_names(value, self.is_secret)
+        items = [MASK if index in after else self._value(item, depth - 1) for index, item in enumerate(value)]
+        return items if isinstance(value, list) else tuple(items)
+
+
+PLAIN = Mask()
+
+
+def mask(value: object) -> object:
+    """Return a deep copy in which the values of secret names and the secrets inside texts are hidden."""
+    return PLAIN.value(value)
+
+
+def mask_call(
+    func: Callable[..., object] | None,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    *,
+    takes_context: bool = False,
+    fields: Sequence[str] = (),
+) -> tuple[list[object], dict[str, object]]:
+    """Return the arguments of a call with secrets hidden; see `Mask.call`."""
+    return Mask(fields).call(func, args, kwargs, takes_context=takes_context)
+
+
+def mask_text(text: str) -> str:
+    """Return a text with its secrets hidden."""
+    return PLAIN(text)
+
+
+def _value_keys(value: Mapping[object, object], is_secret: Callable[[str], bool]) -> set[object]:
+    """Return the keys whose values are secrets: also "value" beside a "name" that is secret, as in lists of headers and variables."""
+    found: set[object] = {key for key in value if isinstance(key, str) and is_secret(key)}
+    for name in ("name", "key", "Name", "Key"):
+        said = value.get(name)
+        if isinstance(said, str) and is_secret(said):
+            found.discard(name)  # "key": "token" names the value
+            found |= {key for key in ("value", "Value") if key in value}
+    return found
+
+
+def _after_names(value: Sequence[object], is_secret: Callable[[str], bool]) -> set[int]:
+    """Return the places of secrets in a list: after an option of a command line, or in a pair such as a header."""
+    found = set()
+    for index, item in enumerate(value[:-1]):
+        if isinstance(item, str) and len(item) < 100 and isinstance(value[index + 1], str | int | float):
+            is_name = item.startswith("-") or len(value) == 2
+            if is_name and "=" not in item and ":" not in item and " " not in item and is_secret(item.lstrip("-")):
+                found.add(index + 1)
+    return found
+
+
+def _is_harmless(value: object, name: str | None, fields: Sequence[str]) -> bool:
+    """Return whether an argument holds no secret, at a first look."""
+    if isinstance(value, str):
+        return "://" not in value and (name is None or not is_secret_name(name, fields))
+    return not isinstance(value, Mapping | list | tuple)
+
+
+def _secrets(values: Iterable[object], fields: Sequence[str]) -> Iterator[str]:
+    """Yield the texts that have a secret name somewhere in the values, and the passwords in its URLs."""
+
+    def is_secret(name: str) -> bool:
+        return is_secret_name(name, fields)
+
+    waiting: list[tuple[object, bool, int]] = [(one, False, MAX_DEPTH) for one in values]
+    while waiting:
+        one, secret, depth = waiting.pop()
+        if isinstance(one, str):
+            if secret:
+                yield one
+            elif "://" in one:
+                yield from _URL_PASSWORD.findall(one[:100_000])
+        elif depth and isinstance(one, Mapping):
+            hidden = set(one) if secret else _value_keys(one, is_secret)
+            waiting.extend((item, key in hidden, depth - 1) for key, item in one.items())
+        elif depth and isinstance(one, list | tuple):
+            after = set(range(len(one))) if secret else _after_names(one, is_secret)
+            waiting.extend((item, index in after, depth - 1) for index, item in enumerate(one))
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield the forms in which a secret value may stand in a text: as it is, escaped, or in lines."""
+    if len(value) < SHORTEST_VALUE or value.lower() in COMMON or not value.strip(" \t\r\n*"):
+        return
+    plain = value.encode("utf-8", "replace").decode()
+    forms = {value, repr(value)[1:-1], json.dumps(value)[1:-1], quote(plain, safe=""), quote(plain), quote_plus(plain), html.escape(value)}
+    forms |= {" ".join(value.split()), *(line.strip() for line in value.splitlines() if len(line.strip()) >= SHORTEST_LINE)}
+    yield from (form for form in forms if len(form) >= SHORTEST_VALUE)
+
+
+def _positional_names(func: Callable[..., object] | None, count: int) -> list[str]:
+    """Return the names that `count` positional arguments have in a function, as far as they are known."""
+    if func is None:
+        return []
+    try:
+        names, rest = _parameters(func)
+    except (TypeError, ValueError):
+        return []
+    return [*names, *([rest] * (count - len(names)) if rest is not None else ())]
+
+
+@functools.lru_cache(maxsize=1000)
+def _parameters(func: Callable[..., object]) -> tuple[tuple[str, ...], str | None]:
+    """Return the names of the positional parameters of a function, and the name of the one that takes the rest."""
+    parameters = inspect.signature(func).parameters.values()
+    names = tuple(one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))
+    return names, next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), None)

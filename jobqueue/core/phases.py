@@ -1,0 +1,140 @@
+"""The phases of a pipeline as data: their names, how far a run is over all of them, and what a deployment changed. Pure.
+
+The rule for deployments: a phase that has finished stays finished, and whatever has not finished is run as the code declares it now.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction
+
+from jobqueue.core.texts import safe_repr
+from jobqueue.exceptions import InvalidOption, PhasesChanged
+
+LONGEST_NAME = 200
+MOST_PHASES = 1000
+SUCCESS = "SUCCESS"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Name one step of a pipeline, and the function that does it."""
+
+    name: str
+    func: Callable[..., Any]
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it is a coroutine function."""
+        return iscoroutinefunction(self.func)
+
+
+@dataclass(slots=True)
+class Standing:
+    """Tell how one phase of a job stands; `result` and `checkpoint` are JSON text, None where there is none."""
+
+    name: str
+    status: str = "PENDING"
+    attempts: int = 0
+    result: str | None = None
+    checkpoint: str | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is never run again."""
+        return self.status == SUCCESS
+
+
+def phase(name: str) -> Callable[[Callable[..., Any]], Phase]:
+    """Give a phase a name of its own: ``phase("download")(fetch_video)``, or as a decorator of the function."""
+    _check_name(name)
+
+    def named(func: Callable[..., Any]) -> Phase:
+        _check_callable(func)
+        return Phase(name, func)
+
+    return named
+
+
+def declared(phases: Any) -> tuple[Phase, ...]:
+    """Return what a declaration lists as phases; raise `InvalidOption` with the value, the rule and the fix."""
+    if not isinstance(phases, list | tuple):
+        raise InvalidOption(f"phases is a {type(phases).__qualname__}; it must be a list of functions, in the order in which they run.")
+    if not 0 < len(phases) <= MOST_PHASES:
+        rule = f"a pipeline has from 1 to {MOST_PHASES} phases. A task without phases is declared with @task"
+        raise InvalidOption(f"phases lists {len(phases)} functions; {rule}.")
+    found = tuple(_declared(one) for one in phases)
+    names = [one.name for one in found]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        rule = "the names of a pipeline's phases must differ"
+        raise InvalidOption(f'phases names {twice!r} more than once; {rule}. Name one of them anew: phase("another name")(function).')
+    return found
+
+
+def _declared(one: Any) -> Phase:
+    if isinstance(one, Phase):
+        return one
+    _check_callable(one)
+    name = getattr(one, "__name__", None)
+    if not isinstance(name, str) or not name.isidentifier():
+        raise InvalidOption(f'phases lists {safe_repr(one)}, which has no name of its own. Give it one: phase("name")(function).')
+    _check_name(name)
+    return Phase(name, one)
+
+
+def _check_callable(one: Any) -> None:
+    if hasattr(one, "module_path"):
+        raise InvalidOption(f"phases lists the task {one.module_path!r}; a phase must be a plain function. Take away its @task.")
+    if not callable(one):
+        hint = "take the function itself, not a call of it or its name"
+        raise InvalidOption(f"phases lists {safe_repr(one)}; each phase must be a callable of (context, *args, **kwargs): {hint}.")
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME:
+        rule = f"it must be text of 1 to {LONGEST_NAME} characters"
+        raise InvalidOption(f'The name of a phase is {safe_repr(name)}; {rule}. Give it one: phase("name")(function).')
+    if wrong := next((one for one in name if unicodedata.category(one) in ("Cc", "Cs")), None):
+        raise InvalidOption(f"The name of a phase is {safe_repr(name)}, with {wrong!r} in it; it must have no control characters.")
+
+
+def overall(index: int, percent: float, number: int) -> int:
+    """Return how far a pipeline is that is in its phase `index` (from 0), in percent, rounded half up."""
+    return math.floor((100 * index + percent) / number + 0.5)
+
+
+def reconciled(names: Sequence[str], rows: Iterable[Standing]) -> list[Standing]:
+    """Return how each declared phase stands, in the order of the code; raise `PhasesChanged` where a job cannot go on.
+
+    It can where the phases that have finished are the first ones of the code. A finished phase that the code no longer has may have
+    been taken out, its result staying readable, unless there is also a new one: that may be the same under another name.
+    """
+    known = {row.name: row for row in rows}
+    done = [name for name, row in known.items() if row.finished]
+    gone = [name for name in done if name not in names]
+    new = [name for name in names if name not in known]
+    if gone and new:
+        raise PhasesChanged(
+            f"The code no longer has {_listed(gone)}, which this job has finished, and has {_listed(new)}, which it does not know. If a"
+            f' phase was renamed, give it its old name, phase("{gone[0]}")(function), and resume the job; else cancel it and start anew.'
+        )
+    standing = [known.get(name) or Standing(name) for name in names]
+    count = sum(one.finished for one in standing)
+    late = [one.name for one in standing[:count] if not one.finished]
+    if late:
+        after = [one.name for one in standing[count:] if one.finished]
+        raise PhasesChanged(
+            f"The code now has {_listed(late)} before {_listed(after)}, which this job has finished already. Declare"
+            f" {_listed(late)} behind what is finished ({', '.join(done)}), and resume the job; else cancel it and start anew."
+        )
+    return standing
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
+    return f"phase{'s' if len(names) > 1 else ''} {shown}"

@@ -1,0 +1,126 @@
+"""How long ended jobs are kept: the settings of retention, judged and read into one table.
+
+A time is a number of seconds, a timedelta, or None (never). It is said for all outcomes or for each; a queue may say it anew. Where a
+setting says nothing, what is usual holds (`USUAL`); an empty dict says never.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from jobqueue.core.states import ENDED
+
+OUTCOMES = tuple(status.value for status in ENDED)
+LONGEST_SECONDS = 3_155_760_000
+TIMES_TEXT = (
+    f"a number of seconds from 0 to {LONGEST_SECONDS} (100 years), a timedelta, or a dict of these by outcome"
+    ' ("SUCCESS", "ERROR", "CANCELED") in which None means never'
+)
+NEVER = "never"
+TIME_TEXT = f'a number of seconds from 0 to {LONGEST_SECONDS} (100 years), a timedelta, or "{NEVER}"'
+QUEUES_TEXT = 'a dict of queue names to dicts with "STALE_AFTER", "DELETE_AFTER" or both, each as the setting of that name'
+DAY_SECONDS = 24 * 3600.0
+USUAL: dict[str, dict[str, float]] = {
+    "STALE_AFTER": {"SUCCESS": 7 * DAY_SECONDS, "CANCELED": 7 * DAY_SECONDS, "ERROR": 30 * DAY_SECONDS},
+    "DELETE_AFTER": {"SUCCESS": 30 * DAY_SECONDS, "CANCELED": 30 * DAY_SECONDS, "ERROR": 90 * DAY_SECONDS},
+}
+NAMES = tuple(USUAL)
+Times = Mapping[str, float | None]
+
+
+def is_time(value: Any) -> bool:
+    """Return whether a value is one time: seconds, a timedelta, or None."""
+    if value is None:
+        return True
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    whole = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    return whole and math.isfinite(seconds) and 0 <= seconds <= LONGEST_SECONDS
+
+
+def is_time_or_never(value: Any) -> bool:
+    """Return whether a value is one time, or says in words that it never comes."""
+    return value == NEVER or (value is not None and is_time(value))
+
+
+def is_times(value: Any) -> bool:
+    """Return whether a value says a time for all outcomes, or for some of them."""
+    if isinstance(value, Mapping):
+        return all(name in OUTCOMES and is_time(time) for name, time in value.items())
+    return is_time(value)
+
+
+def is_by_queue(value: Any) -> bool:
+    """Return whether a value says times for queues."""
+    return isinstance(value, Mapping) and all(
+        isinstance(queue, str)
+        and queue
+        and isinstance(said, Mapping)
+        and all(name in NAMES and is_times(times) for name, times in said.items())
+        for queue, said in value.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Tell after how many seconds one thing is done to an ended job, by its queue and outcome; None: never."""
+
+    general: Times = field(default_factory=dict)
+    queues: Mapping[str, Times] = field(default_factory=dict)
+
+    def seconds(self, queue: str, outcome: str) -> float | None:
+        """Return the seconds of one kind of job; a queue that does not say has what is said for all."""
+        own = self.queues.get(queue)
+        return own[outcome] if own is not None and outcome in own else self.general.get(outcome)
+
+    def ages(self) -> list[float]:
+        """Return all the times that the rules know, each once, the shortest first."""
+        told = [*self.general.values(), *(time for own in self.queues.values() for time in own.values())]
+        return sorted({time for time in told if time is not None})
+
+    def only(self, outcomes: Collection[str], queues: Collection[str]) -> Rules:
+        """Return the rules for some outcomes and queues alone; of all where none is named."""
+
+        def wanted(queue: str) -> dict[str, float | None]:
+            return {outcome: self.seconds(queue, outcome) for outcome in OUTCOMES if not outcomes or outcome in outcomes}
+
+        if queues:
+            return Rules({}, {queue: wanted(queue) for queue in queues})
+        nothing = {outcome: None for outcome in OUTCOMES if outcomes and outcome not in outcomes}
+        kept = {outcome: time for outcome, time in self.general.items() if outcome not in nothing}
+        return Rules(kept, {queue: {**nothing, **wanted(queue)} for queue in self.queues})
+
+    def __bool__(self) -> bool:
+        """Be true where anything is ever done."""
+        return bool(self.ages())
+
+
+def rules(name: str, general: Any, by_queue: Mapping[str, Mapping[str, Any]] | None) -> Rules:
+    """Return the rules of one setting (`name`) from its value and what queues say of it; all of it was judged before."""
+    own = {queue: _times(said[name]) for queue, said in (by_queue or {}).items() if name in said}
+    return Rules(_times(USUAL[name] if general is None else general), own)
+
+
+def after(outcomes: Iterable[str], seconds: float) -> Rules:
+    """Return the rules that outcomes, in whatever queue, have one time."""
+    return Rules(dict.fromkeys(outcomes, seconds))
+
+
+def seconds_or_never(value: Any) -> float | None:
+    """Return one time in seconds, None for never; it was judged before."""
+    return None if value == NEVER else _seconds(value)
+
+
+def _times(value: Any) -> Times:
+    if isinstance(value, Mapping):
+        return {str(name): _seconds(time) for name, time in value.items()}
+    return dict.fromkeys(OUTCOMES, _seconds(value))
+
+
+def _seconds(value: Any) -> float | None:
+    if value is None:
+        return None
+    return value.total_seconds() if isinstance(value, timedelta) else float(value)

@@ -1,0 +1,105 @@
+"""Describe what is wrong with a settings dict: unknown names, refused values, and values that contradict each other."""
+
+import difflib
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field
+from typing import Any, NamedTuple
+
+from jobqueue.core import duty_rules, masking, queue_rules
+from jobqueue.core.setting_rules import Rule
+from jobqueue.core.texts import safe_repr
+
+
+class Problem(NamedTuple):
+    """Describe one wrong setting: the id of its system check, what is wrong, and how to put it right."""
+
+    id: str
+    message: str
+    hint: str
+
+
+def problems(setting: str, raw: Any, known: "Mapping[str, Field[Any]]") -> list[Problem]:
+    """Return everything that is wrong with the dict of that setting, given its known fields; an empty list if nothing is."""
+    if not isinstance(raw, Mapping):
+        return [
+            Problem("E005", f"{setting} is a {type(raw).__name__}.", f'It must be a dict, for instance {setting} = {{"MAX_WORKERS": 8}}.')
+        ]
+    given = {name: value for name, value in raw.items() if value is not None}
+    found = [_unknown(setting, name, known) for name in raw if name not in known]
+    wrong = [name for name in given if name in known and not _accepts(known[name].metadata["rule"], given[name])]
+    found += [_wrong(known[name], name, given[name]) for name in wrong]
+    values = {name: one.default for name, one in known.items()} | given
+    return found + [problem for names, judge in TOGETHER if not names & {*wrong} for problem in judge(values)]
+
+
+def _workers(values: Mapping[str, Any]) -> Sequence[Problem]:
+    """Compare the bounds of the number of workers."""
+    least, most = values["MIN_WORKERS"], values["MAX_WORKERS"]
+    if least <= most:
+        return []
+    return [
+        Problem("E003", f"MIN_WORKERS is {least}, above MAX_WORKERS, {most}.", f"Set MAX_WORKERS to {least} or more, or lower MIN_WORKERS.")
+    ]
+
+
+def _heartbeat(values: Mapping[str, Any], prefix: str = "") -> Sequence[Problem]:
+    """Compare a heartbeat with the lease that it must keep alive."""
+    beats, leases = f"{prefix}HEARTBEAT_SECONDS", f"{prefix}LEASE_SECONDS"
+    beat, lease = values[beats], values[leases]
+    if beat <= lease / 2:
+        return []
+    hint = (
+        "It must be at most half of the lease, so that one lost heartbeat loses nothing: "
+        f"set {leases} to {2 * beat} or more, or {beats} to {lease / 2} or less."
+    )
+    return [Problem("E004", f"{beats} is {beat} with {leases} {lease}.", hint)]
+
+
+def _rotations(values: Mapping[str, Any]) -> Sequence[Problem]:
+    """Compare how long duties keep their leader with their lease."""
+    lease = values["DUTY_LEASE_SECONDS"]
+    hint = f"Set it to {lease} or more, or lower DUTY_LEASE_SECONDS: else the leader changes faster than others look."
+    return [
+        Problem("E004", f"DUTIES gives {name} a rotate_after_seconds of {seconds} with DUTY_LEASE_SECONDS {lease}.", hint)
+        for name, seconds in duty_rules.shorter_rotations(values["DUTIES"], lease)
+    ]
+
+
+def _queues(values: Mapping[str, Any]) -> Sequence[Problem]:
+    """Judge the items that say which queues are served."""
+    wrong = queue_rules.problem(values["QUEUES"])
+    return [] if wrong is None else [Problem("E002", f"QUEUES: {wrong.text}", wrong.fix)]
+
+
+TOGETHER: tuple[tuple[frozenset[str], Callable[[Mapping[str, Any]], Sequence[Problem]]], ...] = (
+    (frozenset({"MIN_WORKERS", "MAX_WORKERS"}), _workers),
+    (frozenset({"HEARTBEAT_SECONDS", "LEASE_SECONDS"}), _heartbeat),
+    (frozenset({"DUTY_HEARTBEAT_SECONDS", "DUTY_LEASE_SECONDS"}), functools.partial(_heartbeat, prefix="DUTY_")),
+    (frozenset({"QUEUES"}), _queues),
+    (frozenset({"DUTIES", "DUTY_LEASE_SECONDS"}), _rotations),
+)
+
+
+def _accepts(rule: Rule, value: Any) -> bool:
+    """Return whether a rule accepts a value; one that cannot even be judged, like an int beyond all floats, is not accepted."""
+    try:
+        return rule.accepts(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _unknown(setting: str, name: object, known: "Mapping[str, Field[Any]]") -> Problem:
+    """Describe a name that is no setting."""
+    near = difflib.get_close_matches(str(name).upper(), known, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"The settings are {', '.join(known)}."
+    return Problem("E001", f"Unknown setting {name!r} in {setting}.", hint)
+
+
+def _wrong(one: "Field[Any]", name: str, value: object) -> Problem:
+    """Describe a value that its rule refuses."""
+    hint = f"It must be {one.metadata['rule'].text}; the default is {one.default!r}."
+    if isinstance(value, str) and isinstance(one.default, tuple):
+        hint += f" One name alone is written [{safe_repr(value)}]."
+    shown = masking.MASK if masking.is_secret_name(name) else safe_repr(value)
+    return Problem("E002", f"{name} is {shown}.", hint)

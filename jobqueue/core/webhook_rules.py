@@ -1,0 +1,240 @@
+"""What is a webhook's URL, secret, event and receiver, and when a message is tried again: rules without a database or a network."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import importlib.util
+import random
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from jobqueue.core import event_names as names
+
+# What is told of messages themselves would be told without end, and progress far too often.
+EVENTS = names.SENDABLE
+PACKAGES = ("httpx", "httpcore", "certifi", "standardwebhooks")
+LONGEST_URL = 2000
+LONGEST_HOST = 260
+
+# Seconds between one attempt and the next: a short outage costs seconds, a night without a receiver loses nothing.
+DELAYS = (5, 30, 120, 600, 3600, 14400, 43200)
+LONGEST_DELAY = 604_800
+DELAYS_TEXT = "a list of numbers from 0 to 604800 (7 days), at least one"
+JITTER = 0.25  # of the delay, on top: a receiver that failed for all does not get all back at one moment
+LONGEST_RETRY_AFTER = 86400
+
+OTHERS = "*"
+SHORTEST_SECRET, LONGEST_SECRET = 24, 64
+SECRETS_TEXT = (
+    "'whsec_' and the base64 of 24 to 64 random bytes, a list of such texts (the first is the newest), a dict of queue names "
+    '("*": all others) to these, or a callable of (queue, tenant, origin) that returns one of the first two, or its dotted path'
+)
+LONGEST_TIMEOUT = 60
+TIMEOUT_TEXT = "a number above 0, at most 60"
+HOSTS_TEXT = "a list of host names, names that begin with a dot (all hosts below), addresses or networks"
+_LABELS = re.compile(r"\.?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*", re.IGNORECASE)
+
+# The host and the port at the beginning of what follows "://".
+_PLACE = re.compile(r"(?:\[[0-9a-fA-F:.]{2,45}\]|[^\[\]/?#;:@\s]{1,255})(?::\d{1,5}(?!\d))?")
+
+Network = IPv4Network | IPv6Network
+
+
+def url_problem(value: Any, *, https_only: bool = False) -> str:
+    """Return what keeps a value from being the URL of a receiver, as the end of a sentence; "" where nothing does."""
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_URL:
+        return f"it must be text of 1 to {LONGEST_URL} characters"
+    if any(not one.isprintable() or one.isspace() for one in value) or "\\" in value:
+        return "it must have no spaces, control characters or backslashes"
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError:
+        return "it must be a URL with a valid host and port"
+    return "its port must be from 1 to 65535" if port == 0 else _parts_problem(parts, https_only=https_only)
+
+
+def _parts_problem(parts: SplitResult, *, https_only: bool) -> str:
+    if https_only and parts.scheme == "http":
+        return "it must begin with https://, since WEBHOOK_HTTPS_ONLY is set"
+    if parts.scheme not in ("http", "https"):
+        return "it must begin with https:// or http://"
+    if "@" in parts.netloc:
+        return "it must hold no user name or password; the signature tells the receiver who sends"
+    return "" if parts.hostname else "it must name a host, as in https://example.com/hook"
+
+
+def origin(url: str) -> str:
+    """Return what names the receiver of a URL: scheme, host and port; where it has none, the whole."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url.lower()
+    return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+def host(url: str) -> str:
+    """Return the host and the port of a URL, for people to read: no credentials, path or query, which may hold secrets."""
+    return origin(str(url)).partition("://")[2].rpartition("@")[2][:LONGEST_HOST]
+
+
+def is_timeout(value: Any) -> bool:
+    """Return whether a value is the time that one attempt may take."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_TIMEOUT
+
+
+def shown_url(url: str) -> str:
+    """Return a URL as users without the right to change it see it: its origin, and a short hash that tells two URLs apart.
+
+    Anything else may be the secret: a part of the path, a parameter, a query, a fragment. No URL is shown as nothing.
+    """
+    if not url:
+        return ""
+    scheme, sign, after = url.partition("://")
+    place = _PLACE.match(after.rpartition("@")[2] if sign else url)
+    name = place[0] if place is not None and (sign or "@" not in url) else ""
+    shown = f"{scheme}://{name}" if sign and name else name
+    if name and url in (shown, f"{shown}/"):
+        return url
+    return f"{shown}/… [{hashlib.sha256(url.encode('utf-8', 'replace')).hexdigest()[:8]}]"
+
+
+# Packages
+
+
+def missing_packages() -> list[str]:
+    """Return which of the packages that send webhooks are not installed here."""
+    return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+
+
+# Secrets
+
+
+def is_secrets(value: Any) -> bool:
+    """Return whether a value gives webhooks their secrets."""
+    if isinstance(value, Mapping):
+        return all(isinstance(name, str) and name and _is_secret_or_list(one) for name, one in value.items())
+    return callable(value) or is_path(value) or _is_secret_or_list(value)
+
+
+def is_path(value: Any) -> bool:
+    """Return whether a value is the dotted path of a callable; base64 holds no dots."""
+    return isinstance(value, str) and "." in value and all(part.isidentifier() for part in value.split("."))
+
+
+def secrets_of(value: Any, queue: str, tenant: str = "", receiver: str = "") -> tuple[str, ...]:
+    """Return the secrets with which messages to a receiver (its origin) are signed; none where there is none.
+
+    Whatever a callable of the project raises goes on to the caller, and so does what is wrong with its answer: a message is not sent
+    unsigned, or signed for another receiver, by mistake.
+    """
+    if callable(value):
+        value = value(queue, tenant, receiver)
+        if value is not None and not _is_secret_or_list(value):
+            raise ValueError("WEBHOOK_SECRET returned what is no secret, no list of secrets, and not None.")
+    elif isinstance(value, Mapping):
+        value = value.get(queue, value.get(OTHERS))
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _is_secret_or_list(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return bool(value) and all(map(_is_secret, value))
+    return _is_secret(value)
+
+
+def _is_secret(value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    text = value.removeprefix("whsec_")
+    try:
+        plain = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return SHORTEST_SECRET <= len(plain) <= LONGEST_SECRET
+
+
+# Receivers that are allowed though they are inside
+
+
+def is_hosts(value: Any) -> bool:
+    """Return whether a value lists hosts, addresses and networks."""
+    return isinstance(value, list | tuple) and all(isinstance(one, str) and _is_host(one) for one in value)
+
+
+def networks(hosts: tuple[str, ...]) -> list[Network]:
+    """Return the addresses and networks among hosts."""
+    return [found for one in hosts if (found := _network(one)) is not None]
+
+
+def is_named(host: str, hosts: tuple[str, ...]) -> bool:
+    """Return whether a host is among hosts by its name."""
+    host = host.lower().rstrip(".")
+    names = [one.lower() for one in hosts if _network(one) is None]
+    return any(host.endswith(one) if one.startswith(".") else host == one for one in names)
+
+
+def _is_host(text: str) -> bool:
+    return _network(text) is not None or (len(text) <= 253 and _LABELS.fullmatch(text) is not None)
+
+
+def _network(text: str) -> Network | None:
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
+# Events of a queue
+
+
+def event_problem(value: Any) -> str:
+    """Return what keeps a value from being a queue's list of events, as the end of a sentence; "" where nothing does."""
+    if not isinstance(value, list | tuple):
+        return f"it must be a list of {', '.join(EVENTS)}"
+    unknown = [one for one in value if one not in EVENTS]
+    return f"{str(unknown[0])[:80]!r} is no event; events are {', '.join(EVENTS)}" if unknown else ""
+
+
+# Times
+
+
+def is_delays(value: Any) -> bool:
+    """Return whether a value lists the seconds between attempts."""
+    return isinstance(value, list | tuple) and bool(value) and all(_is_delay(one) for one in value)
+
+
+def _is_delay(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LONGEST_DELAY
+
+
+def delay_seconds(delays: Sequence[float], attempts: int, retry_after: float | None = None) -> float:
+    """Return how long to wait after so many attempts; never shorter than the receiver asked for, up to a day."""
+    base: float = delays[min(max(attempts, 1), len(delays)) - 1]
+    if retry_after is not None:
+        base = max(base, min(retry_after, LONGEST_RETRY_AFTER))
+    return base * random.uniform(1.0, 1.0 + JITTER)  # noqa: S311
+
+
+def retry_after_seconds(text: str | None, now: datetime | None = None) -> float | None:
+    """Return what a ``Retry-After`` header asks for, in seconds: a number or a date; None where it says neither."""
+    if not text or len(text) > 100:
+        return None
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        when = parsedate_to_datetime(text)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return max((when - (now or datetime.now(UTC))).total_seconds(), 0.0)

@@ -1,0 +1,150 @@
+"""Who leads what, for people: as the rows of the duties tell it, whatever somebody has written into them by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from jobqueue import conf
+from jobqueue.core import masking
+from jobqueue.db import Now
+from jobqueue.lifecycle import history, wakeup
+from jobqueue.models import BackgroundJobLease
+
+STUCK_SECONDS = 300.0
+STUCK_INTERVALS = 10
+LARGEST = 2**53
+FIRST_YEAR, LAST_YEAR = 1970, 9998
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Show one duty: its leader, what it did last, and what is wrong with it ("": nothing)."""
+
+    name: str
+    worker_id: str
+    process: str
+    held_seconds: float | None
+    heard_seconds: float | None
+    interval_seconds: float | None
+    last_run_at: str | None
+    last_duration_seconds: float | None
+    last_items: int
+    runs: int
+    items: int
+    set_aside: int
+    errors: int
+    failures_in_a_row: int
+    last_error: str
+    last_error_at: str | None
+    problem: str
+
+
+def stuck_seconds(interval_seconds: float) -> float:
+    """Return after how long without a completed run a duty counts as stuck."""
+    return max(STUCK_SECONDS, STUCK_INTERVALS * interval_seconds)
+
+
+def leaders() -> list[Leader]:
+    """Return every duty that was ever led, in the order of their names."""
+    rows: Any = BackgroundJobLease.objects.current.annotate(now=Now()).order_by("pk")
+    return [leader(row, row.now) for row in rows]
+
+
+def leader(row: BackgroundJobLease, now: datetime) -> Leader:
+    """Return how one duty stands at a time."""
+    told = history.as_dict(row.metadata)
+    held, heard = _since(row.lease_acquired_at, now), _since(row.heartbeat_at, now)
+    interval = _number(told, "interval_seconds")
+    return Leader(
+        name=row.job_name,
+        worker_id=row.held_by_worker_id,
+        process=_text(told, "process") if row.held_by_worker_id else "",
+        held_seconds=held,
+        heard_seconds=heard,
+        interval_seconds=interval,
+        last_run_at=_text(told, "last_run_at") or None,
+        last_duration_seconds=_number(told, "last_duration_seconds"),
+        last_items=_count(told, "last_items"),
+        runs=_count(told, "runs"),
+        items=_count(told, "items"),
+        set_aside=_count(told, "set_aside"),
+        errors=_count(told, "errors"),
+        failures_in_a_row=_count(told, "failures_in_a_row"),
+        last_error=masking.mask_text(_text(told, "last_error")),
+        last_error_at=_text(told, "last_error_at") or None,
+        problem="" if _is_for_everyone(row.job_name) else _problem(told, row, now),
+    )
+
+
+def _is_for_everyone(name: str) -> bool:
+    """Return whether every worker does a duty of jobqueue, so that nobody leads it."""
+    options = (conf.current().duties or {}).get(name.partition("@")[0], {})
+    return bool(options.get("strategy") == "everyone")
+
+
+def problems() -> list[str]:
+    """Return what is wrong with the duties, a sentence for each."""
+    return [f"Duty {one.name!r}: {one.problem}." for one in leaders() if one.problem]
+
+
+def release(name: str) -> str:
+    """Take a duty away from its leader, so that the next to look leads it; return whose it was ("": nobody's, or no such duty)."""
+    holder = BackgroundJobLease.objects.release(name)
+    if holder:
+        wakeup.duties_changed()
+    return holder
+
+
+def _problem(told: dict[str, Any], row: BackgroundJobLease, now: datetime) -> str:
+    held, heard = _since(row.lease_acquired_at, now), _since(row.heartbeat_at, now)
+    interval, ahead = _number(told, "interval_seconds") or 0.0, _since(now, row.heartbeat_at or now) or 0.0
+    if heard is None or held is None:
+        return ""  # handed over in order: the next to look leads it
+    if ahead > conf.current().duty_lease_seconds:
+        return f"the heartbeat of its leader lies {ahead:.0f} s ahead of the database's clock"
+    if heard > 2 * conf.current().duty_lease_seconds:
+        return f"its leader was last heard {heard:.0f} s ago, and nobody has taken over"
+    ran = _since(_moment(told, "last_run_at"), now)
+    idle = held if ran is None else min(ran, held)
+    if idle > stuck_seconds(interval):
+        return f"its leader is alive, but has completed no run for {idle:.0f} s"
+    failures = _count(told, "failures_in_a_row")
+    return f"it has failed {failures} times in a row: {masking.mask_text(_text(told, 'last_error'))}" if failures > 2 else ""
+
+
+def _since(then: datetime | None, now: datetime) -> float | None:
+    if then is None:
+        return None
+    return max((now - then) / timedelta(seconds=1), 0.0)
+
+
+def _text(told: dict[str, Any], name: str) -> str:
+    value = told.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _count(told: dict[str, Any], name: str) -> int:
+    value = told.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST else 0
+
+
+def _number(told: dict[str, Any], name: str) -> float | None:
+    value = told.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= LARGEST:  # NaN compares false
+        return None
+    return float(value)
+
+
+def _moment(told: dict[str, Any], name: str) -> datetime | None:
+    return moment(_text(told, name))
+
+
+def moment(text: str | None) -> datetime | None:
+    """Return the time that the row of a duty names; None where it names none, or one that no calendar of ours has in every zone."""
+    try:
+        found = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None and FIRST_YEAR <= found.year <= LAST_YEAR else None

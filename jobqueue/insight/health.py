@@ -1,0 +1,99 @@
+"""The state of the installation for ``manage.py jobqueue status``. What is wrong with it is in ``problems``.
+
+Counts end at `MOST_COUNTED`, so that a look costs the same however much there is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from jobqueue.core import states
+from jobqueue.insight.workers import MOST_WORKERS, alive, failed_modules, running_jobs, stuck_services
+from jobqueue.lifecycle.queues import QueueState, queue_states
+from jobqueue.models import Job, Worker
+
+MOST_COUNTED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Count the jobs of one state; `or_more` if the count ended at its bound, `scope` if not all jobs were counted."""
+
+    state: str
+    number: int
+    or_more: bool
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """Show one worker that was heard a moment ago."""
+
+    id: str
+    process: str
+    queues: list[str]
+    state: str
+    slots: int
+    running: int
+    stuck_threads: int
+    problems: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Show the queues, the workers that are alive, and how many jobs there are in each state."""
+
+    queues: list[QueueState]
+    workers: list[Alive]
+    jobs: list[Count]
+
+
+def status() -> Status:
+    """Look at everything once."""
+    return Status(queue_states(), _workers(), _counts())
+
+
+def _workers() -> list[Alive]:
+    found = list(alive()[:MOST_WORKERS])
+    running = running_jobs(str(worker.pk) for worker in found)
+    return [_alive(worker, running.get(str(worker.pk), 0)) for worker in found]
+
+
+def _alive(worker: Worker, running: int) -> Alive:
+    queues: Any = worker.queues
+    served = [str(queue) for queue in queues] if isinstance(queues, list) else []
+    counts = (worker.slots, running, worker.stuck)
+    return Alive(str(worker.pk), str(worker), served, worker.state, *counts, problems=stuck_services(worker) + failed_modules(worker))
+
+
+def _counts() -> list[Count]:
+    """Count by the index of each state; those that share one are counted together, the newest first."""
+    jobs = Job.objects.current.order_by()
+    queued, running = (jobs.filter(status=status) for status in (states.Status.QUEUED, states.Status.RUNNING))
+    pending = jobs.filter(status=states.Status.PENDING)
+    alone = {
+        "PENDING (its time)": pending.filter(waiting_for=states.WaitingFor.TIME),
+        "PENDING (other jobs)": pending.filter(waiting_for=states.WaitingFor.CHILDREN),
+        "PENDING (its target)": pending.filter(waiting_for=states.WaitingFor.TARGET),
+        "QUEUED": queued,
+        "RUNNING": running,
+    }
+    counts = [_count(name, len(found.values_list("pk")[:MOST_COUNTED])) for name, found in alone.items()]
+    stopped = (states.Status.PAUSED, states.Status.ERROR, states.Status.CANCELED)
+    counts += [_count(str(status), len(jobs.filter(status=status).order_by("-pk").values_list("pk")[:MOST_COUNTED])) for status in stopped]
+    return [*counts, *_success(jobs)]
+
+
+def _count(name: str, number: int) -> Count:
+    return Count(name, number, number >= MOST_COUNTED)
+
+
+def _success(jobs: Any) -> list[Count]:
+    """Count SUCCESS among the newest that ended: no index has these alone. Beside it, the planner's estimate of all jobs."""
+    found = list(jobs.filter(status__in=states.ENDED).order_by("-finished_at").values_list("status", flat=True)[:MOST_COUNTED])
+    cut = len(found) >= MOST_COUNTED
+    scope = f"of the newest {MOST_COUNTED:,} that ended" if cut else ""
+    counts = [Count(states.Status.SUCCESS.value, found.count(states.Status.SUCCESS), or_more=False, scope=scope)]
+    estimate = Job.objects.database.estimated_rows() if cut else None
+    return counts if estimate is None else [*counts, Count("all jobs, about", estimate, or_more=False, scope="(the database's estimate)")]

@@ -1,0 +1,146 @@
+"""How the queues did over the last hour: looks at bounded cost, kept in a ring of rows.
+
+Depth, age and what runs are counted as for people (see ``lifecycle/queues.py``: up to a bound). Rates are counted from the rows
+themselves: what was created, by the ids that came since the look before; what has ended, by the index of ends. Both read at most
+`MOST_COUNTED` rows; where more came, the rate is that of the newest so many, over the time which they took. They tell of a window that
+closed `LAG_SECONDS` ago, so that what is committed late is counted, too. Not counted is what was deleted before the look (retention at
+once), what a transaction of more than `LAG_SECONDS` has enqueued, and runs that failed and are tried again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from jobqueue.core import states
+from jobqueue.db import Flow, Now
+from jobqueue.lifecycle.queues import QueueState, queue_states
+from jobqueue.models import Job, Queue, QueueSample
+
+SLOT_SECONDS = 10
+SLOTS = 360
+MOST_QUEUES = 100
+MOST_COUNTED = 20_000
+FORGET_SECONDS, MOST_FORGOTTEN = 60.0, 1000
+LAG_SECONDS = 2.0
+LONGEST_WINDOW = 120.0
+VALUES = ("queued", "running", "oldest_seconds", "enqueued_per_second", "finished_per_second", "failed_per_second")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Tell how one queue did at one moment; a rate is None where there was no look before."""
+
+    queue: str
+    at: datetime
+    queued: int
+    running: int
+    oldest_seconds: float | None
+    enqueued_per_second: float | None
+    finished_per_second: float | None
+    failed_per_second: float | None
+
+
+def samples(queue: str | None = None, seconds: float = SLOTS * SLOT_SECONDS) -> list[Sample]:
+    """Return what was seen of a queue (None: of each) within the last so many seconds, at most an hour, the oldest first."""
+    found = _ring().filter(at__gt=Now() - timedelta(seconds=min(seconds, SLOTS * SLOT_SECONDS)))
+    if queue is not None:
+        found = found.filter(queue=queue)
+    return [Sample(*row) for row in found.order_by("at", "queue").values_list("queue", "at", *VALUES)]
+
+
+class Collector:
+    """Look at all queues again and again; remembers the look before, for the rates."""
+
+    def __init__(self) -> None:
+        """Prepare; the first look knows no rates."""
+        self._looked_at: float | None = None
+        self._forget_at = 0.0
+        self._saw_nothing = False
+        self._ids = (0, 0)  # the highest at the last two looks: behind the older one lies the whole window
+
+    def look(self, now: datetime) -> int:
+        """Write a sample of each queue, and drop those of queues that were not seen for an hour; return how many were written."""
+        made = self._sampled(int(now.timestamp() // SLOT_SECONDS) % SLOTS)
+        began = time.monotonic()
+        if made or began >= self._forget_at:
+            with Job.objects.database.atomic():
+                _ring().bulk_create(made, update_conflicts=True, unique_fields=["queue", "slot"], update_fields=["at", *VALUES])
+                if began >= self._forget_at:
+                    old = _ring().filter(at__lt=Now() - timedelta(seconds=SLOTS * SLOT_SECONDS))
+                    found = list(old.values_list("pk", flat=True)[:MOST_FORGOTTEN])
+                    old.filter(pk__in=found).delete()
+                    self._forget_at = began + FORGET_SECONDS if len(found) < MOST_FORGOTTEN else 0.0
+        return len(made)
+
+    def _sampled(self, slot: int) -> list[QueueSample]:
+        at_rest, nothing = self._is_at_rest()
+        if nothing:
+            return []
+        rates = {} if at_rest else self._rates()
+        seen = {one.name: one for one in queue_states(at_rest=at_rest)}
+        self._saw_nothing = rates == {} and all(one.queued == one.running == 0 for one in seen.values())
+        busiest = sorted({*seen, *(rates or {})}, key=lambda name: (-_weight(name, seen, rates or {}), str(name)))[:MOST_QUEUES]
+        made = []
+        for name in sorted(busiest, key=str):
+            state = seen.get(name)
+            here: dict[str, Any] = {}
+            if state:
+                here = {"queued": state.queued, "running": state.running, "oldest_seconds": state.oldest_queued_seconds}
+            if rates is not None:
+                here |= dict(zip(VALUES[3:], rates.get(name, (0.0, 0.0, 0.0)), strict=True))
+            made.append(QueueSample(queue=name, slot=slot, at=Now(), **here))
+        return made
+
+    def _is_at_rest(self) -> tuple[bool, bool]:
+        """Return whether there is nothing to count, and not even a queue that has a row.
+
+        It is asked only where the last look saw nothing, since then it is mostly so.
+        """
+        if not self._saw_nothing or self._looked_at is None or self._ids[0] != self._ids[1]:
+            return False, False
+        now = time.monotonic()
+        window = min(now - self._looked_at, LONGEST_WINDOW) + LAG_SECONDS
+        at_rest, no_queues = Job.objects.database.rest(self._ids[1], window, Queue._meta.db_table)
+        if at_rest:
+            self._looked_at = now
+        return at_rest, at_rest and no_queues
+
+    def _rates(self) -> dict[str, tuple[float, float, float]] | None:
+        """Return of each queue how many jobs came, ended and failed each second since the look before; None at the first."""
+        database = Job.objects.database
+        before, now = self._looked_at, time.monotonic()
+        newest = database.newest_id()
+        if before is None:
+            self._looked_at, self._ids = now, (max(newest - MOST_COUNTED, 0), newest)
+            return None
+        begin, floor = min(now - before, LONGEST_WINDOW) + LAG_SECONDS, self._ids[0]
+        arrived = database.arrivals_within(floor, begin, LAG_SECONDS, MOST_COUNTED) if newest > floor else []
+        came = _per_second(arrived, begin)
+        flows = database.ends_within(begin, LAG_SECONDS, MOST_COUNTED)
+        self._looked_at, self._ids = now, (self._ids[1], newest)
+        finished, failed = _per_second(flows, begin), _per_second(flows, begin, only=states.Status.ERROR)
+        return {name: (came.get(name, 0.0), finished.get(name, 0.0), failed.get(name, 0.0)) for name in {*came, *finished}}
+
+
+def _per_second(flows: Collection[Flow], begin: float, only: str = "") -> dict[str, float]:
+    """Return the rate of each queue; where more came than were read, that of those."""
+    cut = sum(flow.read for flow in flows) >= MOST_COUNTED
+    seconds = max(max(flow.first for flow in flows) if cut else begin - LAG_SECONDS, 0.001)
+    found: dict[str, float] = {}
+    for flow in flows:
+        if not only or flow.status == only:
+            found[flow.queue] = found.get(flow.queue, 0.0) + (flow.read if cut else flow.number) / seconds
+    return found
+
+
+def _weight(name: str, seen: Mapping[str, QueueState], rates: Mapping[str, tuple[float, ...]]) -> float:
+    state = seen.get(name)
+    return (state.queued + state.running if state else 0) + sum(rates.get(name, ()))
+
+
+def _ring() -> Any:
+    return QueueSample.objects.using(Job.objects.database.alias)

@@ -1,0 +1,102 @@
+"""What a user sees of targets, queues and waiting jobs if the user may not see all jobs (``VISIBLE_JOBS``).
+
+A line is shown if one of the jobs at its front may be seen. Numbers, times and jobs in it are those of visible jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Min, Q
+
+from jobqueue.access import visible
+from jobqueue.core import states
+from jobqueue.db.overview import Front
+from jobqueue.insight.targets import Line, look
+from jobqueue.insight.why import Why, why_waiting
+from jobqueue.lifecycle.queues import MOST_COUNTED, QueueState, queue_states
+from jobqueue.models import Job, Queue
+
+BUDGET = 100_000  # jobs that one look counts
+HIDDEN = "It waits for a job that you may not see."
+WAITING = Q(status=states.Status.QUEUED) | Q(status=states.Status.PENDING, waiting_for=states.WaitingFor.TARGET)
+
+
+def why_for(user: Any, job: Any) -> Why | None:
+    """Return what a job waits for, as `why_waiting`, for a user to whom a job that the user may not see is not named."""
+    why = why_waiting(job)
+    if why is None or why.job_id is None or visible.may_see(user, why.job_id):
+        return why
+    return Why(why.gate, HIDDEN)
+
+
+def lines_for(user: Any, *, search: str = "", tenant: str | None = None) -> list[Line]:
+    """Return the lines of which the user may see a job; see `lifecycle.lines.lines`."""
+    return [line for line, _ in look_for(user, search=search, tenant=tenant)]
+
+
+def look_for(user: Any, *, search: str = "", tenant: str | None = None) -> list[tuple[Line, Front]]:
+    """Return the same, each with the jobs at its front that the user may see."""
+    found = look(search=search, tenant=tenant)
+    if not visible.is_narrowed(user):
+        return found
+    seen = _seen(user, {job_id for _, front in found for job_id in front[2:] if job_id is not None})
+    mine = [(line, front) for line, front in found if seen.intersection(front[2:])]
+    waiting = _waiting(user, [line for line, _ in mine])
+    return [(_narrowed(line, seen, waiting), _front(front, seen)) for line, front in mine]
+
+
+def queue_states_for(user: Any) -> list[QueueState]:
+    """Return the queues that have a row, or a job that the user may see; what waits and runs is counted among these jobs."""
+    found = queue_states()
+    if not visible.is_narrowed(user):
+        return found
+    jobs = visible.narrow(user, Job.objects.current)
+    queued = _by_queue(jobs.filter(status=states.Status.QUEUED))
+    running = _by_queue(jobs.filter(status=states.Status.RUNNING))
+    rows = set(Queue.objects.current.values_list("pk", flat=True))
+    return [
+        replace(
+            one,
+            queued=min(queued.get(one.name, (0, None))[0], MOST_COUNTED),
+            running=running.get(one.name, (0, None))[0],
+            oldest_queued_seconds=queued.get(one.name, (0, None))[1],
+            queued_is_capped=queued.get(one.name, (0, None))[0] >= MOST_COUNTED,
+        )
+        for one in found
+        if one.name in rows or one.name in queued or one.name in running
+    ]
+
+
+def _seen(user: Any, ids: Iterable[int]) -> set[int]:
+    return set(visible.narrow(user, Job.objects.current.filter(pk__in={*ids})).values_list("pk", flat=True))
+
+
+def _front(front: Front, seen: Collection[int]) -> Front:
+    return Front(*front[:2], *(one if one in seen else None for one in front[2:]))
+
+
+def _narrowed(line: Line, seen: Collection[int], waiting: dict[tuple[str, str], tuple[int, datetime]]) -> Line:
+    number, oldest = waiting.get((line.tenant, line.target), (0, None))
+    if line.holder_id is not None and line.holder_id not in seen:
+        line = replace(line, holder_id=None, holder_task="", since=None)  # its status says that the target is not free
+    return replace(line, waiting=min(number, line.waiting), oldest_waiting_at=oldest if line.waiting else None)
+
+
+def _waiting(user: Any, lines: Collection[Line]) -> dict[tuple[str, str], tuple[int, datetime]]:
+    """Return how many visible jobs wait for each target, and since when the oldest waits."""
+    jobs = visible.narrow(user, Job.objects.current.filter(WAITING, target__in={line.target for line in lines}))
+    counted = Job.objects.current.filter(pk__in=jobs.order_by().values("pk")[:BUDGET]).order_by()
+    rows = counted.values_list("tenant", "target").annotate(number=Count("pk"), oldest=Min("enqueued_at"))
+    return {(tenant, target): (number, oldest) for tenant, target, number, oldest in rows}
+
+
+def _by_queue(jobs: Any) -> dict[str, tuple[int, float | None]]:
+    """Return the number of jobs in each queue, and how long the oldest has waited."""
+    counted = Job.objects.current.filter(pk__in=jobs.order_by().values("pk")[:BUDGET]).order_by()
+    rows = counted.values_list("queue").annotate(number=Count("pk"), oldest=Min("enqueued_at"))
+    now = Job.objects.database.clock()
+    return {queue: (number, max((now - oldest).total_seconds(), 0.0) if oldest else None) for queue, number, oldest in rows}

@@ -1,0 +1,60 @@
+"""Everything that is wrong with the installation: named problems, each with what to do about it.
+
+A check is a function of the thresholds that yields problems. Its name is the code of its problems, and it reads a bounded number of
+rows. To add one, write it in a module of this package, add its threshold to `Thresholds`, and name it in `CHECKS`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from jobqueue import db
+from jobqueue.core import masking, repeats
+from jobqueue.core.texts import exception_summary
+from jobqueue.insight.problems import deliveries, fleet, work
+from jobqueue.insight.problems.base import Link, Problem, Severity, Thresholds, shortened
+
+__all__ = ["CHECKS", "Link", "Problem", "Severity", "Thresholds", "problems"]
+
+Check = Callable[[Thresholds], Iterable[Problem]]
+
+CHECKS: Final[tuple[Check, ...]] = (
+    fleet.no_worker,
+    fleet.stuck_service,
+    fleet.failed_module,
+    fleet.silent_worker,
+    fleet.stuck_threads,
+    fleet.stuck_duty,
+    work.long_wait,
+    work.unserved_queue,
+    work.blocked_targets,
+    work.failed_jobs,
+    work.set_aside_jobs,
+    work.stuck_rows,
+    work.unknown_states,
+    work.failing_schedules,
+    work.schedule_conflicts,
+    deliveries.failed_webhooks,
+    deliveries.retried_webhooks,
+    deliveries.late_webhooks,
+)
+
+
+def problems(thresholds: Thresholds | None = None) -> list[Problem]:
+    """Return everything that is wrong, errors first; raise an error of the database only if it does not answer."""
+    given = thresholds or Thresholds()
+    found = [problem for check in CHECKS for problem in _checked(check, given)]
+    return sorted(found, key=lambda problem: problem.severity != Severity.ERROR)
+
+
+def _checked(check: Check, given: Thresholds) -> list[Problem]:
+    try:
+        return shortened(check(given))
+    except Exception as error:
+        if db.is_outage(error) or db.is_missing_table(error):
+            raise
+        repeats.log(logging.WARNING, "The check %s of jobqueue's health failed.", check.__name__, exc_info=True, kind=check.__name__)
+        text = f"The check {check.__name__} failed: {exception_summary(error, masking.PLAIN)}"
+        return [Problem("check_failed", Severity.ERROR, text, "The log has the traceback.", check.__name__)]

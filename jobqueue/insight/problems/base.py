@@ -1,0 +1,96 @@
+"""What a problem is, and from which value on something counts as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Final
+
+from jobqueue.insight.workers import HEARD_SECONDS
+
+MAX_COUNTED: Final = 10_000
+MAX_NAMED: Final = 10  # objects of one kind that have a problem each; the rest are counted
+MAX_SECONDS: Final = 366 * 24 * 3600
+OFF: Final = "off"
+
+
+class Severity(StrEnum):
+    """How much a problem stops: an error keeps jobs from running, a warning needs a person but lets other jobs run."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A page of the admin: its URL name without the namespace, the arguments of the URL, and the query."""
+
+    page: str
+    args: tuple[str, ...] = ()
+    query: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong.
+
+    `code` names the kind for programs. `subject` names the object if there is one; else `count` objects have the problem, or more if
+    `more` is set. `link` leads to exactly these objects.
+    """
+
+    code: str
+    severity: Severity
+    text: str
+    fix: str
+    subject: str = ""
+    count: int = 1
+    more: bool = False
+    link: Link | None = None
+
+
+def _threshold(default: float | None, unit: str, help_text: str) -> Any:
+    return field(default=default, metadata={"unit": unit, "help": help_text})
+
+
+SECONDS, NUMBER = "SECONDS", "N"
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """The values above which something is a problem; None switches the check off.
+
+    Each field is an option of ``manage.py jobqueue health``: `max_age` is ``--max-age``.
+    """
+
+    since: float = _threshold(3600.0, SECONDS, "how far back failures count")
+    max_age: float | None = _threshold(None, SECONDS, "how long a QUEUED job may wait")
+    max_silent: float | None = _threshold(float(HEARD_SECONDS), SECONDS, "how long a worker may write no heartbeat")
+    max_stuck_threads: float | None = _threshold(0, NUMBER, "threads of a worker that were given up on")
+    max_unserved_queues: float | None = _threshold(0, NUMBER, "queues with QUEUED jobs that no live worker serves")
+    max_failed_jobs: float | None = _threshold(0, NUMBER, "jobs that ended in ERROR")
+    max_blocked_targets: float | None = _threshold(0, NUMBER, "targets whose jobs wait for a job that is PAUSED or in ERROR")
+    max_failing_schedules: float | None = _threshold(0, NUMBER, "schedules whose job could not be enqueued")
+    max_failed_webhooks: float | None = _threshold(0, NUMBER, "webhook deliveries that were given up")
+    max_retried_webhooks: float | None = _threshold(0, NUMBER, "webhook deliveries that are retried after a failure")
+    max_webhook_delay: float | None = _threshold(300.0, SECONDS, "how long a webhook delivery may be due")
+
+
+THRESHOLDS: Final = {one.name: one for one in fields(Thresholds)}
+
+
+def above(number: float | None, threshold: float | None) -> bool:
+    """Return whether a value is a problem."""
+    return number is not None and threshold is not None and number > threshold
+
+
+def shortened(found: Iterable[Problem]) -> list[Problem]:
+    """Return at most `MAX_NAMED` problems of one code; the last one then counts those that are left out."""
+    every = list(found)
+    if len(every) <= MAX_NAMED:
+        return every
+    first, rest = every[: MAX_NAMED - 1], len(every) - MAX_NAMED + 1
+    head = every[0]
+    text = f"{rest:,} more problems of this kind ({head.code})."
+    link = None if head.link is None else Link(head.link.page.replace("_change", "_changelist"))
+    return [*first, Problem(head.code, head.severity, text, head.fix, count=rest, link=link)]

@@ -1,0 +1,59 @@
+"""Problems of webhooks: deliveries that were given up, that are retried, and that are due and not sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from jobqueue.core.amounts import plural, span, verb
+from jobqueue.db import Now
+from jobqueue.insight.problems.base import MAX_COUNTED, Link, Problem, Severity, Thresholds, above
+from jobqueue.models import WebhookDelivery
+
+Status = WebhookDelivery.Status
+PAGE = "jobqueue_webhookdelivery_changelist"
+
+
+def failed_webhooks(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem if too many deliveries were given up lately."""
+    rows = WebhookDelivery.objects.current.filter(status=Status.FAILED, finished_at__gt=Now() - timedelta(seconds=given.since))
+    number, more = _count(rows.order_by("-finished_at").values_list("finished_at"), given.max_failed_webhooks)
+    if above(number, given.max_failed_webhooks):
+        text = f"{_deliveries(number, more)} {verb(number, 'was', 'were', more=more)} given up in the last {span(given.since)}."
+        fix = "See the last answer of each; correct the receiver or its URL, and redeliver."
+        link = Link(PAGE, query={"status": Status.FAILED, "ended_within": f"{given.since:g}"})
+        yield Problem("failed_webhooks", Severity.WARNING, text, fix, count=number, more=more, link=link)
+
+
+def retried_webhooks(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem if too many deliveries have failed and wait for another attempt."""
+    number, more = _count(WebhookDelivery.objects.current.retried().order_by("pk").values_list("pk"), given.max_retried_webhooks)
+    if above(number, given.max_retried_webhooks):
+        was, are = verb(number, "was", "were", more=more), verb(number, "is", "are", more=more)
+        text = f"{_deliveries(number, more)} {was} not accepted by the receiver and {are} retried."
+        fix = "See the last answer of each; correct the receiver, or move the deliveries to the right URL."
+        link = Link(PAGE, query={"status": Status.PENDING, "retried": "1"})
+        yield Problem("retried_webhooks", Severity.WARNING, text, fix, count=number, more=more, link=link)
+
+
+def late_webhooks(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem if a delivery has been due for too long: no worker sends it."""
+    rows: Any = WebhookDelivery.objects.current.filter(status=Status.PENDING).annotate(now=Now()).order_by("next_attempt_at")
+    for due, now in rows.values_list("next_attempt_at", "now")[:1]:
+        late = (now - due).total_seconds()
+        if above(late, given.max_webhook_delay):
+            text = f"A webhook delivery has been due for {late:.0f} s and is not sent."
+            fix = "See that a worker runs the duty deliver_webhooks and has the extra 'webhooks' installed."
+            yield Problem("late_webhooks", Severity.ERROR, text, fix, link=Link(PAGE, query={"status": Status.PENDING}))
+
+
+def _deliveries(number: int, more: bool) -> str:
+    return plural(number, "webhook delivery", "webhook deliveries", more=more)
+
+
+def _count(rows: Any, threshold: float | None) -> tuple[int, bool]:
+    if threshold is None:
+        return 0, False
+    number = len(rows[: max(MAX_COUNTED, int(threshold) + 1)])
+    return number, number >= MAX_COUNTED

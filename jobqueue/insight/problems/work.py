@@ -1,0 +1,165 @@
+"""Problems of queues, jobs, targets and schedules. Each check reads a bounded number of index entries, whatever the tables hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from jobqueue.core import queue_rules, states
+from jobqueue.core.amounts import plural, span, verb
+from jobqueue.core.masking import mask_text
+from jobqueue.core.texts import safe_repr, shorten
+from jobqueue.db import Now
+from jobqueue.insight.problems.base import MAX_COUNTED, Link, Problem, Severity, Thresholds, above
+from jobqueue.insight.targets import MAX_STUCK_LOOKS, stuck_lines
+from jobqueue.insight.workers import MOST_WORKERS, alive
+from jobqueue.lifecycle import aside
+from jobqueue.lifecycle.queues import MOST_QUEUES, queue_states
+from jobqueue.models import Job, Queue, Schedule
+
+STUCK_SECONDS = 60
+WAITS = {*states.WaitingFor.values} - {states.WaitingFor.NOTHING.value}
+MAX_READ = 1000  # of the newest jobs in ERROR, for those that were set aside
+MAX_SCANNED = 500  # of the oldest jobs, and of the newest, for those that no index has
+
+
+def long_wait(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem for each queue whose oldest QUEUED job waits for too long; a queue that is paused or limited to 0 has none."""
+    if given.max_age is None:
+        return
+    for queue in queue_states():
+        waited = queue.oldest_queued_seconds
+        if queue.paused or queue.max_running == 0 or waited is None or not above(waited, given.max_age):
+            continue
+        text = f"Queue {mask_text(queue.name)!r}: the oldest QUEUED job has waited for {waited:.0f} s, above {given.max_age:g} s."
+        fix = "Start more workers for this queue, or see why its jobs wait on the page of one of them."
+        link = _jobs(status=states.Status.QUEUED, queue=queue.name)
+        yield Problem("long_wait", Severity.ERROR, text, fix, queue.name, queue.queued, link=link)
+
+
+def unserved_queue(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem for each queue that has QUEUED jobs and no live worker; with no worker at all, `no_worker` says so."""
+    workers = list(alive()[:MOST_WORKERS])
+    rules = {rule for worker in workers if (rule := queue_rules.parse_stored(worker.queues)) is not None}
+    if given.max_unserved_queues is None or not workers or queue_rules.ALL in rules:
+        return
+    closed = {*Queue.objects.current.closed().values_list("pk", flat=True)}
+    filled = {pair.name for pair in Job.objects.database.queues_in(MOST_QUEUES)} - closed
+    unserved = sorted(name for name in filled if not any(rule.matches(name) for rule in rules))
+    if above(len(unserved), given.max_unserved_queues):
+        for name in unserved:
+            text = f"Queue {mask_text(name)!r} has QUEUED jobs, and no live worker serves it."
+            fix = "Start a worker for it: manage.py runworkers --queues. If the name is wrong, cancel the jobs."
+            yield Problem("unserved_queue", Severity.ERROR, text, fix, name, link=_jobs(status=states.Status.QUEUED, queue=name))
+
+
+def failed_jobs(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem if too many jobs ended in ERROR lately and are still in it."""
+    if given.max_failed_jobs is None:
+        return
+    rows = Job.objects.current.filter(status=states.Status.ERROR, finished_at__gt=Now() - timedelta(seconds=given.since))
+    number = len(rows.order_by("-finished_at").values_list("finished_at")[: max(MAX_COUNTED, int(given.max_failed_jobs) + 1)])
+    if above(number, given.max_failed_jobs):
+        more = number >= MAX_COUNTED
+        text = f"{plural(number, 'job', more=more)} ended in ERROR in the last {span(given.since)}."
+        fix = "Read the error on the page of one of them. Then resume or cancel them."
+        link = _jobs(status=states.Status.ERROR, ended_within=f"{given.since:g}")
+        yield Problem("failed_jobs", Severity.WARNING, text, fix, count=number, more=more, link=link)
+
+
+def set_aside_jobs(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem for each job that was set aside lately, since its row could not be read or written, and is still in ERROR."""
+    recently = Now() - timedelta(seconds=given.since)
+    rows = Job.objects.current.filter(status=states.Status.ERROR, finished_at__gt=recently).order_by("-finished_at")
+    for job_id, message in rows.values_list("pk", "message")[:MAX_READ]:
+        if message.startswith(aside.PREFIX):
+            text = f"Job {job_id} was set aside: {shorten(mask_text(message[len(aside.PREFIX) :]), 300)}."
+            fix = "A value of its row is wrong, mostly one that raw SQL has written. Correct it and resume the job, or cancel it."
+            yield Problem("set_aside_jobs", Severity.WARNING, text, fix, str(job_id), link=Link("jobqueue_job_change", (str(job_id),)))
+
+
+def stuck_rows(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem if live workers leave jobs of lost workers, or jobs that are due, as they are."""
+    if not alive().exists():
+        return
+    long_ago = Now() - timedelta(seconds=STUCK_SECONDS)
+    due = Job.objects.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME)
+    kinds = (
+        (
+            ("is RUNNING, and its lease", "are RUNNING, and their leases", f" expired more than {STUCK_SECONDS} s ago"),
+            Job.objects.current.expired().exclude(lease_expires_at__gt=long_ago, lease_expires_at__lt=Now()),
+        ),
+        (
+            ("is PENDING, and its time", "are PENDING, and their times", f" came more than {STUCK_SECONDS} s ago"),
+            due.filter(run_at__lt=long_ago),
+        ),
+        (("is PENDING for a time, but has none", "are PENDING for a time, but have none", ""), due.filter(run_at__isnull=True)),
+    )
+    for (one, several, rest), rows in kinds:
+        ids = list(rows.order_by().values_list("pk", flat=True)[:MAX_COUNTED])
+        if ids:
+            more = len(ids) >= MAX_COUNTED
+            such = "job" if len(ids) == 1 else "such as job"
+            what = f"{plural(len(ids), 'job', more=more)} that {verb(len(ids), one, several, more=more)}{rest}"
+            text = f"No worker moves {what}, {such} {min(ids)}."
+            fix = "See that the duties run; the log of their leader names the rows that it cannot move."
+            link = Link("jobqueue_job_change", (str(min(ids)),))
+            yield Problem("stuck_rows", Severity.ERROR, text, fix, count=len(ids), more=more, link=link)
+
+
+def unknown_states(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem for each job whose status, or what it waits for, does not exist: no worker, duty or retention ever finds it.
+
+    No index has these. They are looked for among the oldest jobs, where they stay behind, and among the newest.
+    """
+    found: dict[int, str] = {}
+    for order in ("pk", "-pk"):
+        for job_id, status, waiting_for in Job.objects.current.order_by(order).values_list("pk", "status", "waiting_for")[:MAX_SCANNED]:
+            if status not in states.Status.values:
+                found[job_id] = f"the status {safe_repr(status)}"
+            elif status == states.Status.PENDING and waiting_for not in WAITS:
+                found[job_id] = f"the status PENDING and waits for {safe_repr(waiting_for)}"
+    for job_id, what in sorted(found.items()):
+        text = f"Job {job_id} has {what}, which does not exist. Nothing moves it."
+        fix = "It was written by raw SQL. Give it a status that exists, by SQL, or delete it."
+        yield Problem("unknown_states", Severity.WARNING, text, fix, str(job_id), link=Link("jobqueue_job_change", (str(job_id),)))
+
+
+def blocked_targets(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem if jobs wait for targets that a PAUSED or failed job blocks: only a person can move these on."""
+    if given.max_blocked_targets is None:
+        return
+    found, more = stuck_lines()
+    if above(len(found), given.max_blocked_targets):
+        first = found[0]
+        scope = f" (only the first {MAX_STUCK_LOOKS:,} targets that jobs wait for were checked)" if more else ""
+        behind = f"behind job {first.pk}" if len(found) == 1 else f"such as behind job {first.pk}"
+        text = f"The jobs of {plural(len(found), 'target')} wait for a person, {behind}, which is {first.status}{scope}."
+        fix = "Resume, cancel or delete the job that blocks each target, or clear the target."
+        link = Link("jobqueue_job_targets", query={"stuck": "1"})
+        yield Problem("blocked_targets", Severity.WARNING, text, fix, count=len(found), more=more, link=link)
+
+
+def failing_schedules(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem if schedules could not enqueue their job at the last try."""
+    names = list(Schedule.objects.current.failing().order_by("name").values_list("name", flat=True)[: MAX_COUNTED + 1])
+    if above(len(names), given.max_failing_schedules):
+        more = len(names) > MAX_COUNTED
+        number = min(len(names), MAX_COUNTED)
+        jobs, such = ("its job", repr(names[0])) if number == 1 else ("their jobs", f"such as {names[0]!r}")
+        text = f"{plural(number, 'schedule', more=more)} could not enqueue {jobs} at the last try, {such}."
+        fix = "The schedule's last error says why."
+        link = Link("jobqueue_schedule_changelist", query={"failing": "1"})
+        yield Problem("failing_schedules", Severity.ERROR, text, fix, count=number, more=more, link=link)
+
+
+def schedule_conflicts(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem for each schedule that several projects or services declare under one name: only the first one is enqueued."""
+    for row in Schedule.objects.current.active().exclude(conflict="").order_by("name")[: MAX_COUNTED + 1]:
+        text = f"The schedule {row.name!r} is declared twice: {row.conflict}."
+        link = Link("jobqueue_schedule_change", (str(row.pk),))
+        yield Problem("schedule_conflicts", Severity.ERROR, text, "Give one of the two schedules another name.", row.name, link=link)
+
+
+def _jobs(**query: str) -> Link:
+    return Link("jobqueue_job_changelist", query={name: str(value) for name, value in query.items()})

@@ -1,0 +1,59 @@
+"""The names of queues: which tasks, settings, schedules, workers and jobs know one."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from jobqueue import conf
+from jobqueue.access.hiding import declared
+from jobqueue.core import queue_rules
+from jobqueue.insight.workers import MOST_WORKERS, alive
+from jobqueue.lifecycle.queues import MOST_QUEUES, is_busy
+from jobqueue.models import Job, Queue, QueueSample, Schedule
+
+NEWEST = 1000
+
+
+def warning(name: str) -> str:
+    """Return a warning if no task, setting, schedule, worker or job knows a queue's name; it may be mistyped. Empty if one does."""
+    if is_known(name):
+        return ""
+    return f"No task, setting, schedule, worker or recent job knows a queue {name!r}. If the name is mistyped, forget the queue."
+
+
+def is_known(name: str) -> bool:
+    """Return whether a task, a setting, a schedule, a live worker, an open job or one of the newest jobs names a queue."""
+    return name in _declared() or _is_served(name) or _has_jobs(name) or Schedule.objects.current.filter(queue=name).exists()
+
+
+def are_left_out() -> bool:
+    """Return whether there are more rows of queues than the lists show."""
+    return bool(Queue.objects.current.order_by().values_list("pk")[MOST_QUEUES : MOST_QUEUES + 1])
+
+
+def _declared() -> set[str]:
+    declared("")  # has the tasks' modules imported
+    registry: Any = importlib.import_module("jobqueue.tasks.registry")
+    entries = [registry.find(path) for path in registry.paths()]
+    settings = conf.current()
+    return {
+        "default",
+        *(settings.queue_retention or {}),
+        *(entry.task.queue_name for entry in entries if entry is not None),
+    }
+
+
+def _is_served(name: str) -> bool:
+    """Return whether the setting or a live worker lists a queue; a prefix knows no name, so a mistyped one is still found."""
+    rules = [
+        queue_rules.parse(conf.current().queues),
+        *map(queue_rules.parse_stored, alive().values_list("queues", flat=True)[:MOST_WORKERS]),
+    ]
+    return any(rule is not None and name in rule.listed for rule in rules)
+
+
+def _has_jobs(name: str) -> bool:
+    newest = Job.objects.current.order_by("-pk").values_list("queue", flat=True)[:NEWEST]
+    samples = QueueSample.objects.using(Job.objects.database.alias).filter(queue=name)
+    return is_busy(name) or name in {*newest} or samples.exists()

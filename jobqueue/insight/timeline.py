@@ -1,0 +1,42 @@
+"""The newest events of one job, for people: a bounded number, texts masked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from jobqueue.core.capping import capped
+from jobqueue.core.masking import PLAIN, Mask
+from jobqueue.models import Job
+
+MOST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Show one event; `seconds` lie between the event before it and this one, None for the first that is shown."""
+
+    id: int
+    name: str
+    at: datetime
+    attempt: int
+    data: dict[str, Any]
+    seconds: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {"id": self.id, "name": self.name, "at": self.at.isoformat(), "attempt": self.attempt, "data": self.data}
+
+
+def timeline(job: Job, most: int = MOST, *, mask: Mask = PLAIN) -> tuple[list[Happening], bool]:
+    """Return the newest events of a job, the oldest of these first, and whether there are older ones."""
+    rows = Job.objects.database.events_of(job.pk, most + 1)
+    found: list[Happening] = []
+    before: datetime | None = None
+    for row in rows[-most:]:
+        data = mask.value(capped(row.data, mask=mask))
+        seconds = (row.at - before).total_seconds() if before is not None else None
+        found.append(Happening(row.id, row.name, row.at, row.attempt, data if isinstance(data, dict) else {}, seconds))
+        before = row.at
+    return found, len(rows) > most

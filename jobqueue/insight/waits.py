@@ -1,0 +1,79 @@
+"""The waits of all attempts of a job, by its row alone: its history, and its times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from jobqueue.core import states
+from jobqueue.lifecycle import history
+from jobqueue.models import Job
+
+MOST_SHOWN = 5
+WAITING = (states.Status.QUEUED, states.Status.PENDING, states.Status.RUNNING)
+
+
+def waits(job: Job, runs: Sequence[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:
+    """Return each attempt with the seconds that it waited: the first since the job was created, another since the run before ended.
+
+    A pause before a retry counts, and so do runs that count as none, since no entry tells of them: those that were handed back, or that
+    went to sleep. The wait of an attempt that has not begun counts until now. It is None if it is unknown: a long history has lost the
+    runs behind its first one.
+    """
+    starts = [(_number(entry.get("attempt")), moment(entry, "started_at")) for entry in runs]
+    ends = [job.created_at, *(moment(entry, "finished_at") for entry in runs)]
+    if job.status == states.Status.SUCCESS or (job.status == states.Status.RUNNING and job.started_at is not None):
+        starts.append((job.attempt, job.started_at))
+    elif job.status in WAITING:
+        starts.append((job.attempt + (job.status != states.Status.RUNNING), now))
+    if job.attempt and starts and job.first_started_at is not None:
+        starts[0] = (starts[0][0], job.first_started_at)
+    if len(runs) >= history.LONGEST and not _follow(starts[0][0], starts[1][0]):
+        ends[1] = None
+    return [
+        {"attempt": attempt, "waited_seconds": between(end, start)}
+        for (attempt, start), end in zip(starts, ends[: len(starts)], strict=True)
+    ]
+
+
+def in_all(found: Sequence[dict[str, Any]]) -> float:
+    """Return how long all attempts waited whose waits are known."""
+    known: list[float] = [one["waited_seconds"] for one in found if one["waited_seconds"] is not None]
+    return sum(known, 0.0)
+
+
+def in_words(found: Sequence[dict[str, Any]], shown: Callable[[float], str]) -> str:
+    """Return the waits of the newest attempts, each and all in sum, as words."""
+    each = [
+        f"{'unknown' if one['waited_seconds'] is None else shown(one['waited_seconds'])} before run {one['attempt'] or '?'}"
+        for one in found[-MOST_SHOWN:]
+    ]
+    if len(found) <= 1 or all(one["waited_seconds"] is None for one in found):
+        return ", ".join(each)
+    least = "at least " if any(one["waited_seconds"] is None for one in found) else ""
+    return f"{'…, ' if len(found) > MOST_SHOWN else ''}{', '.join(each)} ({least}{shown(in_all(found))} in all)"
+
+
+def between(begin: datetime | None, end: datetime | None) -> float | None:
+    """Return the seconds between two times, None if one is unknown or they are not in order."""
+    if begin is None or end is None or (begin.tzinfo is None) != (end.tzinfo is None) or end < begin:
+        return None
+    return (end - begin) / timedelta(seconds=1)
+
+
+def moment(entry: dict[str, Any], name: str) -> datetime | None:
+    """Return a time of an entry, None if it names none."""
+    value = entry.get(name)
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def _follow(first: int | None, second: int | None) -> bool:
+    return first is not None and second == first + 1

@@ -1,0 +1,276 @@
+"""Why a job waits: the one gate that it stands before now, in a sentence for somebody who was woken at three in the morning.
+
+The job is read anew, and a bounded number of entries of indexes with it, whatever else waits. The gates are looked at in the order in
+which a claim meets them. What is told was so at one moment: a worker may take the job while it is being read.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from jobqueue import conf, public_ids
+from jobqueue.core import masking, repeats, states
+from jobqueue.core.amounts import plural, verb
+from jobqueue.core.moments import moment_of
+from jobqueue.core.texts import safe_repr
+from jobqueue.db import Now
+from jobqueue.exceptions import InvalidOption, JobDoesNotExist
+from jobqueue.insight.targets import blocker_of
+from jobqueue.insight.why_words import about, busy, clock, queue, times
+from jobqueue.insight.workers import Serving, serving
+from jobqueue.lifecycle import children, history, suspend
+from jobqueue.lifecycle.outcome import UNKNOWN_SINCE
+from jobqueue.models import Job, Queue
+
+COLUMNS = (
+    *("pk", "tenant", "queue", "task", "status", "waiting_for", "claim_rank", "target", "holds_target", "run_at", "attempt", "failures"),
+    *("crashes", "max_attempts", "options", "enqueued_at", "started_at", "finished_at", "first_started_at", "expires_at"),
+    *("lease_expires_at", "cancel_requested", "cancel_outcome"),
+)
+WHAT_TO_DO = {
+    states.Status.PAUSED: "resume, cancel or delete it",
+    states.Status.ERROR: "resume, cancel or delete it",
+    states.Status.RUNNING: "the line moves on when it ends; cancel it to end it now",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Name what a job waits for: the gate for programs, the sentence for people, and the other job where there is one."""
+
+    gate: str
+    text: str
+    job_id: int | None = None
+
+
+def why_waiting(job: Any) -> Why | None:
+    """Return what a job waits for, None for one that does not wait (it runs, or has ended).
+
+    `job` is a job, its number or public id, or the result of an enqueue. Raises `JobDoesNotExist`.
+    """
+    found = _read(_number(job))
+    why = _gate(found)
+    if why is None or found.expires_at is None or found.status == states.Status.PAUSED or found.first_started_at is not None:
+        return why
+    return replace(why, text=f"{why.text} It is canceled if it has not begun by {clock(found.expires_at, found.now)}.")
+
+
+def _gate(found: Any) -> Why | None:
+    if found.status == states.Status.RUNNING or found.status in states.ENDED:
+        return None
+    if found.status == states.Status.PAUSED:
+        return Why("paused", f"It is PAUSED{_paused_since(found)}: resume it, or cancel it.")
+    if found.place == states.PENDING_CHILDREN:
+        return _children(found)
+    if found.place == states.PENDING_TIME:
+        return _unknown_task(found) or _not_due(found)
+    if found.place == states.PENDING_TARGET:
+        return _target(found) or Why("free", f"{_named(found)} is free: any worker lets the next of its line be taken within 5 s.")
+    return _paused_queue(found) or _target(found) or _limit(found) or _no_worker(found) or _unknown_task(found) or _free(found)
+
+
+def _number(job: Any) -> int:
+    """Return the number that a job, a number or a result stands for."""
+    number = job if isinstance(job, int | str) else getattr(job, "pk", None) or getattr(job, "id", None)
+    text = str(public_ids.number_of(number))
+    if isinstance(job, bool) or not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise InvalidOption(f"job is {safe_repr(job)}; it must be a job, its number, or the result of its enqueue.")
+    return int(text)
+
+
+def _read(number: int) -> Any:
+    found = Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk=number).first()
+    if found is None:
+        raise JobDoesNotExist(f"There is no job {number}.")
+    return found
+
+
+# The gates
+
+
+def _paused_queue(job: Any) -> Why | None:
+    row = Queue.objects.current.filter(pk=job.queue, paused=True).values_list("changed_at", "paused_until").first()
+    if row is None:
+        return None
+    until = f" until {clock(row[1], job.now)}" if row[1] else ""
+    return Why("paused_queue", f"Its queue {queue(job)} is paused{until} (last changed at {clock(row[0], job.now)}): resume the queue.")
+
+
+def _target(job: Any) -> Why | None:
+    """Look at who holds or blocks the target; else at who is better in line: priority, then age."""
+    if not job.target:
+        return None
+    [front] = Job.objects.database.fronts([job.behind])
+    ids = [one for one in front[2:] if one is not None and one != job.pk]
+    jobs = {one.pk: one for one in Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk__in=ids)}
+    other = blocker_of(front, jobs)
+    if other is not None:
+        verb = "holds" if other.holds_target else "blocks"
+        return Why("target", f"{_who(other)} {verb} {_named(job, capital=False)}: {_stands(other)}.", other.pk)
+    if job.holds_target:
+        return None
+    line = [one for one in jobs.values() if (one.claim_rank, one.pk) < (job.claim_rank, job.pk)]
+    if not line:
+        return None
+    first = min(line, key=lambda one: (one.claim_rank, one.pk))
+    order = "has a higher priority" if first.claim_rank < job.claim_rank else "is older"
+    return Why(
+        "target", f"{_who(first)} is before it in the line of {_named(job, capital=False)}, since it {order}: {_stands(first)}.", first.pk
+    )
+
+
+def _limit(job: Any) -> Why | None:
+    alive = Job.objects.current.filter(status=states.Status.RUNNING, lease_expires_at__gte=Now()).order_by()
+    most = Queue.objects.current.filter(pk=job.queue).values_list("max_running", flat=True).first()
+    in_all = conf.current().max_running
+    if most is not None:
+        running = alive.filter(queue=job.queue).count()
+        if running >= most:
+            return Why(
+                "limit", f"{running} of at most {most} jobs of queue {queue(job)} run (its max_running): {_room(most, 'its limit')}."
+            )
+    if in_all is not None:
+        running = alive.count()
+        if running >= in_all:
+            return Why("limit", f"{running} of at most {in_all} jobs run in all queues together (MAX_RUNNING): {_room(in_all, 'it')}.")
+    return None
+
+
+def _room(most: int, limit: str) -> str:
+    return f"raise {limit}" if most == 0 else f"it can begin when one of them ends; raise {limit} to let more run"
+
+
+def _not_due(job: Any) -> Why:
+    if job.run_at is None or job.run_at <= job.now:
+        due = f" since {clock(job.run_at, job.now)}" if job.run_at else ""
+        alive = serving(None)
+        if not alive.able:
+            return Why("no_worker", f"It is due{due}, and no worker is alive that could let it be taken: start 'manage.py runworkers'.")
+        return Why("not_due", f"It is due{due}: a worker lets it be taken within a second.")
+    until = f"{clock(job.run_at, job.now)} (in {about(job.run_at - job.now)})"
+    if suspend.sleeps(job, job.now):
+        return Why("sleeping", f"It sleeps until {until}, as its task asked for; 'run now' does not wait.")
+    if job.crashes and job.crashes >= job.failures:
+        return Why("not_due", f"Its worker was lost {times(job.crashes)}, so it waits until {until}; 'run now' does not wait.")
+    if job.failures:
+        tried = f"{job.failures} of {job.max_attempts} attempts failed"
+        return Why("not_due", f"It waits for a retry until {until}: {tried}; 'run now' does not wait.")
+    return Why("not_due", f"It is scheduled for {until}; 'run now' does not wait.")
+
+
+def _children(job: Any) -> Why:
+    waits = children.waits(job)
+    first = Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk=waits.first or 0).first()
+    return Why("children", f"{waits.text}{f' ({first.task}): {_stands(first)}.' if first is not None else '.'}", waits.first)
+
+
+def _no_worker(job: Any) -> Why | None:
+    found = serving(job.queue)
+    if found.able:
+        return None
+    start = "start 'manage.py runworkers'"
+    if found.draining:
+        return Why(
+            "no_worker",
+            f"{plural(found.draining, 'worker')} for queue {queue(job)} {verb(found.draining, 'is', 'are')} about to stop: {start}.",
+        )
+    if found.others:
+        alive = f"{plural(found.others, 'worker')} {verb(found.others, 'is', 'are')} alive"
+        return Why("no_worker", f"{alive}, but none serves queue {queue(job)}: {start} for it.")
+    return Why("no_worker", f"No worker is alive (none was heard in the last {found.heard_seconds} s): {start}.")
+
+
+def _unknown_task(job: Any) -> Why | None:
+    since = moment_of(history.as_dict(job.options).get(UNKNOWN_SINCE))
+    if since is None:
+        return None
+    last = since + timedelta(seconds=conf.current().unknown_task_grace_seconds)
+    return Why(
+        "unknown_task",
+        f"The worker that took it has known no task {job.task!r} since {clock(since, job.now)}: deploy its code, name its"
+        f" module in TASK_MODULES, or cancel the job. It is tried again every few seconds, and ends in ERROR after {clock(last, job.now)}.",
+    )
+
+
+def _free(job: Any) -> Why:
+    found: Serving = serving(job.queue)
+    if found.slots and found.running >= found.slots:
+        crowd = busy(found.slots, f"the {plural(found.able, 'worker')} for queue {queue(job)}")
+        return Why(
+            "free", f"Nothing but the jobs before it stands in its way: {crowd} a moment ago, the next that is free takes the next job."
+        )
+    if not _is_registered(job.task):
+        return Why("free", f"The next free worker whose code has the task {job.task!r} can run it. This process knows no such task.")
+    return Why("free", "Nothing stands in its way: the next free worker takes it.")
+
+
+def _is_registered(path: str) -> bool:
+    """Return whether this process knows a task; the tasks lie above this module, so they are looked up here."""
+    registry: Any = importlib.import_module("jobqueue.tasks.registry")
+    try:
+        registry.discover()
+    except Exception as error:  # noqa: BLE001 - a project's module may raise anything while it is imported
+        repeats.log(logging.WARNING, "Only some of the tasks are known here, since a module of tasks cannot be imported: %s", error)
+    return registry.find(path) is not None
+
+
+# Words
+
+
+def _who(job: Any) -> str:
+    return f"Job {job.pk} ({job.task})"
+
+
+def _named(job: Any, *, capital: bool = True) -> str:
+    of = f" of tenant {job.tenant!r}" if job.tenant else ""
+    return f"{'T' if capital else 't'}arget {masking.mask_text(job.target)!r}{of}"
+
+
+def _stands(job: Any) -> str:
+    """Say how another job stands, and what a person can do about it."""
+    now, status = job.now, job.status
+    if job.place in (states.PENDING_TIME, states.PENDING_CHILDREN):
+        return _rests(job)
+    if status in (states.Status.QUEUED, states.Status.PENDING):
+        return _goes_first(job) if status == states.Status.QUEUED else "it waits, too"
+    if status == states.Status.RUNNING and job.lease_expires_at is not None and job.lease_expires_at < now:
+        return f"its worker was lost: its lease ran out at {clock(job.lease_expires_at, now)}, and the next worker that looks recovers it"
+    if status == states.Status.RUNNING and job.cancel_requested:
+        end = "canceled" if job.cancel_outcome == states.Status.CANCELED else "paused, and then holds it until it is resumed or canceled"
+        return f"it is RUNNING and was asked to stop, to be {end}"
+    return f"it is {status}{_since(job)}; {WHAT_TO_DO[states.Status(status)]}"
+
+
+def _goes_first(job: Any) -> str:
+    place = f"it is QUEUED in queue {queue(job)}, which"
+    if _paused_queue(job) is not None:
+        return f"{place} is paused: resume the queue, or cancel the job"
+    workers = serving(job.queue)
+    if workers.others and not workers.able and not workers.draining:
+        return f"{place} no live worker serves: start 'manage.py runworkers' for it, or cancel the job"
+    return "it is QUEUED, and goes first"
+
+
+def _rests(job: Any) -> str:
+    if job.place == states.PENDING_CHILDREN:
+        return "it waits for its children to end; cancel it to move on"
+    until = f" until {clock(job.run_at, job.now)}" if job.run_at else ""
+    return f"it {'sleeps' if suspend.sleeps(job, job.now) else 'waits for a retry'}{until}; cancel it to move on, or let it run now"
+
+
+def _since(job: Any) -> str:
+    if job.status == states.Status.PAUSED:
+        return _paused_since(job)
+    when = job.finished_at if job.status == states.Status.ERROR else job.started_at
+    return f" since {clock(when, job.now)}" if when else ""
+
+
+def _paused_since(job: Any) -> str:
+    """Say since when a job is paused, where its history tells: one that was paused while it ran."""
+    ending = Job.objects.database.endings([job.pk]).get(job.pk)
+    when = moment_of(ending.finished_at) if ending is not None and ending.outcome == states.Status.PAUSED else None
+    return f" since {clock(when, job.now)}" if when else ""

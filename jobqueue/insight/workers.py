@@ -1,0 +1,90 @@
+"""Who is alive, by the rows that workers write for people each 10 s; never consulted for correctness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Count, QuerySet
+
+from jobqueue.core import queue_rules, states
+from jobqueue.core.amounts import plural, verb
+from jobqueue.db import Now
+from jobqueue.models import Job, Worker
+
+HEARD_SECONDS = 30
+HANG_SECONDS = 20.0
+MOST_WORKERS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Count the live workers: those that take jobs of a queue, those that are about to stop, and those of other queues."""
+
+    able: int
+    draining: int
+    others: int
+    slots: int
+    running: int
+    heard_seconds: int = HEARD_SECONDS
+
+
+def alive() -> QuerySet[Worker]:
+    """Return the workers that were heard a moment ago, by the database's clock."""
+    workers = Worker.objects.using(Job.objects.database.alias)
+    return workers.filter(heartbeat_at__gt=Now() - timedelta(seconds=HEARD_SECONDS))
+
+
+def running_jobs(worker_ids: Iterable[str]) -> dict[str, int]:
+    """Return how many jobs each worker holds now, by their leases: a worker's own row is up to 10 s old."""
+    rows = Job.objects.current.filter(status=states.Status.RUNNING, lease_owner__in=[*worker_ids]).order_by()
+    return dict(rows.values_list("lease_owner").annotate(number=Count("pk")))
+
+
+def serves(worker: Worker, queue: str) -> bool:
+    """Return whether a worker takes jobs of a queue."""
+    served = queue_rules.parse_stored(worker.queues)
+    return served is not None and served.matches(queue)
+
+
+def serving(queue: str | None) -> Serving:
+    """Count the live workers from the view of one queue (None: of any)."""
+    found = list(alive()[:MOST_WORKERS])
+    mine = [worker for worker in found if queue is None or serves(worker, queue)]
+    able = [worker for worker in mine if worker.state == Worker.State.RUNNING]
+    slots, running = sum(worker.slots for worker in able), sum(worker.running for worker in able)
+    return Serving(len(able), len(mine) - len(able), len(found) - len(mine), slots, running)
+
+
+def stuck_services(worker: Worker) -> list[str]:
+    """Return what is wrong with the services of a worker, a sentence for each, as its row has it."""
+    services: Any = worker.services
+    return [text for name, told in services.items() if (text := _stuck(name, told))] if isinstance(services, dict) else []
+
+
+def failed_modules(worker: Worker) -> list[str]:
+    """Return a sentence for each module that a worker could not import, as its row has it."""
+    modules: Any = worker.failed_modules
+    found = modules.items() if isinstance(modules, dict) else ()
+    return [f"it could not import {name}, so it runs none of its tasks: {error}" for name, error in found]
+
+
+def _signals(waiting: Any) -> str:
+    number = waiting if isinstance(waiting, int) else 0
+    return f"{plural(number, 'signal')} {verb(number, 'waits', 'wait')}"
+
+
+def _stuck(name: str, told: Any) -> str:
+    found = [told.get(key) for key in ("busy", "age", "failures")] if isinstance(told, dict) else []
+    if len(numbers := [value for value in found if isinstance(value, int | float)]) != 3:
+        return ""
+    busy, age, failures = numbers
+    if receiver := told.get("receiver"):
+        return f"a receiver of signals, {receiver}, has not returned for {busy:.0f} s; {_signals(told.get('waiting'))}"
+    if busy > HANG_SECONDS:
+        return f"its {name} has been in one turn for {busy:.0f} s"
+    if failures and age > HANG_SECONDS:
+        return f"its {name} has failed {plural(round(failures), 'time')} in a row, for {age:.0f} s"
+    return ""

@@ -1,0 +1,242 @@
+"""Retention: mark ended jobs as stale after one time, delete them after another.
+
+For each time that the rules know there is a walk, along the index of those that have ended, from the oldest to the one that has just come
+of age. Each look reads a bounded number of jobs, whatever they are, and goes on behind the last one; those that another rule speaks of
+are passed over, once. So a job that is kept is looked at once for each time in the rules, not again and again. A walk that came to
+its end goes on from there in the next run, a little earlier: a run that ended then may have been written late. Now and then it starts
+anew from the oldest, for what was set aside or slipped through; the less often the less there was to find.
+
+Jobs that wait, run or are paused have not ended, so no walk sees them; one that is resumed between look and deletion is kept by
+the guard of the deletion (see ``retention/erase.py``).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from django.dispatch import Signal
+
+from jobqueue import conf, db, signals
+from jobqueue.core import event_names as names
+from jobqueue.core import repeats, states
+from jobqueue.core.retention_rules import Rules
+from jobqueue.db import Ended, Now, hygiene
+from jobqueue.db.ended_jobs import Key
+from jobqueue.events.record import record_of
+from jobqueue.exceptions import is_for_the_process
+from jobqueue.models import Job
+from jobqueue.retention.erase import Done, Hook, Pace, call, erase, in_parts, onward
+
+BUDGET_SECONDS = 1.0
+LATE_SECONDS = 120.0
+PATIENCE_SECONDS = 10.0  # for slow receivers: retention is in no hurry
+ANEW_SECONDS, MOST_ANEW_SECONDS = 3600.0, 24 * 3600.0
+MOST_LATER = 1000
+LOOK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """Tell what one run did; `more` where it ended before there was nothing left to do. `events` went with the deleted jobs."""
+
+    deleted: int = 0
+    stale: int = 0
+    set_aside: int = 0
+    more: bool = False
+    events: int = 0
+
+
+class Walk:
+    """Do one thing to the jobs that have come to one age, from the oldest on."""
+
+    def __init__(self, rules: Rules, age: float, pace: Pace, hook: Hook | None) -> None:
+        """Prepare; the first run starts from the oldest."""
+        self.rules, self.age, self.pace, self.hook = rules, age, pace, hook
+        self._key: Key | None = None
+        self._look = LOOK
+        self._ended_at: float | None = None  # when it came to its end, on this process's clock
+        self._began_anew = time.monotonic()
+        self._anew_seconds = ANEW_SECONDS
+        self._found = 0
+        self._later: list[Ended] = []
+
+    def run(self) -> Done:
+        """Walk until nothing is left, or the time is up."""
+        result = Done()
+        left = self._later[self._act_on(self._later, result) :]
+        self._start()
+        over = False  # one look at least, whatever the time: else a run could come to nothing for ever
+        while not over:
+            found, complete = self._look_on()
+            wanted = [one for one in found if self.wants(one)]
+            acted = self._act_on(wanted, result)
+            if acted < len(wanted):  # the next run begins behind those that were done
+                found = [one for one in found if one.key < wanted[acted].key]
+                complete, over = False, True
+            if found:
+                self._key = found[-1].key
+            if complete:
+                self._ended_at = time.monotonic()
+                break
+            over = over or self.pace.over
+        self._later = [*left, *result.later][:MOST_LATER]
+        self._found += len(result.done)
+        result.unfinished = result.unfinished or over or bool(left)
+        return result
+
+    def _act_on(self, wanted: Sequence[Ended], result: Done) -> int:
+        """Act on batches of the jobs, one at least, until the time is up; return how many were done with."""
+        acted = 0
+        while acted < len(wanted) and not (acted and self.pace.over):
+            batch = wanted[acted : acted + self.pace.size]
+            done = self.act(batch)
+            result.add(done)
+            acted += len(batch) - len(done.unreached)
+        return acted
+
+    def wants(self, one: Ended) -> bool:
+        """Return whether the walk is for a job."""
+        return self.rules.seconds(one.queue, one.status) == self.age
+
+    def act(self, found: Sequence[Ended]) -> Done:
+        """Do the thing to a batch."""
+        raise NotImplementedError
+
+    def _start(self) -> None:
+        """Start anew from the oldest, if it is time for that after an end."""
+        now = time.monotonic()
+        if self._ended_at is not None and now - self._began_anew >= self._anew_seconds:
+            self._anew_seconds = ANEW_SECONDS if self._found else min(2 * self._anew_seconds, MOST_ANEW_SECONDS)
+            self._began_anew, self._found = now, 0
+            self._key = self._ended_at = None
+
+    def _look_on(self) -> tuple[list[Ended], bool]:
+        """Return the next jobs, as many as the database gives in time, and whether these are the last."""
+        key, since = self._key, None
+        if self._ended_at is not None:
+            key, since = None, self.age + LATE_SECONDS + time.monotonic() - self._ended_at
+            self._ended_at = None
+        while True:
+            look = self._look
+            try:
+                found = Job.objects.database.ended_before(self.age, key, look, since)
+            except Exception as error:
+                if not db.was_given_up(error) or look == 1:
+                    raise
+                self._look = look // 2
+                continue
+            self._look = min(2 * look, LOOK)
+            return found, len(found) < look
+
+
+class Deletion(Walk):
+    """Delete them."""
+
+    def wants(self, one: Ended) -> bool:
+        """Return whether the walk is for a job that may go."""
+        return super().wants(one) and may_go(one)
+
+    def act(self, found: Sequence[Ended]) -> Done:
+        """Delete a batch, and tell of it."""
+        done = erase(found, self.age, self.hook, self.pace)
+        _tell(signals.job_deleted, done.done)
+        return done
+
+
+class Marking(Walk):
+    """Mark them as stale."""
+
+    def wants(self, one: Ended) -> bool:
+        """Return whether the walk is for a job that was not marked yet."""
+        return not one.stale and super().wants(one)
+
+    def act(self, found: Sequence[Ended]) -> Done:
+        """Mark a batch, and tell of it."""
+        done = in_parts(found, self._mark, self.pace)
+        _tell(signals.job_stale, done.done)
+        return done
+
+    def _mark(self, found: Sequence[Ended]) -> Done:
+        locked = Job.objects.database.lock_ended([one.id for one in found], self.age, for_deletion=False)
+        mine = [one for one in found if locked.get(one.id) == one.status]
+        reached = call(self.hook, mine, "ON_STALE", self.pace, _set_stale)
+        unreached = onward(found, mine[len(reached)]) if len(reached) < len(mine) else ()
+        left = {one.id for one in unreached}
+        return Done(reached, [one for one in found if one.id not in locked and one.id not in left], unreached=unreached)
+
+
+def _set_stale(jobs: Sequence[Ended]) -> None:
+    ids = [one.id for one in jobs]
+    Job.objects.current.filter(pk__in=ids, stale_at__isnull=True).update(stale_at=Now())
+    record_of(ids, names.STALE)
+
+
+def may_go(one: Ended) -> bool:
+    """Return whether a job may be deleted: one in ERROR with a target holds its line, which only a person lets go on."""
+    return not (one.target and one.status == states.Status.ERROR)
+
+
+@dataclass(slots=True)
+class Sweep:
+    """Do what the rules say, in runs of a bounded time; remembers between them how far it came."""
+
+    stale: Rules
+    delete: Rules
+    on_stale: Hook | None = None
+    on_delete: Hook | None = None
+    _walks: list[Walk] = field(default_factory=list)
+    _pace: Pace = field(default_factory=Pace)
+
+    def __post_init__(self) -> None:
+        """Make a walk for each time in the rules; deletions come first, so that nothing is marked that is about to go."""
+        self._walks = [Deletion(self.delete, age, self._pace, self.on_delete) for age in self.delete.ages()]
+        self._walks += [Marking(self.stale, age, self._pace, self.on_stale) for age in self.stale.ages()]
+
+    def run(self, budget_seconds: float = BUDGET_SECONDS) -> Swept:
+        """Do what is due, for about so long."""
+        done: dict[type[Walk], int] = {Deletion: 0, Marking: 0}
+        set_aside, more, events = 0, False, 0
+        for walk in self._walks:
+            # Each has its share, so that one with very much to do keeps none from its turn.
+            self._pace.begin(budget_seconds / len(self._walks))
+            result = walk.run()
+            done[type(walk)] += len(result.done)
+            set_aside, events = set_aside + result.set_aside, events + result.events
+            more = more or result.unfinished
+        return Swept(done[Deletion], done[Marking], set_aside, more, events)
+
+
+def by_settings() -> Sweep:
+    """Return a sweep by the project's settings."""
+    return Sweep(*conf.retention(), *conf.retention_hooks())
+
+
+def due(rules: Rules) -> Iterator[Ended]:
+    """Yield the jobs that have come to the age that rules give them, without touching any."""
+    for age in rules.ages():
+        key: Key | None = None
+        while found := Job.objects.database.ended_before(age, key, LOOK):
+            yield from (one for one in found if rules.seconds(one.queue, one.status) == age)
+            key = found[-1].key
+
+
+def _tell(signal: Signal, jobs: Sequence[Ended]) -> None:
+    """Send a signal for each of the jobs, if anybody listens, inside its tenant's context."""
+    if not jobs or not signals.listened_to(signal):
+        return
+    signals.deliver(_send, [(signal, one) for one in jobs], patience=PATIENCE_SECONDS)
+
+
+def _send(item: tuple[Signal, Ended], _: None) -> None:
+    signal, one = item
+    values = {"job_id": one.id, "task": one.task, "queue": one.queue, "tenant": one.tenant, "target": one.target}
+    try:
+        with conf.tenant_context(one.tenant), hygiene.leaving_no_transaction("A receiver of job_stale or job_deleted"):
+            signal.send_robust(Sweep, **values, status=one.status, finished_at=Job.objects.database.moment(one.ended))
+    except BaseException as error:  # what was done is done; telling of one must not keep the rest from being told
+        if is_for_the_process(error):
+            raise
+        repeats.log(logging.WARNING, "Job %s: that retention has reached it was not told to those who listen: %s", one.id, error)

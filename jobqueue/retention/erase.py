@@ -1,0 +1,291 @@
+"""Erase: delete jobs that have ended, and what belongs to them, a batch in a transaction.
+
+The order of locks is everybody's: first the targets that the deletion of a job in ERROR may free, then the rows. Nothing here waits for
+a lock: a job that somebody has locked, whose target's lock is taken, or that has a locked child, is left for later. Each row is judged
+once it is locked: one that was resumed meanwhile stays.
+
+A batch that the database refuses, or that takes too long, is tried again in halves, down to the one row that is to blame. That one is
+set aside with the reason in the log, and the rest is deleted. Children (rows of models with a CASCADE foreign key to the job) go with
+the job; the children of a job that has very many go first, in batches of their own.
+
+Where a hook is called, nobody knows how long it takes: after half a second of it, or when the time of the run is up, what was reached is
+deleted, and the rest is for the next transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import models
+
+from jobqueue import conf, db
+from jobqueue.core import repeats
+from jobqueue.core.forks import guarded
+from jobqueue.db import Ended
+from jobqueue.exceptions import LeadershipLost, is_for_the_process
+from jobqueue.lifecycle.aside import reason_of
+from jobqueue.models import Job, JobEvent
+
+BATCH = 500
+MOST_CHILDREN = 10_000  # deleted together with their jobs
+SLOW_SECONDS, QUICK_SECONDS = 0.5, 0.1
+MOST_LOGGED = 10  # reasons of each run
+
+Hook = Callable[[Job], Any]
+logger = logging.getLogger("jobqueue")
+
+
+class TooManyChildrenError(Exception):
+    """The jobs of a batch have more children than one transaction deletes."""
+
+
+@dataclass(slots=True)
+class Done:
+    """Collect what came of jobs: those that were done, those that somebody had locked, and how many were set aside.
+
+    `unreached` are the last of a batch, for which there was no time: nothing was done to them. `events` went with their jobs.
+    """
+
+    done: list[Ended] = field(default_factory=list)
+    later: list[Ended] = field(default_factory=list)
+    set_aside: int = 0
+    unfinished: bool = False
+    unreached: Sequence[Ended] = ()
+    events: int = 0
+
+    def add(self, other: Done) -> None:
+        """Add what came of others, but for those that were not reached."""
+        self.done += other.done
+        self.later += other.later
+        self.set_aside += other.set_aside
+        self.events += other.events
+        self.unfinished = self.unfinished or other.unfinished
+
+
+@dataclass(slots=True)
+class Pace:
+    """Fit the size of batches to what the database bears, and keep the time."""
+
+    size: int = BATCH
+    until: float = 0.0
+    logged: int = 0
+
+    def begin(self, budget_seconds: float) -> None:
+        """Begin a run that may take so long."""
+        self.until = time.monotonic() + budget_seconds
+        self.logged = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether the time of the run is up."""
+        return time.monotonic() >= self.until
+
+    def took(self, seconds: float) -> None:
+        """Make batches smaller after a slow one, and larger, by and by, after quick ones."""
+        if seconds > SLOW_SECONDS:
+            self.halve()
+        elif seconds < QUICK_SECONDS:
+            self.size = min(self.size + self.size // 8 + 1, BATCH)
+
+    def halve(self) -> None:
+        """Make batches half as large."""
+        self.size = max(self.size // 2, 1)
+
+    def tell(self, text: str, *values: Any) -> None:
+        """Log why something is kept; the first few of a run stand for all."""
+        self.logged += 1
+        if self.logged <= MOST_LOGGED:
+            logger.warning(text, *values)
+        elif self.logged == MOST_LOGGED + 1:
+            logger.warning("Retention keeps more jobs for such reasons; they are not named until its next run.")
+
+
+def in_parts(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], pace: Pace) -> Done:
+    """Do something to a batch in one transaction; where that fails, to its halves, until what is to blame stands alone."""
+    began, inside = time.monotonic(), False
+    try:
+        with Job.objects.database.atomic():
+            inside = True
+            done = once(found)
+    except BaseException as error:  # SystemExit and the like, too, of a receiver of a project's own models that go with the job
+        if is_for_the_process(error):
+            raise
+        given_up, locked = db.was_given_up(error), db.is_lock_refusal(error)
+        if inside and db.is_outage(error):
+            pace.halve()  # perhaps the connection was cut since it took too long
+        if not inside or db.is_outage(error) or isinstance(error, LeadershipLost):
+            raise
+        if given_up and not locked:
+            pace.halve()
+        if len(found) > 1:
+            return _in_halves(found, once, pace)
+        if isinstance(error, TooManyChildrenError):
+            return _thin_out(found[0], pace)
+        if locked:
+            return Done(later=[*found])
+        pace.tell("Retention keeps job %s (%s): %s", found[0].id, found[0].task, reason_of(error))
+        return Done(set_aside=1)
+    pace.took(time.monotonic() - began)
+    return done
+
+
+def _in_halves(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], pace: Pace) -> Done:
+    middle = len(found) // 2
+    done, second = in_parts(found[:middle], once, pace), found[middle:]
+    if done.unreached:  # the time is up
+        done.unreached = [*done.unreached, *second]
+        return done
+    other = in_parts(second, once, pace)
+    done.add(other)
+    done.unreached = other.unreached
+    return done
+
+
+def erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) -> Done:
+    """Delete the jobs that still are as they were found and ended so many seconds ago; the hook is called with each before."""
+    return in_parts(found, lambda part: _erase(part, age, hook, pace), pace)
+
+
+def _erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) -> Done:
+    # No lock of a target is needed: one that has ended for good holds none, and a job in ERROR that does is not deleted.
+    ids = [one.id for one in found]
+    mine = Job.objects.database.lock_ended(ids, age, for_deletion=True)
+    result = Done(later=_still_there(found, {*ids} - {*mine}, age))
+    going = [one for one in found if mine.get(one.id) == one.status]
+    with Job.objects.database.by_index():
+        for_good = _protected(going, pace)
+        _lock_children([one.id for one in going if one.id not in for_good])
+    wanted = [one for one in going if one.id not in for_good]
+    result.done = call(hook, wanted, "ON_DELETE", pace)
+    if len(result.done) < len(wanted):
+        result.unreached = onward(found, wanted[len(result.done)])
+    unreached = {one.id for one in result.unreached}
+    result.set_aside += len(for_good - unreached)
+    result.later = [one for one in result.later if one.id not in unreached]
+    if result.done:
+        with Job.objects.database.by_index():
+            _, gone = Job.objects.current.filter(pk__in=[one.id for one in result.done]).only("pk").erase()
+            result.events = gone.get(JobEvent._meta.label, 0)
+    return result
+
+
+def _still_there(found: Sequence[Ended], ids: set[int], age: float) -> list[Ended]:
+    """Return which of the jobs could not be locked since somebody else has them locked, not since they have changed."""
+    if not ids:
+        return []
+    there = dict(Job.objects.current.filter(pk__in=ids).values_list("pk", "status"))
+    return [one for one in found if there.get(one.id) == one.status]
+
+
+def onward(found: Sequence[Ended], first: Ended) -> Sequence[Ended]:
+    """Return one of a batch, and all behind it."""
+    return found[found.index(first) :]
+
+
+def call(
+    hook: Hook | None, jobs: Sequence[Ended], name: str, pace: Pace, prepare: Callable[[Sequence[Ended]], object] = lambda jobs: None
+) -> list[Ended]:
+    """Call a hook with each of the jobs, read whole one at a time, until the time is up; return those that were reached, one at least.
+
+    Each is prepared before. Each call has a savepoint: one that raises, be it SystemExit, undoes its own work alone.
+    """
+    if hook is None:
+        prepare(jobs)
+        return [*jobs]
+    began, reached = time.monotonic(), list[Ended]()
+    for one in jobs:
+        if reached and (pace.over or time.monotonic() - began >= SLOW_SECONDS):
+            break
+        reached.append(one)
+        prepare([one])
+        job = Job.objects.current.get(pk=one.id)
+        try:
+            with conf.tenant_context(one.tenant), Job.objects.database.atomic():
+                guarded(hook)(job)  # a child that it forks must not write in this transaction
+        except LeadershipLost:
+            raise
+        except BaseException as error:
+            if db.is_outage(error) or is_for_the_process(error):
+                raise
+            repeats.log(logging.ERROR, "%s raised for job %s (%s); retention goes on.", name, one.id, one.task, kind=name, exc_info=True)
+    return reached
+
+
+# Children
+
+
+def _relations() -> Iterator[Any]:
+    """Yield the foreign keys to the job, of ours and of the project's, but the one by which a model inherits from it."""
+    for relation in Job._meta.get_fields(include_hidden=True):
+        if isinstance(relation, models.ManyToOneRel) and not relation.parent_link:
+            yield relation
+
+
+def _referring(relation: Any, ids: Sequence[int]) -> Any:
+    children = relation.related_model._base_manager.using(Job.objects.database.alias)
+    return children.filter(**{f"{relation.field.name}__in": ids}).order_by()
+
+
+def _protected(found: Sequence[Ended], pace: Pace) -> set[int]:
+    """Return which of the jobs must stay because rows with PROTECT refer to them; asked for all at once, since they may be many."""
+    kept: set[int] = set()
+    for relation in _relations():
+        if relation.on_delete is models.PROTECT and found:
+            rows = _referring(relation, [one.id for one in found])
+            mine = set(rows.values_list(relation.field.attname, flat=True).distinct())
+            if mine - kept:
+                first = ", ".join(map(str, sorted(mine)[:5]))
+                label = relation.related_model._meta.label
+                pace.tell("Retention keeps %d jobs that rows of %s refer to with PROTECT: %s…", len(mine), label, first)
+            kept |= mine
+    return kept
+
+
+def _lock_children(ids: Sequence[int]) -> None:
+    """Lock the children that go with the jobs; fail at once where somebody else has one locked, or they are too many."""
+    total = 0
+    for relation in _relations():
+        if relation.on_delete is models.CASCADE and ids:
+            rows = _referring(relation, ids)
+            if relation.related_model._meta.app_label != Job._meta.app_label:  # ours are written by whoever has locked the job
+                rows = rows.select_for_update(nowait=True, of=("self",))
+            total += len(rows.values_list("pk", flat=True)[: MOST_CHILDREN + 1])
+            if total > MOST_CHILDREN:
+                raise TooManyChildrenError(f"more than {MOST_CHILDREN} rows refer to it")
+
+
+def _thin_out(one: Ended, pace: Pace) -> Done:
+    """Delete children of a job that has very many, in transactions of their own, for as long as the time of the run lasts.
+
+    A job that is resumed right now has lost its oldest children then.
+    """
+    size = MOST_CHILDREN // 2
+    while True:
+        try:
+            gone = _delete_children(one, size)
+        except Exception as error:
+            if not db.was_given_up(error) or size == 1:
+                raise
+            size //= 2
+            continue
+        if gone < size or pace.over:
+            return Done(later=[one], unfinished=gone > 0)
+
+
+def _delete_children(one: Ended, size: int) -> int:
+    gone = 0
+    with Job.objects.database.atomic():
+        if Job.objects.database.lock_ended([one.id], 0.0, for_deletion=True).get(one.id) != one.status:
+            return 0
+        for relation in _relations():
+            if relation.on_delete is models.CASCADE and gone < size:
+                children = _referring(relation, [one.id]).select_for_update(skip_locked=True, of=("self",))
+                with Job.objects.database.by_index():
+                    keys = list(children.values_list("pk", flat=True)[: size - gone])
+                    relation.related_model._base_manager.using(Job.objects.database.alias).filter(pk__in=keys).delete()
+                gone += len(keys)
+    return gone

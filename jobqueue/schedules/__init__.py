@@ -1,0 +1,1 @@
+"""Schedules: declarations in code, their rows, and the ticks that enqueue jobs."""

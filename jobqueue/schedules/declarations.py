@@ -1,0 +1,243 @@
+"""Schedules in code: declare them beside the tasks, and check them (`scheduled_jobs` makes their jobs).
+
+A worker brings the declarations into rows when it starts (`sync_schedules`). The code decides what is enqueued when; people decide
+whether: enabling and disabling is kept over restarts. A schedule that the code declares no longer is *retired*: it is not enqueued,
+but its row stays, with the proofs of its times, and comes back to life when it is declared again (as in a rollback).
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.utils import timezone
+
+from jobqueue import clock, conf
+from jobqueue.core import cron as crons
+from jobqueue.core import payload
+from jobqueue.core.texts import clean, safe_repr
+from jobqueue.exceptions import InvalidArgumentType, InvalidArgumentValue, InvalidOption
+from jobqueue.tasks import options, registry
+
+if TYPE_CHECKING:  # a schedule may be declared before there are models
+    from jobqueue.models import Schedule
+
+LONGEST_NAME = 200
+DEFINITION = (
+    "task", "args", "kwargs", "queue", "priority", "tenant", "target", "cron", "interval_seconds", "time_zone", "missed", "missed_limit"
+)  # fmt: skip
+
+_declared: dict[str, Declaration] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """Hold what the code says of one schedule; the fields are those of the row."""
+
+    name: str
+    task: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    queue: str
+    priority: int | None
+    tenant: str
+    target: str
+    cron: str
+    interval_seconds: int | None
+    time_zone: str
+    missed: str
+    missed_limit: int
+    enabled: bool
+    declared_in: str = field(default="", compare=False)
+
+    def row(self) -> Schedule:
+        """Return a row that says the same."""
+        from jobqueue.models import Schedule
+
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Schedule(**values, source=Schedule.Source.CODE, service=conf.service())
+
+    @property
+    def timing(self) -> crons.Timing:
+        """When it is due, as the row says it."""
+        return crons.Timing(self.cron, self.interval_seconds, self.time_zone)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What its jobs have that is not the task's own, as the row says it."""
+        given = {"queue_name": self.queue, "priority": self.priority, "tenant": self.tenant, "target": self.target}
+        return {name: value for name, value in given.items() if value not in ("", None)}
+
+
+def schedule(
+    name: str,
+    task: Any,
+    /,
+    *,
+    cron: str = "",
+    interval: int | timedelta | None = None,
+    time_zone: str | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    queue_name: str | None = None,
+    priority: int | None = None,
+    tenant: str | None = None,
+    target: str | None = None,
+    missed: str = "once",
+    missed_limit: int = 100,
+    enabled: bool = True,
+) -> None:
+    """Declare that a task is enqueued again and again: by a cron expression, or each `interval` (seconds or a timedelta).
+
+    `time_zone` is that of the expression (None: the project's `TIME_ZONE`); `missed` says what becomes of times that passed in a
+    downtime: "once" (one late job for all of them), "skip", or "all" (the newest `missed_limit`). Declare it where the tasks are
+    declared, with the task itself or its dotted path. `enabled` counts when the schedule is first seen; then people decide.
+    """
+    check_name(name)
+    args_text, kwargs_text = payload.dumps_arguments(args, kwargs or {})
+    made = Declaration(
+        name=name,
+        task=_path(task),
+        args=json.loads(args_text),  # as the row will return them, or each start would find a difference
+        kwargs=json.loads(kwargs_text),
+        queue=queue_name or "",
+        priority=priority,
+        tenant=tenant or "",
+        target=target or "",
+        cron=cron,
+        interval_seconds=_seconds(interval),
+        time_zone=timezone.get_default_timezone_name() if time_zone is None else time_zone,
+        missed=missed,
+        missed_limit=missed_limit,
+        enabled=enabled,
+        declared_in=_caller(),
+    )
+    check(made)
+    if not isinstance(task, str):
+        check_call(task.func, made.args, made.kwargs, takes_context=task.takes_context)
+    if _declared.setdefault(name, made) != made:
+        raise InvalidOption(f"The schedule {name!r} is declared twice, with different contents; give one of them another name.")
+
+
+def _caller() -> str:
+    """Return the module that calls `schedule`."""
+    name: str = sys._getframe(2).f_globals.get("__name__", "")
+    return name[:200]
+
+
+def declarations() -> dict[str, Declaration]:
+    """Return the declarations by name, as far as their modules are imported."""
+    return dict(_declared)
+
+
+def declared() -> list[str]:
+    """Return the names of the schedules that the code declares, as far as its modules are imported."""
+    return sorted(_declared)
+
+
+# Rules: for declarations, for forms, and for rows when their time has come
+
+
+def check(row: Schedule | Declaration) -> None:
+    """Refuse a definition that no job could come from, naming the value, the rule and the fix."""
+    check_timing(row)
+    for rule in placement_rules(row):
+        rule()
+    check_arguments(row)
+
+
+def placement_rules(row: Schedule | Declaration) -> list[Callable[[], object]]:
+    """Return the rules for the rest: what becomes of missed times, and where the jobs go. Each raises for one mistake."""
+    given = row.options
+    return [
+        lambda: _check_missed(row),
+        lambda: _check_missed_limit(row),
+        lambda: options.check_queue(row.queue) if "queue_name" in given else None,
+        lambda: _check_priority(row),
+        lambda: options.check_tenant(given.get("tenant")),
+        lambda: _check_target(row),
+    ]
+
+
+def _check_missed(row: Schedule | Declaration) -> None:
+    if row.missed not in crons.MISSED:
+        raise InvalidOption(f"missed is {safe_repr(row.missed)}; it must be one of {', '.join(crons.MISSED)}.")
+
+
+def _check_missed_limit(row: Schedule | Declaration) -> None:
+    whole = isinstance(row.missed_limit, int) and not isinstance(row.missed_limit, bool)
+    if not whole or not 1 <= row.missed_limit <= crons.MOST_MISSED:
+        raise InvalidOption(f"missed_limit is {safe_repr(row.missed_limit)}; it must be a whole number from 1 to {crons.MOST_MISSED}.")
+
+
+def _check_priority(row: Schedule | Declaration) -> None:
+    if row.priority is not None:
+        options.check_priority(row.priority)
+
+
+def _check_target(row: Schedule | Declaration) -> None:
+    if not isinstance(row.target, str):
+        raise InvalidOption(f"target is {safe_repr(row.target)}; a schedule's target must be text.")
+    options.check_target(row.options.get("target"))
+
+
+def check_timing(row: Schedule | Declaration) -> None:
+    """Refuse what is never due."""
+    if row.interval_seconds is not None:
+        crons.check_interval(row.interval_seconds)
+    if not isinstance(row.cron, str):
+        raise InvalidOption(f"cron is {safe_repr(row.cron)}; it must be text. {crons.EXAMPLE}")
+    row.timing.check(clock.now())
+
+
+def check_arguments(row: Schedule | Declaration, entry: registry.Entry | None = None) -> None:
+    """Refuse arguments that are no list and no object, that JSON does not keep, or that do not fit the task where it is given."""
+    if not isinstance(row.args, list):
+        raise InvalidArgumentType(f"args is a {type(row.args).__qualname__}; it must be a list, such as [7].")
+    if not isinstance(row.kwargs, dict):
+        raise InvalidArgumentType(f'kwargs is a {type(row.kwargs).__qualname__}; it must be an object, such as {{"customer_id": 7}}.')
+    payload.dumps_arguments(row.args, row.kwargs)
+    if entry is not None:
+        check_call(entry.func, row.args, row.kwargs, takes_context=entry.takes_context)
+
+
+def check_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, takes_context: bool) -> None:
+    """Refuse arguments that do not fit the parameters of a task; the error names no value."""
+    try:
+        signature = inspect.signature(func)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*([None] if takes_context else []), *args, **kwargs)
+    except TypeError as error:
+        takes = ", ".join([*signature.parameters][bool(takes_context) :]) or "none"
+        raise InvalidArgumentValue(f"The arguments do not fit the task: {error}. It takes: {takes[:300]}.") from None
+
+
+def check_name(name: Any) -> None:
+    """Refuse a name that no schedule can have."""
+    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME or clean(name) != name:
+        rule = f"text of 1 to {LONGEST_NAME} characters without NUL"
+        raise InvalidOption(f"The name of the schedule is {safe_repr(name)}; it must be {rule}, such as 'nightly-report'.")
+
+
+def _seconds(interval: Any) -> Any:
+    """Return the seconds of a timedelta, and anything else as it is, to be checked."""
+    if not isinstance(interval, timedelta):
+        return interval
+    seconds = interval.total_seconds()
+    return int(seconds) if seconds.is_integer() else seconds
+
+
+def _path(task: Any) -> str:
+    path = task if isinstance(task, str) else getattr(task, "module_path", None)
+    if not isinstance(path, str) or "." not in path or not all(part.isidentifier() for part in path.split(".")):
+        rule = "a task, or its dotted path such as 'shop.tasks.build_report'"
+        raise InvalidOption(f"The task of the schedule is {safe_repr(task)}; it must be {rule}.")
+    options.check_path(path)
+    return path

@@ -1,0 +1,93 @@
+"""The jobs of schedules: which task, with which options, unique key and target."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jobqueue.backends import DatabaseBackend, backend_of
+from jobqueue.exceptions import InvalidOption
+from jobqueue.schedules.declarations import check_arguments
+from jobqueue.tasks import options, registry
+from jobqueue.tasks.task import JobTask
+
+if TYPE_CHECKING:
+    from jobqueue.models import Schedule
+
+
+class DefinitionChangedError(Exception):
+    """The definition of a schedule has changed since its key and target were asked for."""
+
+
+class Own(NamedTuple):
+    """The unique key and the target of a schedule's next job, and the definition that they were asked for with."""
+
+    definition: tuple[Any, ...]
+    options: dict[str, str]
+
+
+def calls_project(path: str) -> bool:
+    """Return whether code of the project is called to make a job of a task: its import, or what returns its key or its target."""
+    entry = registry.find(path)
+    if entry is None:
+        return path.rpartition(".")[0] not in sys.modules
+    return any(callable(getattr(entry.task, name, None)) for name in ("unique_key", "target"))
+
+
+def own(row: Schedule) -> Own:
+    """Ask the task for the unique key and the target of the next job."""
+    task = _task(row, None)
+    given = {name: getattr(task, name, None) for name in ("unique_key", "target")}
+    found = {name: options.resolved(name, value, tuple(row.args), row.kwargs) for name, value in given.items() if callable(value)}
+    return Own(_definition(row), found)
+
+
+def _definition(row: Schedule) -> tuple[Any, ...]:
+    return row.task, row.args, row.kwargs, row.options
+
+
+def enqueue_scheduled(row: Schedule, nominal: datetime | None, own: Own | None = None) -> int:
+    """Make the job of a schedule, with the task's own options where the schedule has none; return the job's number.
+
+    Its metadata tell the schedule's name, and the nominal time. Where a live job has the task's unique key, that one stands for it.
+    With `own`, no callable of the task is called; raises `DefinitionChangedError` if it is for another definition.
+    """
+    task = _task(row, nominal)
+    if own is not None:
+        if own.definition != _definition(row):
+            raise DefinitionChangedError
+        # As callables, since None would mean the task's own.
+        task = task.using(**{name: partial(_constant, text) for name, text in own.options.items()}) if own.options else task
+    backend = backend_of(task)
+    if not isinstance(backend, DatabaseBackend):
+        raise InvalidOption(f"Backend {task.backend!r} of {row.task} is a {type(backend).__name__}; schedules need DatabaseBackend.")
+    return int(backend.enqueue(task, row.args, row.kwargs).job_id)
+
+
+def _constant(text: str, *args: Any, **kwargs: Any) -> str | None:
+    return text or None
+
+
+def _task(row: Schedule, nominal: datetime | None) -> Any:
+    """Return the task of a schedule with the options of its job."""
+    entry = registry.find_or_load(row.task)
+    if entry is None:
+        hint = "See that it is in <app>/tasks.py or TASK_MODULES. If another project shares this database, give each a SERVICE of its own."
+        raise InvalidOption(f"No registered task has the path {row.task!r}. {hint}")
+    check_arguments(row, entry)
+    task, given = entry.task, row.options
+    if isinstance(task, JobTask):
+        told = {"name": row.name, "nominal_at": nominal.isoformat() if nominal else None}
+        given["metadata"] = {**(task.metadata or {}), "schedule": told}
+    elif "tenant" in given or "target" in given:
+        raise InvalidOption(f"{row.task} is a plain task of django.tasks, which has no tenant and no target; declare it by jobqueue.task.")
+    return task.using(**given) if given else task
+
+
+def run_schedule_now(name: str) -> int:
+    """Make a job like those of a schedule at once, enabled or not; its times stay as they are. Return the job's number."""
+    from jobqueue.schedules import ticks
+
+    return ticks.run_now(name, enqueue_scheduled)

@@ -1,0 +1,135 @@
+"""Bring the schedules that the code declares into rows, when a worker starts.
+
+Several projects, or services of one, may share a database. Each touches its own rows only: those of its `SERVICE`; without that name,
+those that a module declares which is part of this project. A name that two of them declare is a conflict: the row stays with its first
+owner and says who else declares it, which `health` reports.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from functools import partial
+
+from django.apps import apps
+
+from jobqueue import conf
+from jobqueue.core.masking import PLAIN
+from jobqueue.core.texts import exception_summary
+from jobqueue.db import is_outage
+from jobqueue.exceptions import LeadershipLost
+from jobqueue.models import Schedule
+from jobqueue.schedules import ticks
+from jobqueue.schedules.declarations import DEFINITION, Declaration, declarations
+from jobqueue.tasks import imports, registry
+
+logger = logging.getLogger("jobqueue")
+
+
+def sync_schedules() -> int:
+    """Bring the declarations into rows, and retire the rows that are declared no longer; return how many rows changed.
+
+    Safe to call at any time from anywhere; each worker does when it starts. A row of the same name that was made in the admin
+    becomes that of the code. One that fails is logged, and stops no other; one that somebody has locked is left as it is.
+    """
+    return bring_schedules()[0]
+
+
+def bring_schedules() -> tuple[int, int]:
+    """Do what `sync_schedules` does; return how many rows changed, and how many were left, so that it is worth trying again."""
+    registry.discover()
+    rows, known = Schedule.objects.by_name(), declarations()
+    steps: list[tuple[str, Callable[[], int]]] = [(name, partial(_bring, one, rows.get(name))) for name, one in sorted(known.items())]
+    for name, row in rows.items():
+        if name not in known:
+            # A module that failed may declare the rest.
+            if row.source == Schedule.Source.CODE and row.retired_at is None and _is_ours(row) and not imports.failures():
+                steps.append((name, partial(_retire, name)))
+            elif row.conflict and _says_this_service(row.conflict):
+                steps.append((name, partial(_note_conflict, row, "")))
+    changed = left = 0
+    for name, step in steps:
+        try:
+            changed += step()
+        except Schedule.DoesNotExist:
+            logger.warning("Schedule %s could not be brought up to date: somebody has its row locked.", name)
+            left += 1
+        except Exception as error:
+            if is_outage(error) or isinstance(error, LeadershipLost):
+                raise
+            text = exception_summary(error, PLAIN)
+            logger.error("Schedule %s: its declaration could not be brought into its row: %s", name, text)
+            left += 1
+    return changed, left
+
+
+def _retire(name: str) -> int:
+    ticks.retire(name)
+    logger.info("Schedule %s is declared no longer: it is retired.", name)
+    return 1
+
+
+def _bring(one: Declaration, row: Schedule | None) -> int:
+    if row is None:
+        if ticks.create(one.row()):
+            logger.info("Schedule %s is new.", one.name)
+            return 1
+        row = Schedule.objects.current.get(name=one.name)  # another worker was first
+    if row.retired_at is None and not _may_take(row):
+        return _note_conflict(row, f"{_this_service()} declares it, too, in {one.declared_in}")
+    wanted = {name: getattr(one, name) for name in (*DEFINITION, "declared_in")}
+    wanted |= {"source": Schedule.Source.CODE.value, "retired_at": None, "service": conf.service()}
+    if row.conflict and _says_this_service(row.conflict):
+        wanted["conflict"] = ""
+    if all(getattr(row, name) == value for name, value in wanted.items()):
+        return 0  # as at nearly every start: nothing is locked
+    for name, value in wanted.items():
+        setattr(row, name, value)
+    done = ticks.define(row, list(wanted), wait=False)
+    if done:
+        logger.info("Schedule %s was changed by the code.", one.name)
+    return int(done)
+
+
+# Whose row it is
+
+
+def _is_ours(row: Schedule) -> bool:
+    """Return whether this service may retire a row that it does not declare."""
+    return row.service == conf.service() != "" or (row.service == "" and _is_known(row))
+
+
+def _may_take(row: Schedule) -> bool:
+    """Return whether a row is this service's to define: it was so, or it had no name and is not declared by a module of another project."""
+    if row.service:
+        return row.service == conf.service()
+    return row.source != Schedule.Source.CODE or _is_known(row)
+
+
+def _is_known(row: Schedule) -> bool:
+    """Return whether the module that declares a row belongs to this project: then it has the word, even if the module is gone."""
+    module = row.declared_in or row.task.rpartition(".")[0]
+    return module in sys.modules or module in conf.current().task_modules or apps.get_containing_app_config(module) is not None
+
+
+def _this_service() -> str:
+    return f"Service {conf.service()!r}" if conf.service() else "A project without SERVICE"
+
+
+def _says_this_service(conflict: str) -> bool:
+    """Return whether it was this service that found a conflict."""
+    if not conflict.startswith(f"{_this_service()} "):
+        return False
+    module = conflict.rpartition(" ")[2]
+    return bool(conf.service()) or module in sys.modules or apps.get_containing_app_config(module) is not None
+
+
+def _note_conflict(row: Schedule, text: str) -> int:
+    """Write who else declares a schedule; "" if nobody does any more."""
+    if text and text != row.conflict:
+        owner = f"service {row.service!r}" if row.service else f"the project with {row.declared_in or row.task}"
+        logger.error("Schedule %s belongs to %s: %s. Rename one of them. It stays as it is.", row.name, owner, text)
+    if text == row.conflict:
+        return 0
+    return ticks.note_conflict(row.pk, text)

@@ -1,0 +1,258 @@
+"""Schedules: the tick that makes the job, and what people decide.
+
+A tick is one transaction under the lock of the schedule's row: the proof of the nominal time, its job, and the next time, all or
+nothing. So of two who believe to lead, whatever their clocks say, the second finds the time moved on; and where the time was moved
+back (another expression, a clock set back) the proof is still there, and the nominal time gets no second job.
+
+How a task becomes a job is given from outside (`Enqueue`): it lies in a higher layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NoReturn
+
+from django.db import IntegrityError
+
+from jobqueue.access.hiding import mask_of
+from jobqueue.core import cron
+from jobqueue.core.texts import clean, exception_summary, safe_repr
+from jobqueue.db import Now
+from jobqueue.exceptions import InvalidOption
+from jobqueue.lifecycle import wakeup
+from jobqueue.models import Job, Schedule, ScheduleTick
+from jobqueue.schedules.plans import plan
+
+RETRY_SECONDS = 30.0
+AT_ONCE = 100  # jobs that one transaction makes at most
+KEEP_TICKS = timedelta(days=3)
+
+Enqueue = Callable[[Schedule, datetime | None], int]
+"""Make the job of a schedule for a nominal time (None: for no time, but now); return its number."""
+
+# What a change of the definition changes beside it.
+ANEW: dict[str, Any] = {"retry_at": None, "last_error": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Tell what a tick did: how many jobs it made, and whether more are due by now."""
+
+    jobs: int = 0
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleAnswer:
+    """Tell what a request did to a schedule: whether anything changed, or was so already, and how it stands now."""
+
+    name: str
+    changed: bool
+    enabled: bool
+    next_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleState:
+    """Show one schedule; no arguments in it."""
+
+    name: str
+    source: str
+    task: str
+    when: str
+    time_zone: str
+    state: str
+    next_at: datetime | None
+    last_at: datetime | None
+    last_job_id: int | None
+    last_error: str
+
+
+# The tick
+
+
+def tick(schedule_id: int, now: datetime, enqueue: Enqueue, at_once: int | None = None) -> Ticked:
+    """Make at most some jobs of one schedule that are due at `now`, the database's time, and move it on; raise if it cannot be done."""
+    with Job.objects.database.atomic():
+        schedule = Schedule.objects.current.due(now).unlocked().filter(pk=schedule_id).first()
+        if schedule is None:  # somebody else has it, or has done it
+            return Ticked()
+        timing = schedule.timing
+        if schedule.next_at is None or schedule.next_at > now:  # nobody knew it, or by a clock that was ahead
+            _move(schedule, **plan(schedule, now), last_at=None)
+            return Ticked()
+        due = cron.due(timing, schedule.next_at, now, schedule.missed, min(max(schedule.missed_limit, 1), cron.MOST_MISSED))
+        most = at_once or AT_ONCE
+        wanted, rest = due[:most], due[most:]
+        made = [job_id for nominal in wanted if (job_id := _job(schedule, nominal, enqueue)) is not None]
+        changes: dict[str, Any] = {"last_at": wanted[-1]} if wanted else {}
+        if made:
+            changes["last_job_id"] = made[-1]
+        _move(schedule, **(plan(schedule, wanted[-1], rest[0]) if rest else plan(schedule, now)), **changes)
+    return Ticked(len(made), more=bool(rest))
+
+
+def _job(schedule: Schedule, nominal: datetime, enqueue: Enqueue) -> int | None:
+    ticks = ScheduleTick.objects.current
+    if ticks.filter(schedule=schedule, nominal_at=nominal).exists():
+        return None
+    job_id = enqueue(schedule, nominal)
+    # Where it is there all the same, the constraint undoes the whole transaction, job included.
+    ticks.bulk_create([ScheduleTick(schedule=schedule, nominal_at=nominal, job_id=job_id)])
+    return job_id
+
+
+def _move(schedule: Schedule, **changes: Any) -> None:
+    Schedule.objects.current.filter(pk=schedule.pk).update(**ANEW, **changes)
+
+
+def set_aside(schedule_id: int, now: datetime, error: BaseException) -> bool:
+    """Note on a schedule why it could not be enqueued, and try it again later; return whether that is news."""
+    with Job.objects.database.atomic():
+        schedule = Schedule.objects.current.unlocked().filter(pk=schedule_id).first()
+        if schedule is None:
+            return False
+        text = exception_summary(error, mask_of(schedule))
+        Schedule.objects.current.filter(pk=schedule_id).update(last_error=text, retry_at=now + timedelta(seconds=RETRY_SECONDS))
+    return text != schedule.last_error
+
+
+def forget_ticks(now: datetime, limit: int) -> int:
+    """Delete ticks that no clock can bring back, at most `limit`, the oldest first; return how many."""
+    with Job.objects.database.atomic():
+        old = ScheduleTick.objects.current.forgettable(now, KEEP_TICKS).order_by("nominal_at")
+        ids = list(old.select_for_update(skip_locked=True, of=("self",)).values_list("pk", flat=True)[:limit])
+        if not ids:
+            return 0
+        return ScheduleTick.objects.current.filter(pk__in=ids).delete()[0]
+
+
+# What people decide
+
+
+def enable_schedule(name: str) -> ScheduleAnswer:
+    """Let a schedule be enqueued again, from its next time on: what fell into the pause was not missed, and is not made up for."""
+    return _decide(name, enabled=True)
+
+
+def disable_schedule(name: str) -> ScheduleAnswer:
+    """Let a schedule be enqueued no more, until it is enabled; jobs that it has made go on."""
+    return _decide(name, enabled=False)
+
+
+def _decide(name: str, *, enabled: bool) -> ScheduleAnswer:
+    with Job.objects.database.atomic():
+        schedule = _locked(name)
+        changed = schedule.enabled != enabled
+        if changed:
+            planned = _planned(schedule) if enabled else {}
+            _move(schedule, enabled=enabled, **planned, changed_at=Now())
+            schedule.next_at = planned.get("next_at")
+            wakeup.duties_changed()
+    return ScheduleAnswer(name, changed, enabled, schedule.next_at if enabled else None)
+
+
+def create(schedule: Schedule) -> bool:
+    """Write a new schedule, its first time counted from now on; return False where its name is taken."""
+    try:
+        with Job.objects.database.atomic():
+            for name, value in _planned(schedule).items():
+                setattr(schedule, name, value)
+            schedule.save(force_insert=True, using=Job.objects.database.alias)
+            wakeup.duties_changed()
+    except IntegrityError:
+        if Schedule.objects.current.filter(name=schedule.name).exists():
+            return False
+        raise
+    return True
+
+
+def define(schedule: Schedule, names: Sequence[str], *, wait: bool = True) -> bool:
+    """Write these fields of a schedule that is there, and no others; where its times change, the next is counted from now on.
+
+    Return whether anything changed. What a leader writes meanwhile stays. Without `wait`, a row that somebody has locked is as good as
+    gone: `Schedule.DoesNotExist`.
+    """
+    with Job.objects.database.atomic():
+        rows = Schedule.objects.current
+        stored = (rows.locked() if wait else rows.unlocked()).get(pk=schedule.pk)
+        changed = {name: getattr(schedule, name) for name in names if getattr(stored, name) != getattr(schedule, name)}
+        if changed:
+            if schedule.timing != stored.timing or (schedule.active and not stored.active):
+                changed |= _planned(schedule)
+            _move(stored, **changed, changed_at=Now())
+            wakeup.duties_changed()
+    return bool(changed)
+
+
+def retire(name: str) -> None:
+    """Retire a schedule of the code; raise `Schedule.DoesNotExist` where somebody has it locked, or has retired or deleted it."""
+    with Job.objects.database.atomic():
+        rows = Schedule.objects.current.filter(name=name, source=Schedule.Source.CODE, retired_at__isnull=True)
+        found = rows.unlocked().only("pk").get()
+        Schedule.objects.current.filter(pk=found.pk).update(retired_at=Now())
+
+
+def note_conflict(schedule_id: int, text: str) -> int:
+    """Write who else declares a schedule; return how many rows changed."""
+    with Job.objects.database.atomic():
+        return Schedule.objects.current.filter(pk=schedule_id).update(conflict=text)
+
+
+def remove(schedule: Schedule) -> None:
+    """Delete a schedule with its ticks; its jobs stay."""
+    with Job.objects.database.atomic():
+        # First the row, so that no leader makes a tick while the ticks are deleted.
+        for found in Schedule.objects.current.locked().filter(pk=schedule.pk):
+            found.delete()
+
+
+def run_now(name: str, enqueue: Enqueue) -> int:
+    """Make a job like those of a schedule at once, enabled or not; its times stay as they are. Return the job's number."""
+    with Job.objects.database.atomic():
+        return enqueue(_found(name), None)
+
+
+def _planned(schedule: Schedule) -> dict[str, Any]:
+    now = Job.objects.database.clock()
+    schedule.timing.check(now)
+    return plan(schedule, now)
+
+
+def _locked(name: str) -> Schedule:
+    found = Schedule.objects.current.locked().filter(name=_checked(name)).first()
+    return found or _missing(name)
+
+
+def _found(name: str) -> Schedule:
+    return Schedule.objects.current.filter(name=_checked(name)).first() or _missing(name)
+
+
+def _checked(name: str) -> str:
+    return name if isinstance(name, str) and clean(name) == name else _missing(name)
+
+
+def _missing(name: Any) -> NoReturn:
+    raise InvalidOption(f"There is no schedule {safe_repr(name)}. 'manage.py jobqueue schedules' names them.")
+
+
+def schedule_states() -> list[ScheduleState]:
+    """Return every schedule with its next and its last time, by name."""
+    found = Schedule.objects.current.order_by("name")
+    return [
+        ScheduleState(
+            name=one.name,
+            source=one.source,
+            task=one.task,
+            when=one.cron or f"every {one.interval_seconds} s",
+            time_zone=one.time_zone if one.cron else "",
+            state="retired" if one.retired_at else "enabled" if one.enabled else "disabled",
+            next_at=one.next_at if one.active else None,
+            last_at=one.last_at,
+            last_job_id=one.last_job_id,
+            last_error=one.last_error or one.conflict,
+        )
+        for one in found
+    ]

@@ -1,0 +1,230 @@
+"""The senders: a bounded number of threads that speak to receivers and touch no database.
+
+Each receiver gets a few of them at the most, and one only until it has answered once, or while it lets us wait in vain. Half of all are
+kept from those that let us wait, and of that half some are kept from those that have not answered yet. So receivers that never answer
+delay none that does, however many they are, also when they are met for the first time; among those that are new, each has its turn. The
+thread that leads the duty takes deliveries, hands them over, and writes what came of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from django.db import DatabaseError
+
+from jobqueue import conf
+from jobqueue.core import repeats
+from jobqueue.core.masking import PLAIN
+from jobqueue.core.texts import exception_summary
+from jobqueue.core.webhook_rules import origin, secrets_of
+from jobqueue.db import is_outage, let_go
+from jobqueue.webhooks import outbox
+from jobqueue.webhooks.outbox import Message
+
+if TYPE_CHECKING:
+    from jobqueue.webhooks.sending import Answer
+
+MOST_SENDERS = 32
+MOST_PER_RECEIVER = 4
+MOST_SLOW = 16  # of the senders, those that may wait for receivers that did not answer in time before
+MOST_UNSURE = 24  # those that may wait for these, or for receivers of which nothing is known yet
+PATIENCE_SECONDS = 2.0  # beyond the time of an attempt: the look-up of a name cannot be bounded from within
+MOST_REMEMBERED = 1000
+
+logger = logging.getLogger("jobqueue")
+
+
+@dataclass(eq=False, slots=True)
+class Flight:
+    """One attempt under way."""
+
+    message: Message
+    origin: str
+    began: float
+    in_secrets: bool = False  # WEBHOOK_SECRET, which may be a callable of the project, is asked
+    thread: threading.Thread | None = None
+    answer: Answer | None = None
+
+
+class Crew:
+    """Send what the outbox holds; one thread calls it."""
+
+    def __init__(self) -> None:
+        """Send nothing yet."""
+        self.hurried = False
+        self._flights: set[Flight] = set()
+        self._lost: list[Flight] = []  # whose threads hang in a look-up of a name
+        self._slow: set[str] = set()  # receivers whose last answer did not come in time
+        self._quick: dict[str, None] | None = None  # those whose last answer did, the latest last; None: nobody has looked yet
+        self._beginner = outbox.Beginner()
+        self._unsigned: set[str] = set()  # queues of which it has been told
+        self._landed = threading.Event()
+
+    @property
+    def in_flight(self) -> int:
+        """How many attempts are under way."""
+        return len(self._flights)
+
+    def take(self) -> int:
+        """Begin attempts of what is due, as far as there are senders; return how many."""
+        self._lost = [flight for flight in self._lost if flight.thread is not None and flight.thread.is_alive()]
+        free = MOST_SENDERS - len(self._flights) - len(self._lost)
+        if free <= 0:
+            return 0
+        if self._quick is None:  # else, after each change of the leader, good receivers would stand in line with the unknown
+            self._quick = dict.fromkeys(outbox.answered_lately())
+        under_way = [flight.origin for flight in (*self._flights, *self._lost)]
+        unsure = MOST_UNSURE - sum(one not in self._quick for one in under_way)
+        slow = min(MOST_SLOW - sum(one in self._slow for one in under_way), unsure)
+        full = {one for one in under_way if self._room(one) <= 0} | (self._slow if slow <= 0 else set())
+
+        def room(receiver: str) -> int:
+            nonlocal slow, unsure
+            left = self._room(receiver)
+            if left <= 0 or self._is_quick(receiver):
+                return left
+            if unsure <= 0 or (receiver in self._slow and slow <= 0):
+                return 0
+            unsure, slow = unsure - 1, slow - (receiver in self._slow)
+            return left
+
+        messages = self._beginner.claim(free, room, full)
+        for message in messages:
+            self._send(message)
+        return len(messages)
+
+    def land(self, seconds: float) -> tuple[int, int]:
+        """Wait so long at the most for the first attempt to end, and write all that have; return how many arrived and how many did not."""
+        good = bad = 0
+        if self._flights:
+            self._landed.wait(seconds)
+        self._landed.clear()  # before the look: who lands during it is seen in the next
+        for flight in [one for one in self._flights if one.answer is not None]:
+            delivered = self._write(flight, flight.answer or _failed(""))
+            good, bad = good + delivered, bad + (not delivered)
+        return good, bad + self._give_up()
+
+    def end(self, seconds: float) -> list[str]:
+        """Wait so long for what is under way, write it, and let the rest be tried again; return the receivers that did not answer."""
+        deadline = time.monotonic() + seconds
+        while self._flights and not self.hurried and (rest := deadline - time.monotonic()) > 0:
+            self.land(min(rest, 0.2))
+        silent = sorted({flight.origin for flight in self._flights})
+        for flight in list(self._flights):
+            self._write(flight, _failed("The worker ended before the receiver had answered."))
+        return silent
+
+    def _room(self, receiver: str) -> int:
+        """Return how many more attempts to a receiver may begin."""
+        most = MOST_PER_RECEIVER if self._is_quick(receiver) else 1
+        return most - sum(flight.origin == receiver for flight in (*self._flights, *self._lost))
+
+    def _is_quick(self, receiver: str) -> bool:
+        return self._quick is not None and receiver in self._quick
+
+    def _send(self, message: Message) -> None:
+        flight = Flight(message, origin(message.url), time.monotonic())
+        flight.thread = threading.Thread(target=self._fly, args=(flight,), name=f"jobqueue-webhook-{message.delivery_id}", daemon=True)
+        self._flights.add(flight)
+        flight.thread.start()
+
+    def _fly(self, flight: Flight) -> None:
+        """Send one message; this is all that a sender's thread does."""
+        from jobqueue.webhooks.sending import Answer, send
+
+        message = flight.message
+        try:
+            settings = conf.current()
+            flight.in_secrets = True
+            secrets = self._secrets(message, flight.origin)
+            flight.in_secrets = False
+            if settings.webhook_signed_only and not secrets:
+                flight.answer = Answer(error="Not sent: WEBHOOK_SIGNED_ONLY is set, and WEBHOOK_SECRET has no secret for this message.")
+                return
+            flight.answer = send(
+                message.url,
+                message.message_id,
+                message.body,
+                secrets=secrets,
+                allowed=settings.webhook_allowed_hosts,
+                seconds=settings.webhook_timeout_seconds,
+                https_only=settings.webhook_https_only,
+            )
+        except BaseException as error:  # noqa: BLE001 - a thread that ends without an answer would count as under way
+            flight.answer = Answer(error=exception_summary(error, PLAIN))
+        finally:
+            self._landed.set()
+
+    def _secrets(self, message: Message, receiver: str) -> tuple[str, ...]:
+        """Return what a message is signed with."""
+        try:
+            secrets = secrets_of(conf.webhook_secret(), message.queue, message.tenant, receiver)
+        finally:
+            let_go()  # a callable of the project may have asked the database, and this thread ends
+        if not secrets and message.queue not in self._unsigned:
+            self._unsigned.add(message.queue)
+            how = "not sent" if conf.current().webhook_signed_only else "sent unsigned"
+            logger.warning("Webhooks of the queue %r are %s: WEBHOOK_SECRET has no secret for it.", message.queue, how)
+        return secrets
+
+    def _give_up(self) -> int:
+        """Let go of attempts that last longer than one may."""
+        longest = conf.current().webhook_timeout_seconds + PATIENCE_SECONDS
+        late = [flight for flight in self._flights if time.monotonic() - flight.began > longest]
+        for flight in late:
+            self._lost.append(flight)
+            what = "WEBHOOK_SECRET did not return" if flight.in_secrets else "The name of the receiver was not resolved"
+            self._write(flight, _failed(f"{what} in time."))
+        return len(late)
+
+    def _write(self, flight: Flight, answer: Answer) -> bool:
+        """Write what came of an attempt, and return whether the message was delivered; an outage is raised, and it is written later."""
+        self._note_pace(flight.origin, answer)
+        message = flight.message
+        try:
+            status = outbox.settle(message, **answer.outcome())
+        except DatabaseError as error:
+            if is_outage(error):
+                raise
+            repeats.log(
+                logging.ERROR,
+                "What came of webhook %s of job %s cannot be written; it is sent again.",
+                message.event,
+                message.job_id,
+                exc_info=True,
+            )
+            status = ""
+        self._flights.discard(flight)
+        if status == outbox.Status.FAILED:
+            repeats.log(
+                logging.WARNING,
+                "Webhook %s of job %s is given up after %d attempts: %s",
+                message.event,
+                message.job_id,
+                message.attempts,
+                answer.error,
+            )
+        elif status == outbox.Status.PENDING:
+            logger.info("Webhook %s of job %s has failed (attempt %d): %s", message.event, message.job_id, message.attempts, answer.error)
+        return status == outbox.Status.DELIVERED
+
+    def _note_pace(self, receiver: str, answer: Answer) -> None:
+        quick = self._quick if self._quick is not None else {}
+        quick.pop(receiver, None)
+        if not answer.late:
+            self._slow.discard(receiver)
+            quick[receiver] = None
+            if len(quick) > MOST_REMEMBERED:
+                del quick[next(iter(quick))]
+        elif len(self._slow) < MOST_REMEMBERED:
+            self._slow.add(receiver)
+
+
+def _failed(error: str) -> Answer:
+    from jobqueue.webhooks.sending import Answer
+
+    return Answer(error=error, late=True)

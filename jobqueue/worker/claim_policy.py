@@ -1,0 +1,165 @@
+"""The gate: what people have decided about queues and tenants, as this process knows it; read anew each second, or when told."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+
+from django.db.models import BooleanField, ExpressionWrapper
+
+from jobqueue import conf
+from jobqueue.core import queue_rules, repeats
+from jobqueue.db import Scope
+from jobqueue.exceptions import is_for_the_process
+from jobqueue.lifecycle.limits import Limits
+from jobqueue.lifecycle.queues import end_pauses
+from jobqueue.managers.queues import OVER
+from jobqueue.models import Job, Queue
+
+READ_SECONDS = 1.0
+NAMES_SECONDS = 0.1  # as long as the picker goes without a look for others
+MOST_QUEUES = 1000
+
+
+class Gate:
+    """Say in which queues a tenant's jobs may be claimed, and under which limits."""
+
+    def __init__(
+        self,
+        queues: tuple[str, ...],
+        max_running: int | None,
+        set_tenants: Callable[[dict[str, int]], None],
+        tenant_slots: Callable[[], dict[str, int] | None] = conf.tenant_slots,
+    ) -> None:
+        """Prepare; `queues` are the items of the rule that says which ones are served, `set_tenants` is told each tenant's slots.
+
+        `tenant_slots` returns them, or None if they are not known.
+        """
+        self.served, self._max_running, self._set_tenants = queue_rules.parse(queues), max_running, set_tenants
+        self._tenant_slots = tenant_slots
+        self.paused: frozenset[str] = frozenset()
+        self.limits = Limits(max_running)
+        self._read_at: float | None = None
+        self._queues_read_at: float | None = None
+        self._reading = threading.Lock()  # the dispatcher and the finisher read: what was seen earlier must not replace what was seen later
+        self._after: dict[str, str] = {}  # of tenants with more queues than one claim looks at, the last one
+        self._names: dict[str, tuple[float, tuple[str, ...]]] = {}  # of tenants, the names that patterns stand for, and when they were read
+
+    def changed(self) -> None:
+        """Read everything anew at the next look."""
+        self._read_at = self._queues_read_at = None
+        self._names.clear()
+
+    def forget_names(self, tenant: str) -> None:
+        """Read anew in which queues a tenant has something: there is new work, or nothing was found."""
+        self._names.pop(tenant, None)
+
+    @property
+    def age(self) -> float:
+        """For how many seconds nothing was read; endless where it is to be read anew."""
+        return math.inf if self._read_at is None else time.monotonic() - self._read_at
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether there may be queues from which this process takes nothing."""
+        return bool(not self.served.is_all or self.paused or self.limits.queues)
+
+    def is_open(self, queue: str) -> bool:
+        """Return whether this process serves a queue, and it is neither paused nor limited to no job at all."""
+        return queue not in self.paused and self.served.matches(queue) and self.limits.queues.get(queue) != 0
+
+    def refresh(self) -> None:
+        """Read the rows of queues and the numbers of tenants where that is due."""
+        now = time.monotonic()
+        if self._read_at is not None and now - self._read_at < READ_SECONDS:
+            return
+        self._read_at = now  # before the look: what changes meanwhile is looked at again
+        try:
+            self._read()
+        except BaseException:
+            self._read_at = None
+            raise
+
+    def refresh_queues(self) -> None:
+        """Read the rows of queues where that is due; from any thread, but not the numbers of tenants, whose lanes the dispatcher has."""
+        now = time.monotonic()
+        if self._queues_read_at is None or now - self._queues_read_at >= READ_SECONDS:
+            self._read_queues()
+
+    def _read(self) -> None:
+        self._read_queues()
+        try:
+            if (slots := self._tenant_slots()) is not None:
+                self._set_tenants(slots)
+        except BaseException as error:  # the project's own code; the last numbers stay, and jobs go on
+            if is_for_the_process(error):
+                raise
+            text = "TENANTS could not be read, so the numbers of before stay: %s"
+            repeats.log(logging.ERROR, text, str(error) or repr(error), kind=str(error))
+
+    def _read_queues(self) -> None:
+        with self._reading:
+            self._queues_read_at = time.monotonic()
+            try:
+                self._take_queues()
+            except BaseException:
+                self._queues_read_at = None
+                raise
+
+    def _take_queues(self) -> None:
+        special = Queue.objects.current.special().annotate(over=ExpressionWrapper(OVER, BooleanField()))
+        found = list(special.values_list("name", "paused", "max_running", "over"))
+        if any(row[3] for row in found):
+            end_pauses()
+        rows = [row[:3] for row in found]
+        self.paused = frozenset(name for name, paused, _, over in found if paused and not over)
+        self.limits = Limits(self._max_running, {name: most for name, _, most in rows if most is not None})
+
+    @property
+    def closed(self) -> tuple[str, ...]:
+        """The queues in which no job may be handed over: paused, or limited."""
+        return (*self.paused, *self.limits.queues)
+
+    def scope(self, tenant: str) -> Scope | None:
+        """Return where to look for a tenant's jobs; None where every queue of theirs is paused."""
+        names = self.served.names
+        if self.served.has_patterns:
+            names = self._named_by_patterns(tenant)
+        elif not self.paused and not self.limits.queues:
+            return Scope(tenant, names)
+        # By name: a claim over all queues would walk over what a paused or an excluded one holds.
+        opened = tuple(name for name in names if name not in self.paused) if not self.served.is_all else self._queued_in(tenant)
+        return Scope(tenant, opened) if opened else None
+
+    def _named_by_patterns(self, tenant: str) -> tuple[str, ...]:
+        """Return served queues in which a tenant has QUEUED jobs, as they were at most a moment ago: a claim is not to pay for a look."""
+        now = time.monotonic()
+        if (known := self._names.get(tenant)) is None or now - known[0] >= NAMES_SECONDS:
+            self._names[tenant] = known = (now, self._queued_in(tenant))
+        return known[1]
+
+    def _queued_in(self, tenant: str) -> tuple[str, ...]:
+        """Return open, served queues in which a tenant has QUEUED jobs; where there are very many, others each time."""
+        look, after = Job.objects.database.queued_queues, self._after.pop(tenant, "")
+        found = look(MOST_QUEUES, tenant, after, self.paused, self.served)
+        if after and len(found) < MOST_QUEUES:  # the rest from the beginning; those behind `after` are in the list
+            found += [name for name in look(MOST_QUEUES - len(found), tenant, "", self.paused, self.served) if name <= after]
+        if len(found) == MOST_QUEUES:
+            self._after[tenant] = found[-1]
+        return tuple(found)
+
+    def is_part(self, scope: Scope) -> bool:
+        """Return whether a scope has only some of the tenant's queues, and the next one others."""
+        return scope.tenant in self._after
+
+    @property
+    def served_limits(self) -> Limits:
+        """The limits that matter for the queues that this process serves."""
+        return Limits(self.limits.max_running, {name: most for name, most in self.limits.queues.items() if self.served.matches(name)})
+
+    def limits_of(self, scope: Scope) -> Limits | None:
+        """Return the limits that a claim in this scope must heed; None where there is none."""
+        return self.limits.of(scope.queues) or None

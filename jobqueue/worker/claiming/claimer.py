@@ -1,0 +1,257 @@
+"""The picker claims for one lane at a time: whose turn it is, behind which cursor, through the gate.
+
+A claim starts behind the key of the last job that was looked at (dead index entries of claimed rows pile up before it while an old
+snapshot is open), and from the head again every 0.1 s and whenever a scan finds too little: higher priorities, late commits and
+returned jobs lie before the cursor.
+
+Jobs whose target somebody is just deciding on are left alone, perhaps for as long as a transaction stays open. They must not stand in the
+way of others: where a claim saw nothing else, the next one goes on behind them at once, and leaves those targets out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from jobqueue.db import Claimed, Lender, Scope
+from jobqueue.lifecycle.batches import Batches
+from jobqueue.lifecycle.claim import Claim, claim
+from jobqueue.lifecycle.expire import Expired
+from jobqueue.lifecycle.glance import Glances
+from jobqueue.lifecycle.limits import ALL, Limits
+from jobqueue.models import Job
+from jobqueue.worker.claim_policy import Gate
+from jobqueue.worker.running.lanes import Lane, Lanes
+from jobqueue.worker.running.round_robin import share
+
+HEAD_SECONDS = 0.1
+MOST_TENANTS = 1000
+ROUNDS = 100
+MOST_EMPTY = 20
+STEPS = 20
+STILL_SECONDS = 30.0
+MOST_BUSY = 1000
+
+
+@dataclass
+class Walk:
+    """Remember how far the claims of one tenant have walked."""
+
+    cursor: tuple[int, int] | None = None
+    head_at: float = 0.0
+    going: bool = False  # past jobs that nobody can take now, and not at the end yet
+    busy: frozenset[str] = frozenset()  # of those jobs, the targets
+
+
+@dataclass
+class Pick:
+    """Tell what the claims for a lane brought."""
+
+    jobs: list[Claimed] = field(default_factory=list)
+    lost: list[Expired] = field(default_factory=list)
+    more: bool = False  # the last scan was full
+    moved: bool = False  # something was taken or parked
+    early: bool = False  # what was found is to begin before the next look, which is from the head
+    limited: bool = False  # a limit stood in the way: others may make room at any time
+    going: bool = False  # the look is to go on from where it ended
+    full: frozenset[str] = frozenset()  # the queues whose limits leave no room
+    busy: bool = False  # and so did targets that somebody was just deciding on
+
+
+class Picker:
+    """Claim jobs for the lanes of one process."""
+
+    def __init__(self, lender: Lender, gate: Gate, lanes: Lanes, glances: Glances | None = None) -> None:
+        """Prepare; what it heard comes from other threads, and `glances` may tell that nothing is queued."""
+        self._lender, self._gate, self._lanes = lender, gate, lanes
+        self._glances = glances if glances is not None else Glances()
+        self._heard: deque[str] = deque()
+        self._walks: dict[str, Walk] = {}
+        self._found_at = 0.0
+        self._resting = False  # whether the last look found nothing to take
+        self._stuck = Batches("Claiming", 1)
+        self._after: str | None = None
+        self._after_place: tuple[str, str] | None = None
+        self._places: dict[str, set[str]] = {}  # of tenants that have turns, the queues in which they were found to have something
+
+    def hear(self, tenant: str) -> None:
+        """Note that a tenant has new work; from any thread."""
+        self._heard.append(tenant)
+
+    def look_around(self, since: float | None = None) -> None:
+        """Take in what was heard; where nobody is known to have something queued, find out.
+
+        A glance that was taken after the monotonic time `since` may tell that nothing is.
+        """
+        if self._is_still(since):
+            return
+        self._gate.refresh()
+        while self._heard:
+            tenant = self._heard.popleft()
+            self._forget(tenant)
+            self._lanes.of(tenant).turns.hear(tenant)
+        if not self._has_turns:
+            self._find()
+            self._resting = not self._has_turns and not self.is_halfway
+        else:
+            self._resting = False
+
+    def _is_still(self, since: float | None) -> bool:
+        """Whether this process rests, and there is nothing to take: then it need not know what people have decided, either."""
+        if not self._resting or self._heard or self._has_turns:
+            return False
+        if self._gate.age > STILL_SECONDS:  # people see the slots of tenants, and so on, though nobody needs them
+            self._gate.refresh()
+        self._found_at = time.monotonic()
+        glance = self._glances.fresh
+        if since is not None and glance is not None and glance.at > since:
+            return not glance.queued
+        return not Job.objects.current.any_queued()
+
+    @property
+    def _has_turns(self) -> bool:
+        return any(len(lane.turns) for lane in self._lanes)
+
+    def look_further(self) -> bool:
+        """Find out now and then who else has something queued; return whether there is anybody. After the claims: it makes none wait."""
+        if time.monotonic() - self._found_at < HEAD_SECONDS:
+            return False
+        before = sum(len(lane.turns) for lane in self._lanes)
+        self._find()
+        return sum(len(lane.turns) for lane in self._lanes) > before
+
+    def _find(self) -> None:
+        self._found_at = time.monotonic()
+        if self._gate.is_selective:
+            self._find_places()
+        else:
+            found = Job.objects.database.queued_tenants(MOST_TENANTS, self._after)
+            for tenant in found:
+                self._lanes.of(tenant).turns.find(tenant)
+            self._after = found[-1] if len(found) == MOST_TENANTS else None
+        if len(self._walks) > MOST_TENANTS:
+            self._walks.clear()
+
+    def _find_places(self) -> None:
+        """Find tenants by the queues from which this process takes: those who have something elsewhere only are to have no turns."""
+        found = Job.objects.database.queued_places(MOST_TENANTS, self._after_place)
+        for tenant, queue in found:
+            if self._gate.is_open(queue):
+                self._lanes.of(tenant).turns.find(tenant)
+                self._places.setdefault(tenant, set()).add(queue)
+        self._after_place = found[-1] if len(found) == MOST_TENANTS else None
+
+    @property
+    def is_halfway(self) -> bool:
+        """Whether there are more who may have something queued than one look has found."""
+        return (self._after_place if self._gate.is_selective else self._after) is not None
+
+    def pick(self, lane: Lane, wanted: int) -> Pick:
+        """Claim up to `wanted` jobs, an even share for each tenant whose turn it is, until the lane is full or nothing is left."""
+        pick, waiting, again, part, looks, empty = Pick(), deque[str](), lane.turns.round(), 0, 0, 0
+        while looks < ROUNDS and empty < MOST_EMPTY:
+            left = wanted - len(pick.jobs)
+            if not waiting and again:  # a new round: what nobody needed in the last one is shared among those who have more
+                waiting, again, part = again, deque(), share(left, len(again))
+            if not waiting or left <= 0:
+                break
+            tenant, portion = waiting.popleft(), min(part, left)
+            if (places := self._places.get(tenant)) and pick.full.issuperset(places):
+                self._drop(lane, tenant)
+                continue
+            looks += 1
+            found = self._turn(tenant, portion, pick)
+            lane.turns.served(tenant)
+            if pick.early:
+                pick.more = True
+                break
+            if ALL in found.full:  # nobody else could take anything
+                return pick
+            empty = 0 if found.seen else empty + 1
+            if not found.seen:  # else one more look soon: a notification may have been held back
+                self._drop(lane, tenant)
+            elif pick.more and found.moved:
+                again.append(tenant)
+        pick.going = pick.going or empty == MOST_EMPTY
+        pick.more = pick.more or pick.going or bool(waiting or again)
+        return pick
+
+    def _drop(self, lane: Lane, tenant: str) -> None:
+        self._forget(tenant)
+        lane.turns.drop(tenant)
+
+    def _forget(self, tenant: str) -> None:
+        self._places.pop(tenant, None)
+        self._gate.forget_names(tenant)
+
+    def _turn(self, tenant: str, portion: int, pick: Pick) -> Claim:
+        """Claim for one tenant, and add what it brought to the pick."""
+        scope = self._gate.scope(tenant)
+        if scope is not None and (stuck := self._stuck.set_aside):
+            scope = scope._replace(stuck=tuple(stuck))
+        pick.more = False
+        found = Claim([]) if scope is None else self._claim(scope, portion, pick)
+        pick.jobs += found.jobs
+        pick.lost += found.lost
+        pick.full |= found.full
+        pick.moved = pick.moved or found.moved
+        pick.busy = pick.busy or bool(found.busy)
+        return found
+
+    def _claim(self, scope: Scope, wanted: int, pick: Pick) -> Claim:
+        """Claim for one tenant; note in `pick` whether the last look was full."""
+        walk = self._walks.setdefault(scope.tenant, Walk())
+        if limits := self._gate.limits_of(scope):
+            pick.limited = True
+            return self._look(scope, wanted, walk, pick, limits=limits)
+        now = time.monotonic()
+        going = walk.going
+        if (now - walk.head_at >= HEAD_SECONDS and not going) or self._gate.is_part(scope):
+            walk.cursor = None
+        if walk.cursor is None:
+            walk.head_at, found = now, self._look(scope, wanted, walk, pick)
+        else:
+            found = self._look(scope, wanted, walk, pick, walk.cursor)
+            if not pick.more and (found.jobs or going):
+                walk.cursor, pick.early = None, bool(found.jobs)
+                return found
+            if not pick.more:
+                walk.head_at, found = now, _together(found, self._look(scope, wanted, walk, pick))
+        walk.cursor = found.last or walk.cursor
+        return found
+
+    def _look(
+        self, scope: Scope, wanted: int, walk: Walk, pick: Pick, after: tuple[int, int] | None = None, limits: Limits | None = None
+    ) -> Claim:
+        """Claim once, or several times where nothing of all that was seen can be taken or parked now."""
+        if walk.going:
+            scope = scope._replace(without=tuple(walk.busy))
+        found, busy = Claim([]), walk.busy
+        for _ in range(STEPS):
+            one = claim(self._lender, scope, wanted, after, limits)
+            found = _together(found, one)
+            if one.stuck:
+                scope = self._leave(one.stuck, scope)
+            # Under limits each queue has a window of its own, and no key is behind them all: there the targets alone are left out.
+            walk.going = not one.moved and (bool(one.stuck or one.busy) if limits else bool(one.stuck) or one.seen >= wanted)
+            pick.more = bool(one.stuck) or one.seen >= wanted
+            if not walk.going:
+                break
+            busy, after = one.busy | (busy if len(busy) < MOST_BUSY or limits else frozenset()), one.last
+            scope = scope._replace(without=tuple(busy))
+        pick.going, pick.more = pick.going or walk.going, pick.more or walk.going
+        walk.busy = busy if walk.going else frozenset()
+        return found
+
+    def _leave(self, stuck: tuple[int, ...], scope: Scope) -> Scope:
+        """Leave out jobs whose rows take no change, or they would stand before all others; they are tried again later."""
+        for job_id in stuck:
+            self._stuck.leave(job_id)
+        return scope._replace(stuck=(*scope.stuck, *stuck))
+
+
+def _together(one: Claim, other: Claim) -> Claim:
+    last = max(filter(None, (one.last, other.last)), default=None)
+    jobs, lost = [*one.jobs, *other.jobs], [*one.lost, *other.lost]
+    return Claim(jobs, last, one.seen + other.seen, one.parked + other.parked, lost, one.busy | other.busy, one.full | other.full)

@@ -1,0 +1,278 @@
+"""The dispatcher fills the free slots of each lane: claim, hand over, sleep until woken or due.
+
+It claims at most the free slots plus what the pool will finish within the next 0.1 s at its measured rate. So long jobs are never
+hoarded, and jobs of no length come hundreds at a time. Claimed jobs that have not begun after 1 s are handed back. Jobs that were
+lost with a worker before begin under probation (see ``worker/running/probation.py``).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from jobqueue import db
+from jobqueue.core import time_limits
+from jobqueue.core.service import ErrorHandler
+from jobqueue.core.targets import Target
+from jobqueue.core.texts import safe_repr
+from jobqueue.db import Claimed, Lease, Mark
+from jobqueue.lifecycle import wakeup
+from jobqueue.lifecycle.aside import reason_of
+from jobqueue.lifecycle.expire import Expired
+from jobqueue.lifecycle.finish import finish
+from jobqueue.lifecycle.outcome import Kind, Outcome
+from jobqueue.models import Job
+from jobqueue.tasks import registry
+from jobqueue.worker.base import DatabaseService
+from jobqueue.worker.claiming.claimer import HEAD_SECONDS, Picker
+from jobqueue.worker.reporting.finisher import Finisher
+from jobqueue.worker.reporting.reporter import Reporter
+from jobqueue.worker.running.executor import read_result
+from jobqueue.worker.running.judging import failed, handed_back
+from jobqueue.worker.running.lanes import Lane, Lanes
+from jobqueue.worker.running.loop import Loop
+from jobqueue.worker.running.pool import Pool
+from jobqueue.worker.running.probation import PUT_OFF, PUT_OFF_SECONDS
+from jobqueue.worker.running.run import Run, Runs
+
+HAND_BACK_SECONDS = 1.0
+FAST_SECONDS = 0.005
+# With a listener the next job tells of itself; only one that was enqueued while its notification was held back does not.
+NOTIFIED_FAST_SECONDS = 1.2 * wakeup.PAUSE_SECONDS
+QUIET_SECONDS = 2.0
+LONGEST_POLL_SECONDS = 5.0
+SUSPECTS_SECONDS = 0.05
+
+
+class Dispatcher(DatabaseService):
+    """Claim jobs for one process and hand them to the pools or the event loop."""
+
+    name = "dispatcher"
+
+    def __init__(
+        self,
+        worker_id: str,
+        picker: Picker,
+        *,
+        runs: Runs,
+        lanes: Lanes,
+        loop: Loop,
+        finisher: Finisher,
+        reporter: Reporter,
+        poll_seconds: float,
+        is_notified: Callable[[], bool],
+        lost: Callable[[Sequence[Expired]], None],
+        crowded: Callable[[], None],
+        watch: Callable[[Run], None],
+        on_error: ErrorHandler,
+    ) -> None:
+        """Prepare the thread; `crowded` is told when there may be more to run than the shared lane has slots.
+
+        `watch` is told when a run that has a time limit begins.
+        """
+        super().__init__(on_error)
+        self._worker_id, self._picker, self._runs, self._lanes = worker_id, picker, runs, lanes
+        self._loop, self._finisher, self._reporter = loop, finisher, reporter
+        self._poll_seconds, self._is_notified, self._lost = poll_seconds, is_notified, lost
+        self._crowded, self._watch = crowded, watch
+        self._suspects: deque[Run] = deque()  # handed over by the finisher, for the probation that only this thread touches
+        self._worked_at = self._woken_at = time.monotonic()
+        self._pause = self._busy_pause = FAST_SECONDS
+        self._checked_at = 0.0
+        self._lost_track = False
+
+    def turn(self) -> float | None:
+        """Claim once for each lane, and let suspects begin; return how long to rest."""
+        if self.failures or self._lost_track:
+            self._lost_track = False
+            self._give_back_unknown()
+        now = time.monotonic()
+        if now - self._checked_at >= HAND_BACK_SECONDS / 2:
+            self._checked_at = now
+            self.give_back(self.take_waiting(now - HAND_BACK_SECONDS))
+        # Who would hear of new work, and heard of none for a while, may go by what others have seen since.
+        told = self._is_at_ease and now - self._woken_at > QUIET_SECONDS
+        self._picker.look_around(since=self._woken_at if told else None)
+        pause = min([self._fill(lane) for lane in self._lanes])
+        if self._picker.look_further():
+            pause = 0.0
+        if self._picker.is_halfway and any(lane.free > 0 for lane in self._lanes):
+            pause = min(pause, HEAD_SECONDS)
+        while self._suspects:
+            run = self._suspects.popleft()
+            (run.lane or self._lanes.shared).probation.add([run])
+        for lane in self._lanes:
+            if len(lane.probation):
+                self._begin_suspects(lane)
+                pause = min(pause, SUSPECTS_SECONDS)
+        return pause
+
+    @property
+    def wants_slots(self) -> bool:
+        """Whether the end of a run lets something begin that waits for it."""
+        return any(lane.saturated or len(lane.probation) for lane in self._lanes)
+
+    def _fill(self, lane: Lane) -> float:
+        lane.saturated = True  # before the look at the slots: one that becomes free from now on wakes us
+        wanted = lane.wanted()
+        if wanted <= 0:
+            self._tell_if_crowded(lane)
+            return self._poll_seconds
+        pick = self._picker.pick(lane, wanted)
+        lane.saturated, lane.last_claim = pick.more or pick.limited, len(pick.jobs)
+        if pick.lost:
+            self._lost(pick.lost)
+        if pick.jobs:
+            self._hand_over(lane, pick.jobs)
+        if pick.more:
+            self._tell_if_crowded(lane)
+        if pick.moved:
+            self._worked_at, self._pause, self._busy_pause = time.monotonic(), self._fast_pause(), FAST_SECONDS
+            return 0.0 if pick.more and lane.wanted() > 0 else self._pause
+        if pick.more:  # the look was cut short, for others to have theirs
+            return 0.0 if pick.going else FAST_SECONDS
+        if pick.busy:  # a target's lock is mostly kept for a moment, but may be for long
+            pause, self._busy_pause = self._busy_pause, 2 * self._busy_pause
+            self._busy_pause = min(self._busy_pause, self._poll_seconds)
+            return min(pause, self._idle_pause())
+        return min(self._idle_pause(), self._poll_seconds) if pick.limited else self._idle_pause()
+
+    def _tell_if_crowded(self, lane: Lane) -> None:
+        if lane is self._lanes.shared and lane.free <= 0:
+            self._crowded()
+
+    # Hand to those who run them
+
+    def _hand_over(self, lane: Lane, jobs: Sequence[Claimed]) -> None:
+        runs = [self._run(job, lane) for job in jobs]
+        self._runs.add(runs)
+        suspects = [run for run in runs if run.job.crashes and run.unreadable is None]
+        if suspects:
+            lane.probation.add(suspects)
+            runs = [run for run in runs if not run.job.crashes or run.unreadable is not None]
+        self._begin(runs)
+
+    def _run(self, job: Claimed, lane: Lane | None) -> Run:
+        run = Run(job, self._reporter.flush, read_result, lane)
+        try:
+            self._read(run, job)
+        except Exception as error:  # noqa: BLE001 - the other jobs of the batch are claimed, too, and must begin
+            run.unreadable = error
+        return run
+
+    def _read(self, run: Run, job: Claimed) -> None:
+        """Read what the row says of how to run the job."""
+        if job.options != time_limits.NO_OPTIONS and (limit := time_limits.of_text(job.options)) is not None:
+            run.limit, run.watch = limit, self._watch
+        if job.crashes and not isinstance(job.crashes, int):  # SQLite keeps a text in a column of numbers
+            raise TypeError(f"The job's row holds {safe_repr(job.crashes)} as crashes; it must be a whole number.")
+        run.entry = registry.find(job.task)
+
+    def follow(self, job: Claimed, before: Run) -> None:
+        """Begin a job whose target was handed over by a run that has just ended; called by the finisher."""
+        run = self._run(job, before.lane)
+        run.chained, run.chained_since = before.chained + 1, before.chained_since or before.claimed_at
+        self._runs.add([run])
+        if job.crashes and run.unreadable is None:
+            self._suspects.append(run)
+            self.wake()
+        else:
+            self._begin([run])
+
+    def _begin(self, runs: Sequence[Run]) -> None:
+        functions: dict[Pool, list[Run]] = {}
+        for run in runs:
+            if run.entry is not None and run.entry.is_async:
+                self._loop.submit(run)
+            else:
+                functions.setdefault((run.lane or self._lanes.shared).pool, []).append(run)
+        for pool, its in functions.items():
+            pool.submit(its)
+        self._reporter.wake()
+
+    def _begin_suspects(self, lane: Lane) -> None:
+        now = time.monotonic()
+        for run in lane.probation.take_hopeless(now):
+            self._end(run, PUT_OFF_SECONDS, PUT_OFF)
+        group = lane.probation.next_group(lane.free + len(lane.probation), now)
+        if group:
+            group, refused = _started(group)
+            lane.probation.begin(group)
+            self._begin(group)
+            for run, error in refused:
+                lane.probation.remove(run)
+                run.ended = time.monotonic()
+                self._finisher.put(run, failed(run, Kind.ERROR, ValueError(f"Its start cannot be written: {reason_of(error)}")))
+
+    # Give back
+
+    def take_waiting(self, claimed_before: float) -> list[Run]:
+        """Take out the jobs that were claimed before a time and have not begun."""
+        return [*self._lanes.take_waiting(claimed_before), *self._loop.take_waiting(claimed_before)]
+
+    def give_back(self, runs: Sequence[Run]) -> None:
+        """Hand claimed jobs that have not begun back to everybody."""
+        for run in runs:
+            self._end(run)
+
+    def _end(self, run: Run, delay_seconds: float = 0.0, message: str | None = None) -> None:
+        run.ended = time.monotonic()
+        outcome = handed_back(run)
+        outcome.delay_seconds, outcome.message = delay_seconds, message
+        self._finisher.put(run, outcome)
+
+    def lose_track(self) -> None:
+        """Look for jobs of ours that we do not know, at the next turn."""
+        self._lost_track = True
+
+    def _give_back_unknown(self) -> None:
+        """Find jobs that we own and do not know: a claim or a hand-over was committed and its answer lost with the connection."""
+        with self._runs.handing_over:  # what the finisher is just taking over is known before it lets go of this
+            ours = list(Job.objects.current.owned_by(self._worker_id).values_list("pk", "lease_token", "tenant", "target"))
+            known = {run.lease for run in self._runs}
+        unknown = [Outcome(Lease(*row[:2]), Kind.HANDED_BACK, target=Target(*row[2:]) if row[3] else None) for row in ours]
+        finish([outcome for outcome in unknown if outcome.lease not in known])
+
+    # Rest
+
+    @property
+    def _is_at_ease(self) -> bool:
+        return time.monotonic() - self._worked_at > QUIET_SECONDS and self._is_notified()
+
+    def _idle_pause(self) -> float:
+        longest = LONGEST_POLL_SECONDS if self._is_at_ease else self._poll_seconds
+        pause = min(self._pause, longest)
+        self._pause = min(self._pause * 2, LONGEST_POLL_SECONDS)
+        return pause * random.uniform(0.8, 1.0)  # noqa: S311 - a fleet must not poll in step; downwards, POLL_SECONDS is the most
+
+    def _fast_pause(self) -> float:
+        return NOTIFIED_FAST_SECONDS if self._is_notified() else FAST_SECONDS
+
+    def wake(self) -> None:
+        """Look now, and oneself."""
+        self._woken_at = time.monotonic()
+        super().wake()
+
+    def notified(self, tenant: str | None = None) -> None:
+        """Look now, and closely for a while; at this tenant first where it is known whose work it is."""
+        if tenant is not None:
+            self._picker.hear(tenant)
+        self._pause = self._fast_pause()
+        self.wake()
+
+
+def _started(group: list[Run]) -> tuple[list[Run], list[tuple[Run, Exception]]]:
+    """Write that suspects begin; return those that may, which are none whose rows are locked, and those whose rows take no change."""
+    try:
+        written = set(Job.objects.database.mark([Mark(*run.lease, 0.0, None, None, None) for run in group]))
+    except Exception as error:
+        if not db.is_refusal(error):
+            raise
+        if len(group) == 1:
+            return [], [(group[0], error)]
+        # One bad row must not keep the others from their run.
+        alone = [_started([run]) for run in group]
+        return [run for begun, _ in alone for run in begun], [one for _, refused in alone for one in refused]
+    return [run for run in group if run.lease in written], []

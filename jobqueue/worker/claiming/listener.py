@@ -1,0 +1,100 @@
+"""The listener hears notifications, where the database has them: new work, and requests to stop.
+
+Behind a pooler that gives each transaction another session nothing would be heard, and somebody else would get what was meant for us. So it
+only looks now and then whether that is still so, and holds no connection meanwhile; the other services poll.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from jobqueue.core import queue_rules
+from jobqueue.core.service import ErrorHandler
+from jobqueue.db import hygiene
+from jobqueue.lifecycle.wakeup import CHANNEL, DUE, DUTIES, OWNER, QUEUES, read_work
+from jobqueue.models import Job
+from jobqueue.worker.base import DatabaseService
+
+ROUND_SECONDS = 1.0
+PROBE_ROUNDS = 20
+POOLER_SECONDS = 60.0
+OFF = (
+    "LISTEN is off: a pooler stands between this worker and its database. It polls (POLL_SECONDS), keeps no prepared plans,"
+    " and hears of requests to stop with its heartbeat."
+)
+
+logger = logging.getLogger("jobqueue")
+
+
+class Heard(NamedTuple):
+    """Say whom to tell: of new work (of which tenant, where that is known), of a job that is to stop, of changed queues, of duties."""
+
+    work: Callable[[str | None], None]
+    stop_asked: Callable[[], None]
+    queues_changed: Callable[[], None]
+    due: Callable[[], None]
+    duties_changed: Callable[[], None]
+
+
+class Listener(DatabaseService):
+    """Tell others what was heard that concerns this process."""
+
+    name = "listener"
+
+    def __init__(self, worker_id: str, queues: Sequence[str], heard: Heard, on_error: ErrorHandler) -> None:
+        """Prepare the thread."""
+        super().__init__(on_error)
+        self._worker_id, self._served = worker_id, queue_rules.parse(tuple(queues))
+        self._heard = heard
+        self._listening = self._behind_pooler = False
+        self._rounds = 0
+
+    @property
+    def healthy(self) -> bool:
+        """Whether notifications arrive, as far as we know."""
+        return self._listening and self.failures == 0
+
+    def turn(self) -> float | None:
+        """Hear for a while; now and then ask the server whether it is still there."""
+        database = Job.objects.database
+        if not self._listening and database.behind_pooler:
+            return self._do_without()
+        if not self._listening or self._rounds >= PROBE_ROUNDS:
+            database.listen(CHANNEL)  # repeated, it is a harmless probe of the connection
+            if not self._listening:
+                self._listening = True
+                if self._behind_pooler:
+                    self._behind_pooler = False
+                    logger.info("LISTEN is on: no pooler stands between this worker and its database any more.")
+                self._heard.work(None)  # what was told while nobody listened
+            self._rounds = 0
+        self._rounds += 1
+        for payload in database.heard(ROUND_SECONDS):
+            self._tell(payload)
+        return 0.0
+
+    def _do_without(self) -> float:
+        if not self._behind_pooler:
+            self._behind_pooler = True
+            logger.info(OFF)
+        hygiene.close_all()
+        return POOLER_SECONDS
+
+    def _tell(self, payload: str) -> None:
+        if payload == OWNER.format(self._worker_id):
+            self._heard.stop_asked()
+        elif payload == QUEUES:
+            self._heard.queues_changed()
+            self._heard.work(None)
+        elif payload == DUE:
+            self._heard.due()
+        elif payload == DUTIES:
+            self._heard.duties_changed()
+        elif (work := read_work(payload)) is not None and self._served.matches(work[1]):
+            self._heard.work(work[0])
+
+    def _after_error(self, service: object, error: BaseException, failures: int) -> None:
+        self._listening = False
+        super()._after_error(self, error, failures)

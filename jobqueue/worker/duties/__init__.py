@@ -1,0 +1,1 @@
+"""The threads that lead and do the duties of the fleet."""

@@ -1,0 +1,1 @@
+"""Several worker processes under one, and the number of their slots."""

@@ -1,0 +1,282 @@
+"""Several worker processes under one: it starts them, starts those anew that end, passes signals on, and runs no job itself.
+
+It holds no connection and no thread. Each worker is a new interpreter (see `spawn`), with the socket of `link` to talk over;
+its number names it to people. What was started and does not report as a worker is something else: then all end, since more of it could
+be started without an end. A worker that dies is replaced, at once the first time and later after a growing pause; its jobs are
+recovered at once by a worker that lives. Workers that end before they serve are not tried for ever.
+
+As the first process of a container it also collects the exit codes of orphans that it never started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import math
+import os
+import random
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from jobqueue.worker.fleet import ipc
+from jobqueue.worker.fleet.child import CLOSE_SECONDS, Times, Worker, collect_orphans
+from jobqueue.worker.fleet.ipc import DONE, FAILED
+from jobqueue.worker.fleet.spawn import Order
+
+MOST_STARTS = 5
+START_SECONDS = 120.0
+REPORT_SECONDS = 60.0
+STEADY_SECONDS = 60.0
+LONGEST_PAUSE_SECONDS = 30.0
+LOOK_SECONDS = 1.0
+NOT_EXECUTABLE = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOEXEC, errno.ELOOP, errno.EISDIR}
+
+logger = logging.getLogger("jobqueue")
+
+
+class Processes:
+    """Keep a number of workers running until told to stop."""
+
+    def __init__(self, number: int, order: Order, times: Times, *, once: bool = False) -> None:
+        """Prepare; `once` lets workers end that have nothing left to do."""
+        self.order, self.times, self.once = order, times, once
+        self.workers = [Worker(index + 1) for index in range(number)]
+        self.stops = 0
+        self.failed = False
+        self._starts_workers = False  # it has been seen that the command starts workers
+        self.refusal = ""  # why no worker can be started
+        self.errors = False  # workers that had nothing left to do told of errors
+        self._passed_on = 0
+        self._looked_at = time.monotonic()
+        self._dead: dict[str, int | None] = {}
+        self._starts_in_vain = 0
+        self._selector = selectors.DefaultSelector()
+        self._woken, self._waker = os.pipe()
+
+    def stop(self) -> None:
+        """Ask for the end; a second call skips the grace period. Safe in a signal handler."""
+        self.stops += 1
+
+    def quit(self) -> None:
+        """Pass SIGQUIT on: all end at once, each with a dump of its threads. Safe in a signal handler."""
+        for worker in self.workers:
+            if worker.process is not None:
+                worker.process.send_signal(signal.SIGQUIT)
+
+    def run(self) -> tuple[bool, dict[str, int | None]]:
+        """Work until told to stop; return whether all workers ended as they should, and the identities of the dead that none recovered."""
+        with self._waking_up():
+            while not self._over():
+                self._pass_on()
+                self._start_those_due()
+                self._tell_of_the_dead()
+                self._rest()
+                self._reap()
+                self._judge()
+        return not self.failed and not self.errors, self._dead
+
+    # Start
+
+    def _start_those_due(self) -> None:
+        now = time.monotonic()
+        for worker in self.workers:
+            if worker.process is None and not worker.finished and not self.stops and not self.failed and worker.start_at <= now:
+                self._start(worker)
+
+    def _start(self, worker: Worker) -> None:
+        try:
+            ours = worker.start(self.order)
+        except OSError as error:
+            if error.errno in NOT_EXECUTABLE and not self._starts_workers:
+                self._refuse(f"cannot be executed ({error.strerror})")
+            else:  # too many processes or open files, or a deployment that replaces the interpreter just now
+                self._in_vain(worker, f"could not be started ({error})")
+            return
+        self._selector.register(ours, selectors.EVENT_READ, worker)
+
+    # Hear
+
+    def _rest(self) -> None:
+        for key, _ in self._selector.select(self._pause()):
+            if key.data is None:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._woken, 4096)
+            else:
+                self._hear(key.data)
+
+    def _pause(self) -> float:
+        waiting = [worker.start_at for worker in self.workers if worker.process is None and not worker.finished and not self.stops]
+        return max(min([LOOK_SECONDS, *(at - time.monotonic() for at in waiting)]), 0.0)
+
+    def _hear(self, worker: Worker) -> None:
+        if worker.link is None:
+            return
+        for kind, value in worker.link.receive():
+            worker.heard_at = time.monotonic()
+            if kind == ipc.REPORTS:
+                worker.reported = self._starts_workers = True
+            if kind == ipc.SERVES:
+                worker.identity, worker.served_at = str(value), worker.heard_at
+                self._starts_in_vain = 0
+                logger.info("%s is worker %s (pid %d).", worker.name, value, worker.process.pid if worker.process else 0)
+            elif kind == ipc.RECOVERED:
+                for identity in value:
+                    self._dead.pop(identity, None)
+            elif kind == ipc.OVERDUE:
+                worker.culprit = worker.culprit or int(value)
+                worker.kill_at = min(worker.kill_at or math.inf, worker.heard_at + self.times.hard_seconds)
+            elif kind == ipc.LEAVES:
+                worker.leaves = str(value)
+                worker.kill_at = worker.kill_at or worker.heard_at + self.times.drain_seconds
+        if worker.link.closed:
+            self._hang_up(worker)
+
+    def _hang_up(self, worker: Worker) -> None:
+        if worker.link is not None:
+            self._selector.unregister(worker.link)
+            worker.link.close()
+            worker.link = None
+
+    # Tell
+
+    def _pass_on(self) -> None:
+        if self._passed_on == self.stops:
+            return
+        drain_seconds = self.times.drain_seconds if self.stops == 1 else self.times.hurried_seconds
+        for worker in self.workers:
+            if worker.process is not None:
+                worker.kill_at = time.monotonic() + (drain_seconds if worker.served_at is not None else CLOSE_SECONDS)
+                for _ in range(self.stops - self._passed_on):
+                    # One that does not serve yet hears nothing else; both together count as one.
+                    if worker.link is None or not worker.link.send(ipc.STOP) or worker.served_at is None:
+                        worker.process.send_signal(signal.SIGTERM)
+        self._passed_on = self.stops
+
+    def _tell_of_the_dead(self) -> None:
+        """Have the jobs of the dead recovered by one that lives; by another one where that dies before it has said so."""
+        known = set().union(*(worker.told for worker in self.workers if worker.process is not None))
+        worker = next((one for one in self.workers if one.serves), None)
+        untold = [identity for identity in self._dead if identity not in known]
+        if (
+            untold
+            and worker is not None
+            and worker.link is not None
+            and worker.link.send(ipc.DEAD, {one: self._dead[one] for one in untold})
+        ):
+            worker.told.update(untold)
+
+    # The end of a worker
+
+    def _reap(self) -> None:
+        for worker in self.workers:
+            if worker.process is not None and worker.process.poll() is not None:
+                self._hear(worker)  # its last words
+                self._ended(worker, worker.process.returncode)
+        if os.getpid() == 1:
+            collect_orphans({worker.process.pid for worker in self.workers if worker.process is not None})
+
+    def _ended(self, worker: Worker, status: int) -> None:
+        self._hang_up(worker)
+        served, worker.process = worker.served_at is not None, None
+        died = status != 0
+        if worker.identity and died:
+            self._dead[worker.identity] = worker.culprit
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        if self.stops or self.failed:
+            self._note_end(worker, status, how, served)
+        elif worker.leaves == DONE and status >= 0:
+            worker.finished = True
+            self.errors |= died
+        elif not self._starts_workers:
+            self._refuse(f"{how} and did not report as a worker")
+        elif not served:
+            self._in_vain(worker, f"{how} before it served")
+        else:
+            fell = died and worker.leaves in ("", FAILED)  # else it has ended as it meant to
+            worker.falls = worker.falls + 1 if fell and time.monotonic() - worker.started_at < STEADY_SECONDS else int(fell)
+            self._again(worker, worker.falls - 1, how)
+
+    def _note_end(self, worker: Worker, status: int, how: str, served: bool) -> None:
+        # Who sends the signal to all processes may reach one that cannot take it yet: it had nothing to end in order.
+        told = not served and -status in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        if status != 0 and not told:
+            self.failed = True
+            logger.error("%s %s.", worker.name, how)
+
+    def _refuse(self, how: str) -> None:
+        """End everything: what was started is not a worker, and may be anything."""
+        self.refusal = self.refusal or (
+            f"Worker processes cannot be started: {sys.executable} {how}. "
+            "Start runworkers with a Python interpreter, or leave --processes out."
+        )
+        self.failed = True
+        self.stops = max(self.stops, 1)
+
+    def _in_vain(self, worker: Worker, how: str) -> None:
+        self._starts_in_vain += 1
+        if self._starts_in_vain >= MOST_STARTS:
+            logger.critical("%s %s; this was the start number %d in vain, so all end.", worker.name, how, MOST_STARTS)
+            self.failed = True
+            self.stops = max(self.stops, 1)
+        else:
+            self._again(worker, self._starts_in_vain, how)
+
+    def _again(self, worker: Worker, falls: int, how: str) -> None:
+        """Start a worker anew: at once where it has not died before, else after a pause that grows, jittered."""
+        pause = 0.0 if falls < 1 else min(0.5 * 2.0 ** min(falls, 10), LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0)  # noqa: S311
+        worker.start_at = time.monotonic() + pause
+        level = logging.INFO if worker.leaves else logging.ERROR
+        why = f" ({worker.leaves})" if worker.leaves else ""
+        logger.log(level, "%s %s%s; a new one starts %s.", worker.name, how, why, f"in {pause:.1f} s" if pause else "now")
+
+    def _judge(self) -> None:
+        """Kill a worker that does not end, or not begin, in time, or that gives no sign of life for so long that its leases are lost."""
+        now = time.monotonic()
+        paused, self._looked_at = now - self._looked_at > 5 * LOOK_SECONDS, now
+        for worker in self.workers:
+            if paused:  # this process stood still, and perhaps the whole machine: who could have heard a sign of life?
+                worker.heard_at = now
+            if worker.process is None or worker.killed:
+                continue
+            if worker.kill_at is not None and now >= worker.kill_at:
+                why = "does not end"
+            elif not worker.reported and now - worker.started_at > REPORT_SECONDS:
+                why = f"does not report {REPORT_SECONDS:g} s after its start"
+            elif worker.served_at is None and now - worker.started_at > START_SECONDS:
+                why = f"does not serve {START_SECONDS:g} s after its start"
+            elif (culprit := worker.overdue(now, self.times)) is not None:
+                worker.culprit = worker.culprit or culprit
+                why = f"gives no sign of life, and the time limit of job {culprit} has been over for {self.times.overdue_seconds:g} s"
+            elif worker.served_at is not None and now - worker.heard_at > self.times.silent_seconds:
+                why = f"has given no sign of life for {self.times.silent_seconds:g} s"
+            else:
+                continue
+            worker.killed = True
+            worker.process.kill()
+            logger.error("%s (pid %d) %s; it is killed.", worker.name, worker.process.pid, why)
+
+    def _over(self) -> bool:
+        alive = any(worker.process is not None for worker in self.workers)
+        return not alive and (self.stops > 0 or self.failed or all(worker.finished for worker in self.workers))
+
+    @contextlib.contextmanager
+    def _waking_up(self) -> Iterator[None]:
+        """Let signals, of ended children too, wake the rest: a handler alone would run, and the wait would go on."""
+        for end in (self._woken, self._waker):
+            os.set_blocking(end, False)
+        self._selector.register(self._woken, selectors.EVENT_READ, None)
+        before = signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        handler: Any = signal.signal(signal.SIGCHLD, lambda *_: None)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGCHLD, handler)
+            signal.set_wakeup_fd(before)
+            self._selector.close()
+            for end in (self._woken, self._waker):
+                os.close(end)

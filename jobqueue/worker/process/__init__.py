@@ -1,0 +1,1 @@
+"""One worker process, from its start to its exit status."""

@@ -1,0 +1,32 @@
+"""The log of failed turns."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from jobqueue.core.service import Service
+from jobqueue.worker.base import is_outage
+
+PAUSE_SECONDS = 10.0
+
+logger = logging.getLogger("jobqueue")
+
+
+class ErrorLog:
+    """A handler of errors that logs a failed turn in full, and at most every 10 s per service."""
+
+    def __init__(self) -> None:
+        """Begin with no error."""
+        self._logged_at: dict[str, float] = {}
+
+    def __call__(self, service: Service, error: BaseException, failures: int) -> None:
+        """Log a failed turn, unless one of the same service was logged lately."""
+        now = time.monotonic()
+        if now - self._logged_at.get(service.name, -PAUSE_SECONDS) < PAUSE_SECONDS:
+            return
+        self._logged_at[service.name] = now
+        if is_outage(error):
+            logger.warning("The %s cannot reach the database (try %d): %s", service.name, failures, " ".join(str(error).split()))
+        else:
+            logger.error("The %s failed (try %d) and goes on.", service.name, failures, exc_info=error)

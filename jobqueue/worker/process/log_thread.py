@@ -1,0 +1,224 @@
+"""Write the log in a thread of its own: an output that blocks (a pipe that nothing reads) then stops no other thread.
+
+Each handler that exists at the start is replaced by one that puts records into a bounded queue. A thread that finds the queue full waits
+for room, up to `PATIENCE_SECONDS` until half of the queue is written again; after that, records are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import contextvars
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from jobqueue.core import repeats
+from jobqueue.core.forks import guarded
+from jobqueue.db import hygiene
+from jobqueue.worker.forked import drop_at_fork
+
+MOST_RECORDS = 5000
+PATIENCE_SECONDS = 1.0
+END_SECONDS = 1.0
+LOOK_SECONDS = 0.02
+# Their text cannot change until it is written.
+FIXED = (str, bytes, int, float, complex, type(None))
+
+logger = logging.getLogger("jobqueue")
+Item = tuple[contextvars.Context, Callable[[Any], Any], Any]
+
+
+class LogThread:
+    """The queue of the log, and the thread that writes what is in it."""
+
+    def __init__(self) -> None:
+        """Prepare; `with` starts the thread and replaces the handlers, and undoes both."""
+        self.dropped = 0
+        self.is_written = True  # whether everything was written at the end
+        self._queue: collections.deque[Item] = collections.deque()
+        self._wake, self._room = threading.Event(), threading.Event()
+        self._waited = 0.0  # how long threads have waited for room since there was enough of it
+        self._ends = self._direct = False
+        self._thread = threading.Thread(target=self._work, name="jobqueue-log", daemon=True)
+        self._replaced: list[tuple[logging.Logger, logging.Handler, Queued]] = []
+        self._last_resort = logging.lastResort
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        drop_at_fork(self)
+        queued: dict[logging.Handler, Queued] = {}
+        for place in _loggers():
+            for handler in place.handlers:
+                if not isinstance(handler, logging.NullHandler):
+                    self._replaced.append((place, handler, queued.setdefault(handler, Queued(self, handler))))
+            place.handlers[:] = [queued.get(handler, handler) for handler in place.handlers]
+        if self._last_resort is not None:
+            logging.lastResort = Queued(self, self._last_resort)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ends = True
+        self._wake.set()
+        self._thread.join(END_SECONDS)
+        self.is_written = not self._thread.is_alive()
+        if self.is_written:  # else they would block the thread that logs next
+            for place, handler, queued in self._replaced:
+                place.handlers[:] = [handler if one is queued else one for one in place.handlers]
+            logging.lastResort = self._last_resort
+
+    def put(self, write: Callable[[Any], Any], value: Any) -> None:
+        """Have `write(value)` called by the thread, in the context of the caller; drop it if the queue is full."""
+        if self._direct:
+            write(value)
+        elif len(self._queue) < MOST_RECORDS or self._wait_for_room():
+            self._queue.append((contextvars.copy_context(), write, value))
+            if not self._wake.is_set():  # setting takes a lock
+                self._wake.set()
+        else:
+            self.dropped += 1
+
+    def _wait_for_room(self) -> bool:
+        began = time.monotonic()
+        while threading.current_thread() is not self._thread and not self._ends and self._waited < PATIENCE_SECONDS:
+            self._room.clear()
+            self._room.wait(LOOK_SECONDS)
+            self._waited += time.monotonic() - began  # by all threads that wait, so none waits for longer
+            began = time.monotonic()
+            if len(self._queue) < MOST_RECORDS:
+                return True
+        return False
+
+    def _work(self) -> None:
+        while not self._ends or self._queue:
+            self._wake.wait()
+            self._wake.clear()
+            while self._queue:
+                context, write, value = self._queue.popleft()
+                # `logging` shows what a handler raises, but not SystemExit and the like: nothing ends this thread.
+                with contextlib.suppress(BaseException):
+                    context.run(guarded(write), value)
+                _tidy()
+                if len(self._queue) < MOST_RECORDS / 2:
+                    self._waited = 0.0
+                    self._room.set()
+                    self._report_dropped()
+        if hygiene.have_connections():
+            hygiene.close_all()
+
+    def _report_dropped(self) -> None:
+        if self.dropped:
+            dropped, self.dropped = self.dropped, 0
+            logger.warning("%d records of the log were dropped: its output did not take them.", dropped)
+
+    def drop_in_child(self) -> None:
+        """Write directly: a forked child has no such thread."""
+        self._direct = True
+
+
+class Queued(logging.Handler):
+    """A handler that puts records into the queue for another one.
+
+    Filters run in the thread that logs, since they may read what belongs to it.
+    """
+
+    def __init__(self, thread: LogThread, target: logging.Handler) -> None:
+        """Take the place of `target`."""
+        self._thread, self.target = thread, target
+        # One that has a way of its own to handle a record filters it itself.
+        self._is_plain = type(target).handle is logging.Handler.handle
+        self._write: Callable[[logging.LogRecord], Any] = self._emit if self._is_plain else target.handle
+        super().__init__(target.level)
+
+    def createLock(self) -> None:  # noqa: N802 - the name is logging's
+        """Have no lock: the queue needs none, and a thread that waits for room would keep the thread of the log from it."""
+        self.lock = _NoLock()  # type: ignore[assignment]
+
+    def setLevel(self, level: int | str) -> None:  # noqa: N802 - the name is logging's
+        """Set the level of both."""
+        super().setLevel(level)
+        self.target.setLevel(level)
+
+    def filter(self, record: logging.LogRecord) -> Any:
+        """Ask the filters of the target."""
+        return self.target.filter(record) if self._is_plain else True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue the record, with its exception and with arguments whose text cannot change any more."""
+        if record.args:
+            record.args = _fixed_arguments(
+                record.args, with_repr=isinstance(record.msg, str) and ("%r" in record.msg or "%a" in record.msg)
+            )
+        self._thread.put(self._write, record)
+
+    def _emit(self, record: logging.LogRecord) -> None:
+        self.target.acquire()
+        try:
+            self.target.emit(record)
+        finally:
+            self.target.release()
+
+    def flush(self) -> None:
+        """Do nothing: the target is flushed by the thread, and at the end."""
+
+
+class _NoLock:
+    """What `logging` takes for a lock."""
+
+    def acquire(self) -> None:
+        """Do nothing."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+
+class _Text:
+    """The texts of an argument as they were when it was logged."""
+
+    def __init__(self, text: str, shown: str) -> None:
+        self._text, self._shown = text, shown
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return self._shown
+
+
+def _tidy() -> None:
+    """End a transaction that a handler left open: it would keep its locks, on SQLite those of all writers, until the next record."""
+    with contextlib.suppress(BaseException):
+        if left := hygiene.after_task():
+            repeats.log(
+                logging.WARNING, "A log handler left a transaction open on %s; what it wrote there is rolled back.", ", ".join(left)
+            )
+
+
+def _fixed_arguments(arguments: Any, *, with_repr: bool) -> Any:
+    if isinstance(arguments, Mapping):
+        return {name: _fixed(value, with_repr) for name, value in arguments.items()}
+    return tuple([_fixed(value, with_repr) for value in arguments])
+
+
+def _fixed(value: Any, with_repr: bool) -> Any:
+    if isinstance(value, FIXED) or type(value).__module__ in ("decimal", "fractions") or isinstance(value, _Text):
+        return value
+    try:
+        return _Text(str(value), repr(value) if with_repr else "")
+    except Exception:  # noqa: BLE001 - the handler meets it again, and reports it as logging does
+        return value
+
+
+def _loggers() -> Iterator[logging.Logger]:
+    """Yield the loggers that may have handlers, the root first."""
+    yield logging.getLogger()
+    yield from [one for one in list(logging.Logger.manager.loggerDict.values()) if isinstance(one, logging.Logger)]

@@ -1,0 +1,94 @@
+"""What a worker process prints: its standard streams, and how a record of the log looks.
+
+Texts of jobs come from anywhere. What is not printable is escaped, line breaks included, so that no text moves the cursor of a terminal or
+looks like a record of its own; only the breaks between the lines of a traceback stay. Secrets are hidden.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import traceback
+from types import TracebackType
+
+from jobqueue import failure_log
+from jobqueue.core.masking import Mask, mask_text
+from jobqueue.core.texts import printable
+
+PLACE = re.compile(r'[\s|+-]*File "')
+
+
+def open_closed_streams() -> bool:
+    """Put something in the place of standard streams that somebody has closed; return whether the output is one of them.
+
+    Else a socket that takes the number would get what is printed.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number, which is this one
+    closed = [name for name in ("stdout", "stderr") if getattr(sys, name) is None]
+    for name in closed:
+        setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as the process lives
+    return "stdout" in closed
+
+
+def set_up_log(verbosity: int, number: int | None = None) -> None:
+    """Show one line per job, unless the project has its own logging or -v 0 asks for silence; `number` is that of a worker process."""
+    logger = logging.getLogger("jobqueue")
+    if verbosity == 0:
+        logger.setLevel(logging.WARNING)
+    elif not logger.handlers and logger.level == logging.NOTSET and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        who = f"[{number}] " if number else ""
+        handler.setFormatter(Formatter(f"%(asctime)s {who}%(levelname)s %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG if verbosity > 1 else logging.INFO)
+
+
+class Formatter(logging.Formatter):
+    """One line for each record, and the traceback of its exception behind it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record."""
+        record.message = printable(mask_text(record.getMessage()))
+        if self.usesTime():
+            record.asctime = self.formatTime(record, self.datefmt)
+        lines = [self.formatMessage(record)]
+        if record.exc_info and record.exc_info[0] is not None:
+            lines.append(self.formatException(record.exc_info))
+        lines += [printable(line) for line in mask_text(record.stack_info or "").splitlines()]
+        return "\n".join(lines)
+
+    def formatException(  # noqa: N802 - the name is logging's
+        self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+    ) -> str:
+        """Return the traceback of an exception."""
+        if ei[1] is None:
+            return ""
+        shown = traceback.TracebackException(*ei, compact=True)
+        _make_notes_printable(shown)
+        hide = failure_log.mask_of(ei[1])
+        return hide("\n".join(_line(part, hide) for part in shown.format()))
+
+
+def _line(part: str, hide: Mask) -> str:
+    """Return a part of a traceback; the source below the name of a file is on lines of its own."""
+    if PLACE.match(part):
+        return "\n".join(map(printable, part.rstrip("\n").split("\n")))
+    text = hide(part.strip("\n"))  # before line breaks and the like are escaped
+    return "\n" * (len(part) - len(part.lstrip("\n"))) + printable(text)
+
+
+def _make_notes_printable(shown: traceback.TracebackException) -> None:
+    """Escape the notes of an exception and of all those that are shown with it: each line of a note would be a part of its own."""
+    left = [shown]
+    while left:
+        one = left.pop()
+        notes = getattr(one, "__notes__", None)
+        if isinstance(notes, list | tuple):
+            one.__notes__ = [printable(str(note)) for note in notes]
+        left += [other for other in (one.__cause__, one.__context__, *(one.exceptions or ())) if other is not None]

@@ -1,0 +1,133 @@
+"""The chores that each worker process does for itself: its row for people, and jobs of dead neighbours on the same database file.
+
+What is done for all is in `duties/`. A neighbour's death is known by its file lock and not by its lease, so it needs no leader.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from jobqueue.core import repeats, states
+from jobqueue.core.service import ErrorHandler
+from jobqueue.db import hygiene
+from jobqueue.lifecycle.expire import Expired, expire_owner
+from jobqueue.models import BackgroundJobLease
+from jobqueue.worker.base import DatabaseService, is_outage
+from jobqueue.worker.process.identity import Identity
+from jobqueue.worker.process.show import forget
+from jobqueue.worker.reporting import ends
+
+PAUSE_SECONDS = 1.0
+WORKER_ROW_SECONDS = 10.0
+AGAIN_SECONDS = 30.0
+# What a dead worker had sent to the database may still be carried out after its death was seen.
+LATE_SECONDS = 5.0
+
+logger = logging.getLogger("jobqueue")
+
+
+class Maintenance(DatabaseService):
+    """Keep this process's row for people up to date, recover what dead neighbours left, and tell of jobs that were found lost."""
+
+    name = "maintenance"
+    longest_backoff_seconds = 2.0
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        show: Callable[[], None],
+        stuck: Callable[[], int],
+        found: Callable[[], None],
+        changed: Callable[[], object] = lambda: None,
+        at_start: Callable[[], int] = lambda: 0,
+        on_error: ErrorHandler,
+    ) -> None:
+        """Prepare the thread.
+
+        `show` writes the process's row, at once when `stuck` tells another number or `changed` another thing, and `found` is told that
+        jobs came back. `at_start` is called until it returns that nothing is left to do.
+        """
+        super().__init__(on_error)
+        self._identity, self._show, self.stuck, self._found = identity, show, stuck, found
+        self._changed, self._at_start = changed, at_start
+        self._start_at: float | None = 0.0
+        self._shown_at: float | None = None
+        self._seen: object = (0, None)
+        self._dead: dict[str, float | None] = {}
+        self._culprits: dict[str, int | None] = {}
+        self.recovered: Callable[[Sequence[str]], None] = lambda owners: None
+        self.errors = 0  # jobs that were found lost and ended in ERROR
+
+    def recover(self, owners: Mapping[str, int | None]) -> None:
+        """Have the jobs of workers recovered that are known to be dead; `recovered` is told when it is done. From any thread.
+
+        With each comes the job that it was ended because of, or None.
+        """
+        self._culprits |= owners
+        self._dead |= dict.fromkeys(owners)
+        self.wake()
+
+    def turn(self) -> float | None:
+        """Do each chore that is due; return the seconds to the next."""
+        now = time.monotonic()
+        seen = (self.stuck(), self._changed())
+        if self._shown_at is None or now - self._shown_at >= WORKER_ROW_SECONDS or seen != self._seen:
+            self._show()
+            self._shown_at, self._seen = now, seen
+        if self._start_at is not None and now >= self._start_at:
+            self._start_at = now + AGAIN_SECONDS if self._start() else None
+        lost: list[Expired] = []
+        dead = list(self._dead)
+        for owner in [*self._identity.dead_neighbours(), *dead]:
+            BackgroundJobLease.objects.release_all_of(owner)
+            lost += expire_owner(owner, self._culprits.get(owner))
+        self._bury(dead)
+        repeats.flush()
+        if lost:
+            self.announce(lost)
+            self._found()
+        return PAUSE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - workers must not look in step
+
+    def _bury(self, dead: Sequence[str]) -> None:
+        now = time.monotonic()
+        fresh = [owner for owner in dead if self._dead[owner] is None]
+        if fresh:
+            self._dead |= dict.fromkeys(fresh, now)
+            forget(fresh)
+            self.recovered(fresh)
+        for owner in dead:
+            if now - (self._dead[owner] or now) > LATE_SECONDS:
+                del self._dead[owner]
+                self._culprits.pop(owner, None)
+
+    def _start(self) -> int:
+        # Here, where a statement that waits for somebody's lock holds up nobody's leadership.
+        try:
+            return self._at_start()
+        except BaseException as error:  # SystemExit and the like of a project's module, too
+            if is_outage(error):
+                raise
+            logger.exception("What a worker does at its start failed; it is tried again in %g s.", AGAIN_SECONDS)
+            return 1
+
+    def announce(self, lost: Sequence[Expired]) -> None:
+        """Tell of jobs that were found lost; from any thread."""
+        ends.announce_lost(type(self), lost, self._identity.worker_id)
+        self.errors += sum(one.status == states.Status.ERROR for one in lost)
+
+
+def recover_dead(owners: Mapping[str, int | None]) -> None:
+    """Recover what dead workers left where no worker is there to do it, and close the connection."""
+    try:
+        for owner, culprit in owners.items():
+            BackgroundJobLease.objects.release_all_of(owner)
+            expire_owner(owner, culprit)
+        forget(list(owners))
+    except Exception as error:  # noqa: BLE001 - their leases run out all the same
+        logger.warning("The jobs of %d workers that died could not be recovered at once: %s", len(owners), error)
+    finally:
+        hygiene.close_all()

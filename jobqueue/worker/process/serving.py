@@ -1,0 +1,100 @@
+"""One worker process from its settings to its exit status: in the process of ``runworkers``, or in one that it has started."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from django.core.management.base import CommandError
+from django.db.utils import Error
+
+from jobqueue import conf, db
+from jobqueue.db import hygiene
+from jobqueue.duties import registry as duties
+from jobqueue.models import Job
+from jobqueue.tasks import registry as tasks
+from jobqueue.worker.fleet.parent import Parent
+from jobqueue.worker.fleet.spawn import Options
+from jobqueue.worker.handlers import end_at_once, on_signals, quit_with_dump
+from jobqueue.worker.process.ending import exit_anyway, flush, leave
+from jobqueue.worker.process.log_thread import LogThread
+from jobqueue.worker.process.logs import set_up_log
+from jobqueue.worker.process.recycling import Recycling
+from jobqueue.worker.process.supervisor import Supervisor
+
+
+class End(NamedTuple):
+    """How a worker has ended: the exit status, and whether all of it stopped."""
+
+    status: int
+    clean: bool
+
+
+def run_child(options: Options, number: int, parent: Parent) -> None:
+    """Run the worker of a process that was started for it, and end the process."""
+    on_signals(end_at_once)
+    quit_with_dump()
+    settings = conf.current().with_overrides(**options.overrides)
+    set_up_log(options.verbosity, number)
+    with ending(LogThread()) as log:
+        check_tables()
+        recycling = Recycling(options.max_jobs_per_process, options.max_rss_mb)
+        end = run(Supervisor(settings, once=options.once, parent=parent, recycling=recycling), options)
+    finish(end, log)
+    sys.exit(end.status)
+
+
+def run_alone(settings: conf.Settings, options: Options, greet: Callable[[str], None]) -> End:
+    """Run a worker that no other process watches; `greet` gets its description."""
+    supervisor = Supervisor(settings, once=options.once)
+    greet(supervisor.identity.description)
+    return run(supervisor, options)
+
+
+def run(supervisor: Supervisor, options: Options) -> End:
+    """Run a worker until its end."""
+    on_signals(supervisor.stop)
+    if options.strict:
+        tasks.discover(strict=True)
+        duties.discover(strict=True)
+    clean = supervisor.run()
+    return End(1 if not clean or (options.fail_on_error and supervisor.errors) else 0, clean)
+
+
+@contextlib.contextmanager
+def ending(log: LogThread) -> Iterator[LogThread]:
+    """Write the log in its thread; if an exception ends the process and the log is blocked, end it all the same."""
+    try:
+        with log:
+            yield log
+    except BaseException as error:
+        if not log.is_written:
+            leave(error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1)
+        raise
+
+
+def finish(end: End, log: LogThread, *, is_process: bool = True) -> None:
+    """Prepare the end of the process, or end it if a thread or the log would keep it from that; `is_process`: nothing else runs in it."""
+    if not end.clean or not log.is_written:
+        leave(end.status)
+    if is_process:
+        exit_anyway(end.status)
+        flush()
+
+
+def check_tables() -> None:
+    """Raise CommandError if the tables are missing or cannot be read; log it if the database cannot be reached."""
+    try:
+        Job.objects.current.order_by().first()  # reads every column
+    except Error as error:
+        if db.is_missing_table(error):
+            raise CommandError(db.missing_tables(Job.objects.database.alias)) from error
+        if not db.is_connection_error(error):
+            reason = str(error).strip()
+            raise CommandError(f"The tables of jobqueue cannot be read: {reason}. See that this user may read and write them.") from error
+        logging.getLogger("jobqueue").warning("The database cannot be reached yet: %s", str(error).strip())
+    finally:
+        hygiene.close_all()

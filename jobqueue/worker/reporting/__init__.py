@@ -1,0 +1,1 @@
+"""Write what came of runs: outcomes, progress, leases and signals."""

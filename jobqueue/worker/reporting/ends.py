@@ -1,0 +1,210 @@
+"""The signals of settled and lost jobs: what they carry, and how they are sent."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from django.db import Error
+
+from jobqueue import signals
+from jobqueue.core import repeats, texts
+from jobqueue.core.states import ENDED, Status
+from jobqueue.db import Claimed, hygiene
+from jobqueue.exceptions import JobCanceled, RunFailed, WorkerLost
+from jobqueue.failure_log import Ending, reaches_others, while_handling
+from jobqueue.lifecycle.expire import Expired
+from jobqueue.lifecycle.outcome import Kind, Outcome, Settled
+from jobqueue.models import Job
+from jobqueue.tasks import registry, results
+from jobqueue.worker.running.run import Run
+from jobqueue.worker.running.tenancy import telling
+
+ERROR, CANCELED = Status.ERROR.value, Status.CANCELED.value
+PATIENCE_SECONDS = 0.1
+
+
+class Ended(NamedTuple):
+    """What signals say of one settled run. It holds neither arguments nor a result, since many may wait."""
+
+    sender: type
+    job: Claimed
+    task: Any
+    status: str
+    kind: Kind
+    seconds: float
+    delay_seconds: float
+    message: str
+    worker_id: str
+    ending: Ending | None
+    exception: BaseException | None
+
+
+class Lost(NamedTuple):
+    """What signals say of a job that was recovered from a dead worker."""
+
+    sender: type
+    found: Expired
+    found_by: str
+    ending: Ending | None
+
+
+def announce(sender: type, settled: Sequence[tuple[Run, Settled]], worker_id: str) -> None:
+    """Deliver the signals of settled runs, if there is a receiver; failures are logged in any case."""
+    all_are_heard = signals.heard(signals.job_settled) or signals.heard(signals.task_finished)
+    items = [
+        _ended(sender, run, one, worker_id)
+        for run, one in settled
+        if one.written and (all_are_heard or one.status == ERROR or one.outcome.failure is not None)
+    ]
+    if items:
+        read = _read_ended if signals.listened_to(signals.task_finished) else None
+        signals.deliver(_send_ended, items, read, PATIENCE_SECONDS)
+
+
+def _ended(sender: type, run: Run, one: Settled, worker_id: str) -> Ended:
+    outcome = one.outcome
+    began, ended = outcome.began or run.claimed_at, outcome.ended or time.monotonic()
+    message = outcome.failure.summary if outcome.failure else (outcome.message or "")
+    ending = ending_of(outcome, one.status, message)
+    return Ended(
+        sender,
+        run.job._replace(args="[]", kwargs="{}", options="{}", metadata="{}"),
+        run.entry.task if run.entry is not None else None,
+        one.status,
+        outcome.kind,
+        ended - began,
+        outcome.delay_seconds,
+        message,
+        worker_id,
+        ending,
+        ending.error if ending is not None and not ending.canceled else None,
+    )
+
+
+def ending_of(outcome: Outcome, status: str, message: str) -> Ending | None:
+    """Return the exception of a run that failed or was canceled; None for other runs."""
+    if status == CANCELED:
+        return Ending(JobCanceled(message or "The job was canceled."), canceled=True)
+    if status != ERROR and outcome.error is None:
+        return None
+    error = RunFailed(message or "The run failed.") if outcome.error is None else outcome.error
+    failure = outcome.failure
+    return Ending(error) if failure is None else Ending(error, failure.traceback, mask=failure.mask)
+
+
+def _read_ended(items: Sequence[Ended]) -> dict[int, Job]:
+    return _read([item.job.id for item in items if item.task is not None and item.status in ENDED])
+
+
+def _read(ids: Sequence[int]) -> dict[int, Job]:
+    """Return jobs by id; those that cannot be read are missing."""
+    jobs = Job.objects.current
+    try:
+        try:
+            return jobs.in_bulk(ids)
+        except Error:
+            if Job.objects.database.connection.in_atomic_block:
+                raise
+            hygiene.close_broken(Job.objects.database.alias)  # the server may have closed it, or a receiver changed it
+            return jobs.in_bulk(ids)
+    except Exception as error:  # noqa: BLE001 - receivers then get what the claim says
+        repeats.log(logging.WARNING, "%d jobs could not be read for their signals: %s", len(ids), error)
+        return {}
+
+
+def _send_ended(item: Ended, known: dict[int, Job] | None) -> None:
+    while_handling(item.ending, partial(_send_both, item, known))
+
+
+def _send_both(item: Ended, known: dict[int, Job] | None) -> None:
+    failed = item.ending is not None  # is logged at a higher level than `heard` asks for
+    if failed or signals.heard(signals.job_settled):
+        _robustly(item.job.id, partial(_send_settled, item))
+    if item.task is not None and item.status in ENDED and (signals.heard(signals.task_finished) or (failed and reaches_others())):
+        _robustly(item.job.id, partial(_send_finished, item, known))
+
+
+def _robustly(job_id: int, send: Callable[[], None]) -> None:
+    try:
+        send()
+    except BaseException as error:  # noqa: BLE001 - `send_robust` passes SystemExit and the like; the other signals are sent all the same
+        repeats.log(logging.WARNING, "Job %s: a signal of its end was not sent: %s", job_id, texts.exception_summary(error))
+
+
+def _send_settled(item: Ended) -> None:
+    with telling(item.job.tenant, signals.job_settled):
+        signals.job_settled.send_robust(
+            item.sender,
+            job_id=item.job.id,
+            task=item.job.task,
+            queue=item.job.queue,
+            status=item.status,
+            kind=item.kind,
+            attempt=item.job.attempt,
+            seconds=item.seconds,
+            delay_seconds=item.delay_seconds,
+            worker_id=item.worker_id,
+            message=item.message,
+            exception=item.exception,
+        )
+
+
+def _send_finished(item: Ended, known: dict[int, Job] | None) -> None:
+    job = known.get(item.job.id) if known is not None else None
+    if job is None:
+        result = results.of_claim(item.job, item.task, item.status)
+    else:
+        job.status = item.status  # another run may have begun since
+        result = results.of_job(job)
+    with telling(item.job.tenant, signals.task_finished):
+        signals.task_finished.send_robust(type(item.task.get_backend()), task_result=result)
+
+
+# Jobs of dead workers
+
+
+def announce_lost(sender: type, lost: Sequence[Expired], found_by: str) -> None:
+    """Deliver the signals of jobs that were recovered from a dead worker."""
+    signals.deliver(_send_lost, [Lost(sender, one, found_by, _lost_ending(one)) for one in lost], _read_lost)
+
+
+def _lost_ending(one: Expired) -> Ending | None:
+    if one.status == CANCELED:
+        return Ending(JobCanceled("The job was canceled."), canceled=True)
+    return Ending(WorkerLost(f"Worker {one.owner} was lost while it had job {one.job_id} ({one.task}).")) if one.status == ERROR else None
+
+
+def _read_lost(items: Sequence[Lost]) -> dict[int, Job]:
+    ended = [item.found.job_id for item in items if item.found.status in ENDED]
+    return _read(ended) if ended else {}
+
+
+def _send_lost(item: Lost, known: dict[int, Job]) -> None:
+    while_handling(item.ending, partial(_send_both_lost, item, known))
+
+
+def _send_both_lost(item: Lost, known: dict[int, Job]) -> None:
+    _robustly(item.found.job_id, partial(_send_one_lost, item))
+    if item.found.job_id in known:
+        _robustly(item.found.job_id, partial(_send_lost_finished, item, known[item.found.job_id]))
+
+
+def _send_one_lost(item: Lost) -> None:
+    one = item.found
+    with telling(one.tenant, signals.job_lost):
+        signals.job_lost.send_robust(
+            item.sender, job_id=one.job_id, task=one.task, status=one.status, worker_id=one.owner, found_by=item.found_by
+        )
+
+
+def _send_lost_finished(item: Lost, job: Job) -> None:
+    entry = registry.find(job.task)
+    if entry is None:
+        return
+    job.status = item.found.status
+    with telling(item.found.tenant, signals.task_finished):
+        signals.task_finished.send_robust(type(entry.task.get_backend()), task_result=results.of_job(job))

@@ -1,0 +1,232 @@
+"""The finisher writes outcomes to the database, in batches, at once when it is idle.
+
+Where a job with a target has ended, the next of its target is taken over in the same transaction, as long as the slot is free for it and
+no more than 20 in a row, or 1 s since the first of them was claimed, went so: whoever waits for a slot has his turn.
+
+While many wait, a second finisher with a connection of its own writes successes of jobs without a target beside the first: one's batch is
+put together while the server works at the other's.
+
+An outcome that cannot be written is tried again with backoff while its lease is renewed, for at most three leases; then it is let
+go, the lease runs out, and the job is recovered like any other. A slot counts as busy until its outcome is acknowledged or refused.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from jobqueue import signals
+from jobqueue.core import repeats, texts
+from jobqueue.core.service import ErrorHandler
+from jobqueue.core.states import Status
+from jobqueue.db import Claimed, Lender
+from jobqueue.lifecycle.finish import finish, written_before
+from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome, Settled
+from jobqueue.worker.base import DatabaseService
+from jobqueue.worker.claim_policy import Gate
+from jobqueue.worker.reporting import ends
+from jobqueue.worker.running.run import Run, Runs
+
+BATCH = 1000
+BUFFER = 5000
+MANY = 200
+LEASES = 3
+LOCKED_SECONDS = 0.1
+SHORT_SECONDS = 0.005
+CHAIN_MOST = 20
+CHAIN_SECONDS = 1.0
+
+logger = logging.getLogger("jobqueue")
+Item = tuple[Run, Outcome]
+SUCCESS = Status.SUCCESS.value
+
+
+class Finisher(DatabaseService):
+    """Write what is `put`, and forget the runs that are settled; `settled` is told after each batch."""
+
+    longest_backoff_seconds = 2.0
+
+    def __init__(
+        self,
+        runs: Runs,
+        worker_id: str,
+        lease_seconds: float,
+        settled: Callable[[bool], None],
+        on_error: ErrorHandler,
+        name: str = "finisher",
+    ) -> None:
+        """Prepare the thread; `settled` is told whether a job waits for a retry now."""
+        super().__init__(on_error)
+        self.name = name
+        self._runs, self._worker_id, self._lease_seconds, self._settled = runs, worker_id, lease_seconds, settled
+        self._gate: Gate | None = None
+        self._follow: Callable[[Claimed, Run], None] | None = None
+        self._lose_track: Callable[[], None] | None = None
+        self._let_go: Callable[[str], None] | None = None
+        self._locked_pause = SHORT_SECONDS
+        self._buffer: collections.deque[Item] = collections.deque()
+        self._room = threading.Event()
+        self._second: Finisher | None = None
+        self._errors = self._done = 0
+
+    def chain(
+        self, gate: Gate, follow: Callable[[Claimed, Run], None], lose_track: Callable[[], None], let_go: Callable[[str], None]
+    ) -> None:
+        """Take over the next job of a target from now on: `follow` begins it.
+
+        `lose_track` is told where a commit's answer was lost, `let_go` where a tenant's next job was left to be claimed by anybody.
+        """
+        self._gate, self._follow, self._lose_track, self._let_go = gate, follow, lose_track, let_go
+
+    def unchain(self) -> None:
+        """Take over nothing more."""
+        self._gate = None
+
+    def share(self, second: Finisher) -> None:
+        """Leave a part of what needs no target's lock to a second one while many outcomes wait here."""
+        self._second = second
+
+    def put(self, run: Run, outcome: Outcome) -> None:
+        """Take an outcome; wait while too many are unwritten."""
+        if self._second is not None and self._leaves_to(self._second, outcome):
+            self._second.put(run, outcome)
+            return
+        while len(self._buffer) >= BUFFER and not self.stopping:
+            self._room.clear()
+            self._room.wait(0.5)
+        self._buffer.append((run, outcome))
+        self.wake()
+
+    def _leaves_to(self, second: Finisher, outcome: Outcome) -> bool:
+        waiting = len(self._buffer)
+        return waiting >= MANY and waiting > len(second._buffer) and outcome.kind is Kind.SUCCESS and outcome.target is None
+
+    @property
+    def unwritten(self) -> int:
+        """How many outcomes wait to be written."""
+        return len(self._buffer) + (self._second.unwritten if self._second else 0)
+
+    @property
+    def errors(self) -> int:
+        """How many jobs have ended in ERROR."""
+        return self._errors + (self._second.errors if self._second else 0)
+
+    @property
+    def done(self) -> int:
+        """How many runs were settled."""
+        return self._done + (self._second.done if self._second else 0)
+
+    def turn(self) -> float | None:
+        """Write one batch."""
+        batch = [self._buffer.popleft() for _ in range(min(len(self._buffer), BATCH))]
+        if not batch:
+            return None
+        with self._runs.handing_over if self._gate is not None else contextlib.nullcontext():
+            settled = self._write(batch)
+        if later := {one.outcome.lease for one in settled if one.later}:
+            self._buffer.extend(item for item in batch if item[0].lease in later)
+            batch = [item for item in batch if item[0].lease not in later]
+            settled = [one for one in settled if not one.later]
+        self._acknowledge(batch, settled)
+        self._room.set()
+        if len(self._buffer) > len(later):
+            return 0.0
+        # A target's lock is kept for a moment only, a row's perhaps for long.
+        self._locked_pause = min(2 * self._locked_pause, LOCKED_SECONDS) if later else SHORT_SECONDS
+        return self._locked_pause if later else None
+
+    def _write(self, everything: Sequence[Item]) -> list[Settled]:
+        done = [Settled(outcome, SUCCESS) for _, outcome in everything if outcome.committed]
+        if len(done) == len(everything):
+            return done
+        batch = [item for item in everything if not item[1].committed]
+        hand_over = None
+        try:
+            hand_over = self._hand_over(batch)
+            if self.failures:
+                settled = self._again(batch, hand_over)
+            else:
+                settled = finish([outcome for _, outcome in batch], hand_over)
+        except BaseException as error:
+            self._keep(everything, error)
+            if hand_over is not None and hand_over.leases and self._lose_track is not None:
+                self._lose_track()
+            raise
+        self._go_on(batch, settled)
+        return [*done, *settled]
+
+    def _go_on(self, batch: Sequence[Item], settled: Sequence[Settled]) -> None:
+        """Begin the jobs that were taken over, and report the tenants whose next job any worker may claim."""
+        if self._follow is not None and (following := [one for one in settled if one.following is not None]):
+            runs = {run.lease: run for run, _ in batch}
+            for one in following:
+                if one.following is not None:
+                    self._follow(one.following, runs[one.outcome.lease])
+        if self._let_go is not None:
+            for tenant in {one.outcome.target.tenant for one in settled if one.releases and one.outcome.target is not None}:
+                self._let_go(tenant)
+
+    def _hand_over(self, batch: Sequence[Item]) -> HandOver | None:
+        gate, now = self._gate, time.monotonic()
+        # A limit on all jobs is counted by claims alone.
+        if gate is None or gate.limits.max_running is not None:
+            return None
+        leases = {run.lease for run, outcome in batch if outcome.target is not None and self._may_chain(run, now)}
+        if leases:  # the dispatcher may be resting for longer than a pause may be unknown
+            gate.refresh_queues()
+        return HandOver(Lender(self._worker_id, self._lease_seconds), leases, gate.served, gate.closed)
+
+    def _may_chain(self, run: Run, now: float) -> bool:
+        if run.lane is None or not run.lane.pool.size:  # the tenant has lost its lane
+            return False
+        return run.chained < CHAIN_MOST and now - (run.chained_since or run.claimed_at) < CHAIN_SECONDS
+
+    def _again(self, batch: Sequence[Item], hand_over: HandOver | None) -> list[Settled]:
+        # The commit of the failed try may have been done, its acknowledgement lost.
+        before = written_before([outcome for _, outcome in batch])
+        rest = finish([outcome for _, outcome in batch if outcome.lease not in before], hand_over)
+        return [*rest, *(Settled(outcome, before[outcome.lease]) for _, outcome in batch if outcome.lease in before)]
+
+    def _keep(self, batch: Sequence[Item], error: BaseException) -> None:
+        now = time.monotonic()
+        limit = self._lease_seconds * LEASES
+        for item in reversed(batch):
+            item[0].failed_since = item[0].failed_since or now
+            if now - item[0].failed_since <= limit:
+                self._buffer.appendleft(item)
+            else:
+                repeats.log(
+                    logging.ERROR, "The outcome of job %s could not be written for %d s and is let go: %s", item[0].job.id, limit, error
+                )
+                self._runs.remove([item[0].lease])
+
+    def _acknowledge(self, batch: Sequence[Item], settled: Sequence[Settled]) -> None:
+        self._runs.remove([run.lease for run, _ in batch])
+        self._done += len(settled)
+        if {one.status for one in settled} - {SUCCESS}:
+            self._errors += sum(one.status == "ERROR" for one in settled)
+            self._settled(any(one.status == "PENDING" for one in settled))
+        else:
+            self._settled(False)
+            if not signals.heard(signals.job_settled) and not signals.heard(signals.task_finished):
+                return  # for each of thousands of jobs in a second there is nothing to do
+        runs = {run.lease: run for run, _ in batch}
+        for one in settled:
+            if not one.written and one.outcome.kind is not Kind.HANDED_BACK:
+                _log_unwritten(runs[one.outcome.lease].job.id, one.refused)
+        try:
+            ends.announce(type(self), [(runs[one.outcome.lease], one) for one in settled], self._worker_id)
+        except BaseException as error:  # noqa: BLE001 - the outcomes are written, and must not be written again
+            logger.warning("Signals of %d finished jobs were not sent: %s", len(settled), texts.exception_summary(error))
+
+
+def _log_unwritten(job_id: int, refused: str) -> None:
+    if refused:
+        text = "Job %s stays RUNNING until its lease expires: its row takes neither the outcome of this run nor ERROR: %s"
+        repeats.log(logging.ERROR, text, job_id, refused)
+    else:
+        repeats.log(logging.WARNING, "Job %s: the lease was lost, the outcome of this run does not count.", job_id)

@@ -1,0 +1,1 @@
+"""Run claimed jobs: slots, threads and the event loop, interrupts and time limits."""

@@ -1,0 +1,73 @@
+"""What a claimed job's row says that its task is called with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from types import NoneType
+from typing import Any
+
+from jobqueue.core import texts
+from jobqueue.core.masking import Mask
+from jobqueue.db import Claimed
+from jobqueue.tasks.registry import Entry
+
+MAX_MESSAGE = 1000  # characters
+KINDS = {bool: "a boolean", str: "a text", int: "a number", float: "a number", list: "a list", dict: "an object", NoneType: "null"}
+EMPTY = ("{}", "[]")
+_decode = json.JSONDecoder().raw_decode
+
+
+def arguments(job: Claimed) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a job's call; raise TypeError where the row holds something else, ValueError where it holds no JSON."""
+    args, kwargs = _read(job.args), {} if job.kwargs == "{}" else _read(job.kwargs)
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        raise TypeError(
+            f"The job's row holds {_kind(args)} as args and {_kind(kwargs)} as kwargs; they must be a JSON list and a JSON object."
+        )
+    return args, kwargs
+
+
+def _kind(value: Any) -> str:
+    """Return what JSON calls a value; the value itself may be a secret."""
+    return next(name for kind, name in KINDS.items() if isinstance(value, kind))
+
+
+class Given:
+    """The arguments of a pipeline: each phase is called with objects of its own, as it is in an attempt that begins with it."""
+
+    def __init__(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Keep them as they came from the job's row."""
+        self._text = json.dumps([args, kwargs])
+
+    def to(self, func: Callable[..., Any], context: Any) -> Any:
+        """Call a phase."""
+        args, kwargs = json.loads(self._text)
+        return func(context, *args, **kwargs)
+
+
+def mask_of_run(job: Claimed, entry: Entry | None) -> Mask:
+    """Return what hides the secrets of a claimed job; what cannot be read has none that could be named."""
+    read = [_read_or_none(text) for text in (job.args, job.kwargs, job.metadata)]
+    if entry is None:
+        return Mask.of_job(None, *read)
+    return Mask.of_job(entry.func, *read, takes_context=entry.takes_context, fields=entry.secret)
+
+
+def shown_message(message: str, mask: Mask) -> str:
+    """Return what a task says of its progress as it is stored: its secrets hidden, and then cut."""
+    return texts.clean(mask(message[: MAX_MESSAGE + mask.overlap])[:MAX_MESSAGE])
+
+
+def _read_or_none(text: str) -> Any:
+    if text in EMPTY:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _read(text: str) -> Any:
+    # The database has checked that it is JSON. This skips the search for white space around it, which takes longer than all the rest.
+    return _decode(text)[0] if text[:1] in ("[", "{") else json.loads(text)

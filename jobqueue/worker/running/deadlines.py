@@ -1,0 +1,60 @@
+"""Until when runs may go on, the nearest first."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jobqueue.worker.running.run import Run
+
+LEAST_TO_TIDY = 1000
+
+
+class Deadlines:
+    """Keep the times of runs. Nobody takes out a run that ends long before: it is kept by nobody else, and tidied away in time."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._heap: list[tuple[float, int, weakref.ReferenceType[Run]]] = []
+        self._numbers = itertools.count()  # two times may be equal, and runs cannot be compared
+        self._tidy_at = LEAST_TO_TIDY
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """Return how many are kept, those that have ended and were not tidied away included."""
+        return len(self._heap)
+
+    @property
+    def nearest(self) -> tuple[float, int] | None:
+        """The nearest time of a run that goes on, and its job; None if there is none."""
+        with self._lock:
+            while self._heap:
+                run = self._heap[0][2]()
+                if run is not None and run.ended is None:
+                    return self._heap[0][0], run.job.id
+                heapq.heappop(self._heap)
+            return None
+
+    def add(self, run: Run, at: float) -> bool:
+        """Keep a time of the monotonic clock; return whether it is the nearest."""
+        with self._lock:
+            if len(self._heap) >= self._tidy_at:
+                self._heap = [entry for entry in self._heap if (one := entry[2]()) is not None and one.ended is None]
+                heapq.heapify(self._heap)
+                self._tidy_at = max(2 * len(self._heap), LEAST_TO_TIDY)
+            entry = (at, next(self._numbers), weakref.ref(run))
+            heapq.heappush(self._heap, entry)
+            return self._heap[0] is entry
+
+    def take(self, now: float) -> Run | None:
+        """Take out a run whose time has come; None where there is none."""
+        with self._lock:
+            while self._heap and self._heap[0][0] <= now:
+                run = heapq.heappop(self._heap)[2]()
+                if run is not None and run.ended is None:
+                    return run
+            return None

@@ -1,0 +1,77 @@
+"""Exceptions that steer a run, inside of others: in the groups of `asyncio.TaskGroup`, and behind ``raise … from``.
+
+An exception acts as the strongest of these in it: an interrupt, a suspension, `Fatal`, `Retry`, the time limit. In it are the members of
+a group, and what it was raised from, however deep. Any other exception is a failure, and `retry_on` matches a group if it matches the
+group itself or each of its leaves.
+
+What was merely being handled when an exception was raised (`__context__`) is not in it. Nor is what libraries make errors of their own
+of: ``asyncio.timeout`` raises TimeoutError from CancelledError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from jobqueue.exceptions import Fatal, Interrupted, Retry, Suspended, TimeLimitExceeded
+from jobqueue.worker.running.time_limits import told
+
+BY_STRENGTH: tuple[tuple[type[BaseException], ...], ...] = (
+    (Interrupted, asyncio.CancelledError),
+    (Suspended,),
+    (Fatal,),
+    (Retry,),
+    (TimeLimitExceeded,),
+)
+
+
+class Acting(NamedTuple):
+    """The exception that decides what becomes of a run, and the one outside of all groups that it was found in, which is shown."""
+
+    error: BaseException
+    shown: BaseException
+
+
+def acting(whole: BaseException, *, stopping: bool = False) -> Acting:
+    """Return what decides what becomes of a run; if the run is `stopping`, an error that was raised from a cancellation obeys that."""
+    found: list[tuple[int, Acting]] = []
+    seen: set[int] = set()
+    waiting = [(whole, whole, False)]
+    while waiting:
+        one, shown, is_cause = waiting.pop()
+        if id(one) in seen:  # a chain may be a ring
+            continue
+        seen.add(id(one))
+        if isinstance(one, BaseExceptionGroup):
+            waiting += [(each, shown if is_cause else each, is_cause) for each in reversed(one.exceptions)]
+        else:
+            steers = one if one is whole else told(one) or one  # an error of the database may be what became of an interrupt
+            if (rank := _rank(steers, is_cause=is_cause, stopping=stopping)) is not None:
+                found.append((rank, Acting(steers, shown if is_cause else steers)))
+                continue
+        if one.__cause__ is not None:
+            waiting.append((one.__cause__, shown, True))
+    return min(found, key=lambda item: item[0])[1] if found else Acting(whole, whole)
+
+
+def _rank(error: BaseException, *, is_cause: bool, stopping: bool) -> int | None:
+    if is_cause and (isinstance(error, TimeLimitExceeded) or (isinstance(error, asyncio.CancelledError) and not stopping)):
+        return None
+    return next((rank for rank, kind in enumerate(BY_STRENGTH) if isinstance(error, kind)), None)
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield the exceptions in a group and in the groups in it; an exception that is no group is its own leaf."""
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, BaseExceptionGroup):
+            waiting.extend(reversed(one.exceptions))
+        else:
+            yield told(one) or one  # an error of the database may be what became of an interrupt
+
+
+def matches(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
+    """Return whether an exception, or each leaf of a group, is of one of these classes."""
+    return isinstance(error, kinds) or (isinstance(error, BaseExceptionGroup) and all(isinstance(one, kinds) for one in leaves(error)))

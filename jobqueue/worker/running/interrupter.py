@@ -1,0 +1,165 @@
+"""The interrupter takes a run through the stages of an interrupt, and watches the time limits of runs.
+
+An interrupt: the flag comes at once (a coroutine is really canceled). A thread that has not reacted after 1 s gets an exception at
+its next bytecode. After 10 s the run is given up on.
+
+A time limit: the exception, or the cancellation, comes at once. A run that still goes on after `TIMEOUT_GRACE_SECONDS` is overdue:
+where this process can be replaced, it is drained for that, and the run settled last of all; else the run is given up on.
+
+A run that is given up on is shown as stuck. Without a target its job is settled, and a spare thread takes the place of its own, as
+long as fewer than `MAX_WORKERS` of them are in use; then the slot is lost until it ends. With a target the job stays RUNNING, since
+its target must not run beside it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from jobqueue.core.service import ErrorHandler, Service
+from jobqueue.lifecycle.outcome import Outcome
+from jobqueue.worker.board import Board
+from jobqueue.worker.running.deadlines import Deadlines
+from jobqueue.worker.running.run import Reason, Run
+from jobqueue.worker.running.shield import shield_log
+from jobqueue.worker.running.stuck import abandoned, place_of
+
+THROW_SECONDS = 1.0
+GIVE_UP_SECONDS = 10.0
+AGAIN_SECONDS = 0.5
+
+logger = logging.getLogger("jobqueue")
+
+
+class Interrupter(Service):
+    """Stop runs that are to stop; `put` gets the outcome of one that is given up on, `replace` sees to it that others go on."""
+
+    name = "interrupter"
+
+    def __init__(
+        self,
+        put: Callable[[Run, Outcome], None],
+        replace: Callable[[Run], None],
+        on_error: ErrorHandler,
+        noticed: Callable[[], None] = lambda: None,
+        spares: int = 8,
+        timeout_grace_seconds: float = 10.0,
+        replace_process: Callable[[Run], bool] = lambda run: False,
+        board: Board | None = None,
+    ) -> None:
+        """Prepare the thread; `noticed` is told when the number of those that are stuck has grown.
+
+        At most `spares` threads take the place of stuck ones. `replace_process` is asked when a run is overdue; True means that this
+        process will be drained because of it.
+        """
+        super().__init__(on_error)
+        shield_log()  # from what is thrown from here on
+        self._put, self._replace, self._noticed = put, replace, noticed
+        self._spares, self._grace, self._replace_process = spares, timeout_grace_seconds, replace_process
+        self._runs: set[Run] = set()
+        self._deadlines, self._board = Deadlines(), board
+        self._stuck: set[Run] = set()
+        self._replaced: set[Run] = set()  # of them, those in whose place another thread works
+
+    @property
+    def stuck(self) -> int:
+        """How many runs do not react, until they end."""
+        self._stuck = _unended(self._stuck)
+        return len(self._stuck)
+
+    def interrupt(self, run: Run, reason: Reason) -> None:
+        """Tell a run to stop, and see to it that it does."""
+        if run.interrupt(reason):
+            self._runs.add(run)
+            self.wake()
+
+    def watch(self, run: Run) -> None:
+        """See to it that a run that begins now keeps its time limit."""
+        if run.limit is not None and self._deadlines.add(run, (at := (run.began or time.monotonic()) + run.limit)):
+            if self._board is not None:  # at once: the task may keep Python's lock from its first line on
+                self._board.show(at, run.job.id)
+            self.wake()
+
+    def turn(self) -> float | None:
+        """Move each run to the stage of its age; return the seconds to the next stage."""
+        pauses = [*self._interrupts(), *self._limits()]
+        return max(min(pauses), 0.0) if pauses else None
+
+    def _interrupts(self) -> list[float]:
+        now = time.monotonic()
+        pauses = []
+        for run in list(self._runs):
+            age = now - run.interrupted_at
+            if run.ended is not None or run.reason is None:
+                self._runs.discard(run)
+                continue
+            if age >= THROW_SECONDS:
+                run.throw()
+            if age >= GIVE_UP_SECONDS:
+                self._runs.discard(run)
+                self._give_up(run, "interrupt")
+                continue
+            pauses.append((THROW_SECONDS if age < THROW_SECONDS else GIVE_UP_SECONDS) - age)
+        return pauses
+
+    def _limits(self) -> list[float]:
+        while (run := self._deadlines.take(time.monotonic())) is not None:
+            if (seconds := self._judge(run)) is not None:
+                self._deadlines.add(run, time.monotonic() + seconds)
+        nearest = self._deadlines.nearest
+        if self._board is not None:
+            self._board.show(*(nearest or (0.0, 0)))
+        return [] if nearest is None else [nearest[0] - time.monotonic()]
+
+    def _judge(self, run: Run) -> float | None:
+        """Move a run whose time has come to the next stage; return after how many seconds to look again."""
+        if run.closed or run in self._stuck:
+            return None
+        if run.reason is not None:  # it is told to stop anyhow, but that may be withdrawn
+            return AGAIN_SECONDS
+        if not run.expired:
+            return self._grace if run.expire() else AGAIN_SECONDS
+        run.overdue = True  # before the process begins to end
+        if self._replace_process(run):
+            text = "Job %s (%s) has gone on for %g s after its time limit; the process is replaced because of it. %s"
+            run.place = place_of(run)
+            logger.error(text, run.job.id, run.job.task, self._grace, run.place)
+            self._stuck.add(run)
+            self._noticed()
+        else:
+            run.overdue = False
+            self._give_up(run, "time limit")
+        return None
+
+    def _give_up(self, run: Run, what: str) -> None:
+        run.place = place_of(run)
+        text = "Job %s (%s) does not react to its %s; its thread is stuck. %s"
+        logger.warning(text, run.job.id, run.job.task, what, run.place)
+        self._stuck.add(run)
+        if run.job.target and run.reason is not Reason.LOST:
+            if run.cancel_async is not None and self._has_spare(run):  # its slot stays taken, but others are in the same loop
+                self._replace(run)
+            run.dirty_since = time.monotonic()
+            run.flush(run)  # its row says where the thread is
+            self._noticed()
+        elif run.abandon():
+            run.slot_lost = not self._has_spare(run)
+            try:
+                self._replace(run)
+            finally:
+                self._put(run, abandoned(run))
+
+    def _has_spare(self, run: Run) -> bool:
+        """Return whether another thread may take the place of a run's, and count it."""
+        self._replaced = _unended(self._replaced)
+        if len(self._replaced) >= self._spares:
+            text = "Job %s (%s): all %d spare threads stand in for others that are stuck; its slot is lost until one of them ends."
+            logger.error(text, run.job.id, run.job.task, self._spares)
+            return False
+        self._replaced.add(run)
+        return True
+
+
+def _unended(runs: set[Run]) -> set[Run]:
+    return {run for run in runs if run.ended is None}

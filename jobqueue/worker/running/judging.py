@@ -1,0 +1,168 @@
+"""Turn what a run returned or raised into an `Outcome`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import traceback
+
+from jobqueue.core import backoff, payload, texts
+from jobqueue.core.targets import Target
+from jobqueue.exceptions import Fatal, InvalidBackoff, ResultNotStorable, Retry, Suspended
+from jobqueue.lifecycle.outcome import EXPIRED, UNKNOWN_TASK_PAUSE_SECONDS, Failure, Kind, Outcome
+from jobqueue.tasks import imports, registry
+from jobqueue.worker.running import groups, phase_store
+from jobqueue.worker.running.run import Reason, Run
+from jobqueue.worker.running.time_limits import limited, stops
+
+MAX_LINKS = 1000
+
+
+def conclude(run: Run) -> Outcome:
+    """Turn what the task returned or raised into an outcome, and let go of it."""
+    try:
+        return judged(run)
+    finally:
+        forget(run)
+
+
+def forget(run: Run) -> None:
+    """Let go of what the task returned or raised.
+
+    The locals of its frames go here, in its own thread: they may be cursors of this thread's connection, or any amount of memory. The
+    exception itself, and the lines where it was raised, stay with the outcome until its signals are sent.
+    """
+    if run.raised is not None:
+        with contextlib.suppress(BaseException):  # an exception's class may have attributes that raise
+            clear_locals(run.raised)
+    run.value = run.raised = None
+
+
+def clear_locals(error: BaseException) -> None:
+    """Clear the local variables of all frames in the traceback of an exception and of those that led to it."""
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left and len(seen) < MAX_LINKS:
+        one = left.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        traceback.clear_frames(one.__traceback__)
+        left += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            left += one.exceptions
+
+
+def judged(run: Run) -> Outcome:
+    """Return the outcome of a run; never raises."""
+    try:
+        return _conclude(run)
+    except BaseException as error:  # noqa: BLE001 - a fault in here must end as the job's error, not the thread
+        return failed(run, Kind.ERROR, error)
+
+
+def _conclude(run: Run) -> Outcome:
+    if run.committed is not None:
+        return run.committed
+    if run.returned:
+        try:
+            return success(run)
+        except ResultNotStorable as error:
+            return failed(run, Kind.ERROR, error)
+    if run.raised is None and run.job.expired:
+        outcome = _outcome(run, Kind.EXPIRED)
+        outcome.message = EXPIRED
+        return outcome
+    if run.raised is None:
+        return unknown_task(run)
+    return raised(run, run.raised)
+
+
+def success(run: Run) -> Outcome:
+    """Return the outcome of a run that returned; raise `ResultNotStorable` if its value cannot be stored."""
+    outcome = _outcome(run, Kind.SUCCESS)
+    outcome.result = "null" if run.value is None else payload.dumps_result(run.value)
+    # The row of a run that did not stop said so; a run without a message of its own takes that back.
+    outcome.message = "" if run.place and run.message is None else run.message
+    return outcome
+
+
+def raised(run: Run, whole: BaseException) -> Outcome:
+    """Return the outcome of a run that ended with an exception; the exception in it that steers the run decides."""
+    found, shown = groups.acting(whole, stopping=run.reason is not None)
+    if stops(run, found):
+        return interrupted(run)
+    error = limited(run, found)
+    if error is not found:
+        shown = error
+    if isinstance(error, Suspended) and run.pipeline is not None and run.pipeline.suspended is error:
+        return phase_store.suspended(run, error, _outcome(run, Kind.SLEEP))
+    if run.began is None and isinstance(error, asyncio.CancelledError):  # another coroutine canceled it before it began
+        return handed_back(run)
+    entry = run.entry
+    wishes = isinstance(error, Retry) or (entry is not None and groups.matches(error, entry.retry_on) and not isinstance(error, Fatal))
+    if entry is None or not wishes or run.job.failures + 1 >= run.job.max_attempts:
+        return failed(run, Kind.ERROR, shown, whole)
+    try:
+        delay = error.delay_seconds if isinstance(error, Retry) else None
+        if delay is None:
+            delay = backoff.delay_seconds(entry.backoff, shown, run.job.failures + 1)
+    except InvalidBackoff as wrong:
+        wrong.add_note(f"The task itself raised {texts.exception_summary(shown)}")
+        return failed(run, Kind.ERROR, wrong)
+    outcome = failed(run, Kind.RETRY, shown, whole)
+    outcome.delay_seconds = delay
+    return outcome
+
+
+def interrupted(run: Run) -> Outcome:
+    """Return the outcome of a run that was stopped, by the reason."""
+    if run.reason is Reason.SHUTDOWN:
+        kind = Kind.STOPPED if run.job.recovery == "hold" else Kind.HANDED_BACK
+    else:
+        kind = Kind.INTERRUPTED
+    return _outcome(run, kind)
+
+
+def handed_back(run: Run) -> Outcome:
+    """Return the outcome of a claimed job that is given back."""
+    return _outcome(run, Kind.HANDED_BACK)
+
+
+def unknown_task(run: Run) -> Outcome:
+    """Return the outcome of a job whose task is not registered here; one whose module can be imported runs at its next claim."""
+    path = run.job.task
+    if registry.find_or_load(path) is not None:
+        return handed_back(run)
+    error = imports.failures().get(path.rpartition(".")[0])
+    reason = f"its module cannot be imported: {error}" if error else "declare it in <app>/tasks.py, or name its module in TASK_MODULES"
+    text = f"No task is registered as {path!r} in this worker: {reason}. Another worker that has it may take the job."
+    outcome = _outcome(run, Kind.UNKNOWN_TASK, Failure("jobqueue.exceptions.UnknownTask", text, ""))
+    outcome.delay_seconds = UNKNOWN_TASK_PAUSE_SECONDS
+    return outcome
+
+
+def failed(run: Run, kind: Kind, error: BaseException, group: BaseException | None = None) -> Outcome:
+    """Return the outcome of a run that failed; the traceback of the group that the error was in shows all of it."""
+    shown = group if isinstance(group, BaseExceptionGroup) else error
+    # Hidden here, before anything is cut or stored: the row, its events, the log and webhooks all get these texts.
+    hide = run.mask
+    summary, traceback = texts.exception_summary(error, hide), texts.error_text(shown, skip_frames=1, hide=hide)
+    failure = Failure(texts.exception_path(error), summary, traceback, hide)
+    outcome = _outcome(run, kind, failure)
+    outcome.error = shown
+    return outcome
+
+
+def _outcome(run: Run, kind: Kind, failure: Failure | None = None) -> Outcome:
+    outcome = Outcome(
+        run.lease,
+        kind,
+        run.began,
+        run.ended,
+        failure=failure,
+        metadata=run.metadata,
+        progress=run.progress,
+        target=Target(run.job.tenant, run.job.target) if run.job.target else None,
+    )
+    return phase_store.told(run, outcome)

@@ -1,0 +1,256 @@
+"""The event loop, in one thread, that runs ``async def`` tasks as real coroutines, many at a time.
+
+Each coroutine gets a thread of its own for the synchronous parts that Django's asynchronous ORM sends away, so that the
+transactions of two of them never mix; its connections are closed in that thread at the end.
+
+A lane runs at most as many jobs at a time as it has slots, coroutines and plain functions together (see ``worker/running/slots.py``).
+Coroutines that were claimed ahead wait for a slot, as plain functions wait for a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext
+
+from jobqueue.db import hygiene
+from jobqueue.lifecycle.outcome import Outcome
+from jobqueue.worker.forked import drop_at_fork, leave_if_child
+from jobqueue.worker.running.executor import execute_async
+from jobqueue.worker.running.judging import conclude
+from jobqueue.worker.running.run import Run
+
+if TYPE_CHECKING:
+    from jobqueue.worker.running.lanes import Lane
+
+ANSWER_SECONDS = 0.5
+LEFT_SECONDS = 0.2
+
+logger = logging.getLogger("jobqueue")
+
+
+class Loop:
+    """Run coroutine tasks; `put` gets each outcome."""
+
+    def __init__(self, put: Callable[[Run, Outcome], None]) -> None:
+        """Prepare; the thread starts with the first coroutine."""
+        self._put = put
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._tasks: set[asyncio.Task[Outcome]] = set()
+        self._outcomes: dict[Run, Outcome] = {}
+        self._stopping = False
+        self._waiting: set[Run] = set()
+        self._lanes: set[Lane] = set()
+        self._called: set[Lane] = set()
+        self._unanswered: list[threading.Event] = []
+        drop_at_fork(self)
+
+    @property
+    def stuck(self) -> int:
+        """How many threads a coroutine blocks, in a loop that was left to itself."""
+        return sum(not answer.is_set() for answer in list(self._unanswered))
+
+    def submit(self, run: Run) -> None:
+        """Begin a coroutine task."""
+        self._waiting.add(run)
+        self._submit(run)
+
+    def take_waiting(self, claimed_before: float) -> list[Run]:
+        """Take out the runs that were claimed before a time and have not begun."""
+        taken = []
+        for run in list(self._waiting):
+            if run.claimed_at < claimed_before:
+                with contextlib.suppress(KeyError):  # begun at this moment
+                    self._waiting.remove(run)
+                    taken.append(run)
+                    if run.lane is not None:
+                        run.lane.pool.slots.remove(run)
+        return taken
+
+    def replace_if_blocked(self, run: Run | None = None) -> None:
+        """Leave a loop that a coroutine blocks to itself; those that have not begun get a new one, in a new thread.
+
+        Where `run`, which was given up on, has lost its slot, there is no new one, and one slot less.
+        """
+        if run is not None and run.lane is not None:
+            if run.slot_lost:
+                run.lane.pool.lose()
+            if run.abandoned:
+                run.lane.pool.slots.give_up(run)
+        if run is not None and run.slot_lost:
+            return
+        loop, answer = self._loop, threading.Event()
+        if loop is None:
+            return
+        loop.call_soon_threadsafe(answer.set)
+        if not answer.wait(ANSWER_SECONDS):
+            logger.error("A coroutine blocks the event loop; those that have not begun run in a new one.")
+            with self._lock:
+                self._loop = self._thread = None
+                self._called.clear()
+                for lane in list(self._lanes):
+                    lane.pool.slots.forget_coroutines()  # what is blocked takes up no slot
+                self._unanswered = [*(one for one in self._unanswered if not one.is_set()), answer]
+            for waiting in sorted(self._waiting, key=lambda one: one.claimed_at):
+                self._submit(waiting)
+
+    def stop(self) -> None:
+        """End the loop once its tasks have ended or been given up on."""
+        self._stopping = True
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has just ended
+                loop.call_soon_threadsafe(loop.stop)
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the thread; return whether it has ended."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+        return self._thread is None or not self._thread.is_alive()
+
+    def _submit(self, run: Run) -> None:
+        loop = self._started()
+        if (lane := run.lane) is not None:  # at once, so that no function that comes later is before it
+            self._lanes.add(lane)
+            lane.pool.slots.add(run, partial(self._tell_of_room, lane))
+            if lane in self._called:  # it has not looked yet, and will find this one, too
+                return
+            self._called.add(lane)
+        loop.call_soon_threadsafe(self._begin, run)
+
+    def _tell_of_room(self, lane: Lane) -> None:
+        # Without the lock: who calls this has one that is taken under it.
+        if (loop := self._loop) is not None:
+            loop.call_soon_threadsafe(self._begin_late, lane)
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._main, args=(self._loop,), name="jobqueue-loop", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    def _main(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            while not self._stopping and not loop.is_closed():
+                try:
+                    loop.run_forever()  # a coroutine may stop it: it goes on
+                    leave_if_child(RuntimeError("A child that a coroutine has forked cannot await."))
+                except BaseException as error:  # a task of a task may raise SystemExit through the loop
+                    leave_if_child(error)
+                    logger.exception("A coroutine raised through the event loop, which goes on.")
+        finally:
+            if self._loop is loop:  # not one that was left to itself
+                self._loop = None
+            _cancel_what_is_left(loop)
+            loop.close()
+            hygiene.close_all()
+
+    def drop_in_child(self) -> None:
+        """Run none of the coroutines that are here, in a child that one of them has forked."""
+        if (loop := self._loop) is not None:
+            loop.stop()
+            getattr(loop, "_ready", self._waiting).clear()  # asyncio's own; else those that are due run once more
+
+    def _begin(self, run: Run) -> None:
+        if asyncio.get_running_loop() is not self._loop:  # the one that replaced this one begins it
+            return
+        if run.lane is None:
+            self._start(run)
+        else:
+            self._called.discard(run.lane)
+            self._begin_late(run.lane)
+
+    def _begin_late(self, lane: Lane) -> None:
+        if asyncio.get_running_loop() is not self._loop:  # one that was left to itself
+            return
+        while (run := lane.pool.slots.next(self._waiting)) is not None:
+            if not self._start(run):
+                lane.pool.slots.end(run)
+
+    def _start(self, run: Run) -> bool:
+        try:
+            self._waiting.remove(run)
+        except KeyError:  # handed back meanwhile
+            return False
+        loop = asyncio.get_running_loop()
+        # In an empty context, not in a copy of that of the thread that submitted the run.
+        task = loop.create_task(self._execute(run), context=contextvars.Context())
+        self._tasks.add(task)  # the loop itself keeps only weak references
+        # A callback and no task that waits for this one: a coroutine may cancel all tasks of the loop, and the outcome counts all the same.
+        task.add_done_callback(partial(self._ended, run))
+        # Set before the coroutine begins, so that an interrupt that came meanwhile is not missed.
+        run.cancel_async = partial(loop.call_soon_threadsafe, _cancel, run, task)
+        if run.reason is not None:
+            task.cancel()
+        return True
+
+    def _ended(self, run: Run, task: asyncio.Task[Outcome]) -> None:
+        self._tasks.discard(task)
+        outcome = self._outcomes.pop(run, None)
+        if outcome is None:  # canceled before its first line
+            run.raised = asyncio.CancelledError()
+            run.close()
+            outcome = conclude(run)
+        if not task.cancelled():
+            task.exception()  # looked at: else the loop tells of it
+        if not run.abandoned:
+            self._put(run, outcome)
+        elif run.slot_lost and run.lane is not None:
+            run.lane.pool.regain()
+        if run.lane is not None:
+            if run.began is not None and run.ended is not None:
+                run.lane.pool.count(run.ended - run.began)
+            run.lane.pool.slots.end(run)
+            self._begin_late(run.lane)
+
+    async def _execute(self, run: Run) -> Outcome:
+        context = ThreadSensitiveContext()
+        async with _own_thread(context):
+            outcome = self._outcomes[run] = await execute_async(run)
+            return outcome
+
+
+def _cancel(run: Run, task: asyncio.Task[Outcome]) -> None:
+    """Cancel a coroutine, but not what we do when it has ended."""
+    if not run.closed:
+        task.cancel()
+
+
+def _cancel_what_is_left(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what coroutines have left behind, and give it a moment to end."""
+    if not (left := asyncio.all_tasks(loop)):
+        return
+    for task in left:
+        task.cancel()
+    with contextlib.suppress(SystemExit, KeyboardInterrupt):
+        loop.run_until_complete(asyncio.wait(left, timeout=LEFT_SECONDS))
+
+
+class _own_thread:  # noqa: N801 - a context manager, used like a function
+    """Give a coroutine its own thread for synchronous code, and close that thread's connections without waiting for it."""
+
+    def __init__(self, context: ThreadSensitiveContext) -> None:
+        self._context = context
+        self._token: Any = None
+
+    async def __aenter__(self) -> None:
+        self._token = SyncToAsync.thread_sensitive_context.set(self._context)
+
+    async def __aexit__(self, *error: object) -> None:
+        executor = SyncToAsync.context_to_thread_executor.pop(self._context, None)
+        SyncToAsync.thread_sensitive_context.reset(self._token)
+        if executor is not None:
+            executor.submit(hygiene.close_all)
+            executor.shutdown(wait=False)

@@ -1,0 +1,154 @@
+"""The journal of a worker's run: what its phases write goes to the database by errands, guarded by the run's lease."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.db import transaction
+
+from jobqueue import clock
+from jobqueue.core.phases import Standing
+from jobqueue.db import hygiene
+from jobqueue.exceptions import JobQueueError, Suspended, TransactionLeftOpen
+from jobqueue.lifecycle import children as kin
+from jobqueue.lifecycle import phases
+from jobqueue.lifecycle.children import Child
+from jobqueue.lifecycle.outcome import Done, Kind, Outcome, Told
+from jobqueue.models import Job
+from jobqueue.tasks.registry import Entry
+from jobqueue.worker.running.phases import Pipeline
+from jobqueue.worker.running.run import Run
+from jobqueue.worker.running.side_writes import do_async, refuse_left, send, wait_for
+
+T = TypeVar("T")
+
+
+class RunJournal:
+    """Keep how the phases of one run stand."""
+
+    def __init__(self, run: Run) -> None:
+        """Bind the run."""
+        self._run = run
+
+    def open(self, names: Sequence[str]) -> list[Standing]:
+        """Begin the first phase that has not finished; return how all stand."""
+        return phases.open_phases(self._run.lease, names)
+
+    def go_on(self, done: Done, following: Standing | None, progress: int) -> None:
+        """End a phase and begin the next."""
+        run = self._run
+        shown = run.pipeline.shown if run.pipeline is not None else None
+        message = shown.message if shown is not None and shown.name == done.name else None
+        told = Told(run.progress, run.message) if shown is not None and run.progress is not None else None
+        phases.go_on(run.lease, done, following, progress, message=message, told=told, stops=_due(run) is not None)
+        run.progress = progress  # what was told before, and is not written yet, must not follow
+
+    def look(self) -> None:
+        """Raise what the run is to be stopped with."""
+        with self._run.shield():
+            due = _due(self._run)
+        if due is not None:
+            raise due
+
+    def transactions(self) -> frozenset[str]:
+        """Return the aliases of the caller's connections that are in a transaction."""
+        with self._run.shield():
+            return hygiene.in_transactions()
+
+    def check(self, name: str, before: frozenset[str]) -> None:
+        """Raise where a phase has left a transaction open that was not open before: what it wrote would be gone, and the phase finished."""
+        with self._run.shield():
+            left = hygiene.end_later_transactions(before)
+        if left:
+            raise TransactionLeftOpen(
+                f"Phase {name!r} left a transaction open on {', '.join(left)}; what it wrote there is rolled back."
+                " Use 'with transaction.atomic():', and end it before the phase returns."
+            )
+
+    async def there(self, work: Callable[[], T]) -> T:
+        """Do something in the thread that has the connections of a coroutine."""
+        done: T = await sync_to_async(work)()
+        return done
+
+    def keep(self, name: str, text: str) -> None:
+        """Keep a checkpoint."""
+        phases.keep_checkpoint(self._run.lease, name, text)
+
+    def wait(self, ids: Sequence[int]) -> None:
+        """Let the job wait for others from its end on."""
+        kin.wait(self._run.lease, ids)
+
+    def do(self, work: Callable[[], T]) -> T:
+        """Have one of these done."""
+        with self._run.shield():
+            return self._do(work)
+
+    def _do(self, work: Callable[[], T]) -> T:
+        future = send(self._run, work)
+        if not future.done() and Job.objects.database.one_writer and self._in_transaction() and future.cancel():
+            raise JobQueueError(
+                "A phase cannot keep anything while its own transaction is open on SQLite, which has one writer at a time. Call"
+                " context.checkpoint behind the 'with transaction.atomic():', and end it before the phase returns."
+            )
+        return wait_for(self._run, future)
+
+    async def ado(self, work: Callable[[], T]) -> T:
+        """Do the same for a coroutine."""
+        return await do_async(self._run, work)
+
+    def _in_transaction(self) -> bool:
+        return bool(transaction.get_connection(Job.objects.database.alias).in_atomic_block)
+
+    def children(self, after: int, limit: int) -> list[Child]:
+        """Return what became of the jobs that were waited for; read on the caller's own connection."""
+        return kin.ended(self._run.job.id, after, limit)
+
+
+def _due(run: Run) -> BaseException | None:
+    """Return what a run is to be stopped with between two phases; an interruption then stands, and is taken back no more."""
+    with run._lock:
+        run.thrown = run.thrown or run.reason is not None
+        return run.due()
+
+
+def begin(run: Run, entry: Entry) -> Pipeline:
+    """Return the pipeline of a run whose task has phases."""
+    run.pipeline = Pipeline(entry.phases, entry.func, RunJournal(run))
+    return run.pipeline
+
+
+def without_phases(run: Run, entry: Entry) -> Callable[..., Any]:
+    """Return what a task runs whose job has phases that the code has no more: they are let go of before it begins."""
+    let_go, journal = partial(phases.let_go, run.lease), RunJournal(run)
+    if not entry.is_async:
+        journal.do(let_go)  # before the task's own transaction, where it has one
+        return entry.func
+
+    async def begin_anew(*args: Any, **kwargs: Any) -> Any:
+        await journal.ado(let_go)
+        return await entry.func(*args, **kwargs)
+
+    return begin_anew
+
+
+def told(run: Run, outcome: Outcome) -> Outcome:
+    """Return an outcome that also tells how far the phases are."""
+    if (pipeline := run.pipeline) is not None and pipeline.opened:
+        refuse_left(run)
+        outcome.progress, outcome.phase = pipeline.progress, pipeline.shown
+    if run.progress is not None:
+        outcome.told = Told(run.progress, run.message)
+    return outcome
+
+
+def suspended(run: Run, error: Suspended, outcome: Outcome) -> Outcome:
+    """Return the outcome of a run that goes on later."""
+    outcome.kind = Kind.SLEEP if error.children is None else Kind.WAIT
+    seconds = error.seconds if error.until is None else max((error.until - clock.now()).total_seconds(), 0.0)
+    outcome.delay_seconds, outcome.until, outcome.message = seconds, error.until, run.message
+    if run.pipeline is not None:
+        outcome.done, outcome.following, outcome.progress = run.pipeline.done, run.pipeline.following, run.pipeline.after
+    return outcome

@@ -1,0 +1,300 @@
+"""Run the phases of a pipeline, in order, each until it has finished once.
+
+The end of a phase and the beginning of the next are one errand, and the next phase does not begin before it is done: a phase that is
+known to have finished is never run again, and one whose end could not be written runs again from its checkpoint. A coroutine's run
+goes through the same steps as a plain function's; only the waiting differs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from jobqueue.core import payload
+from jobqueue.core.forks import aguarded, guarded
+from jobqueue.core.phases import Phase, Standing, overall
+from jobqueue.db import hygiene
+from jobqueue.exceptions import NoPhases, PhaseResultNotStorable, PhaseUnknown, ResultNotStorable, Suspended
+from jobqueue.lifecycle.children import Child
+from jobqueue.lifecycle.outcome import Done, Shown
+from jobqueue.tasks.context import for_phase
+from jobqueue.worker.running import groups
+from jobqueue.worker.running.arguments import Given
+
+T = TypeVar("T")
+
+
+class Journal(Protocol):
+    """Keep how the phases of one run stand. What is returned is done by `do`, and may be done more than once."""
+
+    def open(self, names: Sequence[str]) -> list[Standing]:
+        """Begin the first phase that has not finished; return how all stand."""
+
+    def go_on(self, done: Done, following: Standing | None, progress: int) -> None:
+        """End a phase and begin the next, unless the run is to stop."""
+
+    def look(self) -> None:
+        """Raise what the run is to be stopped with; called before a phase begins."""
+
+    def transactions(self) -> frozenset[str]:
+        """Return the aliases of the caller's connections that are in a transaction."""
+
+    def check(self, name: str, before: frozenset[str]) -> None:
+        """Raise where a phase has left a transaction open that was not open before."""
+
+    def keep(self, name: str, text: str) -> None:
+        """Keep a checkpoint."""
+
+    def wait(self, children: Sequence[int]) -> None:
+        """Let the job wait for others from its end on."""
+
+    def do(self, work: Callable[[], T]) -> T:
+        """Have one of these done."""
+
+    async def ado(self, work: Callable[[], T]) -> T:
+        """Do the same for a coroutine."""
+
+    async def there(self, work: Callable[[], T]) -> T:
+        """Do something in the thread that has the connections of a coroutine."""
+
+    def children(self, after: int, limit: int) -> list[Child]:
+        """Return what became of the jobs that were waited for."""
+
+
+class Pipeline:
+    """Be one run of a pipeline; its context talks to it."""
+
+    def __init__(self, phases: Sequence[Phase], func: Callable[..., Any], journal: Journal) -> None:
+        """Begin with nothing known."""
+        self._phases, self._func, self._journal = phases, func, journal
+        self._standing: list[Standing] = []
+        self._at = 0
+        self._over = -1  # the place of the phase that has returned last
+        self._outer = hygiene.atomic_blocks()  # of whoever runs jobs in a transaction, as a test does
+        self.progress = 0
+        self.shown: Shown | None = None
+        self.suspended: Suspended | None = None
+        self.done: Done | None = None
+
+    # Run
+
+    def run(self, context: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run what has not finished, and then the pipeline's own function; return the job's result."""
+        journal, given, value = self._journal, Given(args, kwargs), None
+        self._opened(journal.do(self._open))
+        while self._at < len(self._phases):
+            journal.look()
+            before = journal.transactions()
+            try:
+                value = given.to(guarded(self._phases[self._at].func), for_phase(context, InPhase(self, self._at)))
+            except BaseException as error:
+                if not self._is_suspended_by(error):
+                    raise
+            self._over = self._at
+            journal.check(self._phases[self._at].name, before)
+            done = self._ended(value)
+            if self.suspended is not None:
+                journal.do(self._wait)
+                raise self.suspended
+            journal.do(partial(journal.go_on, done, self._following, self.after))
+            self._advance(done)
+        journal.look()  # also before what follows the last phase
+        return self._result(given.to(self._func, context))
+
+    async def arun(self, context: Any, *args: Any, **kwargs: Any) -> Any:
+        """Do the same with coroutines."""
+        journal, given, value = self._journal, Given(args, kwargs), None
+        self._opened(await journal.ado(self._open))
+        while self._at < len(self._phases):
+            journal.look()
+            before = await journal.there(journal.transactions)
+            try:
+                value = await given.to(aguarded(self._phases[self._at].func), for_phase(context, InPhase(self, self._at)))
+            except BaseException as error:
+                if not self._is_suspended_by(error):
+                    raise
+            self._over = self._at
+            await journal.there(partial(journal.check, self._phases[self._at].name, before))
+            done = self._ended(value)
+            if self.suspended is not None:
+                await journal.ado(self._wait)
+                raise self.suspended
+            await journal.ado(partial(journal.go_on, done, self._following, self.after))
+            self._advance(done)
+        journal.look()
+        return self._result(await given.to(self._func, context))
+
+    def _open(self) -> list[Standing]:
+        return self._journal.open([one.name for one in self._phases])
+
+    def _opened(self, standing: list[Standing]) -> None:
+        self._standing = standing
+        self._at = sum(one.finished for one in standing[: len(self._phases)])
+        self._show_begun()
+
+    def _is_suspended_by(self, error: BaseException) -> bool:
+        found = groups.acting(error).error
+        if isinstance(found, Suspended):
+            self.suspended = found
+        return isinstance(found, Suspended)
+
+    def _ended(self, value: Any) -> Done:
+        if self.suspended is not None:  # also where the task has swallowed what ends it
+            value = self.suspended.value
+        name = self._phases[self._at].name
+        try:
+            self.done = Done(name, self._at, payload.dumps_result(value))
+        except ResultNotStorable as error:
+            raise PhaseResultNotStorable(f"Phase {name!r}: {error}") from error
+        return self.done
+
+    def _wait(self) -> None:
+        if self.suspended is not None and self.suspended.children is not None:
+            self._journal.wait(self.suspended.children)
+
+    @property
+    def _following(self) -> Standing | None:
+        return self._standing[self._at + 1] if self._at + 1 < len(self._phases) else None
+
+    @property
+    def after(self) -> int:
+        """How far all is once the phase that runs has finished."""
+        return max(self.progress, overall(self._at + 1, 0, len(self._phases)))
+
+    @property
+    def following(self) -> str:
+        """The name of the next phase; "" where there is none."""
+        return self._following.name if self._following is not None else ""
+
+    def _advance(self, done: Done) -> None:
+        one = self._standing[self._at]
+        one.status, one.result = "SUCCESS", done.result
+        self.done = None
+        self._at += 1
+        self._show_begun()
+
+    def _show_begun(self) -> None:
+        self.progress = max(self.progress, overall(self._at, 0, len(self._phases)))
+        self.shown = None
+        if self._at < len(self._phases):
+            self._standing[self._at].attempts += 1
+
+    def _result(self, value: Any) -> Any:
+        if value is not None:
+            return value
+        last = self._standing[len(self._phases) - 1].result
+        return None if last is None else json.loads(last)
+
+    def report(self, percent: int, message: str | None, at: int | None = None) -> int:
+        """Keep how far the phase is, where it is still the one at this place; return how far all is, which never goes back within a run."""
+        if self._at < len(self._phases) and at in (None, self._at):
+            before = self.shown.message if self.shown is not None else None
+            self.shown = Shown(self._phases[self._at].name, percent, before if message is None else message)
+            self.progress = max(self.progress, overall(self._at, percent, len(self._phases)))
+        return self.progress
+
+    @property
+    def opened(self) -> bool:
+        """Whether it is known how the phases stand."""
+        return bool(self._standing)
+
+    # What its context asks
+
+    @property
+    def current(self) -> str | None:
+        """The name of the phase that runs; None once all have finished."""
+        return self._phases[self._at].name if self._at < len(self._phases) else None
+
+    @property
+    def place(self) -> int | None:
+        """None: it speaks for whatever phase runs."""
+        return None
+
+    @property
+    def ended(self) -> str | None:
+        """None, for the same reason."""
+        return None
+
+    @property
+    def checkpoint(self) -> str | None:
+        """The checkpoint of the phase that runs, as JSON text."""
+        return self.checkpoint_at(self._at)
+
+    def ended_at(self, at: int) -> str | None:
+        """Return the name of the phase at this place, where it has ended."""
+        return self._phases[at].name if self._at > at or self._over >= at else None
+
+    def checkpoint_at(self, at: int) -> str | None:
+        """Return the checkpoint of the phase at this place, as JSON text."""
+        return self._standing[at].checkpoint
+
+    def result(self, name: str) -> str:
+        """Return the result of a phase that has finished, as JSON text."""
+        results = self.results()
+        if name not in results:
+            known = [one.name for one in self._phases]
+            what = "has not finished yet" if name in known else "is no phase of this pipeline"
+            raise PhaseUnknown(f"Phase {name!r} {what}; finished are: {', '.join(results) or 'none'}. The phases are {', '.join(known)}.")
+        return results[name]
+
+    def results(self) -> dict[str, str]:
+        """Return the results of all phases that have finished, as JSON texts, in order."""
+        return {one.name: one.result or "null" for one in self._standing if one.finished}
+
+    def keep(self, text: str, at: int | None = None) -> None:
+        """Persist the checkpoint of the phase that runs, or was to run at this place, before returning."""
+        one = self._standing[self._at if at is None else at]
+        self._journal.do(partial(self._journal.keep, one.name, text))
+        one.checkpoint = text
+
+    async def akeep(self, text: str, at: int | None = None) -> None:
+        """Do the same in a coroutine."""
+        one = self._standing[self._at if at is None else at]
+        await self._journal.ado(partial(self._journal.keep, one.name, text))
+        one.checkpoint = text
+
+    def suspend(self, suspended: Suspended) -> None:
+        """Note that the phase ends with this, whatever the task does with the exception."""
+        if self.suspended is not None:
+            raise NoPhases("context.sleep or context.wait_for was called already, and its exception swallowed: let it pass.")
+        self.suspended = suspended
+
+    def open_blocks(self) -> list[str]:
+        """Return the aliases for which this thread is in a `transaction.atomic()` that it entered in the phase."""
+        return [alias for alias, blocks in hygiene.atomic_blocks().items() if blocks > self._outer.get(alias, 0)]
+
+    def children(self, after: int, limit: int) -> list[Child]:
+        """Return what became of the jobs that were waited for."""
+        return self._journal.children(after, limit)
+
+
+class InPhase:
+    """Be the steps of a run as one of its phases sees them: a thread that outlives its phase must not speak for the next."""
+
+    def __init__(self, pipeline: Pipeline, place: int) -> None:
+        """Bind the phase at this place."""
+        self._pipeline, self.place = pipeline, place
+
+    def __getattr__(self, name: str) -> Any:
+        """Be what the pipeline is, in everything that is the same for all phases."""
+        return getattr(self._pipeline, name)
+
+    @property
+    def ended(self) -> str | None:
+        """The name of this phase, where it has ended."""
+        return self._pipeline.ended_at(self.place)
+
+    @property
+    def checkpoint(self) -> str | None:
+        """The checkpoint of this phase, as JSON text."""
+        return self._pipeline.checkpoint_at(self.place)
+
+    def keep(self, text: str) -> None:
+        """Persist the checkpoint of this phase before returning."""
+        self._pipeline.keep(text, self.place)
+
+    async def akeep(self, text: str) -> None:
+        """Do the same in a coroutine."""
+        await self._pipeline.akeep(text, self.place)

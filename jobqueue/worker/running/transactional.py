@@ -1,0 +1,143 @@
+"""Run a task whose work in the job database and the end of its job are one transaction.
+
+Nothing in it writes the job's row before its target's lock is taken: progress goes through another connection. The finish is the last
+thing before the commit, on the task's own connection. Where it moves no row, the lease was lost: everything is undone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from django.db import Error, transaction
+
+from jobqueue import conf, db
+from jobqueue.core import texts
+from jobqueue.core.forks import leave_if_forked
+from jobqueue.db import task_transaction
+from jobqueue.exceptions import LeaseLost, TransactionUndone, is_for_the_process
+from jobqueue.lifecycle.finish import finish_with_work
+from jobqueue.lifecycle.outcome import Outcome, Settled
+from jobqueue.lifecycle.release import lock
+from jobqueue.models import Job
+from jobqueue.tasks.placement import check_place
+from jobqueue.worker.running.run import MESSAGES, Reason, Run
+
+PAUSE_SECONDS = 0.01
+
+logger = logging.getLogger("jobqueue")
+
+
+def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Run], Outcome]) -> None:
+    """Call the task and write its success in one transaction; raise, all being undone, where either fails."""
+    if run.entry is not None:
+        check_place(run.entry.task)
+    database = Job.objects.database
+    connection = transaction.get_connection(database.alias)
+    was_inside = connection.in_atomic_block
+    run.saves_with_outcome = database.one_writer
+    pid = os.getpid()
+    with database.atomic():
+        began = time.monotonic()  # the wait for another writer is over
+        task_transaction.mark(connection)
+        blocks = list(connection.atomic_blocks)
+        try:
+            run.value = call()
+        except BaseException as error:
+            leave_if_forked(pid, error)  # before the rollback, which would be sent through the parent's connection
+            run.close()  # the task is over: nothing more is thrown into the rollback
+            _end_what_was_left_open(connection, blocks)
+            raise
+        leave_if_forked(pid)
+        _check(connection, blocks)
+        # From here on no interrupt is thrown into this thread: the job ends as it is, or not at all.
+        run.close()
+        outcome = success(run)
+        _finish(outcome)
+        ended: list[float] = []
+        if not was_inside:
+            _guard_callbacks(run, outcome, connection, lambda: ended.append(time.monotonic()))
+    if connection.in_atomic_block != was_inside:
+        raise TransactionUndone("The transaction of the task did not end, so its work is undone.")
+    outcome.committed = True
+    run.committed = outcome
+    kept = (ended[0] if ended else time.monotonic()) - began  # without the callbacks of on_commit
+    if database.one_writer and kept > conf.current().lease_seconds / 2:
+        text = "Job %s (%s) kept its transaction open for %.0f s, and with it every other writer of this database away."
+        logger.warning(text, run.job.id, run.job.task, kept)
+
+
+def _guard_callbacks(run: Run, outcome: Outcome, connection: Any, committed: Callable[[], object]) -> None:
+    """Have the commit noted before the callbacks of the task run, and what they raise logged: the job has succeeded."""
+
+    def note() -> None:
+        committed()
+        outcome.committed = True
+        run.committed = outcome
+
+    guarded = [(savepoints, partial(_call_back, run, callback), robust) for savepoints, callback, robust in connection.run_on_commit]
+    connection.run_on_commit = [(set(), note, False), *guarded]
+
+
+def _call_back(run: Run, callback: Callable[[], Any]) -> None:
+    try:
+        callback()
+    except BaseException as error:  # SystemExit and the like, too: the others are called all the same
+        if is_for_the_process(error):
+            raise
+        extra = {"job_id": run.job.id, "task": run.job.task, "queue": run.job.queue}
+        text = "Job %s (%s) has succeeded, but a callback of its on_commit failed: %s"
+        logger.exception(text, run.job.id, run.job.task, texts.exception_summary(error), extra=extra)
+
+
+def _check(connection: Any, blocks: list[Any]) -> None:
+    """Raise where the task has not left its transaction as it was."""
+    if _end_what_was_left_open(connection, blocks):
+        raise TransactionUndone("The task left an atomic block open, so its work is undone. Use 'with transaction.atomic():'.")
+    if connection.atomic_blocks != blocks:
+        raise TransactionUndone("The task ended an atomic block that it had not begun, so its work cannot be committed with its end.")
+    if wrong := task_transaction.complaint(connection):
+        raise TransactionUndone(f"The task {wrong}")
+
+
+def _end_what_was_left_open(connection: Any, blocks: list[Any]) -> bool:
+    """Undo and end the atomic blocks inside of these; return whether there were any.
+
+    The end of the transaction's own block would end only the innermost, and leave the transaction open.
+    """
+    left = connection.atomic_blocks[len(blocks) :]
+    for block in reversed(left):
+        block.__exit__(TransactionUndone, None, None)
+    return bool(left)
+
+
+def _finish(outcome: Outcome) -> None:
+    # Waiting for the lock: this transaction has not touched the job's row, so nobody who has the lock waits for us.
+    if outcome.target is not None:
+        lock([outcome.target])
+    while True:
+        settled = _written(outcome)
+        if settled.written:
+            return
+        if not settled.later:
+            raise LeaseLost(MESSAGES[Reason.LOST])
+        _rest()  # a heartbeat or a person has the row just now
+
+
+def _written(outcome: Outcome) -> Settled:
+    try:
+        return finish_with_work(outcome)
+    except (Error, ValueError, TypeError) as error:
+        if not db.is_refusal(error):
+            raise
+        raise TransactionUndone("The database refuses the job's result, message or metadata, so its work is undone.") from error
+
+
+def _rest() -> None:
+    import threading
+
+    threading.Event().wait(PAUSE_SECONDS)
