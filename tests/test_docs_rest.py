@@ -50,7 +50,7 @@ def test_the_error_on_the_page_has_the_fields_of_one() -> None:
 
 
 def test_the_bounds_are_the_codes() -> None:
-    assert f"`limit` ({params.DEFAULT_LINES}; at most {params.MOST_LINES})" in PAGE.replace("\n", " ")
+    assert f"`limit` ({params.DEFAULT_LINES}; at most {params.MAX_LINES})" in PAGE.replace("\n", " ")
 
 
 def test_the_schemes_that_are_no_tokens_are_the_codes() -> None:

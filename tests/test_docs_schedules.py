@@ -11,7 +11,7 @@ import pytest
 import jobqueue
 from jobqueue.admin.schedules import VERBS
 from jobqueue.core import cron
-from jobqueue.duties.enqueue_scheduled_jobs import BUDGET_SECONDS, LONGEST_PAUSE_SECONDS
+from jobqueue.duties.enqueue_scheduled_jobs import BUDGET_SECONDS, MAX_PAUSE_SECONDS
 from jobqueue.models import Schedule
 from jobqueue.schedules import declarations
 from jobqueue.schedules import ticks as verbs
@@ -40,13 +40,13 @@ def test_every_policy_and_permission_is_on_the_page() -> None:
 
 def test_the_numbers_are_the_codes() -> None:
     assert f"tried again each {verbs.RETRY_SECONDS:.0f} s" in PAGE
-    assert f"at most {LONGEST_PAUSE_SECONDS:.0f} s" in PAGE
+    assert f"at most {MAX_PAUSE_SECONDS:.0f} s" in PAGE
     assert f"each run ends after about {BUDGET_SECONDS:.0f} s" in PAGE
     assert f"until they are {verbs.KEEP_TICKS.days} days older" in PAGE
     assert (timedelta(days=3), 60) == (verbs.KEEP_TICKS, cron.ON_TIME_SECONDS)
-    assert f"({Schedule().missed_limit}; {cron.MOST_MISSED} at most)" in PAGE
+    assert f"({Schedule().missed_limit}; {cron.MAX_MISSED} at most)" in PAGE
     assert Schedule().missed == "once"
-    assert timedelta(days=366).total_seconds() == cron.LONGEST_INTERVAL
+    assert timedelta(days=366).total_seconds() == cron.MAX_INTERVAL
 
 
 def test_the_example_can_be_declared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,6 @@ def test_what_was_left_out_is_told_once_when_no_other_line_follows(caplog: Any) 
 
 
 def test_kinds_do_not_grow_without_end(caplog: Any) -> None:
-    for number in range(repeats.MOST_KINDS + 5):
+    for number in range(repeats.MAX_KINDS + 5):
         repeats.log(logging.WARNING, "Failed.", kind=str(number))
     assert len(repeats._kinds) == 5

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobqueue import checks, conf
-from jobqueue.core.retention_rules import LONGEST_SECONDS, OUTCOMES, after
+from jobqueue.core.retention_rules import MAX_SECONDS, OUTCOMES, after
 
 HOOK = "tests.test_retention_rules.hook"
 no_callable = 3
@@ -89,7 +89,7 @@ def test_rules_can_be_narrowed(settings: Any) -> None:
         True,
         float("nan"),
         float("inf"),
-        LONGEST_SECONDS + 1,
+        MAX_SECONDS + 1,
         timedelta(seconds=-1),
         [60],
         {"RUNNING": 60},

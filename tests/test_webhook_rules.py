@@ -101,7 +101,7 @@ def test_attempts_come_ever_more_seldom_with_jitter_and_never_too_early() -> Non
 def test_a_receiver_may_ask_for_more_time_but_not_for_less_nor_for_ever() -> None:
     assert 100 <= rules.delay_seconds(rules.DELAYS, 1, 100) <= 125
     assert 5 <= rules.delay_seconds(rules.DELAYS, 1, 0) <= 6.25
-    assert rules.delay_seconds(rules.DELAYS, 1, 1e9) <= rules.LONGEST_RETRY_AFTER * 1.25
+    assert rules.delay_seconds(rules.DELAYS, 1, 1e9) <= rules.MAX_RETRY_AFTER * 1.25
 
 
 def test_retry_after_is_a_number_or_a_date() -> None:

@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from jobqueue import clock, compat, enqueue_many
-from jobqueue.db import Lender, Now, Scope
+from jobqueue.db import LeaseHolder, Now, Scope
 from jobqueue.duties.enqueue_scheduled_jobs import EnqueueScheduledJobs
 from jobqueue.lifecycle.claim import claim
 from jobqueue.lifecycle.history import entry
@@ -128,7 +128,7 @@ def test_the_end_of_a_job_leaves_a_message_that_is_due_now() -> None:
 
 def test_a_lease_runs_out_after_its_time() -> None:
     job = JobFactory()
-    claim(Lender("worker-1", 30.0), Scope("", ()), 1)
+    claim(LeaseHolder("worker-1", 30.0), Scope("", ()), 1)
     assert 10 < -seconds_ago(Job.objects.get(pk=job.pk).lease_expires_at) <= 31
     expired = JobFactory(expired=True)
     assert list(Job.objects.expired().values_list("pk", flat=True)) == [expired.pk]

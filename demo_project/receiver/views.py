@@ -12,7 +12,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from demo_project.receiver.models import Message
 
-MOST_SHOWN = 50
+MAX_SHOWN = 50
 
 
 @csrf_exempt  # no browser sends these; the signature says who does
@@ -33,5 +33,5 @@ def receive(request: HttpRequest) -> HttpResponse:
 
 def messages(request: HttpRequest) -> HttpResponse:
     """Show what has arrived."""
-    found = [(message, json.loads(message.body)) for message in Message.objects.all()[:MOST_SHOWN]]
+    found = [(message, json.loads(message.body)) for message in Message.objects.all()[:MAX_SHOWN]]
     return render(request, "receiver/messages.html", {"messages": found, "number": Message.objects.count()})

@@ -12,7 +12,7 @@ from jobqueue import Fatal, TaskContext, fixed, request_job_cancel, task
 QUEUE = "catalogue"
 STEPS = 10
 # Until the request to stop has come back to the one who made it; the database tells of it, or the next heartbeat.
-LONGEST_STOP_SECONDS = 60.0
+MAX_STOP_SECONDS = 60.0
 RETRYING: dict[str, Any] = {"max_attempts": RETRIES, "retry_on": (ConnectionError,), "backoff": fixed(0.2)}
 
 
@@ -120,7 +120,7 @@ def cancels_itself(context: TaskContext, number: int, seed: str = "", pace: floa
     """Ask for its own cancellation, and rest until that comes."""
     context.wait(foretell("cancels_itself", number, seed, pace).duration_seconds)
     request_job_cancel(context.job_id, outcome="CANCELED")
-    context.wait(LONGEST_STOP_SECONDS)
+    context.wait(MAX_STOP_SECONDS)
 
 
 TASKS: dict[str, Any] = {name: globals()[name] for name in KINDS}

@@ -27,7 +27,7 @@ from jobqueue.admin.verbs import DELETE, VERBS, Verb
 from jobqueue.lifecycle.control import Answer, Verdict
 from jobqueue.models import Job
 
-MOST_AT_ONCE = 500  # each job is a transaction, and a field of the confirmation's form, of which Django takes 1000
+MAX_AT_ONCE = 500  # each job is a transaction, and a field of the confirmation's form, of which Django takes 1000
 UNSELECTED = ("", "0", "false", "False")
 
 Action = Callable[["ActingAdmin", HttpRequest, QuerySet[Job]], HttpResponse | None]
@@ -96,10 +96,10 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
             selected = {int(value) for value in request.POST.getlist(ACTION_CHECKBOX_NAME)}
             jobs = list(self.get_queryset(request).defer(*listing.BIG_COLUMNS).filter(pk__in=selected))
             return self.act(request, verb, jobs, missing=selected - {job.pk for job in jobs})
-        jobs = list(queryset[: MOST_AT_ONCE + 1])
-        if len(jobs) > MOST_AT_ONCE:
-            jobs = list(queryset.filter(status__in=verb.statuses)[:MOST_AT_ONCE])
-            left = f"More than {MOST_AT_ONCE} jobs were selected. Only the newest {MOST_AT_ONCE} that can be {verb.done} are taken"
+        jobs = list(queryset[: MAX_AT_ONCE + 1])
+        if len(jobs) > MAX_AT_ONCE:
+            jobs = list(queryset.filter(status__in=verb.statuses)[:MAX_AT_ONCE])
+            left = f"More than {MAX_AT_ONCE} jobs were selected. Only the newest {MAX_AT_ONCE} that can be {verb.done} are taken"
             self.message_user(request, f"{left}; repeat it for the rest.", messages.INFO)
         return self.act(request, verb, jobs)
 

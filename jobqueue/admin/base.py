@@ -22,7 +22,7 @@ from jobqueue.admin.formatting import NOTHING
 from jobqueue.core.texts import clean, shorten
 
 M = TypeVar("M", bound=Model)
-LARGEST_ID = 2**63 - 1
+MAX_ID = 2**63 - 1
 
 # The lookups in the links of Django's own filters of a field. None of them compares a part of a value.
 EXACT_LOOKUPS = ("exact", "isnull", "in")
@@ -74,7 +74,7 @@ class Base(Generic[M]):
         """
         if isinstance(self.opts.pk, IntegerField):
             for value in request.POST.getlist(ACTION_CHECKBOX_NAME):
-                if not (value.isascii() and value.isdigit() and len(value) <= 19 and int(value) <= LARGEST_ID):
+                if not (value.isascii() and value.isdigit() and len(value) <= 19 and int(value) <= MAX_ID):
                     raise BadRequest(f"A selected {self.opts.verbose_name} is not a number.")
         try:
             return super().changelist_view(request, extra_context)

@@ -24,7 +24,7 @@ Audit = Callable[[Job, Answer | None, str], object]
 
 
 @dataclass(slots=True)
-class Tally:
+class BulkResult:
     """Count the answers to one verb."""
 
     verb: Verb
@@ -60,9 +60,9 @@ class Tally:
         return told
 
 
-def perform(verb: Verb, jobs: Iterable[Job], audit: Audit) -> Tally:
+def perform(verb: Verb, jobs: Iterable[Job], audit: Audit) -> BulkResult:
     """Do `verb` to each job; after the database has failed once, no other is tried."""
-    tally = Tally(verb)
+    tally = BulkResult(verb)
     answers = True
     for job in jobs:
         try:

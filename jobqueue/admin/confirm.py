@@ -17,7 +17,7 @@ from jobqueue.core.amounts import plural
 from jobqueue.models import Job
 
 FIELD = "confirmed"
-MOST_SHOWN = 50
+MAX_SHOWN = 50
 
 
 def doubtful(verb: Verb, jobs: list[Job]) -> list[Job]:
@@ -35,7 +35,7 @@ def confirmed(request: HttpRequest) -> set[int]:
 def context(verb: Verb, jobs: list[Job], *, on_list: bool) -> dict[str, Any]:
     """Return what the page shows, and the fields with which its form says the same again, confirmed."""
     found = doubtful(verb, jobs)
-    shown = found[:MOST_SHOWN]
+    shown = found[:MAX_SHOWN]
     workers = listing.workers_of(shown)
     for job in shown:
         job.worker = workers.get(columns.owner_of(job))  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from jobqueue.core.webhook_rules import shown_url
 from jobqueue.models import WebhookDelivery
 
 BRIEF_URL = 80
-LONGEST_ANSWER = 160
+MAX_ANSWER = 160
 KINDS = {"PENDING": "pending", "DELIVERED": "success", "FAILED": "error"}
 
 
@@ -77,7 +77,7 @@ def next_attempt(delivery: WebhookDelivery) -> SafeString | str:
 @admin.display(description="last answer")
 def answer(delivery: WebhookDelivery) -> SafeString | str:
     """Return what came of the last attempt: the status of the answer, and what was wrong."""
-    said = prose(delivery.error, LONGEST_ANSWER).strip().partition("\n")[0]
+    said = prose(delivery.error, MAX_ANSWER).strip().partition("\n")[0]
     if delivery.response_status is None and not said:
         return NOTHING
     code = "" if delivery.response_status is None else str(delivery.response_status)

@@ -11,8 +11,8 @@ from django.http import HttpRequest
 from django.utils.functional import cached_property
 
 from jobqueue.admin import nothing
-from jobqueue.admin.base import LARGEST_ID
-from jobqueue.admin.listing import MOST_COUNTED, WINDOW, as_id
+from jobqueue.admin.base import MAX_ID
+from jobqueue.admin.listing import MAX_COUNTED, WINDOW, as_id
 from jobqueue.core import masking, webhook_rules
 from jobqueue.core.texts import clean
 from jobqueue.models import WebhookDelivery
@@ -76,7 +76,7 @@ def search(queryset: QuerySet[WebhookDelivery], text: str) -> QuerySet[WebhookDe
     if not wanted:
         return queryset
     job_id = as_id(wanted)
-    return queryset.none() if job_id is None or job_id > LARGEST_ID else queryset.filter(job_id=job_id)
+    return queryset.none() if job_id is None or job_id > MAX_ID else queryset.filter(job_id=job_id)
 
 
 class DeliveryChangeList(ChangeList):
@@ -102,7 +102,7 @@ class DeliveryChangeList(ChangeList):
         """How many deliveries there are, as exactly as it is cheap to know."""
         paginator: Any = self.paginator
         if paginator.more:
-            return f"{MOST_COUNTED:,}+ deliveries; the first {MOST_COUNTED:,} are on these pages"
+            return f"{MAX_COUNTED:,}+ deliveries; the first {MAX_COUNTED:,} are on these pages"
         return f"{paginator.count:,} {'delivery' if paginator.count == 1 else 'deliveries'}"
 
     @cached_property
@@ -112,7 +112,7 @@ class DeliveryChangeList(ChangeList):
             return None
         wanted = self.query.strip()
         scope = f"the newest {WINDOW:,} deliveries" if self.newest_only else ""
-        return nothing.deliveries(self, wanted, as_id(wanted), scope, MOST_COUNTED)
+        return nothing.deliveries(self, wanted, as_id(wanted), scope, MAX_COUNTED)
 
     @property
     def window_note(self) -> str:

@@ -23,8 +23,8 @@ from jobqueue.webhooks import redelivery
 from jobqueue.webhooks.redelivery import NO_SUCH, Answer
 
 FIELD = "confirmed"
-MOST_AT_ONCE = 500
-MOST_SHOWN = 50
+MAX_AT_ONCE = 500
+MAX_SHOWN = 50
 UNSELECTED = ("", "0", "false", "False")
 Status = WebhookDelivery.Status
 
@@ -190,11 +190,11 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
             found = list(self.get_queryset(request).filter(pk__in=selected))
             self.log_missing(request, verb.name, [f"webhook delivery {one}" for one in sorted(selected - {row.pk for row in found})])
             return self._act(request, verb, found)
-        rows = list(queryset.filter(status__in=verb.statuses)[: MOST_AT_ONCE + 1])
-        if len(rows) > MOST_AT_ONCE:
-            text = f"More than {MOST_AT_ONCE} were selected. Only the newest {MOST_AT_ONCE} are taken; repeat it for the rest."
+        rows = list(queryset.filter(status__in=verb.statuses)[: MAX_AT_ONCE + 1])
+        if len(rows) > MAX_AT_ONCE:
+            text = f"More than {MAX_AT_ONCE} were selected. Only the newest {MAX_AT_ONCE} are taken; repeat it for the rest."
             self.message_user(request, text, messages.INFO)
-        return self._act(request, verb, rows[:MOST_AT_ONCE])
+        return self._act(request, verb, rows[:MAX_AT_ONCE])
 
     def _act(self, request: HttpRequest, verb: Verb, rows: list[WebhookDelivery], *, on_list: bool = True) -> HttpResponse | None:
         """Do a verb and tell to how many; return the page that asks, if a person must confirm first."""
@@ -229,8 +229,8 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
             **self.page_context(request),
             "title": verb.asks.format(number),
             "verb": verb,
-            "rows": [(row, *(cell(row) for cell in CONFIRMED_CELLS)) for row in rows[:MOST_SHOWN]],
-            "unnamed": max(len(rows) - MOST_SHOWN, 0),
+            "rows": [(row, *(cell(row) for cell in CONFIRMED_CELLS)) for row in rows[:MAX_SHOWN]],
+            "unnamed": max(len(rows) - MAX_SHOWN, 0),
             "others": others,
             "fields": fields,
             "button": f"{verb.label}: {number if len(rows) > 1 else f'delivery {rows[0].pk}'}",

@@ -27,7 +27,7 @@ from jobqueue.insight.waits import in_words
 from jobqueue.models import Job
 
 TRACEBACK_CHARACTERS = 16_000
-MOST_RUNS = 50
+MAX_RUNS = 50
 STOPPED = (Job.Status.PAUSED, Job.Status.CANCELED)  # a run that was asked to stop did not fail
 BRIEF = 300
 
@@ -250,7 +250,7 @@ def _lease(job: Job, now: datetime) -> list[Row]:
 def _runs(history: object, mask: Mask) -> Iterator[Run]:
     """Yield the runs that did not succeed, the newest first; an entry of another shape is shown as it is."""
     entries = history if isinstance(history, list) else [history] if history else []
-    for number, entry in reversed([*enumerate(entries, 1)][-MOST_RUNS:]):
+    for number, entry in reversed([*enumerate(entries, 1)][-MAX_RUNS:]):
         if isinstance(entry, dict):
             yield _run(entry, mask)
         else:

@@ -17,7 +17,7 @@ from jobqueue.access.visible import is_narrowed
 from jobqueue.admin import task_choices
 from jobqueue.core import masking, queue_rules, states
 from jobqueue.core.amounts import span
-from jobqueue.core.retention_rules import LONGEST_SECONDS
+from jobqueue.core.retention_rules import MAX_SECONDS
 from jobqueue.core.texts import clean
 from jobqueue.db import Now
 from jobqueue.models import Job, Schedule, Worker
@@ -25,7 +25,7 @@ from jobqueue.models import Job, Schedule, Worker
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin
 
-MOST_CHOICES = 100
+MAX_CHOICES = 100
 NEWEST = 1000
 
 
@@ -100,11 +100,11 @@ class QueueFilter(ColumnFilter):
         """Return the queues that somebody fills, serves, or has jobs in."""
         found = task_choices.queues() | newest(visible, "queue")
         if not self.narrowed:
-            found |= {queue for queue in Job.objects.database.queued_queues(MOST_CHOICES) if isinstance(queue, str)}
-        for queues in Worker.objects.values_list("queues", flat=True)[:MOST_CHOICES]:
+            found |= {queue for queue in Job.objects.database.queued_queues(MAX_CHOICES) if isinstance(queue, str)}
+        for queues in Worker.objects.values_list("queues", flat=True)[:MAX_CHOICES]:
             rule = queue_rules.parse_stored(queues)
             found |= {*rule.listed} if rule is not None else set()
-        return [(queue, queue) for queue in sorted(found)[:MOST_CHOICES] if masking.mask_text(queue) == queue]  # addresses are stored
+        return [(queue, queue) for queue in sorted(found)[:MAX_CHOICES] if masking.mask_text(queue) == queue]  # addresses are stored
 
 
 class TaskFilter(ColumnFilter):
@@ -115,8 +115,8 @@ class TaskFilter(ColumnFilter):
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
         """Return the tasks that are registered or were enqueued lately."""
-        lately = sorted(newest(visible, "task"))[:MOST_CHOICES]  # these first, where there are more than can be offered
-        paths = sorted({*lately, *[path for path in task_choices.paths() if path not in lately][: MOST_CHOICES - len(lately)]})
+        lately = sorted(newest(visible, "task"))[:MAX_CHOICES]  # these first, where there are more than can be offered
+        paths = sorted({*lately, *[path for path in task_choices.paths() if path not in lately][: MAX_CHOICES - len(lately)]})
         return [(path, f"{path.rpartition('.')[2]} ({path.rpartition('.')[0]})" if "." in path else path) for path in paths]
 
 
@@ -141,7 +141,7 @@ class EndedFilter(SimpleListFilter):
             seconds = float(self.value() or "nan")
         except ValueError:
             return None
-        return seconds if 0 <= seconds <= LONGEST_SECONDS else None
+        return seconds if 0 <= seconds <= MAX_SECONDS else None
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Return what ended since; nothing if the value is no number of seconds."""
@@ -192,4 +192,4 @@ class TenantFilter(ColumnFilter):
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
         """Return the tenants of the newest jobs."""
-        return [(tenant, tenant) for tenant in sorted(newest(visible, "tenant") - {""})[:MOST_CHOICES]]
+        return [(tenant, tenant) for tenant in sorted(newest(visible, "tenant") - {""})[:MAX_CHOICES]]

@@ -14,7 +14,7 @@ from jobqueue.core.masking import PLAIN, Mask
 
 NOTHING = format_html('<span class="jq-none">{}</span>', "\N{EN DASH}")
 LONGEST = 20_000
-MOST_MASKED = SHOWN_BYTES
+MAX_MASKED = SHOWN_BYTES
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
@@ -75,8 +75,8 @@ def prose(value: object, longest: int = LONGEST, mask: Mask = PLAIN) -> str:
     """Return a text with its secrets hidden, shortened where it is too long."""
     text = value if isinstance(value, str) else as_json(value)
     # Masked before it is shortened, or half a secret would stand alone behind the cut. Of an absurd length only the beginning counts.
-    if len(text) > MOST_MASKED:
-        shown = mask(text[: MOST_MASKED + mask.overlap])[:MOST_MASKED]
+    if len(text) > MAX_MASKED:
+        shown = mask(text[: MAX_MASKED + mask.overlap])[:MAX_MASKED]
         return excerpt(f"{shown}\n… [the rest of {len(text):,} characters left out]", longest)
     return excerpt(mask(text), longest)
 

@@ -21,7 +21,7 @@ from django.utils.functional import cached_property
 from jobqueue import public_ids
 from jobqueue.access import visible
 from jobqueue.admin import nothing, task_choices
-from jobqueue.admin.base import LARGEST_ID
+from jobqueue.admin.base import MAX_ID
 from jobqueue.admin.columns import owner_of
 from jobqueue.admin.nothing import NothingFound
 from jobqueue.core import masking, states
@@ -30,8 +30,8 @@ from jobqueue.core.texts import clean
 from jobqueue.db.open_jobs import OPEN
 from jobqueue.models import Job, Worker
 
-MOST_COUNTED = 10_000
-MOST_TENANTS = 1000
+MAX_COUNTED = 10_000
+MAX_TENANTS = 1000
 WINDOW = 200_000
 MAX_CHECKED = 50_000  # older open jobs of each state
 BIG_COLUMNS = ("args", "kwargs", "options", "metadata", "result", "history", "message", "webhook_url")
@@ -60,36 +60,36 @@ def tasks_like(text: str) -> list[str]:
 
 
 def as_id(text: str) -> int | None:
-    """Return the number that "12", "#12" or a public id means, None for any other text; at most one more than `LARGEST_ID`."""
+    """Return the number that "12", "#12" or a public id means, None for any other text; at most one more than `MAX_ID`."""
     digits = text.strip().removeprefix("#")
     if (job_id := public_ids.job_id_of(digits)) is not None:
         return job_id
     if not (digits.isascii() and digits.isdigit()):
         return None
     digits = digits.lstrip("0") or "0"
-    return min(int(digits), LARGEST_ID + 1) if len(digits) < 20 else LARGEST_ID + 1
+    return min(int(digits), MAX_ID + 1) if len(digits) < 20 else MAX_ID + 1
 
 
 class CappedPaginator(BasePaginator):
-    """Count no further than `MOST_COUNTED`: a full count of a large table takes minutes when they are needed most."""
+    """Count no further than `MAX_COUNTED`: a full count of a large table takes minutes when they are needed most."""
 
     @cached_property
     def counted(self) -> int:
-        """How many rows were seen, one more than `MOST_COUNTED` at the most."""
+        """How many rows were seen, one more than `MAX_COUNTED` at the most."""
         rows: Any = self.object_list
         # In the list's own order: PostgreSQL then walks the primary key's index from its newest end, and no further than the window.
-        number: int = rows.values("pk")[: MOST_COUNTED + 1].count()
+        number: int = rows.values("pk")[: MAX_COUNTED + 1].count()
         return number
 
     @property
     def count(self) -> int:
         """How many rows the pages hold."""
-        return min(self.counted, MOST_COUNTED)
+        return min(self.counted, MAX_COUNTED)
 
     @property
     def more(self) -> bool:
         """Whether there are rows behind the last page."""
-        return self.counted > MOST_COUNTED
+        return self.counted > MAX_COUNTED
 
 
 class JobChangeList(BaseChangeList):
@@ -118,7 +118,7 @@ class JobChangeList(BaseChangeList):
         found = self._standing(self.params["target"]) if self.params.get("target") else self._open(before)
         if not found:
             return recent
-        seen = recent.order_by("-pk").values_list("pk", flat=True)[: MOST_COUNTED + 1]
+        seen = recent.order_by("-pk").values_list("pk", flat=True)[: MAX_COUNTED + 1]
         return queryset.filter(pk__in={*found, *seen})
 
     def _open(self, before: int) -> list[int]:
@@ -131,15 +131,15 @@ class JobChangeList(BaseChangeList):
             status = status or states.Status.ERROR  # of the open states the only one that has a time of its end
         statuses = list(OPEN) if not status else [status]
         found, self.unchecked = Job.objects.database.open_jobs(statuses, before, wanted, MAX_CHECKED)
-        return sorted(found, reverse=True)[: MOST_COUNTED + 1]
+        return sorted(found, reverse=True)[: MAX_COUNTED + 1]
 
     def _standing(self, target: str) -> list[int]:
         """Return the jobs that hold a target or wait for it."""
         database = Job.objects.database
         tenant = self.params.get("tenant")
-        tenants = database.tenants_in_lines(MOST_TENANTS) if tenant is None else [tenant]
+        tenants = database.tenants_in_lines(MAX_TENANTS) if tenant is None else [tenant]
         lines = [front for front in database.fronts([Target(one, target) for one in tenants]) if any(front[2:])]
-        return [job_id for front in lines for job_id in database.members(Target(*front[:2]), MOST_COUNTED)]
+        return [job_id for front in lines for job_id in database.members(Target(*front[:2]), MAX_COUNTED)]
 
     def _needs_scan(self) -> bool:
         asked = {name: self.params.get(name) for name in ("status", "waiting", "queue", "task", "target", "tenant", "ended_within")}
@@ -167,9 +167,9 @@ class JobChangeList(BaseChangeList):
             return f"{paginator.count:,} {noun}"
         narrowed = self.has_active_filters or self.query or self.counts_hidden_jobs
         estimate = None if narrowed else Job.objects.database.estimated_rows()
-        if estimate is None or estimate <= MOST_COUNTED:
-            return f"{MOST_COUNTED:,}+ jobs; the first {MOST_COUNTED:,} are on these pages"
-        return f"about {estimate:,} jobs (the database's estimate); the first {MOST_COUNTED:,} are on these pages"
+        if estimate is None or estimate <= MAX_COUNTED:
+            return f"{MAX_COUNTED:,}+ jobs; the first {MAX_COUNTED:,} are on these pages"
+        return f"about {estimate:,} jobs (the database's estimate); the first {MAX_COUNTED:,} are on these pages"
 
     @property
     def chips(self) -> list[tuple[str, str, str]]:
@@ -184,7 +184,7 @@ class JobChangeList(BaseChangeList):
             return None
         wanted = self.query.strip()
         scope = f"the newest {WINDOW:,} jobs and the older open ones" if self.newest_only else ""
-        return nothing.jobs(self, wanted, as_id(wanted), scope, MOST_COUNTED)
+        return nothing.jobs(self, wanted, as_id(wanted), scope, MAX_COUNTED)
 
     @property
     def window_note(self) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from django.contrib.admin.views.main import IGNORED_PARAMS, PAGE_VAR
 
 from jobqueue.admin import task_choices
-from jobqueue.admin.base import LARGEST_ID
+from jobqueue.admin.base import MAX_ID
 from jobqueue.core import masking
 from jobqueue.core.amounts import plural
 from jobqueue.core.targets import Target
@@ -36,7 +36,7 @@ def jobs(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) -> Not
     where = scope or f"all {plural(min(number, most), 'job', more=number > most)}"
     chosen = [name for name in cl.params if cl.params[name] and name not in NO_FILTERS]
     filters = f" with the chosen {'filters' if len(chosen) > 1 else 'filter'} ({', '.join(chosen)})" if chosen else ""
-    if job_id is not None and not 0 < job_id <= LARGEST_ID:
+    if job_id is not None and not 0 < job_id <= MAX_ID:
         text = _no_number(wanted)
     elif job_id is not None:
         text = f"No job has the number {job_id}{filters}. It may have been deleted by retention."
@@ -53,7 +53,7 @@ def deliveries(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) 
     """Return what the list of deliveries says."""
     number = len(cl.root_queryset.order_by()[: most + 1].values_list("pk"))
     where = scope or f"all {plural(min(number, most), 'delivery', 'deliveries', more=number > most)}"
-    if wanted and (job_id is None or not 0 < job_id <= LARGEST_ID):
+    if wanted and (job_id is None or not 0 < job_id <= MAX_ID):
         return NothingFound(f"No delivery found. {_no_number(wanted)}", [("Show all deliveries", "?")])
     text = "the number of a job" if wanted else "the chosen filters"
     return NothingFound(f"No delivery found. Searched in {where}: {text}.", [("Show all deliveries", "?")])
@@ -62,7 +62,7 @@ def deliveries(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) 
 def _no_number(wanted: str) -> str:
     """Say that a text cannot be the number of a job."""
     shown = shorten(clean(masking.mask_text(wanted)), MAX_NUMBER_BYTES)
-    return f"{shown} is not the number of a job, which is a whole number from 1 to {LARGEST_ID}."
+    return f"{shown} is not the number of a job, which is a whole number from 1 to {MAX_ID}."
 
 
 def _offers(cl: Any, wanted: str) -> list[tuple[str, str]]:

@@ -10,8 +10,8 @@ from jobqueue.core.masking import Mask
 from jobqueue.insight.report import phases_of
 from jobqueue.models import Job, JobPhase
 
-LONGEST_NAME = 80
-LONGEST_MESSAGE = 300
+MAX_NAME = 80
+MAX_MESSAGE = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ def rows(job: Job, now: datetime, mask: Mask) -> list[PhaseRow]:
 def _row(one: JobPhase, now: datetime, mask: Mask) -> PhaseRow:
     until = one.finished_at or (now if one.status == JobPhase.Status.RUNNING else None)
     return PhaseRow(
-        name=excerpt(prose(one.name, mask=mask), LONGEST_NAME),
+        name=excerpt(prose(one.name, mask=mask), MAX_NAME),
         status=one.status,
         label=one.get_status_display(),
         progress=one.progress,
-        message=excerpt(prose(one.message, mask=mask), LONGEST_MESSAGE),
+        message=excerpt(prose(one.message, mask=mask), MAX_MESSAGE),
         attempts=one.attempts,
         began=moment(one.started_at, now) if one.started_at else "",
         took=between(one.started_at, until) if one.started_at and until else "",

@@ -29,7 +29,7 @@ class WebhookForm(forms.Form):
     url = forms.CharField(
         label="URL",
         required=False,
-        widget=forms.TextInput(attrs={"class": "vLargeTextField", "maxlength": webhook_rules.LONGEST_URL, "inputmode": "url"}),
+        widget=forms.TextInput(attrs={"class": "vLargeTextField", "maxlength": webhook_rules.MAX_URL, "inputmode": "url"}),
         help_text="Such as https://example.com/hook. Empty: nothing is sent, but for jobs that have a URL of their own.",
     )
     events = forms.MultipleChoiceField(

@@ -24,8 +24,8 @@ from jobqueue.exceptions import InvalidOption
 from jobqueue.insight import queue_names
 from jobqueue.insight.narrowed import queue_states_for
 from jobqueue.lifecycle.queues import (
-    LARGEST_LIMIT,
-    MOST_QUEUES,
+    MAX_LIMIT,
+    MAX_QUEUES,
     QueueAnswer,
     QueueState,
     forget_queue,
@@ -83,8 +83,8 @@ class QueueAdmin(QueueWebhookAdmin):
                 _shown(state, visible, webhooks.get(state.name)) for state in queue_states_for(request.user) if state.name not in hidden
             ],
             "may": {**{what: self._may(request, what) for what in PERMISSIONS}, "webhook": self.may_set_webhook(request)},
-            "largest": LARGEST_LIMIT,
-            "most": MOST_QUEUES if queue_names.are_left_out() else None,
+            "largest": MAX_LIMIT,
+            "most": MAX_QUEUES if queue_names.are_left_out() else None,
             **(extra_context or {}),
         }
         return TemplateResponse(request, "jobqueue/admin/queues.html", context)
@@ -138,7 +138,7 @@ def _limit(text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise InvalidOption(f"max_running is {text[:40]!r}; it must be a whole number from 0 to {LARGEST_LIMIT}, or empty for no limit.")
+        raise InvalidOption(f"max_running is {text[:40]!r}; it must be a whole number from 0 to {MAX_LIMIT}, or empty for no limit.")
     return int(text)
 
 

@@ -17,7 +17,7 @@ from jobqueue.access.hiding import mask_of
 from jobqueue.admin.columns import badge
 from jobqueue.admin.formatting import NOTHING, as_json, moment
 from jobqueue.admin.schedule_form import masked
-from jobqueue.core.cron import LONGEST_INTERVAL, Timing, zone_of
+from jobqueue.core.cron import MAX_INTERVAL, Timing, zone_of
 from jobqueue.exceptions import InvalidOption
 from jobqueue.models import Schedule
 
@@ -37,7 +37,7 @@ def timing_of(data: Mapping[str, str]) -> Timing:
     """Return the timing that stands in a form, saved or not."""
     text = data.get("interval_seconds", "").strip()
     if text and not (text.isascii() and text.isdigit() and len(text) < 10):
-        rule = f"a whole number of seconds from 1 to {LONGEST_INTERVAL}"
+        rule = f"a whole number of seconds from 1 to {MAX_INTERVAL}"
         raise InvalidOption(f"The interval is {text[:40]!r}; it must be {rule}.")
     return Timing(data.get("cron", "").strip(), int(text) if text else None, data.get("time_zone", "").strip())
 

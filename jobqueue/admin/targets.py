@@ -15,7 +15,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 
 from jobqueue.admin import columns, listing
-from jobqueue.admin.actions import MOST_AT_ONCE, ActingAdmin
+from jobqueue.admin.actions import MAX_AT_ONCE, ActingAdmin
 from jobqueue.admin.base import audited
 from jobqueue.admin.formatting import NOTHING, ago, between
 from jobqueue.admin.verbs import CANCEL, PAUSE, RESUME, Verb
@@ -27,7 +27,7 @@ from jobqueue.insight.narrowed import look_for
 from jobqueue.insight.targets import Line
 from jobqueue.models import Job
 
-MOST_SHOWN = 100
+MAX_SHOWN = 100
 SEARCH, TENANT, TARGET, FROM, STUCK = "q", "tenant", "target", "from", "stuck"
 ON_HOLDER = (RESUME, PAUSE, CANCEL)
 
@@ -72,7 +72,7 @@ class TargetsAdmin(ActingAdmin):
         found = [] if odd else self._visible(request, look_for(request.user, search=search, tenant=tenant))
         if stuck := bool(request.GET.get(STUCK)):
             found = [one for one in found if one[0].stuck]
-        shown = found[:MOST_SHOWN]
+        shown = found[:MAX_SHOWN]
         request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),
@@ -82,7 +82,7 @@ class TargetsAdmin(ActingAdmin):
             "media": self.media,
             "lines": self._shown(request, shown),
             "more": len(found) > len(shown),
-            "most": MOST_SHOWN,
+            "most": MAX_SHOWN,
             "search": search,
             "tenant": tenant,
             "stuck": stuck,
@@ -101,7 +101,7 @@ class TargetsAdmin(ActingAdmin):
             return page
         target = Target(request.GET.get(TENANT, ""), request.GET.get(TARGET, ""))
         jobs: Any = self.get_queryset(request).defer(*listing.BIG_COLUMNS)
-        found = [] if "\0" in "".join(target) else list(jobs.blocking(target)[:MOST_AT_ONCE])
+        found = [] if "\0" in "".join(target) else list(jobs.blocking(target)[:MAX_AT_ONCE])
         if found:
             return self.act(request, CANCEL, found, on_list=False) or page
         self.log_missing(request, "clear", [f"target {target.name} of tenant {target.tenant!r}"])

@@ -15,11 +15,11 @@ from jobqueue.core.texts import clean
 from jobqueue.db import Now
 from jobqueue.models import Job
 
-LARGEST_ID = 2**63 - 1
-LONGEST_TEXT = 200
-MOST_LINES = 1000
+MAX_ID = 2**63 - 1
+MAX_TEXT = 200
+MAX_LINES = 1000
 DEFAULT_LINES = 100
-LONGEST_PAUSE = 999_999_999
+MAX_PAUSE = 999_999_999
 
 Given = dict[str, str]
 
@@ -29,8 +29,8 @@ def job_id(text: str) -> int:
     if (found := public_ids.job_id_of(text)) is not None:
         return found
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
-    if not 0 < number <= LARGEST_ID or str(number) != text:
-        rule = f"it must be a job's public id, or its number, a whole number from 1 to {LARGEST_ID}"
+    if not 0 < number <= MAX_ID or str(number) != text:
+        rule = f"it must be a job's public id, or its number, a whole number from 1 to {MAX_ID}"
         raise Problem(404, f"{shown(text)} is no job's id: {rule}.")
     return number
 
@@ -59,16 +59,16 @@ def job(request: HttpRequest, user: Any, given: Given, *columns: str) -> Job:
 
 def queue(name: str) -> str:
     """Return the name of a queue that the path names; no queue has one that the table cannot hold."""
-    if len(name) > LONGEST_TEXT or clean(name) != name:
-        raise Problem(404, f"{shown(name)} is no queue's name: it must have at most {LONGEST_TEXT} characters, none of them NUL.")
+    if len(name) > MAX_TEXT or clean(name) != name:
+        raise Problem(404, f"{shown(name)} is no queue's name: it must have at most {MAX_TEXT} characters, none of them NUL.")
     return name
 
 
 def text(request: HttpRequest, name: str) -> str | None:
     """Return a text of the query, None where it is not given."""
     value = request.GET.get(name)
-    if value is not None and (len(value) > LONGEST_TEXT or has_control(value)):
-        raise Problem(400, f"{name} is {shown(value)}; it must have at most {LONGEST_TEXT} characters, none of them a control character.")
+    if value is not None and (len(value) > MAX_TEXT or has_control(value)):
+        raise Problem(400, f"{name} is {shown(value)}; it must have at most {MAX_TEXT} characters, none of them a control character.")
     return value
 
 
@@ -78,7 +78,7 @@ def until(request: HttpRequest) -> timedelta | None:
     if value is None:
         return None
     if not (value.isascii() and value.isdigit() and len(value) <= 9 and value[0] != "0"):
-        raise Problem(400, f"until is {shown(value)}; it must be a whole number of seconds from now on, from 1 to {LONGEST_PAUSE}.")
+        raise Problem(400, f"until is {shown(value)}; it must be a whole number of seconds from now on, from 1 to {MAX_PAUSE}.")
     return timedelta(seconds=int(value))
 
 
@@ -88,8 +88,8 @@ def limit(request: HttpRequest) -> int:
     if value is None:
         return DEFAULT_LINES
     number = int(value) if value.isascii() and value.isdigit() and len(value) <= 4 else 0
-    if not 1 <= number <= MOST_LINES:
-        raise Problem(400, f"limit is {shown(value)}; it must be a whole number from 1 to {MOST_LINES}.")
+    if not 1 <= number <= MAX_LINES:
+        raise Problem(400, f"limit is {shown(value)}; it must be a whole number from 1 to {MAX_LINES}.")
     return number
 
 

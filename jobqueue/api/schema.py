@@ -13,12 +13,12 @@ from jobqueue.api import params, shapes
 if TYPE_CHECKING:
     from jobqueue.api.endpoints import Endpoint
 
-NAME = {"type": "string", "minLength": 1, "maxLength": params.LONGEST_TEXT}
-QUERY = {"type": "string", "maxLength": params.LONGEST_TEXT, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}
+NAME = {"type": "string", "minLength": 1, "maxLength": params.MAX_TEXT}
+QUERY = {"type": "string", "maxLength": params.MAX_TEXT, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}
 
 PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
     "job_id": (
-        {"anyOf": [{"type": "string", "format": "uuid"}, {"type": "integer", "minimum": 1, "maximum": params.LARGEST_ID}]},
+        {"anyOf": [{"type": "string", "format": "uuid"}, {"type": "integer", "minimum": 1, "maximum": params.MAX_ID}]},
         "The job's public id, or its number.",
     ),
     "target": ({**NAME, "pattern": r"^[^/\u0000-\u001f\u007f-\u009f]+$"}, "The job's target, percent-encoded."),
@@ -30,15 +30,15 @@ PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
     "search": (QUERY, "A part of the target's name."),
     "snapshot": ({"enum": ["0", "1"]}, "Whether to begin with the present state; without it, only a new client gets that."),
     "last_event_id": (
-        {"type": "integer", "minimum": 0, "maximum": params.LARGEST_ID},
+        {"type": "integer", "minimum": 0, "maximum": params.MAX_ID},
         "The id of the last message that was received, for clients that cannot send the header Last-Event-ID.",
     ),
     "until": (
-        {"type": "integer", "minimum": 1, "maximum": params.LONGEST_PAUSE},
+        {"type": "integer", "minimum": 1, "maximum": params.MAX_PAUSE},
         "After how many seconds the pause ends by itself; without it, with a resume.",
     ),
     "limit": (
-        {"type": "integer", "minimum": 1, "maximum": params.MOST_LINES, "default": params.DEFAULT_LINES},
+        {"type": "integer", "minimum": 1, "maximum": params.MAX_LINES, "default": params.DEFAULT_LINES},
         "How many at most.",
     ),
 }

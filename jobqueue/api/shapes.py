@@ -25,17 +25,17 @@ def ref(name: str) -> Shape:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def some(shape: Shape) -> Shape:
+def nullable(shape: Shape) -> Shape:
     """Return the shape of a value that may be null."""
     return {"anyOf": [shape, {"type": "null"}]}
 
 
-def many(shape: Shape) -> Shape:
+def array(shape: Shape) -> Shape:
     """Return the shape of a list."""
     return {"type": "array", "items": shape}
 
 
-def said(shape: Shape, text: str) -> Shape:
+def described(shape: Shape, text: str) -> Shape:
     """Return a shape with a description."""
     return {**shape, "description": text}
 
@@ -46,8 +46,8 @@ def record(**fields: Shape) -> Shape:
 
 
 ENTRY_FIELDS: Final[dict[str, Shape]] = {
-    "attempt": some({"type": "integer"}),
-    **dict.fromkeys(("worker", "outcome", "exception", "message", "abandoned", "release", "started_at", "finished_at"), some(TEXT)),
+    "attempt": nullable({"type": "integer"}),
+    **dict.fromkeys(("worker", "outcome", "exception", "message", "abandoned", "release", "started_at", "finished_at"), nullable(TEXT)),
 }
 
 SHAPES: Final[dict[str, Shape]] = {
@@ -63,34 +63,34 @@ SHAPES: Final[dict[str, Shape]] = {
         priority={"type": "integer"},
         status=STATUS,
         waiting_for={"enum": states.WaitingFor.values},
-        assigned=said(FLAG, "A worker has claimed the job, and not begun it."),
-        cancel_requested=said({"enum": ["", "PAUSED", "CANCELED"]}, "What becomes of a running job that was asked to stop."),
+        assigned=described(FLAG, "A worker has claimed the job, and not begun it."),
+        cancel_requested=described({"enum": ["", "PAUSED", "CANCELED"]}, "What becomes of a running job that was asked to stop."),
         attempts=record(runs=COUNT, failures=COUNT, crashes=COUNT, max_attempts=COUNT),
-        timeout_seconds=said(some(SECONDS), "The time limit of each run."),
+        timeout_seconds=described(nullable(SECONDS), "The time limit of each run."),
         times=record(
             created_at=MOMENT,
-            **dict.fromkeys(("run_at", "expires_at", "enqueued_at", "first_started_at", "started_at", "finished_at"), some(MOMENT)),
+            **dict.fromkeys(("run_at", "expires_at", "enqueued_at", "first_started_at", "started_at", "finished_at"), nullable(MOMENT)),
         ),
-        waited_seconds=said(some(SECONDS), "How long it was free to be taken before its last run, or until now."),
-        waited_seconds_in_all=said(SECONDS, "How long all attempts waited, as far as it is known."),
-        waits=said(many(ref("Wait")), "The waits of the attempts, the oldest first."),
-        ran_seconds=said(some(SECONDS), "How long the last run took, or has taken until now."),
-        ran_seconds_in_all=said(SECONDS, "How long all runs took that the report still tells of."),
+        waited_seconds=described(nullable(SECONDS), "How long it was free to be taken before its last run, or until now."),
+        waited_seconds_in_all=described(SECONDS, "How long all attempts waited, as far as it is known."),
+        waits=described(array(ref("Wait")), "The waits of the attempts, the oldest first."),
+        ran_seconds=described(nullable(SECONDS), "How long the last run took, or has taken until now."),
+        ran_seconds_in_all=described(SECONDS, "How long all runs took that the report still tells of."),
         progress=COUNT,
-        phase=said(TEXT, "The phase of a pipeline that runs, or is next."),
-        phases=many(ref("Phase")),
+        phase=described(TEXT, "The phase of a pipeline that runs, or is next."),
+        phases=array(ref("Phase")),
         outcome=record(message=TEXT, result=ANYTHING),
-        runs=said(many(ref("Run")), "The runs that did not succeed, the oldest first."),
-        events=said(many(ref("Event")), "The newest events, the oldest of these first."),
-        older_events=said(FLAG, "There are older ones."),
+        runs=described(array(ref("Run")), "The runs that did not succeed, the oldest first."),
+        events=described(array(ref("Event")), "The newest events, the oldest of these first."),
+        older_events=described(FLAG, "There are older ones."),
         metadata=OBJECT,
-        arguments=record(args=many(ANYTHING), kwargs=OBJECT),
-        why_waiting=some(ref("Why")),
+        arguments=record(args=array(ANYTHING), kwargs=OBJECT),
+        why_waiting=nullable(ref("Why")),
     ),
     "Wait": record(
-        attempt=some(COUNT),
-        waited_seconds=said(
-            some(SECONDS),
+        attempt=nullable(COUNT),
+        waited_seconds=described(
+            nullable(SECONDS),
             "Since the job was created, or the run before ended, until the attempt began or until now; null if it is unknown.",
         ),
     ),
@@ -101,19 +101,21 @@ SHAPES: Final[dict[str, Shape]] = {
         progress=COUNT,
         message=TEXT,
         attempts=COUNT,
-        started_at=some(MOMENT),
-        finished_at=some(MOMENT),
+        started_at=nullable(MOMENT),
+        finished_at=nullable(MOMENT),
     ),
     "Run": {
         **record(**ENTRY_FIELDS),
-        "properties": {**ENTRY_FIELDS, "traceback": said(some(TEXT), "Only there for those who may open the admin.")},
+        "properties": {**ENTRY_FIELDS, "traceback": described(nullable(TEXT), "Only there for those who may open the admin.")},
         "description": "A run that did not succeed.",
     },
-    "Event": record(id={"type": "integer"}, name=TEXT, at=MOMENT, attempt=COUNT, data=said(OBJECT, "What is particular to this event.")),
+    "Event": record(
+        id={"type": "integer"}, name=TEXT, at=MOMENT, attempt=COUNT, data=described(OBJECT, "What is particular to this event.")
+    ),
     "StreamEvent": {
         "type": "object",
         "properties": {
-            "id": said(some({"type": "integer"}), "The event's number; null for what is not in the log."),
+            "id": described(nullable({"type": "integer"}), "The event's number; null for what is not in the log."),
             "event": TEXT,
             "job_id": {"type": "integer"},
             "public_id": UUID,
@@ -130,48 +132,48 @@ SHAPES: Final[dict[str, Shape]] = {
         "additionalProperties": False,
     },
     "Why": record(
-        gate=said(TEXT, "What the job waits for, for programs."),
-        text=said(TEXT, "The same as a sentence."),
-        job_id=said(some({"type": "integer"}), "The job behind which it waits."),
-        job_public_id=some(UUID),
+        gate=described(TEXT, "What the job waits for, for programs."),
+        text=described(TEXT, "The same as a sentence."),
+        job_id=described(nullable({"type": "integer"}), "The job behind which it waits."),
+        job_public_id=nullable(UUID),
     ),
     "Answer": record(
         job={"type": "integer"},
         public_id=UUID,
         verdict={"enum": ["done", "requested"]},
-        status=said(STATUS, "The job's status now."),
+        status=described(STATUS, "The job's status now."),
     ),
-    "Targets": record(targets=many(ref("Line")), more=said(FLAG, "There are more than the limit lets through.")),
+    "Targets": record(targets=array(ref("Line")), more=described(FLAG, "There are more than the limit lets through.")),
     "Line": record(
         tenant=TEXT,
         target=TEXT,
-        holder_id=some({"type": "integer"}),
-        holder_public_id=some(UUID),
+        holder_id=nullable({"type": "integer"}),
+        holder_public_id=nullable(UUID),
         holder_status=TEXT,
         holder_task=TEXT,
-        since=some(MOMENT),
+        since=nullable(MOMENT),
         waiting=COUNT,
         waiting_is_capped=FLAG,
-        oldest_waiting_at=some(MOMENT),
+        oldest_waiting_at=nullable(MOMENT),
     ),
-    "Queues": record(queues=many(ref("QueueState"))),
+    "Queues": record(queues=array(ref("QueueState"))),
     "QueueState": record(
         name=TEXT,
         paused=FLAG,
-        max_running=some(COUNT),
+        max_running=nullable(COUNT),
         queued=COUNT,
         running=COUNT,
-        oldest_queued_seconds=some(SECONDS),
-        queued_is_capped=said(FLAG, "More jobs are queued than were counted."),
-        paused_until=said(some(MOMENT), "When the pause ends by itself."),
+        oldest_queued_seconds=nullable(SECONDS),
+        queued_is_capped=described(FLAG, "More jobs are queued than were counted."),
+        paused_until=described(nullable(MOMENT), "When the pause ends by itself."),
     ),
     "Queue": record(
         name=TEXT,
-        changed=said(FLAG, "It was not so before."),
+        changed=described(FLAG, "It was not so before."),
         paused=FLAG,
-        max_running=some(COUNT),
-        paused_until=said(some(MOMENT), "When the pause ends by itself."),
-        warning=said(TEXT, "Why the name may be mistyped: nothing knows such a queue. Else empty."),
+        max_running=nullable(COUNT),
+        paused_until=described(nullable(MOMENT), "When the pause ends by itself."),
+        warning=described(TEXT, "Why the name may be mistyped: nothing knows such a queue. Else empty."),
     ),
     "Error": record(
         error={

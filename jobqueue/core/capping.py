@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from jobqueue.core.masking import PLAIN, Mask
 
 SHOWN_BYTES = 65_536  # of one value in a stream or on a page
-MOST_BYTES = 5_000_000  # of one value in a report; what tasks store is smaller (payload.MAX_BYTES)
+MAX_BYTES = 5_000_000  # of one value in a report; what tasks store is smaller (payload.MAX_BYTES)
 WHOLE = 2**63
 MAX_DEPTH = 100
 CUT = "…"

@@ -31,12 +31,12 @@ from cronsim import CronSim, CronSimError
 from jobqueue.core.texts import safe_repr
 from jobqueue.exceptions import InvalidOption
 
-LONGEST_CRON: Final = 200
-LONGEST_ZONE: Final = 100
-LONGEST_INTERVAL: Final = 366 * 24 * 3600
+MAX_CRON: Final = 200
+MAX_ZONE: Final = 100
+MAX_INTERVAL: Final = 366 * 24 * 3600
 ON_TIME_SECONDS: Final = 60
 MISSED: Final = ("skip", "once", "all")
-MOST_MISSED: Final = 1000
+MAX_MISSED: Final = 1000
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 EXAMPLE: Final = "Say '0 3 * * *' for every night at three: minute, hour, day of the month, month, day of the week."
@@ -88,19 +88,19 @@ class Timing:
 
 def check_interval(seconds: object) -> None:
     """Refuse anything but whole seconds within bounds."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 1 <= seconds <= LONGEST_INTERVAL:
-        rule = f"a whole number of seconds from 1 to {LONGEST_INTERVAL} (366 days), or a timedelta of so long"
+    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 1 <= seconds <= MAX_INTERVAL:
+        rule = f"a whole number of seconds from 1 to {MAX_INTERVAL} (366 days), or a timedelta of so long"
         raise InvalidOption(f"The interval is {safe_repr(seconds)}; it must be {rule}.")
 
 
 def zone_of(name: str) -> ZoneInfo:
     """Return a time zone by its name."""
     try:
-        if 0 < len(name) <= LONGEST_ZONE:
+        if 0 < len(name) <= MAX_ZONE:
             return ZoneInfo(name)
     except Exception:  # noqa: BLE001, S110 - KeyError, ValueError, or OSError where the name is a folder's
         pass
-    near = difflib.get_close_matches(str(name)[:LONGEST_ZONE], available_timezones(), 1)
+    near = difflib.get_close_matches(str(name)[:MAX_ZONE], available_timezones(), 1)
     hint = f"did you mean {near[0]!r}?" if near else "it must be a name such as 'Europe/Berlin' or 'UTC'."
     raise InvalidOption(f"The time zone {safe_repr(name)} is not known here: {hint}")
 
@@ -157,8 +157,8 @@ def _newest(timing: Timing, before: datetime, now: datetime, number: int) -> lis
 def _walls(cron: str, wall: datetime) -> Iterator[datetime]:
     """Yield the local times that match, behind one; no zones here."""
     try:
-        if len(cron) > LONGEST_CRON:
-            raise CronSimError(f"longer than {LONGEST_CRON} characters")
+        if len(cron) > MAX_CRON:
+            raise CronSimError(f"longer than {MAX_CRON} characters")
         if len(cron.split()) != 5:  # a sixth field would be seconds: say an interval
             raise CronSimError("Wrong number of fields")
         found = CronSim(cron, wall)

@@ -24,8 +24,8 @@ MAX_DEPTH = 100
 TOO_DEEP = "…"
 SHORTEST_VALUE = 4
 SHORTEST_LINE = 16
-LONGEST_KEPT_NAME = 100
-LONGEST_KEPT_TEXT = 2000
+MAX_KEPT_NAME = 100
+MAX_KEPT_TEXT = 2000
 MAX_VALUES = 10_000  # of more, no text of the job is shown
 COMMON = frozenset({"true", "false", "none", "null"})
 
@@ -54,7 +54,7 @@ def names_from(read: Callable[[], Sequence[str]]) -> None:
 def is_secret_name(name: str, fields: Iterable[str] = ()) -> bool:
     """Return whether a name says that its value is a secret: ``api_key``, ``authToken``, ``DB_PASSWORD``; `fields` are more names."""
     more = (*_more_names(), *fields)
-    return _is_secret(name, more) if len(name) <= LONGEST_KEPT_NAME else _says_secret(name, more)
+    return _is_secret(name, more) if len(name) <= MAX_KEPT_NAME else _says_secret(name, more)
 
 
 def _says_secret(name: str, more: tuple[str, ...]) -> bool:
@@ -128,7 +128,7 @@ class Mask:
             return last[2]
         known = self.known(text)
         hidden = known if self._hidden else secret_forms.hide(known, self.is_secret, every_name=bool(names))
-        if len(text) < LONGEST_KEPT_TEXT:
+        if len(text) < MAX_KEPT_TEXT:
             self._last = (text, names, hidden)
         return hidden
 

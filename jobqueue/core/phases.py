@@ -16,8 +16,8 @@ from asgiref.sync import iscoroutinefunction
 from jobqueue.core.texts import safe_repr
 from jobqueue.exceptions import InvalidOption, PhasesChanged
 
-LONGEST_NAME = 200
-MOST_PHASES = 1000
+MAX_NAME = 200
+MAX_PHASES = 1000
 SUCCESS = "SUCCESS"
 
 
@@ -65,8 +65,8 @@ def declared(phases: Any) -> tuple[Phase, ...]:
     """Return what a declaration lists as phases; raise `InvalidOption` with the value, the rule and the fix."""
     if not isinstance(phases, list | tuple):
         raise InvalidOption(f"phases is a {type(phases).__qualname__}; it must be a list of functions, in the order in which they run.")
-    if not 0 < len(phases) <= MOST_PHASES:
-        rule = f"a pipeline has from 1 to {MOST_PHASES} phases. A task without phases is declared with @task"
+    if not 0 < len(phases) <= MAX_PHASES:
+        rule = f"a pipeline has from 1 to {MAX_PHASES} phases. A task without phases is declared with @task"
         raise InvalidOption(f"phases lists {len(phases)} functions; {rule}.")
     found = tuple(_declared(one) for one in phases)
     names = [one.name for one in found]
@@ -96,8 +96,8 @@ def _check_callable(one: Any) -> None:
 
 
 def _check_name(name: Any) -> None:
-    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME:
-        rule = f"it must be text of 1 to {LONGEST_NAME} characters"
+    if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME:
+        rule = f"it must be text of 1 to {MAX_NAME} characters"
         raise InvalidOption(f'The name of a phase is {safe_repr(name)}; {rule}. Give it one: phase("name")(function).')
     if wrong := next((one for one in name if unicodedata.category(one) in ("Cc", "Cs")), None):
         raise InvalidOption(f"The name of a phase is {safe_repr(name)}, with {wrong!r} in it; it must have no control characters.")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from jobqueue.core.texts import clean, safe_repr
 
-LONGEST_NAME = 200
+MAX_NAME = 200
 TEXT = "a list of queue names, prefixes such as mail-*, and exclusions such as !mail-bulk"
 
 
@@ -113,8 +113,8 @@ def _of_one(item: str) -> Iterator[Problem]:
         yield Problem(f"{safe_repr(item)} has more than one ! or a space around the name.", "Write it as !mail-bulk.")
     elif "*" in name[:-1]:
         yield Problem(f"{safe_repr(item)} has * before its end.", "Write it last: mail-* means all names that begin with mail-.")
-    elif (length := len(name.removesuffix("*"))) > LONGEST_NAME:
-        yield Problem(f"{safe_repr(item)} has {length} characters.", f"Write at most {LONGEST_NAME}: no queue has a longer name.")
+    elif (length := len(name.removesuffix("*"))) > MAX_NAME:
+        yield Problem(f"{safe_repr(item)} has {length} characters.", f"Write at most {MAX_NAME}: no queue has a longer name.")
     elif clean(name) != name:
         yield Problem(f"{safe_repr(item)} has a character that no queue name has.", "Remove NUL and lone surrogates.")
 

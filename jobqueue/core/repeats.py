@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 INTERVAL_SECONDS = 60.0
-MOST_KINDS = 1000
+MAX_KINDS = 1000
 
 logger = logging.getLogger("jobqueue")
 
@@ -43,7 +43,7 @@ def log(level: int, text: str, *values: Any, kind: str = "", exc_info: Any = Non
     if seen is not None and now - seen.at < INTERVAL_SECONDS:
         seen.left_out += 1
         return
-    if seen is None and len(_kinds) >= MOST_KINDS:
+    if seen is None and len(_kinds) >= MAX_KINDS:
         flush(0.0)
         _kinds.clear()
     _kinds[key] = _Kind(level, text, now)

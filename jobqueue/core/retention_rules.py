@@ -15,13 +15,13 @@ from typing import Any
 from jobqueue.core.states import ENDED
 
 OUTCOMES = tuple(status.value for status in ENDED)
-LONGEST_SECONDS = 3_155_760_000
+MAX_SECONDS = 3_155_760_000
 TIMES_TEXT = (
-    f"a number of seconds from 0 to {LONGEST_SECONDS} (100 years), a timedelta, or a dict of these by outcome"
+    f"a number of seconds from 0 to {MAX_SECONDS} (100 years), a timedelta, or a dict of these by outcome"
     ' ("SUCCESS", "ERROR", "CANCELED") in which None means never'
 )
 NEVER = "never"
-TIME_TEXT = f'a number of seconds from 0 to {LONGEST_SECONDS} (100 years), a timedelta, or "{NEVER}"'
+TIME_TEXT = f'a number of seconds from 0 to {MAX_SECONDS} (100 years), a timedelta, or "{NEVER}"'
 QUEUES_TEXT = 'a dict of queue names to dicts with "STALE_AFTER", "DELETE_AFTER" or both, each as the setting of that name'
 DAY_SECONDS = 24 * 3600.0
 USUAL: dict[str, dict[str, float]] = {
@@ -38,7 +38,7 @@ def is_time(value: Any) -> bool:
         return True
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     whole = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    return whole and math.isfinite(seconds) and 0 <= seconds <= LONGEST_SECONDS
+    return whole and math.isfinite(seconds) and 0 <= seconds <= MAX_SECONDS
 
 
 def is_time_or_never(value: Any) -> bool:

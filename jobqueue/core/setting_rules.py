@@ -35,7 +35,7 @@ def texts(text: str) -> Rule:
 POSITIVE = number("a number above 0, at most 31622400 (366 days)", lambda value: 0 < value <= MAX_DELAY_SECONDS)
 NOT_NEGATIVE = number("a number from 0 to 31622400 (366 days)", lambda value: 0 <= value <= MAX_DELAY_SECONDS)
 COUNT = whole("a whole number from 1 to 1000", lambda value: 1 <= value <= 1000)
-LONGEST_RELEASE = 200
+MAX_RELEASE = 200
 
 
 def is_service(value: Any) -> bool:
@@ -58,7 +58,7 @@ def is_slots(value: Any) -> bool:
 
 def is_release(value: Any) -> bool:
     """Return whether a value names a release."""
-    return callable(value) or (isinstance(value, str) and 0 < len(value) <= LONGEST_RELEASE)
+    return callable(value) or (isinstance(value, str) and 0 < len(value) <= MAX_RELEASE)
 
 
 TENANTS = Rule(

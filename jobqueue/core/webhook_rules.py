@@ -20,23 +20,23 @@ from jobqueue.core import event_names as names
 # What is told of messages themselves would be told without end, and progress far too often.
 EVENTS = names.SENDABLE
 PACKAGES = ("httpx", "httpcore", "certifi", "standardwebhooks")
-LONGEST_URL = 2000
-LONGEST_HOST = 260
+MAX_URL = 2000
+MAX_HOST = 260
 
 # Seconds between one attempt and the next: a short outage costs seconds, a night without a receiver loses nothing.
 DELAYS = (5, 30, 120, 600, 3600, 14400, 43200)
-LONGEST_DELAY = 604_800
+MAX_DELAY = 604_800
 DELAYS_TEXT = "a list of numbers from 0 to 604800 (7 days), at least one"
 JITTER = 0.25  # of the delay, on top: a receiver that failed for all does not get all back at one moment
-LONGEST_RETRY_AFTER = 86400
+MAX_RETRY_AFTER = 86400
 
 OTHERS = "*"
-SHORTEST_SECRET, LONGEST_SECRET = 24, 64
+SHORTEST_SECRET, MAX_SECRET = 24, 64
 SECRETS_TEXT = (
     "'whsec_' and the base64 of 24 to 64 random bytes, a list of such texts (the first is the newest), a dict of queue names "
     '("*": all others) to these, or a callable of (queue, tenant, origin) that returns one of the first two, or its dotted path'
 )
-LONGEST_TIMEOUT = 60
+MAX_TIMEOUT = 60
 TIMEOUT_TEXT = "a number above 0, at most 60"
 HOSTS_TEXT = "a list of host names, names that begin with a dot (all hosts below), addresses or networks"
 _LABELS = re.compile(r"\.?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*", re.IGNORECASE)
@@ -49,8 +49,8 @@ Network = IPv4Network | IPv6Network
 
 def url_problem(value: Any, *, https_only: bool = False) -> str:
     """Return what keeps a value from being the URL of a receiver, as the end of a sentence; "" where nothing does."""
-    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_URL:
-        return f"it must be text of 1 to {LONGEST_URL} characters"
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_URL:
+        return f"it must be text of 1 to {MAX_URL} characters"
     if any(not one.isprintable() or one.isspace() for one in value) or "\\" in value:
         return "it must have no spaces, control characters or backslashes"
     try:
@@ -82,12 +82,12 @@ def origin(url: str) -> str:
 
 def host(url: str) -> str:
     """Return the host and the port of a URL, for people to read: no credentials, path or query, which may hold secrets."""
-    return origin(str(url)).partition("://")[2].rpartition("@")[2][:LONGEST_HOST]
+    return origin(str(url)).partition("://")[2].rpartition("@")[2][:MAX_HOST]
 
 
 def is_timeout(value: Any) -> bool:
     """Return whether a value is the time that one attempt may take."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_TIMEOUT
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MAX_TIMEOUT
 
 
 def shown_url(url: str) -> str:
@@ -160,7 +160,7 @@ def _is_secret(value: Any) -> bool:
         plain = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
         return False
-    return SHORTEST_SECRET <= len(plain) <= LONGEST_SECRET
+    return SHORTEST_SECRET <= len(plain) <= MAX_SECRET
 
 
 # Receivers that are allowed though they are inside
@@ -214,14 +214,14 @@ def is_delays(value: Any) -> bool:
 
 
 def _is_delay(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LONGEST_DELAY
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_DELAY
 
 
 def delay_seconds(delays: Sequence[float], attempts: int, retry_after: float | None = None) -> float:
     """Return how long to wait after so many attempts; never shorter than the receiver asked for, up to a day."""
     base: float = delays[min(max(attempts, 1), len(delays)) - 1]
     if retry_after is not None:
-        base = max(base, min(retry_after, LONGEST_RETRY_AFTER))
+        base = max(base, min(retry_after, MAX_RETRY_AFTER))
     return base * random.uniform(1.0, 1.0 + JITTER)  # noqa: S311
 
 

@@ -16,7 +16,7 @@ from jobqueue.db.ended_jobs import Ended, Flow
 from jobqueue.db.environment import unsuitable
 from jobqueue.db.fence import fenced
 from jobqueue.db.pooling import WORKER_CONNECTIONS, pool_size, pooled_slots
-from jobqueue.db.records import NO_LEASE, Claimed, EndedRun, Event, Lease, Lender, Mark, Renewed, RunEnd, Scope
+from jobqueue.db.records import NO_LEASE, Claimed, EndedRun, Event, Lease, LeaseHolder, Mark, Renewed, RunEnd, Scope
 from jobqueue.db.targets import Released
 from jobqueue.db.times import MomentField, Now
 
@@ -30,7 +30,7 @@ __all__ = [
     "Event",
     "Flow",
     "Lease",
-    "Lender",
+    "LeaseHolder",
     "Mark",
     "MomentField",
     "Now",

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from jobqueue.core.queue_rules import ALL, ServedQueues
 from jobqueue.core.targets import Candidate
-from jobqueue.db.records import Claimed, Lender, Scope
+from jobqueue.db.records import Claimed, LeaseHolder, Scope
 from jobqueue.db.statements import Statements
 
 
@@ -21,7 +21,7 @@ class Claims(Statements):
     not_among: ClassVar[str] = "NOT IN (SELECT value FROM json_each(%s))"  # of one parameter, a list as JSON
 
     def claim(
-        self, lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | None = None
+        self, lender: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] | None = None
     ) -> tuple[list[Claimed], list[Candidate]]:
         """Look at the best `limit` QUEUED jobs, behind the cursor `after` where there is one.
 
@@ -29,7 +29,7 @@ class Claims(Statements):
         """
         raise NotImplementedError
 
-    def to_running(self, lender: Lender) -> tuple[str, list[Any]]:
+    def to_running(self, lender: LeaseHolder) -> tuple[str, list[Any]]:
         """Return what a claim sets, and the parameters."""
         sql = (
             f"status = 'RUNNING', waiting_for = '', lease_owner = %s, lease_token = {self.next_fence}, lease_expires_at = {self.ahead},"
@@ -46,7 +46,7 @@ class Claims(Statements):
         expired = f"coalesce(expires_at <= {self.now}, FALSE) AND NOT coalesce(first_started_at <= {self.now}, FALSE)"
         return f"{', '.join(stored)}, {expired} AS expired"
 
-    def take(self, lender: Lender, ids: Sequence[int]) -> list[Claimed]:
+    def take(self, lender: LeaseHolder, ids: Sequence[int]) -> list[Claimed]:
         """Move jobs that the caller has locked and found QUEUED to RUNNING; return them in claim order."""
         changes, values = self.to_running(lender)
         condition, picked = self.among(ids)

@@ -13,7 +13,7 @@ from jobqueue.core.queue_rules import ServedQueues
 from jobqueue.core.targets import Target
 from jobqueue.db import plans, run_ends
 from jobqueue.db.claims import in_claim_order
-from jobqueue.db.records import Claimed, EndedRun, Lender, Relayed, RunEnd
+from jobqueue.db.records import Claimed, EndedRun, LeaseHolder, Relayed, RunEnd
 from jobqueue.db.writes import Writes
 
 STEP = "jobqueue.step"
@@ -28,7 +28,7 @@ TELL_ENDED = f", set_config('{STEP}', 'ended', TRUE)"
 ENDED = f"current_setting('{STEP}', TRUE) = 'ended'"
 
 
-def relay(database: Writes, end: RunEnd, hand_over: tuple[Lender, Target, ServedQueues, Sequence[str]]) -> Relayed:
+def relay(database: Writes, end: RunEnd, hand_over: tuple[LeaseHolder, Target, ServedQueues, Sequence[str]]) -> Relayed:
     """Lock a target, end its job, take over the next; the caller has opened the transaction."""
     lender, target, queues, closed = hand_over
     [[(*_, step)], ended, taken] = plans.together(

@@ -17,7 +17,7 @@ from jobqueue.db.targets import HELD, PARKED, Targets
 QUEUED = "status = 'QUEUED'"
 QUEUED_IN_LINE = f"NOT (target = '') AND {QUEUED}"  # as the index says it: SQLite compares word by word
 LOWEST_RANK = -32768  # below that of any job
-MOST_BLOCKERS = 100
+MAX_BLOCKERS = 100
 MINE = ("t.tenant", "t.name")
 
 
@@ -76,7 +76,7 @@ class Overview(Targets):
         queued, parked = (self._in_order("j.id", "target", where, line) for where in (QUEUED_IN_LINE, PARKED))
         sql = (
             f"{self.hint()}WITH t(tenant, name) AS ({source}) SELECT t.tenant, t.name, ({holder}),"
-            f" (SELECT min(id) FROM ({blockers} LIMIT {MOST_BLOCKERS}) AS b), ({queued} LIMIT 1), ({parked} LIMIT 1) FROM t"
+            f" (SELECT min(id) FROM ({blockers} LIMIT {MAX_BLOCKERS}) AS b), ({queued} LIMIT 1), ({parked} LIMIT 1) FROM t"
         )
         with self._reading():
             return [Front(*row) for row in self.rows(sql, params)] if targets else []

@@ -10,7 +10,7 @@ from jobqueue.core.targets import Target
 from jobqueue.db.statements import Statements
 
 WAITS_KEY = 0x6A6F6271_75657565  # of the one lock under which jobs begin to wait for others: no circle may close unseen
-MOST_SEEN = 200_000
+MAX_SEEN = 200_000
 
 
 def insert_phases(database: Statements, table: str, job_ids: Sequence[int], names: Sequence[str]) -> None:
@@ -57,7 +57,7 @@ def targets_kept(database: Statements, table: str, job: int) -> dict[Target, int
         " SELECT j.tenant, j.target, j.id FROM (SELECT id FROM above LIMIT %s) AS seen"
         f" JOIN {database.table} AS j ON j.id = seen.id WHERE j.target <> ''"
     )
-    return {Target(*row[:2]): row[2] for row in database.rows(sql, [job, MOST_SEEN])}
+    return {Target(*row[:2]): row[2] for row in database.rows(sql, [job, MAX_SEEN])}
 
 
 def targets_wanted(database: Statements, table: str, parent: int, ended: str) -> list[tuple[Target, int]]:
@@ -66,7 +66,7 @@ def targets_wanted(database: Statements, table: str, parent: int, ended: str) ->
         f"{BELOW.format(table)}SELECT j.tenant, j.target, j.id FROM (SELECT id FROM below LIMIT %s) AS seen"
         f" JOIN {database.table} AS j ON j.id = seen.id WHERE j.target <> '' AND NOT ({ended})"
     )
-    return [(Target(*row[:2]), row[2]) for row in database.rows(sql, [parent, MOST_SEEN])]
+    return [(Target(*row[:2]), row[2]) for row in database.rows(sql, [parent, MAX_SEEN])]
 
 
 def holders_before(database: Statements, table: str, parent: int, ended: str, limit: int) -> list[int]:
@@ -77,7 +77,7 @@ def holders_before(database: Statements, table: str, parent: int, ended: str, li
         f" JOIN {database.table} AS h ON h.tenant = j.tenant AND h.target = j.target AND h.target <> '' AND h.holds_target"
         f" WHERE EXISTS (SELECT 1 FROM {table} AS d WHERE d.parent_id = h.id AND NOT d.ended) LIMIT %s"
     )
-    return [row[0] for row in database.rows(sql, [parent, MOST_SEEN, limit])]
+    return [row[0] for row in database.rows(sql, [parent, MAX_SEEN, limit])]
 
 
 def waits_for(database: Statements, table: str, parent: int) -> tuple[bool, int]:
@@ -86,5 +86,5 @@ def waits_for(database: Statements, table: str, parent: int) -> tuple[bool, int]
         f"{BELOW.format(table)}SELECT count(*), coalesce(sum(CASE WHEN id = %s THEN 1 ELSE 0 END), 0)"
         " FROM (SELECT id FROM below LIMIT %s) AS seen"
     )
-    [(seen, itself)] = database.rows(sql, [parent, parent, MOST_SEEN])
+    [(seen, itself)] = database.rows(sql, [parent, parent, MAX_SEEN])
     return bool(itself), int(seen)

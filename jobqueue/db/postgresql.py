@@ -24,7 +24,7 @@ from jobqueue.db.claims import in_claim_order
 from jobqueue.db.columns import Columns
 from jobqueue.db.dedicated_connections import cut_network, read_committed, reserve
 from jobqueue.db.finish_and_take_next import relay
-from jobqueue.db.records import Claimed, EndedRun, Lease, Lender, Relayed, Renewed, RunEnd, Scope
+from jobqueue.db.records import Claimed, EndedRun, Lease, LeaseHolder, Relayed, Renewed, RunEnd, Scope
 from jobqueue.db.writes import Writes
 
 STANDSTILL_SECONDS = 5
@@ -146,7 +146,7 @@ class PostgreSQL(Writes):
         self.rows("RESET enable_seqscan")
 
     def claim(
-        self, lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | None = None
+        self, lender: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] | None = None
     ) -> tuple[list[Claimed], list[Candidate]]:
         """Look at the best `limit` QUEUED jobs; take those without a target, and return those with one as they are."""
         candidates, params = self.candidates("id, claim_rank, tenant, target", scope, limit, after)
@@ -218,7 +218,7 @@ class PostgreSQL(Writes):
         """End runs in one statement; see `run_ends`."""
         return run_ends.end_runs(self, ends)
 
-    def relay(self, end: RunEnd, hand_over: tuple[Lender, Target, ServedQueues, Sequence[str]]) -> Relayed | None:
+    def relay(self, end: RunEnd, hand_over: tuple[LeaseHolder, Target, ServedQueues, Sequence[str]]) -> Relayed | None:
         """Do it in one message (see `db/finish_and_take_next.py`), on a connection that keeps plans."""
         if not plans.can_be_sent_together(self.connection):
             return None

@@ -132,7 +132,7 @@ class Scope(NamedTuple):
     stuck: tuple[int, ...] = ()  # jobs that are left out, since their rows take no change
 
 
-class Lender(NamedTuple):
+class LeaseHolder(NamedTuple):
     """Say to whom jobs are leased, and for how long."""
 
     owner: str

@@ -20,7 +20,7 @@ from jobqueue.core.targets import Candidate
 from jobqueue.db import fence, run_ends_sqlite, times
 from jobqueue.db.base import AHEAD, Database
 from jobqueue.db.events import DEFAULT, OF_JOB
-from jobqueue.db.records import Claimed, EndedRun, Event, Lease, Lender, Mark, Renewed, RunEnd, Scope
+from jobqueue.db.records import Claimed, EndedRun, Event, Lease, LeaseHolder, Mark, Renewed, RunEnd, Scope
 
 FORMAT = "'%%Y-%%m-%%d %%H:%%M:%%f'"
 GUARD = "WHERE id = %s AND lease_token = %s AND lease_expires_at IS NOT NULL"
@@ -85,7 +85,7 @@ class SQLite(Database):
                 connection.needs_rollback = connection.in_atomic_block  # again: its thread may just have left a savepoint
 
     def claim(
-        self, lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | None = None
+        self, lender: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] | None = None
     ) -> tuple[list[Claimed], list[Candidate]]:
         """Look at the best `limit` QUEUED jobs; take those without a target, and return those with one as they are."""
         sql, params = self.candidates("id, claim_rank, tenant, target", scope, limit, after)

@@ -12,13 +12,13 @@ from typing import Any, ClassVar, NamedTuple
 from jobqueue.core.queue_rules import ServedQueues
 from jobqueue.core.targets import Candidate, Standing, Target
 from jobqueue.db.claims import Claims, in_claim_order
-from jobqueue.db.records import Claimed, Lender, Relayed, RunEnd
+from jobqueue.db.records import Claimed, LeaseHolder, Relayed, RunEnd
 
 PARKED = "status = 'PENDING' AND waiting_for = 'target'"
 # The condition of the index of those that hold or block, word by word: else no planner finds it.
 HELD = "NOT (target = '') AND (holds_target OR status IN ('PAUSED', 'ERROR'))"
 
-MOST_BETTER = 100
+MAX_BETTER = 100
 
 
 class Released(NamedTuple):
@@ -95,7 +95,7 @@ class Targets(Claims):
         ).format(f"WITH t(tenant, name) AS ({source}) SELECT coalesce({holder}, {best}) FROM t WHERE {self._free()}")
         return [Released(*row) for row in self.often(sql, params)]
 
-    def hand_over(self, lender: Lender, targets: Collection[Target], queues: ServedQueues, closed: Sequence[str]) -> list[Claimed]:
+    def hand_over(self, lender: LeaseHolder, targets: Collection[Target], queues: ServedQueues, closed: Sequence[str]) -> list[Claimed]:
         """Take the next job of each free target, QUEUED or parked; return those that were taken.
 
         Nobody is taken whose queue is not served by `queues`, or is in `closed`, nor past a QUEUED job of the
@@ -104,7 +104,7 @@ class Targets(Claims):
         return in_claim_order(map(Claimed._make, self.often(*self.handing_over(lender, targets, queues, closed))))
 
     def handing_over(
-        self, lender: Lender, targets: Collection[Target], queues: ServedQueues, closed: Sequence[str], only_if: str = "TRUE"
+        self, lender: LeaseHolder, targets: Collection[Target], queues: ServedQueues, closed: Sequence[str], only_if: str = "TRUE"
     ) -> tuple[str, list[Any]]:
         """Return the statement of `hand_over`, which writes under a condition, and its parameters."""
         source, params = self.pairs(targets)
@@ -136,10 +136,10 @@ class Targets(Claims):
         counts, params = self._in_queues("q", queues, closed)
         rank = f"SELECT q.claim_rank {best} 1"
         if counts:
-            rank = f"SELECT min(q.claim_rank) FROM (SELECT q.claim_rank, q.queue {best} {MOST_BETTER}) AS q WHERE TRUE{counts}"
+            rank = f"SELECT min(q.claim_rank) FROM (SELECT q.claim_rank, q.queue {best} {MAX_BETTER}) AS q WHERE TRUE{counts}"
         return f"coalesce(({rank}), 32767) >= j.claim_rank", params
 
-    def relay(self, end: RunEnd, hand_over: tuple[Lender, Target, ServedQueues, Sequence[str]]) -> Relayed | None:
+    def relay(self, end: RunEnd, hand_over: tuple[LeaseHolder, Target, ServedQueues, Sequence[str]]) -> Relayed | None:
         """Lock one target, end its job with success and take over the next in one message; None where this connection cannot."""
         return None
 

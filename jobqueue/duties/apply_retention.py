@@ -12,7 +12,7 @@ from jobqueue.retention.events import OldEvents
 
 EVENTS_SECONDS = 0.5
 # A look for what has come to an age of days may be some minutes late; looks are most of what an idle worker would ask its database.
-SHARE_OF_AGE, LONGEST_SECONDS = 1 / 1000, 600.0
+SHARE_OF_AGE, MAX_SECONDS = 1 / 1000, 600.0
 SHORTER_SECONDS = 10.0  # of one run where a hook that hangs keeps all other writers away
 
 
@@ -27,7 +27,7 @@ class ApplyRetention(Duty):
         """Start from the oldest job and the oldest event."""
         ages = [age for rules in conf.retention() for age in rules.ages()]
         shortest = min([*ages, *([] if (of_events := conf.event_age()) is None else [of_events])], default=0.0)
-        self.interval_seconds = min(max(self.interval_seconds, shortest * SHARE_OF_AGE), LONGEST_SECONDS)
+        self.interval_seconds = min(max(self.interval_seconds, shortest * SHARE_OF_AGE), MAX_SECONDS)
         if Job.objects.database.one_writer:
             self.longest_run_seconds = SHORTER_SECONDS
         self._sweep: Sweep | None = None

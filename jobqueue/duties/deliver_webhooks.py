@@ -11,7 +11,7 @@ from jobqueue.duties.base import Duty, Report
 from jobqueue.exceptions import JobQueueError
 from jobqueue.lifecycle.glance import FRESH_SECONDS, Glances
 from jobqueue.webhooks import outbox
-from jobqueue.webhooks.senders import Crew
+from jobqueue.webhooks.senders import SenderPool
 
 PAUSE_SECONDS = 0.5
 # Where nothing was to be sent for a while, looking is most of what this costs.
@@ -20,7 +20,7 @@ QUIET_SECONDS, QUIET_PAUSE_SECONDS = 60.0, 1.0
 CLOSELY_SECONDS = 1.0
 LAND_SECONDS = 0.2
 # After a look that found nothing to begin: where much waits for a receiver that is busy enough, each look walks over all of it.
-REST_SECONDS, REST_TIMES, LONGEST_REST_SECONDS = 0.5, 10, 5.0
+REST_SECONDS, REST_TIMES, MAX_REST_SECONDS = 0.5, 10, 5.0
 WRITE_SECONDS = 2.0
 
 logger = logging.getLogger("jobqueue")
@@ -37,7 +37,7 @@ class DeliverWebhooks(Duty):
         """Send nothing yet; `glances` may tell that nothing is to be sent."""
         self._glances = glances if glances is not None else Glances()
         self._glances.tell_of_delivery = lambda: self.wake()  # noqa: PLW0108 - put in later
-        self._crew = Crew()
+        self._crew = SenderPool()
         self._busy_at: float | None = None
         self._look_at = self._rested_at = 0.0
         self._closely_until = 0.0
@@ -62,7 +62,7 @@ class DeliverWebhooks(Duty):
             return Report(pause_seconds=FRESH_SECONDS)  # the look that sees one wakes us, and without one we look ourselves
         due = outbox.next_due_seconds()
         begun = self._begin() if due is not None and due <= 0 else 0
-        good, bad = self._crew.land(LAND_SECONDS)
+        good, bad = self._crew.collect(LAND_SECONDS)
         if good or bad:
             self._look_at = 0.0
         if self._crew.in_flight or begun or good or bad:
@@ -80,8 +80,8 @@ class DeliverWebhooks(Duty):
         began = time.monotonic()
         if began < self._look_at:
             return 0
-        begun = self._crew.take()
-        rest = min(REST_TIMES * (time.monotonic() - began), LONGEST_REST_SECONDS)
+        begun = self._crew.start_due()
+        rest = min(REST_TIMES * (time.monotonic() - began), MAX_REST_SECONDS)
         self._rested_at = began + rest
         self._look_at = 0.0 if begun else began + max(rest, REST_SECONDS)
         return begun

@@ -29,7 +29,7 @@ BATCH = 100  # schedules that one run looks at
 REPLAN_SECONDS = 1.0
 REPLAN_BATCH = 1000
 BUDGET_SECONDS = 5.0  # after which a run begins no other one
-LONGEST_PAUSE_SECONDS = 5.0
+MAX_PAUSE_SECONDS = 5.0
 LOCKED_PAUSE_SECONDS = 1.0  # where a row is due that somebody else has locked
 CALL_SECONDS = 5.0  # for the project's code that a task's key or target comes from
 FORGET_SECONDS = 600.0
@@ -40,7 +40,7 @@ class EnqueueScheduledJobs(Duty):
     """Enqueue what schedules say; sleep to the next of their times, at most 5 s."""
 
     name = "enqueue_scheduled_jobs"
-    interval_seconds = LONGEST_PAUSE_SECONDS
+    interval_seconds = MAX_PAUSE_SECONDS
 
     def __init__(self, glances: Glances | None = None) -> None:
         """Begin with a look at old ticks; `glances` may tell that there are no schedules.
@@ -67,7 +67,7 @@ class EnqueueScheduledJobs(Duty):
         heard, self._heard = self._heard, False
         glance = self._glances.fresh
         if glance is not None and not glance.schedules and not heard and self._forget_at is not None:
-            return Report(pause_seconds=LONGEST_PAUSE_SECONDS)
+            return Report(pause_seconds=MAX_PAUSE_SECONDS)
         self._replan(now)
         ready = Schedule.objects.current.of(self.service).due(now).exclude(pk__in=self._unwritable.set_aside)
         due = list(ready.order_by("next_at").values_list("pk", "name", "task")[:BATCH])
@@ -164,5 +164,5 @@ class EnqueueScheduledJobs(Duty):
 
 def _seconds_until(wake: datetime | None, now: datetime) -> float:
     if wake is None:
-        return LONGEST_PAUSE_SECONDS
-    return min((wake - now).total_seconds(), LONGEST_PAUSE_SECONDS) if wake > now else LOCKED_PAUSE_SECONDS
+        return MAX_PAUSE_SECONDS
+    return min((wake - now).total_seconds(), MAX_PAUSE_SECONDS) if wake > now else LOCKED_PAUSE_SECONDS

@@ -13,7 +13,7 @@ from jobqueue.lifecycle.promote import Promotion
 from jobqueue.models import Job
 
 # With notifications, whoever makes a job that is soon due tells the leader of it; without them it looks for itself.
-LONGEST_SECONDS = 1.0
+MAX_SECONDS = 1.0
 UNTOLD_SECONDS = 0.25
 # Notifications of one process come sparingly: after the first, others may be due as soon.
 CLOSELY_SECONDS = 2.0
@@ -29,7 +29,7 @@ class PromoteDueJobs(Duty):
     """Sleep to the next due time, and promote what is due in batches; look after the jobs that wait for others, too."""
 
     name = "promote_due_jobs"
-    interval_seconds = LONGEST_SECONDS
+    interval_seconds = MAX_SECONDS
     exact_now = False
     lets_jobs_in = True
 
@@ -59,7 +59,7 @@ class PromoteDueJobs(Duty):
         if not told or seen or self._parents.any or self._parents.busy or moment >= self._parents_at:
             parents, self._parents_at = self._parents.run(), moment + PARENTS_SECONDS
         items, aside = (parents.moved, parents.set_aside) if parents is not None else (0, 0)
-        longest = LONGEST_SECONDS if told and not self._parents.any else UNTOLD_SECONDS
+        longest = MAX_SECONDS if told and not self._parents.any else UNTOLD_SECONDS
         due_in = Job.objects.next_due_seconds(self._promotion.set_aside)
         if due_in is None or due_in > 0:
             return Report(items, aside, again=parents is not None, pause_seconds=longest if due_in is None else min(due_in, longest))
@@ -74,6 +74,6 @@ class PromoteDueJobs(Duty):
         if glance is None or glance.waits or self._parents.any or self._parents.busy or self._promotion.set_aside:
             return None
         if glance.promote_at is None:
-            return LONGEST_SECONDS
+            return MAX_SECONDS
         left = glance.promote_at - moment - CLOSE_SECONDS
-        return min(left, LONGEST_SECONDS) if left > 0 else None
+        return min(left, MAX_SECONDS) if left > 0 else None

@@ -11,7 +11,7 @@ from jobqueue.duties.base import Duty, Report
 from jobqueue.lifecycle.glance import Glances
 from jobqueue.lifecycle.release import BATCH, release_parked_targets
 
-MOST_TARGETS = 20_000
+MAX_TARGETS = 20_000
 
 
 class ReleaseParkedTargets(Duty):
@@ -33,7 +33,7 @@ class ReleaseParkedTargets(Duty):
         if glance is not None and not glance.parked:
             return Report()
         try:
-            released = release_parked_targets(MOST_TARGETS, self._batch)
+            released = release_parked_targets(MAX_TARGETS, self._batch)
         except DatabaseError as error:
             if db.was_given_up(error):  # the next run asks for less at a time
                 self._batch = max(self._batch // 2, 1)

@@ -19,7 +19,7 @@ from jobqueue.core.texts import clean
 from jobqueue.db import Event
 from jobqueue.models import Job
 
-LONGEST_TEXT_BYTES = 2000
+MAX_TEXT_BYTES = 2000
 
 
 def record(job: Job, name: str, data: dict[str, Any] | None = None, *, attempt: int | None = None) -> None:
@@ -81,4 +81,4 @@ def record_of(ids: Sequence[int], name: str) -> None:
 
 
 def _shown(value: Any) -> Any:
-    return PLAIN.cut(clean(value), LONGEST_TEXT_BYTES) if isinstance(value, str) else value
+    return PLAIN.cut(clean(value), MAX_TEXT_BYTES) if isinstance(value, str) else value

@@ -28,7 +28,7 @@ from jobqueue.models import Job
 POLL_SECONDS, IDLE_POLL_SECONDS = 0.25, 0.5
 PAGE = 1000
 LINGER_TURNS = 10  # without a client, before the thread and its connection go
-MOST_REMEMBERED = 10_000
+MAX_REMEMBERED = 10_000
 
 logger = logging.getLogger("jobqueue")
 
@@ -116,7 +116,7 @@ class Reader(Service):
         """Look up the task and the queue of jobs, which never change."""
         missing = ids - self._facts.keys()
         if missing:
-            if len(self._facts) > MOST_REMEMBERED:
+            if len(self._facts) > MAX_REMEMBERED:
                 self._facts.clear()
                 missing = ids
             self._facts.update(facts_of(missing))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from jobqueue.db.cursors import Cursor, Position
 from jobqueue.events.wanted import Wanted
 
-MOST_QUEUED = 5000
+MAX_QUEUED = 5000
 SLOW = "slow"  # why a client that did not keep up is ended
 # How long a server may take to pass one part on to the client before the connection is cut.
 STALLED_SECONDS, STALLED_AT_END_SECONDS, STALLED_AT_STOP_SECONDS = 30.0, 3.0, 1.0
@@ -41,7 +41,7 @@ class Subscription:
             if not self.ended:
                 self._queue.extend(messages)
                 self._position = position
-                if len(self._queue) > MOST_QUEUED:
+                if len(self._queue) > MAX_QUEUED:
                     self.ended = SLOW
         self.wake()
 

@@ -10,8 +10,8 @@ from jobqueue.core import event_names as names
 from jobqueue.core import masking
 from jobqueue.models import Job, JobPhase
 
-MOST_WATCHED = 500  # at a time; with more, each of them is looked at in its turn
-LONGEST_TEXT_BYTES = 2000
+MAX_WATCHED = 500  # at a time; with more, each of them is looked at in its turn
+MAX_TEXT_BYTES = 2000
 COLUMNS = ("pk", "status", "progress", "phase", "message", "attempt", "tenant", "target", "task", "queue")
 
 
@@ -41,7 +41,7 @@ class Watch:
 
     def _some(self, watched: Collection[int]) -> list[int]:
         ids = sorted(watched)
-        parts = -(-len(ids) // MOST_WATCHED)
+        parts = -(-len(ids) // MAX_WATCHED)
         self._turn += 1
         return ids[self._turn % parts :: parts] if parts else []
 
@@ -72,4 +72,4 @@ def _told(row: tuple[Any, ...], phase: Any) -> dict[str, Any]:
 
 
 def _shown(text: str) -> str:
-    return masking.PLAIN.cut(text, LONGEST_TEXT_BYTES)
+    return masking.PLAIN.cut(text, MAX_TEXT_BYTES)

@@ -1,6 +1,6 @@
 """The state of the installation for ``manage.py jobqueue status``. What is wrong with it is in ``problems``.
 
-Counts end at `MOST_COUNTED`, so that a look costs the same however much there is.
+Counts end at `MAX_COUNTED`, so that a look costs the same however much there is.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobqueue.core import states
-from jobqueue.insight.workers import MOST_WORKERS, alive, failed_modules, running_jobs, stuck_services
+from jobqueue.insight.workers import MAX_WORKERS, alive, failed_modules, running_jobs, stuck_services
 from jobqueue.lifecycle.queues import QueueState, queue_states
 from jobqueue.models import Job, Worker
 
-MOST_COUNTED = 10_000
+MAX_COUNTED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def status() -> Status:
 
 
 def _workers() -> list[Alive]:
-    found = list(alive()[:MOST_WORKERS])
+    found = list(alive()[:MAX_WORKERS])
     running = running_jobs(str(worker.pk) for worker in found)
     return [_alive(worker, running.get(str(worker.pk), 0)) for worker in found]
 
@@ -79,21 +79,21 @@ def _counts() -> list[Count]:
         "QUEUED": queued,
         "RUNNING": running,
     }
-    counts = [_count(name, len(found.values_list("pk")[:MOST_COUNTED])) for name, found in alone.items()]
+    counts = [_count(name, len(found.values_list("pk")[:MAX_COUNTED])) for name, found in alone.items()]
     stopped = (states.Status.PAUSED, states.Status.ERROR, states.Status.CANCELED)
-    counts += [_count(str(status), len(jobs.filter(status=status).order_by("-pk").values_list("pk")[:MOST_COUNTED])) for status in stopped]
+    counts += [_count(str(status), len(jobs.filter(status=status).order_by("-pk").values_list("pk")[:MAX_COUNTED])) for status in stopped]
     return [*counts, *_success(jobs)]
 
 
 def _count(name: str, number: int) -> Count:
-    return Count(name, number, number >= MOST_COUNTED)
+    return Count(name, number, number >= MAX_COUNTED)
 
 
 def _success(jobs: Any) -> list[Count]:
     """Count SUCCESS among the newest that ended: no index has these alone. Beside it, the planner's estimate of all jobs."""
-    found = list(jobs.filter(status__in=states.ENDED).order_by("-finished_at").values_list("status", flat=True)[:MOST_COUNTED])
-    cut = len(found) >= MOST_COUNTED
-    scope = f"of the newest {MOST_COUNTED:,} that ended" if cut else ""
+    found = list(jobs.filter(status__in=states.ENDED).order_by("-finished_at").values_list("status", flat=True)[:MAX_COUNTED])
+    cut = len(found) >= MAX_COUNTED
+    scope = f"of the newest {MAX_COUNTED:,} that ended" if cut else ""
     counts = [Count(states.Status.SUCCESS.value, found.count(states.Status.SUCCESS), or_more=False, scope=scope)]
     estimate = Job.objects.database.estimated_rows() if cut else None
     return counts if estimate is None else [*counts, Count("all jobs, about", estimate, or_more=False, scope="(the database's estimate)")]

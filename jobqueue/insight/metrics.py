@@ -2,7 +2,7 @@
 
 Depth, age and what runs are counted as for people (see ``lifecycle/queues.py``: up to a bound). Rates are counted from the rows
 themselves: what was created, by the ids that came since the look before; what has ended, by the index of ends. Both read at most
-`MOST_COUNTED` rows; where more came, the rate is that of the newest so many, over the time which they took. They tell of a window that
+`MAX_COUNTED` rows; where more came, the rate is that of the newest so many, over the time which they took. They tell of a window that
 closed `LAG_SECONDS` ago, so that what is committed late is counted, too. Not counted is what was deleted before the look (retention at
 once), what a transaction of more than `LAG_SECONDS` has enqueued, and runs that failed and are tried again.
 """
@@ -22,11 +22,11 @@ from jobqueue.models import Job, Queue, QueueSample
 
 SLOT_SECONDS = 10
 SLOTS = 360
-MOST_QUEUES = 100
-MOST_COUNTED = 20_000
-FORGET_SECONDS, MOST_FORGOTTEN = 60.0, 1000
+MAX_QUEUES = 100
+MAX_COUNTED = 20_000
+FORGET_SECONDS, MAX_FORGOTTEN = 60.0, 1000
 LAG_SECONDS = 2.0
-LONGEST_WINDOW = 120.0
+MAX_WINDOW = 120.0
 VALUES = ("queued", "running", "oldest_seconds", "enqueued_per_second", "finished_per_second", "failed_per_second")
 
 
@@ -71,9 +71,9 @@ class Collector:
                 _ring().bulk_create(made, update_conflicts=True, unique_fields=["queue", "slot"], update_fields=["at", *VALUES])
                 if began >= self._forget_at:
                     old = _ring().filter(at__lt=Now() - timedelta(seconds=SLOTS * SLOT_SECONDS))
-                    found = list(old.values_list("pk", flat=True)[:MOST_FORGOTTEN])
+                    found = list(old.values_list("pk", flat=True)[:MAX_FORGOTTEN])
                     old.filter(pk__in=found).delete()
-                    self._forget_at = began + FORGET_SECONDS if len(found) < MOST_FORGOTTEN else 0.0
+                    self._forget_at = began + FORGET_SECONDS if len(found) < MAX_FORGOTTEN else 0.0
         return len(made)
 
     def _sampled(self, slot: int) -> list[QueueSample]:
@@ -83,7 +83,7 @@ class Collector:
         rates = {} if at_rest else self._rates()
         seen = {one.name: one for one in queue_states(at_rest=at_rest)}
         self._saw_nothing = rates == {} and all(one.queued == one.running == 0 for one in seen.values())
-        busiest = sorted({*seen, *(rates or {})}, key=lambda name: (-_weight(name, seen, rates or {}), str(name)))[:MOST_QUEUES]
+        busiest = sorted({*seen, *(rates or {})}, key=lambda name: (-_weight(name, seen, rates or {}), str(name)))[:MAX_QUEUES]
         made = []
         for name in sorted(busiest, key=str):
             state = seen.get(name)
@@ -103,7 +103,7 @@ class Collector:
         if not self._saw_nothing or self._looked_at is None or self._ids[0] != self._ids[1]:
             return False, False
         now = time.monotonic()
-        window = min(now - self._looked_at, LONGEST_WINDOW) + LAG_SECONDS
+        window = min(now - self._looked_at, MAX_WINDOW) + LAG_SECONDS
         at_rest, no_queues = Job.objects.database.rest(self._ids[1], window, Queue._meta.db_table)
         if at_rest:
             self._looked_at = now
@@ -115,12 +115,12 @@ class Collector:
         before, now = self._looked_at, time.monotonic()
         newest = database.newest_id()
         if before is None:
-            self._looked_at, self._ids = now, (max(newest - MOST_COUNTED, 0), newest)
+            self._looked_at, self._ids = now, (max(newest - MAX_COUNTED, 0), newest)
             return None
-        begin, floor = min(now - before, LONGEST_WINDOW) + LAG_SECONDS, self._ids[0]
-        arrived = database.arrivals_within(floor, begin, LAG_SECONDS, MOST_COUNTED) if newest > floor else []
+        begin, floor = min(now - before, MAX_WINDOW) + LAG_SECONDS, self._ids[0]
+        arrived = database.arrivals_within(floor, begin, LAG_SECONDS, MAX_COUNTED) if newest > floor else []
         came = _per_second(arrived, begin)
-        flows = database.ends_within(begin, LAG_SECONDS, MOST_COUNTED)
+        flows = database.ends_within(begin, LAG_SECONDS, MAX_COUNTED)
         self._looked_at, self._ids = now, (self._ids[1], newest)
         finished, failed = _per_second(flows, begin), _per_second(flows, begin, only=states.Status.ERROR)
         return {name: (came.get(name, 0.0), finished.get(name, 0.0), failed.get(name, 0.0)) for name in {*came, *finished}}
@@ -128,7 +128,7 @@ class Collector:
 
 def _per_second(flows: Collection[Flow], begin: float, only: str = "") -> dict[str, float]:
     """Return the rate of each queue; where more came than were read, that of those."""
-    cut = sum(flow.read for flow in flows) >= MOST_COUNTED
+    cut = sum(flow.read for flow in flows) >= MAX_COUNTED
     seconds = max(max(flow.first for flow in flows) if cut else begin - LAG_SECONDS, 0.001)
     found: dict[str, float] = {}
     for flow in flows:

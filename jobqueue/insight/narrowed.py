@@ -17,7 +17,7 @@ from jobqueue.core import states
 from jobqueue.db.overview import Front
 from jobqueue.insight.targets import Line, look
 from jobqueue.insight.why import Why, why_waiting
-from jobqueue.lifecycle.queues import MOST_COUNTED, QueueState, queue_states
+from jobqueue.lifecycle.queues import MAX_COUNTED, QueueState, queue_states
 from jobqueue.models import Job, Queue
 
 BUDGET = 100_000  # jobs that one look counts
@@ -61,10 +61,10 @@ def queue_states_for(user: Any) -> list[QueueState]:
     return [
         replace(
             one,
-            queued=min(queued.get(one.name, (0, None))[0], MOST_COUNTED),
+            queued=min(queued.get(one.name, (0, None))[0], MAX_COUNTED),
             running=running.get(one.name, (0, None))[0],
             oldest_queued_seconds=queued.get(one.name, (0, None))[1],
-            queued_is_capped=queued.get(one.name, (0, None))[0] >= MOST_COUNTED,
+            queued_is_capped=queued.get(one.name, (0, None))[0] >= MAX_COUNTED,
         )
         for one in found
         if one.name in rows or one.name in queued or one.name in running

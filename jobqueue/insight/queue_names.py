@@ -8,8 +8,8 @@ from typing import Any
 from jobqueue import conf
 from jobqueue.access.hiding import declared
 from jobqueue.core import queue_rules
-from jobqueue.insight.workers import MOST_WORKERS, alive
-from jobqueue.lifecycle.queues import MOST_QUEUES, is_busy
+from jobqueue.insight.workers import MAX_WORKERS, alive
+from jobqueue.lifecycle.queues import MAX_QUEUES, is_busy
 from jobqueue.models import Job, Queue, QueueSample, Schedule
 
 NEWEST = 1000
@@ -29,7 +29,7 @@ def is_known(name: str) -> bool:
 
 def are_left_out() -> bool:
     """Return whether there are more rows of queues than the lists show."""
-    return bool(Queue.objects.current.order_by().values_list("pk")[MOST_QUEUES : MOST_QUEUES + 1])
+    return bool(Queue.objects.current.order_by().values_list("pk")[MAX_QUEUES : MAX_QUEUES + 1])
 
 
 def _declared() -> set[str]:
@@ -48,7 +48,7 @@ def _is_served(name: str) -> bool:
     """Return whether the setting or a live worker lists a queue; a prefix knows no name, so a mistyped one is still found."""
     rules = [
         queue_rules.parse(conf.current().queues),
-        *map(queue_rules.parse_stored, alive().values_list("queues", flat=True)[:MOST_WORKERS]),
+        *map(queue_rules.parse_stored, alive().values_list("queues", flat=True)[:MAX_WORKERS]),
     ]
     return any(rule is not None and name in rule.listed for rule in rules)
 

@@ -12,7 +12,7 @@ from typing import Any
 from jobqueue import clock, public_ids
 from jobqueue.access.hiding import arguments_of, mask_of
 from jobqueue.core import states, time_limits
-from jobqueue.core.capping import MOST_BYTES, capped
+from jobqueue.core.capping import MAX_BYTES, capped
 from jobqueue.core.masking import Mask
 from jobqueue.insight.timeline import timeline
 from jobqueue.insight.waits import between, moment, waits
@@ -23,7 +23,7 @@ from jobqueue.models import Job, JobPhase
 ENTRY_TEXTS = ("worker", "outcome", "exception", "message", "abandoned", "release", "started_at", "finished_at")
 
 
-def report(job: Job, *, tracebacks: bool = False, most: int = MOST_BYTES) -> dict[str, Any]:
+def report(job: Job, *, tracebacks: bool = False, most: int = MAX_BYTES) -> dict[str, Any]:
     """Return everything that a person may know of a job that was read whole; tracebacks only where they are asked for.
 
     Of each value the first `most` characters are shown.

@@ -1,6 +1,6 @@
 """The lines behind targets, as people look at them: what holds each target, and who waits for it.
 
-What a look costs is bounded, whatever waits: at most `MOST_TARGETS` lines are looked at, of each the front, and so many of its jobs
+What a look costs is bounded, whatever waits: at most `MAX_TARGETS` lines are looked at, of each the front, and so many of its jobs
 are counted that all lines together stay within `BUDGET` entries of an index.
 """
 
@@ -21,10 +21,10 @@ from jobqueue.db.overview import QUEUED_IN_LINE, Ending, Front
 from jobqueue.db.targets import HELD, PARKED
 from jobqueue.models import Job
 
-MOST_TARGETS = 1001  # one more than anybody asks for at once, so that it shows that there are more
-MOST_SEARCHED = 5000
-MOST_TENANTS = 1000
-MOST_COUNTED = 10_000  # of the jobs that wait for one target
+MAX_TARGETS = 1001  # one more than anybody asks for at once, so that it shows that there are more
+MAX_SEARCHED = 5000
+MAX_TENANTS = 1000
+MAX_COUNTED = 10_000  # of the jobs that wait for one target
 BUDGET = 100_000
 MAX_STUCK_LOOKS = 500  # targets of each kind that `stuck_lines` checks
 STOPPED = (*BLOCKING, states.Status.PENDING)
@@ -54,14 +54,14 @@ class Line:
 def lines(*, search: str = "", tenant: str | None = None, limit: int = 100) -> list[Line]:
     """Return the lines that something holds, blocks or waits for: first those that wait for a person, then by who waits longest.
 
-    `search` is a part of a target's name as it is shown, with its secrets hidden; beyond the first `MOST_SEARCHED` names, only a whole
+    `search` is a part of a target's name as it is shown, with its secrets hidden; beyond the first `MAX_SEARCHED` names, only a whole
     name is found. A tenant may be named, "" for the jobs without one.
     """
     return [line for line, _ in look(search=search, tenant=tenant)][:limit]
 
 
 def look(*, search: str = "", tenant: str | None = None) -> list[tuple[Line, Front]]:
-    """Return up to `MOST_TARGETS` lines in the same order, each with the jobs at its front."""
+    """Return up to `MAX_TARGETS` lines in the same order, each with the jobs at its front."""
     fronts = Job.objects.database.fronts(_targets(clean(search).strip(), tenant if tenant is None else clean(tenant)))
     found = [front for front in fronts if any(front[2:])]
     return sorted(zip(_lines(found), found, strict=True), key=lambda one: _by_need(one[0]))
@@ -107,11 +107,11 @@ def _targets(search: str, tenant: str | None) -> list[Target]:
     database = Job.objects.database
     whole, found = list[Target](), dict[Target, None]()
     if search:
-        whole = [Target(one, search) for one in (database.tenants_in_lines(MOST_TENANTS) if tenant is None else [tenant])]
+        whole = [Target(one, search) for one in (database.tenants_in_lines(MAX_TENANTS) if tenant is None else [tenant])]
     for where in (PARKED, HELD, QUEUED_IN_LINE):
-        several = database.targets_in(where, Target(tenant or "", ""), MOST_SEARCHED if search else MOST_TARGETS, tenant)
+        several = database.targets_in(where, Target(tenant or "", ""), MAX_SEARCHED if search else MAX_TARGETS, tenant)
         found.update(dict.fromkeys(one for one in several if search.casefold() in mask_text(one.name).casefold()))
-    return list(dict.fromkeys([*whole, *list(found)[:MOST_TARGETS]]))
+    return list(dict.fromkeys([*whole, *list(found)[:MAX_TARGETS]]))
 
 
 def _lines(fronts: list[Front]) -> list[Line]:
@@ -148,7 +148,7 @@ def _jobs(ids: Iterable[int]) -> dict[int, Job]:
 def _waiting(targets: list[Target]) -> dict[tuple[str, str], tuple[int, bool, datetime | None]]:
     """Return for each target how many wait, whether there may be more, and since when the first of them does."""
     share = BUDGET // max(len(targets), 1)
-    most, first = min(max(share, 10), MOST_COUNTED), min(max(share // 10, 5), 1000)
+    most, first = min(max(share, 10), MAX_COUNTED), min(max(share // 10, 5), 1000)
     found: dict[tuple[str, str], tuple[int, bool, datetime | None]] = {(one.tenant, one.name): (0, False, None) for one in targets}
     for where in (PARKED, QUEUED_IN_LINE):
         for group in Job.objects.database.groups("target", where, targets, most, first):

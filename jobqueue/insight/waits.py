@@ -10,7 +10,7 @@ from jobqueue.core import states
 from jobqueue.lifecycle import history
 from jobqueue.models import Job
 
-MOST_SHOWN = 5
+MAX_SHOWN = 5
 WAITING = (states.Status.QUEUED, states.Status.PENDING, states.Status.RUNNING)
 
 
@@ -47,12 +47,12 @@ def in_words(found: Sequence[dict[str, Any]], shown: Callable[[float], str]) -> 
     """Return the waits of the newest attempts, each and all in sum, as words."""
     each = [
         f"{'unknown' if one['waited_seconds'] is None else shown(one['waited_seconds'])} before run {one['attempt'] or '?'}"
-        for one in found[-MOST_SHOWN:]
+        for one in found[-MAX_SHOWN:]
     ]
     if len(found) <= 1 or all(one["waited_seconds"] is None for one in found):
         return ", ".join(each)
     least = "at least " if any(one["waited_seconds"] is None for one in found) else ""
-    return f"{'…, ' if len(found) > MOST_SHOWN else ''}{', '.join(each)} ({least}{shown(in_all(found))} in all)"
+    return f"{'…, ' if len(found) > MAX_SHOWN else ''}{', '.join(each)} ({least}{shown(in_all(found))} in all)"
 
 
 def between(begin: datetime | None, end: datetime | None) -> float | None:

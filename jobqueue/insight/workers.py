@@ -16,7 +16,7 @@ from jobqueue.models import Job, Worker
 
 HEARD_SECONDS = 30
 HANG_SECONDS = 20.0
-MOST_WORKERS = 1000
+MAX_WORKERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def serves(worker: Worker, queue: str) -> bool:
 
 def serving(queue: str | None) -> Serving:
     """Count the live workers from the view of one queue (None: of any)."""
-    found = list(alive()[:MOST_WORKERS])
+    found = list(alive()[:MAX_WORKERS])
     mine = [worker for worker in found if queue is None or serves(worker, queue)]
     able = [worker for worker in mine if worker.state == Worker.State.RUNNING]
     slots, running = sum(worker.slots for worker in able), sum(worker.running for worker in able)

@@ -18,13 +18,13 @@ from jobqueue.events.record import event, record_all
 from jobqueue.models import Job, JobDependency, JobPhase
 
 PREFIX = "Set aside: "
-LONGEST_BYTES = 400
+MAX_BYTES = 400
 
 
 def reason_of(error: BaseException) -> str:
     """Return the first line of an error: the next ones may show the whole row, with its secrets."""
     lines = clean(str(error)).strip().splitlines() or [type(error).__name__]
-    return shorten(mask_text(lines[0]), LONGEST_BYTES)
+    return shorten(mask_text(lines[0]), MAX_BYTES)
 
 
 def try_set_aside(lease: Lease, status: str, what: str, error: BaseException) -> bool:

@@ -12,7 +12,7 @@ from jobqueue.core import repeats
 from jobqueue.lifecycle.aside import reason_of
 
 SET_ASIDE_SECONDS = 300.0
-MOST_SET_ASIDE = 10_000
+MAX_SET_ASIDE = 10_000
 
 logger = logging.getLogger("jobqueue")
 
@@ -43,7 +43,7 @@ class Batches:
 
     def leave(self, row: int) -> None:
         """Leave a row alone for a while."""
-        if len(self._aside) < MOST_SET_ASIDE:
+        if len(self._aside) < MAX_SET_ASIDE:
             self._aside[row] = time.monotonic() + SET_ASIDE_SECONDS
 
     def run(

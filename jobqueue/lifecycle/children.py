@@ -17,7 +17,7 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from jobqueue.core import states
 from jobqueue.core.targets import Target
 from jobqueue.db import Lease
-from jobqueue.db.pipelines import MOST_SEEN, WAITS_KEY, holders_before, insert_dependencies, targets_kept, targets_wanted, waits_for
+from jobqueue.db.pipelines import MAX_SEEN, WAITS_KEY, holders_before, insert_dependencies, targets_kept, targets_wanted, waits_for
 from jobqueue.exceptions import ChildrenRefused
 from jobqueue.lifecycle import aside, wakeup
 from jobqueue.lifecycle.batches import Batch, Batches
@@ -26,7 +26,7 @@ from jobqueue.models import Job, JobDependency
 
 PARENTS = 200  # looked at in one go
 MARKED = 5000  # children marked as ended in one go
-MOST_CHILDREN = 100_000
+MAX_CHILDREN = 100_000
 LOOKED_AT = 1000
 HOLDERS = 200  # of targets before which children stand, looked at in search of a circle
 ENDED_SQL = "j.status IN ('SUCCESS', 'ERROR', 'CANCELED')"
@@ -65,8 +65,8 @@ def _rows(**where: Any) -> QuerySet[JobDependency]:
 def wait(lease: Lease, ids: Sequence[int]) -> None:
     """Let a running job wait for others from its end on; raise `ChildrenRefused` where that could never end."""
     database = Job.objects.database
-    if len(ids) > MOST_CHILDREN:
-        raise ChildrenRefused(f"A job can wait for at most {MOST_CHILDREN:,} jobs at once, not for {len(ids):,}. Wait for them in phases.")
+    if len(ids) > MAX_CHILDREN:
+        raise ChildrenRefused(f"A job can wait for at most {MAX_CHILDREN:,} jobs at once, not for {len(ids):,}. Wait for them in phases.")
     with database.atomic():
         database.wait_for_locks([WAITS_KEY])
         with guarded(lease) as job:
@@ -79,7 +79,7 @@ def wait(lease: Lease, ids: Sequence[int]) -> None:
                     f"Job {job.pk} cannot wait for {_named(ids)}: through others, that waits for job {job.pk}. Let only one of them wait."
                 )
             _check_targets(job)
-            if seen >= MOST_SEEN:
+            if seen >= MAX_SEEN:
                 raise ChildrenRefused(
                     f"The jobs that job {job.pk} would wait for wait for {seen:,} others. Wait for fewer of them at once."
                 )

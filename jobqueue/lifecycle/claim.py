@@ -19,7 +19,7 @@ from jobqueue import db
 from jobqueue.core import states
 from jobqueue.core import targets as line
 from jobqueue.core.targets import Candidate
-from jobqueue.db import Claimed, Lease, Lender, Scope
+from jobqueue.db import Claimed, Lease, LeaseHolder, Scope
 from jobqueue.lifecycle import aside
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.limits import Limits, room
@@ -50,7 +50,7 @@ class Claim(NamedTuple):
         return bool(self.jobs) or self.parked > 0
 
 
-def claim(lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | None = None, limits: Limits | None = None) -> Claim:
+def claim(lender: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] | None = None, limits: Limits | None = None) -> Claim:
     """Look at the best `limit` QUEUED jobs of the scope and take those that may run; `after` is the cursor to start behind."""
     if limits:
         return _limited(lender, scope, limit, limits)
@@ -62,7 +62,7 @@ def claim(lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | Non
             raise
         return _one_by_one(lender, scope, limit)
     if not found:
-        return _claim(taken, Behind([]), found)
+        return _claim(taken, TargetedClaim([]), found)
     ids = [one.id for one in found]
     try:
         with database.atomic():
@@ -71,11 +71,11 @@ def claim(lender: Lender, scope: Scope, limit: int, after: tuple[int, int] | Non
         if not db.is_refusal(error):
             raise
         tried = _take_each(lender, ids)
-        return _claim(taken, Behind(tried.jobs), found)._replace(stuck=tried.stuck)
+        return _claim(taken, TargetedClaim(tried.jobs), found)._replace(stuck=tried.stuck)
     return _claim(taken, behind, found)
 
 
-class Behind(NamedTuple):
+class TargetedClaim(NamedTuple):
     """Tell which jobs with a target were taken, how many were parked, and the targets whose locks somebody has."""
 
     jobs: list[Claimed]
@@ -83,13 +83,13 @@ class Behind(NamedTuple):
     busy: frozenset[str] = frozenset()
 
 
-def _claim(plain: list[Claimed], behind: Behind, found: Sequence[Candidate], lost: Sequence[Expired] = ()) -> Claim:
+def _claim(plain: list[Claimed], behind: TargetedClaim, found: Sequence[Candidate], lost: Sequence[Expired] = ()) -> Claim:
     keys = [(one.claim_rank, one.id) for one in plain] + [(one.claim_rank, one.id) for one in found]
     jobs = sorted([*plain, *behind.jobs], key=lambda job: (job.claim_rank, job.id)) if behind.jobs else plain
     return Claim(jobs, max(keys, default=None), len(keys), behind.parked, lost, behind.busy)
 
 
-def _limited(lender: Lender, scope: Scope, limit: int, limits: Limits) -> Claim:
+def _limited(lender: LeaseHolder, scope: Scope, limit: int, limits: Limits) -> Claim:
     database = Job.objects.database
     try:
         with database.atomic():
@@ -99,7 +99,7 @@ def _limited(lender: Lender, scope: Scope, limit: int, limits: Limits) -> Claim:
             if free <= 0:
                 return Claim([], lost=lost, full=full)
             taken, found = database.claim(lender, scope, free)
-            behind = _take_targeted(lender, database.lock_candidates([one.id for one in found])) if found else Behind([])
+            behind = _take_targeted(lender, database.lock_candidates([one.id for one in found])) if found else TargetedClaim([])
     except Exception as error:
         if not db.is_refusal(error):
             raise
@@ -107,10 +107,10 @@ def _limited(lender: Lender, scope: Scope, limit: int, limits: Limits) -> Claim:
     return _claim(taken, behind, found, lost)._replace(full=full)
 
 
-def _take_targeted(lender: Lender, candidates: Sequence[Candidate], *, alone: bool = False) -> Behind:
+def _take_targeted(lender: LeaseHolder, candidates: Sequence[Candidate], *, alone: bool = False) -> TargetedClaim:
     """Take or park locked candidates, and if not `alone` the lines behind them; called inside a transaction."""
     if not candidates:
-        return Behind([])
+        return TargetedClaim([])
     database = Job.objects.database
     targets = {one.behind for one in candidates}
     # Never waiting, since rows are locked already: who holds a target's lock may wait for one of them.
@@ -124,10 +124,10 @@ def _take_targeted(lender: Lender, candidates: Sequence[Candidate], *, alone: bo
     parked = len(decision.park)
     if decision.crowded and not alone:  # a row of the line that refuses must not be taken for a candidate's
         parked += database.park_line(decision.crowded, PARKED_AT_ONCE)
-    return Behind(taken, parked, frozenset(one.name for one in targets if one.key not in locked))
+    return TargetedClaim(taken, parked, frozenset(one.name for one in targets if one.key not in locked))
 
 
-def _one_by_one(lender: Lender, scope: Scope, limit: int, limits: Limits | None = None) -> Claim:
+def _one_by_one(lender: LeaseHolder, scope: Scope, limit: int, limits: Limits | None = None) -> Claim:
     queued = Job.objects.current.filter(status=states.Status.QUEUED, tenant=scope.tenant).in_queues(scope.queues)
     if scope.stuck:
         queued = queued.exclude(pk__in=scope.stuck)
@@ -143,14 +143,14 @@ class Refused:
     stuck: list[int] = field(default_factory=list)
 
 
-def _take_each(lender: Lender, ids: Sequence[int], limits: Limits | None = None) -> Claim:
+def _take_each(lender: LeaseHolder, ids: Sequence[int], limits: Limits | None = None) -> Claim:
     """Take jobs one by one. Those that are set aside count as seen, so that the caller goes on at once."""
     refused = Refused()
-    found = _claim([job for job_id in ids for job in _take_one(lender, job_id, refused, limits)], Behind([]), [])
+    found = _claim([job for job_id in ids for job in _take_one(lender, job_id, refused, limits)], TargetedClaim([]), [])
     return found._replace(seen=found.seen + refused.aside, stuck=tuple(refused.stuck))
 
 
-def _take_one(lender: Lender, job_id: int, refused: Refused, limits: Limits | None = None) -> list[Claimed]:
+def _take_one(lender: LeaseHolder, job_id: int, refused: Refused, limits: Limits | None = None) -> list[Claimed]:
     """Take one QUEUED job that nobody has locked, or set it aside where its row is bad."""
     database = Job.objects.database
     with database.atomic():

@@ -12,7 +12,7 @@ from jobqueue import conf
 from jobqueue.core.masking import PLAIN, Mask
 from jobqueue.core.queue_rules import ALL, ServedQueues
 from jobqueue.core.targets import Target
-from jobqueue.db import Claimed, Lease, Lender
+from jobqueue.db import Claimed, Lease, LeaseHolder
 
 UNKNOWN_TASK_PAUSE_SECONDS = 5.0
 UNKNOWN_SINCE = "unknown_since"  # in the options of a job: when a worker first found its task unknown
@@ -121,7 +121,7 @@ class HandOver:
     paused or limited.
     """
 
-    lender: Lender
+    lender: LeaseHolder
     leases: Collection[Lease] = ()
     queues: ServedQueues = ALL
     closed: Sequence[str] = ()

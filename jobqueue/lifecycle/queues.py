@@ -22,10 +22,10 @@ from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle import wakeup
 from jobqueue.models import Job, Queue
 
-LONGEST_NAME = 200
-LARGEST_LIMIT = 2**31 - 1
-MOST_COUNTED = 10_000  # of the jobs of a queue
-MOST_QUEUES = 1000
+MAX_NAME = 200
+MAX_LIMIT = 2**31 - 1
+MAX_COUNTED = 10_000  # of the jobs of a queue
+MAX_QUEUES = 1000
 _SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 BUDGET = 100_000  # index entries that a look at all queues may count
 
@@ -104,16 +104,16 @@ def end_pauses() -> int:
 def limit_queue(name: str, max_running: int | None) -> QueueAnswer:
     """Let at most so many jobs of a queue run at once, over all workers; None takes the limit away, 0 lets none be begun."""
     whole = isinstance(max_running, int) and not isinstance(max_running, bool)
-    if max_running is not None and not (whole and 0 <= max_running <= LARGEST_LIMIT):
-        rule = f"a whole number from 0 to {LARGEST_LIMIT}, or None for no limit"
+    if max_running is not None and not (whole and 0 <= max_running <= MAX_LIMIT):
+        rule = f"a whole number from 0 to {MAX_LIMIT}, or None for no limit"
         raise InvalidOption(f"max_running is {safe_repr(max_running)}; it must be {rule}.")
     return _decide(name, Q(max_running__isnull=True) if max_running is None else Q(max_running=max_running), max_running=max_running)
 
 
 def check_name(name: Any) -> None:
     """Refuse a name that no queue can have."""
-    if not isinstance(name, str) or not name or len(name) > LONGEST_NAME or clean(name) != name:
-        rule = f"text of 1 to {LONGEST_NAME} characters without NUL"
+    if not isinstance(name, str) or not name or len(name) > MAX_NAME or clean(name) != name:
+        rule = f"text of 1 to {MAX_NAME} characters without NUL"
         raise InvalidOption(f"The name of the queue is {safe_repr(name)}; it must be {rule}. Jobs name their queue by queue_name=.")
 
 
@@ -139,18 +139,18 @@ def queue_states(*, at_rest: bool = False) -> list[QueueState]:
     Whoever knows that no job is queued or runs (`at_rest`) spares the looks for them.
     """
     database = Job.objects.database
-    rows = Queue.objects.current.special_first().values_list("pk", "paused", "max_running", "paused_until")[:MOST_QUEUES]
+    rows = Queue.objects.current.special_first().values_list("pk", "paused", "max_running", "paused_until")[:MAX_QUEUES]
     decided = {row[0]: row[1:] for row in rows}
     running = {} if at_rest else Job.objects.current.filter(status=states.Status.RUNNING).counts_by_queue()
-    pairs = [] if at_rest else database.queues_in(MOST_QUEUES)
+    pairs = [] if at_rest else database.queues_in(MAX_QUEUES)
     share = BUDGET // max(len(pairs), 1)
-    most, first = min(max(share, 100), MOST_COUNTED), min(max(share // 10, 10), 1000)
+    most, first = min(max(share, 100), MAX_COUNTED), min(max(share // 10, 10), 1000)
     groups = database.groups("queue", QUEUED, pairs, most=most, first=first) if pairs else []
     queued: dict[str, int] = dict.fromkeys((pair.name for pair in pairs), 0)
     oldest: dict[str, datetime] = {}
     capped = {group.name for group in groups if group.number >= most}
     for group in groups:
-        queued[group.name] = min(queued[group.name] + group.number, MOST_COUNTED)
+        queued[group.name] = min(queued[group.name] + group.number, MAX_COUNTED)
         if group.oldest is not None:
             oldest[group.name] = min(group.oldest, oldest.get(group.name, group.oldest))
     now = database.clock() if oldest else None
@@ -161,7 +161,7 @@ def queue_states(*, at_rest: bool = False) -> list[QueueState]:
             queued=queued.get(name, 0),
             running=running.get(name, 0),
             oldest_queued_seconds=max((now - oldest[name]).total_seconds(), 0.0) if now and name in oldest else None,
-            queued_is_capped=name in capped or queued.get(name, 0) >= MOST_COUNTED,
+            queued_is_capped=name in capped or queued.get(name, 0) >= MAX_COUNTED,
             paused_until=decided[name][2] if name in decided else None,
         )
         for name in {*decided, *running, *queued}
@@ -186,6 +186,6 @@ def forget_queue(name: str) -> bool:
 
 def is_busy(name: str) -> bool:
     """Return whether jobs of a queue are QUEUED or RUNNING."""
-    if any(pair.name == name for pair in Job.objects.database.queues_in(MOST_QUEUES)):
+    if any(pair.name == name for pair in Job.objects.database.queues_in(MAX_QUEUES)):
         return True
     return Job.objects.current.filter(status=states.Status.RUNNING, queue=name).exists()

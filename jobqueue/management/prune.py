@@ -13,13 +13,13 @@ from django.core.management.base import CommandError
 
 from jobqueue import conf
 from jobqueue.core.amounts import plural
-from jobqueue.core.retention_rules import LONGEST_SECONDS, OUTCOMES, Rules, after
+from jobqueue.core.retention_rules import MAX_SECONDS, OUTCOMES, Rules, after
 from jobqueue.lifecycle import queues
 from jobqueue.retention import apply
 
 TURN_SECONDS = 1.0
 TELL_SECONDS = 2.0
-MOST_COUNTED = 100_000
+MAX_COUNTED = 100_000
 NOTHING_TO_DO = "Nothing says how long jobs are kept: set DELETE_AFTER in JOBQUEUE, or say --older-than SECONDS."
 Lines = list[str]
 
@@ -80,11 +80,11 @@ def _counted(sweep: apply.Sweep) -> tuple[Any, Lines, bool]:
     going: set[int] = set()
     for key, text, rules in (("delete", "would be deleted", sweep.delete), ("stale", "would be marked as stale", sweep.stale)):
         wanted = (one for one in apply.due(rules) if one.id not in going and (apply.may_go(one) if key == "delete" else not one.stale))
-        found = list(itertools.islice(wanted, MOST_COUNTED))
+        found = list(itertools.islice(wanted, MAX_COUNTED))
         counts = Counter((one.queue, one.status) for one in found)
         going = {one.id for one in found}
         number = sum(counts.values())
-        more = number >= MOST_COUNTED
+        more = number >= MAX_COUNTED
         groups = [{"queue": queue, "status": status, "jobs": jobs} for (queue, status), jobs in sorted(counts.items())]
         data[key] = {"jobs": number, "or_more": more, "groups": groups}
         lines.append(f"{plural(number, 'job', more=more)} {text}{':' if groups else '.'}")
@@ -103,7 +103,7 @@ def _seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds <= LONGEST_SECONDS:  # NaN compares false, too
-        rule = f"it must be a number of seconds from 0 to {LONGEST_SECONDS}"
+    if not 0 <= seconds <= MAX_SECONDS:  # NaN compares false, too
+        rule = f"it must be a number of seconds from 0 to {MAX_SECONDS}"
         raise CommandError(f"--older-than is {text[:80]!r}; {rule}. For a week say 604800.")
     return seconds

@@ -15,9 +15,9 @@ from jobqueue.models import WebhookDelivery
 from jobqueue.webhooks.queues import queue_webhook, set_queue_webhook
 from jobqueue.webhooks.redelivery import give_up, newest, redeliver, send_now, use_present_url
 
-MOST_SHOWN = 50
-LONGEST_TEXT_BYTES = 200
-LARGEST_ID = 2**63 - 1
+MAX_SHOWN = 50
+MAX_TEXT_BYTES = 200
+MAX_ID = 2**63 - 1
 COLUMNS = ("delivery", "status", "event", "job", "receiver", "attempts", "next attempt", "last answer")
 VERBS = {
     "send-now": (send_now, "sent now"),
@@ -57,7 +57,7 @@ def webhooks(options: dict[str, Any]) -> tuple[Any, list[tuple[str, ...]]]:
     status = (options["status"] or "").upper()
     if status and status not in Status.values:
         raise CommandError(f"--status is {options['status'][:80]!r}; it must be one of {', '.join(Status.values)}.")
-    found = newest(MOST_SHOWN, status)
+    found = newest(MAX_SHOWN, status)
     return [_data(one) for one in found], [_cells(one) for one in found]
 
 
@@ -99,14 +99,14 @@ def set_webhook(options: dict[str, Any]) -> Answer:
 
 def _number(text: str) -> int:
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
-    if not 0 < number <= LARGEST_ID:
-        rule = f"it must be a whole number from 1 to {LARGEST_ID}"
+    if not 0 < number <= MAX_ID:
+        rule = f"it must be a whole number from 1 to {MAX_ID}"
         raise CommandError(f"DELIVERY_ID is {text[:80]!r}; {rule}. 'jobqueue webhooks' tells the numbers.")
     return number
 
 
 def _text(value: str) -> str:
-    return PLAIN.cut(value, LONGEST_TEXT_BYTES)
+    return PLAIN.cut(value, MAX_TEXT_BYTES)
 
 
 def _data(one: WebhookDelivery) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def _cells(one: WebhookDelivery) -> tuple[str, ...]:
         one.status,
         one.event,
         str(one.job_id),
-        shorten(webhook_rules.shown_url(one.url), LONGEST_TEXT_BYTES),
+        shorten(webhook_rules.shown_url(one.url), MAX_TEXT_BYTES),
         str(one.attempts),
         following,
         said,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jobqueue.models import Job
 
 ERASED_AT_ONCE = 1000
-LONGEST_LEASE = timedelta(seconds=MAX_DELAY_SECONDS) + timedelta(days=1)  # whatever LEASE_SECONDS says
+MAX_LEASE = timedelta(seconds=MAX_DELAY_SECONDS) + timedelta(days=1)  # whatever LEASE_SECONDS says
 
 
 class JobQuerySet(models.QuerySet["Job"]):
@@ -57,7 +57,7 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def expired(self) -> JobQuerySet:
         """Return the running jobs whose lease has run out, or is none that a worker can have."""
-        wrong = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__gt=Now() + LONGEST_LEASE)
+        wrong = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__gt=Now() + MAX_LEASE)
         return self.filter(Q(lease_expires_at__lt=Now()) | wrong, status=states.Status.RUNNING)
 
     def queued(self) -> JobQuerySet:

@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from jobqueue.core.cron import LONGEST_CRON, LONGEST_ZONE, MISSED, Timing
+from jobqueue.core.cron import MAX_CRON, MAX_ZONE, MISSED, Timing
 from jobqueue.db import MomentField, Now
 from jobqueue.managers.schedules import ScheduleManager, ScheduleTickManager
 from jobqueue.models import fields
@@ -43,10 +43,10 @@ class Schedule(models.Model):
     tenant = fields.text(200, help_text="Empty: the task's own.")
     target = fields.text(200, help_text="Empty: the task's own.")
 
-    cron = fields.text(LONGEST_CRON, help_text="Minute, hour, day of the month, month, day of the week. Or an interval.")
+    cron = fields.text(MAX_CRON, help_text="Minute, hour, day of the month, month, day of the week. Or an interval.")
     interval_seconds = models.PositiveIntegerField(null=True, blank=True, help_text="Counted from 1970 in UTC: 3600 is each full hour.")
     time_zone = models.CharField(
-        max_length=LONGEST_ZONE, default=timezone.get_default_timezone_name, help_text="In which the cron expression is read."
+        max_length=MAX_ZONE, default=timezone.get_default_timezone_name, help_text="In which the cron expression is read."
     )
     missed = models.CharField(
         max_length=16, choices=Missed.choices, default=Missed.ONCE, db_default=Missed.ONCE, help_text="Of times missed in a downtime."

@@ -33,8 +33,8 @@ from jobqueue.retention.erase import Done, Hook, Pace, call, erase, in_parts, on
 BUDGET_SECONDS = 1.0
 LATE_SECONDS = 120.0
 PATIENCE_SECONDS = 10.0  # for slow receivers: retention is in no hurry
-ANEW_SECONDS, MOST_ANEW_SECONDS = 3600.0, 24 * 3600.0
-MOST_LATER = 1000
+ANEW_SECONDS, MAX_ANEW_SECONDS = 3600.0, 24 * 3600.0
+MAX_LATER = 1000
 LOOK = 500
 
 
@@ -82,7 +82,7 @@ class Walk:
                 self._ended_at = time.monotonic()
                 break
             over = over or self.pace.over
-        self._later = [*left, *result.later][:MOST_LATER]
+        self._later = [*left, *result.later][:MAX_LATER]
         self._found += len(result.done)
         result.unfinished = result.unfinished or over or bool(left)
         return result
@@ -109,7 +109,7 @@ class Walk:
         """Start anew from the oldest, if it is time for that after an end."""
         now = time.monotonic()
         if self._ended_at is not None and now - self._began_anew >= self._anew_seconds:
-            self._anew_seconds = ANEW_SECONDS if self._found else min(2 * self._anew_seconds, MOST_ANEW_SECONDS)
+            self._anew_seconds = ANEW_SECONDS if self._found else min(2 * self._anew_seconds, MAX_ANEW_SECONDS)
             self._began_anew, self._found = now, 0
             self._key = self._ended_at = None
 

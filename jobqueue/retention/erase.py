@@ -31,9 +31,9 @@ from jobqueue.lifecycle.aside import reason_of
 from jobqueue.models import Job, JobEvent
 
 BATCH = 500
-MOST_CHILDREN = 10_000  # deleted together with their jobs
+MAX_CHILDREN = 10_000  # deleted together with their jobs
 SLOW_SECONDS, QUICK_SECONDS = 0.5, 0.1
-MOST_LOGGED = 10  # reasons of each run
+MAX_LOGGED = 10  # reasons of each run
 
 Hook = Callable[[Job], Any]
 logger = logging.getLogger("jobqueue")
@@ -98,9 +98,9 @@ class Pace:
     def tell(self, text: str, *values: Any) -> None:
         """Log why something is kept; the first few of a run stand for all."""
         self.logged += 1
-        if self.logged <= MOST_LOGGED:
+        if self.logged <= MAX_LOGGED:
             logger.warning(text, *values)
-        elif self.logged == MOST_LOGGED + 1:
+        elif self.logged == MAX_LOGGED + 1:
             logger.warning("Retention keeps more jobs for such reasons; they are not named until its next run.")
 
 
@@ -253,9 +253,9 @@ def _lock_children(ids: Sequence[int]) -> None:
             rows = _referring(relation, ids)
             if relation.related_model._meta.app_label != Job._meta.app_label:  # ours are written by whoever has locked the job
                 rows = rows.select_for_update(nowait=True, of=("self",))
-            total += len(rows.values_list("pk", flat=True)[: MOST_CHILDREN + 1])
-            if total > MOST_CHILDREN:
-                raise TooManyChildrenError(f"more than {MOST_CHILDREN} rows refer to it")
+            total += len(rows.values_list("pk", flat=True)[: MAX_CHILDREN + 1])
+            if total > MAX_CHILDREN:
+                raise TooManyChildrenError(f"more than {MAX_CHILDREN} rows refer to it")
 
 
 def _thin_out(one: Ended, pace: Pace) -> Done:
@@ -263,7 +263,7 @@ def _thin_out(one: Ended, pace: Pace) -> Done:
 
     A job that is resumed right now has lost its oldest children then.
     """
-    size = MOST_CHILDREN // 2
+    size = MAX_CHILDREN // 2
     while True:
         try:
             gone = _delete_children(one, size)

@@ -27,7 +27,7 @@ from jobqueue.tasks import options, registry
 if TYPE_CHECKING:  # a schedule may be declared before there are models
     from jobqueue.models import Schedule
 
-LONGEST_NAME = 200
+MAX_NAME = 200
 DEFINITION = (
     "task", "args", "kwargs", "queue", "priority", "tenant", "target", "cron", "interval_seconds", "time_zone", "missed", "missed_limit"
 )  # fmt: skip
@@ -171,8 +171,8 @@ def _check_missed(row: Schedule | Declaration) -> None:
 
 def _check_missed_limit(row: Schedule | Declaration) -> None:
     whole = isinstance(row.missed_limit, int) and not isinstance(row.missed_limit, bool)
-    if not whole or not 1 <= row.missed_limit <= crons.MOST_MISSED:
-        raise InvalidOption(f"missed_limit is {safe_repr(row.missed_limit)}; it must be a whole number from 1 to {crons.MOST_MISSED}.")
+    if not whole or not 1 <= row.missed_limit <= crons.MAX_MISSED:
+        raise InvalidOption(f"missed_limit is {safe_repr(row.missed_limit)}; it must be a whole number from 1 to {crons.MAX_MISSED}.")
 
 
 def _check_priority(row: Schedule | Declaration) -> None:
@@ -221,8 +221,8 @@ def check_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, tak
 
 def check_name(name: Any) -> None:
     """Refuse a name that no schedule can have."""
-    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME or clean(name) != name:
-        rule = f"text of 1 to {LONGEST_NAME} characters without NUL"
+    if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME or clean(name) != name:
+        rule = f"text of 1 to {MAX_NAME} characters without NUL"
         raise InvalidOption(f"The name of the schedule is {safe_repr(name)}; it must be {rule}, such as 'nightly-report'.")
 
 

@@ -83,7 +83,7 @@ def tick(schedule_id: int, now: datetime, enqueue: Enqueue, at_once: int | None 
         if schedule.next_at is None or schedule.next_at > now:  # nobody knew it, or by a clock that was ahead
             _move(schedule, **plan(schedule, now), last_at=None)
             return Ticked()
-        due = cron.due(timing, schedule.next_at, now, schedule.missed, min(max(schedule.missed_limit, 1), cron.MOST_MISSED))
+        due = cron.due(timing, schedule.next_at, now, schedule.missed, min(max(schedule.missed_limit, 1), cron.MAX_MISSED))
         most = at_once or AT_ONCE
         wanted, rest = due[:most], due[most:]
         made = [job_id for nominal in wanted if (job_id := _job(schedule, nominal, enqueue)) is not None]

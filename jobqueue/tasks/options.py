@@ -13,9 +13,9 @@ from jobqueue.core import moments, payload, phases, states, time_limits, webhook
 from jobqueue.core.texts import safe_repr
 from jobqueue.exceptions import MAX_DELAY_SECONDS, InvalidOption
 
-LONGEST_KEY = 200
-LONGEST_PATH = 500
-MOST_ATTEMPTS = 1_000_000
+MAX_KEY = 200
+MAX_PATH = 500
+MAX_ATTEMPTS = 1_000_000
 FARTHEST_PRIORITY = 100
 
 
@@ -35,9 +35,9 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
 
 def check_max_attempts(value: Any) -> None:
     """Refuse anything but a whole number from 1 on."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_ATTEMPTS:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_ATTEMPTS:
         raise InvalidOption(
-            f"max_attempts is {_shown(value)}; it must be a whole number from 1 to {MOST_ATTEMPTS}, the first attempt included."
+            f"max_attempts is {_shown(value)}; it must be a whole number from 1 to {MAX_ATTEMPTS}, the first attempt included."
         )
 
 
@@ -65,10 +65,8 @@ def check_unique_key(value: Any) -> None:
     """Refuse a key that is too long, empty or not text; a callable is checked when it has answered."""
     if value is None or callable(value):
         return
-    if not isinstance(value, str) or not value or len(value) > LONGEST_KEY:
-        raise InvalidOption(
-            f"unique_key is {_shown(value)}; it must be text of 1 to {LONGEST_KEY} characters, or a callable of the arguments."
-        )
+    if not isinstance(value, str) or not value or len(value) > MAX_KEY:
+        raise InvalidOption(f"unique_key is {_shown(value)}; it must be text of 1 to {MAX_KEY} characters, or a callable of the arguments.")
     if "\0" in value or not _encodable(value):
         raise InvalidOption("unique_key holds a NUL character or a lone surrogate, which the database cannot store.")
 
@@ -86,8 +84,8 @@ def check_tenant(value: Any) -> None:
 
 
 def _check_name(option: str, value: Any, more: str, also: str = "") -> None:
-    if not isinstance(value, str) or not value or len(value) > LONGEST_KEY:
-        raise InvalidOption(f"{option} is {_shown(value)}; it must be text of 1 to {LONGEST_KEY} characters{more}.")
+    if not isinstance(value, str) or not value or len(value) > MAX_KEY:
+        raise InvalidOption(f"{option} is {_shown(value)}; it must be text of 1 to {MAX_KEY} characters{more}.")
     wrong = next((one for one in value if one in also or unicodedata.category(one) in ("Cc", "Cs")), None)
     if wrong is not None:
         rule = f'no "{also}" and no control characters' if also else "no control characters"
@@ -179,15 +177,15 @@ def expires_in(value: Any) -> timedelta:
 
 def check_path(value: str) -> None:
     """Refuse a task whose path the table cannot hold."""
-    if len(value) > LONGEST_PATH:
-        rule = f"it must have at most {LONGEST_PATH} characters"
+    if len(value) > MAX_PATH:
+        rule = f"it must have at most {MAX_PATH} characters"
         raise InvalidOption(f"The path of the task is {_shown(value)}; {rule}. Give it a shorter name.")
 
 
 def check_queue(value: Any) -> None:
     """Refuse a queue name that the table cannot hold."""
-    if not isinstance(value, str) or not value or len(value) > LONGEST_KEY or "\0" in value or not _encodable(value):
-        raise InvalidOption(f"queue_name is {_shown(value)}; it must be text of 1 to {LONGEST_KEY} characters without NUL.")
+    if not isinstance(value, str) or not value or len(value) > MAX_KEY or "\0" in value or not _encodable(value):
+        raise InvalidOption(f"queue_name is {_shown(value)}; it must be text of 1 to {MAX_KEY} characters without NUL.")
 
 
 def resolved(name: str, value: str | Callable[..., Any] | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:

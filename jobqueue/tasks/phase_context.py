@@ -17,7 +17,7 @@ from jobqueue.exceptions import MAX_DELAY_SECONDS, InsideTransaction, InvalidOpt
 if TYPE_CHECKING:  # a task is declared before the models are loaded
     from jobqueue.lifecycle.children import Child
 
-MOST_TOLD = 1000
+MAX_TOLD = 1000
 
 
 class Steps(Protocol):
@@ -129,7 +129,7 @@ class PhaseContext:
         suspended = Suspended("The job waits.", value=result, children=ids)
         _suspend(steps, suspended, "wait_for")
 
-    def children(self, after: int = 0, limit: int = MOST_TOLD) -> list[Child]:
+    def children(self, after: int = 0, limit: int = MAX_TOLD) -> list[Child]:
         """Return what became of the jobs that were waited for, by id, the first `limit` behind `after`.
 
         Each has `job_id`, `status`, `result` and `message`; the status of one that was deleted is "".
@@ -137,7 +137,7 @@ class PhaseContext:
         self.raise_if_cancelled()
         return self._of_pipeline("children").children(after, max(limit, 0))
 
-    async def achildren(self, after: int = 0, limit: int = MOST_TOLD) -> list[Child]:
+    async def achildren(self, after: int = 0, limit: int = MAX_TOLD) -> list[Child]:
         """Do what `children` does in a coroutine."""
         found: list[Child] = await sync_to_async(self.children)(after, limit)
         return found

@@ -14,7 +14,7 @@ from jobqueue.core import queue_rules
 from jobqueue.core.queue_rules import ServedQueues
 from jobqueue.core.states import Status, WaitingFor
 from jobqueue.core.texts import safe_repr
-from jobqueue.db import Claimed, Lender, Scope
+from jobqueue.db import Claimed, LeaseHolder, Scope
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.children import resume_parents
 from jobqueue.lifecycle.claim import Claim, claim
@@ -47,14 +47,14 @@ def run_until_idle(queues: Sequence[str] = (), *, limit: int | None = None, sche
     bench, served = Bench(), queue_rules.parse(tuple(queues))
     while limit is None or bench.ran < limit:
         _promote(served, scheduled=scheduled)
-        job = _next(Lender(bench.owner, LEASE_SECONDS), served)
+        job = _next(LeaseHolder(bench.owner, LEASE_SECONDS), served)
         if job is None:
             break
         bench.run(job)
     return bench.ran
 
 
-def _next(lender: Lender, served: ServedQueues) -> Claimed | None:
+def _next(lender: LeaseHolder, served: ServedQueues) -> Claimed | None:
     """Return one job that was claimed; None where nobody's job may run."""
     end_pauses()
     cancel_lapsed()

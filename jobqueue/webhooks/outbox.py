@@ -29,10 +29,10 @@ from jobqueue.models import Job, WebhookDelivery
 
 VISIBLE_AFTER_SECONDS = 10.0  # beyond the time of an attempt
 LOOK_AT = 100
-MOST_ATTEMPTS = 2**31 - 1  # what the column holds
-MOST_LOOKS = 50
-MOST_KNOWN = 1000
-LONGEST_MESSAGE_BYTES = 4000
+MAX_ATTEMPTS = 2**31 - 1  # what the column holds
+MAX_LOOKS = 50
+MAX_KNOWN = 1000
+MAX_MESSAGE_BYTES = 4000
 GIVEN_UP = "Given up by a person"
 Status = WebhookDelivery.Status
 
@@ -119,7 +119,7 @@ def _choose(
     taken: list[WebhookDelivery] = []
     seen = set(aside)
     left: dict[str, int] = {}
-    for _ in range(MOST_LOOKS):
+    for _ in range(MAX_LOOKS):
         rows = WebhookDelivery.objects.current.due(now).without_receivers(full).exclude(pk__in=seen)
         found = _read(rows.select_for_update(skip_locked=True, no_key=True)[:LOOK_AT], end)
         for row in found:
@@ -159,12 +159,12 @@ def _read(rows: QuerySet[WebhookDelivery], end: End) -> list[WebhookDelivery]:
 
 def answered_lately() -> list[str]:
     """Return the receivers of the newest messages that answered the last attempt, whatever they said, the latest last."""
-    newest = WebhookDelivery.objects.current.order_by("-pk").values_list("url", "response_status")[:MOST_KNOWN]
+    newest = WebhookDelivery.objects.current.order_by("-pk").values_list("url", "response_status")[:MAX_KNOWN]
     return list(dict.fromkeys(webhook_rules.origin(url) for url, status in reversed(newest) if status is not None))
 
 
 def _begin(row: WebhookDelivery, now: datetime, until: datetime) -> Message:
-    body, attempts = row.body or body_of(row), min(row.attempts + 1, MOST_ATTEMPTS)
+    body, attempts = row.body or body_of(row), min(row.attempts + 1, MAX_ATTEMPTS)
     WebhookDelivery.objects.current.filter(pk=row.pk).update(body=body, attempts=attempts, next_attempt_at=until)
     return Message(row.pk, row.job_id, f"msg_{row.message_id.hex}", row.event, row.queue, row.url, body, attempts, until, now, _tenant(row))
 
@@ -180,7 +180,7 @@ def body_of(row: WebhookDelivery) -> str:
     # PostgreSQL writes the time in the zone of the session, which is the project's if USE_TZ is False.
     at = (moment(str(facts.pop("at", ""))) or row.created_at).astimezone(UTC).isoformat()
     if isinstance(facts.get("message"), str):
-        facts["message"] = masking.PLAIN.cut(facts["message"], LONGEST_MESSAGE_BYTES)
+        facts["message"] = masking.PLAIN.cut(facts["message"], MAX_MESSAGE_BYTES)
     return json.dumps({"type": row.event, "timestamp": at, "data": masking.mask(facts)}, separators=(",", ":"))
 
 
@@ -230,7 +230,7 @@ def redeliver(delivery_id: int) -> bool:
 
 def give_up(row: WebhookDelivery) -> None:
     """End a pending delivery, which the caller has locked behind its job, and record that on the job."""
-    error = masking.PLAIN.cut(f"{GIVEN_UP}. {row.error}" if row.error else f"{GIVEN_UP}.", LONGEST_MESSAGE_BYTES)
+    error = masking.PLAIN.cut(f"{GIVEN_UP}. {row.error}" if row.error else f"{GIVEN_UP}.", MAX_MESSAGE_BYTES)
     WebhookDelivery.objects.current.filter(pk=row.pk).update(status=Status.FAILED, finished_at=Now(), error=error)
     if (job := _locked(row.job_id)) is not None:
         facts = {"event": row.event, "message_id": f"msg_{row.message_id.hex}", "host": webhook_rules.host(row.url)}

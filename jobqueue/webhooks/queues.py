@@ -13,7 +13,7 @@ from jobqueue.core import webhook_rules
 from jobqueue.core.texts import safe_repr
 from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption
-from jobqueue.lifecycle.queues import MOST_QUEUES, check_name
+from jobqueue.lifecycle.queues import MAX_QUEUES, check_name
 from jobqueue.models import Job, Queue
 from jobqueue.webhooks.guard import literal_problem
 
@@ -61,7 +61,7 @@ def queue_webhook(name: str) -> QueueWebhook:
 def queue_webhooks() -> dict[str, QueueWebhook]:
     """Return the queues that have a receiver, or whose events were chosen."""
     decided = Queue.objects.current.filter(~Q(webhook_url="") | ~Q(webhook_events=[]))
-    return {row[0]: _told(*row) for row in decided.values_list("pk", "webhook_url", "webhook_events")[:MOST_QUEUES]}
+    return {row[0]: _told(*row) for row in decided.values_list("pk", "webhook_url", "webhook_events")[:MAX_QUEUES]}
 
 
 def check_webhook(url: Any, events: Any) -> None:

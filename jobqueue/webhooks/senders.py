@@ -28,12 +28,12 @@ from jobqueue.webhooks.outbox import Message
 if TYPE_CHECKING:
     from jobqueue.webhooks.sending import Answer
 
-MOST_SENDERS = 32
-MOST_PER_RECEIVER = 4
-MOST_SLOW = 16  # of the senders, those that may wait for receivers that did not answer in time before
-MOST_UNSURE = 24  # those that may wait for these, or for receivers of which nothing is known yet
+MAX_SENDERS = 32
+MAX_PER_RECEIVER = 4
+MAX_SLOW = 16  # of the senders, those that may wait for receivers that did not answer in time before
+MAX_UNSURE = 24  # those that may wait for these, or for receivers of which nothing is known yet
 PATIENCE_SECONDS = 2.0  # beyond the time of an attempt: the look-up of a name cannot be bounded from within
-MOST_REMEMBERED = 1000
+MAX_REMEMBERED = 1000
 
 logger = logging.getLogger("jobqueue")
 
@@ -50,7 +50,7 @@ class Flight:
     answer: Answer | None = None
 
 
-class Crew:
+class SenderPool:
     """Send what the outbox holds; one thread calls it."""
 
     def __init__(self) -> None:
@@ -69,17 +69,17 @@ class Crew:
         """How many attempts are under way."""
         return len(self._flights)
 
-    def take(self) -> int:
+    def start_due(self) -> int:
         """Begin attempts of what is due, as far as there are senders; return how many."""
         self._lost = [flight for flight in self._lost if flight.thread is not None and flight.thread.is_alive()]
-        free = MOST_SENDERS - len(self._flights) - len(self._lost)
+        free = MAX_SENDERS - len(self._flights) - len(self._lost)
         if free <= 0:
             return 0
         if self._quick is None:  # else, after each change of the leader, good receivers would stand in line with the unknown
             self._quick = dict.fromkeys(outbox.answered_lately())
         under_way = [flight.origin for flight in (*self._flights, *self._lost)]
-        unsure = MOST_UNSURE - sum(one not in self._quick for one in under_way)
-        slow = min(MOST_SLOW - sum(one in self._slow for one in under_way), unsure)
+        unsure = MAX_UNSURE - sum(one not in self._quick for one in under_way)
+        slow = min(MAX_SLOW - sum(one in self._slow for one in under_way), unsure)
         full = {one for one in under_way if self._room(one) <= 0} | (self._slow if slow <= 0 else set())
 
         def room(receiver: str) -> int:
@@ -94,10 +94,10 @@ class Crew:
 
         messages = self._beginner.claim(free, room, full)
         for message in messages:
-            self._send(message)
+            self._submit(message)
         return len(messages)
 
-    def land(self, seconds: float) -> tuple[int, int]:
+    def collect(self, seconds: float) -> tuple[int, int]:
         """Wait so long at the most for the first attempt to end, and write all that have; return how many arrived and how many did not."""
         good = bad = 0
         if self._flights:
@@ -112,7 +112,7 @@ class Crew:
         """Wait so long for what is under way, write it, and let the rest be tried again; return the receivers that did not answer."""
         deadline = time.monotonic() + seconds
         while self._flights and not self.hurried and (rest := deadline - time.monotonic()) > 0:
-            self.land(min(rest, 0.2))
+            self.collect(min(rest, 0.2))
         silent = sorted({flight.origin for flight in self._flights})
         for flight in list(self._flights):
             self._write(flight, _failed("The worker ended before the receiver had answered."))
@@ -120,19 +120,19 @@ class Crew:
 
     def _room(self, receiver: str) -> int:
         """Return how many more attempts to a receiver may begin."""
-        most = MOST_PER_RECEIVER if self._is_quick(receiver) else 1
+        most = MAX_PER_RECEIVER if self._is_quick(receiver) else 1
         return most - sum(flight.origin == receiver for flight in (*self._flights, *self._lost))
 
     def _is_quick(self, receiver: str) -> bool:
         return self._quick is not None and receiver in self._quick
 
-    def _send(self, message: Message) -> None:
+    def _submit(self, message: Message) -> None:
         flight = Flight(message, origin(message.url), time.monotonic())
-        flight.thread = threading.Thread(target=self._fly, args=(flight,), name=f"jobqueue-webhook-{message.delivery_id}", daemon=True)
+        flight.thread = threading.Thread(target=self._send, args=(flight,), name=f"jobqueue-webhook-{message.delivery_id}", daemon=True)
         self._flights.add(flight)
         flight.thread.start()
 
-    def _fly(self, flight: Flight) -> None:
+    def _send(self, flight: Flight) -> None:
         """Send one message; this is all that a sender's thread does."""
         from jobqueue.webhooks.sending import Answer, send
 
@@ -218,9 +218,9 @@ class Crew:
         if not answer.late:
             self._slow.discard(receiver)
             quick[receiver] = None
-            if len(quick) > MOST_REMEMBERED:
+            if len(quick) > MAX_REMEMBERED:
                 del quick[next(iter(quick))]
-        elif len(self._slow) < MOST_REMEMBERED:
+        elif len(self._slow) < MAX_REMEMBERED:
             self._slow.add(receiver)
 
 

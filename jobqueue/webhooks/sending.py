@@ -27,10 +27,10 @@ from jobqueue.core.texts import clean, exception_summary
 from jobqueue.core.webhook_rules import origin, retry_after_seconds, url_problem
 from jobqueue.webhooks import guard
 
-MOST_READ_BYTES = 4096
+MAX_READ_BYTES = 4096
 BODY_SECONDS = 1.0
 WRITE_BYTES = 16_384
-LONGEST_ERROR = 500
+MAX_ERROR = 500
 GONE = 410
 
 _making = threading.Lock()
@@ -124,9 +124,9 @@ def _read_a_little(response: httpx.Response) -> None:
     """Let a short answer arrive in full, so that the receiver sees no broken connection; what it says is of no interest."""
     read = 0
     try:
-        for part in response.iter_raw(MOST_READ_BYTES):
+        for part in response.iter_raw(MAX_READ_BYTES):
             read += len(part)
-            if read >= MOST_READ_BYTES:
+            if read >= MAX_READ_BYTES:
                 break
     except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError):
         pass  # the status has been told
@@ -134,7 +134,7 @@ def _read_a_little(response: httpx.Response) -> None:
 
 def _told(text: str, hide: masking.Mask) -> str:
     text = hide(" ".join(clean(text).split()))
-    return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 1]}…"
+    return text if len(text) <= MAX_ERROR else f"{text[: MAX_ERROR - 1]}…"
 
 
 def _tls() -> ssl.SSLContext:

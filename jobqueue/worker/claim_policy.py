@@ -21,10 +21,10 @@ from jobqueue.models import Job, Queue
 
 READ_SECONDS = 1.0
 NAMES_SECONDS = 0.1  # as long as the picker goes without a look for others
-MOST_QUEUES = 1000
+MAX_QUEUES = 1000
 
 
-class Gate:
+class ClaimPolicy:
     """Say in which queues a tenant's jobs may be claimed, and under which limits."""
 
     def __init__(
@@ -144,10 +144,10 @@ class Gate:
     def _queued_in(self, tenant: str) -> tuple[str, ...]:
         """Return open, served queues in which a tenant has QUEUED jobs; where there are very many, others each time."""
         look, after = Job.objects.database.queued_queues, self._after.pop(tenant, "")
-        found = look(MOST_QUEUES, tenant, after, self.paused, self.served)
-        if after and len(found) < MOST_QUEUES:  # the rest from the beginning; those behind `after` are in the list
-            found += [name for name in look(MOST_QUEUES - len(found), tenant, "", self.paused, self.served) if name <= after]
-        if len(found) == MOST_QUEUES:
+        found = look(MAX_QUEUES, tenant, after, self.paused, self.served)
+        if after and len(found) < MAX_QUEUES:  # the rest from the beginning; those behind `after` are in the list
+            found += [name for name in look(MAX_QUEUES - len(found), tenant, "", self.paused, self.served) if name <= after]
+        if len(found) == MAX_QUEUES:
             self._after[tenant] = found[-1]
         return tuple(found)
 

@@ -108,8 +108,8 @@ def test_of_a_large_table_only_the_newest_are_filtered_and_nothing_is_counted_wi
 
 
 def test_the_list_says_where_counting_ends(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MOST_COUNTED", 2)
-    monkeypatch.setattr(delivery_list, "MOST_COUNTED", 2)
+    monkeypatch.setattr(listing, "MAX_COUNTED", 2)
+    monkeypatch.setattr(delivery_list, "MAX_COUNTED", 2)
     for _ in range(4):
         DeliveryFactory()
     assert "2+ deliveries; the first 2 are on these pages" in text(viewer, LIST)
@@ -229,7 +229,7 @@ def test_one_that_nobody_was_shown_is_asked_about(sender: Client) -> None:
 
 
 def test_all_on_all_pages_are_taken_up_to_a_number(sender: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery_verbs, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(delivery_verbs, "MAX_AT_ONCE", 2)
     made = [DeliveryFactory(failed=True) for _ in range(3)]
     response = choose(sender, "redeliver_selected", made[0], url=LIST, select_across=1)
     assert "Send 2 deliveries again?" in response.content.decode()

@@ -104,7 +104,7 @@ def test_nothing_is_counted_without_a_limit_and_no_big_column_is_read(viewer: Cl
 
 
 def test_pages_end_where_counting_ends(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MOST_COUNTED", 4)
+    monkeypatch.setattr(listing, "MAX_COUNTED", 4)
     monkeypatch.setattr(JobAdmin, "list_per_page", 2)
     jobs = JobFactory.create_batch(7)
     assert listed(viewer) == [jobs[6].pk, jobs[5].pk]
@@ -117,7 +117,7 @@ def test_pages_end_where_counting_ends(viewer: Client, monkeypatch: pytest.Monke
 
 @pytest.mark.postgresql
 def test_a_large_table_is_estimated(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MOST_COUNTED", 4)
+    monkeypatch.setattr(listing, "MAX_COUNTED", 4)
     JobFactory.create_batch(9)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE jobqueue_job")
@@ -222,7 +222,7 @@ def test_filters_offer_what_is_known_without_looking_at_the_whole_table(viewer: 
 
 
 def test_what_was_enqueued_lately_is_offered_however_many_tasks_there_are(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filters, "MOST_CHOICES", 2)
+    monkeypatch.setattr(filters, "MAX_CHOICES", 2)
     JobFactory(task="zoo.tasks.feed")
     specs = {spec.title: dict(spec.lookup_choices) for spec in viewer.get(LIST).context["cl"].filter_specs}
     assert len(specs["task"]) == 2

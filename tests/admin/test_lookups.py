@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from jobqueue.admin import WorkerAdmin
 from jobqueue.models import BackgroundJobLease, Worker
-from jobqueue.worker.duties.duty_thread import Chore
+from jobqueue.worker.duties.duty_thread import DutyThread
 from tests.admin.conftest import Login
 from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, WorkerFactory
 
@@ -103,7 +103,7 @@ def test_a_search_for_targets_compares_what_is_shown(login: Login) -> None:
 
 
 def test_the_last_error_of_a_duty_is_stored_with_its_secrets_hidden() -> None:
-    chore = Chore.__new__(Chore)
+    chore = DutyThread.__new__(DutyThread)
     chore.told = {}
     chore._note_error(ConnectionError("cannot log in to postgres://app:hunter2@db/x"), timezone.now())
     BackgroundJobLease.objects.create(job_name="mine", metadata=chore.told)

@@ -78,7 +78,7 @@ def test_an_odd_query_finds_nothing_and_breaks_nothing(viewer: Client, query: st
 
 
 def test_no_more_than_a_page_is_shown_and_the_rest_is_told(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(targets, "MOST_SHOWN", 2)
+    monkeypatch.setattr(targets, "MAX_SHOWN", 2)
     for number in range(3):
         JobFactory(target=f"t{number}", paused=True)
     assert len(lines(viewer)) == 2

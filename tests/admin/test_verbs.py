@@ -213,7 +213,7 @@ def test_a_selection_that_is_no_number_is_a_bad_request(operator: Client, select
 
 
 def test_the_whole_list_is_taken_up_to_a_bound_and_the_rest_is_told(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actions, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(actions, "MAX_AT_ONCE", 3)
     queued = JobFactory.create_batch(4)
     ended = JobFactory.create_batch(4, success=True)
     page = choose(operator, "cancel", ended[0], select_across=1)

@@ -13,7 +13,7 @@ from django.db import DatabaseError, DataError, InternalError, connection, conne
 from django.test import Client
 
 from jobqueue import db
-from jobqueue.db import Lease, Lender, Mark, Scope, hygiene
+from jobqueue.db import Lease, LeaseHolder, Mark, Scope, hygiene
 from jobqueue.lifecycle.claim import claim
 from jobqueue.lifecycle.expire import expire_stale_running_jobs
 from jobqueue.lifecycle.finish import finish
@@ -94,7 +94,7 @@ def success(job: Job) -> Outcome:
 
 
 WRITERS: dict[str, Callable[[Job], Any]] = {
-    "claim": lambda job: claim(Lender("worker-1", 30.0), Scope("", ()), 10),
+    "claim": lambda job: claim(LeaseHolder("worker-1", 30.0), Scope("", ()), 10),
     "renew": lambda job: Job.objects.renew([Lease(job.pk, job.lease_token)], 30.0),
     "success": lambda job: finish([success(job)]),
     "another end": lambda job: finish([Outcome(Lease(job.pk, job.lease_token), Kind.HANDED_BACK)]),

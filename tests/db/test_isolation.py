@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from django.db import connections, transaction
 
-from jobqueue.db import Lender, Scope
+from jobqueue.db import LeaseHolder, Scope
 from jobqueue.db.postgresql import PostgreSQL
 from tests.factories import JobFactory
 
 pytestmark = pytest.mark.postgresql
-LENDER = Lender("worker-1", 30.0)
+LENDER = LeaseHolder("worker-1", 30.0)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from django.db import connection
 
-from jobqueue.db import Lease, Lender, Mark, RunEnd, Scope
+from jobqueue.db import Lease, LeaseHolder, Mark, RunEnd, Scope
 from jobqueue.db.base import Database
 from jobqueue.db.postgresql import PostgreSQL
 from jobqueue.db.sqlite import SQLite
@@ -23,7 +23,7 @@ TABLES = [(mix, known) for mix in MIXES for known in STATISTICS[:3]] + [("nothin
 WAVES = (10, 300, 1_000, 3_000, 10_000, 30_000)
 WAVE = "SELECT 'tests.tasks.add', CASE WHEN n > %s - 8 THEN 'mail' ELSE 'default' END FROM generate_series(1, %s) AS n"
 COLUMNS = "task, queue, priority, status, waiting_for, run_at, lease_owner, lease_token, lease_expires_at, heartbeat_at, finished_at"
-LENDER = Lender("worker-2", 30.0)
+LENDER = LeaseHolder("worker-2", 30.0)
 
 
 class Table(NamedTuple):

@@ -12,13 +12,13 @@ from django.db import connection, transaction
 
 from jobqueue.core.queue_rules import ALL, ServedQueues, parse
 from jobqueue.core.targets import Target
-from jobqueue.db import Lender, RunEnd, Scope
+from jobqueue.db import LeaseHolder, RunEnd, Scope
 from jobqueue.db.postgresql import PostgreSQL
 
 TABLE = "lines_job"
-LENDER = Lender("worker-2", 30.0)
-MOST_BUFFERS = 1_000
-MOST_COMPARED = 1_000
+LENDER = LeaseHolder("worker-2", 30.0)
+MAX_BUFFERS = 1_000
+MAX_COMPARED = 1_000
 PER_TARGET = 30
 PER_ROW = 15
 # How this file finds the rows that a statement is given.
@@ -73,7 +73,7 @@ class Statement:
 
     send: Callable[[PostgreSQL], Any]
     indexes: set[str]
-    most: int = MOST_BUFFERS
+    most: int = MAX_BUFFERS
     any_of: bool = False  # one of the indexes is enough
 
 
@@ -174,7 +174,7 @@ def judged(database: PostgreSQL, statement: Statement, names: dict[str, str]) ->
     if used != statement.indexes and not (statement.any_of and used and used < statement.indexes):
         faults.append(f"indexes {sorted(used)}, not {sorted(statement.indexes)}")
     # Where few of many jobs run, the planner takes every set of running ones for tiny.
-    if (compared := sum(node.get("Rows Removed by Join Filter", 0) for node in nodes)) > MOST_COMPARED:
+    if (compared := sum(node.get("Rows Removed by Join Filter", 0) for node in nodes)) > MAX_COMPARED:
         faults.append(f"{compared} rows compared in vain")
     if (read := buffers_read(plan)) >= statement.most:
         faults.append(f"{read} buffers read, not fewer than {statement.most}")

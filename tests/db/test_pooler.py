@@ -14,7 +14,7 @@ from django.utils import timezone
 from jobqueue import checks, conf, db
 from jobqueue.db import plans
 from jobqueue.db.pooler import ANSWER
-from jobqueue.duties.promote_due_jobs import LONGEST_SECONDS, UNTOLD_SECONDS, PromoteDueJobs
+from jobqueue.duties.promote_due_jobs import MAX_SECONDS, UNTOLD_SECONDS, PromoteDueJobs
 from jobqueue.models import Job
 from jobqueue.worker.claiming import listener
 from jobqueue.worker.claiming.listener import POOLER_SECONDS, Heard, Listener
@@ -96,7 +96,7 @@ def test_the_listener_does_without_says_so_once_and_listens_where_no_pooler_stan
     assert [message.partition(":")[0] for message in caplog.messages] == ["LISTEN is off", "LISTEN is on"]
 
 
-@pytest.mark.parametrize(("through", "longest"), [(True, UNTOLD_SECONDS), (False, LONGEST_SECONDS)])
+@pytest.mark.parametrize(("through", "longest"), [(True, UNTOLD_SECONDS), (False, MAX_SECONDS)])
 def test_who_promotes_due_jobs_looks_by_itself_where_nobody_can_tell_of_them(lead: Lead, through: bool, longest: float) -> None:
     lead(through)
     duty = PromoteDueJobs()

@@ -25,7 +25,7 @@ from tests.events.story import judge
 from tests.rivals import Rival
 
 RACES = 1000
-MOST_MILLISECONDS = 2.0
+MAX_MILLISECONDS = 2.0
 NO = Failure("builtins.ValueError", "ValueError: no", "")
 
 
@@ -84,7 +84,7 @@ def race(chance: random.Random, name: str, rival: Rival, second: Rival) -> str:
 
     def begin(call: Callable[[], Any]) -> Any:
         barrier.wait(5)
-        threading.Event().wait(chance.uniform(0, MOST_MILLISECONDS / 1000))
+        threading.Event().wait(chance.uniform(0, MAX_MILLISECONDS / 1000))
         return call()
 
     both = [rival.start(begin, lambda: control.cancel(job_id)), second.start(begin, lambda: RIVALS[name](lease, target))]

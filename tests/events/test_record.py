@@ -16,7 +16,7 @@ from jobqueue import clock, signals
 from jobqueue.core import event_names as names
 from jobqueue.core.retention_rules import OUTCOMES, Rules, after
 from jobqueue.core.targets import Target
-from jobqueue.db import Lease, Lender, Mark
+from jobqueue.db import Lease, LeaseHolder, Mark
 from jobqueue.db import events as db_events
 from jobqueue.events.record import record
 from jobqueue.lifecycle import control, expire
@@ -174,7 +174,7 @@ def test_the_job_that_is_handed_over_tells_its_own_start_only() -> None:
     first, second = JobFactory(running=True, target="t"), JobFactory(queued=True, target="t")
     now = time.monotonic()
     lease = Lease(first.pk, 1)
-    hand_over = HandOver(Lender("worker-1", 30.0), [lease])
+    hand_over = HandOver(LeaseHolder("worker-1", 30.0), [lease])
     [settled] = finish([Outcome(lease, Kind.SUCCESS, now - 1, now, target=Target("", "t"))], hand_over)
     assert settled.following is not None
     assert settled.following.id == second.pk

@@ -21,7 +21,7 @@ from jobqueue.api.responses import Problem
 from jobqueue.api.streams import parts, recheck, wsgi
 from jobqueue.api.streams import threads as desk
 from jobqueue.api.streams.asgi import send_async
-from jobqueue.api.streams.limits import Place, identity
+from jobqueue.api.streams.limits import StreamSlot, identity
 from jobqueue.api.streams.parts import Source, Stream
 from jobqueue.api.streams.wsgi import Sync
 from jobqueue.checks import check_streams
@@ -397,16 +397,16 @@ def test_what_a_stream_asks_never_ends_the_servers_loop() -> None:
         raise SystemExit(3)
 
     with pytest.raises(RuntimeError, match="SystemExit"):
-        asyncio.run(desk.elsewhere(leave))
+        asyncio.run(desk.run_in_pool(leave))
 
 
 def test_a_place_that_was_taken_for_a_request_that_was_dropped_is_free_again(settings: Any) -> None:
     settings.JOBQUEUE = {"EVENT_STREAMS_PER_USER": 1}
-    dropped = send_async(Stream(Source(Wanted(), lambda: True, dict), None, False), {}, Place("anna"))
+    dropped = send_async(Stream(Source(Wanted(), lambda: True, dict), None, False), {}, StreamSlot("anna"))
     with pytest.raises(Problem):
-        Place("anna")
+        StreamSlot("anna")
     del dropped
-    Place("anna").leave()
+    StreamSlot("anna").leave()
 
 
 @pytest.mark.parametrize("why", ["stalled", "slow", "stop"])
@@ -417,7 +417,7 @@ def test_the_connection_of_one_who_never_reads_is_cut(why: str, monkeypatch: pyt
     if why == "stop":
         monkeypatch.setattr(streams, "server_ends", lambda: True)
     ours, theirs = socket.socketpair()
-    one = Sync(Stream(Source(Wanted(), lambda: True, dict), None, False), {"gunicorn.socket": ours}, Place("anna"))
+    one = Sync(Stream(Source(Wanted(), lambda: True, dict), None, False), {"gunicorn.socket": ours}, StreamSlot("anna"))
     try:
         assert next(one).startswith(b"retry"), "the server's thread is in a write now"
         assert one.client is not None
@@ -509,7 +509,7 @@ def test_the_stream_of_a_job_ends_with_the_job(listen: Callable[..., Listening],
 def test_a_client_that_does_not_keep_up_is_ended_and_misses_nothing(
     listen: Callable[..., Listening], job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscription, "MOST_QUEUED", 20)
+    monkeypatch.setattr(subscription, "MAX_QUEUED", 20)
     slow, quick = listen(places(job)[0]), listen(places(job)[1])
     for one in (slow, quick):
         one.event("jobqueue.snapshot")
@@ -582,7 +582,7 @@ def test_a_snapshot_carries_no_value_of_megabytes(listen: Callable[..., Listenin
 
 
 def test_one_users_openings_follow_one_another_and_delay_nobody_else() -> None:
-    anna, again_, bert = (Place(SimpleNamespace(username=name)) for name in ("anna", "anna", "bert"))
+    anna, again_, bert = (StreamSlot(SimpleNamespace(username=name)) for name in ("anna", "anna", "bert"))
     try:
         assert anna.turn is again_.turn is not bert.turn
         with anna.turn:
@@ -594,18 +594,18 @@ def test_one_users_openings_follow_one_another_and_delay_nobody_else() -> None:
             told: list[str] = []
             begun, leave = asyncio.Event(), threading.Event()
 
-            async def open_one(place: Place, name: str, ask: Callable[[], object]) -> None:
+            async def open_one(place: StreamSlot, name: str, ask: Callable[[], object]) -> None:
                 async with place.turn:
                     told.append(f"{name} begins")
                     begun.set()
-                    await desk.elsewhere(ask)
+                    await desk.run_in_pool(ask)
                     told.append(f"{name} ends")
 
             first = asyncio.create_task(open_one(anna, "first", leave.wait))
             second = asyncio.create_task(open_one(again_, "second", str))
             await begun.wait()
             await open_one(bert, "other", str)
-            assert await desk.elsewhere(lambda: "allowed", "check") == "allowed"
+            assert await desk.run_in_pool(lambda: "allowed", "check") == "allowed"
             leave.set()
             await asyncio.gather(first, second)
             return told
@@ -620,9 +620,9 @@ def test_permissions_are_checked_while_what_streams_begin_with_takes_long() -> N
     leave = threading.Event()
 
     async def play() -> None:
-        slow = [asyncio.create_task(desk.elsewhere(leave.wait)) for _ in range(4)]
+        slow = [asyncio.create_task(desk.run_in_pool(leave.wait)) for _ in range(4)]
         try:
-            assert await asyncio.wait_for(desk.elsewhere(lambda: "allowed", "check"), 5) == "allowed"
+            assert await asyncio.wait_for(desk.run_in_pool(lambda: "allowed", "check"), 5) == "allowed"
         finally:
             leave.set()
             await asyncio.gather(*slow)

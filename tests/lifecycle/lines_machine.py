@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from jobqueue.core import states
 from jobqueue.core.targets import Target
-from jobqueue.db import Lease, Lender, Scope
+from jobqueue.db import Lease, LeaseHolder, Scope
 from jobqueue.db.plans import OPTION
 from jobqueue.lifecycle import control
 from jobqueue.lifecycle.children import resume_parents
@@ -40,7 +40,7 @@ WORKERS = ("worker-1", "worker-2")
 QUEUES = ("a", "b")
 TENANTS = ("", "", "", "acme")
 TARGETS = ("t1", "t1", "t1", "t2", "")
-MOST_JOBS = 6
+MAX_JOBS = 6
 LEASE_SECONDS = 30.0
 SIDE = st.integers(0, 1)
 PICK = st.integers(0, 11)
@@ -201,9 +201,9 @@ class Lines(RuleBasedStateMachine):
     def begin_with_some_jobs(self, names: list[tuple[str, int]]) -> None:
         for name, priority in names:
             self.enqueue(0, "a", priority, 0, "", name)
-        self.claim(0, "worker-1", "", MOST_JOBS, None)
+        self.claim(0, "worker-1", "", MAX_JOBS, None)
 
-    @precondition(lambda self: sum(row.status not in states.FINAL for row in self.rows.values()) < MOST_JOBS)
+    @precondition(lambda self: sum(row.status not in states.FINAL for row in self.rows.values()) < MAX_JOBS)
     @rule(
         side=SIDE, queue=st.sampled_from(QUEUES), priority=st.integers(-1, 1), seconds=st.sampled_from([0, 0, 0, 5]),
         tenant=st.sampled_from(TENANTS), behind=st.sampled_from(TARGETS),
@@ -234,7 +234,7 @@ class Lines(RuleBasedStateMachine):
         if not queues:
             return
         with self.via(side):
-            found = claim(Lender(owner, LEASE_SECONDS), Scope(tenant, queues), limit, limits=limits or None)
+            found = claim(LeaseHolder(owner, LEASE_SECONDS), Scope(tenant, queues), limit, limits=limits or None)
         before = self.judge()
         assert all(job.queue in queues and job.tenant == tenant for job in found.jobs)
         assert {job.id for job in found.jobs} == {
@@ -244,7 +244,7 @@ class Lines(RuleBasedStateMachine):
             running = Counter(row.queue for row in self.rows.values() if row.status == "RUNNING")
             assert most is None or running.total() <= most
             for job in found.jobs:
-                assert running[job.queue] <= limits.queues.get(job.queue, MOST_JOBS)
+                assert running[job.queue] <= limits.queues.get(job.queue, MAX_JOBS)
 
     @precondition(lambda self: self.some("RUNNING"))
     @rule(
@@ -267,7 +267,7 @@ class Lines(RuleBasedStateMachine):
             for number, row in enumerate(sorted(chosen))
         ]  # fmt: skip
         closed = tuple(set(QUEUES) - set(self.open_queues())) + tuple(self.limits().queues)
-        hand_over = HandOver(Lender("worker-1", LEASE_SECONDS), [one.lease for one in outcomes], closed=closed) if hands_over else None
+        hand_over = HandOver(LeaseHolder("worker-1", LEASE_SECONDS), [one.lease for one in outcomes], closed=closed) if hands_over else None
         with self.via(side), keeping_plans(planned):
             settled = finish(outcomes, hand_over)
         before = self.judge()
@@ -402,7 +402,7 @@ class Lines(RuleBasedStateMachine):
             Job.objects.filter(status="PENDING", waiting_for="time").update(run_at=F("created_at"))
             moved = promote_due_jobs() + resume_parents()
             for tenant in set(TENANTS):
-                found = claim(Lender("worker-1", LEASE_SECONDS), Scope(tenant), 3)
+                found = claim(LeaseHolder("worker-1", LEASE_SECONDS), Scope(tenant), 3)
                 moved += found.parked
                 for job in found.jobs:
                     target = Target(job.tenant, job.target) if job.target else None

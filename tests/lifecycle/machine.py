@@ -34,7 +34,7 @@ from tests.events.story import all_told, judge
 
 WORKERS = ("worker-1", "worker-2")
 QUEUES = ("a", "b")
-MOST_JOBS = 4
+MAX_JOBS = 4
 MAX_CRASHES = 3
 LEASE_SECONDS = 30.0
 COLUMNS = (
@@ -203,7 +203,7 @@ class Lifecycle(RuleBasedStateMachine):
         for priority in priorities:
             self.enqueue(0, QUEUES[priority % 2], priority, 0, "", "hold" if priority > 0 else "requeue")
 
-    @precondition(lambda self: len(self.rows) < MOST_JOBS)
+    @precondition(lambda self: len(self.rows) < MAX_JOBS)
     @rule(
         side=SIDE, queue=st.sampled_from(QUEUES), priority=st.integers(-1, 1), seconds=st.sampled_from([0, 0, 0, 5]),
         key=st.sampled_from(["", "", "k"]), recovery=st.sampled_from(["requeue", "requeue", "hold"]),
@@ -245,7 +245,7 @@ class Lifecycle(RuleBasedStateMachine):
     @precondition(lambda self: self.some("QUEUED"))
     @rule(side=SIDE, owner=st.sampled_from(WORKERS))
     def claim_what_is_free(self, side: int, owner: str) -> None:
-        self.claim(side, owner, (), MOST_JOBS, 0)
+        self.claim(side, owner, (), MAX_JOBS, 0)
 
     def standing(self, leases: Collection[Lease]) -> list[Row]:
         """Return the rows of the leases that still stand."""
@@ -480,7 +480,7 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(side=SIDE)
     def what_waits_becomes_due(self, side: int) -> None:
         self.time_passes(20)
-        self.promote(side, MOST_JOBS)
+        self.promote(side, MAX_JOBS)
 
     @precondition(lambda self: len(self.parties) > 2 and not self.locked and self.unseen is None and self.rows)
     @rule(pick=PICK)
@@ -491,7 +491,7 @@ class Lifecycle(RuleBasedStateMachine):
             list(Job.objects.select_for_update().filter(pk=job_id).values_list("pk"))
         self.locked = {job_id}
 
-    @precondition(lambda self: len(self.parties) > 2 and not self.locked and self.unseen is None and len(self.rows) < MOST_JOBS)
+    @precondition(lambda self: len(self.parties) > 2 and not self.locked and self.unseen is None and len(self.rows) < MAX_JOBS)
     @rule(queue=st.sampled_from(QUEUES))
     def somebody_enqueues_without_committing(self, queue: str) -> None:
         with self.via(2):
@@ -540,7 +540,7 @@ class Lifecycle(RuleBasedStateMachine):
             self.rows = self.look()
             self.time_passes(40)
             self.expire(0)
-            self.promote(0, MOST_JOBS + 1)
-            self.claim(0, WORKERS[0], (), MOST_JOBS + 1, 0)
+            self.promote(0, MAX_JOBS + 1)
+            self.claim(0, WORKERS[0], (), MAX_JOBS + 1, 0)
             self.write({row.lease: Kind.SUCCESS for row in self.rows.values() if row.lease is not None})
         raise AssertionError(f"Not at an end: {[row for row in self.rows.values() if row.status not in states.FINAL]}")

@@ -11,7 +11,7 @@ from django.db import connection
 from django.utils import timezone
 
 from jobqueue.core import repeats
-from jobqueue.db import Lease, Lender, Scope
+from jobqueue.db import Lease, LeaseHolder, Scope
 from jobqueue.insight.problems import problems
 from jobqueue.lifecycle.aside import PREFIX
 from jobqueue.lifecycle.claim import claim
@@ -120,7 +120,7 @@ def test_a_row_that_cannot_be_claimed_is_set_aside(column: str, most: int) -> No
     bad, good = JobFactory(), JobFactory()
     write(Job, bad.pk, column, str(most))
     write(Job, bad.pk, "history", f"'[{DIGITS}]'")
-    taken = claim(Lender("worker-1", 30.0), Scope(), 10).jobs
+    taken = claim(LeaseHolder("worker-1", 30.0), Scope(), 10).jobs
     assert good.pk in [job.id for job in taken]
     bad.refresh_from_db()
     if connection.vendor == "postgresql" or column == "lease_token":  # SQLite's numbers go on
@@ -231,7 +231,7 @@ def two_lines() -> tuple[list[Job], list[Job]]:
 def test_a_next_job_whose_row_refuses_does_not_spoil_the_end_before_it(hands_over: bool, refuses: str, at_once: int) -> None:
     running, waiting = two_lines()
     outcomes = ends(running, Kind.SUCCESS)[:at_once]
-    hand_over = HandOver(Lender("worker-1", 30.0), [one.lease for one in outcomes]) if hands_over else None
+    hand_over = HandOver(LeaseHolder("worker-1", 30.0), [one.lease for one in outcomes]) if hands_over else None
     condition = f"old.id = {waiting[0].pk}" + (" AND new.status IN ('QUEUED', 'RUNNING')" if refuses == "to run" else "")
     with refusing_changes(condition):
         assert [one.status for one in finish(outcomes, hand_over)] == ["SUCCESS"] * at_once

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobqueue import InvalidOption, clock, enqueue_many, pause, task
-from jobqueue.db import Lender, Scope
+from jobqueue.db import LeaseHolder, Scope
 from jobqueue.duties.expire_stale_running_jobs import ExpireStaleRunningJobs
 from jobqueue.lifecycle.claim import claim
 from jobqueue.lifecycle.lapse import Lapses, cancel_lapsed
@@ -84,7 +84,7 @@ def test_a_claimed_job_that_has_expired_does_not_run_and_costs_no_attempt() -> N
     names = [samples.plain.using(expires=HOUR, target=target) for target in (None, "t")]
     jobs = [named.enqueue("late") for named in names]
     Job.objects.update(expires_at=past())
-    claimed = [job for _ in jobs for job in claim(Lender("w", 30.0), Scope(), 5).jobs]
+    claimed = [job for _ in jobs for job in claim(LeaseHolder("w", 30.0), Scope(), 5).jobs]
     assert [job.expired for job in claimed] == [True, True]
     Job.objects.update(status="QUEUED", lease_owner="", lease_expires_at=None, heartbeat_at=None, holds_target=False)
     import jobqueue.testing.worker as bench

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from jobqueue.db import Lease, Lender, Scope
+from jobqueue.db import Lease, LeaseHolder, Scope
 from jobqueue.lifecycle.claim import Claim, claim
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.limits import Limits
@@ -29,7 +29,7 @@ MAIL, BOTH = ("mail",), ("mail", "reports")
 
 def take(limit: int = 50, *, max_running: int | None = None, limited: dict[str, int] | None = None, **scope: Any) -> Claim:
     """Claim under limits, as a worker does that has read them a moment ago."""
-    return claim(Lender("worker-2", 30.0), Scope(**scope), limit, limits=Limits(max_running, limited or {}))
+    return claim(LeaseHolder("worker-2", 30.0), Scope(**scope), limit, limits=Limits(max_running, limited or {}))
 
 
 def flood(number: int, **job: Any) -> None:
@@ -209,7 +209,7 @@ def test_a_claim_waits_for_another_that_counts_under_the_same_limit(rival: Rival
     other = Rival()
     try:
         waiting = other.start(lambda: len(take(max_running=3).jobs))
-        assert len(claim(Lender("worker-3", 30.0), Scope("", ("nothing",)), 5).jobs) == 0, "who has no limit waits for nobody"
+        assert len(claim(LeaseHolder("worker-3", 30.0), Scope("", ("nothing",)), 5).jobs) == 0, "who has no limit waits for nobody"
         assert not waiting.done()
         done.set()
         assert (holding.result(20), waiting.result(20)) == (2, 1)
@@ -273,13 +273,13 @@ def test_where_no_limit_is_set_a_claim_has_no_statement_more(django_assert_num_q
     each = 1 if connection.vendor == "postgresql" else 4  # on SQLite a look and a write, in a transaction
     for limits in (None, Limits(), Limits(None, {})):
         with django_assert_num_queries(each):
-            assert len(claim(Lender("worker-2", 30.0), Scope(), 3, limits=limits).jobs) == 3
+            assert len(claim(LeaseHolder("worker-2", 30.0), Scope(), 3, limits=limits).jobs) == 3
 
 
 def test_an_expired_lease_costs_nothing_where_no_limit_is_set() -> None:
     gone = JobFactory(expired=True)
     flood(1)
-    assert claim(Lender("worker-2", 30.0), Scope(), 3).lost == ()
+    assert claim(LeaseHolder("worker-2", 30.0), Scope(), 3).lost == ()
     gone.refresh_from_db()
     assert gone.status == "RUNNING"
 

@@ -117,7 +117,7 @@ def test_lines_are_found_by_a_part_of_their_name_and_by_tenant() -> None:
 
 
 def test_a_whole_name_is_found_beyond_what_a_search_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_SEARCHED", 2)
+    monkeypatch.setattr(module, "MAX_SEARCHED", 2)
     for number in range(5):
         parked(target=f"t{number}", tenant="acme")
     assert names(lines(search="t4")) == ["t4"]
@@ -130,7 +130,7 @@ def test_the_oldest_is_found_whatever_its_priority_and_counts_end_at_their_bound
     [line] = lines()
     assert (line.waiting, line.waiting_is_capped) == (5, False)
     assert abs(ago(hours=1) - line.oldest_waiting_at) < timedelta(seconds=30)
-    monkeypatch.setattr(module, "MOST_COUNTED", 4)
+    monkeypatch.setattr(module, "MAX_COUNTED", 4)
     [line] = lines()
     assert (line.waiting, line.waiting_is_capped) == (5, True)
 

@@ -86,7 +86,7 @@ def test_a_queue_of_which_all_has_ended_is_seen_and_a_quiet_one_has_rates_of_zer
 
 
 def test_where_very_much_came_the_rate_is_that_of_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "MOST_COUNTED", 100)
+    monkeypatch.setattr(metrics, "MAX_COUNTED", 100)
     collector = Collector()
     collector.look(at(0))
     waited(collector, 10)
@@ -123,7 +123,7 @@ def test_a_queue_that_is_gone_leaves_the_ring_after_an_hour() -> None:
 
 
 def test_of_very_many_queues_the_busiest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "MOST_QUEUES", 2)
+    monkeypatch.setattr(metrics, "MAX_QUEUES", 2)
     for queue, jobs in (("a", 1), ("b", 3), ("c", 2)):
         JobFactory.create_batch(jobs, queue=queue)
     assert Collector().look(at(0)) == 2

@@ -88,9 +88,9 @@ def test_looks_are_cheap_whatever_waits(crowd: None, monkeypatch: pytest.MonkeyP
     assert max(costs.values()) < 400, costs
 
     # A search walks over at most so many names; any other look is bounded by its budget of entries and the number of lines.
-    assert pages(lambda: lines(search="stuck")) < 10 * module.MOST_SEARCHED
+    assert pages(lambda: lines(search="stuck")) < 10 * module.MAX_SEARCHED
     monkeypatch.setattr(module, "BUDGET", 1000)
-    monkeypatch.setattr(module, "MOST_TARGETS", 100)
+    monkeypatch.setattr(module, "MAX_TARGETS", 100)
     seen = {"lines": pages(lambda: lines(limit=100)), "queues": pages(queue_states)}
     assert max(seen.values()) < 7000, seen
 

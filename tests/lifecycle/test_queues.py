@@ -120,7 +120,7 @@ def test_the_oldest_job_is_found_behind_a_flood_of_a_higher_priority() -> None:
 
 
 def test_a_count_ends_at_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queues, "MOST_COUNTED", 5)
+    monkeypatch.setattr(queues, "MAX_COUNTED", 5)
     JobFactory.create_batch(9, queue="mail")
     assert [one.queued for one in queue_states()] == [5]
 

@@ -467,7 +467,7 @@ def test_one_job_that_the_database_refuses_keeps_no_other_and_is_named(caplog: p
 
 @pytest.mark.django_db(transaction=True)
 def test_the_children_of_a_job_that_has_very_many_go_in_batches_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erase, "MOST_CHILDREN", 10)
+    monkeypatch.setattr(erase, "MAX_CHILDREN", 10)
     jobs = many(6)
     Parcel.objects.bulk_create([Parcel(job_id=job_id) for job_id in jobs for _ in range(4)])
     Parcel.objects.bulk_create([Parcel(job_id=jobs[2]) for _ in range(33)])

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from jobqueue.core import states
 from jobqueue.core.queue_rules import parse
 from jobqueue.core.targets import Target
-from jobqueue.db import Claimed, Lease, Lender
+from jobqueue.db import Claimed, Lease, LeaseHolder
 from jobqueue.exceptions import JobIsRunning
 from jobqueue.lifecycle import control
 from jobqueue.lifecycle.expire import expire_stale_running_jobs
@@ -54,7 +54,7 @@ def taken_over(job: Job, hand_over: HandOver, kind: Kind = Kind.SUCCESS) -> list
 
 
 def mine(*leases: Lease, **values: Any) -> HandOver:
-    return HandOver(Lender("worker-1", 30.0), leases, **values)
+    return HandOver(LeaseHolder("worker-1", 30.0), leases, **values)
 
 
 def test_one_job_of_a_target_is_taken_and_the_others_are_parked() -> None:

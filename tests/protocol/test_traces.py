@@ -16,7 +16,7 @@ from django.db import OperationalError, transaction
 from jobqueue.core import states
 from jobqueue.core import targets as line
 from jobqueue.core.targets import Target, in_lock_order
-from jobqueue.db import Lease, Lender
+from jobqueue.db import Lease, LeaseHolder
 from jobqueue.db.targets import Targets
 from jobqueue.lifecycle import control, decide, expire, finish, release
 from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome
@@ -246,7 +246,7 @@ def test_10_a_hand_over_takes_the_best_of_queued_and_parked(judged: Callable[...
         hold(take() == [first.pk], "the claim")
         promote_due_jobs()
         hold((place(older), place(parked)) == (states.QUEUED, states.PENDING_TARGET), "one part of the line each")
-        hand_over = HandOver(Lender("worker-1", 30.0), [Lease(first.pk, 1)])
+        hand_over = HandOver(LeaseHolder("worker-1", 30.0), [Lease(first.pk, 1)])
         [settled] = finish.finish([Outcome(Lease(first.pk, 1), Kind.SUCCESS, target=first.behind)], hand_over)
         taken = [settled.following.id] if settled.following is not None else []
         hold(taken == [older.pk], f"I4: {taken} is taken before {older.pk}")

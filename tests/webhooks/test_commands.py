@@ -52,7 +52,7 @@ def test_one_state_can_be_chosen() -> None:
 
 
 def test_no_more_than_a_number_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhooks, "MOST_SHOWN", 2)
+    monkeypatch.setattr(webhooks, "MAX_SHOWN", 2)
     for _ in range(3):
         DeliveryFactory()
     assert len(rows()) == 2

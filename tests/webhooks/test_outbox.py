@@ -111,7 +111,7 @@ def test_a_delivery_that_cannot_be_read_is_given_up_and_stops_no_other(column: s
 
 def test_a_receiver_that_is_busy_enough_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     # However many wait for it: they are left out, not walked over.
-    monkeypatch.setattr(outbox, "MOST_LOOKS", 2)
+    monkeypatch.setattr(outbox, "MAX_LOOKS", 2)
     DeliveryFactory.create_batch(250, url="http://silent.example/x", next_attempt_at=clock.now() - timedelta(hours=1))
     DeliveryFactory(url="http://silent.example", next_attempt_at=clock.now() - timedelta(hours=1))
     good = DeliveryFactory(url="http://good.example/x")

@@ -14,7 +14,7 @@ from jobqueue.db import Claimed, Lease
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.lifecycle.queues import limit_queue, pause_queue
 from jobqueue.models import Job
-from jobqueue.worker.claim_policy import READ_SECONDS, Gate
+from jobqueue.worker.claim_policy import READ_SECONDS, ClaimPolicy
 from jobqueue.worker.reporting.finisher import CHAIN_MOST, CHAIN_SECONDS, Finisher
 from jobqueue.worker.running.lanes import Lanes
 from jobqueue.worker.running.pool import Pool
@@ -33,7 +33,7 @@ class Scene:
         self.finisher = Finisher(self.runs, "worker-1", 30.0, lambda retrying: None, lambda *_: None)
         self.lanes = Lanes(lambda: Pool(lambda *_: None), self.runs, 3)
         self.lanes.shared.pool.resize(1)
-        self.gate = Gate(queues, max_running, self.lanes.set_slots)
+        self.gate = ClaimPolicy(queues, max_running, self.lanes.set_slots)
         self.gate.refresh()
         self.followed: list[tuple[Claimed, Run]] = []
         self.tracks_lost = 0

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from jobqueue.db import Lender
+from jobqueue.db import LeaseHolder
 from jobqueue.lifecycle.glance import Glances
-from jobqueue.worker.claim_policy import Gate
-from jobqueue.worker.claiming.claimer import Picker
+from jobqueue.worker.claim_policy import ClaimPolicy
+from jobqueue.worker.claiming.claimer import Claimer
 from jobqueue.worker.claiming.dispatcher import QUIET_SECONDS, Dispatcher
 from jobqueue.worker.reporting.finisher import Finisher
 from jobqueue.worker.reporting.reporter import Reporter
@@ -25,7 +25,7 @@ from tests.worker.parts import PATIENCE_SECONDS
 pytestmark = pytest.mark.django_db
 
 
-class Watched(Picker):
+class Watched(Claimer):
     """Note since when a glance may tell that nothing is queued."""
 
     def look_around(self, since: float | None = None) -> None:
@@ -40,7 +40,7 @@ class Scene:
         runs, self.is_notified = Runs(), True
         self.lanes = Lanes(lambda: Pool(lambda *_: None), runs, 3)
         finisher = Finisher(runs, "worker-1", 30.0, lambda retrying: None, lambda *_: None, "finisher")
-        self.picker = Watched(Lender("worker-1", 30.0), Gate((), None, self.lanes.set_slots), self.lanes, Glances())
+        self.picker = Watched(LeaseHolder("worker-1", 30.0), ClaimPolicy((), None, self.lanes.set_slots), self.lanes, Glances())
         self.dispatcher = Dispatcher(
             "worker-1",
             self.picker,

@@ -15,7 +15,7 @@ from jobqueue.db import Scope
 from jobqueue.lifecycle.limits import Limits
 from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
 from jobqueue.models import Queue
-from jobqueue.worker.claim_policy import READ_SECONDS, Gate
+from jobqueue.worker.claim_policy import READ_SECONDS, ClaimPolicy
 from jobqueue.worker.claiming.listener import Heard, Listener
 from tests.factories import JobFactory
 
@@ -51,13 +51,13 @@ class Told:
         self.slots.append(slots)
 
 
-def gate(*queues: str, max_running: int | None = None) -> Gate:
-    made = Gate(queues, max_running, lambda slots: None)
+def gate(*queues: str, max_running: int | None = None) -> ClaimPolicy:
+    made = ClaimPolicy(queues, max_running, lambda slots: None)
     made.refresh()
     return made
 
 
-def age(gate: Gate) -> None:
+def age(gate: ClaimPolicy) -> None:
     """Let the last look be a second ago."""
     assert gate._read_at is not None
     gate._read_at -= READ_SECONDS
@@ -81,7 +81,7 @@ def test_the_finisher_reads_queues_each_second_and_leaves_the_slots_of_tenants_t
     django_assert_num_queries: Callable[[int], Any],
 ) -> None:
     told = Told()
-    found = Gate((), None, told)
+    found = ClaimPolicy((), None, told)
     found.refresh()
     pause_queue("mail")
     with django_assert_num_queries(0):
@@ -181,7 +181,7 @@ def test_a_limit_matters_where_its_queue_is_served() -> None:
 def test_the_slots_of_tenants_are_read_anew_and_a_failure_keeps_the_last(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     settings.JOBQUEUE = {"TENANTS": f"{__name__}.given"}
     told = Told()
-    found = Gate((), None, told)
+    found = ClaimPolicy((), None, told)
     for value in ({"acme": 2}, {"acme": 5, "globex": 1}, ValueError("no numbers today"), {"acme": 0}, "acme", None, {}):
         give(value)
         found.changed()
@@ -200,7 +200,7 @@ def test_a_callable_that_ends_its_process_keeps_the_last_numbers_too(settings: A
 
     settings.JOBQUEUE = {"TENANTS": leave}
     told = Told()
-    found = Gate((), None, told)
+    found = ClaimPolicy((), None, told)
     found.refresh()
     assert told.slots == []
 

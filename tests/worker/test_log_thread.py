@@ -56,7 +56,7 @@ def handler() -> Iterator[Keeping]:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_thread, "MOST_RECORDS", 10)
+    monkeypatch.setattr(log_thread, "MAX_RECORDS", 10)
     monkeypatch.setattr(log_thread, "PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr(log_thread, "END_SECONDS", 0.2)
 

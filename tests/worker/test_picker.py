@@ -12,15 +12,15 @@ import pytest
 from django.db import connection
 
 from jobqueue.core.targets import Target
-from jobqueue.db import Claimed, Lender
+from jobqueue.db import Claimed, LeaseHolder
 from jobqueue.lifecycle import glance as glance_module
 from jobqueue.lifecycle.glance import Glances
 from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
 from jobqueue.models import BackgroundJobLease, Job
 from jobqueue.worker import claim_policy
-from jobqueue.worker.claim_policy import Gate
+from jobqueue.worker.claim_policy import ClaimPolicy
 from jobqueue.worker.claiming import claimer
-from jobqueue.worker.claiming.claimer import HEAD_SECONDS, MOST_TENANTS, Pick, Picker
+from jobqueue.worker.claiming.claimer import HEAD_SECONDS, MAX_TENANTS, Claimer, Pick
 from jobqueue.worker.running.lanes import Lanes
 from jobqueue.worker.running.pool import Pool
 from jobqueue.worker.running.run import Runs
@@ -37,9 +37,9 @@ class Scene:
 
     def __init__(self, *queues: str, max_running: int | None = None) -> None:
         self.lanes = Lanes(lambda: Pool(lambda *_: None), Runs(), 3)
-        self.gate = Gate(queues, max_running, self.lanes.set_slots)
+        self.gate = ClaimPolicy(queues, max_running, self.lanes.set_slots)
         self.glances = Glances()
-        self.picker = Picker(Lender("worker-1", 30.0), self.gate, self.lanes, self.glances)
+        self.picker = Claimer(LeaseHolder("worker-1", 30.0), self.gate, self.lanes, self.glances)
 
     def pick(self, wanted: int, tenant: str = "") -> Pick:
         """Pick once for the lane of a tenant, knowing who has something queued."""
@@ -149,9 +149,9 @@ def test_a_flood_that_gets_a_lane_leaves_the_shared_one_at_once_and_comes_back_w
     assert tenants(scene.pick(4).jobs) == {"acme": 2, "globex": 2}
 
 
-@pytest.mark.parametrize("at_once", [100, pytest.param(MOST_TENANTS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("at_once", [100, pytest.param(MAX_TENANTS, marks=pytest.mark.slow)])
 def test_however_many_tenants_there_are_each_has_its_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(claimer, "MOST_TENANTS", at_once)
+    monkeypatch.setattr(claimer, "MAX_TENANTS", at_once)
     number = at_once + at_once // 5
     # Nobody runs dry: the last ones must not wait for that.
     Job.objects.bulk_create([Job(task="tests.tasks.add", args=[1], tenant=f"t{one:05}") for one in range(number) for _ in range(3)])
@@ -200,7 +200,7 @@ def test_a_tenant_whose_queues_are_all_paused_takes_no_turn_from_the_others(scen
 @pytest.fixture
 def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let 300 tenants have a job in the queue "mail", found by a hundred at a time."""
-    monkeypatch.setattr(claimer, "MOST_TENANTS", 100)
+    monkeypatch.setattr(claimer, "MAX_TENANTS", 100)
     Job.objects.bulk_create([Job(task="tests.tasks.add", args=[1], tenant=f"t{number:03}", queue="mail") for number in range(300)])
 
 
@@ -254,7 +254,7 @@ def test_tenants_whose_jobs_others_have_taken_make_a_look_no_longer(scene: Scene
 
 
 def test_however_many_queues_are_paused_the_others_are_served(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim_policy, "MOST_QUEUES", 10)
+    monkeypatch.setattr(claim_policy, "MAX_QUEUES", 10)
     for number in range(30):
         JobFactory(queue=f"q{number:02}")
         if number not in (3, 29):
@@ -263,7 +263,7 @@ def test_however_many_queues_are_paused_the_others_are_served(scene: Scene, monk
 
 
 def test_however_many_queues_there_are_beside_one_with_a_limit_each_has_its_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim_policy, "MOST_QUEUES", 10)
+    monkeypatch.setattr(claim_policy, "MAX_QUEUES", 10)
     limit_queue("q00", 1)
     for number in reversed(range(36)):
         flood(20, queue=f"q{number:02}")
@@ -481,7 +481,7 @@ def test_a_queue_that_appears_later_is_served_at_the_next_look(told: bool, monke
 
 
 def test_more_queues_than_one_look_finds_are_all_served_by_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim_policy, "MOST_QUEUES", 3)
+    monkeypatch.setattr(claim_policy, "MAX_QUEUES", 3)
     made = Scene("mail-*")
     try:
         for number in range(10):

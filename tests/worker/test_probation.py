@@ -198,9 +198,9 @@ def test_whoever_waits_for_a_long_run_is_put_off(scene: Scene) -> None:
     scene.claim(2)
     (last,) = scene.look()
     waiting = scene.claim(1, 2)
-    assert scene.probation.take_hopeless(scene.now) == [], "it may be over soon"
+    assert scene.probation.take_last_chance(scene.now) == [], "it may be over soon"
     scene.pass_seconds(WATCH_SECONDS)
-    assert scene.probation.take_hopeless(scene.now) == waiting
+    assert scene.probation.take_last_chance(scene.now) == waiting
     assert len(scene.probation) == 0
     scene.end(last)
 
@@ -210,11 +210,11 @@ def test_a_last_chance_is_put_off_while_others_are_in_their_first_minute(scene: 
     scene.look()
     mild, last = scene.claim(1, 2)
     scene.pass_seconds(WATCH_SECONDS)
-    assert scene.probation.take_hopeless(scene.now) == [last]
+    assert scene.probation.take_last_chance(scene.now) == [last]
     assert scene.look() == [mild]
     scene.pass_seconds(ALONE_SECONDS)
     scene.claim(2)
-    assert scene.probation.take_hopeless(scene.now) == []
+    assert scene.probation.take_last_chance(scene.now) == []
 
 
 def test_those_that_have_waited_too_long_are_taken_out_and_the_others_stay(scene: Scene) -> None:
@@ -243,7 +243,7 @@ def test_another_lane_has_groups_of_its_own_but_the_last_chance_is_one_for_all(s
     scene.enter(last)
     assert scene.look() == []
     scene.pass_seconds(WATCH_SECONDS)
-    assert len(scene.probation.take_hopeless(scene.now)) == 1
+    assert len(scene.probation.take_last_chance(scene.now)) == 1
 
 
 def test_a_second_run_of_the_same_job_is_another_suspect(scene: Scene) -> None:

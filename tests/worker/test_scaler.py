@@ -11,7 +11,7 @@ import pytest
 
 from jobqueue.lifecycle.limits import Limits
 from jobqueue.models import Job
-from jobqueue.worker.claim_policy import Gate
+from jobqueue.worker.claim_policy import ClaimPolicy
 from jobqueue.worker.fleet.scaler import HURRY_SECONDS, LOOKS, Scaler, told
 from jobqueue.worker.running.lanes import Lanes
 from jobqueue.worker.running.pool import Pool
@@ -28,7 +28,7 @@ class Scene:
     def __init__(self, least: int = 2, most: int = 5, quiet: float = 0.0, queues: tuple[str, ...] = ("mail",)) -> None:
         self.runs, self.resized, self.decided = Runs(), 0, 0
         self.lanes = Lanes(lambda: Pool(Collector().put), self.runs, 3)
-        self.gate = Gate(queues, None, lambda numbers: None)
+        self.gate = ClaimPolicy(queues, None, lambda numbers: None)
         self.scaler = Scaler(
             self.lanes,
             self.gate,

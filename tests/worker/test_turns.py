@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from jobqueue.worker.running.round_robin import Turns, share
+from jobqueue.worker.running.round_robin import RoundRobin, share
 
 
-def turns(*tenants: str) -> Turns:
-    made = Turns()
+def turns(*tenants: str) -> RoundRobin:
+    made = RoundRobin()
     for tenant in tenants:
         made.hear(tenant)
     return made
@@ -45,7 +45,7 @@ def test_a_round_that_has_begun_is_not_changed_by_what_is_heard_meanwhile() -> N
 
 
 def test_who_is_told_to_have_something_does_not_wait_for_all_who_were_found() -> None:
-    made = Turns()
+    made = RoundRobin()
     for tenant in ("found-1", "found-2", "found-3"):
         made.find(tenant)
     made.hear("told-1")
@@ -56,7 +56,7 @@ def test_who_is_told_to_have_something_does_not_wait_for_all_who_were_found() ->
 
 
 def test_who_is_told_of_again_and_again_starves_nobody_who_was_found() -> None:
-    made = Turns()
+    made = RoundRobin()
     for tenant in ("found-1", "found-2"):
         made.find(tenant)
     order = []

@@ -16,7 +16,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from jobqueue.api.streams import threads
-from jobqueue.api.streams.limits import Place
+from jobqueue.api.streams.limits import StreamSlot
 from jobqueue.api.streams.parts import ADMIT_SECONDS, RETRY_MILLISECONDS, RETRY_SOON_MILLISECONDS, Clock, Stream
 from jobqueue.db import let_go
 from jobqueue.events import stopping, wire
@@ -46,7 +46,7 @@ def abort(scope: Mapping[str, Any]) -> None:
         transport_of(scope).abort()
 
 
-async def send_async(stream: Stream, scope: Mapping[str, Any], place: Place) -> AsyncIterator[bytes]:
+async def send_async(stream: Stream, scope: Mapping[str, Any], place: StreamSlot) -> AsyncIterator[bytes]:
     """Yield the stream's bytes; the request's scope names its connection, the place is its user's."""
     loop, wake = asyncio.get_running_loop(), asyncio.Event()
     stopping.listen()
@@ -65,7 +65,7 @@ async def send_async(stream: Stream, scope: Mapping[str, Any], place: Place) -> 
             loop.call_later(STALLED_AT_STOP_SECONDS if stopping.server_ends() else STALLED_AT_END_SECONDS, abort, scope)
 
 
-async def _parts_of(stream: Stream, client: Subscription, wake: asyncio.Event, place: Place) -> AsyncIterator[bytes]:
+async def _parts_of(stream: Stream, client: Subscription, wake: asyncio.Event, place: StreamSlot) -> AsyncIterator[bytes]:
     yield wire.retry(RETRY_MILLISECONDS)
     await sync_to_async(let_go)()  # what a middleware has asked since, in the request's own thread
     with contextlib.suppress(TimeoutError):
@@ -73,7 +73,7 @@ async def _parts_of(stream: Stream, client: Subscription, wake: asyncio.Event, p
     opening = stream.opening(client)
     while True:
         async with place.turn:
-            part = await threads.elsewhere(lambda: next(opening, None))
+            part = await threads.run_in_pool(lambda: next(opening, None))
         if part is None:
             break
         yield part
@@ -81,7 +81,7 @@ async def _parts_of(stream: Stream, client: Subscription, wake: asyncio.Event, p
     while client.begin is not None:
         wake.clear()
         ended, over = client.ended, clock.is_over  # before the queue is emptied: what came until then is sent
-        if clock.must_check() and not await threads.elsewhere(stream.source.allowed, "check"):
+        if clock.must_check() and not await threads.run_in_pool(stream.source.allowed, "check"):
             return
         part = clock.to_send(client)
         for begin in range(0, len(part), PART_BYTES):  # so that it is seen whether its client reads

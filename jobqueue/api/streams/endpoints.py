@@ -17,7 +17,7 @@ from jobqueue.api.params import Given
 from jobqueue.api.responses import Problem
 from jobqueue.api.streams import recheck, response
 from jobqueue.api.streams.parts import Source
-from jobqueue.core.capping import MOST_BYTES, SHOWN_BYTES
+from jobqueue.core.capping import MAX_BYTES, SHOWN_BYTES
 from jobqueue.core.masking import mask_text
 from jobqueue.core.states import Status
 from jobqueue.core.targets import Target
@@ -28,13 +28,13 @@ from jobqueue.insight.report import report
 from jobqueue.insight.why import Why
 from jobqueue.models import Job
 
-MOST_IN_SNAPSHOT = 100
+MAX_IN_SNAPSHOT = 100
 NAMES = ("view_job",)
 BRIEF = ("pk", "task", "queue", "tenant", "target", "status", "waiting_for", "attempt", "progress", "phase")
 ENDED = (Status.SUCCESS.value, Status.CANCELED.value)
 
 
-def told(job: Job, user: Any, most: int = MOST_BYTES) -> dict[str, Any]:
+def told(job: Job, user: Any, most: int = MAX_BYTES) -> dict[str, Any]:
     """Return the report on a job and why it waits; tracebacks for those who may open the admin."""
     why = why_for(user, job)
     shown = report(job, tracebacks=getattr(user, "is_staff", False), most=most)
@@ -70,7 +70,7 @@ def of_job(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
 def of_target(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
     """Stream the events of the jobs of one target, which need not have any yet."""
     name, tenant = given["target"], params.text(request, "tenant") or ""
-    if len(name) > params.LONGEST_TEXT or params.has_control(name):
+    if len(name) > params.MAX_TEXT or params.has_control(name):
         raise Problem(404, f"{params.shown(name)} is no target's name.")
     jobs = Job.objects.current.filter(tenant=tenant, target=name).exclude(status__in=ENDED)
     return _stream(request, user, Wanted(target=Target(tenant, name)), jobs)
@@ -99,9 +99,9 @@ def _briefly(user: Any, jobs: QuerySet[Job]) -> Callable[[], dict[str, Any]]:
     """Return what reads the state of some jobs, in brief."""
 
     def read() -> dict[str, Any]:
-        rows = list(visible.narrow(user, jobs).order_by("pk").values(*BRIEF)[: MOST_IN_SNAPSHOT + 1])
-        shown = [_brief(row) for row in rows[:MOST_IN_SNAPSHOT]]
-        return {"jobs": shown, "more": len(rows) > MOST_IN_SNAPSHOT}
+        rows = list(visible.narrow(user, jobs).order_by("pk").values(*BRIEF)[: MAX_IN_SNAPSHOT + 1])
+        shown = [_brief(row) for row in rows[:MAX_IN_SNAPSHOT]]
+        return {"jobs": shown, "more": len(rows) > MAX_IN_SNAPSHOT}
 
     return read
 

@@ -59,7 +59,7 @@ class Turn:
         self._lock.release()
 
 
-class Place:
+class StreamSlot:
     """Be one of a user's streams; `leave` gives it back, and so does its end, where the request was dropped before the stream began."""
 
     _lock = threading.RLock()  # of the collector of garbage, too, which may run in the middle of `leave`
@@ -72,21 +72,21 @@ class Place:
         self._key = identity(user)
         setting = conf.current().event_streams_per_user
         most = min(setting, share) if setting and share else setting or share
-        with Place._lock:
-            if most and Place._open[self._key] >= most:
+        with StreamSlot._lock:
+            if most and StreamSlot._open[self._key] >= most:
                 raise _too_many(most, setting)
-            Place._open[self._key] += 1
+            StreamSlot._open[self._key] += 1
             self._taken = True
-            self.turn = Place._turns.setdefault(self._key, Turn())
+            self.turn = StreamSlot._turns.setdefault(self._key, Turn())
 
     def leave(self) -> None:
         """Give the place back; a second call does nothing."""
-        with Place._lock:
+        with StreamSlot._lock:
             taken, self._taken = self._taken, False
-            if taken and Place._open[self._key] > 1:
-                Place._open[self._key] -= 1
+            if taken and StreamSlot._open[self._key] > 1:
+                StreamSlot._open[self._key] -= 1
             elif taken:
-                del Place._open[self._key]
+                del StreamSlot._open[self._key]
 
     def __del__(self) -> None:
         """Give the place back."""

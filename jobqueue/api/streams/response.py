@@ -15,14 +15,14 @@ from jobqueue import conf
 from jobqueue.api.params import shown
 from jobqueue.api.responses import Problem
 from jobqueue.api.streams.asgi import send_async
-from jobqueue.api.streams.limits import Place
+from jobqueue.api.streams.limits import StreamSlot
 from jobqueue.api.streams.parts import Source, Stream
 from jobqueue.api.streams.wsgi import Sync, busy, most_places
 from jobqueue.db import let_go
 from jobqueue.db.cursors import Position
 from jobqueue.events.stream import hub
 
-MOST_ASYNC = 2000  # streams of a process under ASGI
+MAX_ASYNC = 2000  # streams of a process under ASGI
 HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store, private, no-transform",
@@ -32,13 +32,13 @@ HEADERS = {
 }
 
 
-DOOR = threading.BoundedSemaphore(4)
+AUTH_LIMIT = threading.BoundedSemaphore(4)
 
 
 @contextlib.contextmanager
 def at_the_door() -> Iterator[None]:
     """Let a few at a time ask who they are: under ASGI each request has a thread, and so a connection, of its own."""
-    with DOOR:
+    with AUTH_LIMIT:
         try:
             yield
         finally:
@@ -62,15 +62,15 @@ def respond(request: HttpRequest, user: Any, source: Source) -> HttpResponseBase
     last = _last_position(request)
     stream = Stream(source, last, _wants_snapshot(request, default=last is None))
     is_async = isinstance(request, ASGIRequest)
-    most = MOST_ASYNC if is_async else most_places(request.META)
+    most = MAX_ASYNC if is_async else most_places(request.META)
     if most == 0 or (is_async and len(hub) >= most):
         raise busy(most)
     if request.method == "HEAD":
         return HttpResponse(headers=HEADERS)
     if isinstance(request, ASGIRequest):
-        return StreamingHttpResponse(send_async(stream, request.scope, Place(user)), headers=HEADERS)
+        return StreamingHttpResponse(send_async(stream, request.scope, StreamSlot(user)), headers=HEADERS)
     # One user's pages must leave room for those of others.
-    return StreamingHttpResponse(Sync(stream, request.META, Place(user, max(1, most // 2))), headers=HEADERS)
+    return StreamingHttpResponse(Sync(stream, request.META, StreamSlot(user, max(1, most // 2))), headers=HEADERS)
 
 
 def _last_position(request: HttpRequest) -> Position | None:

@@ -19,7 +19,7 @@ _starting = threading.Lock()
 _threads: dict[str, ThreadPoolExecutor] = {}
 
 
-def at_once(ask: Callable[[], Answer]) -> Answer:
+def run_here(ask: Callable[[], Answer]) -> Answer:
     """Ask in this thread, and keep no connection."""
     try:
         return ask()
@@ -32,9 +32,9 @@ def at_once(ask: Callable[[], Answer]) -> Answer:
         let_go()
 
 
-async def elsewhere(ask: Callable[[], Answer], kind: str = "ask") -> Answer:
+async def run_in_pool(ask: Callable[[], Answer], kind: str = "ask") -> Answer:
     """Ask in one of the threads of this kind while the event loop goes on."""
     with _starting:
         if kind not in _threads:  # begun with the first stream, after a server has forked
             _threads[kind] = ThreadPoolExecutor(THREADS[kind], f"jobqueue-stream-{kind}")
-    return await asyncio.wrap_future(_threads[kind].submit(at_once, ask))
+    return await asyncio.wrap_future(_threads[kind].submit(run_here, ask))

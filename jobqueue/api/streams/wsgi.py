@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from jobqueue import conf
 from jobqueue.api.responses import Problem
 from jobqueue.api.streams import threads as desk
-from jobqueue.api.streams.limits import BUSY_SECONDS, Place
+from jobqueue.api.streams.limits import BUSY_SECONDS, StreamSlot
 from jobqueue.api.streams.parts import ADMIT_SECONDS, RETRY_MILLISECONDS, RETRY_SOON_MILLISECONDS, Clock, Stream
 from jobqueue.events import stopping, wire
 from jobqueue.events.stream import hub
@@ -92,7 +92,7 @@ class Sync:
     _lock = threading.Lock()
     _open: ClassVar[set[Sync]] = set()
 
-    def __init__(self, stream: Stream, environ: Mapping[str, Any], place: Place) -> None:
+    def __init__(self, stream: Stream, environ: Mapping[str, Any], place: StreamSlot) -> None:
         """Take one of the few places of the process, beside that of the user."""
         self.client: Subscription | None = None
         self._place = place
@@ -134,7 +134,7 @@ class Sync:
             opening = stream.opening(client)
             while True:
                 with self._place.turn:
-                    part = desk.at_once(lambda: next(opening, None))
+                    part = desk.run_here(lambda: next(opening, None))
                 if part is None:
                     break
                 yield part
@@ -142,7 +142,7 @@ class Sync:
             while client.begin is not None:
                 wake.clear()
                 ended, over = client.ended, clock.is_over
-                if clock.must_check() and not desk.at_once(stream.source.allowed):
+                if clock.must_check() and not desk.run_here(stream.source.allowed):
                     return
                 part = clock.to_send(client)
                 if part and clock.pings:

@@ -10,7 +10,7 @@ from jobqueue.core.amounts import plural, verb
 from jobqueue.db import Now
 from jobqueue.insight import duties
 from jobqueue.insight.problems.base import Link, Problem, Severity, Thresholds
-from jobqueue.insight.workers import HEARD_SECONDS, MOST_WORKERS, alive, failed_modules, stuck_services
+from jobqueue.insight.workers import HEARD_SECONDS, MAX_WORKERS, alive, failed_modules, stuck_services
 from jobqueue.models import Job, Worker
 
 RESTART = "Restart the worker; its log says more."
@@ -27,7 +27,7 @@ def no_worker(given: Thresholds) -> Iterator[Problem]:
 
 def stuck_service(given: Thresholds) -> Iterator[Problem]:
     """Yield a problem for each service of a live worker that hangs or fails."""
-    for worker in alive()[:MOST_WORKERS]:
+    for worker in alive()[:MAX_WORKERS]:
         for text in stuck_services(worker):
             yield _of_worker("stuck_service", Severity.ERROR, worker, f"{text}.", RESTART)
 
@@ -35,7 +35,7 @@ def stuck_service(given: Thresholds) -> Iterator[Problem]:
 def failed_module(given: Thresholds) -> Iterator[Problem]:
     """Yield a problem for each module of tasks that a live worker could not import."""
     fix = "The worker's log has the traceback. Deploy a version that can be imported, and restart the worker."
-    for worker in alive()[:MOST_WORKERS]:
+    for worker in alive()[:MAX_WORKERS]:
         for text in failed_modules(worker):
             yield _of_worker("failed_module", Severity.ERROR, worker, f"{text}.", fix)
 
@@ -44,7 +44,7 @@ def stuck_threads(given: Thresholds) -> Iterator[Problem]:
     """Yield a problem for each live worker with threads that were given up on."""
     if given.max_stuck_threads is None:
         return
-    for worker in alive().filter(stuck__gt=given.max_stuck_threads).order_by("-stuck")[:MOST_WORKERS]:
+    for worker in alive().filter(stuck__gt=given.max_stuck_threads).order_by("-stuck")[:MAX_WORKERS]:
         text = f"{plural(worker.stuck, 'thread')} did not stop and {verb(worker.stuck, 'was', 'were')} given up on."
         fix = "The log and the history of the abandoned job name the line of code. Give that call a timeout, and restart the worker."
         yield _of_worker("stuck_threads", Severity.WARNING, worker, text, fix, count=worker.stuck)
@@ -56,7 +56,7 @@ def silent_worker(given: Thresholds) -> Iterator[Problem]:
         return
     rows: Any = Worker.objects.using(Job.objects.database.alias).annotate(now=Now())
     oldest, newest = (Now() - timedelta(seconds=seconds) for seconds in (max(given.since, given.max_silent), given.max_silent))
-    for worker in rows.filter(heartbeat_at__gt=oldest, heartbeat_at__lte=newest).order_by("-heartbeat_at")[:MOST_WORKERS]:
+    for worker in rows.filter(heartbeat_at__gt=oldest, heartbeat_at__lte=newest).order_by("-heartbeat_at")[:MAX_WORKERS]:
         silent = (worker.now - worker.heartbeat_at).total_seconds()
         fix = "If its process is dead, start another one: its jobs are recovered when their leases expire. If it lives, restart it."
         yield _of_worker("silent_worker", Severity.WARNING, worker, f"it was last heard {silent:.0f} s ago.", fix)

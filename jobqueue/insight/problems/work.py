@@ -12,9 +12,9 @@ from jobqueue.core.texts import safe_repr, shorten
 from jobqueue.db import Now
 from jobqueue.insight.problems.base import MAX_COUNTED, Link, Problem, Severity, Thresholds, above
 from jobqueue.insight.targets import MAX_STUCK_LOOKS, stuck_lines
-from jobqueue.insight.workers import MOST_WORKERS, alive
+from jobqueue.insight.workers import MAX_WORKERS, alive
 from jobqueue.lifecycle import aside
-from jobqueue.lifecycle.queues import MOST_QUEUES, queue_states
+from jobqueue.lifecycle.queues import MAX_QUEUES, queue_states
 from jobqueue.models import Job, Queue, Schedule
 
 STUCK_SECONDS = 60
@@ -39,12 +39,12 @@ def long_wait(given: Thresholds) -> Iterator[Problem]:
 
 def unserved_queue(given: Thresholds) -> Iterator[Problem]:
     """Yield a problem for each queue that has QUEUED jobs and no live worker; with no worker at all, `no_worker` says so."""
-    workers = list(alive()[:MOST_WORKERS])
+    workers = list(alive()[:MAX_WORKERS])
     rules = {rule for worker in workers if (rule := queue_rules.parse_stored(worker.queues)) is not None}
     if given.max_unserved_queues is None or not workers or queue_rules.ALL in rules:
         return
     closed = {*Queue.objects.current.closed().values_list("pk", flat=True)}
-    filled = {pair.name for pair in Job.objects.database.queues_in(MOST_QUEUES)} - closed
+    filled = {pair.name for pair in Job.objects.database.queues_in(MAX_QUEUES)} - closed
     unserved = sorted(name for name in filled if not any(rule.matches(name) for rule in rules))
     if above(len(unserved), given.max_unserved_queues):
         for name in unserved:

@@ -28,7 +28,7 @@ from jobqueue.management import health as health_command
 from jobqueue.models import Job
 from jobqueue.schedules import ticks
 
-LARGEST_ID = 2**63 - 1
+MAX_ID = 2**63 - 1
 Lines = list[str]
 
 
@@ -236,8 +236,8 @@ def _job_id(text: str) -> int:
     if (found := public_ids.job_id_of(text)) is not None:
         return found
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
-    if not 0 < number <= LARGEST_ID:
-        rule = f"it must be a whole number from 1 to {LARGEST_ID}, the job's number, or its public id"
+    if not 0 < number <= MAX_ID:
+        rule = f"it must be a whole number from 1 to {MAX_ID}, the job's number, or its public id"
         raise CommandError(f"JOB_ID is {text[:80]!r}; {rule}.")
     return number
 

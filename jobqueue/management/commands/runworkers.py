@@ -48,7 +48,7 @@ OPTIONS = {
     "interrupt_grace_seconds": (float, "time for interrupted jobs to stop after that"),
 }
 RECOVER_SECONDS = 5.0
-MOST_PROCESSES = 1000
+MAX_PROCESSES = 1000
 
 
 class Command(BaseCommand):
@@ -143,8 +143,8 @@ def _check_processes(options: dict[str, Any]) -> None:
             raise CommandError(f"{option} is {value}; it must be a whole number from 1 on.")
         if value is not None and options["processes"] is None:
             raise CommandError(f"{option} needs --processes: somebody must start a new process in place of the old one. Add --processes 1.")
-    if (options["processes"] or 0) > MOST_PROCESSES:
-        raise CommandError(f"--processes is {options['processes']}; it must be at most {MOST_PROCESSES}.")
+    if (options["processes"] or 0) > MAX_PROCESSES:
+        raise CommandError(f"--processes is {options['processes']}; it must be at most {MAX_PROCESSES}.")
 
 
 def _recover(dead: dict[str, int | None]) -> None:

@@ -14,24 +14,24 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from jobqueue.db import Claimed, Lender, Scope
+from jobqueue.db import Claimed, LeaseHolder, Scope
 from jobqueue.lifecycle.batches import Batches
 from jobqueue.lifecycle.claim import Claim, claim
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.glance import Glances
 from jobqueue.lifecycle.limits import ALL, Limits
 from jobqueue.models import Job
-from jobqueue.worker.claim_policy import Gate
+from jobqueue.worker.claim_policy import ClaimPolicy
 from jobqueue.worker.running.lanes import Lane, Lanes
 from jobqueue.worker.running.round_robin import share
 
 HEAD_SECONDS = 0.1
-MOST_TENANTS = 1000
+MAX_TENANTS = 1000
 ROUNDS = 100
-MOST_EMPTY = 20
+MAX_EMPTY = 20
 STEPS = 20
 STILL_SECONDS = 30.0
-MOST_BUSY = 1000
+MAX_BUSY = 1000
 
 
 @dataclass
@@ -59,10 +59,10 @@ class Pick:
     busy: bool = False  # and so did targets that somebody was just deciding on
 
 
-class Picker:
+class Claimer:
     """Claim jobs for the lanes of one process."""
 
-    def __init__(self, lender: Lender, gate: Gate, lanes: Lanes, glances: Glances | None = None) -> None:
+    def __init__(self, lender: LeaseHolder, gate: ClaimPolicy, lanes: Lanes, glances: Glances | None = None) -> None:
         """Prepare; what it heard comes from other threads, and `glances` may tell that nothing is queued."""
         self._lender, self._gate, self._lanes = lender, gate, lanes
         self._glances = glances if glances is not None else Glances()
@@ -126,21 +126,21 @@ class Picker:
         if self._gate.is_selective:
             self._find_places()
         else:
-            found = Job.objects.database.queued_tenants(MOST_TENANTS, self._after)
+            found = Job.objects.database.queued_tenants(MAX_TENANTS, self._after)
             for tenant in found:
                 self._lanes.of(tenant).turns.find(tenant)
-            self._after = found[-1] if len(found) == MOST_TENANTS else None
-        if len(self._walks) > MOST_TENANTS:
+            self._after = found[-1] if len(found) == MAX_TENANTS else None
+        if len(self._walks) > MAX_TENANTS:
             self._walks.clear()
 
     def _find_places(self) -> None:
         """Find tenants by the queues from which this process takes: those who have something elsewhere only are to have no turns."""
-        found = Job.objects.database.queued_places(MOST_TENANTS, self._after_place)
+        found = Job.objects.database.queued_places(MAX_TENANTS, self._after_place)
         for tenant, queue in found:
             if self._gate.is_open(queue):
                 self._lanes.of(tenant).turns.find(tenant)
                 self._places.setdefault(tenant, set()).add(queue)
-        self._after_place = found[-1] if len(found) == MOST_TENANTS else None
+        self._after_place = found[-1] if len(found) == MAX_TENANTS else None
 
     @property
     def is_halfway(self) -> bool:
@@ -150,7 +150,7 @@ class Picker:
     def pick(self, lane: Lane, wanted: int) -> Pick:
         """Claim up to `wanted` jobs, an even share for each tenant whose turn it is, until the lane is full or nothing is left."""
         pick, waiting, again, part, looks, empty = Pick(), deque[str](), lane.turns.round(), 0, 0, 0
-        while looks < ROUNDS and empty < MOST_EMPTY:
+        while looks < ROUNDS and empty < MAX_EMPTY:
             left = wanted - len(pick.jobs)
             if not waiting and again:  # a new round: what nobody needed in the last one is shared among those who have more
                 waiting, again, part = again, deque(), share(left, len(again))
@@ -173,7 +173,7 @@ class Picker:
                 self._drop(lane, tenant)
             elif pick.more and found.moved:
                 again.append(tenant)
-        pick.going = pick.going or empty == MOST_EMPTY
+        pick.going = pick.going or empty == MAX_EMPTY
         pick.more = pick.more or pick.going or bool(waiting or again)
         return pick
 
@@ -238,7 +238,7 @@ class Picker:
             pick.more = bool(one.stuck) or one.seen >= wanted
             if not walk.going:
                 break
-            busy, after = one.busy | (busy if len(busy) < MOST_BUSY or limits else frozenset()), one.last
+            busy, after = one.busy | (busy if len(busy) < MAX_BUSY or limits else frozenset()), one.last
             scope = scope._replace(without=tuple(busy))
         pick.going, pick.more = pick.going or walk.going, pick.more or walk.going
         walk.busy = busy if walk.going else frozenset()

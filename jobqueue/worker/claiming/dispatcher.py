@@ -26,7 +26,7 @@ from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.models import Job
 from jobqueue.tasks import registry
 from jobqueue.worker.base import DatabaseService
-from jobqueue.worker.claiming.claimer import HEAD_SECONDS, Picker
+from jobqueue.worker.claiming.claimer import HEAD_SECONDS, Claimer
 from jobqueue.worker.reporting.finisher import Finisher
 from jobqueue.worker.reporting.reporter import Reporter
 from jobqueue.worker.running.executor import read_result
@@ -42,7 +42,7 @@ FAST_SECONDS = 0.005
 # With a listener the next job tells of itself; only one that was enqueued while its notification was held back does not.
 NOTIFIED_FAST_SECONDS = 1.2 * wakeup.PAUSE_SECONDS
 QUIET_SECONDS = 2.0
-LONGEST_POLL_SECONDS = 5.0
+MAX_POLL_SECONDS = 5.0
 SUSPECTS_SECONDS = 0.05
 
 
@@ -54,7 +54,7 @@ class Dispatcher(DatabaseService):
     def __init__(
         self,
         worker_id: str,
-        picker: Picker,
+        picker: Claimer,
         *,
         runs: Runs,
         lanes: Lanes,
@@ -194,7 +194,7 @@ class Dispatcher(DatabaseService):
 
     def _begin_suspects(self, lane: Lane) -> None:
         now = time.monotonic()
-        for run in lane.probation.take_hopeless(now):
+        for run in lane.probation.take_last_chance(now):
             self._end(run, PUT_OFF_SECONDS, PUT_OFF)
         group = lane.probation.next_group(lane.free + len(lane.probation), now)
         if group:
@@ -242,9 +242,9 @@ class Dispatcher(DatabaseService):
         return time.monotonic() - self._worked_at > QUIET_SECONDS and self._is_notified()
 
     def _idle_pause(self) -> float:
-        longest = LONGEST_POLL_SECONDS if self._is_at_ease else self._poll_seconds
+        longest = MAX_POLL_SECONDS if self._is_at_ease else self._poll_seconds
         pause = min(self._pause, longest)
-        self._pause = min(self._pause * 2, LONGEST_POLL_SECONDS)
+        self._pause = min(self._pause * 2, MAX_POLL_SECONDS)
         return pause * random.uniform(0.8, 1.0)  # noqa: S311 - a fleet must not poll in step; downwards, POLL_SECONDS is the most
 
     def _fast_pause(self) -> float:

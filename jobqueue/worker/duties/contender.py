@@ -25,7 +25,7 @@ from jobqueue.duties.promote_due_jobs import PromoteDueJobs
 from jobqueue.insight.duties import stuck_seconds
 from jobqueue.lifecycle import wakeup
 from jobqueue.worker.base import DatabaseService
-from jobqueue.worker.duties.duty_thread import Chore
+from jobqueue.worker.duties.duty_thread import DutyThread
 
 # Of a lease: with the default of 10 s, contenders look every 1 to 5 s, and after an error in 5 s.
 CONTEND_SHARES = (0.1, 0.5)
@@ -66,8 +66,8 @@ class Duties(DatabaseService):
         self._lease_seconds, self._renew_seconds = settings.duty_lease_seconds, settings.duty_heartbeat_seconds
         self._find_makers, self._place, self._heartbeat_seconds = makers, place, heartbeat_seconds
         self._moved, self._tell_of_error = moved, on_error
-        self._chores: dict[str, Chore] = {}
-        self._leaving: list[Chore] = []
+        self._chores: dict[str, DutyThread] = {}
+        self._leaving: list[DutyThread] = []
         self._makers: Makers = {}
         self._names: set[str] | None = None
         self._not_before: dict[str, float] = {}
@@ -76,11 +76,11 @@ class Duties(DatabaseService):
         self._turned_at = time.monotonic()
         self.no_sweep_before = 0.0
         self._trouble_at = 0.0
-        self._ending: list[Chore] = []
+        self._ending: list[DutyThread] = []
         self._ended_at = 0.0
 
     @property
-    def chores(self) -> list[Chore]:
+    def chores(self) -> list[DutyThread]:
         """The threads that do duties now."""
         return list(self._chores.values())
 
@@ -206,7 +206,7 @@ class Duties(DatabaseService):
         return any(name not in self._chores for name in self._names or ())
 
     def _start(self, name: str, term: Term | None) -> None:
-        chore = Chore(self._makers[name](), term, self._leadership.clock.now, lambda report: self._moved(), self._failed)
+        chore = DutyThread(self._makers[name](), term, self._leadership.clock.now, lambda report: self._moved(), self._failed)
         chore.told["process"] = self._place
         self._chores[name] = chore
         chore.start()
@@ -227,7 +227,7 @@ class Duties(DatabaseService):
             logger.warning("This worker does not lead any more: %s.", ", ".join(sorted(lost)))
         self._leaving = [chore for chore in self._leaving if chore.alive]
 
-    def _rotate(self, chore: Chore, now: float) -> None:
+    def _rotate(self, chore: DutyThread, now: float) -> None:
         chore.stop()
         if not chore.alive:  # else at a later turn: its run is completed first
             self._leave(chore, now, LEAVE_TO_OTHERS_SHARE * self._lease_seconds)
@@ -243,7 +243,7 @@ class Duties(DatabaseService):
             if hangs or now - max(chore.completed_at, self._trouble_at) > stuck_seconds(chore.duty.interval_seconds):
                 self._replace(chore, now)
 
-    def _replace(self, chore: Chore, now: float) -> None:
+    def _replace(self, chore: DutyThread, now: float) -> None:
         logger.error("The duty %s has completed no run for %.0f s; it is given up on.", chore.duty.name, now - chore.completed_at)
         chore.given_up = True
         chore.told = {**chore.told, "given_up": int(chore.told.get("given_up") or 0) + 1}
@@ -254,12 +254,12 @@ class Duties(DatabaseService):
             self._drop(chore)
             self._start(chore.duty.name, None)
 
-    def _leave(self, chore: Chore, now: float, seconds: float) -> None:
+    def _leave(self, chore: DutyThread, now: float, seconds: float) -> None:
         self._not_before[chore.duty.name] = now + seconds
         self._resign([chore.duty.name], {chore.duty.name: chore.told})
         self._drop(chore)
 
-    def _drop(self, chore: Chore) -> None:
+    def _drop(self, chore: DutyThread) -> None:
         chore.stop()
         self._chores.pop(chore.duty.name, None)
         self._leaving.append(chore)
@@ -275,7 +275,7 @@ class Duties(DatabaseService):
 
     def _failed(self, service: Service, error: BaseException, failures: int) -> None:
         # A project's duty may fail to reach what is its own: that is no outage of the database of the jobs.
-        if is_outage(error) and isinstance(service, Chore) and service.duty.longest_run_seconds is not None:
+        if is_outage(error) and isinstance(service, DutyThread) and service.duty.longest_run_seconds is not None:
             self._note_trouble()
         self._tell_of_error(service, error, failures)
 

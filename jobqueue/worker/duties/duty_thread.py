@@ -20,14 +20,14 @@ from jobqueue.duties.leadership import Term
 from jobqueue.exceptions import MAX_DELAY_SECONDS, JobQueueError, LeadershipLost
 from jobqueue.worker.base import DatabaseService
 
-LONGEST_TEXT = 500
-LARGEST_COUNT = 2**53
+MAX_TEXT = 500
+MAX_COUNT = 2**53
 RECKONED_SECONDS = 60.0
 
 logger = logging.getLogger("jobqueue")
 
 
-class Chore(DatabaseService):
+class DutyThread(DatabaseService):
     """Run one duty again and again: in a term of leadership, or (`term` None) for itself alone, as every worker does."""
 
     longest_backoff_seconds = 5.0
@@ -128,7 +128,7 @@ class Chore(DatabaseService):
             **told,
             "errors": _count(told, "errors") + 1,
             "failures_in_a_row": _count(told, "failures_in_a_row") + 1,
-            "last_error": texts.shorten(texts.exception_summary(error, masking.PLAIN), LONGEST_TEXT),
+            "last_error": texts.shorten(texts.exception_summary(error, masking.PLAIN), MAX_TEXT),
             "last_error_at": now.isoformat(),
         }
 
@@ -139,7 +139,7 @@ class Chore(DatabaseService):
 
 def _whole(value: object) -> int:
     """Return what a duty counts as a number that every reader of JSON can read."""
-    return min(max(value, 0), LARGEST_COUNT) if isinstance(value, int) else 0
+    return min(max(value, 0), MAX_COUNT) if isinstance(value, int) else 0
 
 
 def _count(told: dict[str, Any], name: str) -> int:

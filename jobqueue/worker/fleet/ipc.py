@@ -10,7 +10,7 @@ import json
 import socket
 from typing import Any
 
-MOST_BYTES = 65_536
+MAX_BYTES = 65_536
 
 # What the parent says.
 STOP = "stop"  # once for each signal that it got
@@ -53,7 +53,7 @@ class Link:
         with contextlib.suppress(BlockingIOError):
             while not self.closed:
                 try:
-                    data = self._socket.recv(MOST_BYTES)
+                    data = self._socket.recv(MAX_BYTES)
                 except ConnectionError:
                     data = b""
                 self.closed = not data

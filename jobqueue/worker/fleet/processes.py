@@ -28,11 +28,11 @@ from jobqueue.worker.fleet.child import CLOSE_SECONDS, Times, Worker, collect_or
 from jobqueue.worker.fleet.ipc import DONE, FAILED
 from jobqueue.worker.fleet.spawn import Order
 
-MOST_STARTS = 5
+MAX_STARTS = 5
 START_SECONDS = 120.0
 REPORT_SECONDS = 60.0
 STEADY_SECONDS = 60.0
-LONGEST_PAUSE_SECONDS = 30.0
+MAX_PAUSE_SECONDS = 30.0
 LOOK_SECONDS = 1.0
 NOT_EXECUTABLE = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOEXEC, errno.ELOOP, errno.EISDIR}
 
@@ -95,7 +95,7 @@ class Processes:
             if error.errno in NOT_EXECUTABLE and not self._starts_workers:
                 self._refuse(f"cannot be executed ({error.strerror})")
             else:  # too many processes or open files, or a deployment that replaces the interpreter just now
-                self._in_vain(worker, f"could not be started ({error})")
+                self._failed_starts(worker, f"could not be started ({error})")
             return
         self._selector.register(ours, selectors.EVENT_READ, worker)
 
@@ -195,7 +195,7 @@ class Processes:
         elif not self._starts_workers:
             self._refuse(f"{how} and did not report as a worker")
         elif not served:
-            self._in_vain(worker, f"{how} before it served")
+            self._failed_starts(worker, f"{how} before it served")
         else:
             fell = died and worker.leaves in ("", FAILED)  # else it has ended as it meant to
             worker.falls = worker.falls + 1 if fell and time.monotonic() - worker.started_at < STEADY_SECONDS else int(fell)
@@ -217,10 +217,10 @@ class Processes:
         self.failed = True
         self.stops = max(self.stops, 1)
 
-    def _in_vain(self, worker: Worker, how: str) -> None:
+    def _failed_starts(self, worker: Worker, how: str) -> None:
         self._starts_in_vain += 1
-        if self._starts_in_vain >= MOST_STARTS:
-            logger.critical("%s %s; this was the start number %d in vain, so all end.", worker.name, how, MOST_STARTS)
+        if self._starts_in_vain >= MAX_STARTS:
+            logger.critical("%s %s; this was the start number %d in vain, so all end.", worker.name, how, MAX_STARTS)
             self.failed = True
             self.stops = max(self.stops, 1)
         else:
@@ -228,7 +228,7 @@ class Processes:
 
     def _again(self, worker: Worker, falls: int, how: str) -> None:
         """Start a worker anew: at once where it has not died before, else after a pause that grows, jittered."""
-        pause = 0.0 if falls < 1 else min(0.5 * 2.0 ** min(falls, 10), LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0)  # noqa: S311
+        pause = 0.0 if falls < 1 else min(0.5 * 2.0 ** min(falls, 10), MAX_PAUSE_SECONDS) * random.uniform(0.5, 1.0)  # noqa: S311
         worker.start_at = time.monotonic() + pause
         level = logging.INFO if worker.leaves else logging.ERROR
         why = f" ({worker.leaves})" if worker.leaves else ""

@@ -23,7 +23,7 @@ from jobqueue.core.queue_rules import ServedQueues
 from jobqueue.core.service import ErrorHandler
 from jobqueue.models import Job
 from jobqueue.worker.base import DatabaseService
-from jobqueue.worker.claim_policy import Gate
+from jobqueue.worker.claim_policy import ClaimPolicy
 from jobqueue.worker.running.lanes import Lanes
 
 QUIET_SECONDS = 10.0
@@ -53,7 +53,7 @@ class Scaler(DatabaseService):
     def __init__(
         self,
         lanes: Lanes,
-        gate: Gate,
+        gate: ClaimPolicy,
         *,
         least: int,
         most: int,

@@ -13,7 +13,7 @@ from jobqueue.worker.base import is_outage
 from jobqueue.worker.running.run import Runs
 
 
-class Left:
+class RemainingWork:
     """Look for what is left in the queues that a worker serves."""
 
     def __init__(self, settings: Settings, runs: Runs) -> None:
@@ -21,7 +21,7 @@ class Left:
         self._settings, self._runs = settings, runs
         self._nothing_before = False
 
-    def nothing(self) -> bool:
+    def is_drained(self) -> bool:
         """Return whether, seen twice in a row, nothing runs here, and nothing is left that may begin."""
         try:
             # Last those whose children have ended, and what raw SQL has left parked behind free targets: what is let go now is left, too.

@@ -21,7 +21,7 @@ from jobqueue.core.forks import guarded
 from jobqueue.db import hygiene
 from jobqueue.worker.forked import drop_at_fork
 
-MOST_RECORDS = 5000
+MAX_RECORDS = 5000
 PATIENCE_SECONDS = 1.0
 END_SECONDS = 1.0
 LOOK_SECONDS = 0.02
@@ -74,7 +74,7 @@ class LogThread:
         """Have `write(value)` called by the thread, in the context of the caller; drop it if the queue is full."""
         if self._direct:
             write(value)
-        elif len(self._queue) < MOST_RECORDS or self._wait_for_room():
+        elif len(self._queue) < MAX_RECORDS or self._wait_for_room():
             self._queue.append((contextvars.copy_context(), write, value))
             if not self._wake.is_set():  # setting takes a lock
                 self._wake.set()
@@ -88,7 +88,7 @@ class LogThread:
             self._room.wait(LOOK_SECONDS)
             self._waited += time.monotonic() - began  # by all threads that wait, so none waits for longer
             began = time.monotonic()
-            if len(self._queue) < MOST_RECORDS:
+            if len(self._queue) < MAX_RECORDS:
                 return True
         return False
 
@@ -102,7 +102,7 @@ class LogThread:
                 with contextlib.suppress(BaseException):
                     context.run(guarded(write), value)
                 _tidy()
-                if len(self._queue) < MOST_RECORDS / 2:
+                if len(self._queue) < MAX_RECORDS / 2:
                     self._waited = 0.0
                     self._room.set()
                     self._report_dropped()

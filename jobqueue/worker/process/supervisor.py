@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from jobqueue import conf, signals
 from jobqueue.conf import Settings
-from jobqueue.db import Lender, hygiene
+from jobqueue.db import LeaseHolder, hygiene
 from jobqueue.duties import registry as registry_of_duties
 from jobqueue.duties.builtin import builtin
 from jobqueue.lifecycle.expire import Expired
@@ -25,8 +25,8 @@ from jobqueue.schedules.sync import bring_schedules
 from jobqueue.tasks import imports, registry
 from jobqueue.worker import forked
 from jobqueue.worker.base import DatabaseService
-from jobqueue.worker.claim_policy import Gate
-from jobqueue.worker.claiming.claimer import Picker
+from jobqueue.worker.claim_policy import ClaimPolicy
+from jobqueue.worker.claiming.claimer import Claimer
 from jobqueue.worker.claiming.dispatcher import Dispatcher
 from jobqueue.worker.claiming.listener import Heard, Listener
 from jobqueue.worker.claiming.tenant_slots import TenantSlots
@@ -35,7 +35,7 @@ from jobqueue.worker.fleet.ipc import DONE, FAILED
 from jobqueue.worker.fleet.parent import Parent
 from jobqueue.worker.fleet.scaler import Scaler, told
 from jobqueue.worker.process.drain import drain
-from jobqueue.worker.process.drained import Left
+from jobqueue.worker.process.drained import RemainingWork
 from jobqueue.worker.process.errors import ErrorLog
 from jobqueue.worker.process.identity import Identity
 from jobqueue.worker.process.maintenance import Maintenance
@@ -87,7 +87,7 @@ class Supervisor:
         self._parent, self._recycling = parent, recycling or Recycling()
         self._recycling.hurry = self._look_up
         self.parts = self._build()
-        self._left = Left(self.settings, self.parts.runs)
+        self._left = RemainingWork(self.settings, self.parts.runs)
         if parent is not None:
             self._listen_to(parent)
 
@@ -154,7 +154,7 @@ class Supervisor:
         reporter = Reporter(runs, self._on_error)
         dispatcher = Dispatcher(
             worker_id,
-            Picker(Lender(worker_id, settings.lease_seconds), gate, lanes, glances := Glances()),
+            Claimer(LeaseHolder(worker_id, settings.lease_seconds), gate, lanes, glances := Glances()),
             runs=runs,
             lanes=lanes,
             loop=loop,
@@ -194,10 +194,10 @@ class Supervisor:
         core = (runs, lanes, loop, finishers, interrupter, heartbeat, reporter, dispatcher, maintenance, duties, scaler, listener)
         return Parts(*core, Announcer(self._on_error), slots)
 
-    def _gate(self, lanes: Lanes) -> tuple[Gate, TenantSlots | None]:
+    def _gate(self, lanes: Lanes) -> tuple[ClaimPolicy, TenantSlots | None]:
         slots = TenantSlots(self._on_error) if conf.calls_for_tenant_slots() else None
         read = slots.latest if slots else conf.tenant_slots
-        return Gate(tuple(self.settings.queues), self.settings.max_running, lanes.set_slots, read), slots
+        return ClaimPolicy(tuple(self.settings.queues), self.settings.max_running, lanes.set_slots, read), slots
 
     def _finishers(self, runs: Runs) -> list[Finisher]:
         most = 1 if Job.objects.database.one_writer else 2  # where there is one writer at a time, a second one would wait for the first
@@ -259,7 +259,7 @@ class Supervisor:
             return "it was told to stop"
         if not self._all_alive():
             return FAILED
-        if self.once and self._left.nothing():
+        if self.once and self._left.is_drained():
             return DONE
         return self._recycling.reason(self.parts.finisher.done)
 

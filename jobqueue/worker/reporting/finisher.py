@@ -23,11 +23,11 @@ from jobqueue import signals
 from jobqueue.core import repeats, texts
 from jobqueue.core.service import ErrorHandler
 from jobqueue.core.states import Status
-from jobqueue.db import Claimed, Lender
+from jobqueue.db import Claimed, LeaseHolder
 from jobqueue.lifecycle.finish import finish, written_before
 from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome, Settled
 from jobqueue.worker.base import DatabaseService
-from jobqueue.worker.claim_policy import Gate
+from jobqueue.worker.claim_policy import ClaimPolicy
 from jobqueue.worker.reporting import ends
 from jobqueue.worker.running.run import Run, Runs
 
@@ -63,7 +63,7 @@ class Finisher(DatabaseService):
         super().__init__(on_error)
         self.name = name
         self._runs, self._worker_id, self._lease_seconds, self._settled = runs, worker_id, lease_seconds, settled
-        self._gate: Gate | None = None
+        self._gate: ClaimPolicy | None = None
         self._follow: Callable[[Claimed, Run], None] | None = None
         self._lose_track: Callable[[], None] | None = None
         self._let_go: Callable[[str], None] | None = None
@@ -74,7 +74,7 @@ class Finisher(DatabaseService):
         self._errors = self._done = 0
 
     def chain(
-        self, gate: Gate, follow: Callable[[Claimed, Run], None], lose_track: Callable[[], None], let_go: Callable[[str], None]
+        self, gate: ClaimPolicy, follow: Callable[[Claimed, Run], None], lose_track: Callable[[], None], let_go: Callable[[str], None]
     ) -> None:
         """Take over the next job of a target from now on: `follow` begins it.
 
@@ -178,7 +178,7 @@ class Finisher(DatabaseService):
         leases = {run.lease for run, outcome in batch if outcome.target is not None and self._may_chain(run, now)}
         if leases:  # the dispatcher may be resting for longer than a pause may be unknown
             gate.refresh_queues()
-        return HandOver(Lender(self._worker_id, self._lease_seconds), leases, gate.served, gate.closed)
+        return HandOver(LeaseHolder(self._worker_id, self._lease_seconds), leases, gate.served, gate.closed)
 
     def _may_chain(self, run: Run, now: float) -> bool:
         if run.lane is None or not run.lane.pool.size:  # the tenant has lost its lane

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from jobqueue.worker.running.pool import Pool
 from jobqueue.worker.running.probation import Probation
-from jobqueue.worker.running.round_robin import Turns
+from jobqueue.worker.running.round_robin import RoundRobin
 from jobqueue.worker.running.run import Run, Runs
 
 PREFETCH_SECONDS = 0.1
@@ -25,7 +25,7 @@ class Lane:
     def __init__(self, tenant: str | None, pool: Pool, probation: Probation) -> None:
         """Prepare; `tenant` is None for the shared lane."""
         self.tenant, self.pool, self.probation = tenant, pool, probation
-        self.turns = Turns()
+        self.turns = RoundRobin()
         self.busy = self.peak = 0  # kept by the register of runs
         self.saturated = False
         self.last_claim = 0

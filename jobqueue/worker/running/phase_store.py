@@ -26,7 +26,7 @@ from jobqueue.worker.running.side_writes import do_async, refuse_left, send, wai
 T = TypeVar("T")
 
 
-class RunJournal:
+class RunPhaseStore:
     """Keep how the phases of one run stand."""
 
     def __init__(self, run: Run) -> None:
@@ -116,13 +116,13 @@ def _due(run: Run) -> BaseException | None:
 
 def begin(run: Run, entry: Entry) -> Pipeline:
     """Return the pipeline of a run whose task has phases."""
-    run.pipeline = Pipeline(entry.phases, entry.func, RunJournal(run))
+    run.pipeline = Pipeline(entry.phases, entry.func, RunPhaseStore(run))
     return run.pipeline
 
 
 def without_phases(run: Run, entry: Entry) -> Callable[..., Any]:
     """Return what a task runs whose job has phases that the code has no more: they are let go of before it begins."""
-    let_go, journal = partial(phases.let_go, run.lease), RunJournal(run)
+    let_go, journal = partial(phases.let_go, run.lease), RunPhaseStore(run)
     if not entry.is_async:
         journal.do(let_go)  # before the task's own transaction, where it has one
         return entry.func

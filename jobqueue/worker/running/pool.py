@@ -88,9 +88,9 @@ class Pool:
             self._crew -= 1
             self._leaving += 1
             self._queue.put(None)
-        self._man()
+        self._spawn_missing()
 
-    def _man(self) -> None:
+    def _spawn_missing(self) -> None:
         """Start the threads that are missing; called with the lock.
 
         What was submitted and has not ended is counted, not who is idle: a thread that has just taken a run looks idle for a moment, and
@@ -110,7 +110,7 @@ class Pool:
             self._queue.put(run)
         with self._lock:  # against others who count and start threads
             self._submitted += len(runs)
-            self._man()
+            self._spawn_missing()
 
     def take_waiting(self, claimed_before: float) -> list[Run]:
         """Take out the runs that were claimed before a time and have not begun."""
@@ -139,7 +139,7 @@ class Pool:
             if run.slot_lost:
                 self.lost += 1
                 self.size -= 1
-            self._man()
+            self._spawn_missing()
 
     def lose(self) -> None:
         """Have a slot less, since a coroutine that was given up on keeps it."""

@@ -76,7 +76,7 @@ class Probation:
         """Let go of a suspect that cannot begin."""
         self._take([run])
 
-    def take_hopeless(self, now: float) -> list[Run]:
+    def take_last_chance(self, now: float) -> list[Run]:
         """Take out the suspects that wait for a run which is not about to end."""
         long = {run: age for run, age in self._ages(now).items() if age >= WATCH_SECONDS}
         if any(map(self._is_last, long)):

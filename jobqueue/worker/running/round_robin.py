@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 
-class Turns:
+class RoundRobin:
     """Keep who has something queued, as far as we know, in the order of their turns.
 
     Somebody who was just told to have new work does not wait until all those have had their turn who were merely found to have some.

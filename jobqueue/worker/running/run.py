@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jobqueue.lifecycle.outcome import Outcome
     from jobqueue.worker.running.lanes import Lane
     from jobqueue.worker.running.phases import Pipeline
-    from jobqueue.worker.running.side_writes import Errand
+    from jobqueue.worker.running.side_writes import SideWrite
 
 
 __all__ = ["MESSAGES", "Reason", "Run", "Runs"]
@@ -59,7 +59,7 @@ class Run:
     saved: threading.Event | None = None
     refused = False  # what it was to save
     saves_with_outcome = False
-    errands: deque[Errand[Any]] | None = None
+    errands: deque[SideWrite[Any]] | None = None
     pipeline: Pipeline | None = None
     committed: Outcome | None = None
     outcome: Outcome | None = None

@@ -31,7 +31,7 @@ OVER = "The run has ended, so nothing more is kept for it. Let a phase end its t
 T = TypeVar("T")
 
 
-class Errand(Generic[T]):
+class SideWrite(Generic[T]):
     """Do `work` once there is a thread for it; `future` has the answer."""
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -60,7 +60,7 @@ class Errand(Generic[T]):
 def send(run: Run, work: Callable[[], T]) -> Future[T]:
     """Have something done for a run, after what was asked for before; return where the answer comes."""
     refuse_in_child()
-    errand = Errand(work)
+    errand = SideWrite(work)
     with run._lock:
         if run.closed:
             raise JobQueueError(OVER)

@@ -12,7 +12,7 @@ from jobqueue.worker.running.run import Reason, Run
 
 # What a connection says that was cut off in the middle of a statement; not what the data is like.
 OF_CONNECTIONS = (ProgrammingError, OperationalError, InterfaceError, InternalError)
-LONGEST_CHAIN = 20
+MAX_CHAIN = 20
 
 
 def told(error: BaseException | None) -> BaseException | None:
@@ -22,7 +22,7 @@ def told(error: BaseException | None) -> BaseException | None:
     takes the place of the one that is on its way.
     """
     found: BaseException | None = error if isinstance(error, OF_CONNECTIONS) else None
-    for _ in range(LONGEST_CHAIN):
+    for _ in range(MAX_CHAIN):
         found = found and found.__context__
         if isinstance(found, Interrupted | TimeLimitExceeded):
             return found
