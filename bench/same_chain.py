@@ -14,19 +14,24 @@ from psycopg import Cursor
 
 def run(jobs: int, target_name: str = "t0") -> dict[str, Any]:
     """Take the parked jobs of a target one after another; return how many a second."""
+    from jobqueue.core import queue_rules
+    from jobqueue.core.event_names import COMPLETED
     from jobqueue.core.targets import Target
-    from jobqueue.db import LeaseHolder, Success
+    from jobqueue.db import LeaseHolder, run_ends
     from jobqueue.db.finish_and_take_next import ENDED, LOCK, LOCKED, TELL_ENDED
+    from jobqueue.db.records import RunEnd
     from jobqueue.models import Job
 
     database, target = Job.objects.database, Target("", target_name)
     lender = LeaseHolder("bare loop", 30.0)
-    end, ending = database.successes([Success(0, 0, "null", 0.0, 0.0, None, None)], "", LOCKED, TELL_ENDED)
-    follow, following = database.handing_over(lender, [target], (), (), ENDED)
+    everything = queue_rules.ALL
+    success = RunEnd(0, 0, "", False, "SUCCESS", "", COMPLETED, began_ago=0.0, ended_ago=0.0, progress=100, result="null")
+    end, ending = run_ends.statement(database, [success], LOCKED, TELL_ENDED)
+    follow, following = database.handing_over(lender, [target], everything, (), ENDED)
     raw: Any = connection.connection
     raw.cursor_factory = Cursor  # Django's own writes the values into the text, which no plan can be kept for
     raw.prepare_threshold = 0
-    row = raw.execute(*database.handing_over(lender, [target], (), ())).fetchone()
+    row = raw.execute(*database.handing_over(lender, [target], everything, ())).fetchone()
     done, began = 0, time.perf_counter()
     while row is not None:
         ids = {"job_id": f"{{{row[0]}}}", "token": f"{{{row[2]}}}"}

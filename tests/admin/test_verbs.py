@@ -262,7 +262,7 @@ def test_a_change_without_its_audit_record_is_undone(operator: Client, monkeypat
     def fail(*_: Any, **__: Any) -> None:
         raise OperationalError("disk full")
 
-    monkeypatch.setattr("jobqueue.audit._write", fail)
+    monkeypatch.setattr("jobqueue.access.audit._write", fail)
     job = JobFactory()
     operator.post(button(job, "cancel"))
     assert states(job) == ["QUEUED"]

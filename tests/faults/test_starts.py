@@ -194,7 +194,7 @@ def test_a_parent_whose_children_never_report_ends_them(workers: Workers, crowd:
     lines = [
         "import sys",
         f"sys.executable = {str(silent)!r}",
-        "from jobqueue.worker import processes",
+        "from jobqueue.worker.fleet import processes",
         "processes.REPORT_SECONDS = 1",
         "sys.argv = ['manage.py', 'runworkers', '--processes', '2']",
         f"exec(open({manage(tmp_path)!r}).read())",

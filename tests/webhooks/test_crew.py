@@ -105,7 +105,7 @@ def test_the_end_names_who_does_not_answer_and_leaves_the_message_to_others(list
 
 def test_a_look_up_that_hangs_is_given_up_and_counts_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
-    monkeypatch.setattr("jobqueue.webhooks.crew.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("jobqueue.webhooks.senders.PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr("jobqueue.webhooks.guard.socket.getaddrinfo", lambda *_, **__: go.wait(10) and [])
     DeliveryFactory(url="http://slow.example/")
     duty = DeliverWebhooks()
@@ -116,7 +116,7 @@ def test_a_look_up_that_hangs_is_given_up_and_counts_as_busy(monkeypatch: pytest
 
 def test_a_secret_that_hangs_is_given_up_and_named(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     go = threading.Event()
-    monkeypatch.setattr("jobqueue.webhooks.crew.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("jobqueue.webhooks.senders.PATIENCE_SECONDS", 0.0)
     settings.JOBQUEUE = {**settings.JOBQUEUE, "WEBHOOK_SECRET": lambda *_: go.wait(10) and None}
     DeliveryFactory(url="http://127.0.0.1:9/")
     duty = DeliverWebhooks()

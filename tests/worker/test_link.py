@@ -60,6 +60,6 @@ def test_memory_counts_once_a_process_has_done_something_and_is_no_longer_young(
     recycling = Recycling(max_rss_mb=1)
     assert rss_mb() > 1
     assert recycling.reason(5) == "", "it is young"
-    monkeypatch.setattr("jobqueue.worker.recycling.YOUNG_SECONDS", 0.0)
+    monkeypatch.setattr("jobqueue.worker.process.recycling.YOUNG_SECONDS", 0.0)
     assert recycling.reason(0) == "", "it has done nothing"
     assert recycling.reason(5).endswith("MB of memory")
