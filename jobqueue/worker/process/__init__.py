@@ -1,1 +1,1 @@
-"""One worker process, from its start to its exit status."""
+"""A worker process, from its start to its exit status."""

@@ -1,4 +1,4 @@
-"""The main function of a worker process that another one has started (see `spawn`)."""
+"""The main function of a worker process that a parent process has started (see `jobqueue.worker.fleet.spawn`)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from jobqueue.worker.fleet.parent import Parent
 
 
 def main() -> None:
-    """Report to the parent, load the project, and run one worker; end with its status."""
+    """Report to the parent, load the project, run one worker, and exit with its status."""
     try:
         order, number, descriptor, board = spawn.receive()
     except ValueError as error:
         sys.exit(str(error))
     parent = Parent(descriptor, board)
     parent.reports()
-    sys.argv[:] = order.argv  # settings may ask for the command
+    sys.argv[:] = order.argv  # settings may read the command line
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management.base import CommandError
     from django.utils.module_loading import import_string

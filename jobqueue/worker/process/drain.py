@@ -1,16 +1,19 @@
-"""The end of a worker process, in order.
+"""The orderly end of a worker process.
 
-1. No new work: the dispatcher stops, claimed jobs that have not begun are handed back.
-2. Running jobs get the grace period, but for those that are stuck; a second signal cuts it short.
-3. What still runs is interrupted (``recovery="hold"`` becomes PAUSED, others go back to QUEUED without losing an attempt).
-4. The duties end, beside the interrupts; deliveries of webhooks that are in flight get `DELIVERY_GRACE_SECONDS`, those that are not
-   answered are tried again by another worker.
-5. The listener and the other services end, and their connections are closed.
-6. Jobs that did not react are given back all the same, last of all: nothing can stop their threads but the end of the process, which
-   follows at once, before another worker has done much of them. One that went on for long after its time limit, so that the process
-   ends because of it, is not waited for before, and fails.
-7. The signals that wait are sent, as long as `DELIVERY_GRACE_SECONDS` since step 4 last.
-The heartbeat goes on until the last outcome is written. Whatever does not stop is named in the log, and the process ends with 1.
+1. The dispatcher stops claiming. Claimed jobs that have not begun are handed back.
+2. Running jobs get the grace period. Stuck runs are not waited for. A second signal ends the grace period.
+3. Runs that have not ended are interrupted. A job with ``recovery="hold"`` becomes PAUSED. Other jobs return to QUEUED, which uses up no
+   attempt.
+4. The duties end at the same time as step 3. Webhook requests in flight get `DELIVERY_GRACE_SECONDS`. Another worker retries the
+   deliveries that got no response.
+5. The listener and the other services end and close their connections.
+6. Jobs that did not react are handed back, too. Only the end of the process stops their threads, so this is one of the last steps:
+   the process ends before another worker has repeated much of their work. A run that is overdue after its time limit, which is
+   why the process ends, is not waited for in step 2, and its job fails.
+7. The signals that are still queued are sent, until `DELIVERY_GRACE_SECONDS` after the start of step 4.
+
+The heartbeat renews leases until the last outcome is written. The log names each thread that does not stop, and the process then exits
+with 1.
 """
 
 from __future__ import annotations
@@ -38,17 +41,17 @@ logger = logging.getLogger("jobqueue")
 
 
 def drain(parts: Parts, settings: Settings, hurry: Callable[[], bool]) -> bool:
-    """End the process's work; return whether every thread stopped and every outcome was written."""
+    """End the work of the process; return whether every thread stopped and every outcome was written."""
     _stop_claiming(parts)
     grace = settings.shutdown_grace_period_seconds
-    if any(run.overdue for run in parts.runs):  # the parent kills this process when the hard grace is over
+    if any(run.overdue for run in parts.runs):  # the parent kills this process after `HARD_TIMEOUT_GRACE_SECONDS`
         grace = min(grace, max(settings.hard_timeout_grace_seconds - settings.interrupt_grace_seconds - CLOSE_SECONDS, 0.0))
     if len(parts.runs):
         logger.info("Stopping: %d jobs get up to %g s to finish.", len(parts.runs), grace)
-    # One that reacts to nothing, and is shown as stuck, would not finish in that time either.
+    # A stuck run does not react to an interrupt, so it is not expected to finish in the grace period.
     _until(lambda: all(run.overdue or run.place for run in parts.runs) or hurry(), grace)
     began = time.monotonic()
-    parts.duties.stop()  # what they wait for is waited for beside the interrupts
+    parts.duties.stop()  # they end while the runs are interrupted
     if len(parts.runs):
         _interrupt(parts)
         _until(lambda: not len(parts.runs), settings.interrupt_grace_seconds)
@@ -61,19 +64,19 @@ def drain(parts: Parts, settings: Settings, hurry: Callable[[], bool]) -> bool:
 
 
 def _end_signals(parts: Parts, deadline: float) -> None:
-    """Send what signals are left. Receivers that take longer lose them, which is no fault of the worker, and is not its status."""
+    """Send the signals that are still queued. Signals lost to slow receivers do not change the exit status of the worker."""
     announcer, now = parts.announcer, time.monotonic()
     _until(lambda: not announcer.waiting, max(deadline - now, HURRIED_SECONDS))
     announcer.stop()
     if not announcer.join(HURRIED_SECONDS) or announcer.waiting:
         receiver, waiting = announcer.receiver or "a receiver", announcer.waiting
         args = ("%d signals were not sent before the end of the worker, which does not wait for %s.", waiting, receiver)
-        threading.Thread(target=logger.error, args=args, daemon=True).start()  # a log handler may be what hangs
+        threading.Thread(target=logger.error, args=args, daemon=True).start()  # the call that hangs may be in a log handler
 
 
 def _stop_claiming(parts: Parts) -> None:
     parts.finisher.unchain()
-    # Not the listener: requests to stop a job are heard until the last one has ended.
+    # The listener stays: the worker receives requests to stop a job until its last job has ended.
     for service in (parts.dispatcher, parts.scaler):
         service.stop()
     parts.dispatcher.join(5.0)
@@ -86,7 +89,7 @@ def _interrupt(parts: Parts) -> None:
         logger.info("Interrupting %d jobs that have not finished.", len(running))
     for run in running:
         parts.interrupter.interrupt(run, Reason.SHUTDOWN)
-        # A thread in a sleep reacts at its end or never: no second of patience is left now.
+        # At once, not after `THROW_SECONDS`: a blocked thread reacts when its call returns or never, and no time is left to wait.
         run.throw()
 
 
@@ -106,7 +109,7 @@ def _end_duties(parts: Parts, began: float, hurry: Callable[[], bool]) -> bool:
     _until(lambda: not duties.alive or hurry(), deadline - time.monotonic())
     if hurry():
         duties.hurry()
-    # They hand themselves over to other workers when they end.
+    # Each duty resigns when it ends, so that another worker can lead it at once.
     ended = duties.join(max(deadline - time.monotonic(), 0.0))
     left = [*duties.unended, *([] if ended else [duties.name])]
     for name in left:
@@ -115,14 +118,14 @@ def _end_duties(parts: Parts, began: float, hurry: Callable[[], bool]) -> bool:
 
 
 def _stop_services(parts: Parts) -> bool:
-    """Stop all but what renews leases and writes outcomes."""
+    """Stop all services except those that renew leases, write outcomes or send signals; return whether all of them stopped."""
     logger.info("Closing the listener and the other services.")
     parts.lanes.close()
     parts.loop.stop()
     if parts.tenant_slots is not None:
-        parts.tenant_slots.stop()  # not waited for: it calls code of the project
+        parts.tenant_slots.stop()  # no join: it calls code of the project, which may hang
     rest = (parts.duties, parts.heartbeat, parts.announcer, parts.tenant_slots, *parts.finishers)
-    # Duties that could not be handed over have used up some of it: the database does not answer.
+    # If the duties could not resign, the database does not answer, and part of the time is used up.
     seconds = WRITE_SECONDS if not parts.duties.alive else WRITE_SECONDS / 2
     clean = _stop([service for service in reversed(parts.services) if service not in rest], seconds)
     return parts.lanes.join(time.monotonic() + 0.5) and parts.loop.join(0.5) and clean
@@ -133,7 +136,7 @@ def _stop_writing(parts: Parts) -> bool:
     if not clean:
         logger.error("%d outcomes could not be written; their leases will run out.", parts.finisher.unwritten)
     clean = _stop([parts.heartbeat, *parts.finishers], _patience(parts)) and clean
-    # Judged last: a run that was under way may end a little later than its duty is handed over.
+    # Checked last: the thread of a duty may end a little later than its leadership.
     _until(lambda: not parts.duties.lingering, HURRIED_SECONDS)
     for name in (lingering := parts.duties.lingering):
         logger.error("The %s does not stop.", name)
@@ -141,7 +144,7 @@ def _stop_writing(parts: Parts) -> bool:
 
 
 def _patience(parts: Parts) -> float:
-    """Return how long those may take who talk to the database: where outcomes are not written, it may not answer at all."""
+    """Return how many seconds services that use the database may take to stop: fewer if runs are left, since it may not answer."""
     return HURRIED_SECONDS if len(parts.runs) else WRITE_SECONDS
 
 
@@ -158,7 +161,7 @@ def _stop(services: Sequence[Service], seconds: float) -> bool:
 
 
 def _until(done: Callable[[], bool], seconds: float) -> None:
-    """Wait for a condition that other threads bring about, at most so long."""
+    """Wait until `done` returns true, for up to `seconds`."""
     deadline, pause = time.monotonic() + seconds, threading.Event()
     while not done() and time.monotonic() < deadline:
         pause.wait(STEP_SECONDS)

@@ -1,4 +1,4 @@
-"""Whether there is anything left to do: when a worker that was started with ``--once`` may end."""
+"""The check whether a worker that was started with ``--once`` can end: no job in its queues is left to run."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from jobqueue.worker.running.run import Runs
 
 
 class RemainingWork:
-    """Look for what is left in the queues that a worker serves."""
+    """A check for jobs that are left in the queues that a worker serves."""
 
     def __init__(self, settings: Settings, runs: Runs) -> None:
-        """Prepare; `runs` are those of this process."""
+        """Keep the settings and the runs of this process."""
         self._settings, self._runs = settings, runs
         self._nothing_before = False
 
     def is_drained(self) -> bool:
-        """Return whether, seen twice in a row, nothing runs here, and nothing is left that may begin."""
+        """Return whether two checks in a row have found no run in this process and no job that could begin."""
         try:
-            # Last those whose children have ended, and what raw SQL has left parked behind free targets: what is let go now is left, too.
+            # The last two release jobs whose children have ended, and jobs that raw SQL left parked. Released jobs are left to run, too.
             nothing = not len(self._runs) and not self._jobs().exists() and not resume_parents() and not release_parked_targets()
         except Exception as error:
             if not is_outage(error):

@@ -1,4 +1,4 @@
-"""The end of a process whatever its threads, its outputs and the functions of ``atexit`` do."""
+"""The end of a process even if its threads, its output streams or functions of ``atexit`` hang."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _runs_exit_functions = threading.Event()
 
 
 def leave(status: int) -> NoReturn:
-    """End the process without waiting for its threads; what is registered with ``atexit`` runs, for at most `EXIT_SECONDS`.
+    """End the process without waiting for its threads; functions of ``atexit`` run for up to `EXIT_SECONDS`.
 
-    The interpreter's own end would wait for threads before that, and cannot be left once it writes to an output that blocks.
+    The normal end of the interpreter first waits for threads, and hangs if it writes to an output that blocks.
     """
     exit_anyway(status)
     _end(status)
 
 
 def exit_anyway(status: int) -> None:
-    """End the process soon though something holds up the interpreter's own end, such as a thread of ``asyncio.to_thread``."""
-    atexit.register(_runs_exit_functions.set)  # the last one runs first
+    """End the process within seconds even if something delays the end of the interpreter, such as a thread of ``asyncio.to_thread``."""
+    atexit.register(_runs_exit_functions.set)  # runs first, since it is registered last
     _after(EXIT_SECONDS, _end_late, status)
 
 
 def flush() -> None:
-    """Write what the standard streams still hold."""
+    """Flush the standard streams, and ignore errors."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
@@ -45,7 +45,7 @@ def _end_late(status: int) -> None:
 
 
 def _end(status: int) -> NoReturn:
-    with contextlib.suppress(BaseException):  # functions of others; the process ends in any case
+    with contextlib.suppress(BaseException):  # code of the project and of libraries; the process ends in any case
         atexit._run_exitfuncs()
     flush()
     os._exit(status)

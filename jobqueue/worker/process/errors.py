@@ -1,4 +1,4 @@
-"""The log of failed turns."""
+"""The log of failed turns of services (see `jobqueue.core.service`)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ logger = logging.getLogger("jobqueue")
 
 
 class ErrorLog:
-    """A handler of errors that logs a failed turn in full, and at most every 10 s per service."""
+    """An error handler that logs at most one failed turn per service in `PAUSE_SECONDS`, with the traceback unless it is an outage."""
 
     def __init__(self) -> None:
-        """Begin with no error."""
+        """Start with no errors logged."""
         self._logged_at: dict[str, float] = {}
 
     def __call__(self, service: Service, error: BaseException, failures: int) -> None:
-        """Log a failed turn, unless one of the same service was logged lately."""
+        """Log a failed turn, unless one of the same service was logged less than `PAUSE_SECONDS` ago."""
         now = time.monotonic()
         if now - self._logged_at.get(service.name, -PAUSE_SECONDS) < PAUSE_SECONDS:
             return

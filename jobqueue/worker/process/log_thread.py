@@ -1,7 +1,7 @@
-"""Write the log in a thread of its own: an output that blocks (a pipe that nothing reads) then stops no other thread.
+"""A thread that writes the log, so that an output that blocks (such as a pipe that no process reads) stops no other thread.
 
-Each handler that exists at the start is replaced by one that puts records into a bounded queue. A thread that finds the queue full waits
-for room, up to `PATIENCE_SECONDS` until half of the queue is written again; after that, records are dropped and counted.
+Each handler that exists at the start is replaced by one that puts records into a bounded queue. If the queue is full, threads that log
+wait for room. When these waits add up to `PATIENCE_SECONDS`, further records are dropped and counted, until the queue is half empty.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_RECORDS = 5000
 PATIENCE_SECONDS = 1.0
 END_SECONDS = 1.0
 LOOK_SECONDS = 0.02
-# Their text cannot change until it is written.
+# Types whose text cannot change before it is written.
 FIXED = (str, bytes, int, float, complex, type(None))
 
 logger = logging.getLogger("jobqueue")
@@ -33,15 +33,15 @@ Item = tuple[contextvars.Context, Callable[[Any], Any], Any]
 
 
 class LogThread:
-    """The queue of the log, and the thread that writes what is in it."""
+    """The queue of log records, and the thread that writes them."""
 
     def __init__(self) -> None:
-        """Prepare; `with` starts the thread and replaces the handlers, and undoes both."""
+        """Create the queue; entering the context starts the thread and replaces the handlers, and leaving it undoes both."""
         self.dropped = 0
         self.is_written = True  # whether everything was written at the end
         self._queue: collections.deque[Item] = collections.deque()
         self._wake, self._room = threading.Event(), threading.Event()
-        self._waited = 0.0  # how long threads have waited for room since there was enough of it
+        self._waited = 0.0  # seconds that threads have waited for room since the queue was last half empty
         self._ends = self._direct = False
         self._thread = threading.Thread(target=self._work, name="jobqueue-log", daemon=True)
         self._replaced: list[tuple[logging.Logger, logging.Handler, Queued]] = []
@@ -65,18 +65,18 @@ class LogThread:
         self._wake.set()
         self._thread.join(END_SECONDS)
         self.is_written = not self._thread.is_alive()
-        if self.is_written:  # else they would block the thread that logs next
+        if self.is_written:  # else a handler blocks, and would block the next thread that logs
             for place, handler, queued in self._replaced:
                 place.handlers[:] = [handler if one is queued else one for one in place.handlers]
             logging.lastResort = self._last_resort
 
     def put(self, write: Callable[[Any], Any], value: Any) -> None:
-        """Have `write(value)` called by the thread, in the context of the caller; drop it if the queue is full."""
+        """Queue a call of `write(value)`, which the thread makes in the context of the caller; drop it if the queue stays full."""
         if self._direct:
             write(value)
         elif len(self._queue) < MAX_RECORDS or self._wait_for_room():
             self._queue.append((contextvars.copy_context(), write, value))
-            if not self._wake.is_set():  # setting takes a lock
+            if not self._wake.is_set():  # `set` takes a lock
                 self._wake.set()
         else:
             self.dropped += 1
@@ -86,7 +86,7 @@ class LogThread:
         while threading.current_thread() is not self._thread and not self._ends and self._waited < PATIENCE_SECONDS:
             self._room.clear()
             self._room.wait(LOOK_SECONDS)
-            self._waited += time.monotonic() - began  # by all threads that wait, so none waits for longer
+            self._waited += time.monotonic() - began  # the sum over all threads, so no thread waits longer than the limit
             began = time.monotonic()
             if len(self._queue) < MAX_RECORDS:
                 return True
@@ -98,7 +98,7 @@ class LogThread:
             self._wake.clear()
             while self._queue:
                 context, write, value = self._queue.popleft()
-                # `logging` shows what a handler raises, but not SystemExit and the like: nothing ends this thread.
+                # `logging` reports what a handler raises, except for SystemExit and the like, which must not end this thread.
                 with contextlib.suppress(BaseException):
                     context.run(guarded(write), value)
                 _tidy()
@@ -115,39 +115,39 @@ class LogThread:
             logger.warning("%d records of the log were dropped: its output did not take them.", dropped)
 
     def drop_in_child(self) -> None:
-        """Write directly: a forked child has no such thread."""
+        """Write records directly from now on: the thread does not exist in a forked child."""
         self._direct = True
 
 
 class Queued(logging.Handler):
-    """A handler that puts records into the queue for another one.
+    """A handler that puts records into the queue for another handler.
 
-    Filters run in the thread that logs, since they may read what belongs to it.
+    The filters of that handler run in the thread that logs, since they may read its thread-local state.
     """
 
     def __init__(self, thread: LogThread, target: logging.Handler) -> None:
-        """Take the place of `target`."""
+        """Queue records for `target`, with its level."""
         self._thread, self.target = thread, target
-        # One that has a way of its own to handle a record filters it itself.
+        # A handler class that overrides `handle` applies its filters there.
         self._is_plain = type(target).handle is logging.Handler.handle
         self._write: Callable[[logging.LogRecord], Any] = self._emit if self._is_plain else target.handle
         super().__init__(target.level)
 
     def createLock(self) -> None:  # noqa: N802 - the name is logging's
-        """Have no lock: the queue needs none, and a thread that waits for room would keep the thread of the log from it."""
+        """Use no lock: the queue needs none, and a thread that waits for room would hold a lock that the log thread needs."""
         self.lock = _NoLock()  # type: ignore[assignment]
 
     def setLevel(self, level: int | str) -> None:  # noqa: N802 - the name is logging's
-        """Set the level of both."""
+        """Set the level of this handler and of the target."""
         super().setLevel(level)
         self.target.setLevel(level)
 
     def filter(self, record: logging.LogRecord) -> Any:
-        """Ask the filters of the target."""
+        """Apply the filters of the target."""
         return self.target.filter(record) if self._is_plain else True
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue the record, with its exception and with arguments whose text cannot change any more."""
+        """Queue the record, with its arguments replaced by their present texts."""
         if record.args:
             record.args = _fixed_arguments(
                 record.args, with_repr=isinstance(record.msg, str) and ("%r" in record.msg or "%a" in record.msg)
@@ -162,11 +162,11 @@ class Queued(logging.Handler):
             self.target.release()
 
     def flush(self) -> None:
-        """Do nothing: the target is flushed by the thread, and at the end."""
+        """Do nothing: the target flushes when it writes."""
 
 
 class _NoLock:
-    """What `logging` takes for a lock."""
+    """An object with the interface of a lock that locks nothing."""
 
     def acquire(self) -> None:
         """Do nothing."""
@@ -182,7 +182,7 @@ class _NoLock:
 
 
 class _Text:
-    """The texts of an argument as they were when it was logged."""
+    """The texts that an argument had when it was logged."""
 
     def __init__(self, text: str, shown: str) -> None:
         self._text, self._shown = text, shown
@@ -195,7 +195,7 @@ class _Text:
 
 
 def _tidy() -> None:
-    """End a transaction that a handler left open: it would keep its locks, on SQLite those of all writers, until the next record."""
+    """End a transaction that a handler left open; else it keeps its locks until the next record, and on SQLite blocks all writers."""
     with contextlib.suppress(BaseException):
         if left := hygiene.after_task():
             repeats.log(
@@ -214,7 +214,7 @@ def _fixed(value: Any, with_repr: bool) -> Any:
         return value
     try:
         return _Text(str(value), repr(value) if with_repr else "")
-    except Exception:  # noqa: BLE001 - the handler meets it again, and reports it as logging does
+    except Exception:  # noqa: BLE001 - the handler raises it again, and reports it as logging does
         return value
 
 

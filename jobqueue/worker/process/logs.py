@@ -1,7 +1,7 @@
-"""What a worker process prints: its standard streams, and how a record of the log looks.
+"""The output of a worker process: its standard streams, and the format of log records.
 
-Texts of jobs come from anywhere. What is not printable is escaped, line breaks included, so that no text moves the cursor of a terminal or
-looks like a record of its own; only the breaks between the lines of a traceback stay. Secrets are hidden.
+Texts of jobs are not trusted. Characters that are not printable are escaped, line breaks included, so that no text moves the cursor of a
+terminal or imitates a log record. Only the breaks between the lines of a traceback stay. Secrets are masked.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ PLACE = re.compile(r'[\s|+-]*File "')
 
 
 def open_closed_streams() -> bool:
-    """Put something in the place of standard streams that somebody has closed; return whether the output is one of them.
+    """Open the null device for each standard stream that is closed; return whether the standard output was closed.
 
-    Else a socket that takes the number would get what is printed.
+    Else a socket that the system opens under the descriptor of a closed stream would get the output.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # the system assigns the lowest free descriptor, which is this one
     closed = [name for name in ("stdout", "stderr") if getattr(sys, name) is None]
     for name in closed:
-        setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as the process lives
+        setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - stays open until the process ends
     return "stdout" in closed
 
 
 def set_up_log(verbosity: int, number: int | None = None) -> None:
-    """Show one line per job, unless the project has its own logging or -v 0 asks for silence; `number` is that of a worker process."""
+    """Log one line per job, unless the project configures logging or the verbosity is 0; `number` is that of the worker process."""
     logger = logging.getLogger("jobqueue")
     if verbosity == 0:
         logger.setLevel(logging.WARNING)
@@ -50,7 +50,7 @@ def set_up_log(verbosity: int, number: int | None = None) -> None:
 
 
 class Formatter(logging.Formatter):
-    """One line for each record, and the traceback of its exception behind it."""
+    """A formatter of one line per record, followed by the traceback of its exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the text of a record."""
@@ -76,7 +76,7 @@ class Formatter(logging.Formatter):
 
 
 def _line(part: str, hide: Mask) -> str:
-    """Return a part of a traceback; the source below the name of a file is on lines of its own."""
+    """Return a part of a traceback, escaped; only a part that names a file keeps its line breaks, before its source lines."""
     if PLACE.match(part):
         return "\n".join(map(printable, part.rstrip("\n").split("\n")))
     text = hide(part.strip("\n"))  # before line breaks and the like are escaped
@@ -84,7 +84,7 @@ def _line(part: str, hide: Mask) -> str:
 
 
 def _make_notes_printable(shown: traceback.TracebackException) -> None:
-    """Escape the notes of an exception and of all those that are shown with it: each line of a note would be a part of its own."""
+    """Escape the notes of an exception and of all exceptions shown with it; else each line of a note becomes a separate part."""
     left = [shown]
     while left:
         one = left.pop()

@@ -1,6 +1,6 @@
-"""The chores that each worker process does for itself: its row for people, and jobs of dead neighbours on the same database file.
+"""Maintenance that each worker process does: its row on the Workers page, and the jobs of dead workers on the same database file.
 
-What is done for all is in `duties/`. A neighbour's death is known by its file lock and not by its lease, so it needs no leader.
+Cluster-wide maintenance is in `jobqueue.duties`. A free file lock proves that a worker on the same file is dead, so no leader is needed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from jobqueue.worker.reporting import ends
 PAUSE_SECONDS = 1.0
 WORKER_ROW_SECONDS = 10.0
 AGAIN_SECONDS = 30.0
-# What a dead worker had sent to the database may still be carried out after its death was seen.
+# The database may still execute statements of a dead worker after its death was noticed, so its jobs are recovered for this long.
 LATE_SECONDS = 5.0
 
 logger = logging.getLogger("jobqueue")
 
 
 class Maintenance(DatabaseService):
-    """Keep this process's row for people up to date, recover what dead neighbours left, and tell of jobs that were found lost."""
+    """The thread that updates the row of its worker, recovers jobs of dead workers, and announces lost jobs."""
 
     name = "maintenance"
     longest_backoff_seconds = 2.0
@@ -48,8 +48,8 @@ class Maintenance(DatabaseService):
     ) -> None:
         """Prepare the thread.
 
-        `show` writes the process's row, at once when `stuck` tells another number or `changed` another thing, and `found` is told that
-        jobs came back. `at_start` is called until it returns that nothing is left to do.
+        `show` writes the row of the process. It is called at once when the return value of `stuck` or of `changed` differs from the
+        last one. `found` is called when jobs were recovered. `at_start` is called until it returns 0: nothing is left to do.
         """
         super().__init__(on_error)
         self._identity, self._show, self.stuck, self._found = identity, show, stuck, found
@@ -63,16 +63,16 @@ class Maintenance(DatabaseService):
         self.errors = 0  # jobs that were found lost and ended in ERROR
 
     def recover(self, owners: Mapping[str, int | None]) -> None:
-        """Have the jobs of workers recovered that are known to be dead; `recovered` is told when it is done. From any thread.
+        """Recover the jobs of dead workers in the next turn, then call `recovered` with their identities. Call it from any thread.
 
-        With each comes the job that it was ended because of, or None.
+        Each identity maps to the job because of which the worker was killed, or to None.
         """
         self._culprits |= owners
         self._dead |= dict.fromkeys(owners)
         self.wake()
 
     def turn(self) -> float | None:
-        """Do each chore that is due; return the seconds to the next."""
+        """Update the row if it is due and recover jobs of dead workers; return the seconds to the next turn."""
         now = time.monotonic()
         seen = (self.stuck(), self._changed())
         if self._shown_at is None or now - self._shown_at >= WORKER_ROW_SECONDS or seen != self._seen:
@@ -90,7 +90,7 @@ class Maintenance(DatabaseService):
         if lost:
             self.announce(lost)
             self._found()
-        return PAUSE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - workers must not look in step
+        return PAUSE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - workers must not query at the same moment
 
     def _bury(self, dead: Sequence[str]) -> None:
         now = time.monotonic()
@@ -105,29 +105,29 @@ class Maintenance(DatabaseService):
                 self._culprits.pop(owner, None)
 
     def _start(self) -> int:
-        # Here, where a statement that waits for somebody's lock holds up nobody's leadership.
+        # In this thread: a statement that waits for the lock of another session delays no renewal of a leadership here.
         try:
             return self._at_start()
-        except BaseException as error:  # SystemExit and the like of a project's module, too
+        except BaseException as error:  # a module of the project may raise SystemExit and the like
             if is_outage(error):
                 raise
             logger.exception("What a worker does at its start failed; it is tried again in %g s.", AGAIN_SECONDS)
             return 1
 
     def announce(self, lost: Sequence[Expired]) -> None:
-        """Tell of jobs that were found lost; from any thread."""
+        """Send the signals of jobs that were lost with their workers, and count those that ended in ERROR. Call it from any thread."""
         ends.announce_lost(type(self), lost, self._identity.worker_id)
         self.errors += sum(one.status == states.Status.ERROR for one in lost)
 
 
 def recover_dead(owners: Mapping[str, int | None]) -> None:
-    """Recover what dead workers left where no worker is there to do it, and close the connection."""
+    """Recover the jobs of dead workers when no live worker can do it, and close the connection."""
     try:
         for owner, culprit in owners.items():
             BackgroundJobLease.objects.release_all_of(owner)
             expire_owner(owner, culprit)
         forget(list(owners))
-    except Exception as error:  # noqa: BLE001 - their leases run out all the same
+    except Exception as error:  # noqa: BLE001 - the leases run out in any case
         logger.warning("The jobs of %d workers that died could not be recovered at once: %s", len(owners), error)
     finally:
         hygiene.close_all()

@@ -1,4 +1,4 @@
-"""The memory of a worker process: how much it holds, and how it is kept from growing by nothing but holes."""
+"""The memory of a worker process: its size, and settings that keep fragmentation low."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ GC_THRESHOLD = (10_000, 20, 20)
 
 
 def prepare_memory() -> None:
-    """Prepare the heaps and the collector of a worker that has loaded everything.
+    """Set up the heaps and the garbage collector of a worker that has loaded its project.
 
-    What was loaded stays: the collector need not walk over it again and again, nor after every 700 objects.
+    The loaded objects stay until the end, so the collector skips them, and runs less often than after every 700 objects.
     """
     use_few_arenas()
     gc.collect()
@@ -27,10 +27,10 @@ def prepare_memory() -> None:
 
 
 def use_few_arenas() -> None:
-    """Let all threads share a few of the C library's heaps, before there are threads.
+    """Limit the heaps (arenas) of glibc to `ARENAS` for all threads; call this before threads start.
 
-    Else each has one of its own, with holes of its own: a worker grows by some MB in its first million jobs. Nothing is lost by it, since
-    only one thread runs Python at a time. Where the C library is another one, nothing happens.
+    Else each thread has a heap, which fragments: a worker grows by some MB in its first million jobs. The limit costs no speed, since
+    only one thread runs Python at a time. With another C library, this does nothing.
     """
     if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
         with contextlib.suppress(OSError, AttributeError):
@@ -38,7 +38,7 @@ def use_few_arenas() -> None:
 
 
 def rss_mb() -> float:
-    """Return the resident memory of this process in MB; where the system does not tell, the most that it ever had."""
+    """Return the resident memory of this process in MB; if the system does not report it, return the maximum so far."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
     except OSError:

@@ -1,4 +1,4 @@
-"""The parts of one worker process."""
+"""The services and pools of one worker process, as one object."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jobqueue.worker.running.run import Runs
 
 @dataclass
 class Parts:
-    """Hold the parts of one process, in the order in which they start."""
+    """The parts of one worker process; `services` lists its services in the order in which they start."""
 
     runs: Runs
     lanes: Lanes
@@ -43,11 +43,11 @@ class Parts:
 
     @property
     def finisher(self) -> Finisher:
-        """The one that is given outcomes; others write a part of them."""
+        """The finisher that gets all outcomes; a second one writes some of them for it."""
         return self.finishers[0]
 
     def __post_init__(self) -> None:
-        """List the services; the dispatcher comes last, when everything it needs runs."""
+        """List the services; the dispatcher is last, since it needs the services before it."""
         chain = (
             self.announcer,
             self.tenant_slots,

@@ -1,4 +1,4 @@
-"""One worker process from its settings to its exit status: in the process of ``runworkers``, or in one that it has started."""
+"""One worker from its settings to its exit status: in the process of ``runworkers``, or in a process that it has started."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from jobqueue.worker.process.supervisor import Supervisor
 
 
 class End(NamedTuple):
-    """How a worker has ended: the exit status, and whether all of it stopped."""
+    """The end of a worker: its exit status, and whether all of its threads stopped."""
 
     status: int
     clean: bool
 
 
 def run_child(options: Options, number: int, parent: Parent) -> None:
-    """Run the worker of a process that was started for it, and end the process."""
+    """Run the worker of a child process, and end the process."""
     on_signals(end_at_once)
     quit_with_dump()
     settings = conf.current().with_overrides(**options.overrides)
@@ -48,14 +48,14 @@ def run_child(options: Options, number: int, parent: Parent) -> None:
 
 
 def run_alone(settings: conf.Settings, options: Options, greet: Callable[[str], None]) -> End:
-    """Run a worker that no other process watches; `greet` gets its description."""
+    """Run a worker without a parent process; `greet` is called with its description."""
     supervisor = Supervisor(settings, once=options.once)
     greet(supervisor.identity.description)
     return run(supervisor, options)
 
 
 def run(supervisor: Supervisor, options: Options) -> End:
-    """Run a worker until its end."""
+    """Run a worker until it ends; return its status."""
     on_signals(supervisor.stop)
     if options.strict:
         tasks.discover(strict=True)
@@ -66,7 +66,7 @@ def run(supervisor: Supervisor, options: Options) -> End:
 
 @contextlib.contextmanager
 def ending(log: LogThread) -> Iterator[LogThread]:
-    """Write the log in its thread; if an exception ends the process and the log is blocked, end it all the same."""
+    """Write the log in its thread; if an exception ends the process while the log is blocked, end the process without the log."""
     try:
         with log:
             yield log
@@ -77,7 +77,10 @@ def ending(log: LogThread) -> Iterator[LogThread]:
 
 
 def finish(end: End, log: LogThread, *, is_process: bool = True) -> None:
-    """Prepare the end of the process, or end it if a thread or the log would keep it from that; `is_process`: nothing else runs in it."""
+    """Prepare the end of the process, or end it at once if a thread or the log would block it.
+
+    `is_process` says that the process runs nothing else.
+    """
     if not end.clean or not log.is_written:
         leave(end.status)
     if is_process:
@@ -86,7 +89,7 @@ def finish(end: End, log: LogThread, *, is_process: bool = True) -> None:
 
 
 def check_tables() -> None:
-    """Raise CommandError if the tables are missing or cannot be read; log it if the database cannot be reached."""
+    """Raise CommandError if the tables are missing or cannot be read; log a warning if the database cannot be reached."""
     try:
         Job.objects.current.order_by().first()  # reads every column
     except Error as error:

@@ -1,4 +1,4 @@
-"""Keep the row of this process in the table of workers, for people."""
+"""The row of this process in the table of workers, which operators see on the Workers page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger("jobqueue")
 
 
 def show(identity: Identity, settings: Settings, state: str, **told: Any) -> None:
-    """Write the row; `told` are its changing columns."""
+    """Write the row of this worker; `told` has the columns that change."""
     workers = Worker.objects.using(Job.objects.database.alias)
     values = {"state": state, "heartbeat_at": Now(), **told}
     if not workers.filter(pk=identity.uuid).update(**values):
@@ -30,7 +30,7 @@ def show(identity: Identity, settings: Settings, state: str, **told: Any) -> Non
 
 
 def health(services: Iterable[Service]) -> dict[str, dict[str, float | str]]:
-    """Return how each service does; one that is gone ends the process, and so is not told about."""
+    """Return the health of each service by name: seconds since its last good turn and in its present turn, and failures in a row."""
     now = time.monotonic()
     return {
         one.name: {"age": round(now - one.last_good_turn, 1), "busy": round(one.busy_seconds, 1), "failures": one.failures, **one.details}
@@ -39,14 +39,14 @@ def health(services: Iterable[Service]) -> dict[str, dict[str, float | str]]:
 
 
 def forget(worker_ids: Sequence[str]) -> None:
-    """Drop the rows of processes that have ended."""
+    """Delete the rows of workers that have ended."""
     Worker.objects.using(Job.objects.database.alias).filter(pk__in=worker_ids).delete()
 
 
 def say_goodbye(identity: Identity) -> None:
-    """Drop the row of this process, which ends in order."""
+    """Delete the row of this worker at its orderly end."""
     try:
         forget([identity.worker_id])
         hygiene.close_all()
-    except Exception as error:  # noqa: BLE001 - the row is for people only, and the database may be gone
+    except Exception as error:  # noqa: BLE001 - only operators read the row, and the database may be unreachable
         logger.warning("The worker's row could not be removed: %s", str(error).strip())

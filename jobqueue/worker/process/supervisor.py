@@ -1,7 +1,7 @@
-"""The supervisor wires the parts of one worker process, watches over them, and ends them in order.
+"""The supervisor of one worker process: it creates and wires the parts, watches them, and ends them in order.
 
-A service that hangs longer than a lease, or whose thread is gone, cannot be kept alive: the process then ends with a status that
-is not 0, and whoever runs it starts a new one. Signals only set flags here.
+If a service hangs for `3 * HANG_SECONDS`, or its thread has ended, the process ends with a status other than 0. The parent process or the
+service manager then starts a new one. A service that calls code of the project is only reported. Signal handlers only set flags.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ logger = logging.getLogger("jobqueue")
 
 
 class Supervisor:
-    """Run one worker process until it is told to stop."""
+    """One worker process, until it is asked to stop."""
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class Supervisor:
         parent: Parent | None = None,
         recycling: Recycling | None = None,
     ) -> None:
-        """Prepare with settings that the command line may have changed; `once` ends when nothing is left to do.
+        """Build the parts; `settings` may have values of the command line, and `once` ends the worker when no job is left.
 
-        A `parent` is the line to a process that starts a new worker when this one ends.
+        `parent` is the connection to the process that started this worker and replaces it when it ends.
         """
         self.settings = settings or conf.current()
         self.once = once
@@ -93,16 +93,16 @@ class Supervisor:
 
     @property
     def errors(self) -> int:
-        """How many jobs ended in ERROR here, those that this process found lost included."""
+        """The number of jobs that ended in ERROR here, including lost jobs that this process recovered."""
         return self.parts.finisher.errors + self.parts.maintenance.errors
 
     @property
     def stops(self) -> int:
-        """How often it was asked to end: a signal to all processes reaches this one, and comes once more by the parent."""
+        """The number of requests to end. A signal to all processes arrives twice, directly and through the parent, and counts once."""
         return max(self._signals, self._told)
 
     def stop(self) -> None:
-        """Ask for the end; a second call skips the grace period. Safe in a signal handler."""
+        """Request the end of the worker; a second call skips the grace period. Safe in a signal handler."""
         self._signals += 1
         self._look_up()
 
@@ -111,11 +111,11 @@ class Supervisor:
         self._look_up()
 
     def _look_up(self) -> None:
-        with contextlib.suppress(OSError):  # after the end there is nobody to tell
-            os.write(self._pipe[1], b".")  # an Event's lock may be held by the very code that the signal interrupts
+        with contextlib.suppress(OSError):  # the pipe is closed after the end
+            os.write(self._pipe[1], b".")  # not an Event: the code that the signal interrupts may hold its lock
 
     def run(self) -> bool:
-        """Work until told to stop; return whether everything stopped as it should."""
+        """Run until asked to stop; return whether all parts stopped in order and none failed."""
         if self._parent is not None:
             self._parent.start()
         registry.discover()
@@ -134,7 +134,7 @@ class Supervisor:
             while not (why := self._why_end(ONCE_SECONDS if self.once else WATCH_SECONDS)):
                 pass
             self._ends = True
-            self.parts.maintenance.wake()  # its row says so before a second signal ends it
+            self.parts.maintenance.wake()  # writes DRAINING into the row before a second signal can end the worker
             if self._parent is not None and not self._told:
                 self._parent.leaves(why)
         finally:
@@ -200,7 +200,7 @@ class Supervisor:
         return ClaimPolicy(tuple(self.settings.queues), self.settings.max_running, lanes.set_slots, read), slots
 
     def _finishers(self, runs: Runs) -> list[Finisher]:
-        most = 1 if Job.objects.database.one_writer else 2  # where there is one writer at a time, a second one would wait for the first
+        most = 1 if Job.objects.database.one_writer else 2  # a second one would wait for the first on a database with one writer
         settings, names = self.settings, ("finisher", "finisher-2")[:most]
         made = [Finisher(runs, self.identity.worker_id, settings.lease_seconds, self._settled, self._on_error, name) for name in names]
         for second in made[1:]:
@@ -220,15 +220,15 @@ class Supervisor:
         )
 
     def _go_on_without(self, run: Run) -> None:
-        """Keep the capacity: a thread is lost with its run, a coroutine's thread only where the coroutine blocks it."""
+        """Replace the thread of a run that does not react; replace the event loop only if a coroutine blocks it."""
         if run.thread_id:
             (run.lane or self.parts.lanes.shared).pool.replace(run)
         else:
             self.parts.loop.replace_if_blocked(run)
-        self.parts.maintenance.wake()  # people see it at once
+        self.parts.maintenance.wake()  # shows the stuck run on the Workers page at once
 
     def _replace_process(self, run: Run) -> bool:
-        """Have this process replaced, where somebody would; return whether that comes."""
+        """Request the replacement of this process if it has a parent; return whether it will be replaced."""
         if self._parent is None:
             return False
         self._parent.overdue(run.job.id)
@@ -244,9 +244,9 @@ class Supervisor:
 
     def _settled(self, retrying: bool) -> None:
         self._recycling.counted(self.parts.finisher.done)
-        if self.parts.dispatcher.wants_slots:  # else its last look found too little already
+        if self.parts.dispatcher.wants_slots:  # else its last claim found fewer jobs than free slots
             self.parts.dispatcher.wake()
-        if retrying:  # its time may come before the next chores
+        if retrying:  # the retry may be due before the next run of the duty
             self.parts.duties.hear_of_due()
         self.parts.duties.hear_of_ended()
 
@@ -276,19 +276,19 @@ class Supervisor:
                 logger.error("The %s has waited %.0f s for the database; its connection is cut.", service.name, hanging)
         return not self.failed
 
-    # What people see
+    # The row on the Workers page
 
     def _show(self, state: str = Worker.State.RUNNING) -> None:
         lanes, stuck = self.parts.lanes, self.parts.maintenance.stuck()
         state = Worker.State.DRAINING if self.stops or self._ends else state
-        # Of a project's duty nobody but the project knows how long it may take.
+        # Duties of the project are left out: only the project knows how long they may take.
         chores = [chore for chore in self.parts.duties.chores if chore.duty.longest_run_seconds is not None]
         services = health([*self.parts.services, *chores])
         seen = {"slots": lanes.slots, "running": len(self.parts.runs), "stuck": stuck, "scaling": told(self.parts.scaler.decision)}
         show(self.identity, self.settings, state, services=services, failed_modules=imports.failures(), **seen)
 
     def _say_goodbye(self) -> None:
-        # In a thread, since the database may never answer; a daemon, since the process ends whether it does or not.
+        # In a thread, since the database may never answer, and in a daemon, so that the process ends in any case.
         farewell = threading.Thread(target=say_goodbye, args=(self.identity,), daemon=True)
         farewell.start()
         farewell.join(GOODBYE_SECONDS)
