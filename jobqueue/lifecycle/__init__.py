@@ -1,1 +1,1 @@
-"""The verbs of a job's life, each one short transaction: enqueue, claim, finish, control, expire, promote."""
+"""The moves of a job: enqueue, claim, finish, control, expire, promote, release. Each move is one short transaction."""

@@ -1,6 +1,7 @@
-"""Set aside: end a job as ERROR, by SQL alone, if its row cannot be read or its next state cannot be written.
+"""Set jobs aside: end a job as ERROR by SQL alone if its row cannot be read or its next state cannot be written.
 
-Such a row would fail in each batch again. It ends with the reason in its message, and the rest of the batch goes on.
+Without this, such a row would fail in each batch. The job ends with the reason in its message, and the rest of the
+batch continues.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ MAX_BYTES = 400
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the first line of an error: the next ones may show the whole row, with its secrets."""
+    """Return the first line of an error. The lines after it may show the whole row, with its secrets."""
     lines = clean(str(error)).strip().splitlines() or [type(error).__name__]
     return shorten(mask_text(lines[0]), MAX_BYTES)
 
 
 def try_set_aside(lease: Lease, status: str, what: str, error: BaseException) -> bool:
-    """End a job that is still in this status as ERROR; return whether it is moved. `what` says what cannot be done.
+    """End a job that still has this status as ERROR, and return whether it was moved. `what` says what cannot be done.
 
-    Raise only if the database is not there. What it refuses is logged.
+    Raise an error only if the database cannot be reached. If the database refuses the change, log that and return
+    False.
     """
     reason = f"{what}: {reason_of(error)}"
     try:
@@ -51,7 +53,10 @@ def try_set_aside(lease: Lease, status: str, what: str, error: BaseException) ->
 
 
 def try_mend(lease: Lease, status: str) -> bool:
-    """Make the values of a row fit its constraints, which may not have checked it; return whether that can help."""
+    """Change the values of a row that violate its constraints; return whether the row was changed.
+
+    A constraint may not have checked the row when it was written.
+    """
     try:
         with Job.objects.database.atomic():
             return mend(Job.objects.database, lease, status)
@@ -62,7 +67,7 @@ def try_mend(lease: Lease, status: str) -> bool:
 
 
 def end_pending(job_id: int, what: str, error: BaseException) -> bool:
-    """Set aside a job that is PENDING; return whether it is moved."""
+    """Set aside a job that is PENDING; return whether it was moved."""
     token = Job.objects.current.filter(pk=job_id).values_list("lease_token", flat=True).first()
     return token is not None and try_set_aside(Lease(job_id, token), states.Status.PENDING, what, error)
 
@@ -74,7 +79,7 @@ def _failed(job_id: int, kept: dict[str, object], reason: str) -> Event:
 
 
 def _end_what_belongs_to_it(job_id: int, reason: str) -> None:
-    """End the phases of a job that is set aside and let it wait for no other; leave them as they are if their rows are bad, too."""
+    """End the running phases of a job that is set aside, and delete its open dependencies. Keep them if the database refuses that."""
     alias = Job.objects.database.alias
     running = JobPhase.objects.using(alias).filter(job=job_id, status=JobPhase.Status.RUNNING)
     try:

@@ -1,4 +1,4 @@
-"""Batches of rows that one duty works through: smaller after a time-out, and a bad row set aside, so that it never stops the rest."""
+"""Batches of rows for a duty: a batch is smaller after a timeout, and a bad row is set aside so that it does not stop the other rows."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ logger = logging.getLogger("jobqueue")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Tell what one batch did: the rows moved, and those that could not be."""
+    """The result of a batch: the number of rows that were moved, and of rows that were set aside."""
 
     moved: int = 0
     set_aside: int = 0
 
 
 class Batches:
-    """Remember how large a batch may be, and which rows are left alone for a while."""
+    """The size of the next batch, and the rows that are skipped for a while."""
 
     def __init__(self, what: str, size: int) -> None:
-        """Begin with full batches; `what` names in the log what is done to a row."""
+        """Start with full batches. `what` names the operation in log messages."""
         self._what, self._most = what, size
         self.size = size
         self._aside: dict[int, float] = {}
 
     @property
     def set_aside(self) -> list[int]:
-        """The rows that are left alone now."""
+        """The rows that are skipped at present."""
         now = time.monotonic()
         self._aside = {row: until for row, until in self._aside.items() if until > now}
         return list(self._aside)
 
     def leave(self, row: int) -> None:
-        """Leave a row alone for a while."""
+        """Skip a row for `SET_ASIDE_SECONDS`."""
         if len(self._aside) < MAX_SET_ASIDE:
             self._aside[row] = time.monotonic() + SET_ASIDE_SECONDS
 
@@ -53,10 +53,10 @@ class Batches:
         one: Callable[[int], int],
         end: Callable[[int, Exception], bool] | None = None,
     ) -> Batch:
-        """Move up to `size` rows by `at_once`, one transaction; return how many moved and how many were set aside.
+        """Move up to `size` rows by `at_once`, in one transaction; return how many rows were moved and how many were set aside.
 
-        Where that is refused, the rows that `find` returns are moved by `one` each, and what fails alone is set aside, its reason in the
-        log; `end` may end such a row for good. Raise errors of the connection.
+        If the database refuses the batch, `one` moves each of the rows that `find` returns. A row that fails alone is
+        set aside and its reason is logged, unless `end` ends the row for good. Errors of the connection are raised.
         """
         try:
             moved = at_once(self.size)
@@ -96,5 +96,5 @@ class Batches:
 
 
 def _is_of_a_row(error: Exception) -> bool:
-    """Return whether an error says something of a row, not of the connection or of who leads the duty."""
+    """Return whether an error is about a row, and not about the connection or the leadership of the duty."""
     return db.is_refusal(error) or db.was_given_up(error)

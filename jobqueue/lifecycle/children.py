@@ -1,9 +1,10 @@
-"""Wait for other jobs: a job goes on once all those that it waits for have ended, in whatever way, or are gone.
+"""Wait for children: a job resumes when all jobs that it waits for have ended, in any way, or are deleted.
 
-A job begins to wait under one lock for all (taken first, before any row), so that two jobs can never begin at once to wait for each
-other: whoever comes second sees the first. Rows of `JobDependency` name whom it waits for; that a child has ended is not told by the
-child, whose end is a hot statement, but found by whoever looks. A look reads one open child of each waiting job, and goes on to others
-only where that one has ended: so the cost does not grow with the number of children that are still to end.
+A job begins to wait under one global lock, which it takes before any row. Two jobs can therefore not begin to wait
+for each other at the same time: the second sees the rows of the first. Rows of `JobDependency` name the children. The
+end of a child does not update them, because the statement that ends jobs is hot. Instead, `Parents` polls. It reads
+one open child of each waiting job, and reads the other children only if that one has ended. The cost of a poll does
+not grow with the number of children that still run.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from jobqueue.lifecycle.batches import Batch, Batches
 from jobqueue.lifecycle.guard import guarded
 from jobqueue.models import Job, JobDependency
 
-PARENTS = 200  # looked at in one go
-MARKED = 5000  # children marked as ended in one go
+PARENTS = 200  # jobs that one poll reads
+MARKED = 5000  # children that one transaction marks as ended
 MAX_CHILDREN = 100_000
 LOOKED_AT = 1000
-HOLDERS = 200  # of targets before which children stand, looked at in search of a circle
+HOLDERS = 200  # holders of targets to search for a circle, through the children that wait behind them
 ENDED_SQL = "j.status IN ('SUCCESS', 'ERROR', 'CANCELED')"
 
 
 class Child(NamedTuple):
-    """Tell what became of a job that was waited for; one that was deleted has the status ""."""
+    """A child and what became of it. A deleted child has the status ""."""
 
     job_id: int
     status: str
@@ -42,7 +43,7 @@ class Child(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """Count the children that a job still waits for, as far as was looked, and name the first."""
+    """The number of children that a job still waits for, up to the limit of the query, and the first of them."""
 
     live: int
     in_all: int
@@ -51,7 +52,7 @@ class Waits(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The same in words, without the full stop."""
+        """The same as a sentence, without the full stop."""
         if self.first is None:
             return f"The jobs that it waited for {'have ended' if self.in_all else 'are gone'}: a worker lets it be taken within a second"
         least = "at least " if self.more else ""
@@ -63,7 +64,7 @@ def _rows(**where: Any) -> QuerySet[JobDependency]:
 
 
 def wait(lease: Lease, ids: Sequence[int]) -> None:
-    """Let a running job wait for others from its end on; raise `ChildrenRefused` where that could never end."""
+    """Make a running job wait for other jobs when its run ends; raise `ChildrenRefused` if the wait could never end."""
     database = Job.objects.database
     if len(ids) > MAX_CHILDREN:
         raise ChildrenRefused(f"A job can wait for at most {MAX_CHILDREN:,} jobs at once, not for {len(ids):,}. Wait for them in phases.")
@@ -91,14 +92,15 @@ def _check(job: Job, ids: Sequence[int]) -> None:
 
 
 def _check_targets(job: Job) -> None:
-    """Refuse to wait for a job that waits, in its line, for a target which this job, or one that waits for it, keeps.
+    """Refuse the wait if a child waits, in a line, for a target that this job keeps, or that a job which waits for this job keeps.
 
-    It may do so through others: stand behind a holder that waits for a child which needs such a target, and so on.
+    The child can also wait indirectly: behind the holder of another target, which waits for a child that needs such a
+    target, and so on.
     """
     database, table = Job.objects.database, JobDependency._meta.db_table
     kept = targets_kept(database, table, job.pk)
     waiting = [job.pk] if kept else []
-    for one in waiting:  # grows as it goes
+    for one in waiting:  # the loop appends to this list
         for target, child in targets_wanted(database, table, one, ENDED_SQL):
             if target in kept:
                 raise ChildrenRefused(_circle(job.pk, one, child, target, kept[target]))
@@ -123,12 +125,15 @@ def _named(ids: Sequence[int]) -> str:
 
 
 def forget_unended(job: Job) -> None:
-    """Let a job wait for nobody: what it still waited for when it was ended in another way, or began anew."""
+    """Delete the dependencies that have not ended, because the job was ended in another way or starts again."""
     _rows(parent=job, ended=False).delete()
 
 
 def keep_ended(job: Job, *, none_lives: bool = False) -> None:
-    """Let a job wait for nobody, and know all that have ended: it may have gone on before anybody looked, as one that was paused."""
+    """Make a job wait for no child, and keep the dependencies whose children have ended.
+
+    A job that was paused can resume before `Parents` has marked all children that have ended.
+    """
     rows = _rows(parent=job, ended=False)
     if rows.exists():
         if not none_lives:
@@ -137,12 +142,12 @@ def keep_ended(job: Job, *, none_lives: bool = False) -> None:
 
 
 def has_live(job: Job) -> bool:
-    """Return whether a job waits for one that has not ended."""
+    """Return whether a job waits for a child that has not ended."""
     return _rows(parent=job, ended=False, child__status__in=states.LIVE).exists()
 
 
 def ended(job_id: int, after: int = 0, limit: int = LOOKED_AT) -> list[Child]:
-    """Return what became of the jobs that a job has waited for, in the order of their ids, behind one."""
+    """Return the children of a job and what became of them, in the order of their ids, beginning after the id `after`."""
     ids = list(_rows(parent=job_id, child_id__gt=after).order_by("child_id").values_list("child_id", flat=True)[:limit])
     rows = Job.objects.current.filter(pk__in=ids).values_list("pk", "status", "result", "message")
     found = {row[0]: Child(*row) for row in rows}
@@ -150,18 +155,18 @@ def ended(job_id: int, after: int = 0, limit: int = LOOKED_AT) -> list[Child]:
 
 
 def waits(job: Job) -> Waits:
-    """Count whom a job waits for, among the first thousand that were not seen to have ended."""
+    """Count the children that a job waits for, among the first thousand that are not marked as ended."""
     in_all = _rows(parent=job).count()
     ids = list(_rows(parent=job, ended=False).order_by("child_id").values_list("child_id", flat=True)[: LOOKED_AT + 1])
     live = sorted(Job.objects.current.filter(pk__in=ids).exclude(status__in=states.ENDED).values_list("pk", flat=True))
     return Waits(len(live), in_all, live[0] if live else None, len(ids) > LOOKED_AT)
 
 
-# Whoever looks after all of them
+# The duty that polls all waiting jobs
 
 
 def resume_parents() -> int:
-    """Let all jobs be taken whose children have ended; return how many. Safe to call at any time from anywhere."""
+    """Move all jobs whose children have ended to QUEUED; return how many. This is safe at any time and from any process."""
     parents, moved = Parents(), 0
     while (batch := parents.run()) is not None:
         moved += batch.moved
@@ -169,10 +174,10 @@ def resume_parents() -> int:
 
 
 class Parents:
-    """Look at the jobs that wait for others, again and again, some at a time."""
+    """A poll of the jobs that wait for children, `PARENTS` jobs at a time."""
 
     def __init__(self) -> None:
-        """Begin with the first."""
+        """Start at the lowest id."""
         self._batches = Batches("Resuming jobs whose children have ended", PARENTS)
         self._after = 0
         self.busy = False
@@ -181,7 +186,7 @@ class Parents:
         """Whether anybody was seen to wait."""
 
     def run(self) -> Batch | None:
-        """Look at the next few; return what moved, None where all were looked at."""
+        """Poll the next jobs; return how many were moved, or None after the last job."""
         ready, last = self._ready()
         aside = set(self._batches.set_aside)
         ready = [job_id for job_id in ready if job_id not in aside]
@@ -196,7 +201,7 @@ class Parents:
         return batch if last or batch.moved else None
 
     def _ready(self) -> tuple[list[int], int]:
-        """Return those of the next waiting jobs whose first open child has ended, and where to go on (0: at the start)."""
+        """Return those of the next waiting jobs whose first open child has ended, and the id to continue after (0: from the start)."""
         first = _rows(parent=OuterRef("pk"), ended=False).order_by("child_id").values("child_id")[:1]
         waiting = Job.objects.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.CHILDREN, pk__gt=self._after)
         found = list(waiting.order_by("pk").annotate(first=Subquery(first)).values_list("pk", "first")[:PARENTS])
@@ -209,7 +214,7 @@ class Parents:
         return self._advance(job_id)
 
     def _advance(self, job_id: int) -> int:
-        """Mark children of a job that have ended, and let it be taken where no other is left; return 1 where it was."""
+        """Mark the children of a job that have ended, and move the job to QUEUED if no child is left; return the number of moved jobs."""
         with Job.objects.database.atomic():
             waiting = Job.objects.current.unlocked().filter(pk=job_id, status=states.Status.PENDING, waiting_for=states.WaitingFor.CHILDREN)
             job = waiting.only("pk", "status", "waiting_for", "lease_token", "queue", "tenant").first()

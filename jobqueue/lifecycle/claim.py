@@ -1,12 +1,13 @@
 """Claim: take jobs for a worker process.
 
-Jobs without a target are taken in one statement. Those with one are locked again in a transaction of their own, together with their
-targets' locks; what stands behind each target is looked at only then, in a statement that began after the locks were taken, and
-decides who runs and who is parked. Where a limit is set, all of it happens in one transaction that has the limit's lock.
+One statement takes jobs without a target. Jobs with a target are locked again in a transaction of their own, together
+with the locks of their targets. A statement that begins after the locks are taken reads the state of each target. It
+decides which jobs run and which are parked. If a limit is set, all of this happens in one transaction that holds the
+lock of the limit.
 
-Where a statement fails on a constraint, one row is bad: the rows are then taken one by one, and the bad one is set aside as ERROR
-with the reason, so that it never blocks the head of the line. One that takes no change at all is `stuck`: the caller leaves it out of
-its next claims (`Scope.stuck`).
+If a statement violates a constraint, one row is bad. The rows are then taken one by one, and the bad row is set aside
+as ERROR with the reason, so that it does not block the jobs after it. A row that cannot be changed at all is `stuck`:
+the caller excludes it from its next claims (`Scope.stuck`).
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ PARKED_AT_ONCE = 2000
 
 
 class Claim(NamedTuple):
-    """Tell what a claim took, the key of the last job that it looked at, how many it looked at and parked, whom it found lost.
+    """The result of a claim: the jobs taken, the cursor, how many jobs it read and parked, and the jobs that it found lost.
 
-    `busy` are the targets that somebody was just deciding on, so that their jobs were left alone; `full` are the queues whose limits left
-    no room for any job ("" where that of all jobs did); `stuck` are jobs whose rows take no change.
+    `last` is the cursor: the key of the last job that the claim read. `busy` are the targets whose locks other
+    transactions held, so that their jobs were skipped. `full` are the queues whose limits left no room for any job
+    ("" for the limit of all jobs). `stuck` are the jobs whose rows cannot be changed.
     """
 
     jobs: list[Claimed]
@@ -46,12 +48,12 @@ class Claim(NamedTuple):
 
     @property
     def moved(self) -> bool:
-        """Whether it took or parked anything."""
+        """Whether the claim took or parked any job."""
         return bool(self.jobs) or self.parked > 0
 
 
 def claim(lender: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] | None = None, limits: Limits | None = None) -> Claim:
-    """Look at the best `limit` QUEUED jobs of the scope and take those that may run; `after` is the cursor to start behind."""
+    """Read the best `limit` QUEUED jobs of the scope and take those that may run; `after` is the cursor to continue behind."""
     if limits:
         return _limited(lender, scope, limit, limits)
     database = Job.objects.database
@@ -76,7 +78,7 @@ def claim(lender: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] 
 
 
 class TargetedClaim(NamedTuple):
-    """Tell which jobs with a target were taken, how many were parked, and the targets whose locks somebody has."""
+    """The jobs with a target that were taken, how many were parked, and the targets whose locks other transactions hold."""
 
     jobs: list[Claimed]
     parked: int = 0
@@ -93,7 +95,8 @@ def _limited(lender: LeaseHolder, scope: Scope, limit: int, limits: Limits) -> C
     database = Job.objects.database
     try:
         with database.atomic():
-            # The locks of limits come first, while nothing is held: whoever waits for one makes nobody wait.
+            # Take the locks of limits first, while this transaction holds no other lock, so that waiting for them
+            # blocks no other transaction.
             free, scope, lost = room(limits, scope, limit)
             full = frozenset(name for name, most in (scope.most or {}).items() if most <= 0)
             if free <= 0:
@@ -108,21 +111,21 @@ def _limited(lender: LeaseHolder, scope: Scope, limit: int, limits: Limits) -> C
 
 
 def _take_targeted(lender: LeaseHolder, candidates: Sequence[Candidate], *, alone: bool = False) -> TargetedClaim:
-    """Take or park locked candidates, and if not `alone` the lines behind them; called inside a transaction."""
+    """Take or park locked candidates, and park the lines behind them unless `alone`. The caller has opened a transaction."""
     if not candidates:
         return TargetedClaim([])
     database = Job.objects.database
     targets = {one.behind for one in candidates}
-    # Never waiting, since rows are locked already: who holds a target's lock may wait for one of them.
+    # Rows are locked already, so do not wait for locks: the holder of a target's lock may wait for one of these rows.
     locked = database.try_locks(line.in_lock_order(targets))
-    # A statement of its own, after the locks: its snapshot shows all that their last holders committed.
+    # A separate statement after the locks, so that its snapshot shows all that the previous holders committed.
     decision = line.decide(candidates, locked, database.standings([one for one in targets if one.key in locked]) if locked else [])
     if decision.park:
         states.check(states.QUEUED, states.PENDING_TARGET)
         database.park(decision.park)
     taken = database.take(lender, decision.take) if decision.take else []
     parked = len(decision.park)
-    if decision.crowded and not alone:  # a row of the line that refuses must not be taken for a candidate's
+    if decision.crowded and not alone:  # A bad row of the line must not be mistaken for a bad candidate.
         parked += database.park_line(decision.crowded, PARKED_AT_ONCE)
     return TargetedClaim(taken, parked, frozenset(one.name for one in targets if one.key not in locked))
 
@@ -137,21 +140,21 @@ def _one_by_one(lender: LeaseHolder, scope: Scope, limit: int, limits: Limits | 
 
 @dataclass
 class Refused:
-    """The jobs that could not be taken: how many were set aside, and which ones take not even that."""
+    """The jobs that could not be taken: how many were set aside, and which could not even be set aside."""
 
     aside: int = 0
     stuck: list[int] = field(default_factory=list)
 
 
 def _take_each(lender: LeaseHolder, ids: Sequence[int], limits: Limits | None = None) -> Claim:
-    """Take jobs one by one. Those that are set aside count as seen, so that the caller goes on at once."""
+    """Take jobs one by one. Jobs that are set aside count as seen, so that the caller continues immediately."""
     refused = Refused()
     found = _claim([job for job_id in ids for job in _take_one(lender, job_id, refused, limits)], TargetedClaim([]), [])
     return found._replace(seen=found.seen + refused.aside, stuck=tuple(refused.stuck))
 
 
 def _take_one(lender: LeaseHolder, job_id: int, refused: Refused, limits: Limits | None = None) -> list[Claimed]:
-    """Take one QUEUED job that nobody has locked, or set it aside where its row is bad."""
+    """Take one QUEUED job that no other transaction has locked, or set it aside if its row is bad."""
     database = Job.objects.database
     with database.atomic():
         if limits:
@@ -160,13 +163,14 @@ def _take_one(lender: LeaseHolder, job_id: int, refused: Refused, limits: Limits
                 return []
         candidates = database.lock_candidates([job_id])
         try:
-            with database.atomic():  # the savepoint that a bad row is undone to; it may be one without a target
+            with database.atomic():  # the savepoint to which a bad row is rolled back; the job may have no target
                 plain = [one.id for one in candidates if not one.target]
                 return database.take(lender, plain) if plain else _take_targeted(lender, candidates, alone=True).jobs
         except Exception as error:
             if not db.is_refusal(error):
                 raise
-            # The savepoint took the target's lock with it. None is needed: a row in ERROR frees nothing.
+            # The rollback to the savepoint released the target's lock. None is needed, because a job in ERROR does
+            # not free its target.
             token = Job.objects.current.values_list("lease_token", flat=True).get(pk=job_id)
             if aside.try_set_aside(Lease(job_id, token), states.Status.QUEUED, "it cannot be claimed", error):
                 refused.aside += 1

@@ -1,10 +1,13 @@
 """Control: pause, cancel, resume, delete and run now, from any process.
 
-Each verb is one transaction: take the lock of the job's target (waiting; a target never changes, so it is read without a lock), lock
-the row, decide by the status of the **locked** row, move it by a guarded UPDATE, and settle the target, whatever the job was: one
-that was let out of its line and is canceled now held nothing, and still somebody waits behind it. What is not running changes at
-once. A running job gets a flag, and its owner, told by notification or its next heartbeat, interrupts the run.
-CANCELED beats PAUSED: a later pause does not weaken it. Resume of a job that is still stopping withdraws the flag.
+Each verb is one transaction. It takes the lock of the job's target and waits for it. A target never changes, so it is
+read without a lock. It then locks the row, decides by the status of the **locked** row, moves the job by a guarded
+UPDATE, and settles the target. It settles the target in any case: a job that was released from its line and is
+canceled now held nothing, but jobs still wait behind it.
+
+A job that is not running changes immediately. A running job gets a flag, and its worker interrupts the run when a
+notification or the next heartbeat reports the flag. CANCELED outranks PAUSED: a later pause does not weaken it.
+Resume withdraws the flag of a job that is still stopping.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ CANCELED_BY_USER = "Job was canceled by user"
 
 
 class Verdict(Enum):
-    """Say what came of a person's request."""
+    """The answer to a request of an operator."""
 
     DONE = "done"
     REQUESTED = "requested"
@@ -45,7 +48,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Tell what a request did: the job's status now, and the reason where it was refused."""
+    """The result of a request: the job's status now, and the reason if the request was refused."""
 
     job_id: int
     verdict: Verdict
@@ -53,14 +56,14 @@ class Answer:
     reason: str = ""
 
     def __bool__(self) -> bool:
-        """Be true unless the request was refused."""
+        """Return True unless the request was refused."""
         return self.verdict is not Verdict.REFUSED
 
 
 def request_job_cancel(job_id: int, *, outcome: str = states.Status.PAUSED) -> Answer:
-    """Pause (resumable) or cancel (final) a job; a running one is interrupted by its owner.
+    """Pause (resumable) or cancel (final) a job. The worker of a running job interrupts it.
 
-    Raises `JobDoesNotExist`, and `InvalidOption` where `outcome` is neither PAUSED nor CANCELED.
+    Raise `JobDoesNotExist`, or `InvalidOption` if `outcome` is neither PAUSED nor CANCELED.
     """
     if outcome not in (states.Status.PAUSED, states.Status.CANCELED):
         raise InvalidOption(f"outcome is {outcome!r}; it must be PAUSED or CANCELED.")
@@ -89,7 +92,7 @@ def cancel(job_id: int) -> Answer:
 
 
 def resume(job_id: int) -> Answer:
-    """Let a PAUSED or ERROR job run again, failures and crashes counted anew; withdraw the request from one that is stopping."""
+    """Return a PAUSED or ERROR job to the queue with failures and crashes reset, or withdraw the request from a job that is stopping."""
     with _locked(job_id) as job:
         if job.status == states.Status.RUNNING:
             return _withdraw(job)
@@ -102,7 +105,7 @@ def resume(job_id: int) -> Answer:
 
 
 def run_now(job_id: int) -> Answer:
-    """Let a job that waits for its time run at once."""
+    """Run a job that waits for its time immediately."""
     with _locked(job_id) as job:
         if job.place != states.PENDING_TIME:
             return _refused(job, f"a job in state {job.status} does not wait for a time")
@@ -112,7 +115,7 @@ def run_now(job_id: int) -> Answer:
 
 
 def delete(job_id: int) -> Answer:
-    """Delete a job for good, its target moving on; a running one is refused."""
+    """Delete a job for good and release the next job of its target; refuse to delete a running job."""
     with _locked(job_id) as job:
         if job.status == states.Status.RUNNING:
             return _refused(job, "a running job cannot be deleted: cancel it first")
@@ -122,7 +125,7 @@ def delete(job_id: int) -> Answer:
 
 
 def clear_target(target: str, *, tenant: str = "") -> list[Answer]:
-    """Cancel whatever holds a target or blocks it, so that its line moves on; return what came of each, none where it was free."""
+    """Cancel the jobs that hold or block a target, so that its line continues; return one answer for each, none if the target was free."""
     if clean(target) != target or clean(tenant) != tenant:
         return []  # no database stores such a name
     return [cancel(job_id) for job_id in Job.objects.current.blocking(Target(tenant, target)).values_list("pk", flat=True)]
@@ -130,7 +133,7 @@ def clear_target(target: str, *, tenant: str = "") -> list[Answer]:
 
 @contextlib.contextmanager
 def _locked(number: int | str) -> Iterator[Job]:
-    """Open a transaction that holds the target's lock, then the row's; the job is named by its number or its public id."""
+    """Open a transaction that locks the target, then the row of a job. `number` is the job's number or its public id."""
     job_id = public_ids.number_of(number)
     with Job.objects.database.atomic():
         named = Job.objects.current.filter(pk=job_id).values_list("tenant", "target").first()
@@ -177,7 +180,8 @@ def _withdraw(job: Job) -> Answer:
 
 
 def _resume(job: Job, now: datetime) -> Answer:
-    # Only a caller's own time is still ahead of a job that never ran, or its sleep; the time of a retry ends with the resume.
+    # Keep a time in the future only if the caller set it for a job that never ran, or if the job sleeps. Resume ends
+    # the wait for a retry.
     ahead = suspend.sleeps(job, now) or (job.attempt == 0 and job.run_at is not None and job.run_at > now)
     destination = states.PENDING_TIME if ahead else states.QUEUED
     if job.phase and children.has_live(job):

@@ -1,8 +1,9 @@
-"""Decide: what becomes of a job whose run has ended, by the outcome and by what the job's row says. Pure: no query and no clock.
+"""Decide what becomes of a job whose run has ended, from the outcome and the job's row. The functions are pure: no query, no clock.
 
-SUCCESS and ERROR stand. Everything that would let the job run again (retry, hand-back, interrupt, unknown task, sleep, wait) becomes PAUSED
-or CANCELED if a person's request to stop stands on the row; an interrupt whose request was withdrawn becomes QUEUED, its attempt given
-back. The statement that writes a decision checks that the row still says what was decided for (``db/run_ends.py``).
+SUCCESS and ERROR are final. An outcome after which the job would run again (retry, hand-back, interrupt, unknown
+task, sleep, wait) becomes PAUSED or CANCELED if the row has a request to stop. An interrupt whose request was
+withdrawn becomes QUEUED and uses up no attempt. The statement that writes a decision checks that the row still has
+the values of the decision (``db/run_ends.py``).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ READ_FIRST = (Kind.INTERRUPTED, Kind.UNKNOWN_TASK, Kind.SLEEP, Kind.WAIT)
 
 
 class Standing(NamedTuple):
-    """What the row of a running job says that the decision on its run depends on; `now` is the time of the database."""
+    """The values in the row of a running job on which the decision depends; `now` is the time of the database."""
 
     now: datetime
     flag: str = ""
@@ -56,13 +57,13 @@ Decision = tuple[states.Place, Changes]
 
 
 def must_read(outcome: Outcome) -> bool:
-    """Return whether the row must be read before this outcome is decided on; others are decided for a row without a request to stop."""
+    """Return whether the row must be read before this outcome is decided. The rest is decided for a row without a request to stop."""
     shows = outcome.kind is not Kind.SUCCESS and (outcome.told is not None or outcome.phase is not None or outcome.done is not None)
     return shows or outcome.kind in READ_FIRST
 
 
 def decide(outcome: Outcome, standing: Standing, now: float) -> RunEnd:
-    """Return where a run's end moves its job and what it writes; `now` is the time of the monotonic clock."""
+    """Return the move of a job whose run ends, and the values to write; `now` is the time of the monotonic clock."""
     if outcome.kind is Kind.SUCCESS:
         return _success(outcome, standing, now)
     stops = standing.flag and outcome.kind is not Kind.ERROR
@@ -151,7 +152,7 @@ def _wait(outcome: Outcome, standing: Standing) -> Decision:
 
 
 def _kept(outcome: Outcome, now: datetime) -> Changes:
-    """Return what says where a suspended job goes on, and when, whatever it was moved to."""
+    """Return the columns that say where and when a suspended job continues, whatever state it was moved to."""
     changes: Changes = {"phase": outcome.following} if outcome.following else {}
     if outcome.kind is Kind.SLEEP:
         latest = now + timedelta(seconds=MAX_DELAY_SECONDS)
@@ -174,13 +175,13 @@ DECISIONS: dict[Kind, Callable[[Outcome, Standing], Decision]] = {
 
 
 def _entry(outcome: Outcome, place: states.Place) -> str:
-    """Return what the entry of the history says of a run that counts, beside what its statement adds."""
+    """Return the part of a history entry that comes from the outcome; the statement adds the rest."""
     label = outcome.kind.name if place[0] == states.Status.PENDING else place[0]
     return json.dumps({"outcome": label} | (history.failed(outcome.failure) if outcome.failure else {}) | outcome.left)
 
 
 def _last_progress(standing: Standing, progress: int, message: str | None) -> str | None:
-    """Return the data of the event of the last progress; None if the row has it already."""
+    """Return the data of the event of the last progress, or None if the row has this progress already."""
     text = standing.message if message is None else message
     if (progress, text) == (standing.progress, standing.message):
         return None
@@ -188,7 +189,10 @@ def _last_progress(standing: Standing, progress: int, message: str | None) -> st
 
 
 def _is_repeated(outcome: Outcome, standing: Standing, status: str) -> bool:
-    """Return whether the log has the event of this end already: the task is still unknown, as at each try, every few seconds."""
+    """Return whether the log has the event of this end already.
+
+    A task that is unknown is tried again every few seconds, but only the first try is recorded.
+    """
     return bool(standing.unknown_since) and outcome.kind is Kind.UNKNOWN_TASK and status == states.Status.PENDING
 
 

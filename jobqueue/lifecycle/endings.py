@@ -1,4 +1,4 @@
-"""The events of runs that did not succeed: why each ended, in the words that were written to the job's row."""
+"""The events of runs that did not succeed, with the same reasons as in the job's row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobqueue.events.record import event
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.models import Job
 
-# The events of runs whose jobs are to run again.
+# The events of runs whose jobs run again.
 AGAIN = {
     Kind.RETRY: names.RETRYING,
     Kind.HANDED_BACK: names.HANDED_BACK,
@@ -23,7 +23,7 @@ AGAIN = {
 
 
 def told_of(outcome: Outcome, status: str, message: str) -> dict[str, Any]:
-    """Return what the event that ends a run tells of it."""
+    """Return the data of the event that ends a run."""
     data: dict[str, Any] = {}
     if outcome.failure is not None and status == states.Status.ERROR:
         data["exception"] = outcome.failure.path
@@ -35,7 +35,7 @@ def told_of(outcome: Outcome, status: str, message: str) -> dict[str, Any]:
 
 
 def lease_lost(job: Job, status: str, message: str, *, exception: str, delay_seconds: float | None, begun: bool) -> list[Event]:
-    """Return that a lease has run out, and how the run ended by that; one that had not begun is as good as handed back."""
+    """Return the events of an expired lease and of the end of its run. A run that had not begun counts as handed back."""
     data: dict[str, Any] = {"message": message}
     if status == states.Status.ERROR:
         data["exception"] = exception

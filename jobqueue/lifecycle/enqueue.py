@@ -1,7 +1,7 @@
-"""Enqueue: make jobs, one or many, in the caller's transaction.
+"""Enqueue: make one or many jobs in the caller's transaction.
 
-No lock is taken but that of the unique index on `unique_key`; whether a job must wait behind its target is decided when it is
-claimed. So an open transaction that enqueues neither blocks a worker nor loses a wake-up.
+The only lock is that of the unique index on `unique_key`. The claim decides whether a job must wait for its target.
+Therefore an open transaction that enqueues jobs neither blocks a worker nor loses a wake-up.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OPTIONAL = {
 
 @dataclass(slots=True, frozen=True)
 class JobSpec:
-    """Describe a job to make; `args`, `kwargs`, `metadata` and `options` are JSON text."""
+    """A job to make; `args`, `kwargs`, `metadata` and `options` are JSON text."""
 
     task: str
     args: str = "[]"
@@ -56,11 +56,11 @@ class JobSpec:
 
     @property
     def immediate(self) -> bool:
-        """Whether it may be taken at once."""
+        """Whether a worker may take the job immediately."""
         return self.run_after is None or (isinstance(self.run_after, timedelta) and self.run_after <= timedelta())
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns that differ from the table's own defaults, and those that always go along."""
+        """Return the columns that differ from the defaults of the table, and the columns that are always written."""
         columns: dict[str, Any] = {
             "task": self.task,
             "queue": self.queue,
@@ -70,7 +70,7 @@ class JobSpec:
         }
         columns.update({name: getattr(self, name) for name, default in OPTIONAL.items() if getattr(self, name) != default})
         if self.phases:
-            columns["phase"] = self.phases[0]  # the phase that it is in, or begins with
+            columns["phase"] = self.phases[0]  # the phase that the job is in or begins with
         if not self.immediate:
             columns.update(status=states.Status.PENDING.value, waiting_for=states.WaitingFor.TIME.value)
             if isinstance(self.run_after, datetime):
@@ -85,7 +85,7 @@ class JobSpec:
 
 
 class Call(NamedTuple):
-    """Carry what differs between the jobs of one bulk enqueue: the arguments, as JSON text, the unique key and the target."""
+    """What differs between the jobs of a bulk enqueue: the arguments as JSON text, the unique key and the target."""
 
     args: str
     kwargs: str
@@ -94,7 +94,7 @@ class Call(NamedTuple):
 
 
 class Enqueued(NamedTuple):
-    """Tell which job stands for the request, and whether this call made it."""
+    """The job that answers the request, and whether this call made it."""
 
     job_id: int
     created_at: datetime
@@ -102,9 +102,9 @@ class Enqueued(NamedTuple):
 
 
 def enqueue(spec: JobSpec) -> Enqueued:
-    """Make one job; where a live job has its unique key, return that one instead."""
+    """Make one job, or return the unfinished job that has its unique key."""
     if spec.phases:
-        with Job.objects.database.atomic():  # the job and its phases, or neither
+        with Job.objects.database.atomic():  # the job and its phases are stored together
             return _enqueue(spec)
     return _enqueue(spec)
 
@@ -115,7 +115,8 @@ def _enqueue(spec: JobSpec, job_id: int | None = None) -> Enqueued:
     if job_id is None and (row := _make_alone(database, spec, columns)) is not None:
         return Enqueued(row[0], row[1], created=True)
     for _ in range(TRIES):
-        # DO NOTHING in place of an error: the caller's transaction stays usable. It waits for a rival that has not committed.
+        # DO NOTHING instead of an error keeps the caller's transaction usable. The insert waits for a rival that has
+        # not committed.
         row = database.insert(columns, ignore_conflicts=bool(spec.unique_key))
         if row is not None:
             phases.make([row[0]], spec.phases)
@@ -124,27 +125,28 @@ def _enqueue(spec: JobSpec, job_id: int | None = None) -> Enqueued:
         rivals = Job.objects.current.filter(tenant=spec.tenant, unique_key=spec.unique_key, status__in=states.LIVE)
         if found := rivals.values_list("pk", "created_at").first():
             return Enqueued(*found, created=False)
-        # The rival ended between the two statements: its key is free now.
+        # The rival ended between the two statements, so the key is free again.
     raise JobQueueError(f"unique_key {spec.unique_key!r} was taken and freed {TRIES} times in a row; try again.")
 
 
 def _make_alone(database: Database, spec: JobSpec, columns: dict[str, Any]) -> tuple[Any, ...] | None:
     """Make a job outside of any transaction, and wake workers in the same message.
 
-    Not one with a key, which may wait for a rival for long.
+    Return None if this is not possible. Jobs with a unique key are excluded: the insert can block on another
+    transaction.
     """
     if not spec.immediate or spec.unique_key or spec.phases or not database.can_insert_alone:
         return None
     payload = wakeup.work_behind(spec.queue, spec.tenant)
     try:
         return database.insert_alone(columns, None if payload is None else (wakeup.CHANNEL, payload))
-    except BaseException:  # whatever it is, workers have not heard of a job
+    except BaseException:  # on any exception, the notification was not sent
         wakeup.not_sent(payload)
         raise
 
 
 def enqueue_many(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:
-    """Make a job like `spec` for each call, all or none; in bulk, but for those with a unique key."""
+    """Make a job like `spec` for each call, all or none. Only jobs with a unique key are inserted one by one."""
     database = Job.objects.database
     if not calls:
         return []
@@ -160,8 +162,9 @@ def enqueue_many(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:
 def _enqueue_keyed(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:
     """Make jobs that have unique keys, and return them in the order of the calls.
 
-    The lock of each key is held until the commit. So all transactions take keys in one order, or two of them would wait for each other.
-    Jobs of one target run in the order of their ids, so the ids are taken first, in the order of the calls.
+    The lock of each key is held until the commit. All transactions take keys in the same order, so that no two of
+    them wait for each other. Jobs of a target run in the order of their ids, so the ids are taken first, in the order
+    of the calls.
     """
     ids = Job.objects.database.take_ids(len(calls))
     made: dict[int, Enqueued] = {}

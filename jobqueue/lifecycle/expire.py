@@ -1,15 +1,16 @@
-"""Expire: recover running jobs whose lease has run out, judged on the job's row alone.
+"""Expire: recover running jobs whose leases have run out, by the values in the job's row alone.
 
-A standing flag comes first: the job becomes PAUSED or CANCELED, before `recovery` and budgets. Else ``recovery="hold"`` gives
-ERROR at once; ``"requeue"`` gives QUEUED at the old place after the first crash, PENDING for 2, 4, 8 s after later ones, and
-ERROR once `MAX_CRASHES` are spent. Crashes never cost `max_attempts`. Rows that anybody has locked are passed over, so that any
-number of sweeps may run at once.
+A flag comes first: the job becomes PAUSED or CANCELED, regardless of `recovery` and limits. Otherwise
+``recovery="hold"`` gives ERROR immediately. ``"requeue"`` gives QUEUED at the old place after the first crash,
+PENDING for 2, 4, 8 s after later crashes, and ERROR after `MAX_CRASHES`. Crashes never count towards `max_attempts`.
+Locked rows are skipped, so any number of sweeps can run at the same time.
 
-A job that has crashed before begins only after its start was written (see ``worker/running/probation.py``). Where there is none, it waited
-for its turn when another job took the process away: that is not its crash, and it goes back like one that was handed back.
+A job that has crashed before begins only after its start was written (see ``worker/running/probation.py``). If no
+start was written, the job was still waiting for its turn when the process was lost. That is not a crash, and the job
+returns to the queue as if handed back.
 
-Nor is it a crash if the worker was stopping (a container's second signal comes soon), or was ended because of another job: such a job is
-QUEUED again, up to `MAX_UNBLAMED` times; after that each loss counts.
+Nor is it a crash if the worker was stopping (a container's second signal comes soon), or was ended because of another
+job. Such a job becomes QUEUED again, up to `MAX_UNBLAMED` times. After that, each loss counts.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ NOT_BEGUN = "worker lost before the job had begun"
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Tell what became of one job whose worker was lost."""
+    """A job whose worker was lost, and the status that it has now."""
 
     job_id: int
     task: str
@@ -54,28 +55,29 @@ class Expired:
 
 
 def expire_stale_running_jobs(limit: int | None = None) -> list[Expired]:
-    """Recover every job whose lease has run out, at most `limit`; safe to call at any time from anywhere."""
+    """Recover every job whose lease has run out, at most `limit` jobs. This is safe at any time and from any process."""
     return expire_jobs(Job.objects.current.expired(), limit)
 
 
 def expire_owner(owner: str, culprit: int | None = None) -> list[Expired]:
-    """Recover the jobs of one worker process that is known to be dead, without waiting for their leases.
+    """Recover the jobs of a worker process that is known to be dead, without waiting for their leases.
 
-    If it was ended because of one job, the `culprit`, the loss is no crash of the others.
+    If the worker was ended because of one job, the `culprit`, its loss does not count as a crash of the other jobs.
     """
     jobs = Job.objects.current.owned_by(owner)
-    if culprit is None or not jobs.filter(pk=culprit).exists():  # it has ended meanwhile, and another one kept the process busy
+    if culprit is None or not jobs.filter(pk=culprit).exists():  # the culprit has ended, and another job kept the process busy
         return expire_jobs(jobs)
-    # The culprit comes last: as soon as it is QUEUED it may hang this process, too, and who recovers the rest must still find it.
+    # Recover the culprit last: when it is QUEUED, it may hang this process, too. The next process must still find the
+    # other jobs.
     others = expire_jobs(jobs.exclude(pk=culprit), excuse=NEIGHBOR)
     return [*others, *expire_jobs(jobs.filter(pk=culprit))]
 
 
 class Recovery:
-    """Recover again and again, whatever single rows do."""
+    """Repeated recovery of lost jobs, which a bad row does not stop."""
 
     def __init__(self) -> None:
-        """Begin with full batches."""
+        """Start with full batches."""
         self._batches = Batches("Recovering lost jobs", MOST)
 
     def run(self) -> tuple[list[Expired], Batch]:
@@ -89,7 +91,7 @@ class Recovery:
             lost.extend(expire_jobs(jobs, size, failed))
             return len(lost)
 
-        # What fails in a row fails inside of a savepoint: all that is raised here ends the batch.
+        # An error of one row is caught inside a savepoint. An error that is raised here ends the batch.
         batch = self._batches.run(at_once, lambda size: [], lambda row: 0)
         for job_id in failed:
             self._batches.leave(job_id)
@@ -97,10 +99,10 @@ class Recovery:
 
 
 def expire_jobs(found: JobQuerySet, limit: int | None = None, failed: list[int] | None = None, excuse: str = "") -> list[Expired]:
-    """Recover running jobs that are known to be lost, at most `limit`, passing over rows that somebody has locked.
+    """Recover running jobs that are known to be lost, at most `limit` jobs; skip rows that are locked.
 
-    One that cannot be recovered, whatever its row holds, ends as ERROR. If not even that can be written, it is added to `failed`.
-    An `excuse` says why the loss is no crash of the jobs.
+    A job that cannot be recovered ends as ERROR. If that cannot be written either, the job is added to `failed`. An
+    `excuse` is the reason why the loss does not count as a crash.
     """
     done: list[Expired] = []
     after = 0
@@ -115,7 +117,7 @@ def expire_jobs(found: JobQuerySet, limit: int | None = None, failed: list[int] 
 
 
 def _expire_all(found: JobQuerySet, leases: Sequence[Lease], failed: list[int] | None, excuse: str) -> list[Expired]:
-    """Recover those of the jobs that are still lost; one by one if they cannot be read, or recorded, together."""
+    """Recover those of the jobs that are still lost. Recover them one by one if they cannot be read or recorded together."""
     bad: list[tuple[Lease, Exception]] = []
     events: list[Event] = []
     try:
@@ -148,7 +150,7 @@ def _set_aside(lease: Lease, error: Exception, failed: list[int] | None) -> list
 
 
 def _stopping(jobs: Sequence[Job]) -> set[str]:
-    """Return the workers of these jobs that had begun to stop, as their rows say."""
+    """Return the workers of these jobs whose rows say that they are stopping."""
     owners = {owner for job in jobs if (owner := _uuid(job.lease_owner)) is not None}
     rows = Worker.objects.using(Job.objects.database.alias).filter(pk__in=owners, state=Worker.State.DRAINING)
     return {str(pk) for pk in rows.values_list("pk", flat=True)} if owners else set()
@@ -163,14 +165,15 @@ def _uuid(text: str) -> UUID | None:
 
 def _expire_one(job: Job, lease: Lease, bad: list[tuple[Lease, Exception]], events: list[Event], excuse: str) -> Expired | None:
     try:
-        with Job.objects.database.atomic():  # a savepoint: one bad row never stops the rest
+        with Job.objects.database.atomic():  # a savepoint: a bad row does not stop the other rows
             destination, fields = decide(job, job.now, excuse)  # type: ignore[attr-defined]
-            # Only a canceled job frees its target. Never wait for the lock, since rows are locked: the next sweep tries again.
+            # Only a canceled job frees its target. Rows are locked, so do not wait for the lock: the next sweep tries
+            # again.
             freed = [job.behind] if job.target and destination == states.CANCELED else []
             if len(try_lock(freed)) < len(freed):
                 return None
             if not Job.objects.move(job, destination, **fields):
-                raise ValueError("its row does not have the values that were read from it")  # no other can change it: it is locked
+                raise ValueError("its row does not have the values that were read from it")  # the row is locked: no other can change it
             settle_safely(freed)
             phases.settle(job, destination, message=fields["message"])
             if job.phase:
@@ -194,13 +197,13 @@ def _told(job: Job, destination: states.Place, fields: dict[str, Any]) -> list[E
 
 
 def _pause(crashes: int) -> float:
-    """Return for how many seconds a job waits that has lost its worker so often."""
+    """Return for how many seconds a job waits after this number of crashes."""
     seconds: float = 2.0 ** min(crashes - 1, 16)
     return seconds
 
 
 def decide(job: Job, now: datetime, excuse: str = "") -> tuple[states.Place, dict[str, Any]]:
-    """Return where the loss of its worker moves a job, and with which columns; an `excuse` says why it is no crash."""
+    """Return the state of a job whose worker was lost, and the columns to write. An `excuse` is the reason why the loss is no crash."""
     if job.crashes and job.started_at is None:
         return _not_begun(job)
     before = [one for one in history.as_list(job.history) if history.as_dict(one).get("blamed") is False]

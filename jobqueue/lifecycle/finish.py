@@ -1,9 +1,10 @@
-"""Finish: write what came of runs, each guarded by id, `lease_token` and a live lease.
+"""Finish: write the outcomes of runs. Each write is guarded by id, `lease_token` and a live lease.
 
-`decide` says what becomes of a job. Most outcomes are written by one statement, as long as no request to stop stands on their rows and they
-have no phases; it leaves other rows as they are. Those are then locked, read, decided on by what they say, and written by the same
-statement. An outcome that moves no row came too late: the lease was lost, and nothing of it counts. A row that another transaction has
-locked is passed over and returned as `later`: one locked row must not hold up the outcomes of all others.
+`decide` returns what becomes of a job. One statement writes most outcomes: those of jobs that have no request to stop
+and no phases. It leaves other rows unchanged. Those are then locked, read, decided by their values, and written by
+the same statement. An outcome that changes no row came too late: the lease was lost, and the outcome is discarded. If
+another transaction has locked a row, its outcome is skipped and returned as `later`, so that one locked row does not
+delay all other outcomes.
 """
 
 from __future__ import annotations
@@ -22,21 +23,23 @@ from jobqueue.lifecycle.refusals import one_by_one_if_refused
 from jobqueue.lifecycle.release import settle, settle_safely, try_lock
 from jobqueue.models import Job
 
-# What a decision, the phases and their events need of a row; not the arguments and the result, which may be large.
+# The columns that a decision, the phases and their events need, without the arguments and the result, which may be
+# large.
 READ = ("lease_token", "status", "cancel_requested", "cancel_outcome", "options", "progress", "message", "phase")
 OF_EVENTS = ("attempt", "tenant", "target", "queue", "task", "webhook_url")
 
 
 def finish(outcomes: Sequence[Outcome], hand_over: HandOver | None = None) -> list[Settled]:
-    """Write the outcomes, most of them in one or two statements; raise if the database cannot be reached.
+    """Write the outcomes, most of them in one or two statements; raise an error if the database cannot be reached.
 
-    Those with a target are written in a transaction of their own that holds the targets' locks; it lets the lines move on, or hands
-    the next job of a target to this worker.
+    Outcomes with a target are written in a transaction of their own that holds the locks of the targets. This
+    transaction also releases the next jobs of the targets, or hands them over to this worker.
     """
     plain = [outcome for outcome in outcomes if outcome.target is None]
     targeted = [outcome for outcome in outcomes if outcome.target is not None]
     done: list[Settled] = []
-    # One statement each: what it has written must not be tried again since another one was refused.
+    # One statement for each kind: outcomes that one has written must not be written again because the other was
+    # refused.
     for succeeds in (True, False):
         alike = [outcome for outcome in plain if (outcome.kind is Kind.SUCCESS) is succeeds and not must_read(outcome)]
         done += one_by_one_if_refused(_write, alike, _read_and_write)
@@ -50,15 +53,15 @@ def finish(outcomes: Sequence[Outcome], hand_over: HandOver | None = None) -> li
 
 
 def finish_with_work(outcome: Outcome) -> Settled:
-    """Write one success in the caller's transaction, which is that of its work; raise if the database refuses its values.
+    """Write one success in the caller's transaction, which holds the work of the task; raise an error if the database refuses its values.
 
-    It never becomes another ending: that would be committed together with work that counts as not done.
+    It never writes another kind of end: that would be committed together with work that counts as not done.
     """
     return (_write_all([outcome]) if outcome.target is None else _finish_targeted(None, [outcome]))[0]
 
 
 def written_before(outcomes: Iterable[Outcome]) -> dict[Lease, str]:
-    """Return the outcomes that the database has already: their commit was done, but its acknowledgement was lost."""
+    """Return the outcomes that are stored already: they were committed, but the acknowledgement was lost."""
     expected = {outcome.lease: outcome for outcome in outcomes}
     rows = Job.objects.current.filter(pk__in=[lease.job_id for lease in expected]).exclude(status=states.Status.RUNNING)
     ended, found = {Kind.SUCCESS: states.Status.SUCCESS, Kind.ERROR: states.Status.ERROR}, {}
@@ -82,21 +85,24 @@ def _finish_targeted(hand_over: HandOver | None, outcomes: Sequence[Outcome]) ->
 
 
 def _finish_alone(outcomes: Sequence[Outcome]) -> list[Settled]:
-    """Write outcomes with a target that were refused: the row of the next job of a target may be what refuses, which is not their fault."""
+    """Write outcomes with a target that were refused. The reason may be the row of the next job of a target, not the outcome."""
     with Job.objects.database.atomic():
         return _move_on(_lock_and_write(outcomes), None, settle_safely)
 
 
 def _lock_and_write(outcomes: Sequence[Outcome]) -> list[Settled]:
-    # The locks come first, whatever the outcomes, and rows only then. It does not wait for a lock: one that another transaction keeps must
-    # not hold up the others. Those outcomes are written later.
+    # Take the locks before any row. Do not wait for them: outcomes whose locks are taken are written later, so they
+    # do not delay the others.
     locked = try_lock({o.target for o in outcomes if o.target is not None})
     later = [Settled(o, "", later=True) for o in outcomes if o.target not in locked]
     return [*later, *_write_all([o for o in outcomes if o.target in locked])]
 
 
 def _relay(outcomes: Sequence[Outcome], hand_over: HandOver) -> list[Settled] | None:
-    """Lock, write and take the next in one message if it is one success alone; None if it is not, or nothing was written by that."""
+    """Lock, write and take the next job in one message if there is exactly one outcome and it is a success; else return None.
+
+    Return None also if the statement wrote nothing.
+    """
     outcome = outcomes[0]
     if len(outcomes) > 1 or outcome.kind is not Kind.SUCCESS or outcome.target is None or outcome.lease not in hand_over.leases:
         return None
@@ -114,7 +120,8 @@ def _move_on(done: Sequence[Settled], hand_over: HandOver | None, release: Calla
     freed = {one.outcome.target: one for one in done if one.status in states.FINAL and one.outcome.target is not None}
     taken = {target: one.following for target, one in freed.items() if one.following is not None}
     if hand_over is not None and (mine := [target for target, one in freed.items() if one.outcome.lease in hand_over.leases]):
-        # After the holders' rows were written: two rows of a target must not change places in one statement.
+        # After the rows of the holders are written: one statement must not exchange the roles of two rows of a
+        # target.
         jobs = Job.objects.database.hand_over(hand_over.lender, mine, hand_over.queues, hand_over.closed)
         taken = {Target(job.tenant, job.target): job for job in jobs}
     rest = [target for target in freed if target not in taken]
@@ -130,7 +137,7 @@ def _move_on(done: Sequence[Settled], hand_over: HandOver | None, release: Calla
 
 
 def _write_all(outcomes: Sequence[Outcome]) -> list[Settled]:
-    """Write outcomes; the caller has opened a transaction, since one statement may have written some when another is refused."""
+    """Write outcomes. The caller has opened a transaction, because a statement may be refused after another has written outcomes."""
     done = _write([outcome for outcome in outcomes if not must_read(outcome)])
     written = {one.outcome.lease for one in done}
     return [*done, *_read_and_write([outcome for outcome in outcomes if outcome.lease not in written])]
@@ -143,7 +150,7 @@ def _write(outcomes: Sequence[Outcome]) -> list[Settled]:
 
 
 def _read_and_write(outcomes: Sequence[Outcome]) -> list[Settled]:
-    """Lock and read rows, and write the outcomes as the rows require."""
+    """Lock and read rows, and decide and write their outcomes by the values of the rows."""
     if not outcomes:
         return []
     now = time.monotonic()
@@ -170,7 +177,7 @@ def _standing(job: Job) -> Standing:
 
 
 def _end(outcomes: Mapping[Lease, Outcome], ends: Sequence[RunEnd]) -> list[Settled]:
-    """Write decisions, and wake the workers and duties that wait for what follows; return the outcomes that were written."""
+    """Write decisions, and wake the workers and duties that act on them; return the outcomes that were written."""
     if not ends:
         return []
     written = Job.objects.database.end_runs(ends)
@@ -184,12 +191,12 @@ def _wake(outcomes: Mapping[Lease, Outcome], written: Sequence[EndedRun]) -> Non
         if one.status == states.Status.QUEUED:
             wakeup.work(one.queue, one.tenant)
     waiting = [outcomes[one.lease] for one in written if one.status == states.Status.PENDING]
-    if waiting:  # for its time, or for children: the same duty promotes both
+    if waiting:  # for a time or for children: the same duty promotes both
         wakeup.due(min(0.0 if outcome.kind is Kind.WAIT else outcome.delay_seconds for outcome in waiting))
 
 
 def _missed(outcomes: Sequence[Outcome]) -> list[Settled]:
-    """Return which outcomes came too late, and which are for later since their row is locked just now."""
+    """Return the outcomes that were not written: those that came too late, and as `later` those whose rows are locked at present."""
     if not outcomes:
         return []
     standing = Job.objects.still_ours(o.lease for o in outcomes)

@@ -1,9 +1,9 @@
-"""Glance: one statement a second that tells several duties, and the dispatcher beside them, whether there is anything to do.
+"""Glance: one statement a second that reports to several duties and to the dispatcher whether there is work.
 
-The sweep of expired leases must look each second whatever happens. So its statement asks for the others, too, and keeps what it saw where
-those find it that this process leads beside it. An answer counts for two seconds: where the sweep is led elsewhere, hangs or
-fails, each duty asks for itself, as it does when it was told of something. Those who rest for long are told of what is seen for the first
-time.
+The sweep of expired leases must run a query each second in any case. Its statement also asks for the work of the
+other duties, and keeps the answers for those that this process leads. An answer is valid for two seconds. If another
+process leads the sweep, or the sweep hangs or fails, each duty runs its own query. A duty also does so when it is
+notified. Threads that rest for long are notified when the statement finds work that the one before did not find.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FRESH_SECONDS = 2.0
 
 
 class Glance(NamedTuple):
-    """Tell what there may be to do, as it was at the monotonic time `at`; monotonic times of what is due, None where nothing is."""
+    """What work there may be at the monotonic time `at`. Due times are monotonic, and None if nothing is due."""
 
     at: float
     promote_at: float | None
@@ -38,23 +38,23 @@ class Glance(NamedTuple):
 
 
 class Glances:
-    """Keep the last glance of a process; its threads look and read."""
+    """The last glance of a process, which its threads write and read."""
 
     def __init__(self) -> None:
-        """Know nothing yet."""
+        """Start without a glance."""
         self._last: Glance | None = None
-        self.tell_of_queued: Callable[[], object] = _nobody  # a job is QUEUED, where the look before saw none
-        self.tell_of_delivery: Callable[[], object] = _nobody  # and so with a webhook that waits to be sent
+        self.tell_of_queued: Callable[[], object] = _nobody  # called if a job is QUEUED and the last glance saw none
+        self.tell_of_delivery: Callable[[], object] = _nobody  # called if a webhook waits to be sent and the last glance saw none
         self._statement: tuple[str, tuple[Any, ...]] | None = None
 
     @property
     def fresh(self) -> Glance | None:
-        """The last glance, where it is still true enough."""
+        """The last glance, or None if it is too old."""
         last = self._last
         return last if last is not None and time.monotonic() - last.at < FRESH_SECONDS else None
 
     def look(self, lease: str) -> Glance | None:
-        """Look now; the row of this lease carries the answers, without it there are none (None)."""
+        """Run the statement and keep the answers, which come with the row of this lease; return None if there is no such row."""
         at = time.monotonic()
         database = Job.objects.database
         if self._statement is None:
@@ -74,11 +74,11 @@ class Glances:
 
 
 def _nobody() -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 def _compiled(lease: str) -> tuple[str, tuple[Any, ...]]:
-    """Return the statement and its parameters: to put it together costs more than to send it, and it is always the same."""
+    """Return the statement and its parameters. Compiling it costs more than sending it, and it never changes."""
     wanted = _wanted()
     rows = BackgroundJobLease.objects.current.filter(pk=lease).order_by().annotate(now=Now(), **wanted).values_list("now", *wanted)
     sql, params = rows.query.get_compiler(using=rows.db).as_sql()
@@ -86,12 +86,13 @@ def _compiled(lease: str) -> tuple[str, tuple[Any, ...]]:
 
 
 def _moment(when: datetime | None, now: datetime | None, at: float) -> float | None:
-    """Return a time of the database as a monotonic one, early by how long the answer took."""
+    """Return a time of the database as a monotonic time. It is early by the duration of the query."""
     return None if when is None or now is None else at + (when - now).total_seconds()
 
 
 def _wanted() -> dict[str, Subquery]:
-    # Each in the order of its own index and with a limit: whatever the planner believes of how many there are, it reads one entry.
+    # Each subquery uses the order of its own index and a limit, so it reads one entry whatever row count the planner
+    # expects.
     jobs = Job.objects.current
     return {
         "run_at": _first(_pending(jobs, states.WaitingFor.TIME).filter(run_at__isnull=False).order_by("run_at"), "run_at"),

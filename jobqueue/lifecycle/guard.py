@@ -1,4 +1,4 @@
-"""Guard what a run writes while it runs: by its lease, under the lock of the job's row, and without ever waiting for that lock."""
+"""Guard the writes of a run: by its lease, under the lock of the job's row, without waiting for that lock."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from jobqueue.models import Job
 
 LOST = "The lease was lost: another worker may run the job"
 
-# What a run's own writes and their events need; not the arguments and the result, which may be large.
+# The columns that a run's own writes and their events need, without the arguments and the result, which may be large.
 COLUMNS = ("pk", "status", "waiting_for", "lease_token", "attempt", "tenant", "target", "phase", "options", "started_at")
 OF_PROGRESS = ("progress", "message")
 OF_EVENTS = ("queue", "task", "webhook_url")
 
 
 class Locked(Exception):
-    """Somebody has locked the job's row just now."""
+    """Another transaction has locked the job's row."""
 
 
 @contextmanager
 def guarded(lease: Lease) -> Iterator[Job]:
-    """Open a short transaction that has locked the row of a job while it runs under this lease.
+    """Open a short transaction that has locked the row of a job which runs under this lease.
 
-    Raises `LeaseLost` where it does not, and `Locked` where somebody has the row: the caller tries again.
+    Raise `LeaseLost` if the job does not run under it, and `Locked` if another transaction has locked the row. The
+    caller tries again.
     """
     with Job.objects.database.atomic():
         job = Job.objects.current.unlocked().only(*COLUMNS, *OF_PROGRESS, *OF_EVENTS).filter(pk=lease.job_id).first()

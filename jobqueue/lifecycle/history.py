@@ -1,4 +1,4 @@
-"""One entry for each run that did not succeed, kept in the job's row."""
+"""The history of a job: one entry in its row for each run that did not succeed."""
 
 from datetime import datetime
 from typing import Any
@@ -26,21 +26,21 @@ def entry(
 
 
 def failed(failure: Failure) -> dict[str, Any]:
-    """Return what an entry tells of a failure."""
+    """Return the part of an entry that describes a failure."""
     return {"exception": failure.path, "message": failure.summary, "traceback": failure.traceback}
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a JSON column that holds a list; an empty one where somebody has edited it to anything else."""
+    """Return the list of a JSON column, or an empty list if its value was edited to another type."""
     return value if isinstance(value, list) else []
 
 
 def as_dict(value: Any) -> dict[str, Any]:
-    """Return a JSON column that holds an object; an empty one where somebody has edited it to anything else."""
+    """Return the object of a JSON column, or an empty object if its value was edited to another type."""
     return value if isinstance(value, dict) else {}
 
 
 def extended(history: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the history with one entry more; of a long one the first and the newest stay."""
+    """Return the history with one more entry. If it is too long, keep the first entry and the newest ones."""
     longer = [*as_list(history), new]
     return longer if len(longer) <= LONGEST else [longer[0], *longer[-(LONGEST - 1) :]]

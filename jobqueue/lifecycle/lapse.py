@@ -1,7 +1,7 @@
 """Cancel the jobs that have not begun by the time at which they expire (``expires=``).
 
-The worker that claims such a job cancels it, too, so none runs. As with expired leases, a target's lock is tried and never waited for, and
-rows that a rival has locked are left for the next sweep.
+A worker that claims such a job cancels it, too, so none of them runs. As with expired leases, the lock of a target is
+tried and never waited for. Rows that a rival has locked are left for the next sweep.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ PLAIN = Q(target="", phase="")
 
 
 class Lapses:
-    """The sweep of jobs that have expired; one bad row does not stop the others."""
+    """The sweep of jobs that have expired; a bad row does not stop the other rows."""
 
     def __init__(self) -> None:
-        """Begin with full batches."""
+        """Start with full batches."""
         self._plain = Batches("Canceling expired jobs", MAX_BATCH)
         self._others = Batches("Canceling expired jobs with a target or phases", MAX_BATCH)
 
     def run(self) -> Batch:
-        """Cancel one batch of jobs without a target and one of the others; return how many were canceled and set aside."""
+        """Cancel one batch of plain jobs and one of jobs with a target or phases; return how many were canceled and set aside."""
         plain = self._run(self._plain, PLAIN, lambda jobs, size: _cancel(jobs.order_by("expires_at")[:size]))
         others = self._run(self._others, ~PLAIN, lambda jobs, size: sum(map(_cancel_one, _ids(jobs, size))))
         return Batch(plain.moved + others.moved, plain.set_aside + others.set_aside)
@@ -60,7 +60,7 @@ def _ids(jobs: JobQuerySet, limit: int) -> list[int]:
 
 
 def _cancel(found: JobQuerySet) -> int:
-    """Cancel jobs that no other job waits for by a target."""
+    """Cancel jobs that have no target and no phases."""
     with Job.objects.database.atomic():
         jobs = list(found.unlocked())
         moved = Job.objects.move_alike(jobs, states.CANCELED, message=EXPIRED)

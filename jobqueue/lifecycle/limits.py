@@ -1,7 +1,7 @@
-"""Limits: how many jobs may run at once, in all and per queue, over all processes.
+"""Limits: how many jobs may run at the same time, in all and per queue, over all processes.
 
-A limit has a lock. Whoever claims under a limit has its lock from the count to the commit, so that no two count at the same time;
-leases that have run out are recovered in the same transaction, so that they do not count.
+Each limit has a lock. A claim under a limit holds its lock from the count to the commit, so that no two claims count
+at the same time. Leases that have run out are recovered in the same transaction, so that they do not count.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from jobqueue.db import Scope
 from jobqueue.lifecycle.expire import Expired, expire_jobs
 from jobqueue.models import Job, Queue
 
-ALL = ""  # stands among the names of queues for all jobs together
+ALL = ""  # the name for all jobs together, among the names of queues
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Hold the limits that a claim must heed: of all jobs together (None: no such limit), and of queues."""
+    """The limits of a claim: of all jobs together (None: no limit), and of queues."""
 
     max_running: int | None = None
     queues: Mapping[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Be true where there is any."""
+        """Return whether there is a limit."""
         return self.max_running is not None or bool(self.queues)
 
     def of(self, queues: tuple[str, ...]) -> Limits:
-        """Return the limits that matter for a claim in these queues (none named: in all)."""
+        """Return the limits that apply to a claim in these queues (empty: all queues)."""
         if not queues:
             return self
         return Limits(self.max_running, {name: most for name, most in self.queues.items() if name in queues})
@@ -39,8 +39,8 @@ class Limits:
 def room(limits: Limits, scope: Scope, limit: int) -> tuple[int, Scope, list[Expired]]:
     """Take the locks of the limits, count, and return how many jobs may begin: in all, and per queue in the scope.
 
-    The jobs whose leases had run out are recovered and returned, too. Called as the first thing in
-    a transaction. The rows of the queues are read anew under the lock: a worker may have seen them a second ago.
+    The jobs whose leases have run out are recovered and returned, too. Call it first in a transaction. The rows of
+    the queues are read again under the lock, because a worker's copy may be a second old.
     """
     database = Job.objects.database
     names = ([ALL] if limits.max_running is not None else []) + sorted(limits.queues)

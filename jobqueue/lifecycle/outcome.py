@@ -1,4 +1,4 @@
-"""What came of one run, as data: the executor makes it, `finish` turns it into a move."""
+"""The outcome of a run, as data: the executor makes it, and `finish` turns it into a move."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ FINISHED_FIRST = "Job finished before the interrupt reached it"
 
 
 class Kind(Enum):
-    """Say how a run ended; the row's own flag decides what comes of it."""
+    """The ways in which a run ends. The flag in the row also decides what becomes of the job."""
 
     SUCCESS = "success"
     ERROR = "error"
     RETRY = "retry"
-    INTERRUPTED = "interrupted"  # somebody's request to stop reached it
-    STOPPED = "stopped"  # the worker had to end, and the job is held for a person
-    HANDED_BACK = "handed back"  # given back in order, not having failed; with a delay it waits so long
+    INTERRUPTED = "interrupted"  # a request to stop reached the run
+    STOPPED = "stopped"  # the worker had to end, and the job is held until an operator resumes it
+    HANDED_BACK = "handed back"  # returned in order, without a failure; a delay says for how long it waits
     UNKNOWN_TASK = "unknown task"
-    EXPIRED = "expired"  # it was to begin by a time that has passed
-    SLEEP = "sleep"  # a phase has ended, and the job goes on later
-    WAIT = "wait"  # a phase has ended, and the job goes on once others have ended
+    EXPIRED = "expired"  # the time by which the run had to begin has passed
+    SLEEP = "sleep"  # a phase has ended, and the job continues later
+    WAIT = "wait"  # a phase has ended, and the job continues when its children have ended
 
 
 @dataclass(slots=True)
 class Failure:
-    """Describe an exception: its dotted path, one line, and the traceback."""
+    """An exception: its dotted path, one line, and the traceback."""
 
     path: str
     summary: str
     traceback: str
-    mask: Mask = field(default=PLAIN, compare=False, repr=False)  # what has hidden the job's secrets in these texts
+    mask: Mask = field(default=PLAIN, compare=False, repr=False)  # the mask that has hidden the job's secrets in these texts
 
 
 class Done(NamedTuple):
-    """Name a phase that has finished, its place from 0 on, and its result as JSON text."""
+    """A phase that has finished, its position from 0 on, and its result as JSON text."""
 
     name: str
     position: int
@@ -56,7 +56,7 @@ class Done(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """Carry what a running phase shows."""
+    """The progress and the message of a running phase."""
 
     name: str
     progress: int
@@ -64,7 +64,7 @@ class Shown(NamedTuple):
 
 
 class Told(NamedTuple):
-    """Carry the last progress that a run has told of; it may not be written yet. No message is none that was told."""
+    """The last progress that a run has reported, which may not be written yet. The message is None if none was reported."""
 
     progress: int
     message: str | None
@@ -72,7 +72,7 @@ class Told(NamedTuple):
 
 @dataclass(slots=True)
 class Outcome:
-    """Tell how one run ended. Times are of the monotonic clock; `result` and `metadata` are JSON text."""
+    """The end of one run. Times are of the monotonic clock; `result` and `metadata` are JSON text."""
 
     lease: Lease
     kind: Kind
@@ -88,25 +88,25 @@ class Outcome:
     phase: Shown | None = None
     told: Told | None = None
     done: Done | None = None  # the phase that a suspended run has ended
-    following: str = ""  # the phase at which it goes on
+    following: str = ""  # the phase at which the job continues
     until: datetime | None = None
     committed: bool = False  # written already, in the task's own transaction
-    abandoned: str = ""  # the line of code where the thread still is, if the run was given up on
+    abandoned: str = ""  # the line of code where the thread still is, if the run was abandoned
     error: BaseException | None = None  # for signals and log records; its frames hold no locals
 
     @property
     def text(self) -> str:
-        """What the job's row says of it: the run's own last message, or its failure."""
+        """The text for the job's row: the last message of the run, or its failure."""
         return self.message or (self.failure.summary if self.failure else "")
 
     @property
     def left(self) -> dict[str, str]:
-        """What the entry of the history also says: the release that ran the job, and a thread that did not stop."""
+        """More values for the history entry: the release that ran the job, and the place of a thread that did not stop."""
         said = {"abandoned": f"its thread is still at {self.abandoned}"} if self.abandoned else {}
         return {"release": release, **said} if (release := conf.release()) else said
 
     def explained(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Return columns whose message also says that the run was abandoned, if it was."""
+        """Return the columns, with a message that also says that the run was abandoned, if it was."""
         if not self.abandoned:
             return fields
         message = fields.get("message", "")
@@ -115,10 +115,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Which worker takes the next job of a target whose job it ends, and where it may not.
+    """The worker that takes the next jobs of targets whose jobs it ends, and what it may take.
 
-    `leases` are the runs whose slots are free for it; `queues` are those that it serves, `closed` those that are
-    paused or limited.
+    `leases` are the runs whose slots are free for a next job. `queues` are the queues that the worker serves,
+    `closed` those that are paused or limited.
     """
 
     lender: LeaseHolder
@@ -128,11 +128,12 @@ class HandOver:
 
 
 class Settled(NamedTuple):
-    """What the database made of an outcome; `status` is empty if the lease was lost.
+    """The result of writing an outcome; `status` is empty if the lease was lost.
 
-    `later` means that another transaction has locked the row or the target: nothing was written, and the lease still stands. `refused` says
-    why the row took no change at all; the status is empty then, too. `following` is the next job of the target if the worker took it over
-    with this end; `releases` means that the next job was released, to be claimed by any worker.
+    `later` means that another transaction has locked the row or the target: nothing was written, and the lease is
+    still valid. `refused` is the reason why the row could not be changed at all; `status` is empty then, too.
+    `following` is the next job of the target if the worker took it over with this end. `releases` means that the next
+    job was released for any worker to claim.
     """
 
     outcome: Outcome
@@ -144,5 +145,5 @@ class Settled(NamedTuple):
 
     @property
     def written(self) -> bool:
-        """Whether the outcome counts."""
+        """Whether the outcome was stored."""
         return bool(self.status)

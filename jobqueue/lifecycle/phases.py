@@ -1,8 +1,8 @@
-"""The phases of jobs: made with the job, begun and ended by its run, and told how the job ends.
+"""The phases of jobs: made with the job, begun and ended by its run, and updated when the job ends.
 
-Everything is written while the job's row is locked. A run's own writes (`open_phases`, `go_on`, `keep_checkpoint`, `show`) are
-guarded by its lease (`guard.py`). Each may be repeated, since the answer to a commit can be lost. That a phase has finished is known
-before the next one begins.
+All writes happen while the job's row is locked. The writes of a run (`open_phases`, `go_on`, `keep_checkpoint`,
+`show`) are guarded by its lease (`guard.py`). Each may be repeated, because the answer to a commit can be lost. The
+end of a phase is stored before the next phase begins.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def _phases(**where: Any) -> QuerySet[JobPhase]:
 
 
 def make(job_ids: Sequence[int], names: Sequence[str]) -> None:
-    """Give new jobs their phases, in the transaction that makes the jobs."""
+    """Make the phases of new jobs, in the transaction that makes the jobs."""
     if names and job_ids:
         insert_phases(Job.objects.database, JobPhase._meta.db_table, job_ids, names)
 
 
 def open_phases(lease: Lease, names: Sequence[str]) -> list[Standing]:
-    """Bring a job's phases in line with the code, begin the first that has not finished, and return how all stand."""
+    """Update a job's phases to those of the code, begin the first that has not finished, and return the state of all."""
     with guarded(lease) as job:
         texts = {f"{name}_text": Cast(name, TextField()) for name in ("result", "checkpoint")}
         rows = {row.name: row for row in _phases(job=job).defer("result", "checkpoint").annotate(**texts)}
@@ -56,13 +56,13 @@ def open_phases(lease: Lease, names: Sequence[str]) -> list[Standing]:
         current = standing[done] if done < len(standing) else None
         progress = overall(done, 0, len(names))
         _begin(job, current, done, progress, **_started(job))
-    # What finished before and is no longer in the code can still be read.
+    # The results of phases that finished before and are no longer in the code can still be read.
     gone = [_standing(row) for row in rows.values() if row.name not in names and row.status == JobPhase.Status.SUCCESS]
     return [*standing, *gone]
 
 
 def let_go(lease: Lease) -> None:
-    """Let a job that runs without phases keep of them what has finished, and begin anew: nothing else of them is done any more."""
+    """Delete the unfinished phases of a job that now runs without phases. Its finished phases stay, and the job starts again."""
     with guarded(lease) as job:
         _phases(job=job).exclude(status=JobPhase.Status.SUCCESS).delete()
         children.keep_ended(job)
@@ -70,7 +70,7 @@ def let_go(lease: Lease) -> None:
 
 
 def _started(job: Job) -> dict[str, Any]:
-    """Return the columns of a job that has begun to run now; that it did is told before its first phase is."""
+    """Return the columns of a job that begins to run now. Its start is recorded before that of its first phase."""
     changes: dict[str, Any] = {}
     if job.started_at is None:
         changes |= {"started_at": Now(), "first_started_at": Coalesce("first_started_at", Now())}
@@ -94,10 +94,10 @@ def go_on(
     told: Told | None = None,
     stops: bool = False,
 ) -> None:
-    """End a phase with its result and its last message, and begin the next (None: that was the last), in one transaction.
+    """End a phase with its result and its last message, and begin the next (None: there is none), in one transaction.
 
-    What was `told` last in the phase is an event of its own where it has not been one yet. A run that `stops` here leaves the next one
-    as it is, for the run that will go on.
+    The last progress, `told`, is recorded as an event unless it was recorded already. If the run `stops` here, the
+    next phase is left unchanged for the next run.
     """
     with guarded(lease) as job:
         if told is not None and (last := last_progress(job, *told)) is not None:
@@ -129,21 +129,21 @@ def _begin(job: Job, phase: Standing | None, position: int, progress: int, **cha
         changes["phase"] = phase.name
         rows = _phases(job=job, name=phase.name).exclude(status=JobPhase.Status.SUCCESS)
         fresh = {"attempts": phase.attempts + 1, "progress": 0, "message": ""}
-        rows = rows.exclude(status=JobPhase.Status.RUNNING, attempts=phase.attempts + 1)  # done already, its answer lost
+        rows = rows.exclude(status=JobPhase.Status.RUNNING, attempts=phase.attempts + 1)  # written already, and its answer was lost
         if rows.update(status=JobPhase.Status.RUNNING, started_at=Now(), finished_at=None, **fresh):
             record(job, PHASE_STARTED, {"phase": phase.name, "position": position, "attempt": phase.attempts + 1})
     Job.objects.current.filter(pk=job.pk).update(**changes)
 
 
 def keep_checkpoint(lease: Lease, name: str, text: str) -> None:
-    """Write where inside of a phase the next run goes on."""
+    """Write the checkpoint from which the next run of a phase continues."""
     with guarded(lease) as job:
         if not _phases(job=job, name=name, status=JobPhase.Status.RUNNING).update(checkpoint=as_json(text)):
             raise NoPhases(f"Phase {name!r} has ended, so it keeps no checkpoint. Let it end its threads and coroutines before it returns.")
 
 
 def show(job_id: int, shown: Shown) -> None:
-    """Write how far a phase is; the caller has locked the job's row under the run's lease."""
+    """Write the progress of a phase. The caller has locked the job's row under the run's lease."""
     changes: dict[str, Any] = {"progress": shown.progress}
     if shown.message is not None:
         changes["message"] = shown.message
@@ -151,7 +151,7 @@ def show(job_id: int, shown: Shown) -> None:
 
 
 def settle(job: Job, destination: states.Place, shown: Shown | None = None, message: str = "") -> None:
-    """Let the phases of a job tell how it was moved, in the same transaction; nothing for a job without phases."""
+    """Update the phases of a job that was moved, in the same transaction; do nothing if the job has no phases."""
     if not job.phase:
         return
     if shown is not None:
@@ -166,7 +166,7 @@ def settle(job: Job, destination: states.Place, shown: Shown | None = None, mess
 
 
 def progress_of(job: Job) -> int:
-    """Return how far a job is by the phases that it has finished; 0 for one without phases."""
+    """Return the progress of a job in percent, from the number of phases that it has finished; 0 if it has no phases."""
     if not job.phase:
         return 0
     found = list(_phases(job=job).values_list("status", flat=True))
@@ -174,5 +174,5 @@ def progress_of(job: Job) -> int:
 
 
 def as_json(text: str) -> Any:
-    """Return JSON text as the value of a JSON column, written as it is."""
+    """Return JSON text as the value of a JSON column, written unchanged."""
     return Cast(Value(text, output_field=TextField()), JSONField())

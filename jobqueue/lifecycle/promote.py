@@ -1,4 +1,4 @@
-"""Promote: let jobs whose time has come be taken."""
+"""Promote: move jobs whose time has come to QUEUED."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CANNOT = "it cannot be promoted"
 
 
 def promote_due_jobs(limit: int = BATCH, among: JobQuerySet | None = None) -> int:
-    """Move at most `limit` due jobs to QUEUED, passing over rows that somebody has locked; return how many."""
+    """Move at most `limit` due jobs to QUEUED and return how many; skip rows that are locked."""
     promoted = Job.objects.promote_due(limit, among)
     for queue, tenant in set(promoted):
         wakeup.work(queue, tenant)
@@ -21,15 +21,15 @@ def promote_due_jobs(limit: int = BATCH, among: JobQuerySet | None = None) -> in
 
 
 class Promotion:
-    """Promote again and again, whatever single rows do."""
+    """Repeated promotion of due jobs, which a bad row does not stop."""
 
     def __init__(self) -> None:
-        """Begin with full batches."""
+        """Start with full batches."""
         self._batches = Batches("Promoting due jobs", BATCH)
 
     @property
     def set_aside(self) -> list[int]:
-        """The jobs that could not be promoted a while ago, and are not tried again yet."""
+        """The jobs whose promotion failed and that are skipped for a while."""
         return self._batches.set_aside
 
     def run(self) -> Batch:
@@ -43,7 +43,7 @@ class Promotion:
         )
 
     def set_aside_without_time(self) -> int:
-        """End the jobs that wait for a time and have none: no constraint has checked them. Return how many."""
+        """End the jobs that wait for a time and have none, because no constraint has checked them. Return how many."""
         waiting = Job.objects.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME, run_at__isnull=True)
         ids = list(waiting.order_by().values_list("pk", flat=True)[:BATCH])
         return sum(aside.end_pending(job_id, CANNOT, ValueError("it waits for its time, and run_at is empty")) for job_id in ids)

@@ -1,7 +1,7 @@
-"""Queues as a whole: pause, resume and limit them, and look at them.
+"""Queues as a whole: pause, resume, limit and list them.
 
-A decision is a row, so it survives restarts, and it holds for every worker on every machine. Workers read the rows each second, and
-at once when they are told of a change.
+A pause or a limit is a row, so it survives restarts and applies to every worker on every machine. Workers read the
+rows each second, and immediately when they are notified of a change.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from jobqueue.models import Job, Queue
 
 MAX_NAME = 200
 MAX_LIMIT = 2**31 - 1
-MAX_COUNTED = 10_000  # of the jobs of a queue
+MAX_COUNTED = 10_000  # jobs of a queue
 MAX_QUEUES = 1000
 _SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
-BUDGET = 100_000  # index entries that a look at all queues may count
+BUDGET = 100_000  # index entries that a query for all queues may count
 
 
 @dataclass(frozen=True, slots=True)
 class QueueAnswer:
-    """Tell what a request did to a queue: whether anything changed, or was so already, and how it stands now."""
+    """The result of a request to a queue: whether it changed anything, and the state of the queue now."""
 
     name: str
     changed: bool
@@ -43,7 +43,7 @@ class QueueAnswer:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """Show one queue; `queued` is counted up to a bound, and `queued_is_capped` if it ended there."""
+    """The state of one queue. `queued` is counted up to a bound; `queued_is_capped` says that the bound was reached."""
 
     name: str
     paused: bool
@@ -56,7 +56,7 @@ class QueueState:
 
 
 def pause_queue(name: str, *, until: datetime | timedelta | None = None) -> QueueAnswer:
-    """Begin no job of a queue any more; running jobs continue.
+    """Stop starting jobs of a queue; running jobs continue.
 
     The pause ends at `until`, a time or a timedelta from now on, if it is given; else with `resume_queue`.
     """
@@ -72,7 +72,7 @@ def pause_queue(name: str, *, until: datetime | timedelta | None = None) -> Queu
 
 
 def until_of(text: str) -> datetime | timedelta:
-    """Return the end of a pause that a person has written: a time in ISO 8601, or a number of seconds from now on."""
+    """Return the end of a pause from the text of an operator: a time in ISO 8601, or a number of seconds from now on."""
     try:
         until = timedelta(seconds=float(text)) if _SECONDS.fullmatch(text) else clock.aware(datetime.fromisoformat(text))
         ahead = until > timedelta() if isinstance(until, timedelta) else until > clock.now()
@@ -86,12 +86,12 @@ def until_of(text: str) -> datetime | timedelta:
 
 
 def resume_queue(name: str) -> QueueAnswer:
-    """Let the jobs of a queue be begun again."""
+    """Start jobs of a queue again."""
     return _decide(name, Q(paused=False), paused=False, paused_until=None)
 
 
 def end_pauses() -> int:
-    """Resume the queues whose pause was to end by now, except those that a rival changes; return how many."""
+    """Resume the queues whose pause has ended, except those that another transaction has locked; return how many."""
     with Job.objects.database.atomic():
         over = Queue.objects.current.over().select_for_update(skip_locked=True, no_key=True).order_by("pk")
         names = list(over.values_list("pk", flat=True))
@@ -102,7 +102,7 @@ def end_pauses() -> int:
 
 
 def limit_queue(name: str, max_running: int | None) -> QueueAnswer:
-    """Let at most so many jobs of a queue run at once, over all workers; None takes the limit away, 0 lets none be begun."""
+    """Run at most `max_running` jobs of a queue at the same time, over all workers. None removes the limit; 0 starts no job."""
     whole = isinstance(max_running, int) and not isinstance(max_running, bool)
     if max_running is not None and not (whole and 0 <= max_running <= MAX_LIMIT):
         rule = f"a whole number from 0 to {MAX_LIMIT}, or None for no limit"
@@ -111,7 +111,7 @@ def limit_queue(name: str, max_running: int | None) -> QueueAnswer:
 
 
 def check_name(name: Any) -> None:
-    """Refuse a name that no queue can have."""
+    """Reject a name that no queue can have."""
     if not isinstance(name, str) or not name or len(name) > MAX_NAME or clean(name) != name:
         rule = f"text of 1 to {MAX_NAME} characters without NUL"
         raise InvalidOption(f"The name of the queue is {safe_repr(name)}; it must be {rule}. Jobs name their queue by queue_name=.")
@@ -122,7 +122,8 @@ def _decide(name: str, is_so: Q, **fields: Any) -> QueueAnswer:
     with Job.objects.database.atomic():
         rows = Queue.objects.current.filter(pk=name)
         if any(fields.values()) or fields.get("max_running") == 0:
-            # Not "get or create": of two who decide at once, the second waits here for the first, and then changes its row.
+            # Not "get or create": if two requests arrive at the same time, the second waits here for the first, and
+            # then changes its row.
             Queue.objects.current.bulk_create([Queue(name=name)], ignore_conflicts=True)
         changed = bool(rows.exclude(is_so).update(changed_at=Now(), **fields))
         if changed:
@@ -134,9 +135,8 @@ def _decide(name: str, is_so: Q, **fields: Any) -> QueueAnswer:
 def queue_states(*, at_rest: bool = False) -> list[QueueState]:
     """Return every queue that has a row, or a job that is queued or runs: paused ones first, then those with a limit, then busy ones.
 
-    What it costs is bounded, whatever waits in them.
-
-    Whoever knows that no job is queued or runs (`at_rest`) spares the looks for them.
+    The cost is bounded, however many jobs wait in the queues. A caller that knows that no job is queued or runs sets
+    `at_rest`, which skips the queries for such jobs.
     """
     database = Job.objects.database
     rows = Queue.objects.current.special_first().values_list("pk", "paused", "max_running", "paused_until")[:MAX_QUEUES]
@@ -170,7 +170,7 @@ def queue_states(*, at_rest: bool = False) -> list[QueueState]:
 
 
 def forget_queue(name: str) -> bool:
-    """Remove the row of a queue, and with it its pause, limit and webhook; return whether there was one.
+    """Delete the row of a queue, and with it its pause, limit and webhook; return whether there was one.
 
     Raise `InvalidOption` if jobs of the queue are QUEUED or RUNNING.
     """

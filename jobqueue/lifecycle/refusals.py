@@ -1,4 +1,4 @@
-"""Refusals: outcomes of which the database refuses a value are written one by one. What was decided stays, as far as that can be."""
+"""Refusals: if the database refuses a value of an outcome, the outcomes are written one by one. As much as possible of each is kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ Write = Callable[[Sequence[Outcome]], list[Settled]]
 
 
 def one_by_one_if_refused(write: Write, outcomes: Sequence[Outcome], write_refused: Write, write_one: Write | None = None) -> list[Settled]:
-    """Write outcomes at once, or one by one (by `write_one`, if given) if they are refused; `write_refused` writes one as an error."""
+    """Write outcomes together, or one by one (by `write_one`, if given) if the database refuses them.
+
+    `write_refused` writes an outcome that is refused as an error.
+    """
     if not outcomes:
         return []
     try:
@@ -28,12 +31,12 @@ def one_by_one_if_refused(write: Write, outcomes: Sequence[Outcome], write_refus
     except Exception as error:
         if not db.is_refusal(error):
             raise
-        # One bad value must not take the others with it.
+        # A bad value must not affect the other outcomes.
         return [settled for outcome in outcomes for settled in _write_alone(write_one or write, outcome, write_refused, error)]
 
 
 def _write_alone(write: Write, outcome: Outcome, write_refused: Write, error: Exception) -> list[Settled]:
-    """Write one outcome as it is; then without what may be refused; then as an error; then nothing but that it failed."""
+    """Write one outcome unchanged; if it is refused, without the values that may be the cause; then as an error; then only set it aside."""
     last = error
     aside.try_mend(outcome.lease, states.Status.RUNNING)
     tries = ((write, outcome), (write, _plainer(outcome)), (write_refused, _as_error(outcome, error)))
@@ -48,13 +51,13 @@ def _write_alone(write: Write, outcome: Outcome, write_refused: Write, error: Ex
     moved = aside.try_set_aside(outcome.lease, states.Status.RUNNING, "its outcome cannot be stored", last)
     if moved:
         return [Settled(outcome, states.Status.ERROR.value)]
-    # Not moved: the lease was lost, or even that was refused.
+    # Not moved: the lease was lost, or even the last write was refused.
     refused = reason_of(last) if outcome.lease in Job.objects.still_ours([outcome.lease]) else ""
     return [Settled(outcome, "", refused=refused)]
 
 
 def _plainer(outcome: Outcome) -> Outcome:
-    """Return an outcome of the same kind: its texts in ASCII, which every database takes, and nothing that the task kept or showed."""
+    """Return an outcome of the same kind with its texts in ASCII, which every database accepts, and without metadata and progress."""
     failure = outcome.failure
     if failure is not None:
         path, summary, traceback = (texts.ascii_only(one) for one in (failure.path, failure.summary, failure.traceback))
@@ -64,7 +67,7 @@ def _plainer(outcome: Outcome) -> Outcome:
 
 
 def _as_error(outcome: Outcome, error: BaseException) -> Outcome:
-    """Return an outcome in place of one that the database refuses: the error of the job is that, and the reason of the run behind it."""
+    """Return an error to store in place of a refused outcome. It names the refusal, and then the run's own message."""
     behind = f" (the run: {texts.ascii_only(outcome.text)})" if outcome.text else ""
     summary = texts.ascii_only(f"{REFUSED}: {reason_of(error)}{behind}")
     failure = Failure(texts.exception_path(error), summary[:500], "")

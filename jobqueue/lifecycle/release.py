@@ -1,4 +1,4 @@
-"""Release: let the line behind a target move on. Every verb that may free a target settles it, in its own transaction."""
+"""Release: continue the line of a target. Each verb that may free a target settles it, in its own transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BATCH = 500
 
 
 def lock(targets: Collection[Target]) -> None:
-    """Take the locks of targets until the end of the transaction, waiting; the first thing a transaction does, before any row."""
+    """Take the locks of targets until the end of the transaction, and wait for them. Call it first in a transaction, before any row."""
     if targets:
         Job.objects.database.wait_for_locks(in_lock_order(targets))
 
@@ -28,9 +28,10 @@ def try_lock(targets: Collection[Target]) -> set[Target]:
 
 
 def settle(targets: Collection[Target]) -> int:
-    """Let the next of each target be taken where the target is free; return how many were let go.
+    """Release the next job of each target that is free; return how many jobs were released.
 
-    The caller holds the targets' locks, and this is a statement of its own: it sees what the holders of the locks before did.
+    The caller holds the locks of the targets. This is a statement of its own, so it sees the writes of the previous
+    holders of the locks.
     """
     if not targets:
         return 0
@@ -42,9 +43,10 @@ def settle(targets: Collection[Target]) -> int:
 
 
 def settle_safely(targets: Collection[Target]) -> int:
-    """Do the same though the row of a next job may refuse it: then that job is set aside, or left as it is, and the caller goes on.
+    """Do the same as `settle`, but set a next job aside, or leave it, if the database refuses its row. The caller continues.
 
-    Called where one statement more costs nothing; the end of a run is written by `settle`, and by this one if that is refused.
+    It costs one more statement, so it is called only if that does not matter. The end of a run uses `settle`, and
+    this function if that is refused.
     """
     if not targets:
         return 0
@@ -70,10 +72,10 @@ def _set_next_aside(target: Target, error: Exception) -> None:
 
 
 def release_parked_targets(limit: int | None = None, batch: int = BATCH) -> int:
-    """Repair what raw SQL left behind: jobs parked behind a target that nobody holds or blocks; return how many were let go.
+    """Release jobs that are parked behind a free target, as raw SQL can leave them; return how many.
 
-    Looks at up to `limit` targets (None: all), `batch` of them at a time. Safe to call at any time from anywhere; a worker calls it
-    every 5 s.
+    A target is free if no job holds or blocks it. Check up to `limit` targets (None: all), `batch` of them at a time.
+    This is safe at any time and from any process; a worker calls it every 5 s.
     """
     database = Job.objects.database
     released, seen, after = 0, 0, Target("", "")
@@ -81,7 +83,7 @@ def release_parked_targets(limit: int | None = None, batch: int = BATCH) -> int:
         found, next_after = database.parked_behind_free(after, batch)
         if found:
             with database.atomic():
-                # Whoever has a lock just now settles the target itself.
+                # A transaction that holds a lock settles that target itself.
                 released += settle_safely(try_lock(found))
         if next_after is None:
             break

@@ -1,8 +1,8 @@
-"""Suspend: what becomes of a run that ends before its job does, since the job sleeps or waits for other jobs; and when it goes on.
+"""Suspend: what becomes of a run that ends before its job does, because the job sleeps or waits for children.
 
-The end of the phase and the job's move are one transaction, so neither is ever seen without the other. Like a hand-back it costs no
-attempt, and a holder keeps its target. Where somebody has asked the job to stop, that comes first; the phase has ended all the same,
-and a resume goes back to what it slept or waited for.
+The end of the phase and the move of the job are one transaction, so neither is visible without the other. As with a
+hand-back, a suspended run uses up no attempt, and a holder keeps its target. If the job has a request to stop, the
+request comes first. The phase has ended in any case, and after a resume the job sleeps or waits again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ SUSPENDED = (Kind.SLEEP, Kind.WAIT)
 
 
 def sleeps(job: Job, now: datetime) -> bool:
-    """Return whether a job's own sleep is not over; it may be paused meanwhile."""
+    """Return whether a job's own sleep is not over; the job may be paused meanwhile."""
     until = moment_of(history.as_dict(job.options).get(SLEEPS_UNTIL))
     return until is not None and job.run_at is not None and job.run_at > now and job.run_at == until
 
 
 def end_phases(job: Job, outcome: Outcome, destination: states.Place, message: str = "") -> None:
-    """Let a job's phases tell how its run ended, in the transaction that moved it."""
+    """Update the phases of a job whose run has ended, in the transaction that moved the job."""
     if not job.phase:
         return
     suspended = outcome.kind in SUSPENDED

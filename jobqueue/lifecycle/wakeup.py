@@ -1,8 +1,9 @@
-"""Tell idle workers of new work, sparingly.
+"""Notify idle workers of new work, at a limited rate.
 
-A notification is a statement of its own after the commit: inside one, it would serialize the commits of the whole database. At
-most one in `PAUSE_SECONDS` is sent per process and queue, the first never held back: a worker that was woken polls
-closely for a while. Correctness never depends on any of it.
+A notification is a statement of its own after the commit: inside a transaction, it would serialize the commits of the
+whole database. A process sends at most one per queue in `PAUSE_SECONDS`, and never delays the first. The rest is
+dropped, because a worker that was woken polls at short intervals for a while. Correctness never depends on
+notifications.
 """
 
 import json
@@ -21,7 +22,8 @@ OWNER = "owner:{}"
 QUEUES = "queues"
 DUE = "due"
 DUTIES = "duties"
-# Longer than the leader of due jobs may go on with what it saw: a second of rest, by a glance of two seconds ago (`lifecycle/glance.py`).
+# Longer than the leader that promotes due jobs may rely on an answer: a second of rest, after a glance that is two
+# seconds old.
 SOON_SECONDS = 3.5
 PAUSE_SECONDS = 0.025
 
@@ -31,21 +33,22 @@ _lock = threading.Lock()
 
 
 def work(queue: str, tenant: str = "") -> None:
-    """Wake the workers of a queue once the caller's transaction has committed."""
+    """Wake the workers of a queue when the caller's transaction has committed."""
     _after_commit(_work(queue, tenant))
 
 
 def work_behind(queue: str, tenant: str = "") -> str | None:
-    """Return what is to be sent, in place of `work`, in one message with the statement that makes a job, and behind its commit.
+    """Return the payload to send in one message with the statement that makes a job, after its commit, in place of `work`.
 
-    None where nobody is to be told, or it is held back; it counts as sent then, for those who call next.
+    Return None if notifications are off or this one is held back. A payload that is returned counts as sent for the
+    next callers.
     """
     payload = _work(queue, tenant)
     return payload if conf.current().notify and _is_due(payload) else None
 
 
 def not_sent(payload: str | None) -> None:
-    """Forget that something was about to be sent, so that the next is not held back for it."""
+    """Forget a payload that was not sent, so that the next one is not held back."""
     if payload is not None:
         with _lock:
             _last.pop(payload, None)
@@ -56,7 +59,7 @@ def _work(queue: str, tenant: str) -> str:
 
 
 def read_work(payload: str) -> tuple[str, str] | None:
-    """Return the tenant and the queue that a notification tells of; None where it is of another kind."""
+    """Return the tenant and the queue of a notification, or None if it is of another kind."""
     kind, _, rest = payload.partition(":")
     if kind == "tenant":
         tenant, queue = json.loads(rest)
@@ -65,23 +68,23 @@ def read_work(payload: str) -> tuple[str, str] | None:
 
 
 def queues_changed() -> None:
-    """Let every worker read the pauses and limits of queues anew once the caller's transaction has committed; never held back."""
+    """Make every worker read the pauses and limits of queues again when the caller's transaction has committed; never held back."""
     _after_commit(QUEUES, always=True)
 
 
 def due(seconds: float) -> None:
-    """Let whoever promotes due jobs look once the caller's transaction has committed, where it would look too late by itself."""
+    """Wake the leader that promotes due jobs when the caller's transaction has committed, if it would otherwise check too late."""
     if seconds < SOON_SECONDS:
         _after_commit(DUE)
 
 
 def duties_changed() -> None:
-    """Let every worker look at the duties once the caller's transaction has committed: one is free, or has new work; never held back."""
+    """Make every worker check the duties when the caller's transaction has committed: one is free, or has new work; never held back."""
     _after_commit(DUTIES, always=True)
 
 
 def owner(worker_id: str) -> None:
-    """Let a worker process look at its jobs' flags once the caller's transaction has committed; never held back."""
+    """Make a worker process check the flags of its jobs when the caller's transaction has committed; never held back."""
     _after_commit(OWNER.format(worker_id), always=True)
 
 
@@ -89,7 +92,7 @@ def _after_commit(payload: str, *, always: bool = False) -> None:
     alias = router.db_for_write(Job)
     database = for_alias(alias, Job._meta.db_table)
     if database.can_notify and conf.current().notify:
-        # Robust: the job is committed, so a failure to wake somebody must not look like a failure to enqueue.
+        # Robust: the job is committed, so a failed notification must not look like a failed enqueue.
         transaction.on_commit(lambda: _send(alias, payload, always=always), using=alias, robust=True)
 
 
@@ -99,9 +102,9 @@ def _send(alias: str, payload: str, *, always: bool) -> None:
 
 
 def _is_due(payload: str) -> bool:
-    """Return whether it is not held back; it counts as sent then."""
+    """Return whether a payload is due, that is, not held back. A payload that is due counts as sent."""
     now = time.monotonic()
-    with _lock:  # two threads must not both believe to be the first
+    with _lock:  # two threads must not both be the first
         if _is_held_back(payload, now):
             return False
         if len(_last) > 1000:
