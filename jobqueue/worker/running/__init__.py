@@ -1,1 +1,1 @@
-"""Run claimed jobs: slots, threads and the event loop, interrupts and time limits."""
+"""Running claimed jobs: slots, threads, the event loop, interrupts and time limits."""

@@ -1,4 +1,4 @@
-"""What a claimed job's row says that its task is called with."""
+"""The arguments of a claimed job, read from its row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _decode = json.JSONDecoder().raw_decode
 
 
 def arguments(job: Claimed) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of a job's call; raise TypeError where the row holds something else, ValueError where it holds no JSON."""
+    """Return the arguments of a job's call; raise ValueError if the row holds no JSON, TypeError if it holds other types."""
     args, kwargs = _read(job.args), {} if job.kwargs == "{}" else _read(job.kwargs)
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         raise TypeError(
@@ -29,25 +29,25 @@ def arguments(job: Claimed) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _kind(value: Any) -> str:
-    """Return what JSON calls a value; the value itself may be a secret."""
+    """Return the JSON name of a value's type; the value itself may be a secret."""
     return next(name for kind, name in KINDS.items() if isinstance(value, kind))
 
 
 class Given:
-    """The arguments of a pipeline: each phase is called with objects of its own, as it is in an attempt that begins with it."""
+    """The arguments of a pipeline. Each phase gets new objects, as it does in an attempt that begins with it."""
 
     def __init__(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """Keep them as they came from the job's row."""
+        """Store the arguments as they were read from the job's row."""
         self._text = json.dumps([args, kwargs])
 
     def to(self, func: Callable[..., Any], context: Any) -> Any:
-        """Call a phase."""
+        """Call a phase with its context and new copies of the arguments."""
         args, kwargs = json.loads(self._text)
         return func(context, *args, **kwargs)
 
 
 def mask_of_run(job: Claimed, entry: Entry | None) -> Mask:
-    """Return what hides the secrets of a claimed job; what cannot be read has none that could be named."""
+    """Return the mask that hides the secrets of a claimed job; a text that cannot be read contributes no secrets."""
     read = [_read_or_none(text) for text in (job.args, job.kwargs, job.metadata)]
     if entry is None:
         return Mask.of_job(None, *read)
@@ -55,7 +55,7 @@ def mask_of_run(job: Claimed, entry: Entry | None) -> Mask:
 
 
 def shown_message(message: str, mask: Mask) -> str:
-    """Return what a task says of its progress as it is stored: its secrets hidden, and then cut."""
+    """Return the message of a progress report as it is stored: first masked, then cut."""
     return texts.clean(mask(message[: MAX_MESSAGE + mask.overlap])[:MAX_MESSAGE])
 
 
@@ -69,5 +69,5 @@ def _read_or_none(text: str) -> Any:
 
 
 def _read(text: str) -> Any:
-    # The database has checked that it is JSON. This skips the search for white space around it, which takes longer than all the rest.
+    # The database has checked that it is JSON. `raw_decode` skips the search for surrounding white space, which takes most of the time.
     return _decode(text)[0] if text[:1] in ("[", "{") else json.loads(text)

@@ -1,4 +1,4 @@
-"""Until when runs may go on, the nearest first."""
+"""The deadlines of runs, the nearest first."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ LEAST_TO_TIDY = 1000
 
 
 class Deadlines:
-    """Keep the times of runs. Nobody takes out a run that ends long before: it is kept by nobody else, and tidied away in time."""
+    """The deadlines of runs, held by weak references: a run that ends early is not removed, but dropped when the list is tidied."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Create an empty list."""
         self._heap: list[tuple[float, int, weakref.ReferenceType[Run]]] = []
         self._numbers = itertools.count()  # two times may be equal, and runs cannot be compared
         self._tidy_at = LEAST_TO_TIDY
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """Return how many are kept, those that have ended and were not tidied away included."""
+        """Return the number of entries, including those of ended runs that are not dropped yet."""
         return len(self._heap)
 
     @property
     def nearest(self) -> tuple[float, int] | None:
-        """The nearest time of a run that goes on, and its job; None if there is none."""
+        """The nearest deadline of a run that still runs, and the id of its job; None if there is none."""
         with self._lock:
             while self._heap:
                 run = self._heap[0][2]()
@@ -40,7 +40,7 @@ class Deadlines:
             return None
 
     def add(self, run: Run, at: float) -> bool:
-        """Keep a time of the monotonic clock; return whether it is the nearest."""
+        """Add a deadline on the monotonic clock; return whether it is the nearest."""
         with self._lock:
             if len(self._heap) >= self._tidy_at:
                 self._heap = [entry for entry in self._heap if (one := entry[2]()) is not None and one.ended is None]
@@ -51,7 +51,7 @@ class Deadlines:
             return self._heap[0] is entry
 
     def take(self, now: float) -> Run | None:
-        """Take out a run whose time has come; None where there is none."""
+        """Remove and return a run whose deadline has passed; return None if there is none."""
         with self._lock:
             while self._heap and self._heap[0][0] <= now:
                 run = heapq.heappop(self._heap)[2]()

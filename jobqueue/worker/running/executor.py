@@ -1,7 +1,6 @@
-"""Execute one run: resolve the task, call it, and turn whatever comes out into an `Outcome`. It writes no queue row.
+"""Execute one run: find the task, call it, and turn its end into an `Outcome`. This module writes no row of a queue.
 
-Every `BaseException` of a task is an ending of its job, never of the thread: SystemExit, KeyboardInterrupt, GeneratorExit and
-CancelledError included.
+Every `BaseException` of a task ends its job, never the thread: also SystemExit, KeyboardInterrupt, GeneratorExit and CancelledError.
 """
 
 from __future__ import annotations
@@ -39,31 +38,32 @@ logger = logging.getLogger("jobqueue")
 
 
 def execute(run: Run, idle_seconds: float = 0.0, *, hygienic: bool = True) -> Outcome:
-    """Run a plain function in this thread and return what came of it; never raises.
+    """Run a plain function in this thread and return the outcome; never raises.
 
-    Not `hygienic`, it leaves the thread's connections alone: they are the caller's, who may be inside of a transaction.
+    If not `hygienic`, leave the thread's connections alone: they belong to the caller, who may be inside a transaction.
     """
     try:
         if hygienic:
             hygiene.before_task(idle_seconds)
-            # An empty context: a time zone or language that a task activates, or any variable that it sets, never reaches the next.
+            # An empty context: a time zone, a language or a variable that a task sets never reaches the next task.
             contextvars.Context().run(_call, run)
         else:
             _call(run)
-    except BaseException as error:  # noqa: BLE001 - the beginning or the end of its tenant's context, or a fault of ours
+    except BaseException as error:  # noqa: BLE001 - entering or leaving the tenant's context failed, or jobqueue has a bug
         _note(run, error)
     run.outcome = run.outcome or _end(run)
     left = hygiene.after_task() if hygienic else []
-    if left and not (run.expired or run.thrown):  # else it was cut off, and did not leave it
+    if left and not (run.expired or run.thrown):  # else the interrupt cut the task off, and the task did not leave it open
         text = "Job %s (%s) left a transaction open on %s; what it wrote there is rolled back."
         logger.warning(text, run.job.id, run.job.task, ", ".join(left))
     return _taken(run)
 
 
 def _taken(run: Run) -> Outcome:
-    """Return the outcome of a run, which then no longer holds it.
+    """Return the outcome of a run and remove it from the run.
 
-    An exception holds the frames of our functions, and these the run: with its outcome, they all would wait for the garbage collector.
+    An exception holds the frames of jobqueue's functions, which hold the run. If the run kept its outcome, only the garbage collector
+    could free them.
     """
     outcome, run.outcome = run.outcome or _end(run), None
     return outcome
@@ -78,14 +78,14 @@ def _call(run: Run) -> None:
 
 
 def _call_to_the_end(run: Run) -> None:
-    """Call the task, and make its outcome where it ran: the text of its error may look at the database, or at a variable.
+    """Call the task and make its outcome inside the context: the text of its error may query the database or read a variable.
 
-    An interrupt thrown into this thread must never hit the end of the tenant's context, and leave the thread in it.
+    An interrupt that is thrown into this thread must never hit the exit of the tenant's context: the thread would stay in that context.
     """
     try:
         _call_inside(run)
         run.close()
-    except BaseException as error:  # noqa: BLE001 - an interruption that arrives between two of our lines, or a fault of ours
+    except BaseException as error:  # noqa: BLE001 - an interrupt that arrives between two lines here, or a bug
         _note(run, error)
     run.outcome = _end(run)
 
@@ -96,7 +96,7 @@ def _note(run: Run, error: BaseException) -> None:
 
 
 def _end(run: Run) -> Outcome:
-    run.close()  # again, since an interruption may have arrived on the way into the first; there is never a second one
+    run.close()  # again: an interrupt may have arrived on the way into the first call; a second one never arrives
     run.ended = time.monotonic()
     return conclude(run)
 
@@ -111,13 +111,13 @@ def _call_inside(run: Run) -> None:
     run.begin()
     try:
         if contexts is not None:
-            contexts.enter()  # behind `begin`: a time limit or an interrupt reaches it, too
+            contexts.enter()  # after `begin`: a time limit or an interrupt reaches it, too
         if run.entry is not None and run.entry.transactional:
             call_in_transaction(run, lambda: func(*args, **kwargs), success)
         else:
             run.value = func(*args, **kwargs)
         run.returned = True
-    except BaseException as error:  # noqa: BLE001 - a task may raise anything, and its thread goes on
+    except BaseException as error:  # noqa: BLE001 - a task may raise anything, and its thread continues
         run.raised = error
     leave_if_forked(pid, run.raised)
     if contexts is not None:
@@ -125,11 +125,11 @@ def _call_inside(run: Run) -> None:
 
 
 async def execute_async(run: Run) -> Outcome:
-    """Run a coroutine function in this event loop and return what came of it; never raises."""
+    """Run a coroutine function in this event loop and return the outcome; never raises."""
     try:
         async with inside_async(run.job.tenant) if run.job.tenant else contextlib.nullcontext():
             await _call_async(run)
-    except BaseException as error:  # noqa: BLE001 - the end of its tenant's context, or a cancellation on the way into it
+    except BaseException as error:  # noqa: BLE001 - leaving the tenant's context failed, or a cancellation arrived while entering it
         _note(run, error)
     return _taken(run)
 
@@ -137,7 +137,7 @@ async def execute_async(run: Run) -> Outcome:
 async def _call_async(run: Run) -> None:
     pid, contexts = os.getpid(), contexts_of(run.job)
     try:
-        # Telling of the start reads the job's row, which Django allows no coroutine.
+        # Sending `task_started` reads the job's row, which Django does not allow in a coroutine.
         prepared = await sync_to_async(prepare)(run) if signals.listened_to(signals.task_started) else prepare(run)
         if prepared is not None:
             func, args, kwargs = prepared
@@ -146,25 +146,25 @@ async def _call_async(run: Run) -> None:
                 await contexts.aenter()
             run.value = await func(*args, **kwargs)
             run.returned = True
-    except BaseException as error:  # noqa: BLE001 - a task may raise anything, and the loop goes on
+    except BaseException as error:  # noqa: BLE001 - a task may raise anything, and the loop continues
         run.raised = error
     leave_if_forked(pid, run.raised)
     if contexts is not None:
         await contexts.aleave(run.raised)
-    run.close()  # still inside of the tenant's context, as for a plain function: no interrupt must cancel its end
+    run.close()  # inside the tenant's context, as for a plain function: no interrupt may cancel its exit
     run.ended = time.monotonic()
     quickly = isinstance(run.raised, Interrupted | asyncio.CancelledError) and not run.expired
     if run.raised is None or quickly or stops(run, run.raised):
         run.outcome = conclude(run)
-    else:  # in the thread that may ask the database; where even this is canceled, the loop's own thread does it
+    else:  # in the thread that may query the database; if even this is canceled, `Loop._ended` does it
         run.outcome = await sync_to_async(judged)(run)
         forget(run)
 
 
 def prepare(run: Run) -> tuple[Any, list[Any], dict[str, Any]] | None:
-    """Find the task and read its arguments; None where it is unknown. An exception here is the job's."""
+    """Find the task and read its arguments; return None if the task is unknown or the job has expired. An exception here is the job's."""
     interruption = run.interruption()
-    if interruption is not None:  # it was told to stop while it waited for a thread
+    if interruption is not None:  # requested while the run waited for a thread
         raise interruption
     if run.unreadable is not None:
         raise run.unreadable
@@ -188,16 +188,16 @@ def prepare(run: Run) -> tuple[Any, list[Any], dict[str, Any]] | None:
 
 def _tell_started(run: Run, task: Any) -> None:
     try:
-        full = signals.listened_to(signals.task_started)  # a log line needs no look at the database
+        full = signals.listened_to(signals.task_started)  # the log line alone needs no query
         result = read_result(run) if full else results.of_claim(run.job, task, "RUNNING")
         with hygiene.leaving_no_transaction("A receiver of task_started"):
             signals.task_started.send_robust(type(task.get_backend()), task_result=result)
-    except BaseException:  # noqa: BLE001 - SystemExit and the like, too, which `send_robust` lets pass
+    except BaseException:  # noqa: BLE001 - also SystemExit and the like, which `send_robust` does not catch
         repeats.log(logging.ERROR, "Job %s: the signal of its start was not sent; it runs all the same.", run.job.id, exc_info=True)
 
 
 def read_result(run: Run) -> Any:
-    """Return the run's job as a task result, as the database has it; for a coroutine it is read in another thread."""
+    """Return the run's job as a task result, read from the database; for a coroutine, another thread reads it."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,11 +1,11 @@
-"""Exceptions that steer a run, inside of others: in the groups of `asyncio.TaskGroup`, and behind ``raise … from``.
+"""Find the exceptions that steer a run inside other exceptions: in the groups of `asyncio.TaskGroup`, and behind ``raise … from``.
 
-An exception acts as the strongest of these in it: an interrupt, a suspension, `Fatal`, `Retry`, the time limit. In it are the members of
-a group, and what it was raised from, however deep. Any other exception is a failure, and `retry_on` matches a group if it matches the
-group itself or each of its leaves.
+An exception acts as the strongest of these that it contains: an interrupt, a suspension, `Fatal`, `Retry`, the time limit. It contains
+the members of a group and what it was raised from, at any depth. Any other exception is a failure. `retry_on` matches a group if it
+matches the group itself or each of its leaves.
 
-What was merely being handled when an exception was raised (`__context__`) is not in it. Nor is what libraries make errors of their own
-of: ``asyncio.timeout`` raises TimeoutError from CancelledError.
+An exception does not contain what was merely being handled when it was raised (`__context__`). It also does not contain what a library
+turned into an error of its own: ``asyncio.timeout`` raises TimeoutError from CancelledError.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ BY_STRENGTH: tuple[tuple[type[BaseException], ...], ...] = (
 
 
 class Acting(NamedTuple):
-    """The exception that decides what becomes of a run, and the one outside of all groups that it was found in, which is shown."""
+    """The exception that decides how a run ends, and the one to show: the exception outside of all groups that contains it."""
 
     error: BaseException
     shown: BaseException
 
 
 def acting(whole: BaseException, *, stopping: bool = False) -> Acting:
-    """Return what decides what becomes of a run; if the run is `stopping`, an error that was raised from a cancellation obeys that."""
+    """Return the exception that decides how a run ends; if the run is `stopping`, an error raised from a cancellation counts as one."""
     found: list[tuple[int, Acting]] = []
     seen: set[int] = set()
     waiting = [(whole, whole, False)]
     while waiting:
         one, shown, is_cause = waiting.pop()
-        if id(one) in seen:  # a chain may be a ring
+        if id(one) in seen:  # a chain of causes may be a ring
             continue
         seen.add(id(one))
         if isinstance(one, BaseExceptionGroup):
             waiting += [(each, shown if is_cause else each, is_cause) for each in reversed(one.exceptions)]
         else:
-            steers = one if one is whole else told(one) or one  # an error of the database may be what became of an interrupt
+            steers = one if one is whole else told(one) or one  # an error of the database may hide an interrupt
             if (rank := _rank(steers, is_cause=is_cause, stopping=stopping)) is not None:
                 found.append((rank, Acting(steers, shown if is_cause else steers)))
                 continue
@@ -62,16 +62,16 @@ def _rank(error: BaseException, *, is_cause: bool, stopping: bool) -> int | None
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exceptions in a group and in the groups in it; an exception that is no group is its own leaf."""
+    """Yield the leaves of a group and of the groups in it; an exception that is no group is its own leaf."""
     waiting = [error]
     while waiting:
         one = waiting.pop()
         if isinstance(one, BaseExceptionGroup):
             waiting.extend(reversed(one.exceptions))
         else:
-            yield told(one) or one  # an error of the database may be what became of an interrupt
+            yield told(one) or one  # an error of the database may hide an interrupt
 
 
 def matches(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
-    """Return whether an exception, or each leaf of a group, is of one of these classes."""
+    """Return whether an exception, or each leaf of a group, is an instance of one of these classes."""
     return isinstance(error, kinds) or (isinstance(error, BaseExceptionGroup) and all(isinstance(one, kinds) for one in leaves(error)))

@@ -1,14 +1,15 @@
 """The interrupter takes a run through the stages of an interrupt, and watches the time limits of runs.
 
-An interrupt: the flag comes at once (a coroutine is really canceled). A thread that has not reacted after 1 s gets an exception at
-its next bytecode. After 10 s the run is given up on.
+An interrupt: the flag is set immediately, and a coroutine is canceled. A thread that has not reacted after 1 s gets an exception at its
+next bytecode. After 10 s the run is abandoned.
 
-A time limit: the exception, or the cancellation, comes at once. A run that still goes on after `TIMEOUT_GRACE_SECONDS` is overdue:
-where this process can be replaced, it is drained for that, and the run settled last of all; else the run is given up on.
+A time limit: the exception is thrown, or the coroutine canceled, immediately. A run that still runs after `TIMEOUT_GRACE_SECONDS` is
+overdue. If this process can be replaced, it is drained for that, and the outcome of the run is written last. Otherwise the run is
+abandoned.
 
-A run that is given up on is shown as stuck. Without a target its job is settled, and a spare thread takes the place of its own, as
-long as fewer than `MAX_WORKERS` of them are in use; then the slot is lost until it ends. With a target the job stays RUNNING, since
-its target must not run beside it.
+An abandoned run is shown as stuck. Without a target, its job ends, and a spare thread takes the place of the stuck thread if fewer than
+`MAX_WORKERS` spare threads are in use. Otherwise the slot is lost until the stuck thread ends. With a target, the job stays RUNNING,
+since no other job of the target may run beside it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ logger = logging.getLogger("jobqueue")
 
 
 class Interrupter(Service):
-    """Stop runs that are to stop; `put` gets the outcome of one that is given up on, `replace` sees to it that others go on."""
+    """A service that stops runs; it passes the outcome of an abandoned run to `put`, and `replace` keeps the capacity for other runs."""
 
     name = "interrupter"
 
@@ -48,36 +49,36 @@ class Interrupter(Service):
         replace_process: Callable[[Run], bool] = lambda run: False,
         board: Board | None = None,
     ) -> None:
-        """Prepare the thread; `noticed` is told when the number of those that are stuck has grown.
+        """Prepare the thread; call `noticed` when the number of stuck runs has grown.
 
-        At most `spares` threads take the place of stuck ones. `replace_process` is asked when a run is overdue; True means that this
+        At most `spares` threads take the place of stuck threads. `replace_process` is called when a run is overdue; it returns True if this
         process will be drained because of it.
         """
         super().__init__(on_error)
-        shield_log()  # from what is thrown from here on
+        shield_log()  # before anything is thrown
         self._put, self._replace, self._noticed = put, replace, noticed
         self._spares, self._grace, self._replace_process = spares, timeout_grace_seconds, replace_process
         self._runs: set[Run] = set()
         self._deadlines, self._board = Deadlines(), board
         self._stuck: set[Run] = set()
-        self._replaced: set[Run] = set()  # of them, those in whose place another thread works
+        self._replaced: set[Run] = set()  # of the stuck runs, those whose thread was replaced
 
     @property
     def stuck(self) -> int:
-        """How many runs do not react, until they end."""
+        """The number of runs that do not react and have not ended."""
         self._stuck = _unended(self._stuck)
         return len(self._stuck)
 
     def interrupt(self, run: Run, reason: Reason) -> None:
-        """Tell a run to stop, and see to it that it does."""
+        """Request that a run stops, and watch that it does."""
         if run.interrupt(reason):
             self._runs.add(run)
             self.wake()
 
     def watch(self, run: Run) -> None:
-        """See to it that a run that begins now keeps its time limit."""
+        """Watch the time limit of a run that begins now."""
         if run.limit is not None and self._deadlines.add(run, (at := (run.began or time.monotonic()) + run.limit)):
-            if self._board is not None:  # at once: the task may keep Python's lock from its first line on
+            if self._board is not None:  # now: the task may hold Python's global lock from its first line on
                 self._board.show(at, run.job.id)
             self.wake()
 
@@ -113,14 +114,14 @@ class Interrupter(Service):
         return [] if nearest is None else [nearest[0] - time.monotonic()]
 
     def _judge(self, run: Run) -> float | None:
-        """Move a run whose time has come to the next stage; return after how many seconds to look again."""
+        """Move a run whose time has come to the next stage; return after how many seconds to check again, or None."""
         if run.closed or run in self._stuck:
             return None
-        if run.reason is not None:  # it is told to stop anyhow, but that may be withdrawn
+        if run.reason is not None:  # the run is to stop anyway, but that request may be withdrawn
             return AGAIN_SECONDS
         if not run.expired:
             return self._grace if run.expire() else AGAIN_SECONDS
-        run.overdue = True  # before the process begins to end
+        run.overdue = True  # before the process begins to stop
         if self._replace_process(run):
             text = "Job %s (%s) has gone on for %g s after its time limit; the process is replaced because of it. %s"
             run.place = place_of(run)
@@ -138,10 +139,10 @@ class Interrupter(Service):
         logger.warning(text, run.job.id, run.job.task, what, run.place)
         self._stuck.add(run)
         if run.job.target and run.reason is not Reason.LOST:
-            if run.cancel_async is not None and self._has_spare(run):  # its slot stays taken, but others are in the same loop
+            if run.cancel_async is not None and self._has_spare(run):  # its slot stays occupied, but other coroutines use the same loop
                 self._replace(run)
             run.dirty_since = time.monotonic()
-            run.flush(run)  # its row says where the thread is
+            run.flush(run)  # its row shows where the thread is
             self._noticed()
         elif run.abandon():
             run.slot_lost = not self._has_spare(run)
@@ -151,7 +152,7 @@ class Interrupter(Service):
                 self._put(run, abandoned(run))
 
     def _has_spare(self, run: Run) -> bool:
-        """Return whether another thread may take the place of a run's, and count it."""
+        """Return whether another thread may take the place of a run's thread, and count it."""
         self._replaced = _unended(self._replaced)
         if len(self._replaced) >= self._spares:
             text = "Job %s (%s): all %d spare threads stand in for others that are stuck; its slot is lost until one of them ends."

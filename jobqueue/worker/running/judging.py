@@ -19,7 +19,7 @@ MAX_LINKS = 1000
 
 
 def conclude(run: Run) -> Outcome:
-    """Turn what the task returned or raised into an outcome, and let go of it."""
+    """Turn what the task returned or raised into an outcome, and drop the references to it."""
     try:
         return judged(run)
     finally:
@@ -27,13 +27,13 @@ def conclude(run: Run) -> Outcome:
 
 
 def forget(run: Run) -> None:
-    """Let go of what the task returned or raised.
+    """Drop the references to what the task returned or raised.
 
-    The locals of its frames go here, in its own thread: they may be cursors of this thread's connection, or any amount of memory. The
-    exception itself, and the lines where it was raised, stay with the outcome until its signals are sent.
+    The locals of its frames are cleared here, in its own thread: they may be cursors of this thread's connection, or any amount of memory.
+    The exception itself, and the lines where it was raised, stay with the outcome until its signals are sent.
     """
     if run.raised is not None:
-        with contextlib.suppress(BaseException):  # an exception's class may have attributes that raise
+        with contextlib.suppress(BaseException):  # the class of an exception may have attributes that raise
             clear_locals(run.raised)
     run.value = run.raised = None
 
@@ -57,7 +57,7 @@ def judged(run: Run) -> Outcome:
     """Return the outcome of a run; never raises."""
     try:
         return _conclude(run)
-    except BaseException as error:  # noqa: BLE001 - a fault in here must end as the job's error, not the thread
+    except BaseException as error:  # noqa: BLE001 - a bug in this module must fail the job, not end the thread
         return failed(run, Kind.ERROR, error)
 
 
@@ -82,13 +82,13 @@ def success(run: Run) -> Outcome:
     """Return the outcome of a run that returned; raise `ResultNotStorable` if its value cannot be stored."""
     outcome = _outcome(run, Kind.SUCCESS)
     outcome.result = "null" if run.value is None else payload.dumps_result(run.value)
-    # The row of a run that did not stop said so; a run without a message of its own takes that back.
+    # The row said that the run did not stop. If the run has no message of its own, its end clears that text.
     outcome.message = "" if run.place and run.message is None else run.message
     return outcome
 
 
 def raised(run: Run, whole: BaseException) -> Outcome:
-    """Return the outcome of a run that ended with an exception; the exception in it that steers the run decides."""
+    """Return the outcome of a run that raised; the exception in it that steers the run decides."""
     found, shown = groups.acting(whole, stopping=run.reason is not None)
     if stops(run, found):
         return interrupted(run)
@@ -116,7 +116,7 @@ def raised(run: Run, whole: BaseException) -> Outcome:
 
 
 def interrupted(run: Run) -> Outcome:
-    """Return the outcome of a run that was stopped, by the reason."""
+    """Return the outcome of a run that was interrupted, which depends on the reason."""
     if run.reason is Reason.SHUTDOWN:
         kind = Kind.STOPPED if run.job.recovery == "hold" else Kind.HANDED_BACK
     else:
@@ -125,12 +125,12 @@ def interrupted(run: Run) -> Outcome:
 
 
 def handed_back(run: Run) -> Outcome:
-    """Return the outcome of a claimed job that is given back."""
+    """Return the outcome of a claimed job that is handed back."""
     return _outcome(run, Kind.HANDED_BACK)
 
 
 def unknown_task(run: Run) -> Outcome:
-    """Return the outcome of a job whose task is not registered here; one whose module can be imported runs at its next claim."""
+    """Return the outcome of a job whose task is not registered in this worker; hand it back if the task's module can be imported."""
     path = run.job.task
     if registry.find_or_load(path) is not None:
         return handed_back(run)
@@ -143,9 +143,9 @@ def unknown_task(run: Run) -> Outcome:
 
 
 def failed(run: Run, kind: Kind, error: BaseException, group: BaseException | None = None) -> Outcome:
-    """Return the outcome of a run that failed; the traceback of the group that the error was in shows all of it."""
+    """Return the outcome of a run that failed; if the error was in a group, the traceback shows the whole group."""
     shown = group if isinstance(group, BaseExceptionGroup) else error
-    # Hidden here, before anything is cut or stored: the row, its events, the log and webhooks all get these texts.
+    # Secrets are masked here, before a text is cut or stored: the row, its events, the log and webhooks all get these texts.
     hide = run.mask
     summary, traceback = texts.exception_summary(error, hide), texts.error_text(shown, skip_frames=1, hide=hide)
     failure = Failure(texts.exception_path(error), summary, traceback, hide)

@@ -1,7 +1,7 @@
-"""Lanes: the slots of this process that some tenants share.
+"""Lanes: groups of tenants that share slots of this process.
 
-A tenant with a number of its own in `TENANTS` has a lane with so many threads, beside `MAX_WORKERS`; all other tenants, and jobs
-without one, share the first lane by turns. A lane has its own pool, so that no flood in another one can fill the line before it.
+A tenant with a number of its own in `TENANTS` has a lane with that many threads, in addition to `MAX_WORKERS`. All other tenants, and
+jobs without a tenant, share the first lane in turns. Each lane has its own pool, so a backlog in one lane does not delay another.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ RATE_SECONDS = 0.02
 
 
 class Lane:
-    """Be the slots of one tenant, or the shared ones."""
+    """The slots of one tenant, or the shared slots."""
 
     def __init__(self, tenant: str | None, pool: Pool, probation: Probation) -> None:
-        """Prepare; `tenant` is None for the shared lane."""
+        """Create a lane; `tenant` is None for the shared lane."""
         self.tenant, self.pool, self.probation = tenant, pool, probation
         self.turns = RoundRobin()
-        self.busy = self.peak = 0  # kept by the register of runs
+        self.busy = self.peak = 0  # maintained by `Runs`
         self.saturated = False
         self.last_claim = 0
         self._seen = (0, 0.0, time.monotonic())
         self._rate = 0.0
 
     def wanted(self) -> int:
-        """Return how many jobs to claim: the free slots, and what the pool will finish soon at its measured rate."""
+        """Return how many jobs to claim: one for each free slot, plus those that the pool will finish soon at its measured rate."""
         now = time.monotonic()
         if now - self._seen[2] >= RATE_SECONDS:
             self._measure(now)
-        # Growing step by step: one burst of short jobs says little about the next ones.
+        # Grow step by step: one burst of short jobs says little about the next jobs.
         ahead = min(int(self._rate * PREFETCH_SECONDS), PREFETCH_MOST, 4 * max(self.last_claim, self.pool.size))
         wanted = self.free + ahead
-        # A crumb is not worth a statement while plenty waits; with many slots, for coroutines, less than they are is one.
+        # Do not query for a few free slots while a large batch is queued. With many slots (for coroutines), fewer jobs than slots are few.
         return wanted if wanted >= max(ahead // 4, min(ahead // 2, self.pool.size)) else 0
 
     def _measure(self, now: float) -> None:
-        """Measure how many runs end in a second: no more than the slots can do, as long as each of the last ones took.
+        """Measure how many runs end in a second; the limit is what the slots can do at the mean duration of the last runs.
 
-        Else long runs that end at the same moment would look like a flood of short ones, and as many would be hoarded.
+        Without the limit, long runs that end at the same moment would be taken for many short runs, and the worker would claim too much.
         """
         count, worked, since = self._seen
         self._seen = (self.pool.completed, self.pool.worked_seconds, now)
@@ -56,45 +56,45 @@ class Lane:
 
     @property
     def free(self) -> int:
-        """How many slots nobody uses."""
+        """The number of unused slots."""
         return self.pool.size - self.busy
 
     def take_peak(self) -> int:
-        """Return how many slots were used at most since the last look."""
+        """Return the highest number of used slots since the last call."""
         peak, self.peak = max(self.peak, self.busy), self.busy
         return peak
 
     def take_waiting(self, claimed_before: float) -> list[Run]:
-        """Take out the jobs that were claimed before a time and have not begun."""
+        """Remove and return the jobs that were claimed before a time and have not begun."""
         if not self.pool.waiting and not len(self.probation):
             return []
         return [*self.pool.take_waiting(claimed_before), *self.probation.take_waiting(claimed_before)]
 
 
 class Lanes:
-    """Hold the lanes of a process; the shared one is always there."""
+    """The lanes of a process; the shared lane always exists."""
 
     def __init__(self, make_pool: Callable[[], Pool], runs: Runs, max_crashes: int) -> None:
-        """Prepare the shared lane; its pool is sized by the scaler."""
+        """Create the shared lane; the scaler sets the size of its pool."""
         self._make_pool, self._runs, self._max_crashes = make_pool, runs, max_crashes
-        self._suspects: list[Run] = []  # of all lanes: the jobs under probation that run
+        self._suspects: list[Run] = []  # of all lanes: the running jobs that are under probation
         self.shared = self._make(None)
         self._own: dict[str, Lane] = {}
-        self._left: list[Lane] = []  # of tenants that lost their number: their runs end in it
+        self._left: list[Lane] = []  # of tenants that lost their number: their runs end there
 
     def _make(self, tenant: str | None) -> Lane:
         return Lane(tenant, self._make_pool(), Probation(self._runs, self._max_crashes, self._suspects))
 
     def __iter__(self) -> Iterator[Lane]:
-        """Walk over the lanes that claim; those of one tenant first, since they have fewer slots to lose a moment in."""
+        """Iterate over the lanes that claim; those of single tenants first, since a delay costs their few slots more."""
         return iter([*self._own.values(), self.shared])
 
     def of(self, tenant: str) -> Lane:
-        """Return the lane that serves a tenant ("" stands for jobs without one)."""
+        """Return the lane that serves a tenant; "" stands for jobs without a tenant."""
         return self._own.get(tenant, self.shared)
 
     def set_slots(self, numbers: Mapping[str, int]) -> None:
-        """Give tenants lanes of their own, with so many slots each, and take away those of others."""
+        """Create or resize the lanes of the tenants in `numbers`, and remove those of all other tenants."""
         for tenant, number in numbers.items():
             if tenant not in self._own:
                 self._own[tenant] = self._make(tenant)
@@ -111,7 +111,7 @@ class Lanes:
         self._left = [lane for lane in self._left if lane.busy or lane.pool.stuck]
 
     def _hand_turn(self, tenant: str, before: Lane, after: Lane) -> None:
-        """Let what a tenant has queued be claimed for its new lane, and for the old one no more."""
+        """Move the turn of a tenant from its old lane to its new lane."""
         if before.turns.drop(tenant):
             after.turns.hear(tenant)
 
@@ -122,20 +122,20 @@ class Lanes:
 
     @property
     def slots(self) -> int:
-        """How many slots there are in all."""
+        """The total number of slots."""
         return sum(lane.pool.size for lane in self)
 
     @property
     def stuck(self) -> int:
-        """How many threads were given up on."""
+        """The number of abandoned threads."""
         return sum(lane.pool.stuck for lane in (*self, *self._left))
 
     def take_waiting(self, claimed_before: float) -> list[Run]:
-        """Take out the jobs that were claimed before a time and have not begun."""
+        """Remove and return the jobs that were claimed before a time and have not begun."""
         return [run for lane in (*self, *self._left) for run in lane.take_waiting(claimed_before)]
 
     def close(self) -> None:
-        """Let every thread end once it is idle."""
+        """Make every thread exit once it is idle."""
         for lane in self:
             lane.pool.resize(0)
 

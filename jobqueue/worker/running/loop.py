@@ -1,7 +1,7 @@
-"""The event loop, in one thread, that runs ``async def`` tasks as real coroutines, many at a time.
+"""The event loop, in one thread, that runs ``async def`` tasks as coroutines, many at a time.
 
-Each coroutine gets a thread of its own for the synchronous parts that Django's asynchronous ORM sends away, so that the
-transactions of two of them never mix; its connections are closed in that thread at the end.
+Each coroutine has its own thread for the synchronous calls of Django's asynchronous ORM, so that transactions of two coroutines never
+mix. The connections of that thread are closed in it at the end.
 
 A lane runs at most as many jobs at a time as it has slots, coroutines and plain functions together (see ``worker/running/slots.py``).
 Coroutines that were claimed ahead wait for a slot, as plain functions wait for a thread.
@@ -37,10 +37,10 @@ logger = logging.getLogger("jobqueue")
 
 
 class Loop:
-    """Run coroutine tasks; `put` gets each outcome."""
+    """The event loop of a process; it passes each outcome to `put`."""
 
     def __init__(self, put: Callable[[Run, Outcome], None]) -> None:
-        """Prepare; the thread starts with the first coroutine."""
+        """Prepare the loop; its thread starts with the first coroutine."""
         self._put = put
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -56,20 +56,20 @@ class Loop:
 
     @property
     def stuck(self) -> int:
-        """How many threads a coroutine blocks, in a loop that was left to itself."""
+        """The number of threads that a coroutine blocks in an abandoned loop."""
         return sum(not answer.is_set() for answer in list(self._unanswered))
 
     def submit(self, run: Run) -> None:
-        """Begin a coroutine task."""
+        """Begin a coroutine task when a slot is free."""
         self._waiting.add(run)
         self._submit(run)
 
     def take_waiting(self, claimed_before: float) -> list[Run]:
-        """Take out the runs that were claimed before a time and have not begun."""
+        """Remove and return the runs that were claimed before a time and have not begun."""
         taken = []
         for run in list(self._waiting):
             if run.claimed_at < claimed_before:
-                with contextlib.suppress(KeyError):  # begun at this moment
+                with contextlib.suppress(KeyError):  # it began at this moment
                     self._waiting.remove(run)
                     taken.append(run)
                     if run.lane is not None:
@@ -77,9 +77,9 @@ class Loop:
         return taken
 
     def replace_if_blocked(self, run: Run | None = None) -> None:
-        """Leave a loop that a coroutine blocks to itself; those that have not begun get a new one, in a new thread.
+        """Abandon a loop that a coroutine blocks; the coroutines that have not begun run in a new loop, in a new thread.
 
-        Where `run`, which was given up on, has lost its slot, there is no new one, and one slot less.
+        If the abandoned `run` has lost its slot, start no new loop and remove one slot.
         """
         if run is not None and run.lane is not None:
             if run.slot_lost:
@@ -98,13 +98,13 @@ class Loop:
                 self._loop = self._thread = None
                 self._called.clear()
                 for lane in list(self._lanes):
-                    lane.pool.slots.forget_coroutines()  # what is blocked takes up no slot
+                    lane.pool.slots.forget_coroutines()  # a blocked coroutine does not occupy a slot
                 self._unanswered = [*(one for one in self._unanswered if not one.is_set()), answer]
             for waiting in sorted(self._waiting, key=lambda one: one.claimed_at):
                 self._submit(waiting)
 
     def stop(self) -> None:
-        """End the loop once its tasks have ended or been given up on."""
+        """End the loop once its tasks have ended or been abandoned."""
         self._stopping = True
         loop = self._loop
         if loop is not None:
@@ -112,23 +112,23 @@ class Loop:
                 loop.call_soon_threadsafe(loop.stop)
 
     def join(self, timeout: float) -> bool:
-        """Wait for the thread; return whether it has ended."""
+        """Wait up to `timeout` seconds for the thread; return whether it has ended."""
         if self._thread is not None:
             self._thread.join(timeout)
         return self._thread is None or not self._thread.is_alive()
 
     def _submit(self, run: Run) -> None:
         loop = self._started()
-        if (lane := run.lane) is not None:  # at once, so that no function that comes later is before it
+        if (lane := run.lane) is not None:  # now, so that a function that is submitted later does not begin before it
             self._lanes.add(lane)
             lane.pool.slots.add(run, partial(self._tell_of_room, lane))
-            if lane in self._called:  # it has not looked yet, and will find this one, too
+            if lane in self._called:  # the pending call has not run yet, and will find this run, too
                 return
             self._called.add(lane)
         loop.call_soon_threadsafe(self._begin, run)
 
     def _tell_of_room(self, lane: Lane) -> None:
-        # Without the lock: who calls this has one that is taken under it.
+        # Without this lock: the caller holds the lock of the slots, which `replace_if_blocked` takes while it holds this one.
         if (loop := self._loop) is not None:
             loop.call_soon_threadsafe(self._begin_late, lane)
 
@@ -145,26 +145,26 @@ class Loop:
         try:
             while not self._stopping and not loop.is_closed():
                 try:
-                    loop.run_forever()  # a coroutine may stop it: it goes on
+                    loop.run_forever()  # a coroutine may stop the loop: start it again
                     leave_if_child(RuntimeError("A child that a coroutine has forked cannot await."))
-                except BaseException as error:  # a task of a task may raise SystemExit through the loop
+                except BaseException as error:  # a task that a coroutine created may raise SystemExit through the loop
                     leave_if_child(error)
                     logger.exception("A coroutine raised through the event loop, which goes on.")
         finally:
-            if self._loop is loop:  # not one that was left to itself
+            if self._loop is loop:  # not an abandoned loop
                 self._loop = None
             _cancel_what_is_left(loop)
             loop.close()
             hygiene.close_all()
 
     def drop_in_child(self) -> None:
-        """Run none of the coroutines that are here, in a child that one of them has forked."""
+        """Run none of the loop's coroutines in a child that one of them has forked."""
         if (loop := self._loop) is not None:
             loop.stop()
-            getattr(loop, "_ready", self._waiting).clear()  # asyncio's own; else those that are due run once more
+            getattr(loop, "_ready", self._waiting).clear()  # a private attribute of asyncio; without this, due callbacks run once more
 
     def _begin(self, run: Run) -> None:
-        if asyncio.get_running_loop() is not self._loop:  # the one that replaced this one begins it
+        if asyncio.get_running_loop() is not self._loop:  # the loop that replaced this one begins it
             return
         if run.lane is None:
             self._start(run)
@@ -173,7 +173,7 @@ class Loop:
             self._begin_late(run.lane)
 
     def _begin_late(self, lane: Lane) -> None:
-        if asyncio.get_running_loop() is not self._loop:  # one that was left to itself
+        if asyncio.get_running_loop() is not self._loop:  # this loop was abandoned
             return
         while (run := lane.pool.slots.next(self._waiting)) is not None:
             if not self._start(run):
@@ -182,15 +182,15 @@ class Loop:
     def _start(self, run: Run) -> bool:
         try:
             self._waiting.remove(run)
-        except KeyError:  # handed back meanwhile
+        except KeyError:  # it was handed back meanwhile
             return False
         loop = asyncio.get_running_loop()
-        # In an empty context, not in a copy of that of the thread that submitted the run.
+        # An empty context, not a copy of the context of the thread that submitted the run.
         task = loop.create_task(self._execute(run), context=contextvars.Context())
         self._tasks.add(task)  # the loop itself keeps only weak references
-        # A callback and no task that waits for this one: a coroutine may cancel all tasks of the loop, and the outcome counts all the same.
+        # A callback, not a task that waits: a coroutine may cancel all tasks of the loop, and the outcome must still be recorded.
         task.add_done_callback(partial(self._ended, run))
-        # Set before the coroutine begins, so that an interrupt that came meanwhile is not missed.
+        # Set before the coroutine begins, so that an interrupt that arrived meanwhile is not missed.
         run.cancel_async = partial(loop.call_soon_threadsafe, _cancel, run, task)
         if run.reason is not None:
             task.cancel()
@@ -204,7 +204,7 @@ class Loop:
             run.close()
             outcome = conclude(run)
         if not task.cancelled():
-            task.exception()  # looked at: else the loop tells of it
+            task.exception()  # mark the exception as retrieved, or asyncio logs it
         if not run.abandoned:
             self._put(run, outcome)
         elif run.slot_lost and run.lane is not None:
@@ -223,13 +223,13 @@ class Loop:
 
 
 def _cancel(run: Run, task: asyncio.Task[Outcome]) -> None:
-    """Cancel a coroutine, but not what we do when it has ended."""
+    """Cancel a coroutine, unless its task has ended: the code that follows must not be canceled."""
     if not run.closed:
         task.cancel()
 
 
 def _cancel_what_is_left(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what coroutines have left behind, and give it a moment to end."""
+    """Cancel the tasks that coroutines have left, and wait up to `LEFT_SECONDS` for them to end."""
     if not (left := asyncio.all_tasks(loop)):
         return
     for task in left:
@@ -239,7 +239,7 @@ def _cancel_what_is_left(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class _own_thread:  # noqa: N801 - a context manager, used like a function
-    """Give a coroutine its own thread for synchronous code, and close that thread's connections without waiting for it."""
+    """The thread of a coroutine for synchronous code; at exit its connections are closed without waiting for it."""
 
     def __init__(self, context: ThreadSensitiveContext) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""The journal of a worker's run: what its phases write goes to the database by errands, guarded by the run's lease."""
+"""The phase store of a worker's run: side writes, guarded by the run's lease, write the states of its phases to the database."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ T = TypeVar("T")
 
 
 class RunPhaseStore:
-    """Keep how the phases of one run stand."""
+    """The states of the phases of one run, in the database."""
 
     def __init__(self, run: Run) -> None:
         """Bind the run."""
         self._run = run
 
     def open(self, names: Sequence[str]) -> list[Standing]:
-        """Begin the first phase that has not finished; return how all stand."""
+        """Begin the first phase that has not finished; return the states of all phases."""
         return phases.open_phases(self._run.lease, names)
 
     def go_on(self, done: Done, following: Standing | None, progress: int) -> None:
@@ -44,10 +44,10 @@ class RunPhaseStore:
         message = shown.message if shown is not None and shown.name == done.name else None
         told = Told(run.progress, run.message) if shown is not None and run.progress is not None else None
         phases.go_on(run.lease, done, following, progress, message=message, told=told, stops=_due(run) is not None)
-        run.progress = progress  # what was told before, and is not written yet, must not follow
+        run.progress = progress  # progress that was reported before and is not written yet must not follow
 
     def look(self) -> None:
-        """Raise what the run is to be stopped with."""
+        """Raise the exception with which the run is to stop."""
         with self._run.shield():
             due = _due(self._run)
         if due is not None:
@@ -59,7 +59,7 @@ class RunPhaseStore:
             return hygiene.in_transactions()
 
     def check(self, name: str, before: frozenset[str]) -> None:
-        """Raise where a phase has left a transaction open that was not open before: what it wrote would be gone, and the phase finished."""
+        """Raise if a phase has left a new transaction open: its writes would be lost, although the phase counts as finished."""
         with self._run.shield():
             left = hygiene.end_later_transactions(before)
         if left:
@@ -69,20 +69,20 @@ class RunPhaseStore:
             )
 
     async def there(self, work: Callable[[], T]) -> T:
-        """Do something in the thread that has the connections of a coroutine."""
+        """Execute a function in the thread that has the connections of a coroutine."""
         done: T = await sync_to_async(work)()
         return done
 
     def keep(self, name: str, text: str) -> None:
-        """Keep a checkpoint."""
+        """Store a checkpoint."""
         phases.keep_checkpoint(self._run.lease, name, text)
 
     def wait(self, ids: Sequence[int]) -> None:
-        """Let the job wait for others from its end on."""
+        """Make the job wait for other jobs when its run has ended."""
         kin.wait(self._run.lease, ids)
 
     def do(self, work: Callable[[], T]) -> T:
-        """Have one of these done."""
+        """Execute one of these calls as a side write and return its value."""
         with self._run.shield():
             return self._do(work)
 
@@ -96,19 +96,19 @@ class RunPhaseStore:
         return wait_for(self._run, future)
 
     async def ado(self, work: Callable[[], T]) -> T:
-        """Do the same for a coroutine."""
+        """Execute one of these calls for a coroutine."""
         return await do_async(self._run, work)
 
     def _in_transaction(self) -> bool:
         return bool(transaction.get_connection(Job.objects.database.alias).in_atomic_block)
 
     def children(self, after: int, limit: int) -> list[Child]:
-        """Return what became of the jobs that were waited for; read on the caller's own connection."""
+        """Return the outcomes of the jobs that were waited for, read on the caller's own connection."""
         return kin.ended(self._run.job.id, after, limit)
 
 
 def _due(run: Run) -> BaseException | None:
-    """Return what a run is to be stopped with between two phases; an interruption then stands, and is taken back no more."""
+    """Return the exception with which a run is to stop between two phases; an interrupt can then no longer be withdrawn."""
     with run._lock:
         run.thrown = run.thrown or run.reason is not None
         return run.due()
@@ -121,10 +121,10 @@ def begin(run: Run, entry: Entry) -> Pipeline:
 
 
 def without_phases(run: Run, entry: Entry) -> Callable[..., Any]:
-    """Return what a task runs whose job has phases that the code has no more: they are let go of before it begins."""
+    """Return the function of a task whose job has phases that the code no longer has; it first deletes the unfinished ones."""
     let_go, journal = partial(phases.let_go, run.lease), RunPhaseStore(run)
     if not entry.is_async:
-        journal.do(let_go)  # before the task's own transaction, where it has one
+        journal.do(let_go)  # before the task's own transaction, if it has one
         return entry.func
 
     async def begin_anew(*args: Any, **kwargs: Any) -> Any:
@@ -135,7 +135,7 @@ def without_phases(run: Run, entry: Entry) -> Callable[..., Any]:
 
 
 def told(run: Run, outcome: Outcome) -> Outcome:
-    """Return an outcome that also tells how far the phases are."""
+    """Return an outcome with the progress of the run and of its phases added."""
     if (pipeline := run.pipeline) is not None and pipeline.opened:
         refuse_left(run)
         outcome.progress, outcome.phase = pipeline.progress, pipeline.shown
@@ -145,7 +145,7 @@ def told(run: Run, outcome: Outcome) -> Outcome:
 
 
 def suspended(run: Run, error: Suspended, outcome: Outcome) -> Outcome:
-    """Return the outcome of a run that goes on later."""
+    """Return the outcome of a run that is suspended: its job continues later."""
     outcome.kind = Kind.SLEEP if error.children is None else Kind.WAIT
     seconds = error.seconds if error.until is None else max((error.until - clock.now()).total_seconds(), 0.0)
     outcome.delay_seconds, outcome.until, outcome.message = seconds, error.until, run.message

@@ -1,8 +1,8 @@
-"""Run the phases of a pipeline, in order, each until it has finished once.
+"""Run the phases of a pipeline in order, each until it has finished once.
 
-The end of a phase and the beginning of the next are one errand, and the next phase does not begin before it is done: a phase that is
-known to have finished is never run again, and one whose end could not be written runs again from its checkpoint. A coroutine's run
-goes through the same steps as a plain function's; only the waiting differs.
+The end of a phase and the beginning of the next are one side write, and the next phase does not begin before it is done. So a phase that
+is known to have finished never runs again, and a phase whose end could not be written runs again from its checkpoint. A coroutine's run
+takes the same steps as a plain function's; only the waiting differs.
 """
 
 from __future__ import annotations
@@ -27,52 +27,52 @@ T = TypeVar("T")
 
 
 class Journal(Protocol):
-    """Keep how the phases of one run stand. What is returned is done by `do`, and may be done more than once."""
+    """A store for the states of the phases of one run. `do` executes each call that writes, perhaps more than once."""
 
     def open(self, names: Sequence[str]) -> list[Standing]:
-        """Begin the first phase that has not finished; return how all stand."""
+        """Begin the first phase that has not finished; return the states of all phases."""
 
     def go_on(self, done: Done, following: Standing | None, progress: int) -> None:
         """End a phase and begin the next, unless the run is to stop."""
 
     def look(self) -> None:
-        """Raise what the run is to be stopped with; called before a phase begins."""
+        """Raise the exception with which the run is to stop; called before a phase begins."""
 
     def transactions(self) -> frozenset[str]:
         """Return the aliases of the caller's connections that are in a transaction."""
 
     def check(self, name: str, before: frozenset[str]) -> None:
-        """Raise where a phase has left a transaction open that was not open before."""
+        """Raise if a phase has left a transaction open that was not open before."""
 
     def keep(self, name: str, text: str) -> None:
-        """Keep a checkpoint."""
+        """Store a checkpoint."""
 
     def wait(self, children: Sequence[int]) -> None:
-        """Let the job wait for others from its end on."""
+        """Make the job wait for other jobs when its run has ended."""
 
     def do(self, work: Callable[[], T]) -> T:
-        """Have one of these done."""
+        """Execute one of these calls and return its value."""
 
     async def ado(self, work: Callable[[], T]) -> T:
-        """Do the same for a coroutine."""
+        """Execute one of these calls for a coroutine."""
 
     async def there(self, work: Callable[[], T]) -> T:
-        """Do something in the thread that has the connections of a coroutine."""
+        """Execute a function in the thread that has the connections of a coroutine."""
 
     def children(self, after: int, limit: int) -> list[Child]:
-        """Return what became of the jobs that were waited for."""
+        """Return the outcomes of the jobs that were waited for."""
 
 
 class Pipeline:
-    """Be one run of a pipeline; its context talks to it."""
+    """One run of a pipeline; the context of the run works on it."""
 
     def __init__(self, phases: Sequence[Phase], func: Callable[..., Any], journal: Journal) -> None:
-        """Begin with nothing known."""
+        """Create the pipeline; the states of its phases are not known yet."""
         self._phases, self._func, self._journal = phases, func, journal
         self._standing: list[Standing] = []
         self._at = 0
         self._over = -1  # the place of the phase that has returned last
-        self._outer = hygiene.atomic_blocks()  # of whoever runs jobs in a transaction, as a test does
+        self._outer = hygiene.atomic_blocks()  # those of the caller, if it runs jobs in a transaction, as a test does
         self.progress = 0
         self.shown: Shown | None = None
         self.suspended: Suspended | None = None
@@ -81,7 +81,7 @@ class Pipeline:
     # Run
 
     def run(self, context: Any, *args: Any, **kwargs: Any) -> Any:
-        """Run what has not finished, and then the pipeline's own function; return the job's result."""
+        """Run the phases that have not finished, and then the pipeline's own function; return the job's result."""
         journal, given, value = self._journal, Given(args, kwargs), None
         self._opened(journal.do(self._open))
         while self._at < len(self._phases):
@@ -100,11 +100,11 @@ class Pipeline:
                 raise self.suspended
             journal.do(partial(journal.go_on, done, self._following, self.after))
             self._advance(done)
-        journal.look()  # also before what follows the last phase
+        journal.look()  # also before the pipeline's own function
         return self._result(given.to(self._func, context))
 
     async def arun(self, context: Any, *args: Any, **kwargs: Any) -> Any:
-        """Do the same with coroutines."""
+        """Run the phases and the pipeline's own function as coroutines; return the job's result."""
         journal, given, value = self._journal, Given(args, kwargs), None
         self._opened(await journal.ado(self._open))
         while self._at < len(self._phases):
@@ -141,7 +141,7 @@ class Pipeline:
         return isinstance(found, Suspended)
 
     def _ended(self, value: Any) -> Done:
-        if self.suspended is not None:  # also where the task has swallowed what ends it
+        if self.suspended is not None:  # also if the task has swallowed the exception
             value = self.suspended.value
         name = self._phases[self._at].name
         try:
@@ -160,12 +160,12 @@ class Pipeline:
 
     @property
     def after(self) -> int:
-        """How far all is once the phase that runs has finished."""
+        """The progress of the job in percent once the phase that runs has finished."""
         return max(self.progress, overall(self._at + 1, 0, len(self._phases)))
 
     @property
     def following(self) -> str:
-        """The name of the next phase; "" where there is none."""
+        """The name of the next phase; "" if there is none."""
         return self._following.name if self._following is not None else ""
 
     def _advance(self, done: Done) -> None:
@@ -188,7 +188,7 @@ class Pipeline:
         return None if last is None else json.loads(last)
 
     def report(self, percent: int, message: str | None, at: int | None = None) -> int:
-        """Keep how far the phase is, where it is still the one at this place; return how far all is, which never goes back within a run."""
+        """Keep the progress of the phase at this place if it still runs; return the job's progress, which never decreases within a run."""
         if self._at < len(self._phases) and at in (None, self._at):
             before = self.shown.message if self.shown is not None else None
             self.shown = Shown(self._phases[self._at].name, percent, before if message is None else message)
@@ -197,24 +197,24 @@ class Pipeline:
 
     @property
     def opened(self) -> bool:
-        """Whether it is known how the phases stand."""
+        """Whether the states of the phases are known."""
         return bool(self._standing)
 
-    # What its context asks
+    # What the context calls
 
     @property
     def current(self) -> str | None:
-        """The name of the phase that runs; None once all have finished."""
+        """The name of the phase that runs; None once all phases have finished."""
         return self._phases[self._at].name if self._at < len(self._phases) else None
 
     @property
     def place(self) -> int | None:
-        """None: it speaks for whatever phase runs."""
+        """None: the pipeline represents whichever phase runs."""
         return None
 
     @property
     def ended(self) -> str | None:
-        """None, for the same reason."""
+        """None: the pipeline represents whichever phase runs."""
         return None
 
     @property
@@ -223,7 +223,7 @@ class Pipeline:
         return self.checkpoint_at(self._at)
 
     def ended_at(self, at: int) -> str | None:
-        """Return the name of the phase at this place, where it has ended."""
+        """Return the name of the phase at this place if it has ended."""
         return self._phases[at].name if self._at > at or self._over >= at else None
 
     def checkpoint_at(self, at: int) -> str | None:
@@ -244,19 +244,19 @@ class Pipeline:
         return {one.name: one.result or "null" for one in self._standing if one.finished}
 
     def keep(self, text: str, at: int | None = None) -> None:
-        """Persist the checkpoint of the phase that runs, or was to run at this place, before returning."""
+        """Store the checkpoint of the phase at this place, by default of the phase that runs, before returning."""
         one = self._standing[self._at if at is None else at]
         self._journal.do(partial(self._journal.keep, one.name, text))
         one.checkpoint = text
 
     async def akeep(self, text: str, at: int | None = None) -> None:
-        """Do the same in a coroutine."""
+        """Store a checkpoint from a coroutine, as `keep` does."""
         one = self._standing[self._at if at is None else at]
         await self._journal.ado(partial(self._journal.keep, one.name, text))
         one.checkpoint = text
 
     def suspend(self, suspended: Suspended) -> None:
-        """Note that the phase ends with this, whatever the task does with the exception."""
+        """Record that the phase ends with this suspension, whatever the task does with the exception."""
         if self.suspended is not None:
             raise NoPhases("context.sleep or context.wait_for was called already, and its exception swallowed: let it pass.")
         self.suspended = suspended
@@ -266,24 +266,24 @@ class Pipeline:
         return [alias for alias, blocks in hygiene.atomic_blocks().items() if blocks > self._outer.get(alias, 0)]
 
     def children(self, after: int, limit: int) -> list[Child]:
-        """Return what became of the jobs that were waited for."""
+        """Return the outcomes of the jobs that were waited for."""
         return self._journal.children(after, limit)
 
 
 class InPhase:
-    """Be the steps of a run as one of its phases sees them: a thread that outlives its phase must not speak for the next."""
+    """A pipeline as one of its phases sees it: a thread that outlives its phase must not write for the next phase."""
 
     def __init__(self, pipeline: Pipeline, place: int) -> None:
         """Bind the phase at this place."""
         self._pipeline, self.place = pipeline, place
 
     def __getattr__(self, name: str) -> Any:
-        """Be what the pipeline is, in everything that is the same for all phases."""
+        """Return an attribute of the pipeline that is the same for all phases."""
         return getattr(self._pipeline, name)
 
     @property
     def ended(self) -> str | None:
-        """The name of this phase, where it has ended."""
+        """The name of this phase if it has ended."""
         return self._pipeline.ended_at(self.place)
 
     @property
@@ -292,9 +292,9 @@ class InPhase:
         return self._pipeline.checkpoint_at(self.place)
 
     def keep(self, text: str) -> None:
-        """Persist the checkpoint of this phase before returning."""
+        """Store the checkpoint of this phase before returning."""
         self._pipeline.keep(text, self.place)
 
     async def akeep(self, text: str) -> None:
-        """Do the same in a coroutine."""
+        """Store the checkpoint of this phase from a coroutine."""
         await self._pipeline.akeep(text, self.place)

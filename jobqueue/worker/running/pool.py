@@ -1,10 +1,13 @@
 """The threads that run plain functions, at most one for each slot.
 
-Claimed runs wait in one queue. A thread starts when more runs wait or run than there are threads: slots that coroutines use, or
-nobody, have none. It ends where it is idle and finds its sign to leave in the queue; a pool that grows again takes back the signs
-that nobody has found yet, so that no thread works beside the number. A thread that does not react to an interrupt is given up on: it
-stays stuck until its task returns, and a new thread takes its place, so that the capacity stays; where no new one may, the pool has a
-slot less until then.
+Claimed runs wait in one queue. A thread starts when the runs that wait or run outnumber the threads. Slots that coroutines use, and
+unused slots, have no thread.
+
+When the pool shrinks, it puts a stop sentinel into the queue for each surplus thread. An idle thread exits when it takes a sentinel.
+A pool that grows again cancels the sentinels that no thread has taken, so the number of working threads never exceeds the size.
+
+A thread that does not react to an interrupt is abandoned: it is stuck until its task returns. A new thread takes its place, which keeps
+the capacity. If no new thread is allowed, the pool has one slot less until the task returns.
 """
 
 from __future__ import annotations
@@ -28,10 +31,10 @@ logger = logging.getLogger("jobqueue")
 
 
 class Pool:
-    """Run submitted runs in threads; `put` gets each outcome."""
+    """A pool of threads that run the submitted runs; it passes each outcome to `put`."""
 
     def __init__(self, put: Callable[[Run, Outcome], None]) -> None:
-        """Prepare; `resize` makes slots, and what is submitted starts threads."""
+        """Create a pool without slots; `resize` adds slots, and `submit` starts threads."""
         self._put = put
         self._queue: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._threads: set[threading.Thread] = set()
@@ -39,42 +42,42 @@ class Pool:
         self._number = 0
         self._completed = 0
         self._worked_seconds = 0.0
-        self._crew = 0  # the threads that serve: neither given up on nor told to leave
-        self._leaving = 0  # of the others, those that are to end once they are idle
+        self._crew = 0  # the threads in service: neither abandoned nor asked to exit
+        self._leaving = 0  # of the other threads, those that exit once they are idle
         self._submitted = self._taken_back = 0
         self.size = 0
         self.stuck = 0
-        self.lost = 0  # slots of runs that were given up on, in whose place no thread works
+        self.lost = 0  # slots of abandoned runs that no new thread has replaced
         self._closed = False
         self.slots = Slots(lambda: self.size)
 
     @property
     def waiting(self) -> int:
-        """How many runs wait for a thread."""
+        """The number of runs that wait for a thread."""
         return self._queue.qsize() + self.slots.held
 
     @property
     def threads(self) -> int:
-        """How many threads there are: those that serve, those that are about to end, and those that were given up on."""
+        """The number of threads: in service, about to exit, and abandoned."""
         return len(self._threads)
 
     @property
     def completed(self) -> int:
-        """How many runs have ended since the start."""
+        """The number of runs that have ended since the start."""
         return self._completed
 
     @property
     def worked_seconds(self) -> float:
-        """How long all runs that have ended took, together."""
+        """The total duration in seconds of all runs that have ended."""
         return self._worked_seconds
 
     def count(self, seconds: float) -> None:
-        """Count a coroutine that has ended in one of the slots, so long after it began: how much is claimed ahead goes by that."""
+        """Count a coroutine that has ended after `seconds` in one of the slots; the rate of prefetching uses this."""
         self._worked_seconds += seconds
         self._completed += 1
 
     def resize(self, size: int) -> None:
-        """Set the number of slots; threads beyond it end once they are idle, and a busy one is never cut off."""
+        """Set the number of slots; surplus threads exit once they are idle, and a busy thread is never cut off."""
         with self._lock:  # the scaler, the interrupter and the supervisor change the number
             self._closed = size == 0
             self._resize(size)
@@ -91,29 +94,29 @@ class Pool:
         self._spawn_missing()
 
     def _spawn_missing(self) -> None:
-        """Start the threads that are missing; called with the lock.
+        """Start the missing threads; the caller holds the lock.
 
-        What was submitted and has not ended is counted, not who is idle: a thread that has just taken a run looks idle for a moment, and
-        the next run would wait for it though there is a slot.
+        Count the runs that were submitted and have not ended, not the idle threads: a thread that has just taken a run seems idle for a
+        moment, and the next run would wait for it although a slot is free.
         """
         while self._crew < min(self.size, self._submitted - self._taken_back - self.slots.ended):
             try:
                 self._start()
-            except Exception as error:  # noqa: BLE001 - whatever it is: those who submit have runs to register and outcomes to write
+            except Exception as error:  # noqa: BLE001 - callers of `submit` still have runs to register and outcomes to write
                 logger.error("The system gives no more threads, so there are %d slots instead of %d: %s", self._crew, self.size, error)
-                self.size = self._crew  # until somebody asks for more again
+                self.size = self._crew  # until the next `resize`
                 return
 
     def submit(self, runs: list[Run]) -> None:
         """Queue runs, in order."""
         for run in runs:
             self._queue.put(run)
-        with self._lock:  # against others who count and start threads
+        with self._lock:  # the interrupter and the supervisor count and start threads, too
             self._submitted += len(runs)
             self._spawn_missing()
 
     def take_waiting(self, claimed_before: float) -> list[Run]:
-        """Take out the runs that were claimed before a time and have not begun."""
+        """Remove and return the runs that were claimed before a time and have not begun."""
         taken = self.slots.take_held(claimed_before)
         kept: list[Run | None] = []
         try:
@@ -131,7 +134,7 @@ class Pool:
             return taken
 
     def replace(self, run: Run) -> None:
-        """Count the thread of a run that was given up on as stuck; another may take its place, unless the run has lost its slot."""
+        """Count the thread of an abandoned run as stuck; another may take its place, unless the run has lost its slot."""
         self.slots.leave()
         with self._lock:
             self.stuck += 1
@@ -142,13 +145,13 @@ class Pool:
             self._spawn_missing()
 
     def lose(self) -> None:
-        """Have a slot less, since a coroutine that was given up on keeps it."""
+        """Remove one slot: an abandoned coroutine keeps it."""
         with self._lock:
             self.lost += 1
             self._resize(max(self.size - 1, 0))
 
     def regain(self) -> None:
-        """Have the slot again."""
+        """Add the slot of an abandoned coroutine again."""
         with self._lock:
             self.lost -= 1
             if not self._closed:
@@ -162,12 +165,12 @@ class Pool:
 
     def _start(self) -> None:
         self._number += 1
-        # Daemons: one that never returns must not keep the process alive.
+        # Daemon threads: a thread that never returns must not keep the process alive.
         thread = threading.Thread(target=self._work, name=f"jobqueue-thread-{self._number}", daemon=True)
         self._threads.add(thread)
         try:
             thread.start()
-        except BaseException:  # the system gives no more threads
+        except BaseException:  # the system can start no more threads
             self._threads.discard(thread)
             raise
         self._crew += 1
@@ -186,7 +189,7 @@ class Pool:
                     if not self._comes_back(run):
                         return
                     continue
-                self._worked_seconds += rested_at - begun  # first: who sees the run as ended knows how long it took
+                self._worked_seconds += rested_at - begun  # first: a reader that sees the run as ended also sees its duration
                 self.slots.leave()
                 self._completed += 1
                 self._put(run, outcome)
@@ -199,19 +202,19 @@ class Pool:
             try:
                 run = self._queue.get(timeout=TIDY_SECONDS if hygiene.have_connections() else None)
             except queue.Empty:
-                hygiene.after_task()  # a connection may have become too old while resting
+                hygiene.after_task()  # a connection may have exceeded its maximum age while it was idle
                 continue
             if run is not None or self._may_leave():
                 return run
 
     def _may_leave(self) -> bool:
         with self._lock:
-            leaves = self._leaving > 0  # else the sign was taken back
+            leaves = self._leaving > 0  # else `resize` canceled the sentinel
             self._leaving -= leaves
             return leaves
 
     def _comes_back(self, run: Run) -> bool:
-        """Return whether a thread whose run was given up on works again, now that the run has ended: nobody took its place."""
+        """Return whether a thread whose abandoned run has ended works again: it does if no other thread replaced it."""
         with self._lock:
             self.stuck -= 1
             if not run.slot_lost:

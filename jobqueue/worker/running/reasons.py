@@ -1,4 +1,4 @@
-"""Why a run is to stop, and what its task is told of it."""
+"""The reasons why a run is to stop, and the messages that its task gets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Reason(Enum):
-    """Say why a run is to stop; a later one in this order beats an earlier one."""
+    """The reason why a run is to stop; a later reason in this order overrides an earlier one."""
 
     USER = 1
     SHUTDOWN = 2

@@ -1,4 +1,4 @@
-"""Turns: the tenants that have queued jobs, each to be served in turn, so that nobody's flood makes the others wait."""
+"""The turns of the tenants that have queued jobs, so that a backlog of one tenant does not delay other tenants."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from collections import deque
 
 
 class RoundRobin:
-    """Keep who has something queued, as far as we know, in the order of their turns.
+    """The tenants that are known to have queued jobs, in the order of their turns.
 
-    Somebody who was just told to have new work does not wait until all those have had their turn who were merely found to have some.
+    A tenant whose new work was notified does not wait until all tenants have had their turn whose work was merely found by a query.
     """
 
     def __init__(self) -> None:
-        """Begin with nobody."""
+        """Begin with no tenants."""
         self._told: dict[str, int] = {}  # with the number of the event since which they wait
         self._order: dict[str, int] = {}
         self._number = 0
         self._told_is_next = True
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of tenants that have a turn."""
         return len(self._told) + len(self._order)
 
     def hear(self, tenant: str) -> None:
-        """Note that a tenant was just told to have something queued; a new one comes soon."""
+        """Record that a notification reported work of a tenant; a new tenant gets an early turn."""
         if tenant not in self._order:
             self._told.setdefault(tenant, self._next())
 
     def find(self, tenant: str) -> None:
-        """Note that a tenant was found to have something queued; a new one comes last."""
+        """Record that a query found work of a tenant; a new tenant gets the last turn."""
         if tenant not in self._told:
             self._order.setdefault(tenant, self._next())
 
     def round(self) -> deque[str]:
-        """Return whose turn it is, in order: by turns one of those that were told of, and whoever has waited for longest."""
+        """Return the tenants in the order of their turns: alternately a notified one and the one that has waited longest."""
         if not self._told:
             return deque(self._order)
         told, others, told_is_next = deque(self._told.items()), deque(self._order.items()), self._told_is_next
@@ -46,14 +46,14 @@ class RoundRobin:
         return order
 
     def served(self, tenant: str) -> None:
-        """Let a tenant's next turn come after everybody else's."""
+        """Move a tenant's next turn behind those of all other tenants."""
         was_told = tenant in self._told
         if self.drop(tenant):
             self._order[tenant] = self._next()
             self._told_is_next = not was_told
 
     def drop(self, tenant: str) -> bool:
-        """Note that a tenant has nothing more; return whether it had a turn."""
+        """Record that a tenant has no more work; return whether it had a turn."""
         return self._told.pop(tenant, None) is not None or self._order.pop(tenant, None) is not None
 
     def _next(self) -> int:
@@ -62,5 +62,5 @@ class RoundRobin:
 
 
 def share(slots: int, tenants: int) -> int:
-    """Return how many of the slots the next of so many tenants may take: an even part, rounded up."""
+    """Return how many of the slots the next of N tenants may take: an even part, rounded up."""
     return -(-slots // tenants)

@@ -1,7 +1,7 @@
-"""The project's context managers around each run (`RUN_CONTEXTS`): scopes of trackers, spans, variables of logging.
+"""The project's context managers around each run (`RUN_CONTEXTS`): scopes of error trackers, spans, variables of logging.
 
-They are entered in order, in the thread of the task or in its coroutine, and left in reverse order with the exception of the task. One
-that cannot be made or entered fails the run. One that cannot be left is logged: the work is done.
+They are entered in order, in the thread of the task or in its coroutine. They are left in reverse order, with the exception of the task.
+If one cannot be created or entered, the run fails. If one cannot be left, that is only logged: the work is done.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What a run context knows of the run."""
+    """The facts about a run that its run contexts receive."""
 
     id: int
     task: str
@@ -35,7 +35,7 @@ class RunInfo:
 
 
 def contexts_of(job: Claimed) -> RunContexts | None:
-    """Return the context managers of a run, not entered yet; None if the project has none."""
+    """Return the context managers of a run, not entered yet; return None if the project has none."""
     return RunContexts(job) if conf.current().run_contexts else None
 
 
@@ -43,12 +43,12 @@ class RunContexts:
     """The context managers of one run that were entered and not left yet."""
 
     def __init__(self, job: Claimed) -> None:
-        """Begin with none."""
+        """Begin with no entered context managers."""
         self._job = job
         self._entered: list[tuple[Any, bool]] = []
 
     def enter(self) -> None:
-        """Enter all of a plain function's run; raise `RunContextFailed` for the first that fails."""
+        """Enter all context managers of a plain function's run; raise `RunContextFailed` for the first that fails."""
         for factory in conf.run_contexts():
             manager = self._made(factory)
             if not hasattr(type(manager), "__enter__"):
@@ -62,7 +62,7 @@ class RunContexts:
             self._entered.append((manager, False))
 
     async def aenter(self) -> None:
-        """Do the same for a coroutine, whose context managers may be asynchronous."""
+        """Enter all context managers of a coroutine's run; they may be asynchronous."""
         for factory in conf.run_contexts():
             manager = self._made(factory)
             is_async = hasattr(type(manager), "__aenter__")
@@ -80,7 +80,7 @@ class RunContexts:
             self._entered.append((manager, is_async))
 
     def call(self, function: Callable[[], T]) -> T:
-        """Return what a plain function returns inside of them; raise what it raises, or what keeps it from being called."""
+        """Enter the contexts and return what a plain function returns; raise what it raises, or why a context cannot be entered."""
         raised: BaseException | None = None
         try:
             self.enter()
@@ -92,7 +92,7 @@ class RunContexts:
             self.leave(raised)
 
     async def acall(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Do the same with a coroutine function."""
+        """Enter the contexts and return what a coroutine function returns; raise as `call` does."""
         raised: BaseException | None = None
         try:
             await self.aenter()
@@ -113,16 +113,16 @@ class RunContexts:
             raise _not_entered(factory, error) from error
 
     def leave(self, error: BaseException | None) -> None:
-        """Leave those that were entered, with what the task raised; never raises, unless an interrupt arrives."""
+        """Leave the entered context managers with what the task raised; raise nothing, unless an interrupt arrives."""
         while self._entered:
             manager, _ = self._entered.pop()
             try:
                 manager.__exit__(*_details(error))
-            except BaseException as wrong:  # noqa: BLE001 - code of the project may raise anything; the others are left
+            except BaseException as wrong:  # noqa: BLE001 - code of the project may raise anything; the remaining ones are left
                 self._log(manager, error, wrong)
 
     async def aleave(self, error: BaseException | None) -> None:
-        """Do the same for a coroutine."""
+        """Leave the entered context managers of a coroutine's run."""
         while self._entered:
             manager, is_async = self._entered.pop()
             try:
@@ -133,7 +133,7 @@ class RunContexts:
                 self._log(manager, error, wrong)
 
     def _log(self, manager: Any, error: BaseException | None, wrong: BaseException) -> None:
-        if wrong is not error:  # a context manager may raise on what it was given
+        if wrong is not error:  # a context manager may raise the exception that it was given
             text = "Job %s (%s): %s of RUN_CONTEXTS could not be left: %s"
             name = type(manager).__qualname__
             repeats.log(logging.ERROR, text, self._job.id, self._job.task, name, texts.exception_summary(wrong), exc_info=wrong, kind=name)

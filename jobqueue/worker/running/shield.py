@@ -1,7 +1,7 @@
-"""Keep exceptions that are thrown into a task's thread out of our own code, and out of the handlers of the log.
+"""Keep exceptions that are thrown into a task's thread out of jobqueue's code and out of the handlers of the log.
 
-There they could come while it has a lock that other threads need, which would then wait for ever. A handler, moreover, takes any exception
-for a fault of its own, prints it and goes on, so that the task would never see it.
+They could arrive while the thread holds a lock that other threads need, and those threads would wait forever. Also, a log handler takes
+any exception for an error of its own, prints it and continues, so the task would never get it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class _Thread(threading.local):
-    """Know the run whose task this thread is in."""
+    """The run whose task the current thread is in."""
 
     run: Run | None = None
 
     def drop_in_child(self) -> None:
-        """Forget the run: its lock may be held by a thread of the parent."""
+        """Drop the run: a thread of the parent may hold its lock."""
         self.run = None
 
 
@@ -37,7 +37,7 @@ MARK = "_jobqueue_shielded"
 
 
 def shield_log() -> None:
-    """Let every record of this process be written, and every logger be found, before what is thrown into the thread is raised."""
+    """Hold back exceptions that are thrown into the thread while it writes a log record or gets a logger, in this process."""
     for kind, name in SHIELDED:
         original = getattr(kind, name)
         if not hasattr(original, MARK):
@@ -58,9 +58,9 @@ def _shielded(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Shield:
-    """Hold back what is thrown into the task's thread during a call; it is raised at its end.
+    """A context manager that holds back an exception thrown into the task's thread, and raises it at its end.
 
-    One that was thrown before the call is raised on the way into it, at the latest when the lock is left.
+    An exception that was thrown before is raised on the way into it, at the latest when the lock is released.
     """
 
     __slots__ = ("_is_own", "_run")
@@ -71,7 +71,7 @@ class Shield:
 
     def __enter__(self) -> None:
         refuse_in_child()
-        # Nothing is ever thrown into another thread. Inside of a shield, the outer one holds back.
+        # Exceptions are thrown into no other thread. Inside another shield, the outer shield holds them back.
         if threading.get_ident() != self._run.thread_id or self._run._shielded:
             return
         try:

@@ -1,9 +1,9 @@
-"""Errands: small transactions that a run needs done outside of its task's transactions, by a thread that has a connection for them.
+"""Side writes: small transactions that a run needs outside of its task's transactions; a thread with a connection executes them.
 
-The run waits for the answer. Several threads or coroutines of a run may ask at once: their errands are done one after the other, in the
-order in which they were asked for, and none is taken once the run has ended. An errand may be done again, since a connection can be lost
-between the commit and its answer, and is put off while somebody has locked the job's row. A run that is told to stop does not wait for
-long.
+The run waits for the response. Several threads or coroutines of a run may request side writes at once: they are executed one after the
+other, in the order of the requests, and none is accepted once the run has ended. A side write may be executed again, since a connection
+can be lost between the commit and its response. It is postponed while another transaction has locked the job's row. A run that is to
+stop waits at most `PATIENCE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
     from jobqueue.worker.running.run import Run
 
 LOOK_SECONDS = 0.1
-PATIENCE_SECONDS = 1.0  # of a run that was told to stop
+PATIENCE_SECONDS = 1.0  # how long a run that is to stop waits
 OVER = "The run has ended, so nothing more is kept for it. Let a phase end its threads and coroutines before it returns."
 T = TypeVar("T")
 
 
 class SideWrite(Generic[T]):
-    """Do `work` once there is a thread for it; `future` has the answer."""
+    """A call of `work` that waits for a thread; `future` receives the result."""
 
     def __init__(self, work: Callable[[], T]) -> None:
-        """Keep what is to be done."""
+        """Store the function to call."""
         self._work = work
         self.future: Future[T] = Future()
 
     def attempt(self) -> bool:
-        """Try it; return False where it is to be tried again. Raise errors of the connection, after which it is, too."""
+        """Call the function; return False, or raise an error of the connection, if it is to be tried again."""
         if self.future.done():
             return True
-        with contextlib.suppress(InvalidStateError):  # nobody waits for it any longer
+        with contextlib.suppress(InvalidStateError):  # no caller waits for it any longer
             try:
                 answer = self._work()
             except Locked:
                 return False
-            except BaseException as error:  # SystemExit and the like, too: it would come again and again
+            except BaseException as error:  # also SystemExit and the like: it would be raised again at each attempt
                 if db.is_connection_error(error):
                     raise
                 self.future.set_exception(error)
@@ -58,7 +58,7 @@ class SideWrite(Generic[T]):
 
 
 def send(run: Run, work: Callable[[], T]) -> Future[T]:
-    """Have something done for a run, after what was asked for before; return where the answer comes."""
+    """Queue a side write of a run, after its earlier ones; return the future of its result."""
     refuse_in_child()
     errand = SideWrite(work)
     with run._lock:
@@ -72,25 +72,25 @@ def send(run: Run, work: Callable[[], T]) -> Future[T]:
 
 
 def attempt_all(run: Run) -> bool:
-    """Do a run's errands in order; return False where one, and all behind it, are for later."""
+    """Execute a run's side writes in order; return False if one, and all after it, are to be tried again."""
     while run.errands:
         errand = run.errands[0]
         if not errand.attempt():
             return False
-        with contextlib.suppress(ValueError):  # another thread did it at the same time
+        with contextlib.suppress(ValueError):  # another thread removed it at the same time
             run.errands.remove(errand)
     return True
 
 
 def refuse_left(run: Run) -> None:
-    """Answer those who still wait for an errand of a run that has ended: nobody would do it any more."""
+    """Reject the remaining side writes of a run that has ended: no thread would execute them any more."""
     while run.closed and run.errands:
         with contextlib.suppress(IndexError, InvalidStateError):  # done at this moment
             run.errands.popleft().future.set_exception(JobQueueError(OVER))
 
 
 def wait_for(run: Run, future: Future[T]) -> T:
-    """Return the answer; raise what the run is to be stopped with where that comes first."""
+    """Return the result; if the run is to stop before that, raise the exception with which it stops."""
     told_at = None
     while True:
         try:
@@ -106,7 +106,7 @@ def wait_for(run: Run, future: Future[T]) -> T:
 
 
 async def do_async(run: Run, work: Callable[[], T]) -> T:
-    """Have something done for a run of a coroutine; return the answer."""
+    """Execute a side write for the run of a coroutine; return its result."""
     import asyncio
 
     future: Any = await sync_to_async(send)(run, work)

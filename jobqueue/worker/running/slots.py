@@ -1,7 +1,7 @@
-"""The slots of a lane: plain functions and coroutines share them, and who was claimed first begins first.
+"""The slots of a lane: plain functions and coroutines share them, and runs begin in the order of their claims.
 
-There are no more threads than slots, so functions alone need no counting. Only while coroutines of the lane run, or wait, does a thread
-that has taken a function ask whether there is room, and waits for it.
+A pool has no more threads than slots, so functions alone need no counting. Only while coroutines of the lane run or wait, a thread that
+has taken a function checks for a free slot and waits for one.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ BLOCKED_SECONDS = 1.0
 
 
 class Slots:
-    """Count what runs in the slots of one lane; `size` tells how many there are."""
+    """A counter of the runs in the slots of one lane; `size` returns the number of slots."""
 
     def __init__(self, size: Callable[[], int]) -> None:
-        """Begin with all of them free."""
+        """Create the counter with all slots free."""
         self._size = size
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._functions = 0
-        self.ended = 0  # functions that have left their slot, since the start
+        self.ended = 0  # functions that have left their slot since the start
         self._coroutines: set[Run] = set()
-        self._held: list[Run] = []  # functions whose threads wait for room
-        self._late: deque[Run] = deque()  # coroutines that wait for room
+        self._held: list[Run] = []  # functions whose threads wait for a slot
+        self._late: deque[Run] = deque()  # coroutines that wait for a slot
         self._call_loop: Callable[[], object] | None = None
-        self._blocked_until = 0.0  # as far as we know, nothing begins in the loop before
+        self._blocked_until = 0.0  # no coroutine is expected to begin before this time: the loop seems blocked
 
     @property
     def held(self) -> int:
-        """How many functions wait, though a thread has taken them."""
+        """The number of functions that wait although a thread has taken them."""
         return len(self._held)
 
     # Called by the threads
 
     def enter(self, run: Run) -> bool:
-        """Occupy a slot with a function, waiting for one; return False where the run was taken back meanwhile."""
+        """Wait for a slot and occupy it with a function; return False if the run was removed meanwhile."""
         with self._lock:
             if self._coroutines or self._late:
                 self._held.append(run)
@@ -58,7 +58,7 @@ class Slots:
             return True
 
     def _wait_for_room(self, run: Run) -> None:
-        """Wait until a held run may begin; a coroutine that is older goes first, unless its loop is blocked."""
+        """Wait until a held run may begin; an older coroutine begins first, unless its loop is blocked."""
         free_since = None
         while run in self._held:
             now = time.monotonic()
@@ -79,7 +79,7 @@ class Slots:
             self._tell()
 
     def take_held(self, claimed_before: float) -> list[Run]:
-        """Take out the functions that were claimed before a time and have not begun."""
+        """Remove and return the functions that were claimed before a time and have not begun."""
         with self._lock:
             taken = [run for run in self._held if run.claimed_at < claimed_before]
             self._held = [run for run in self._held if run not in taken]
@@ -89,44 +89,44 @@ class Slots:
     # Called by the loop
 
     def add(self, run: Run, call_loop: Callable[[], object]) -> None:
-        """Let a coroutine wait for a slot; `call_loop` has the loop ask for the `next` one, from any thread."""
+        """Add a coroutine that waits for a slot; `call_loop` makes the loop call `next`, from any thread."""
         with self._lock:
             self._late.append(run)
             self._call_loop = call_loop
 
     def next(self, waiting: Container[Run]) -> Run | None:
-        """Occupy a slot with the next coroutine that is still among those that are `waiting`; None where no slot is free for it."""
+        """Occupy a slot with the next coroutine that is still in `waiting`; return None if no slot is free for it."""
         with self._lock:
             while self._late and self._late[0] not in waiting:
                 self._late.popleft()
             if not self._late or not self._has_room(self._late[0], yields=True):
-                self._changed.notify_all()  # there may be nobody left to wait for
+                self._changed.notify_all()  # a held function may have waited for a coroutine that is gone
                 return None
             self._blocked_until = 0.0
             self._coroutines.add(run := self._late.popleft())
             return run
 
     def remove(self, run: Run) -> None:
-        """Forget a coroutine that waits no longer."""
+        """Remove a coroutine that no longer waits."""
         with self._lock, contextlib.suppress(ValueError):
             self._late.remove(run)
             self._changed.notify_all()
 
     def end(self, run: Run) -> None:
-        """Free the slot of a coroutine; the loop itself asks for the next one then."""
+        """Free the slot of a coroutine; the loop then calls `next` itself."""
         with self._lock:
             self._coroutines.discard(run)
             if self._held:
                 self._changed.notify_all()
 
     def give_up(self, run: Run) -> None:
-        """Free the slot of a coroutine that was given up on; from any thread."""
+        """Free the slot of an abandoned coroutine; from any thread."""
         with self._lock:
             self._coroutines.discard(run)
             self._tell()
 
     def forget_coroutines(self) -> None:
-        """Let those of a loop that was left to itself take up no slots."""
+        """Free the slots of the coroutines of an abandoned loop."""
         with self._lock:
             self._coroutines.clear()
             self._late.clear()
@@ -134,11 +134,11 @@ class Slots:
             self._changed.notify_all()
 
     def _has_room(self, run: Run, yields: bool) -> bool:
-        if not self._coroutines and not self._late:  # there are no more threads than slots
+        if not self._coroutines and not self._late:  # a pool has no more threads than slots
             return True
         if self._functions + len(self._coroutines) >= self._size():
             return False
-        # Each of the two in the order of their claims, or nearly so: this is asked for each coroutine, of which thousands may wait.
+        # Compare only the first coroutine: this runs for each coroutine, and thousands may wait. The order is nearly that of the claims.
         first = min((one.claimed_at for one in (*self._held, *itertools.islice(self._late, 1))), default=run.claimed_at)
         return not (yields and first < run.claimed_at)
 

@@ -1,4 +1,4 @@
-"""Run what belongs to a tenant inside the project's context for it (`TENANT_CONTEXT`)."""
+"""Run the code of a tenant's jobs inside the project's context for that tenant (`TENANT_CONTEXT`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger("jobqueue")
 
 @contextlib.contextmanager
 def inside(tenant: str) -> Iterator[None]:
-    """Be inside a tenant's context; nothing where there is no tenant. Raises `TenantContextFailed` where it cannot be entered or left."""
+    """Enter a tenant's context, if there is a tenant; raise `TenantContextFailed` if the context cannot be entered or left."""
     context = _made(tenant)
     if context is None:
         yield
@@ -34,7 +34,7 @@ def inside(tenant: str) -> Iterator[None]:
 
 
 def telling(tenant: str, signal: Signal) -> contextlib.AbstractContextManager[None]:
-    """Return the context of a tenant for those who listen to a signal; a log line needs none."""
+    """Return the context of a tenant for the receivers of a signal; a log line alone needs none."""
     return _telling(tenant) if signals.listened_to(signal) else contextlib.nullcontext()
 
 
@@ -46,10 +46,10 @@ def _telling(tenant: str) -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def inside_async(tenant: str) -> AsyncIterator[None]:
-    """Be inside a tenant's context in the thread that the coroutine's synchronous parts use: the context is that of a connection.
+    """Enter a tenant's context in the thread that runs the coroutine's synchronous calls, since the context is that of a connection.
 
-    Each call into that thread has a copy of the coroutine's variables, but a variable is reset only in the copy in which it was set. So
-    the context is entered and left in one copy, and what changes is carried over at both ends.
+    Each call into that thread gets a copy of the coroutine's variables, but a variable can be reset only in the copy in which it was
+    set. So the context is entered and left in one copy, and the changes are copied at both ends.
     """
     context = _made(tenant)
     if context is None:
@@ -78,7 +78,7 @@ def _leave_apart(tenant: str, context: Any, variables: contextvars.Context) -> N
 
 
 def _carry_over(variables: contextvars.Context) -> None:
-    """Give the variables here the values that they have there; from here asgiref takes them on to the coroutine."""
+    """Set the variables in the current context to their values in `variables`; asgiref then copies them to the coroutine."""
     here = contextvars.copy_context()
     for variable, value in variables.items():
         if variable not in here or here[variable] is not value:
@@ -120,7 +120,7 @@ def _missing_schema() -> str:
     except Exception as error:
         if not db.is_connection_error(error) or database.connection.in_atomic_block:
             raise
-        # The server may have closed this session while the thread rested: that is no fault of the job.
+        # The server may have closed this session while the thread was idle: the job must not fail because of that.
         hygiene.close_broken(database.alias)
         return database.missing_schema()
 

@@ -1,7 +1,7 @@
 """Run a task whose work in the job database and the end of its job are one transaction.
 
-Nothing in it writes the job's row before its target's lock is taken: progress goes through another connection. The finish is the last
-thing before the commit, on the task's own connection. Where it moves no row, the lease was lost: everything is undone.
+The transaction does not write the job's row before it has locked the job's target; progress goes through another connection. The finish
+is the last statement before the commit, on the task's own connection. If it changes no row, the lease was lost and everything is undone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ logger = logging.getLogger("jobqueue")
 
 
 def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Run], Outcome]) -> None:
-    """Call the task and write its success in one transaction; raise, all being undone, where either fails."""
+    """Call the task and write its success in one transaction; if either fails, undo everything and raise."""
     if run.entry is not None:
         check_place(run.entry.task)
     database = Job.objects.database
@@ -49,7 +49,7 @@ def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Ru
             run.value = call()
         except BaseException as error:
             leave_if_forked(pid, error)  # before the rollback, which would be sent through the parent's connection
-            run.close()  # the task is over: nothing more is thrown into the rollback
+            run.close()  # the task is over: no exception may be thrown into the rollback
             _end_what_was_left_open(connection, blocks)
             raise
         leave_if_forked(pid)
@@ -72,7 +72,7 @@ def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Ru
 
 
 def _guard_callbacks(run: Run, outcome: Outcome, connection: Any, committed: Callable[[], object]) -> None:
-    """Have the commit noted before the callbacks of the task run, and what they raise logged: the job has succeeded."""
+    """Record the commit before the task's on_commit callbacks run, and log what they raise: the job has succeeded."""
 
     def note() -> None:
         committed()
@@ -86,7 +86,7 @@ def _guard_callbacks(run: Run, outcome: Outcome, connection: Any, committed: Cal
 def _call_back(run: Run, callback: Callable[[], Any]) -> None:
     try:
         callback()
-    except BaseException as error:  # SystemExit and the like, too: the others are called all the same
+    except BaseException as error:  # also SystemExit and the like: the remaining callbacks are called, too
         if is_for_the_process(error):
             raise
         extra = {"job_id": run.job.id, "task": run.job.task, "queue": run.job.queue}
@@ -95,7 +95,7 @@ def _call_back(run: Run, callback: Callable[[], Any]) -> None:
 
 
 def _check(connection: Any, blocks: list[Any]) -> None:
-    """Raise where the task has not left its transaction as it was."""
+    """Raise if the task has not left its transaction as it was."""
     if _end_what_was_left_open(connection, blocks):
         raise TransactionUndone("The task left an atomic block open, so its work is undone. Use 'with transaction.atomic():'.")
     if connection.atomic_blocks != blocks:
@@ -105,9 +105,9 @@ def _check(connection: Any, blocks: list[Any]) -> None:
 
 
 def _end_what_was_left_open(connection: Any, blocks: list[Any]) -> bool:
-    """Undo and end the atomic blocks inside of these; return whether there were any.
+    """Undo and end the atomic blocks that were opened after `blocks`; return whether there were any.
 
-    The end of the transaction's own block would end only the innermost, and leave the transaction open.
+    Leaving the transaction's own block would end only the innermost block, and keep the transaction open.
     """
     left = connection.atomic_blocks[len(blocks) :]
     for block in reversed(left):
@@ -116,7 +116,7 @@ def _end_what_was_left_open(connection: Any, blocks: list[Any]) -> bool:
 
 
 def _finish(outcome: Outcome) -> None:
-    # Waiting for the lock: this transaction has not touched the job's row, so nobody who has the lock waits for us.
+    # Waiting for this lock cannot deadlock: this transaction has not locked the job's row, so no holder of the lock waits for it.
     if outcome.target is not None:
         lock([outcome.target])
     while True:
@@ -125,7 +125,7 @@ def _finish(outcome: Outcome) -> None:
             return
         if not settled.later:
             raise LeaseLost(MESSAGES[Reason.LOST])
-        _rest()  # a heartbeat or a person has the row just now
+        _rest()  # a heartbeat or an operator has locked the row
 
 
 def _written(outcome: Outcome) -> Settled:
