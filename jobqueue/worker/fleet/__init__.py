@@ -1,1 +1,1 @@
-"""Several worker processes under one, and the number of their slots."""
+"""A fleet of worker processes: the parent process, its connection to each worker, and the number of slots of a worker."""

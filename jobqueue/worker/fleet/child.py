@@ -1,4 +1,4 @@
-"""One worker process as the one that started it sees it: how it is started, how long it may take, what is known of it."""
+"""A worker process as its parent process sees it: its start, its time limits, and its known state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLOSE_SECONDS = 15.0
 
 @dataclass
 class Times:
-    """Say how long a worker may take to end, and how long it may be silent."""
+    """The seconds after which the parent process kills a worker that does not end or is silent."""
 
     drain_seconds: float
     hurried_seconds: float
@@ -29,10 +29,10 @@ class Times:
 
 
 def times(settings: Settings) -> Times:
-    """Return the times that follow from a worker's settings."""
+    """Return the times that follow from the settings of a worker."""
     hurried = settings.interrupt_grace_seconds + settings.delivery_grace_seconds + CLOSE_SECONDS
     hard = settings.hard_timeout_grace_seconds
-    # By then its leases are lost for long, and what it still did would count for nothing.
+    # A worker that is silent for more than two lease times has lost its leases, so its outcomes no longer count.
     return Times(
         settings.shutdown_grace_period_seconds + hurried,
         hurried,
@@ -44,28 +44,28 @@ def times(settings: Settings) -> Times:
 
 @dataclass
 class Worker:
-    """Hold one of the numbered places for a worker, and the process that fills it at the moment."""
+    """A numbered place for a worker, and the process that runs in it now."""
 
     number: int
     process: subprocess.Popen[bytes] | None = None
     link: Link | None = None
     identity: str = ""
     started_at: float = 0.0
-    reported: bool = False  # it runs our own main function
+    reported: bool = False  # the process runs the main function of a worker
     served_at: float | None = None
     heard_at: float = 0.0
     start_at: float = 0.0
     kill_at: float | None = None
     killed: bool = False
     leaves: str = ""
-    culprit: int | None = None  # the job that it is ended because of
+    culprit: int | None = None  # the job because of which the process is killed
     board: Board | None = None
-    falls: int = 0  # how often it died lately
-    finished: bool = False  # it has done all that there was to do
-    told: set[str] = field(default_factory=set)  # of the dead, those that it was told of
+    falls: int = 0  # how often in a row the process died soon after its start
+    finished: bool = False  # no job was left to do
+    told: set[str] = field(default_factory=set)  # the dead workers whose jobs it was asked to recover
 
     def start(self, order: Order) -> Link:
-        """Start a process and return the link to it; raise `OSError` if the system refuses."""
+        """Start a process and return the link to it; raise `OSError` if the system cannot start it."""
         self.identity, self.leaves, self.told = "", "", set()
         self.reported = self.killed = False
         self.served_at = self.kill_at = self.culprit = None
@@ -87,22 +87,25 @@ class Worker:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name of the place in logs."""
         return f"Worker process {self.number}"
 
     def overdue(self, now: float, times: Times) -> int | None:
-        """Return the job whose time limit is over for so long that its process must end, though it cannot say so."""
+        """Return the job because of which a silent process must be killed; None if there is none.
+
+        Its time limit has been over for `overdue_seconds`, and the process has sent nothing for `hard_seconds`.
+        """
         at, job_id = self.board.read() if self.board is not None else (0.0, 0)
         return job_id if at and now - at > times.overdue_seconds and now - self.heard_at > times.hard_seconds else None
 
     @property
     def serves(self) -> bool:
-        """Whether it takes jobs, as far as is known."""
+        """Whether the worker claims jobs, as far as the parent knows."""
         return self.process is not None and self.served_at is not None and not self.leaves
 
 
 def collect_orphans(mine: set[int]) -> None:
-    """Collect the exit codes of processes that the kernel gave to process 1, but of none of its own children."""
+    """Collect the exit codes of orphans that the kernel has given to process 1, but not those of the processes in `mine`."""
     with contextlib.suppress(ChildProcessError):
         while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None and found.si_pid not in mine:
             os.waitpid(found.si_pid, 0)

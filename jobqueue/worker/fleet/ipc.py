@@ -1,6 +1,6 @@
-"""The two ends of the line between the process that started the workers and one of its workers: JSON objects, one a line.
+"""The link between the parent process and one worker: a socket that carries one JSON array per line.
 
-The line is a socket that the worker inherits. That it closes tells each side of the other's death, whatever it was that killed it.
+The worker inherits its end of the socket. When one side dies, for whatever reason, the socket closes, and the other side notices.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from typing import Any
 
 MAX_BYTES = 65_536
 
-# What the parent says.
-STOP = "stop"  # once for each signal that it got
-DEAD = "dead"  # identities of workers that it saw die, and the job that each was ended because of, if any; their jobs are to be recovered
-# What the worker says.
-REPORTS = "reports"  # it runs the main function of a worker
-SERVES = "serves"  # its identity, once it takes jobs
-RECOVERED = "recovered"  # identities whose jobs were recovered
-OVERDUE = "overdue"  # the job that goes on for long after its time limit
-LEAVES = "leaves"  # why it ends, though nobody asked it to
-PULSE = "pulse"  # it lives
+# Messages of the parent
+STOP = "stop"  # sent once for each signal that the parent got
+DEAD = "dead"  # identities of dead workers whose jobs must be recovered, each with the job because of which it was killed, or null
+# Messages of the worker
+REPORTS = "reports"  # the process runs the main function of a worker
+SERVES = "serves"  # its identity, when it begins to claim jobs
+RECOVERED = "recovered"  # identities of dead workers whose jobs were recovered
+OVERDUE = "overdue"  # the job that still runs long after its time limit
+LEAVES = "leaves"  # why the worker ends without a request to stop
+PULSE = "pulse"  # a sign of life
 DONE = "nothing is left to do"
 FAILED = "a service failed"
 
 
 class Link:
-    """Hold one end."""
+    """One end of the link."""
 
     def __init__(self, end: socket.socket) -> None:
-        """Take a connected socket."""
+        """Take a connected socket, and make it non-blocking."""
         self._socket = end
         self._socket.setblocking(False)
         self._unread = b""
         self.closed = False
 
     def fileno(self) -> int:
-        """Return the file descriptor, for a selector; -1 once it is closed."""
+        """Return the file descriptor, for a selector; -1 when the link is closed."""
         return self._socket.fileno()
 
     def send(self, kind: str, value: Any = None) -> bool:
-        """Say something; return False where it cannot be said: nobody is there, or nobody has read for long."""
+        """Send a message; return False if it was not sent: the other side is gone, or the buffer is full since it does not read."""
         line = json.dumps([kind, value]).encode() + b"\n"
         try:
             return self._socket.send(line) == len(line)
@@ -49,7 +49,7 @@ class Link:
             return False
 
     def receive(self) -> list[tuple[str, Any]]:
-        """Return what the other side has said since; `closed` is set where it is gone."""
+        """Return the messages that have arrived since the last call; set `closed` if the other side is gone."""
         with contextlib.suppress(BlockingIOError):
             while not self.closed:
                 try:
@@ -68,6 +68,6 @@ class Link:
 
 
 def pair() -> tuple[Link, socket.socket]:
-    """Return this process's end, and the socket that a child is to inherit."""
+    """Return the end of this process, and the socket that the child inherits."""
     ours, theirs = socket.socketpair()
     return Link(ours), theirs

@@ -1,6 +1,6 @@
-"""A worker's side of the line to the process that started it (see `processes`): it hears when to stop, and of others' deaths.
+"""The link of a worker to its parent process (see `jobqueue.worker.fleet.processes`), which requests stops and recoveries.
 
-Where the parent is gone, whatever killed it, the worker ends in order as after a SIGTERM: nobody would watch over it any more.
+If the parent process is gone, for whatever reason, the worker ends in order as after SIGTERM, since no process watches it any more.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ logger = logging.getLogger("jobqueue")
 
 
 class Parent(Service):
-    """Talk with the parent process."""
+    """The thread that exchanges messages with the parent process."""
 
     name = "line to the parent process"
 
     def __init__(self, descriptor: int, board: int) -> None:
-        """Take the inherited socket and the file of the board."""
+        """Take the descriptors of the inherited socket and of the file of the board."""
         super().__init__(self._log)
-        os.set_inheritable(descriptor, False)  # not for programs that a task starts
+        os.set_inheritable(descriptor, False)  # programs that a task starts must not inherit it
         self._link = Link(socket.socket(fileno=descriptor))
         self.board = Board(board)
         os.close(board)
@@ -40,7 +40,7 @@ class Parent(Service):
         self.recover: Callable[[Mapping[str, int | None]], None] = lambda owners: None
 
     def turn(self) -> float | None:
-        """Give a sign of life, and hear for a while."""
+        """Send a sign of life if it is due, then wait for messages for up to `PULSE_SECONDS`."""
         if self._link.closed:
             return None
         if time.monotonic() - self._pulsed_at >= PULSE_SECONDS:
@@ -61,21 +61,21 @@ class Parent(Service):
         logger.error("The %s failed (try %d) and goes on.", self.name, failures, exc_info=error)
 
     def reports(self) -> None:
-        """Tell that this process was started as a worker, and is one."""
+        """Report that this process runs the main function of a worker."""
         self._link.send(ipc.REPORTS)
 
     def serves(self, worker_id: str) -> None:
-        """Tell that this worker takes jobs."""
+        """Report that this worker claims jobs."""
         self._link.send(ipc.SERVES, worker_id)
 
     def recovered(self, owners: Sequence[str]) -> None:
-        """Tell whose jobs were recovered."""
+        """Report the dead workers whose jobs were recovered."""
         self._link.send(ipc.RECOVERED, list(owners))
 
     def overdue(self, job_id: int) -> None:
-        """Tell that this process is to end soon because of a job."""
+        """Report that this process must end soon because of a job that is over its time limit."""
         self._link.send(ipc.OVERDUE, job_id)
 
     def leaves(self, why: str) -> None:
-        """Tell why this worker ends, though the parent did not ask it to."""
+        """Report why this worker ends without a request of the parent."""
         self._link.send(ipc.LEAVES, why)

@@ -1,11 +1,13 @@
-"""Several worker processes under one: it starts them, starts those anew that end, passes signals on, and runs no job itself.
+"""The parent process of several workers: it starts and replaces them, forwards signals to them, and runs no job itself.
 
-It holds no connection and no thread. Each worker is a new interpreter (see `spawn`), with the socket of `link` to talk over;
-its number names it to people. What was started and does not report as a worker is something else: then all end, since more of it could
-be started without an end. A worker that dies is replaced, at once the first time and later after a growing pause; its jobs are
-recovered at once by a worker that lives. Workers that end before they serve are not tried for ever.
+It holds no connection and no thread. Each worker is a new interpreter (see `jobqueue.worker.fleet.spawn`) with a link to the parent (see
+`jobqueue.worker.fleet.ipc`) and a number for logs. If a process ends before any process has reported as a worker, the command has started
+some other program. All processes then end, since the parent could start that program again and again.
 
-As the first process of a container it also collects the exit codes of orphans that it never started.
+A worker that dies is replaced: at once the first time, later after a growing pause. A live worker recovers its jobs at once. After
+`MAX_STARTS` failed starts in a row, the parent and all workers end.
+
+As process 1 of a container, the parent also collects the exit codes of orphans that it did not start.
 """
 
 from __future__ import annotations
@@ -40,17 +42,17 @@ logger = logging.getLogger("jobqueue")
 
 
 class Processes:
-    """Keep a number of workers running until told to stop."""
+    """A number of workers that are kept running until the parent is asked to stop."""
 
     def __init__(self, number: int, order: Order, times: Times, *, once: bool = False) -> None:
-        """Prepare; `once` lets workers end that have nothing left to do."""
+        """Prepare the places; if `once`, a worker that has no job left to do is not replaced."""
         self.order, self.times, self.once = order, times, once
         self.workers = [Worker(index + 1) for index in range(number)]
         self.stops = 0
         self.failed = False
-        self._starts_workers = False  # it has been seen that the command starts workers
+        self._starts_workers = False  # a process has reported as a worker, so the command is right
         self.refusal = ""  # why no worker can be started
-        self.errors = False  # workers that had nothing left to do told of errors
+        self.errors = False  # a worker with no job left ended with a status other than 0
         self._passed_on = 0
         self._looked_at = time.monotonic()
         self._dead: dict[str, int | None] = {}
@@ -59,17 +61,17 @@ class Processes:
         self._woken, self._waker = os.pipe()
 
     def stop(self) -> None:
-        """Ask for the end; a second call skips the grace period. Safe in a signal handler."""
+        """Request the end; a second call skips the grace period. Safe in a signal handler."""
         self.stops += 1
 
     def quit(self) -> None:
-        """Pass SIGQUIT on: all end at once, each with a dump of its threads. Safe in a signal handler."""
+        """Send SIGQUIT to all workers, which end at once, each with a dump of its threads. Safe in a signal handler."""
         for worker in self.workers:
             if worker.process is not None:
                 worker.process.send_signal(signal.SIGQUIT)
 
     def run(self) -> tuple[bool, dict[str, int | None]]:
-        """Work until told to stop; return whether all workers ended as they should, and the identities of the dead that none recovered."""
+        """Run until asked to stop; return whether all workers ended in order, and the dead workers whose jobs no worker recovered."""
         with self._waking_up():
             while not self._over():
                 self._pass_on()
@@ -94,12 +96,12 @@ class Processes:
         except OSError as error:
             if error.errno in NOT_EXECUTABLE and not self._starts_workers:
                 self._refuse(f"cannot be executed ({error.strerror})")
-            else:  # too many processes or open files, or a deployment that replaces the interpreter just now
+            else:  # too many processes or open files, or a deployment is replacing the interpreter
                 self._failed_starts(worker, f"could not be started ({error})")
             return
         self._selector.register(ours, selectors.EVENT_READ, worker)
 
-    # Hear
+    # Receive
 
     def _rest(self) -> None:
         for key, _ in self._selector.select(self._pause()):
@@ -142,7 +144,7 @@ class Processes:
             worker.link.close()
             worker.link = None
 
-    # Tell
+    # Send
 
     def _pass_on(self) -> None:
         if self._passed_on == self.stops:
@@ -152,13 +154,13 @@ class Processes:
             if worker.process is not None:
                 worker.kill_at = time.monotonic() + (drain_seconds if worker.served_at is not None else CLOSE_SECONDS)
                 for _ in range(self.stops - self._passed_on):
-                    # One that does not serve yet hears nothing else; both together count as one.
+                    # A worker that does not serve yet may not read the link. It counts the message and the signal as one request.
                     if worker.link is None or not worker.link.send(ipc.STOP) or worker.served_at is None:
                         worker.process.send_signal(signal.SIGTERM)
         self._passed_on = self.stops
 
     def _tell_of_the_dead(self) -> None:
-        """Have the jobs of the dead recovered by one that lives; by another one where that dies before it has said so."""
+        """Ask a live worker to recover the jobs of dead workers; ask another one if that one dies before it has reported."""
         known = set().union(*(worker.told for worker in self.workers if worker.process is not None))
         worker = next((one for one in self.workers if one.serves), None)
         untold = [identity for identity in self._dead if identity not in known]
@@ -175,7 +177,7 @@ class Processes:
     def _reap(self) -> None:
         for worker in self.workers:
             if worker.process is not None and worker.process.poll() is not None:
-                self._hear(worker)  # its last words
+                self._hear(worker)  # messages that it sent before its end
                 self._ended(worker, worker.process.returncode)
         if os.getpid() == 1:
             collect_orphans({worker.process.pid for worker in self.workers if worker.process is not None})
@@ -197,19 +199,19 @@ class Processes:
         elif not served:
             self._failed_starts(worker, f"{how} before it served")
         else:
-            fell = died and worker.leaves in ("", FAILED)  # else it has ended as it meant to
+            fell = died and worker.leaves in ("", FAILED)  # else the worker ended for the reason that it reported
             worker.falls = worker.falls + 1 if fell and time.monotonic() - worker.started_at < STEADY_SECONDS else int(fell)
             self._again(worker, worker.falls - 1, how)
 
     def _note_end(self, worker: Worker, status: int, how: str, served: bool) -> None:
-        # Who sends the signal to all processes may reach one that cannot take it yet: it had nothing to end in order.
+        # A signal that is sent to all processes may kill a worker that has no handlers yet. It had no work to end, so this is no failure.
         told = not served and -status in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         if status != 0 and not told:
             self.failed = True
             logger.error("%s %s.", worker.name, how)
 
     def _refuse(self, how: str) -> None:
-        """End everything: what was started is not a worker, and may be anything."""
+        """End all processes, since the started program is not a worker."""
         self.refusal = self.refusal or (
             f"Worker processes cannot be started: {sys.executable} {how}. "
             "Start runworkers with a Python interpreter, or leave --processes out."
@@ -227,7 +229,7 @@ class Processes:
             self._again(worker, self._starts_in_vain, how)
 
     def _again(self, worker: Worker, falls: int, how: str) -> None:
-        """Start a worker anew: at once where it has not died before, else after a pause that grows, jittered."""
+        """Schedule the next start of a worker: at once if `falls` is below 1, else after a pause that grows with it, with jitter."""
         pause = 0.0 if falls < 1 else min(0.5 * 2.0 ** min(falls, 10), MAX_PAUSE_SECONDS) * random.uniform(0.5, 1.0)  # noqa: S311
         worker.start_at = time.monotonic() + pause
         level = logging.INFO if worker.leaves else logging.ERROR
@@ -235,11 +237,11 @@ class Processes:
         logger.log(level, "%s %s%s; a new one starts %s.", worker.name, how, why, f"in {pause:.1f} s" if pause else "now")
 
     def _judge(self) -> None:
-        """Kill a worker that does not end, or not begin, in time, or that gives no sign of life for so long that its leases are lost."""
+        """Kill each worker that does not start or end in time, or that has been silent until its leases were lost."""
         now = time.monotonic()
         paused, self._looked_at = now - self._looked_at > 5 * LOOK_SECONDS, now
         for worker in self.workers:
-            if paused:  # this process stood still, and perhaps the whole machine: who could have heard a sign of life?
+            if paused:  # this process was stopped, perhaps with the whole machine, and could not receive signs of life
                 worker.heard_at = now
             if worker.process is None or worker.killed:
                 continue
@@ -266,7 +268,7 @@ class Processes:
 
     @contextlib.contextmanager
     def _waking_up(self) -> Iterator[None]:
-        """Let signals, of ended children too, wake the rest: a handler alone would run, and the wait would go on."""
+        """Make signals, including SIGCHLD, end the wait of the selector, which resumes after a signal handler has run."""
         for end in (self._woken, self._waker):
             os.set_blocking(end, False)
         self._selector.register(self._woken, selectors.EVENT_READ, None)

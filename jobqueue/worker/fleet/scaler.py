@@ -1,11 +1,10 @@
-"""The scaler sets the number of slots of the shared lane: what runs and what could be claimed now, between the least and the most.
+"""The scaler sets the number of slots of the shared lane: running plus claimable jobs, between `MIN_WORKERS` and `MAX_WORKERS`.
 
-It grows at once: each `SCALE_SECONDS`, and as soon as a claim finds more than there are slots for. It shrinks only after a quiet
-time in which so many slots were never needed, and down to what was needed at most in that time, so that a load that comes and goes
-starts and stops no threads. A busy thread is never stopped (see ``worker/running/pool.py``).
-A connection pool is a limit of its own, whatever the settings say: one more thread than it serves would only wait for a connection.
+The lane grows at once: every `SCALE_SECONDS`, and when a claim finds more jobs than free slots. It shrinks only after a quiet time, to the
+highest number of slots that was needed in that time, so that a load that varies starts and stops no threads. A busy thread is never
+stopped (see ``worker/running/pool.py``). A connection pool is a limit, too: a thread beyond its size would only wait for a connection.
 
-Nothing is asked of the database while slots are free.
+The scaler sends no statement while slots are free.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ logger = logging.getLogger("jobqueue")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Tell of a change: the slots before and after, what ran and what could be claimed, and why."""
+    """A change of the number of slots, with the numbers of running and claimable jobs and the reason."""
 
     at: float
     before: int
@@ -46,7 +45,7 @@ class Decision:
 
 
 class Scaler(DatabaseService):
-    """Resize the pool of the shared lane every `scale_seconds`, or sooner when it is hurried."""
+    """The thread that resizes the pool of the shared lane every `scale_seconds`, or sooner after `hurry`."""
 
     name = "scaler"
 
@@ -63,23 +62,23 @@ class Scaler(DatabaseService):
         decided: Callable[[], None] = lambda: None,
         quiet_seconds: float = QUIET_SECONDS,
     ) -> None:
-        """Prepare the thread; `resized` is told of new slots, `decided` of each decision."""
+        """Prepare the thread; `resized` is called when there are new slots, `decided` after each change."""
         super().__init__(on_error)
         self._lanes, self._gate = lanes, gate
         self._least, self._most, self._pause = least, most, scale_seconds
         self._resized, self._decided = resized, decided
         self._quiet = max(quiet_seconds, LOOKS * scale_seconds)
         self._pooled = db.pooled_slots(pool_options())
-        self._needs: deque[tuple[float, int]] = deque()  # what each look of the quiet time found needed
+        self._needs: deque[tuple[float, int]] = deque()  # the slots needed at each turn of the quiet time
         self._looked_at = time.monotonic()
         self._warned = False
         self.decision: Decision | None = None
 
     @property
     def bound(self) -> int:
-        """The most slots that the shared lane may have now: `MAX_WORKERS`, and what a pool of connections serves beside other lanes.
+        """The highest number of slots that the shared lane may have now.
 
-        Less those that are lost to runs that do not react.
+        It is `MAX_WORKERS` without the slots lost to stuck runs, and at most what the connection pool serves beside the other lanes.
         """
         pool = self._lanes.shared.pool
         most = max(self._most - pool.lost, 0)
@@ -89,16 +88,16 @@ class Scaler(DatabaseService):
         return min(max(min(most, self._pooled - others), 1), most)
 
     def begin(self) -> None:
-        """Make the slots that are always there."""
+        """Create the first slots: `MIN_WORKERS`, or fewer if `bound` is lower."""
         self._lanes.shared.pool.resize(min(self._least, self.bound))
 
     def hurry(self) -> None:
-        """Look soon, if there may be more slots: a claim found more than it had slots for; from any thread."""
+        """Decide soon if there may be more slots, since a claim found more jobs than slots. Call it from any thread."""
         if self._lanes.shared.pool.size < self.bound and time.monotonic() - self._looked_at >= HURRY_SECONDS:
             self.wake()
 
     def turn(self) -> float | None:
-        """Decide once."""
+        """Set the number of slots once; return the seconds to the next turn, or None if the number is fixed."""
         self._looked_at = now = time.monotonic()
         lane, bound = self._lanes.shared, self.bound
         size, least = lane.pool.size, min(self._least, bound)
@@ -119,13 +118,13 @@ class Scaler(DatabaseService):
         return self._pause
 
     def _choose(self, size: int, needed: int, bound: int) -> tuple[int, str]:
-        """Return how many slots there shall be, and why."""
+        """Return the new number of slots, and the reason for it."""
         if size > bound:
             return bound, "the pool of connections serves no more beside the other lanes"
         if needed > size:
             short = bound < self._most and needed == bound
             return needed, f"more jobs than slots{'; the pool of connections serves no more' if short else ''}"
-        peak = max(need for _, need in self._needs)  # also of the moment in which the slots were made
+        peak = max(need for _, need in self._needs)  # includes the turn that added the slots
         if peak < size and len(self._needs) >= LOOKS:
             return peak, f"no more were needed for {self._quiet:g} s"
         return size, ""
@@ -148,7 +147,7 @@ class Scaler(DatabaseService):
         self._decided()
 
     def _claimable(self, limit: int) -> int:
-        """Return how many jobs could be claimed now, counting up to `limit`: not in paused queues, within limits, not for other lanes."""
+        """Return the number of jobs that could be claimed now for the shared lane, up to `limit`; pauses and limits of queues count."""
         gate, others = self._gate, self._lanes.own
         limits, served = gate.served_limits, gate.served
         if not limits:
@@ -165,12 +164,12 @@ class Scaler(DatabaseService):
 
 
 def pool_options() -> Mapping[str, Any]:
-    """Return the options of the job database as the project has written them: a service's own connection knows no pool."""
+    """Return the options of the job database from the settings, since the dedicated connection of a service has no pool."""
     return conf.databases().get(Job.objects.database.alias, {}).get("OPTIONS") or {}
 
 
 def told(decision: Decision | None) -> dict[str, Any]:
-    """Return a decision as JSON values for the process's row; its time as seconds ago, since clocks differ."""
+    """Return a decision as JSON values for the row of the worker, with its age in seconds, since clocks differ between machines."""
     if decision is None:
         return {}
     values = asdict(decision)

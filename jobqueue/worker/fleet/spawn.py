@@ -1,7 +1,7 @@
-"""How a worker process is started by another one: a command of our own, never the command line of the parent.
+"""The start of a worker process by its parent process: with a fixed command, never with the command line of the parent.
 
-The order for the child is in the environment variable `VARIABLE`, and the socket to the parent is inherited. A child replaces the order by
-a mark that all of its descendants inherit: a process that has the variable is a child or below one, and starts no workers.
+The environment variable `VARIABLE` holds the order for the child. The child inherits the socket to the parent, and replaces the order by a
+mark. All of its descendants inherit the mark. A process that has the variable starts no workers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 VARIABLE = "JOBQUEUE_CHILD"
-# Not `-m`: jobqueue may be found only in the path that the parent has, such as the folder of manage.py or a zip file.
+# Not `-m`: jobqueue may be importable only with the path of the parent, such as the folder of manage.py or a zip file.
 CODE = (
     f"import json, os, sys; sys.path[:] = json.loads(os.environ['{VARIABLE}'])['path']; "
     "from jobqueue.worker.process.childmain import main; main()"
@@ -24,7 +24,7 @@ CODE = (
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line of ``runworkers`` says to one worker."""
+    """The options of ``runworkers`` that one worker gets."""
 
     overrides: dict[str, Any] = field(default_factory=dict)  # settings
     once: bool = False
@@ -37,7 +37,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Order:
-    """What a child needs to become a worker."""
+    """The order for a child process: everything that it needs to become a worker."""
 
     settings_module: str
     setup: str  # dotted path of a callable that loads the settings and the apps
@@ -60,16 +60,16 @@ def refusal(settings_module: str | None) -> str:
 
 
 def start(order: Order, number: int, descriptor: int, board: int) -> subprocess.Popen[bytes]:
-    """Start worker process `number`, which inherits a socket and the file of a board; raise `OSError` if the system refuses."""
+    """Start worker process `number`, which inherits a socket and the file of a board; raise `OSError` if the system cannot start it."""
     text = json.dumps({"number": number, "descriptor": descriptor, "board": board, **asdict(order)})
-    # The interpreter's own flags (-O, -W, -X): multiprocessing takes them from there, too.
+    # The flags of this interpreter (-O, -W, -X). multiprocessing uses the same function.
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return subprocess.Popen(  # noqa: S603 - our own command
-        [sys.executable, *flags, "-c", CODE, "--child", str(number)],  # the arguments are for readers of the list of processes
+    return subprocess.Popen(  # noqa: S603 - a fixed command
+        [sys.executable, *flags, "-c", CODE, "--child", str(number)],  # the arguments identify the worker in the list of processes
         env={**os.environ, "DJANGO_SETTINGS_MODULE": order.settings_module, VARIABLE: text},
         stdin=subprocess.DEVNULL,
         pass_fds=[descriptor, board],
-        process_group=0,  # Ctrl-C in a terminal reaches the parent alone, which passes it on once
+        process_group=0,  # Ctrl-C in a terminal reaches only the parent, which forwards it once
     )
 
 

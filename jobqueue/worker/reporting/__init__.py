@@ -1,1 +1,1 @@
-"""Write what came of runs: outcomes, progress, leases and signals."""
+"""What a worker reports of its runs: outcomes, starts and progress, renewed leases, and signals."""

@@ -1,7 +1,7 @@
-"""The announcer calls the receivers of signals in a thread of its own, so that no receiver delays claims, leases or outcomes.
+"""The announcer calls the receivers of signals in a separate thread, so that no receiver delays claims, leases or outcomes.
 
-The queue is bounded: while a receiver hangs, further signals are dropped and counted. The supervisor's watch calls `report`, which names
-the receiver.
+The queue is bounded. If it is full because a receiver hangs, further signals are dropped and counted. The supervisor calls `report`, which
+logs the name of the receiver.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ class Announcer(Service):
 
     @property
     def waiting(self) -> int:
-        """How many signals are not sent yet."""
+        """The number of signals that are not sent yet."""
         return len(self._queue) + self._batch
 
     @property
     def busy_seconds(self) -> float:
-        """How long the present call has lasted; 0 between calls."""
+        """The seconds since the present call of a receiver began; 0 between calls."""
         began = self._call_began
         return 0.0 if began is None else time.monotonic() - began
 
     def put(self, send: Send, items: Iterable[Any], read: Read | None = None, patience: float = 0.0) -> None:
-        """Queue one call of `send` for each item; drop what the queue has no room for after `patience` seconds. From any thread."""
+        """Queue one call of `send` for each item; drop an item if the queue is full for `patience` seconds. Call it from any thread."""
         deadline = time.monotonic() + patience
         for item in items:
             if len(self._queue) >= MAX_WAITING and not self._wait_for_room(deadline):
@@ -75,14 +75,14 @@ class Announcer(Service):
         self.wake()
         while len(self._queue) >= MAX_WAITING:
             left = deadline - time.monotonic()
-            if left <= 0 or self.busy_seconds > STEP_SECONDS:  # a slow receiver makes no room soon
+            if left <= 0 or self.busy_seconds > STEP_SECONDS:  # with a slow receiver, waiting is pointless
                 return False
             self._room.clear()
             self._room.wait(min(left, STEP_SECONDS))
         return True
 
     def turn(self) -> float | None:
-        """Send one batch."""
+        """Send one batch of up to `BATCH` signals."""
         batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH))]
         if not batch:
             return None
@@ -108,7 +108,7 @@ class Announcer(Service):
         self._call_began = time.monotonic()
         try:
             return guarded(function)(*args)
-        except BaseException:  # noqa: BLE001 - whatever a receiver or a log handler raises, the other signals are sent
+        except BaseException:  # noqa: BLE001 - an error of a receiver or a log handler must not stop the other signals
             repeats.log(logging.ERROR, "A signal was not sent.", exc_info=True)
             hygiene.close_all()
             return None
@@ -119,16 +119,19 @@ class Announcer(Service):
         """Close the connections that receivers have opened."""
         hygiene.close_all()
 
-    # What the supervisor sees
+    # Called by the supervisor
 
     @property
     def details(self) -> dict[str, float | str]:
-        """How many signals wait and were dropped, and the receiver that does not return."""
+        """The numbers of signals that wait and that were dropped, and the name of a receiver that hangs."""
         receiver = self.receiver if self.busy_seconds >= HANG_SECONDS else ""
         return {"waiting": self.waiting, "dropped": self.dropped, "receiver": receiver}
 
     def report(self) -> None:
-        """Log that a receiver hangs or that signals were dropped, once a minute; called again and again, and never waits."""
+        """Log that a receiver hangs or that signals were dropped, at most once a minute.
+
+        The supervisor calls this in each of its checks. It never blocks.
+        """
         now = time.monotonic()
         seconds, dropped = self.busy_seconds, self.dropped - self._dropped_reported
         if (seconds < HANG_SECONDS and not dropped) or (self._reported_at is not None and now - self._reported_at < REPORT_SECONDS):
@@ -138,12 +141,12 @@ class Announcer(Service):
         if seconds < HANG_SECONDS:
             text = "The receivers of signals are too slow (now: %s, for %.0f s): %d signals wait and %d were dropped."
         args = (text, self.receiver or "A receiver", seconds, self.waiting, dropped)
-        # In a thread: the call that hangs may be that of a log handler.
+        # In a thread: the call that hangs may be in a log handler.
         threading.Thread(target=logger.error, args=args, name="jobqueue-report", daemon=True).start()
 
     @property
     def receiver(self) -> str:
-        """The dotted name of the receiver that is called now; "" if none is."""
+        """The dotted name of the receiver that is running now; "" if none is."""
         frame = sys._current_frames().get((self._thread and self._thread.ident) or 0)
         inner = None
         while frame is not None:

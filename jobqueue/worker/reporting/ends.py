@@ -1,4 +1,4 @@
-"""The signals of settled and lost jobs: what they carry, and how they are sent."""
+"""The signals about runs that have ended and jobs that were lost: their contents and their delivery."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATIENCE_SECONDS = 0.1
 
 
 class Ended(NamedTuple):
-    """What signals say of one settled run. It holds neither arguments nor a result, since many may wait."""
+    """The contents of the signals about one run that has ended, without arguments and result, since many may be queued."""
 
     sender: type
     job: Claimed
@@ -44,7 +44,7 @@ class Ended(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """What signals say of a job that was recovered from a dead worker."""
+    """The contents of the signals about a job that was recovered from a dead worker."""
 
     sender: type
     found: Expired
@@ -53,7 +53,7 @@ class Lost(NamedTuple):
 
 
 def announce(sender: type, settled: Sequence[tuple[Run, Settled]], worker_id: str) -> None:
-    """Deliver the signals of settled runs, if there is a receiver; failures are logged in any case."""
+    """Deliver the signals about runs that have ended, if there is a receiver; failures are logged in any case."""
     all_are_heard = signals.heard(signals.job_settled) or signals.heard(signals.task_finished)
     items = [
         _ended(sender, run, one, worker_id)
@@ -101,7 +101,7 @@ def _read_ended(items: Sequence[Ended]) -> dict[int, Job]:
 
 
 def _read(ids: Sequence[int]) -> dict[int, Job]:
-    """Return jobs by id; those that cannot be read are missing."""
+    """Return the jobs with these ids, by id; return an empty dictionary if they cannot be read."""
     jobs = Job.objects.current
     try:
         try:
@@ -109,9 +109,9 @@ def _read(ids: Sequence[int]) -> dict[int, Job]:
         except Error:
             if Job.objects.database.connection.in_atomic_block:
                 raise
-            hygiene.close_broken(Job.objects.database.alias)  # the server may have closed it, or a receiver changed it
+            hygiene.close_broken(Job.objects.database.alias)  # the server may have closed the connection, or a receiver has changed it
             return jobs.in_bulk(ids)
-    except Exception as error:  # noqa: BLE001 - receivers then get what the claim says
+    except Exception as error:  # noqa: BLE001 - receivers then get the values of the claim
         repeats.log(logging.WARNING, "%d jobs could not be read for their signals: %s", len(ids), error)
         return {}
 
@@ -121,7 +121,7 @@ def _send_ended(item: Ended, known: dict[int, Job] | None) -> None:
 
 
 def _send_both(item: Ended, known: dict[int, Job] | None) -> None:
-    failed = item.ending is not None  # is logged at a higher level than `heard` asks for
+    failed = item.ending is not None  # logged at a higher level than the one that `heard` checks
     if failed or signals.heard(signals.job_settled):
         _robustly(item.job.id, partial(_send_settled, item))
     if item.task is not None and item.status in ENDED and (signals.heard(signals.task_finished) or (failed and reaches_others())):
@@ -131,7 +131,7 @@ def _send_both(item: Ended, known: dict[int, Job] | None) -> None:
 def _robustly(job_id: int, send: Callable[[], None]) -> None:
     try:
         send()
-    except BaseException as error:  # noqa: BLE001 - `send_robust` passes SystemExit and the like; the other signals are sent all the same
+    except BaseException as error:  # noqa: BLE001 - `send_robust` does not catch SystemExit and the like
         repeats.log(logging.WARNING, "Job %s: a signal of its end was not sent: %s", job_id, texts.exception_summary(error))
 
 
@@ -158,7 +158,7 @@ def _send_finished(item: Ended, known: dict[int, Job] | None) -> None:
     if job is None:
         result = results.of_claim(item.job, item.task, item.status)
     else:
-        job.status = item.status  # another run may have begun since
+        job.status = item.status  # the row may have changed: another run may have begun
         result = results.of_job(job)
     with telling(item.job.tenant, signals.task_finished):
         signals.task_finished.send_robust(type(item.task.get_backend()), task_result=result)
@@ -168,7 +168,7 @@ def _send_finished(item: Ended, known: dict[int, Job] | None) -> None:
 
 
 def announce_lost(sender: type, lost: Sequence[Expired], found_by: str) -> None:
-    """Deliver the signals of jobs that were recovered from a dead worker."""
+    """Deliver the signals about jobs that were recovered from a dead worker."""
     signals.deliver(_send_lost, [Lost(sender, one, found_by, _lost_ending(one)) for one in lost], _read_lost)
 
 

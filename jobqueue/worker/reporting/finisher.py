@@ -1,13 +1,14 @@
-"""The finisher writes outcomes to the database, in batches, at once when it is idle.
+"""The finisher writes outcomes to the database in batches, and at once when it is idle.
 
-Where a job with a target has ended, the next of its target is taken over in the same transaction, as long as the slot is free for it and
-no more than 20 in a row, or 1 s since the first of them was claimed, went so: whoever waits for a slot has his turn.
+When a job with a target ends, the next job of the target is handed over to this worker in the same transaction. A slot takes at most
+`CHAIN_MOST` jobs in a row in this way, for at most `CHAIN_SECONDS` since the first was claimed, so that other jobs get the slot, too.
 
-While many wait, a second finisher with a connection of its own writes successes of jobs without a target beside the first: one's batch is
-put together while the server works at the other's.
+If many outcomes wait, a second finisher with a second connection writes successes of jobs without a target at the same time: one
+finisher builds its batch while the server executes the statement of the other one.
 
-An outcome that cannot be written is tried again with backoff while its lease is renewed, for at most three leases; then it is let
-go, the lease runs out, and the job is recovered like any other. A slot counts as busy until its outcome is acknowledged or refused.
+If an outcome cannot be written, the finisher retries with back-off while the heartbeat renews the lease, for at most `LEASES` times the
+length of a lease. Then it drops the outcome, the lease runs out, and the job is recovered. A slot counts as busy until its outcome is
+acknowledged or refused.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ SUCCESS = Status.SUCCESS.value
 
 
 class Finisher(DatabaseService):
-    """Write what is `put`, and forget the runs that are settled; `settled` is told after each batch."""
+    """The thread that writes outcomes, and removes their runs from the register of the worker."""
 
     longest_backoff_seconds = 2.0
 
@@ -59,7 +60,7 @@ class Finisher(DatabaseService):
         on_error: ErrorHandler,
         name: str = "finisher",
     ) -> None:
-        """Prepare the thread; `settled` is told whether a job waits for a retry now."""
+        """Prepare the thread; `settled` is called after each batch, with whether one of its jobs waits for a retry."""
         super().__init__(on_error)
         self.name = name
         self._runs, self._worker_id, self._lease_seconds, self._settled = runs, worker_id, lease_seconds, settled
@@ -76,22 +77,23 @@ class Finisher(DatabaseService):
     def chain(
         self, gate: ClaimPolicy, follow: Callable[[Claimed, Run], None], lose_track: Callable[[], None], let_go: Callable[[str], None]
     ) -> None:
-        """Take over the next job of a target from now on: `follow` begins it.
+        """Hand over the next job of a target to this worker from now on; `follow` begins it.
 
-        `lose_track` is told where a commit's answer was lost, `let_go` where a tenant's next job was left to be claimed by anybody.
+        `lose_track` is called if the result of a commit was lost. `let_go` is called with a tenant if its next job was released, so that
+        any worker may claim it.
         """
         self._gate, self._follow, self._lose_track, self._let_go = gate, follow, lose_track, let_go
 
     def unchain(self) -> None:
-        """Take over nothing more."""
+        """Hand over no further jobs to this worker."""
         self._gate = None
 
     def share(self, second: Finisher) -> None:
-        """Leave a part of what needs no target's lock to a second one while many outcomes wait here."""
+        """Give some successes of jobs without a target to a second finisher while `MANY` outcomes wait in this one."""
         self._second = second
 
     def put(self, run: Run, outcome: Outcome) -> None:
-        """Take an outcome; wait while too many are unwritten."""
+        """Queue an outcome; block while `BUFFER` outcomes are unwritten."""
         if self._second is not None and self._leaves_to(self._second, outcome):
             self._second.put(run, outcome)
             return
@@ -107,21 +109,21 @@ class Finisher(DatabaseService):
 
     @property
     def unwritten(self) -> int:
-        """How many outcomes wait to be written."""
+        """The number of outcomes that are not written yet."""
         return len(self._buffer) + (self._second.unwritten if self._second else 0)
 
     @property
     def errors(self) -> int:
-        """How many jobs have ended in ERROR."""
+        """The number of jobs that have ended in ERROR."""
         return self._errors + (self._second.errors if self._second else 0)
 
     @property
     def done(self) -> int:
-        """How many runs were settled."""
+        """The number of runs whose outcomes were acknowledged or refused."""
         return self._done + (self._second.done if self._second else 0)
 
     def turn(self) -> float | None:
-        """Write one batch."""
+        """Write one batch of up to `BATCH` outcomes."""
         batch = [self._buffer.popleft() for _ in range(min(len(self._buffer), BATCH))]
         if not batch:
             return None
@@ -135,7 +137,7 @@ class Finisher(DatabaseService):
         self._room.set()
         if len(self._buffer) > len(later):
             return 0.0
-        # A target's lock is kept for a moment only, a row's perhaps for long.
+        # The lock of a target is held for milliseconds, that of a row perhaps for long.
         self._locked_pause = min(2 * self._locked_pause, LOCKED_SECONDS) if later else SHORT_SECONDS
         return self._locked_pause if later else None
 
@@ -160,7 +162,7 @@ class Finisher(DatabaseService):
         return [*done, *settled]
 
     def _go_on(self, batch: Sequence[Item], settled: Sequence[Settled]) -> None:
-        """Begin the jobs that were taken over, and report the tenants whose next job any worker may claim."""
+        """Begin the jobs that were handed over, and report the tenants whose next job any worker may claim."""
         if self._follow is not None and (following := [one for one in settled if one.following is not None]):
             runs = {run.lease: run for run, _ in batch}
             for one in following:
@@ -172,11 +174,11 @@ class Finisher(DatabaseService):
 
     def _hand_over(self, batch: Sequence[Item]) -> HandOver | None:
         gate, now = self._gate, time.monotonic()
-        # A limit on all jobs is counted by claims alone.
+        # Only claims count running jobs against `MAX_RUNNING`.
         if gate is None or gate.limits.max_running is not None:
             return None
         leases = {run.lease for run, outcome in batch if outcome.target is not None and self._may_chain(run, now)}
-        if leases:  # the dispatcher may be resting for longer than a pause may be unknown
+        if leases:  # the dispatcher refreshes them, too, but may rest longer than a pause of a queue may go unnoticed
             gate.refresh_queues()
         return HandOver(LeaseHolder(self._worker_id, self._lease_seconds), leases, gate.served, gate.closed)
 
@@ -186,7 +188,7 @@ class Finisher(DatabaseService):
         return run.chained < CHAIN_MOST and now - (run.chained_since or run.claimed_at) < CHAIN_SECONDS
 
     def _again(self, batch: Sequence[Item], hand_over: HandOver | None) -> list[Settled]:
-        # The commit of the failed try may have been done, its acknowledgement lost.
+        # The failed try may have been committed, and only its acknowledgement lost.
         before = written_before([outcome for _, outcome in batch])
         rest = finish([outcome for _, outcome in batch if outcome.lease not in before], hand_over)
         return [*rest, *(Settled(outcome, before[outcome.lease]) for _, outcome in batch if outcome.lease in before)]
@@ -213,14 +215,14 @@ class Finisher(DatabaseService):
         else:
             self._settled(False)
             if not signals.heard(signals.job_settled) and not signals.heard(signals.task_finished):
-                return  # for each of thousands of jobs in a second there is nothing to do
+                return  # saves the loops below for thousands of jobs in a second
         runs = {run.lease: run for run, _ in batch}
         for one in settled:
             if not one.written and one.outcome.kind is not Kind.HANDED_BACK:
                 _log_unwritten(runs[one.outcome.lease].job.id, one.refused)
         try:
             ends.announce(type(self), [(runs[one.outcome.lease], one) for one in settled], self._worker_id)
-        except BaseException as error:  # noqa: BLE001 - the outcomes are written, and must not be written again
+        except BaseException as error:  # noqa: BLE001 - the outcomes are written, and must not be retried
             logger.warning("Signals of %d finished jobs were not sent: %s", len(settled), texts.exception_summary(error))
 
 

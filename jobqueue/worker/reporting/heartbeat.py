@@ -1,7 +1,7 @@
-"""The heartbeat renews the leases of this process, all in one statement, and reads their flags.
+"""The heartbeat renews all leases of this worker in one statement, and reads the flags of the jobs.
 
-A row that did not come back is looked at once more without locking: ours and locked by somebody is fine; not ours any more means
-that the lease is lost. It goes on through a drain, until the last outcome is written.
+If the statement does not return a row, the heartbeat reads that row again without locking. If the worker still owns the job, another
+session has locked the row. If not, the lease is lost. The heartbeat continues during a drain, until the last outcome is written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger("jobqueue")
 
 
 class Heartbeat(DatabaseService):
-    """Keep the leases of `runs`, and hand those that are to stop to the interrupter."""
+    """The thread that renews the leases of `runs`, and gives runs that must stop to the interrupter."""
 
     name = "heartbeat"
     longest_backoff_seconds = 1.0
@@ -42,34 +42,34 @@ class Heartbeat(DatabaseService):
         self._beaten_at = time.monotonic()
 
     def look(self) -> None:
-        """Read the flags of all runs now: somebody has asked one of them to stop."""
+        """Read the flags of all runs now, since a request to stop one of them has arrived."""
         self._look_at_all = True
         self.wake()
 
     def keep(self) -> None:
-        """Renew every lease on the calling thread's connection: whoever is about to look for expired ones must not find ours."""
+        """Renew all leases on the connection of the calling thread, which then searches for expired leases and must not find these."""
         Job.objects.renew([run.lease for run in self._renewed()], self._lease_seconds)
 
     def turn(self) -> float | None:
-        """Renew once."""
+        """Renew the leases once; return the seconds to the next renewal."""
         began = time.monotonic()
         gap = began - self._beaten_at
-        if gap > self._lease_seconds and len(self._runs) and not self.failures:  # an outage is told of elsewhere
+        if gap > self._lease_seconds and len(self._runs) and not self.failures:  # the error handler reports an outage
             logger.warning("The heartbeat was %.1f s late; leases may be lost (a stopped process, or code that keeps the GIL).", gap)
         everything, self._look_at_all = self._look_at_all, False
-        # Most runs are over before they need a renewal.
+        # New leases need no renewal yet, and most runs end before they do.
         old = began - self._pause / 2
         leases = [run.lease for run in self._renewed() if everything or run.claimed_at <= old]
         locked = 0
         for first in range(0, len(leases), BATCH):
             locked += self._renew(leases[first : first + BATCH])
         self._beaten_at = time.monotonic()
-        # A lease behind somebody's lock may have run out: it is renewed as soon as the lock is gone, before a sweep finds it.
+        # A lease whose row is locked may have run out: renew it soon after the lock is gone, before the leader recovers the job.
         pause = min(self._pause, LOCKED_SECONDS) if locked else self._pause
         return max(pause - (self._beaten_at - began), 0.05)
 
     def _renewed(self) -> list[Run]:
-        """Return the runs whose leases are renewed: not those whose end could not be written for three leases, whatever the reason is."""
+        """Return the runs whose leases are renewed: all but those that ended more than `LEASES` lease times ago and are not written."""
         since = time.monotonic() - LEASES * self._lease_seconds
         return [run for run in self._runs if run.ended is None or run.ended > since]
 
@@ -93,7 +93,7 @@ class Heartbeat(DatabaseService):
 
     def _lost(self, lease: Lease) -> None:
         run = self._runs.get(lease)
-        # A run that is closed writes its outcome or has written it, which ends the lease. It runs callbacks of `on_commit` at most.
+        # A closed run writes its outcome or has written it, which ends the lease. It only runs callbacks of `on_commit` now.
         if run is not None and run.ended is None and not run.closed and not run.is_lost:
             repeats.log(logging.WARNING, "Job %s: the lease was lost; the run is told to stop.", lease.job_id)
             self._interrupter.interrupt(run, Reason.LOST)

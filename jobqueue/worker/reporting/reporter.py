@@ -1,7 +1,7 @@
-"""The reporter writes what running jobs show: that they began, and how far they are, one statement for the whole process.
+"""The reporter writes the starts and the progress of running jobs, in one statement for the whole worker.
 
-A run shorter than 0.2 s costs nothing here. Progress is written at once when it is new, then once a second; the outcome carries
-the last value. It never takes part in a task's transaction, and never waits for a row.
+A run shorter than `BEGUN_SECONDS` costs nothing here. The first progress of a run is written at once, later progress once a second. The
+outcome contains the last value. The reporter never writes in the transaction of a task, and never waits for the lock of a row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOCKED_SECONDS = 0.02
 
 
 class Reporter(DatabaseService):
-    """Write the marks of `runs`."""
+    """The thread that writes starts, progress, messages and metadata of `runs`."""
 
     name = "reporter"
 
@@ -39,11 +39,11 @@ class Reporter(DatabaseService):
         self._runs = runs
 
     def flush(self, run: Run) -> None:
-        """Look at the runs now: one has something new to show."""
+        """Write soon: a run has a new value."""
         self.wake()
 
     def turn(self) -> float | None:
-        """Do the errands of runs, and write what is due."""
+        """Do the side writes of runs, then write the values that are due; return the seconds to the next turn."""
         later = self._errands()
         now = time.monotonic()
         due = [run for run in self._runs if run.began is not None and run.ended is None and self._is_due(run, now)]
@@ -54,7 +54,7 @@ class Reporter(DatabaseService):
         return BEGUN_SECONDS if len(self._runs) else None
 
     def _errands(self) -> bool:
-        """Do what runs wait for; return whether some of it is for later, since somebody has locked a row."""
+        """Do the side writes that runs wait for; return whether some must be retried because another session has locked a row."""
         later = False
         for run in self._runs:
             if run.errands and not attempt_all(run):
@@ -73,7 +73,7 @@ class Reporter(DatabaseService):
         marks = []
         for run in due:
             waiting[run.lease] = run.saved
-            run.dirty_since = None  # before the values are read: one that comes meanwhile is written next time
+            run.dirty_since = None  # before the values are read: a value that is set meanwhile is written in the next turn
             marks.append(Mark(*run.lease, now - (run.began or now), run.progress, notice(run) or run.message, run.metadata))
         try:
             written = self._mark(due, marks)
@@ -86,7 +86,7 @@ class Reporter(DatabaseService):
                 run.marked_at = now
                 if (saved := waiting[run.lease]) is not None:
                     saved.set()
-            else:  # locked by somebody, or lost; the heartbeat tells which
+            else:  # the row is locked, or the lease is lost; the heartbeat finds out which
                 run.dirty_since = run.dirty_since or now
 
     def _mark(self, due: list[Run], marks: list[Mark]) -> set[Lease]:
@@ -95,16 +95,16 @@ class Reporter(DatabaseService):
         except (Error, ValueError, TypeError) as error:
             if not db.is_refusal(error):
                 raise
-            if len(marks) > 1:  # one bad value must not stop what others show
+            if len(marks) > 1:  # one bad value must not stop the values of other runs
                 return {lease for run, mark in zip(due, marks, strict=True) for lease in self._mark([run], [mark])}
-            # Where not even this is taken, it is not the values: that raises, and is tried again.
+            # If the database refuses even this, the values are not the cause: it raises, and the next turn retries.
             written = set(Job.objects.database.mark([marks[0]._replace(progress=None, message=None, metadata=None)]))
             _drop(due[0], marks[0], error)
             return written
 
 
 def _written(due: list[Run], marks: list[Mark]) -> set[Lease]:
-    """Write marks, and in the same transaction, under the locks of the jobs' rows, what their phases show."""
+    """Write marks, and in the same transaction, under the locks of the rows of the jobs, the states of their phases."""
     if all(run.pipeline is None for run in due):
         return set(Job.objects.database.mark(marks))
     with Job.objects.database.atomic():
@@ -116,7 +116,7 @@ def _written(due: list[Run], marks: list[Mark]) -> set[Lease]:
 
 
 def _drop(run: Run, mark: Mark, error: Exception) -> None:
-    """Let go of values that the database refuses, so that neither the next turn nor the outcome brings them again."""
+    """Discard values that the database refuses, so that neither the next turn nor the outcome contains them."""
     repeats.log(
         logging.WARNING,
         "Job %s: the database refuses its progress, message or metadata, which are dropped: %s",
@@ -125,5 +125,5 @@ def _drop(run: Run, mark: Mark, error: Exception) -> None:
     )
     run.refused = mark.metadata is not None
     for name in ("progress", "message", "metadata"):
-        if getattr(run, name) == getattr(mark, name):  # else the task has told a new one meanwhile
+        if getattr(run, name) == getattr(mark, name):  # else the task has set a new value meanwhile
             setattr(run, name, None)
