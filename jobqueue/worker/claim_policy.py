@@ -1,4 +1,4 @@
-"""The gate: what people have decided about queues and tenants, as this process knows it; read anew each second, or when told."""
+"""The claim policy of a process: which queues and tenants it may claim for. It reads this again each second, or when notified."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from jobqueue.managers.queues import OVER
 from jobqueue.models import Job, Queue
 
 READ_SECONDS = 1.0
-NAMES_SECONDS = 0.1  # as long as the picker goes without a look for others
+NAMES_SECONDS = 0.1  # the interval at which the claimer queries for other tenants
 MAX_QUEUES = 1000
 
 
 class ClaimPolicy:
-    """Say in which queues a tenant's jobs may be claimed, and under which limits."""
+    """The queues in which a tenant's jobs may be claimed, and the limits that apply."""
 
     def __init__(
         self,
@@ -34,9 +34,9 @@ class ClaimPolicy:
         set_tenants: Callable[[dict[str, int]], None],
         tenant_slots: Callable[[], dict[str, int] | None] = conf.tenant_slots,
     ) -> None:
-        """Prepare; `queues` are the items of the rule that says which ones are served, `set_tenants` is told each tenant's slots.
+        """Prepare; `queues` are the patterns of the queues that are served, and `set_tenants` receives the slots of each tenant.
 
-        `tenant_slots` returns them, or None if they are not known.
+        `tenant_slots` returns these slots, or None if they are not known.
         """
         self.served, self._max_running, self._set_tenants = queue_rules.parse(queues), max_running, set_tenants
         self._tenant_slots = tenant_slots
@@ -44,39 +44,39 @@ class ClaimPolicy:
         self.limits = Limits(max_running)
         self._read_at: float | None = None
         self._queues_read_at: float | None = None
-        self._reading = threading.Lock()  # the dispatcher and the finisher read: what was seen earlier must not replace what was seen later
-        self._after: dict[str, str] = {}  # of tenants with more queues than one claim looks at, the last one
-        self._names: dict[str, tuple[float, tuple[str, ...]]] = {}  # of tenants, the names that patterns stand for, and when they were read
+        self._reading = threading.Lock()  # the dispatcher and the finisher read: an older result must not replace a newer one
+        self._after: dict[str, str] = {}  # of tenants with more queues than one claim can name, the last queue named
+        self._names: dict[str, tuple[float, tuple[str, ...]]] = {}  # of tenants, the names that match the patterns, and when they were read
 
     def changed(self) -> None:
-        """Read everything anew at the next look."""
+        """Read everything again at the next refresh."""
         self._read_at = self._queues_read_at = None
         self._names.clear()
 
     def forget_names(self, tenant: str) -> None:
-        """Read anew in which queues a tenant has something: there is new work, or nothing was found."""
+        """Read again in which queues a tenant has jobs: there is new work, or a claim found none."""
         self._names.pop(tenant, None)
 
     @property
     def age(self) -> float:
-        """For how many seconds nothing was read; endless where it is to be read anew."""
+        """The seconds since the last read; infinite if a new read was requested."""
         return math.inf if self._read_at is None else time.monotonic() - self._read_at
 
     @property
     def is_selective(self) -> bool:
-        """Whether there may be queues from which this process takes nothing."""
+        """Whether there may be queues from which this process claims nothing."""
         return bool(not self.served.is_all or self.paused or self.limits.queues)
 
     def is_open(self, queue: str) -> bool:
-        """Return whether this process serves a queue, and it is neither paused nor limited to no job at all."""
+        """Return whether this process serves a queue that is not paused and whose limit is not 0."""
         return queue not in self.paused and self.served.matches(queue) and self.limits.queues.get(queue) != 0
 
     def refresh(self) -> None:
-        """Read the rows of queues and the numbers of tenants where that is due."""
+        """Read the rows of queues and the slots of tenants if that is due."""
         now = time.monotonic()
         if self._read_at is not None and now - self._read_at < READ_SECONDS:
             return
-        self._read_at = now  # before the look: what changes meanwhile is looked at again
+        self._read_at = now  # before the read: what changes during the read is read again
         try:
             self._read()
         except BaseException:
@@ -84,7 +84,7 @@ class ClaimPolicy:
             raise
 
     def refresh_queues(self) -> None:
-        """Read the rows of queues where that is due; from any thread, but not the numbers of tenants, whose lanes the dispatcher has."""
+        """Read the rows of queues if that is due; from any thread. Only the dispatcher reads the slots of tenants, since it owns the lanes."""
         now = time.monotonic()
         if self._queues_read_at is None or now - self._queues_read_at >= READ_SECONDS:
             self._read_queues()
@@ -94,7 +94,7 @@ class ClaimPolicy:
         try:
             if (slots := self._tenant_slots()) is not None:
                 self._set_tenants(slots)
-        except BaseException as error:  # the project's own code; the last numbers stay, and jobs go on
+        except BaseException as error:  # code of the project; the last slots stay, and claims continue
             if is_for_the_process(error):
                 raise
             text = "TENANTS could not be read, so the numbers of before stay: %s"
@@ -120,39 +120,39 @@ class ClaimPolicy:
 
     @property
     def closed(self) -> tuple[str, ...]:
-        """The queues in which no job may be handed over: paused, or limited."""
+        """The queues in which no job may be handed over, because they are paused or limited."""
         return (*self.paused, *self.limits.queues)
 
     def scope(self, tenant: str) -> Scope | None:
-        """Return where to look for a tenant's jobs; None where every queue of theirs is paused."""
+        """Return the scope of a claim for a tenant; None if all of the tenant's queues are paused."""
         names = self.served.names
         if self.served.has_patterns:
             names = self._named_by_patterns(tenant)
         elif not self.paused and not self.limits.queues:
             return Scope(tenant, names)
-        # By name: a claim over all queues would walk over what a paused or an excluded one holds.
+        # By name: a claim over all queues would read the jobs that a paused or an excluded queue holds.
         opened = tuple(name for name in names if name not in self.paused) if not self.served.is_all else self._queued_in(tenant)
         return Scope(tenant, opened) if opened else None
 
     def _named_by_patterns(self, tenant: str) -> tuple[str, ...]:
-        """Return served queues in which a tenant has QUEUED jobs, as they were at most a moment ago: a claim is not to pay for a look."""
+        """Return the served queues in which a tenant has QUEUED jobs, at most `NAMES_SECONDS` old, to save a query for each claim."""
         now = time.monotonic()
         if (known := self._names.get(tenant)) is None or now - known[0] >= NAMES_SECONDS:
             self._names[tenant] = known = (now, self._queued_in(tenant))
         return known[1]
 
     def _queued_in(self, tenant: str) -> tuple[str, ...]:
-        """Return open, served queues in which a tenant has QUEUED jobs; where there are very many, others each time."""
+        """Return open, served queues in which a tenant has QUEUED jobs; if there are more than `MAX_QUEUES`, the next ones at each call."""
         look, after = Job.objects.database.queued_queues, self._after.pop(tenant, "")
         found = look(MAX_QUEUES, tenant, after, self.paused, self.served)
-        if after and len(found) < MAX_QUEUES:  # the rest from the beginning; those behind `after` are in the list
+        if after and len(found) < MAX_QUEUES:  # the rest from the beginning; those after `after` are in the list
             found += [name for name in look(MAX_QUEUES - len(found), tenant, "", self.paused, self.served) if name <= after]
         if len(found) == MAX_QUEUES:
             self._after[tenant] = found[-1]
         return tuple(found)
 
     def is_part(self, scope: Scope) -> bool:
-        """Return whether a scope has only some of the tenant's queues, and the next one others."""
+        """Return whether a scope has only a part of the tenant's queues, so that the next scope has further ones."""
         return scope.tenant in self._after
 
     @property
@@ -161,5 +161,5 @@ class ClaimPolicy:
         return Limits(self.limits.max_running, {name: most for name, most in self.limits.queues.items() if self.served.matches(name)})
 
     def limits_of(self, scope: Scope) -> Limits | None:
-        """Return the limits that a claim in this scope must heed; None where there is none."""
+        """Return the limits that apply to a claim in this scope; None if there are none."""
         return self.limits.of(scope.queues) or None

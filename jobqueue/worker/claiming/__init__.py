@@ -1,1 +1,1 @@
-"""Claim jobs for the free slots of a worker process."""
+"""Claiming of jobs for the free slots of a worker process."""

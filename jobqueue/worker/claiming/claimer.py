@@ -1,11 +1,11 @@
-"""The picker claims for one lane at a time: whose turn it is, behind which cursor, through the gate.
+"""The claimer claims jobs for one lane at a time, for the tenants in turn, as the claim policy allows.
 
-A claim starts behind the key of the last job that was looked at (dead index entries of claimed rows pile up before it while an old
-snapshot is open), and from the head again every 0.1 s and whenever a scan finds too little: higher priorities, late commits and
-returned jobs lie before the cursor.
+A claim starts after the key of the last job that was read, the cursor: while an old snapshot is open, dead index entries of claimed rows
+accumulate before it. A claim starts from the head again every 0.1 s, and whenever a scan finds too little: jobs of higher priority,
+late commits and returned jobs lie before the cursor.
 
-Jobs whose target somebody is just deciding on are left alone, perhaps for as long as a transaction stays open. They must not stand in the
-way of others: where a claim saw nothing else, the next one goes on behind them at once, and leaves those targets out.
+A claim skips the jobs of a target whose lock another transaction holds, perhaps for as long as that transaction stays open. These jobs
+must not block other jobs: if a claim saw no other jobs, the next claim continues after them at once and leaves those targets out.
 """
 
 from __future__ import annotations
@@ -36,53 +36,53 @@ MAX_BUSY = 1000
 
 @dataclass
 class Walk:
-    """Remember how far the claims of one tenant have walked."""
+    """The position that the claims of one tenant have reached."""
 
     cursor: tuple[int, int] | None = None
     head_at: float = 0.0
-    going: bool = False  # past jobs that nobody can take now, and not at the end yet
-    busy: frozenset[str] = frozenset()  # of those jobs, the targets
+    going: bool = False  # past jobs that cannot be taken now, and not at the end yet
+    busy: frozenset[str] = frozenset()  # the targets of those jobs
 
 
 @dataclass
 class Pick:
-    """Tell what the claims for a lane brought."""
+    """The result of the claims for a lane."""
 
     jobs: list[Claimed] = field(default_factory=list)
     lost: list[Expired] = field(default_factory=list)
     more: bool = False  # the last scan was full
-    moved: bool = False  # something was taken or parked
-    early: bool = False  # what was found is to begin before the next look, which is from the head
-    limited: bool = False  # a limit stood in the way: others may make room at any time
-    going: bool = False  # the look is to go on from where it ended
+    moved: bool = False  # a job was taken or parked
+    early: bool = False  # the jobs found are to begin before the next scan, which starts from the head
+    limited: bool = False  # a limit applied: another worker may make room at any time
+    going: bool = False  # the next scan is to continue where this one ended
     full: frozenset[str] = frozenset()  # the queues whose limits leave no room
-    busy: bool = False  # and so did targets that somebody was just deciding on
+    busy: bool = False  # jobs were skipped because another transaction held the lock of their target
 
 
 class Claimer:
-    """Claim jobs for the lanes of one process."""
+    """A claimer of jobs for the lanes of one process."""
 
     def __init__(self, lender: LeaseHolder, gate: ClaimPolicy, lanes: Lanes, glances: Glances | None = None) -> None:
-        """Prepare; what it heard comes from other threads, and `glances` may tell that nothing is queued."""
+        """Prepare; other threads call `hear`, and `glances` may report that no job is queued."""
         self._lender, self._gate, self._lanes = lender, gate, lanes
         self._glances = glances if glances is not None else Glances()
         self._heard: deque[str] = deque()
         self._walks: dict[str, Walk] = {}
         self._found_at = 0.0
-        self._resting = False  # whether the last look found nothing to take
+        self._resting = False  # whether the last query found nothing to take
         self._stuck = Batches("Claiming", 1)
         self._after: str | None = None
         self._after_place: tuple[str, str] | None = None
-        self._places: dict[str, set[str]] = {}  # of tenants that have turns, the queues in which they were found to have something
+        self._places: dict[str, set[str]] = {}  # of tenants that have turns, the queues in which work of theirs was found
 
     def hear(self, tenant: str) -> None:
-        """Note that a tenant has new work; from any thread."""
+        """Record that a tenant has new work; from any thread."""
         self._heard.append(tenant)
 
     def look_around(self, since: float | None = None) -> None:
-        """Take in what was heard; where nobody is known to have something queued, find out.
+        """Process the notified tenants; if no tenant is known to have queued jobs, query for tenants.
 
-        A glance that was taken after the monotonic time `since` may tell that nothing is.
+        Instead of a query, a glance that was taken after the monotonic time `since` can show that no job is queued.
         """
         if self._is_still(since):
             return
@@ -98,10 +98,10 @@ class Claimer:
             self._resting = False
 
     def _is_still(self, since: float | None) -> bool:
-        """Whether this process rests, and there is nothing to take: then it need not know what people have decided, either."""
+        """Return whether this process is idle and no job is queued; it then need not refresh the claim policy."""
         if not self._resting or self._heard or self._has_turns:
             return False
-        if self._gate.age > STILL_SECONDS:  # people see the slots of tenants, and so on, though nobody needs them
+        if self._gate.age > STILL_SECONDS:  # operators see the slots of tenants even while no job needs them
             self._gate.refresh()
         self._found_at = time.monotonic()
         glance = self._glances.fresh
@@ -114,7 +114,7 @@ class Claimer:
         return any(len(lane.turns) for lane in self._lanes)
 
     def look_further(self) -> bool:
-        """Find out now and then who else has something queued; return whether there is anybody. After the claims: it makes none wait."""
+        """Query now and then for further tenants with queued jobs; return whether there are any. Called after the claims, to delay none."""
         if time.monotonic() - self._found_at < HEAD_SECONDS:
             return False
         before = sum(len(lane.turns) for lane in self._lanes)
@@ -134,7 +134,7 @@ class Claimer:
             self._walks.clear()
 
     def _find_places(self) -> None:
-        """Find tenants by the queues from which this process takes: those who have something elsewhere only are to have no turns."""
+        """Find tenants by the queues that this process serves: a tenant with jobs in other queues only gets no turns."""
         found = Job.objects.database.queued_places(MAX_TENANTS, self._after_place)
         for tenant, queue in found:
             if self._gate.is_open(queue):
@@ -144,15 +144,15 @@ class Claimer:
 
     @property
     def is_halfway(self) -> bool:
-        """Whether there are more who may have something queued than one look has found."""
+        """Whether more tenants may have queued jobs than one query has found."""
         return (self._after_place if self._gate.is_selective else self._after) is not None
 
     def pick(self, lane: Lane, wanted: int) -> Pick:
-        """Claim up to `wanted` jobs, an even share for each tenant whose turn it is, until the lane is full or nothing is left."""
+        """Claim up to `wanted` jobs, an even share for each tenant in turn, until the lane is full or no job is left."""
         pick, waiting, again, part, looks, empty = Pick(), deque[str](), lane.turns.round(), 0, 0, 0
         while looks < ROUNDS and empty < MAX_EMPTY:
             left = wanted - len(pick.jobs)
-            if not waiting and again:  # a new round: what nobody needed in the last one is shared among those who have more
+            if not waiting and again:  # a new round: tenants that have more jobs share what was not used in the last round
                 waiting, again, part = again, deque(), share(left, len(again))
             if not waiting or left <= 0:
                 break
@@ -166,10 +166,10 @@ class Claimer:
             if pick.early:
                 pick.more = True
                 break
-            if ALL in found.full:  # nobody else could take anything
+            if ALL in found.full:  # no other tenant could take anything
                 return pick
             empty = 0 if found.seen else empty + 1
-            if not found.seen:  # else one more look soon: a notification may have been held back
+            if not found.seen:  # else scan once more soon: a notification may have been held back
                 self._drop(lane, tenant)
             elif pick.more and found.moved:
                 again.append(tenant)
@@ -186,7 +186,7 @@ class Claimer:
         self._gate.forget_names(tenant)
 
     def _turn(self, tenant: str, portion: int, pick: Pick) -> Claim:
-        """Claim for one tenant, and add what it brought to the pick."""
+        """Claim for one tenant, and add the result to the pick."""
         scope = self._gate.scope(tenant)
         if scope is not None and (stuck := self._stuck.set_aside):
             scope = scope._replace(stuck=tuple(stuck))
@@ -200,7 +200,7 @@ class Claimer:
         return found
 
     def _claim(self, scope: Scope, wanted: int, pick: Pick) -> Claim:
-        """Claim for one tenant; note in `pick` whether the last look was full."""
+        """Claim for one tenant; record in `pick` whether the last scan was full."""
         walk = self._walks.setdefault(scope.tenant, Walk())
         if limits := self._gate.limits_of(scope):
             pick.limited = True
@@ -224,7 +224,7 @@ class Claimer:
     def _look(
         self, scope: Scope, wanted: int, walk: Walk, pick: Pick, after: tuple[int, int] | None = None, limits: Limits | None = None
     ) -> Claim:
-        """Claim once, or several times where nothing of all that was seen can be taken or parked now."""
+        """Claim once, or several times if no job that was seen can be taken or parked now."""
         if walk.going:
             scope = scope._replace(without=tuple(walk.busy))
         found, busy = Claim([]), walk.busy
@@ -233,7 +233,7 @@ class Claimer:
             found = _together(found, one)
             if one.stuck:
                 scope = self._leave(one.stuck, scope)
-            # Under limits each queue has a window of its own, and no key is behind them all: there the targets alone are left out.
+            # Under limits, each queue has a window of its own and no key lies after all windows: there only the targets are left out.
             walk.going = not one.moved and (bool(one.stuck or one.busy) if limits else bool(one.stuck) or one.seen >= wanted)
             pick.more = bool(one.stuck) or one.seen >= wanted
             if not walk.going:
@@ -245,7 +245,7 @@ class Claimer:
         return found
 
     def _leave(self, stuck: tuple[int, ...], scope: Scope) -> Scope:
-        """Leave out jobs whose rows take no change, or they would stand before all others; they are tried again later."""
+        """Leave out jobs whose rows cannot be changed, since they would block all jobs after them; retry them later."""
         for job_id in stuck:
             self._stuck.leave(job_id)
         return scope._replace(stuck=(*scope.stuck, *stuck))

@@ -1,8 +1,8 @@
-"""The dispatcher fills the free slots of each lane: claim, hand over, sleep until woken or due.
+"""The dispatcher fills the free slots of each lane: it claims jobs, passes them on, and sleeps until it is woken or a poll is due.
 
-It claims at most the free slots plus what the pool will finish within the next 0.1 s at its measured rate. So long jobs are never
-hoarded, and jobs of no length come hundreds at a time. Claimed jobs that have not begun after 1 s are handed back. Jobs that were
-lost with a worker before begin under probation (see ``worker/running/probation.py``).
+It claims at most as many jobs as there are free slots, plus those that the pool will finish within the next 0.1 s at its measured rate.
+So it never hoards long jobs, and claims very short jobs by the hundred. Claimed jobs that have not begun after 1 s are handed back. Jobs
+that were lost with a worker before begin under probation (see ``worker/running/probation.py``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from jobqueue.worker.running.run import Run, Runs
 
 HAND_BACK_SECONDS = 1.0
 FAST_SECONDS = 0.005
-# With a listener the next job tells of itself; only one that was enqueued while its notification was held back does not.
+# With a listener, a notification reports the next job, unless the job was enqueued while its notification was held back.
 NOTIFIED_FAST_SECONDS = 1.2 * wakeup.PAUSE_SECONDS
 QUIET_SECONDS = 2.0
 MAX_POLL_SECONDS = 5.0
@@ -47,7 +47,7 @@ SUSPECTS_SECONDS = 0.05
 
 
 class Dispatcher(DatabaseService):
-    """Claim jobs for one process and hand them to the pools or the event loop."""
+    """A service that claims jobs for one process and passes them to the pools or the event loop."""
 
     name = "dispatcher"
 
@@ -68,23 +68,23 @@ class Dispatcher(DatabaseService):
         watch: Callable[[Run], None],
         on_error: ErrorHandler,
     ) -> None:
-        """Prepare the thread; `crowded` is told when there may be more to run than the shared lane has slots.
+        """Prepare the thread; `crowded` is called when there may be more jobs to run than the shared lane has slots.
 
-        `watch` is told when a run that has a time limit begins.
+        `watch` is called when a run that has a time limit begins.
         """
         super().__init__(on_error)
         self._worker_id, self._picker, self._runs, self._lanes = worker_id, picker, runs, lanes
         self._loop, self._finisher, self._reporter = loop, finisher, reporter
         self._poll_seconds, self._is_notified, self._lost = poll_seconds, is_notified, lost
         self._crowded, self._watch = crowded, watch
-        self._suspects: deque[Run] = deque()  # handed over by the finisher, for the probation that only this thread touches
+        self._suspects: deque[Run] = deque()  # passed on by the finisher for the probation, which only this thread uses
         self._worked_at = self._woken_at = time.monotonic()
         self._pause = self._busy_pause = FAST_SECONDS
         self._checked_at = 0.0
         self._lost_track = False
 
     def turn(self) -> float | None:
-        """Claim once for each lane, and let suspects begin; return how long to rest."""
+        """Claim once for each lane, and begin suspects; return how many seconds to rest."""
         if self.failures or self._lost_track:
             self._lost_track = False
             self._give_back_unknown()
@@ -92,7 +92,7 @@ class Dispatcher(DatabaseService):
         if now - self._checked_at >= HAND_BACK_SECONDS / 2:
             self._checked_at = now
             self.give_back(self.take_waiting(now - HAND_BACK_SECONDS))
-        # Who would hear of new work, and heard of none for a while, may go by what others have seen since.
+        # If notifications arrive and reported no new work for a while, the claimer may rely on a glance that was taken since.
         told = self._is_at_ease and now - self._woken_at > QUIET_SECONDS
         self._picker.look_around(since=self._woken_at if told else None)
         pause = min([self._fill(lane) for lane in self._lanes])
@@ -111,11 +111,11 @@ class Dispatcher(DatabaseService):
 
     @property
     def wants_slots(self) -> bool:
-        """Whether the end of a run lets something begin that waits for it."""
+        """Whether the end of a run can let another job begin."""
         return any(lane.saturated or len(lane.probation) for lane in self._lanes)
 
     def _fill(self, lane: Lane) -> float:
-        lane.saturated = True  # before the look at the slots: one that becomes free from now on wakes us
+        lane.saturated = True  # before the slots are counted: a slot that becomes free from now on wakes this thread
         wanted = lane.wanted()
         if wanted <= 0:
             self._tell_if_crowded(lane)
@@ -131,9 +131,9 @@ class Dispatcher(DatabaseService):
         if pick.moved:
             self._worked_at, self._pause, self._busy_pause = time.monotonic(), self._fast_pause(), FAST_SECONDS
             return 0.0 if pick.more and lane.wanted() > 0 else self._pause
-        if pick.more:  # the look was cut short, for others to have theirs
+        if pick.more:  # the scan was cut short, so that other tenants and lanes are served
             return 0.0 if pick.going else FAST_SECONDS
-        if pick.busy:  # a target's lock is mostly kept for a moment, but may be for long
+        if pick.busy:  # a target's lock is usually held for a moment, but may be held for long
             pause, self._busy_pause = self._busy_pause, 2 * self._busy_pause
             self._busy_pause = min(self._busy_pause, self._poll_seconds)
             return min(pause, self._idle_pause())
@@ -143,7 +143,7 @@ class Dispatcher(DatabaseService):
         if lane is self._lanes.shared and lane.free <= 0:
             self._crowded()
 
-    # Hand to those who run them
+    # Pass on to the threads that run them
 
     def _hand_over(self, lane: Lane, jobs: Sequence[Claimed]) -> None:
         runs = [self._run(job, lane) for job in jobs]
@@ -163,10 +163,10 @@ class Dispatcher(DatabaseService):
         return run
 
     def _read(self, run: Run, job: Claimed) -> None:
-        """Read what the row says of how to run the job."""
+        """Read from the row how to run the job."""
         if job.options != time_limits.NO_OPTIONS and (limit := time_limits.of_text(job.options)) is not None:
             run.limit, run.watch = limit, self._watch
-        if job.crashes and not isinstance(job.crashes, int):  # SQLite keeps a text in a column of numbers
+        if job.crashes and not isinstance(job.crashes, int):  # SQLite can hold a text in a column of numbers
             raise TypeError(f"The job's row holds {safe_repr(job.crashes)} as crashes; it must be a whole number.")
         run.entry = registry.find(job.task)
 
@@ -206,14 +206,14 @@ class Dispatcher(DatabaseService):
                 run.ended = time.monotonic()
                 self._finisher.put(run, failed(run, Kind.ERROR, ValueError(f"Its start cannot be written: {reason_of(error)}")))
 
-    # Give back
+    # Hand back
 
     def take_waiting(self, claimed_before: float) -> list[Run]:
-        """Take out the jobs that were claimed before a time and have not begun."""
+        """Remove and return the jobs that were claimed before a time and have not begun."""
         return [*self._lanes.take_waiting(claimed_before), *self._loop.take_waiting(claimed_before)]
 
     def give_back(self, runs: Sequence[Run]) -> None:
-        """Hand claimed jobs that have not begun back to everybody."""
+        """Hand back claimed jobs that have not begun."""
         for run in runs:
             self._end(run)
 
@@ -224,12 +224,12 @@ class Dispatcher(DatabaseService):
         self._finisher.put(run, outcome)
 
     def lose_track(self) -> None:
-        """Look for jobs of ours that we do not know, at the next turn."""
+        """Request a search, at the next turn, for jobs that this worker owns but does not know."""
         self._lost_track = True
 
     def _give_back_unknown(self) -> None:
-        """Find jobs that we own and do not know: a claim or a hand-over was committed and its answer lost with the connection."""
-        with self._runs.handing_over:  # what the finisher is just taking over is known before it lets go of this
+        """Hand back jobs that this worker owns but does not know: their claim or hand-over was committed, and the response was lost."""
+        with self._runs.handing_over:  # jobs that the finisher is taking over are registered before it releases this lock
             ours = list(Job.objects.current.owned_by(self._worker_id).values_list("pk", "lease_token", "tenant", "target"))
             known = {run.lease for run in self._runs}
         unknown = [Outcome(Lease(*row[:2]), Kind.HANDED_BACK, target=Target(*row[2:]) if row[3] else None) for row in ours]
@@ -245,18 +245,18 @@ class Dispatcher(DatabaseService):
         longest = MAX_POLL_SECONDS if self._is_at_ease else self._poll_seconds
         pause = min(self._pause, longest)
         self._pause = min(self._pause * 2, MAX_POLL_SECONDS)
-        return pause * random.uniform(0.8, 1.0)  # noqa: S311 - a fleet must not poll in step; downwards, POLL_SECONDS is the most
+        return pause * random.uniform(0.8, 1.0)  # noqa: S311 - the workers of a fleet must not poll in step; POLL_SECONDS is the maximum
 
     def _fast_pause(self) -> float:
         return NOTIFIED_FAST_SECONDS if self._is_notified() else FAST_SECONDS
 
     def wake(self) -> None:
-        """Look now, and oneself."""
+        """Wake up immediately, and do not trust glances that are older than this."""
         self._woken_at = time.monotonic()
         super().wake()
 
     def notified(self, tenant: str | None = None) -> None:
-        """Look now, and closely for a while; at this tenant first where it is known whose work it is."""
+        """Wake up immediately and poll quickly for a while; give `tenant`, if it is known, an early turn."""
         if tenant is not None:
             self._picker.hear(tenant)
         self._pause = self._fast_pause()
@@ -264,7 +264,7 @@ class Dispatcher(DatabaseService):
 
 
 def _started(group: list[Run]) -> tuple[list[Run], list[tuple[Run, Exception]]]:
-    """Write that suspects begin; return those that may, which are none whose rows are locked, and those whose rows take no change."""
+    """Write that suspects begin; return those whose start was written (none whose row is locked), and those whose rows cannot be changed."""
     try:
         written = set(Job.objects.database.mark([Mark(*run.lease, 0.0, None, None, None) for run in group]))
     except Exception as error:
@@ -272,7 +272,7 @@ def _started(group: list[Run]) -> tuple[list[Run], list[tuple[Run, Exception]]]:
             raise
         if len(group) == 1:
             return [], [(group[0], error)]
-        # One bad row must not keep the others from their run.
+        # One bad row must not keep the other suspects from running.
         alone = [_started([run]) for run in group]
         return [run for begun, _ in alone for run in begun], [one for _, refused in alone for one in refused]
     return [run for run in group if run.lease in written], []

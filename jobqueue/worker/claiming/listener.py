@@ -1,7 +1,7 @@
-"""The listener hears notifications, where the database has them: new work, and requests to stop.
+"""The listener receives notifications, if the database has them: new work, and requests to stop.
 
-Behind a pooler that gives each transaction another session nothing would be heard, and somebody else would get what was meant for us. So it
-only looks now and then whether that is still so, and holds no connection meanwhile; the other services poll.
+Behind a pooler that gives each transaction another session, no notification would arrive, and another client would get those of this
+worker. The listener then only checks now and then whether the pooler is still there, and holds no connection; the other services poll.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = logging.getLogger("jobqueue")
 
 
 class Heard(NamedTuple):
-    """Say whom to tell: of new work (of which tenant, where that is known), of a job that is to stop, of changed queues, of duties."""
+    """The callbacks for new work (with its tenant, if known), a job that is to stop, changed queues, due jobs, and changed duties."""
 
     work: Callable[[str | None], None]
     stop_asked: Callable[[], None]
@@ -39,7 +39,7 @@ class Heard(NamedTuple):
 
 
 class Listener(DatabaseService):
-    """Tell others what was heard that concerns this process."""
+    """A service that passes on the notifications that concern this process."""
 
     name = "listener"
 
@@ -53,11 +53,11 @@ class Listener(DatabaseService):
 
     @property
     def healthy(self) -> bool:
-        """Whether notifications arrive, as far as we know."""
+        """Whether notifications arrive, as far as this process knows."""
         return self._listening and self.failures == 0
 
     def turn(self) -> float | None:
-        """Hear for a while; now and then ask the server whether it is still there."""
+        """Wait for notifications for a while; now and then check the connection to the server."""
         database = Job.objects.database
         if not self._listening and database.behind_pooler:
             return self._do_without()
@@ -68,7 +68,7 @@ class Listener(DatabaseService):
                 if self._behind_pooler:
                     self._behind_pooler = False
                     logger.info("LISTEN is on: no pooler stands between this worker and its database any more.")
-                self._heard.work(None)  # what was told while nobody listened
+                self._heard.work(None)  # for notifications that were missed while the listener was off
             self._rounds = 0
         self._rounds += 1
         for payload in database.heard(ROUND_SECONDS):

@@ -1,4 +1,4 @@
-"""The slots of tenants (`TENANTS`), read in a thread of its own, since a callable of the project may hang."""
+"""The slots of tenants (`TENANTS`), read in a thread of their own, since a callable of the project may hang."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class TenantSlots(Service):
         self._reported = False
 
     def latest(self) -> dict[str, int] | None:
-        """Return the last value; None if there is none yet. The first call waits for it, but not for long."""
+        """Return the last value; None if there is none yet. The first call waits up to `FIRST_SECONDS` for it."""
         patience, self._patience = self._patience, 0.0
         self._read.wait(patience)
         return self._slots
 
     def turn(self) -> float | None:
-        """Call it once."""
+        """Call `TENANTS` once and keep its value."""
         try:
             self._slots = guarded(conf.tenant_slots)()
             self._reported = False
@@ -55,7 +55,7 @@ class TenantSlots(Service):
         hygiene.close_all()
 
     def report(self) -> None:
-        """Log once that the callable hangs; never waits."""
+        """Log once that the callable hangs; never wait."""
         if (seconds := self.busy_seconds) >= HANG_SECONDS and not self._reported:
             self._reported = True
             args = ("TENANTS has not returned for %.0f s; keeping the previous values.", seconds)
