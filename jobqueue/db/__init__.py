@@ -1,4 +1,4 @@
-"""The only place that knows which database it is: transactions, the hot statements, notifications."""
+"""The SQL of both databases: transactions, the hot statements, notifications. No other package knows which database it uses."""
 
 from jobqueue.db.base import (
     Database,

@@ -1,4 +1,4 @@
-"""The statement that sets one job aside: the row may hold what Python cannot read, or what a constraint has refused since."""
+"""The statement that sets one job aside. The row may hold values that Python cannot read, or that a constraint refuses by now."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ TIMES = (
     "first_started_at",
     "started_at",
     "stale_at",
-)  # those kept in ERROR
+)  # that are kept in ERROR
 KEPT = ("attempt", "tenant", "target", "queue", "task", "webhook_url")
 
 
 def set_aside(database: Database, lease: Lease, status: str, message: str) -> tuple[Any, ...] | None:
-    """Move a job that is still as it was to ERROR, and return the columns `KEPT`; None if it is not, or is locked.
+    """Move a job that is unchanged to ERROR and return the columns `KEPT`; return None if it was changed or is locked.
 
-    No value of the row is computed with or read.
+    The statement neither reads nor computes with a value of the row.
     """
     changes = f"status = 'ERROR', waiting_for = '', message = %s, finished_at = {database.now}, {CLEARED}"
     rows = _update(database, f"{changes}, {_fitting(database)}", [message, *lease, status])
@@ -33,7 +33,7 @@ def set_aside(database: Database, lease: Lease, status: str, message: str) -> tu
 
 
 def mend(database: Database, lease: Lease, status: str) -> bool:
-    """Make those values of a row fit that constraints speak of; return whether it is still as it was."""
+    """Change the values of a row that violate constraints; return whether the row still had its lease token and status."""
     return bool(_update(database, _fitting(database), [*lease, status]))
 
 

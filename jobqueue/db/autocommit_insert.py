@@ -1,8 +1,8 @@
-"""A statement outside of any transaction, in one message with its commit and a notification behind it.
+"""A statement outside of any transaction, sent in one message with its commit and a notification after it.
 
-Told by a statement of its own, workers would hear of a job one way to the server and back later. The notification is a transaction of its
-own, as ever: inside another, it would serialize the commits of the whole database. The driver's answers are read here, since its cursor
-would throw away what the statement returned where the notification fails.
+A separate notification would reach workers one round trip later. The notification is a transaction of its own: inside
+another one, it would serialize the commits of the whole database. This module reads the driver's answers itself,
+because the driver's cursor would discard the rows of the statement if the notification failed.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ logger = logging.getLogger("jobqueue")
 
 
 def can_be_sent(connection: Any) -> bool:
-    """Return whether a message of several statements may be sent that commits: nobody has a transaction open, by whatever means."""
+    """Return whether a message of several statements that commits may be sent, that is, if no transaction is open by any means."""
     if connection.settings_dict["OPTIONS"].get("server_side_binding"):
-        return False  # a prepared statement is one alone
+        return False  # a prepared statement must be a single one
     connection.ensure_connection()
     return not hygiene.is_in_transaction(connection) and connection.connection.pgconn.pipeline_status == 0
 
 
 def rows(connection: Any, sql: str, params: Sequence[Any], note: tuple[str, str] | None) -> list[tuple[Any, ...]]:
-    """Run a statement, commit, and notify a channel of a payload; return the rows of the statement, also where the notification fails.
+    """Run a statement, commit, and notify a channel of a payload; return the rows of the statement, even if the notification fails.
 
-    What a project has wrapped around its cursors is given the statement alone.
+    Wrappers that a project has put around its cursors get the statement alone.
     """
     with connection.cursor() as cursor:
         cursor.cursor = sender = _Sender(connection, cursor.cursor, note)
@@ -45,13 +45,13 @@ def rows(connection: Any, sql: str, params: Sequence[Any], note: tuple[str, str]
 
 
 class _Sender:
-    """Stand in for the driver's cursor, for one statement."""
+    """A replacement of the driver's cursor, for one statement."""
 
     def __init__(self, connection: Any, cursor: Any, note: tuple[str, str] | None) -> None:
         self._connection = connection
         self._cursor = cursor
         self._note = note
-        self._query: Any = None  # where Django's log of queries looks
+        self._query: Any = None  # Django's log of queries reads it
         self.rows: list[tuple[Any, ...]] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -71,7 +71,8 @@ class _Sender:
     def _send(self, raw: Any, statement: bytes) -> None:
         if self._note is not None:
             channel, payload = self._note
-            # On a line of its own, since a project may have put a comment at the end. What only notifies waits for no disk.
+            # On a line of its own, because a project may append a comment. A transaction that only notifies does not
+            # wait for the disk.
             note = (channel.encode(), prepared.literal(raw, payload))
             statement = b"BEGIN; %b\n; COMMIT; NOTIFY %b, %b" % (statement, *note)
         self._query = SimpleNamespace(query=statement)
@@ -93,8 +94,8 @@ class _Sender:
 
 
 def _committed(results: Sequence[Any], *, alone: bool) -> Any | None:
-    """Return what a statement has answered that is committed for certain."""
-    if alone:  # it is sent no answer but an error before its commit
+    """Return the answer of the statement if it is committed for certain, else None."""
+    if alone:  # before its commit, it gets no answer but an error
         return results[0] if len(results) == 1 and results[0].status == ExecStatus.TUPLES_OK else None
     place = next((place for place, result in enumerate(results) if result.command_status == COMMIT), None)
     return None if place is None else results[place - 1]
@@ -102,10 +103,10 @@ def _committed(results: Sequence[Any], *, alone: bool) -> Any | None:
 
 @contextlib.contextmanager
 def _left_idle(raw: Any) -> Iterator[None]:
-    """Let a statement that fails leave no transaction behind."""
+    """Roll back the transaction that a failed statement leaves open."""
     try:
         yield
     finally:
         if raw.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-            with contextlib.suppress(Error):  # what the statement says is what counts; and a broken connection says it at its next use
+            with contextlib.suppress(Error):  # the error of the statement matters; a broken connection raises its own at the next use
                 raw.rollback()

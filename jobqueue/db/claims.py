@@ -1,4 +1,4 @@
-"""Claim: from QUEUED to RUNNING, the jobs without a target in one statement; those with one are only found, and decided on later."""
+"""Claim: move jobs without a target from QUEUED to RUNNING in one statement; only find jobs with one, which are decided on later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jobqueue.db.statements import Statements
 
 
 class Claims(Statements):
-    """Run the statements of the claim."""
+    """The statements of the claim."""
 
     picked: ClassVar[str] = "IN ({})"
     next_fence: ClassVar[str] = "lease_token + 1"
@@ -23,14 +23,14 @@ class Claims(Statements):
     def claim(
         self, lender: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] | None = None
     ) -> tuple[list[Claimed], list[Candidate]]:
-        """Look at the best `limit` QUEUED jobs, behind the cursor `after` where there is one.
+        """Read the best `limit` QUEUED jobs, after the cursor `after` if there is one.
 
-        Move those without a target to RUNNING; return them in claim order, and those with one, which are left as they are.
+        Move those without a target to RUNNING and return them in claim order. Return those with a target unchanged.
         """
         raise NotImplementedError
 
     def to_running(self, lender: LeaseHolder) -> tuple[str, list[Any]]:
-        """Return what a claim sets, and the parameters."""
+        """Return the assignments of a claim, and their parameters."""
         sql = (
             f"status = 'RUNNING', waiting_for = '', lease_owner = %s, lease_token = {self.next_fence}, lease_expires_at = {self.ahead},"
             f" heartbeat_at = {self.now}, attempt = attempt + 1, holds_target = (target <> ''), cancel_requested = FALSE,"
@@ -41,8 +41,8 @@ class Claims(Statements):
     def claimed_columns(self) -> str:
         """Return the columns of `Claimed`, JSON as text."""
         stored = (self.as_text.format(name) if name in self.json_columns else name for name in Claimed._fields if name != "expired")
-        # By the database's clock; for nearly all jobs it is one look at a NULL. SQLite 3.40 answers "first_started_at IS NULL" wrongly in a
-        # RETURNING, since a generated column precedes it.
+        # By the database's clock; for nearly all jobs this only tests a NULL. SQLite 3.40 evaluates "first_started_at
+        # IS NULL" wrongly in a RETURNING, because a generated column precedes it.
         expired = f"coalesce(expires_at <= {self.now}, FALSE) AND NOT coalesce(first_started_at <= {self.now}, FALSE)"
         return f"{', '.join(stored)}, {expired} AS expired"
 
@@ -54,23 +54,24 @@ class Claims(Statements):
         return in_claim_order(map(Claimed._make, self.rows(sql, [*values, *picked])))
 
     def candidates(self, columns: str, scope: Scope, limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
-        """Return a select of the jobs to look at, and its parameters."""
+        """Return a select of the jobs to read, and its parameters."""
         most = scope.most or {}
         if not scope.queues:
             return self.best(columns, scope, None, limit, after)
         if len(scope.queues) == 1:
             queue = scope.queues[0]
             return self.best(columns, scope, queue, min(limit, most.get(queue, limit)), after)
-        # The best few of each queue by its own index, locked there since a union cannot lock; then the best of all.
+        # Select and lock the best jobs of each queue by its own index, because a union cannot lock; then select the
+        # best of all.
         each = [self.best(columns, scope, queue, min(limit, most.get(queue, limit)), after) for queue in scope.queues]
         selects, values = zip(*each, strict=True)
         union = " UNION ALL ".join(f"SELECT {columns} FROM ({select}) AS q" for select in selects)
         return f"SELECT {columns} FROM ({union}) AS best ORDER BY claim_rank, id LIMIT %s", [*itertools.chain(*values), limit]
 
     def best(self, columns: str, scope: Scope, queue: str | None, limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
-        """Return a select of the best jobs of one queue (None: of all), and its parameters."""
+        """Return a select of the best jobs of one queue (None: of all queues), and its parameters."""
         where, order, params = self.range(scope.tenant, queue, after)
-        if scope.without:  # left out before any row is locked
+        if scope.without:  # excluded before any row is locked
             where, params = f"{where} AND target {self.not_among}", [*params, json.dumps(scope.without)]
         if scope.stuck:
             condition, stuck = self.among(scope.stuck)
@@ -79,7 +80,7 @@ class Claims(Statements):
         return sql, [*params, limit]
 
     def range(self, tenant: str, queue: str | None, after: tuple[int, int] | None) -> tuple[str, str, list[Any]]:
-        """Return which part of a claim index to walk, in which order, and the parameters."""
+        """Return the conditions of a range in a claim index, its order, and the parameters."""
         where, params = " AND tenant = %s", [tenant, *(after or ())]
         if after is not None:
             # A row comparison is one range of the index; two conditions joined by OR are not.
@@ -88,16 +89,17 @@ class Claims(Statements):
             where, params = f"{where} AND queue = %s", [*params, queue]
         return where, "claim_rank, id", params
 
-    # Who has something queued: hops from one value to the next in an index, so that the cost grows with `limit` only
+    # The tenants and queues that have QUEUED jobs. The statements hop from one value to the next in an index, so the
+    # cost depends on `limit` only.
 
     def queued_tenants(self, limit: int, after: str | None = None) -> list[str]:
-        """Return the tenants that have QUEUED jobs ("" stands for jobs without one), in order, behind `after` where there is one."""
+        """Return the tenants that have QUEUED jobs ("" for jobs without a tenant), in order, after `after` if it is given."""
         if after is not None:
             return self._hop("tenant", "status = 'QUEUED' AND tenant > %s", [after], limit)
         return self._hop("tenant", "status = 'QUEUED'", [], limit)
 
     def queued_places(self, limit: int, after: tuple[str, str] | None = None) -> list[tuple[str, str]]:
-        """Return the tenants and queues that have QUEUED jobs, in order, behind `after` where there is one."""
+        """Return the pairs of tenant and queue that have QUEUED jobs, in order, after `after` if it is given."""
         beyond = "" if after is None else " AND (tenant, queue) > (%s, %s)"
         first = f"SELECT tenant, queue FROM {self.table} WHERE status = 'QUEUED'{beyond} ORDER BY tenant, queue LIMIT 1"
         following = (
@@ -113,14 +115,15 @@ class Claims(Statements):
     def queued_queues(
         self, limit: int, tenant: str = "", after: str = "", without: Collection[str] = (), served: ServedQueues = ALL
     ) -> list[str]:
-        """Return the served queues in which a tenant has QUEUED jobs, in order, behind `after`, but none of `without`."""
-        # The range keeps the planner on the index that begins with the tenant and goes on with the queue.
+        """Return the served queues in which a tenant has QUEUED jobs, in order, after `after`, except those in `without`."""
+        # The range keeps the planner on the index that begins with the tenant and continues with the queue.
         return self._hop("queue", "status = 'QUEUED' AND tenant = %s AND queue > %s", [tenant, after], limit, without, served)
 
     def _hop(
         self, column: str, where: str, params: list[Any], limit: int, without: Collection[str] = (), served: ServedQueues = ALL
     ) -> list[str]:
-        # They are hopped over and not asked for in each hop, which would walk over all that is queued there.
+        # Filter the values at the end. A filter inside each hop would read all entries of the queues that are
+        # excluded.
         others, names = (f" AND value {self.not_among}", [json.dumps([*without])]) if without else ("", [])
         wanted, its = served.condition("value")
         first = f"SELECT {column} FROM {self.table} WHERE {where}"

@@ -1,4 +1,4 @@
-"""How a set of rows goes to PostgreSQL: as one array for each column, or as the text of COPY."""
+"""The forms in which a set of rows is sent to PostgreSQL: one array for each column, or the text of COPY."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 class Columns:
-    """Pass a set of rows to a statement: one array per column, and one plain value where a column holds nothing else.
+    """A set of rows as parameters of a statement: one array per column, or one plain value if all rows have the same.
 
     The attributes named like the columns are SQL expressions; `source` goes into FROM, where it is called ``o``.
     """
@@ -66,12 +66,12 @@ class Columns:
 
 
 def _literal(numbers: Sequence[Any], sql_type: str) -> str:
-    """Return numbers as the literal of an array: the driver's own way takes far longer over thousands; seconds to the microsecond."""
+    """Return numbers as the literal of an array, seconds with six decimals. The driver's own adaptation is far slower for thousands."""
     write = str if sql_type == "bigint" else SECONDS
     return f"{{{','.join('NULL' if number is None else write(number) for number in numbers)}}}"
 
 
 def cell(value: Any) -> str:
-    """Return a value as COPY's text format has it: tabs and line ends end a cell, a backslash begins an escape."""
+    """Return a value in COPY's text format: tabs and line ends end a cell, and a backslash begins an escape."""
     text = str(value)
     return text.translate(ESCAPES) if "\\" in text or not text.isprintable() else text

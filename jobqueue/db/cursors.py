@@ -1,4 +1,4 @@
-"""How far a reader of the log of events has come, for the reader itself and as text for its clients."""
+"""The position of a reader in the log of events, for the reader itself and as text for its clients."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ _TEXT = re.compile(r"([0-9a-f]{1,16})-(\d{1,19})(?:-(\d{1,19})-(\d{1,19}))?", re
 
 
 class Position(NamedTuple):
-    """How far a client has come, as it is sent to it.
+    """The position of a client in the log of events, as it is sent to the client.
 
-    The client has seen all events of transactions before `horizon`, and of those before `settled` the events up to `last_id`. `history`
-    names the database and its past: transactions have other numbers in another one, such as one restored from a dump.
+    The client has seen all events of transactions before `horizon`, and of those before `settled` the events up to
+    `last_id`. `history` identifies the database and its past: another one, such as one restored from a dump, numbers
+    transactions differently.
     """
 
     history: str
@@ -22,7 +23,7 @@ class Position(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Self | None:
-        """Return the position that a text states; None if it states none."""
+        """Return the position in a text, or None if the text has none."""
         found = _TEXT.fullmatch(text)
         if found is None:
             return None
@@ -34,10 +35,11 @@ class Position(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """Say how far a reader has come.
+    """The position of a reader.
 
-    `since` is a snapshot: all that it shows was read. Where there was more than one read returns, `upto` is the snapshot that is being
-    read by, and `after_id` the last row of it. Of transactions before `settled`, the rows up to `last_id` were read, too.
+    `since` is a snapshot: the reader has read all that it shows. If one read could not return all rows, `upto` is the
+    snapshot of this read, and `after_id` is the last row of it that was returned. Of transactions before `settled`,
+    the rows up to `last_id` were read, too.
     """
 
     since: str
@@ -59,7 +61,7 @@ class Cursor(NamedTuple):
 
     @property
     def horizon(self) -> int:
-        """Return the number from which on a client has to read again, so that it misses nothing."""
+        """Return the number of the first transaction that a client must read again, so that it misses nothing."""
         return int(self.since.partition(":")[0])
 
     @property
@@ -69,10 +71,10 @@ class Cursor(NamedTuple):
 
     @property
     def position(self) -> Position:
-        """Return what to send to a client that has seen all that was read."""
+        """Return the position of a client that has seen all that was read."""
         return Position(self.history, self.horizon)
 
     @property
     def more(self) -> bool:
-        """Whether there is more to read at once."""
+        """Whether there are more rows to read immediately."""
         return bool(self.upto)

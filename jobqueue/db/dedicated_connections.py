@@ -1,4 +1,4 @@
-"""Connections of our own for the services of a worker, beside those of the project's tasks."""
+"""Connections for the services of a worker, separate from those of the project's tasks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobqueue.db import plans
 
-# The network may be silent for so long before a reserved connection counts as dead.
+# The longest silence of the network before a reserved connection counts as dead.
 SILENCE_SECONDS = 15
 RESERVED = {"connect_timeout": 10, "keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 3, "keepalives_count": 3}
 
 
 def reserve(alias: str, purpose: str, *, keep_plans: bool) -> BaseDatabaseWrapper:
-    """Give this thread a connection to PostgreSQL of its own: no pool, READ COMMITTED, short patience with a silent network."""
+    """Give this thread a PostgreSQL connection of its own: no pool, READ COMMITTED, short time-outs for a silent network."""
     shared = connections[alias]
     settings = copy.deepcopy(shared.settings_dict)
     options = settings["OPTIONS"]
@@ -42,14 +42,14 @@ def read_committed() -> Any:
 
 
 def cut_network(raw: Any) -> None:
-    """Cut the network of a driver's connection, from another thread than that which uses it."""
+    """Cut the network of a driver's connection. A thread other than the one that uses it calls this."""
     if raw is not None and not raw.closed:
         with socket.socket(fileno=os.dup(raw.fileno())) as network:
             network.shutdown(socket.SHUT_RDWR)
 
 
 def let_go() -> None:
-    """Close this thread's connections, so that a thread that now only waits holds none; those in a transaction stay."""
+    """Close this thread's connections, so that a thread that only waits holds none. Keep those that are in a transaction."""
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close()

@@ -1,6 +1,6 @@
 """Drop the connections of a parent process in a child that it has forked.
 
-To close one would say good-bye to the server in the parent's name, and to use one would mix two conversations.
+If the child closed one, it would end the parent's session. If it used one, the messages of both processes would mix.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 
 _made: weakref.WeakSet[Any] = weakref.WeakSet()
-_kept: list[Any] = []  # what is dropped, so that the collector does not close it
+_kept: list[Any] = []  # the dropped objects, so that the garbage collector does not close them
 
 
 def _note(*, connection: Any, **_: Any) -> None:
@@ -29,7 +29,8 @@ connection_created.connect(_note, dispatch_uid="jobqueue.dropping")
 def drop_connections() -> None:
     """Forget the connections of all threads; the next statement makes a new one.
 
-    The network sockets of PostgreSQL are replaced, too: a session would live, with its locks, for as long as any process has it open.
+    The network sockets of PostgreSQL are replaced, too: a session lives, with its locks, while any process has its
+    socket open.
     """
     nothing = os.open(os.devnull, os.O_RDWR)
     servers = set()
@@ -38,7 +39,7 @@ def drop_connections() -> None:
         pools = getattr(wrapper, "_connection_pools", None) or {}
         idle = [one for pool in pools.values() for one in getattr(pool, "_pool", ())]
         for one in (raw, *idle):
-            with contextlib.suppress(Exception):  # SQLite has no socket, and one that is closed has none
+            with contextlib.suppress(Exception):  # SQLite has no socket, and a closed connection has none
                 number = one.fileno()
                 with contextlib.suppress(OSError):
                     servers.add(_peer(number))
@@ -49,7 +50,8 @@ def drop_connections() -> None:
         wrapper.connection = None
         wrapper.in_atomic_block = wrapper.closed_in_transaction = wrapper.needs_rollback = False
         wrapper.savepoint_ids, wrapper.atomic_blocks, wrapper.run_on_commit = [], [], []
-    # A connection that another thread was opening at the fork belongs to no object yet: it is known by its server.
+    # A connection that another thread was opening at the fork belongs to no object yet. It is found by the address of
+    # its server.
     for number in _sockets():
         with contextlib.suppress(OSError):
             if _peer(number) in servers:

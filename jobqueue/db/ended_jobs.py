@@ -1,6 +1,6 @@
-"""The statements that look at jobs that have ended, from the oldest on, and how many there were of late.
+"""The statements that read jobs that have ended, from the oldest on, and count recent ends.
 
-Each reads a bounded number of rows by an index, whatever the planner knows: what is filtered is filtered by whoever asked.
+Each reads a bounded number of rows by an index, whatever plan the statistics suggest. The callers filter the rows.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, ClassVar, NamedTuple
 from jobqueue.core.targets import Target
 from jobqueue.db.open_jobs import OpenJobs
 
-# The condition of the index of those that have ended, word by word: else no planner finds it.
+# The condition must equal that of the index of ended jobs word for word, or no planner uses the index.
 ENDED = "status IN ('SUCCESS', 'ERROR', 'CANCELED')"
 Key = tuple[Any, int]
 
 
 class Ended(NamedTuple):
-    """Name one job that has ended; `ended` is its time as the index compares it, to go on behind it."""
+    """A job that has ended. `ended` is its time in the precision of the index, to continue after it."""
 
     id: int
     ended: Any
@@ -31,19 +31,20 @@ class Ended(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """The job's place in the index."""
+        """The job's position in the index."""
         return self.ended, self.id
 
     @property
     def behind(self) -> Target:
-        """The job's target; its name is empty where the job has none."""
+        """The job's target; its name is empty if the job has none."""
         return Target(self.tenant, self.target)
 
 
 class Flow(NamedTuple):
-    """Count the jobs of one queue that came, or ended with one status, within a while (`number`).
+    """The number of jobs of one queue that were created, or ended with one status, in a period (`number`).
 
-    `read` are all that the look has read, and `first` is how many seconds ago the first of these came or ended.
+    `read` is the number of jobs that the statement read. `first` is how many seconds ago the earliest of these was
+    created or ended.
     """
 
     queue: str
@@ -54,14 +55,14 @@ class Flow(NamedTuple):
 
 
 class EndedJobs(OpenJobs):
-    """Look at jobs that have ended."""
+    """The statements on jobs that have ended."""
 
-    exact_time: ClassVar[str] = "{}"  # a time that loses nothing on its way to here and back
+    exact_time: ClassVar[str] = "{}"  # a time that keeps its precision when it is read and sent back
     seconds_since: ClassVar[str] = ""
     for_deletion: ClassVar[str] = ""
 
     def ended_before(self, age: float, after: Key | None, limit: int, since: float | None = None) -> list[Ended]:
-        """Return the first `limit` jobs that ended so many seconds ago or earlier, behind a key, or no longer than `since` ago."""
+        """Return the first `limit` jobs that ended at least `age` seconds ago, after a key, or at most `since` seconds ago."""
         behind, params = "", list[Any]()
         if after is not None:
             behind, params = " AND (finished_at, id) > (%s, %s)", [*after]
@@ -76,29 +77,31 @@ class EndedJobs(OpenJobs):
             return [Ended._make([*row[:7], bool(row[7])]) for row in self.rows(sql, [*params, -age, limit])]
 
     def lock_ended(self, ids: Sequence[int], age: float, *, for_deletion: bool) -> dict[int, str]:
-        """Lock those of the jobs that ended so long ago and that nobody has locked; return the status of each.
+        """Lock those of the jobs that ended at least `age` seconds ago and are not locked; return the status of each.
 
-        For a deletion those are passed over, too, that somebody adds a child to just now: the deletion would wait for them.
+        For a deletion, jobs to which another transaction adds a child are skipped, too: the deletion would wait for
+        it.
         """
         condition, params = self.among(ids)
         lock = self.for_deletion if for_deletion else self.skip_locked
-        # What they are is judged here: in the statement it would invite the planner into an index full of dead entries.
+        # Judge the rows here: as a condition, the status would lead the planner to an index full of dead entries.
         sql = f"SELECT id, status, {ENDED} AND finished_at <= {self.ahead} FROM {self.table} WHERE id {condition} ORDER BY id{lock}"
         return {row[0]: row[1] for row in self.rows(sql, [-age, *params]) if row[2]}
 
     @contextlib.contextmanager
     def by_index(self) -> Iterator[None]:
-        """Have the statements inside find their rows by an index, where there is one: of tables that others made, and may never analyze."""
+        """Make the statements inside find their rows by an index if there is one: tables of other apps may never be analyzed."""
         yield
 
     def newest_id(self) -> int:
-        """Return the highest id of a job; 0 where there is none."""
+        """Return the highest id of a job, or 0."""
         return int(self.rows(f"SELECT coalesce(max(id), 0) FROM {self.table}")[0][0])
 
     def rest(self, newest_id: int, begin: float, queues: str) -> tuple[bool, bool]:
-        """Return whether there is nothing to count, and whether the table `queues` is empty: one statement.
+        """Return whether there is nothing to count, and whether the table `queues` is empty, by one statement.
 
-        Nothing is where no job came behind an id, none is queued or runs, and none ended within so many seconds.
+        There is nothing to count if no job has an id above `newest_id`, none is queued or runs, and none ended within
+        `begin` seconds.
         """
         heads = (
             f"SELECT 1 FROM {self.table} WHERE id > %s ORDER BY id LIMIT 1",
@@ -111,7 +114,7 @@ class EndedJobs(OpenJobs):
         return not busy, not named
 
     def ends_within(self, begin: float, end: float, most: int) -> list[Flow]:
-        """Count the jobs that ended between so many seconds ago (`begin`) and fewer (`end`), among the newest `most`."""
+        """Count the jobs that ended between `begin` and `end` seconds ago, among the newest `most`."""
         newest = (
             f"SELECT queue, status, {self.readable('finished_at')} AS moment FROM {self.table} WHERE {ENDED} AND finished_at > {self.ahead}"
             " ORDER BY finished_at DESC, id DESC LIMIT %s"
@@ -119,7 +122,7 @@ class EndedJobs(OpenJobs):
         return self._flows(newest, [-begin, most], begin, end)
 
     def arrivals_within(self, behind_id: int, begin: float, end: float, most: int) -> list[Flow]:
-        """Count the jobs behind an id that were created between so many seconds ago and fewer, among the newest `most`."""
+        """Count the jobs above an id that were created between `begin` and `end` seconds ago, among the newest `most`."""
         moment = self.readable("created_at")
         newest = f"SELECT queue, 'QUEUED' AS status, {moment} AS moment FROM {self.table} WHERE id > %s ORDER BY id DESC LIMIT %s"
         return self._flows(newest, [behind_id, most], begin, end)

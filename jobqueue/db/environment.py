@@ -1,4 +1,4 @@
-"""Settings of a PostgreSQL database under which jobqueue cannot do all that it promises."""
+"""The settings of a PostgreSQL database with which jobqueue cannot keep its guarantees."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from jobqueue.db.base import Database
 
 
 def unsuitable(database: Database) -> list[tuple[str, str]]:
-    """Return what is wrong with the database of the jobs, each with what to do; nothing on SQLite, which has no such settings."""
+    """Return what is wrong with the job database, each problem with its remedy; nothing on SQLite, which has no such settings."""
     if database.vendor != "postgresql":
         return []
     encoding, nulls = database.rows("SELECT current_setting('server_encoding'), current_setting('array_nulls')")[0]

@@ -1,17 +1,19 @@
-"""How the log of events is read on, so that none is ever missed, though transactions do not commit in the order of ids.
+"""The reading of the event log: no event is missed, although transactions do not commit in the order of ids.
 
-A reader that remembers the highest id loses the events of whoever took a lower id and committed later. So it remembers the snapshot of
-the database that it read by. What is new is what that snapshot did not show: rows of transactions that began later (`xmax` and on), and
-of those that ran just then (`xip`). Both are found in the index on `xid`. Each read returns its own snapshot as the next cursor, taken in
-the very statement that read the rows, so that nothing lies between two reads, and nothing is read twice.
+A reader that remembers the highest id misses the events of transactions that took a lower id and committed later.
+Therefore it remembers the snapshot of its last read. New are the rows that this snapshot did not show: those of
+transactions that began later (`xmax` and above), and of those that were running (`xip`). The index on `xid` finds
+both. Each read returns its own snapshot as the next cursor. The statement that reads the rows also takes the
+snapshot, so no event is missed or read twice between two reads.
 
-The *horizon* is the oldest transaction that ran then: whoever reads again what was written from it on misses nothing, and may see twice
-what others wrote meanwhile. Clients keep it, as a `Position`.
+The *horizon* is the oldest transaction that was running. A client that reads again from there misses nothing, but may
+see events of later transactions twice. Clients keep the horizon, as a `Position`.
 
-A database that was restored from a dump holds rows of transactions with numbers that this server has not reached. They would be taken for
-new as soon as it does, so they are marked when a reader begins (`xid` 0), and a position states which history it belongs to.
+A database that was restored from a dump holds rows of transactions with numbers that this server has not reached.
+When the server reaches them, these rows would count as new. Therefore they are marked when a reader begins (`xid` 0),
+and a position names its history.
 
-SQLite has one writer at a time, so the order of ids is that of commits: there the cursor and the horizon are an id.
+SQLite has one writer at a time, so the order of ids is that of commits. There, the cursor and the horizon are an id.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ from jobqueue.db.statements import Statements
 
 EVENTS = "jobqueue_jobevent"
 COLUMNS = "id, job_id, name, at, attempt, tenant, target, data"
-# Without statistics a third of a large table is taken to be new, and the whole of it would be read.
+# Without statistics, the planner expects a third of a large table to be new, and reads the whole table.
 BY_INDEX = "SET LOCAL enable_seqscan = off; "
 
 
 class EventRow(NamedTuple):
-    """Carry one event as it was read."""
+    """An event as it was read."""
 
     id: int
     job_id: int
@@ -45,7 +47,7 @@ class EventRow(NamedTuple):
 
 
 class EventLog(Statements):
-    """Read the log of events. The reader's transaction must not have written anything, or it would pass over its own later rows."""
+    """The statements that read the event log. The reader's transaction must not have written, or it would skip its own later rows."""
 
     def event_cursor(self) -> Cursor:
         """Return the cursor of a reader that begins now."""
@@ -55,7 +57,7 @@ class EventLog(Statements):
         return Cursor(self.rows("SELECT pg_current_snapshot()::text")[0][0], history=self.event_history())
 
     def event_history(self) -> str:
-        """Return what names this database and its past: it changes when the database is restored on a server, or to an earlier state."""
+        """Return an identifier of this database and its past, which changes if it is restored on a server or to an earlier state."""
         if self.one_writer:
             return "0"
         functions = ("pg_control_system()", "pg_control_checkpoint()")
@@ -65,7 +67,7 @@ class EventLog(Statements):
         return hashlib.blake2s(repr(row).encode(), digest_size=4).hexdigest()
 
     def _mark_foreign_events(self) -> None:
-        """Mark the rows that a transaction of another server wrote: their transactions have not ended here, though the rows are there."""
+        """Mark the rows that transactions of another server wrote: here, those transactions have not ended, but the rows exist."""
         foreign = (
             "xid >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
             " AND NOT pg_visible_in_snapshot(xid::text::xid8, pg_current_snapshot())"
@@ -78,9 +80,9 @@ class EventLog(Statements):
     def events_after(
         self, cursor: Cursor, limit: int, *, job_id: int | None = None, behind: Target | None = None
     ) -> tuple[list[EventRow], Cursor]:
-        """Return the next events behind a cursor in the order of their ids, at most `limit`, and the cursor to go on with.
+        """Return the next events after a cursor in the order of their ids, at most `limit`, and the cursor to continue with.
 
-        A job or a target may be named, whose events alone are read.
+        If a job or a target is given, return only its events.
         """
         where, params = "TRUE", dict[str, Any]()
         if job_id is not None:
@@ -92,14 +94,15 @@ class EventLog(Statements):
         return self._by_id(cursor, where, params) if self.one_writer else self._by_snapshot(cursor, where, params)
 
     def events_of(self, job_id: int, limit: int) -> list[EventRow]:
-        """Return the newest events of a job, the oldest of these first."""
+        """Return the newest events of a job, in the order of their ids."""
         newest = f"SELECT {COLUMNS} FROM {EVENTS} WHERE job_id = %s ORDER BY id DESC LIMIT %s"
         return [self._event(row) for row in self.rows(newest, [job_id, limit])][::-1]
 
     def delete_old(self, table: str, column: str, age: float, after_id: int, batch: int) -> tuple[int, int | None]:
-        """Delete those of the next rows behind an id whose time in `column` is so many seconds ago.
+        """Delete those of the next rows after an id whose time in `column` is at least `age` seconds ago.
 
-        Return how many, and behind which id to go on; None where none of these was old, or there were no more.
+        Return how many were deleted, and the id to continue after; the id is None if none of the rows was old, or
+        there are no more.
         """
         sql = f"{self.hint()}SELECT id, coalesce({column} <= {self.ahead}, FALSE) FROM {table} WHERE id > %s ORDER BY id LIMIT %s"
         with self.atomic():
@@ -114,7 +117,7 @@ class EventLog(Statements):
     def _by_id(self, cursor: Cursor, where: str, params: dict[str, Any]) -> tuple[list[EventRow], Cursor]:
         sql = f"SELECT {COLUMNS} FROM {EVENTS} WHERE id > %(after)s AND {where} ORDER BY id LIMIT %(limit)s"
         rows = [self._event(row) for row in self.rows(sql, {**params, "after": max(cursor.after_id, cursor.horizon)})]
-        if len(rows) == params["limit"]:  # the horizon stays until the end, as on any database
+        if len(rows) == params["limit"]:  # the horizon stays until the end, as on PostgreSQL
             return rows, cursor._replace(upto=cursor.since, after_id=rows[-1].id)
         return rows, Cursor.at(rows[-1].id if rows else max(cursor.after_id, cursor.horizon))
 
@@ -122,13 +125,13 @@ class EventLog(Statements):
         """Return the position of a client that was sent the events up to this one, of those between two cursors."""
         if self.one_writer:
             return Position(before.history, event_id)
-        if event_id < before.last_id:  # the earlier position says more
+        if event_id < before.last_id:  # the earlier position covers more
             return Position(before.history, before.horizon, before.settled, before.last_id)
         return Position(before.history, before.horizon, upto.horizon, event_id)
 
     def _by_snapshot(self, cursor: Cursor, where: str, params: dict[str, Any]) -> tuple[list[EventRow], Cursor]:
         begin, running = _parts(cursor.since)
-        # No row of this database comes from ahead of the present; those that another one wrote, before a restore, may.
+        # Rows of this database are never ahead of the present, but rows of another one, before a restore, can be.
         new = "(xid >= %(begin)s AND xid < pg_snapshot_xmax(pg_current_snapshot())::text::bigint OR xid = ANY(%(running)s::bigint[]))"
         params = {**params, "begin": begin, "running": running}
         if cursor.settled:
@@ -138,7 +141,7 @@ class EventLog(Statements):
             end, params["unseen"] = _parts(cursor.upto)
             params |= {"end": end, "after": cursor.after_id}
             new += " AND xid < %(end)s AND NOT xid = ANY(%(unseen)s::bigint[]) AND id > %(after)s"
-        # Not by id itself: the planner would walk the primary key from its beginning for want of a sort.
+        # Not by id itself: to avoid a sort, the planner would read the primary key from its beginning.
         rows = f"SELECT {COLUMNS} FROM {EVENTS} WHERE {new} AND {where} ORDER BY id + 0 LIMIT %(limit)s"
         sql = (
             f"{self._by_index}SELECT s.now, e.* FROM (SELECT pg_current_snapshot()::text AS now) AS s"
@@ -153,7 +156,7 @@ class EventLog(Statements):
 
     @property
     def _by_index(self) -> str:
-        alone = self.connection.settings_dict["OPTIONS"].get("server_side_binding")  # a prepared statement is one alone
+        alone = self.connection.settings_dict["OPTIONS"].get("server_side_binding")  # a prepared statement must be a single one
         return "" if alone else BY_INDEX
 
     def _event(self, row: tuple[Any, ...]) -> EventRow:
@@ -162,6 +165,6 @@ class EventLog(Statements):
 
 
 def _parts(snapshot: str) -> tuple[int, str]:
-    """Return from which transaction on a snapshot shows nothing, and those before it that it does not show, as an array."""
+    """Return the first transaction that a snapshot does not show, and the earlier ones that it does not show, as an array."""
     _, begin, running = snapshot.split(":")
     return int(begin), f"{{{running}}}"

@@ -1,8 +1,9 @@
-"""What happened to jobs is written by the statement that made it happen, or by the next one of its transaction.
+"""The writing of events, by the statement that makes them happen or by the next one of its transaction.
 
-Each such statement has a part called ``happened``, one row for each event; two inserts read it. One writes the log, unless `EVENT_LOG` is
-"none". The other writes what webhooks are to be sent, for the events that a job's or its queue's URL asks for. Nothing is done in Python
-for each job of a batch; only where somebody listens to `job_event` do the rows come back, to be told after the commit.
+Each such statement has a part called ``happened``, with one row for each event, and two inserts that read it. One
+writes the log, unless `EVENT_LOG` is "none". The other writes the webhooks to send, for the events that the URL of a
+job or its queue asks for. Python does nothing for each job of a batch. Only if a receiver of `job_event` is connected
+are the rows returned, to be sent after the commit.
 """
 
 from __future__ import annotations
@@ -30,37 +31,37 @@ QUEUES = "jobqueue_queue"
 DELIVERIES = "jobqueue_webhookdelivery"
 LOGGED = "job_id, name, at, attempt, tenant, target, data"
 DEFAULT = ", ".join(f"'{name}'" for name in names.SENT_BY_DEFAULT)
-# A message about a message would never end, whatever a queue's row asks for.
+# A message about a message would never end, so these are not sent, whatever a queue's row asks for.
 NEVER_SENT = f"'{names.WEBHOOK_DELIVERED}', '{names.WEBHOOK_FAILED}'"
-# What an event tells of its job, as far as the job's row says it, in the order of `Event` from `attempt` on.
+# The values of an event that come from the job's row, in the order of `Event` from `attempt` on.
 OF_JOB = "{0}.tenant, {0}.target, {1} AS data, {0}.queue, {0}.task, {0}.status, {0}.webhook_url AS url"
 
 
 class Events(Statements):
-    """Write events and what is to be sent of them."""
+    """The statements that write events and their webhooks."""
 
     message_id: ClassVar[str] = ""  # a random one
     facts: ClassVar[str] = ""  # of `happened` as h, as JSON
-    asked_for: ClassVar[str] = ""  # the condition that the queue q names the event of h
-    if_any: ClassVar[str] = ""  # a condition that looks at no event by itself: somebody may want messages at all
+    asked_for: ClassVar[str] = ""  # the condition that the queue q asks for the event of h
+    if_any: ClassVar[str] = ""  # a condition, evaluated without the events, that any message could be asked for
 
     def log_events(self) -> str:
-        """Return the insert of what `happened` into the log."""
+        """Return the insert of the events of `happened` into the log."""
         return f"INSERT INTO {EVENTS} ({LOGGED}) SELECT {LOGGED} FROM happened"
 
     def send_events(self) -> str:
-        """Return the insert of the messages that what `happened` asks for."""
+        """Return the insert of the messages that the events of `happened` ask for."""
         return (
             f"INSERT INTO {DELIVERIES} (message_id, job_id, event, queue, url, facts) SELECT {self.message_id}, h.job_id, h.name, h.queue,"
             f" CASE WHEN h.url <> '' THEN h.url ELSE q.webhook_url END, {self.facts} FROM happened AS h"
             f" LEFT JOIN {QUEUES} AS q ON q.name = h.queue"
             f" WHERE {self.if_any}(h.url <> '' OR q.webhook_url <> '') AND {self.asked_for} AND h.name NOT IN ({NEVER_SENT})"
-            # The planner may join in any order, but the messages of one job are sent in the order of its events.
+            # The planner may join in any order, but the messages of a job must be sent in the order of its events.
             f" ORDER BY h.job_id, h.at, h.name <> '{names.STARTED}'"
         )
 
     def tell(self, events: Iterable[Event]) -> None:
-        """Write events; the caller's transaction moved their jobs, whose rows it has locked."""
+        """Write events. The caller's transaction moved their jobs, whose rows it has locked."""
         log = conf.current().event_log
         wanted = [event for event in events if names.happens(event.name, log)]
         if not wanted:
@@ -72,7 +73,7 @@ class Events(Statements):
         self.announce(wanted)
 
     def tell_of(self, ids: Sequence[int], name: str) -> None:
-        """Write the same event of each of the jobs, which the caller has locked."""
+        """Write the same event for each of the jobs, which the caller has locked."""
         condition, params = self.among(ids)
         rows = self.rows(
             f"SELECT id, attempt, {OF_JOB.format('j', 'NULL')} FROM {self.table} AS j WHERE id {condition} ORDER BY id", params
@@ -84,11 +85,11 @@ class Events(Statements):
         raise NotImplementedError
 
     def moment_text(self, at: Any) -> str | None:
-        """Return a time as the database reads it."""
+        """Return a time in the form that the database reads."""
         return at.isoformat() if at else None
 
     def announce(self, events: Collection[Event]) -> None:
-        """Tell those who listen, if anybody does, once the transaction has committed."""
+        """Send the events to the receivers of `job_event`, if there are any, when the transaction has committed."""
         if events and signals.listened_to(signals.job_event):
             transaction.on_commit(functools.partial(_send, type(self), [*events]), using=self.alias, robust=True)
 
@@ -103,11 +104,11 @@ def _send_one(item: tuple[type, Event], _: None) -> None:
     try:
         with conf.tenant_context(event.tenant), hygiene.leaving_no_transaction("A receiver of job_event"):
             signals.job_event.send_robust(sender, **values, data=json.loads(event.data) if event.data else None)
-    except (Interrupted, TimeLimitExceeded):  # thrown into the thread of a task, which is to stop
+    except (Interrupted, TimeLimitExceeded):  # raised in the thread of a task that is to stop
         raise
-    except BaseException as error:  # it has happened; telling of one must not keep the rest from being told
-        # `send_robust` lets SystemExit and the like pass, and what has just committed would count as failed. Only in the main thread
-        # it may be meant for the process: the handler of an operating system's signal raises it there.
+    except BaseException as error:  # the events have happened; an error with one must not stop the rest
+        # `send_robust` does not catch SystemExit and the like, and the commit would count as failed. In the main
+        # thread, the exception may be meant for the process: signal handlers raise it there.
         if not isinstance(error, Exception) and threading.current_thread() is threading.main_thread():
             raise
         repeats.log(

@@ -1,4 +1,4 @@
-"""A fence for one thread: a question that each of its transactions asks first, and that ends the transaction where the answer is no."""
+"""A fence for a thread: a check that runs first in each of its transactions and ends the transaction if it fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _thread = _Thread()
 
 @contextlib.contextmanager
 def fenced(check: Callable[[], None]) -> Iterator[None]:
-    """Let `check` run at the start of each transaction that this thread opens with ``atomic()``; it raises to refuse it."""
+    """Run `check` at the start of each transaction that this thread opens with ``atomic()``; it raises to refuse the transaction."""
     before, _thread.check = _thread.check, check
     try:
         yield
@@ -27,9 +27,9 @@ def fenced(check: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def passed() -> Iterator[None]:
-    """Surround what is written in a transaction: the thread's question, where it has one, is asked before any other statement.
+    """Run the thread's check, if it has one, before the first statement of a transaction.
 
-    Once: what is opened inside of it are savepoints of the same transaction.
+    The check runs once: nested blocks are savepoints of the same transaction.
     """
     if _thread.check is None or _thread.inside:
         yield

@@ -1,8 +1,8 @@
-"""The end of one job and the start of the next of its target, in one message: most of a line's time is the way to the server and back.
+"""The end of one job and the start of the next of its target, in one message, because round trips take most of a line's time.
 
-The lock comes first, the end second, the next job third, each a statement of its own that sees what the one before did, as when
-they are sent one by one. The server alone decides whether to go on: a setting of the transaction says how far it came, and each
-statement does nothing where the one before did not succeed.
+The lock comes first, then the end, then the next job. Each is a statement of its own that sees the effects of the one
+before, as if they were sent one by one. The server alone decides whether to continue: a setting of the transaction
+records the last step, and each statement does nothing if the one before did not succeed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from jobqueue.db.records import Claimed, EndedRun, LeaseHolder, Relayed, RunEnd
 from jobqueue.db.writes import Writes
 
 STEP = "jobqueue.step"
-# The settings are what `HINT` and `KEEP` say: a statement that is prepared must be one alone.
+# The settings are those of `HINT` and `KEEP`, within the statement, because a prepared statement must be a single
+# one.
 LOCK = (
     "SELECT set_config('enable_sort', 'off', TRUE), set_config('enable_incremental_sort', 'off', TRUE),"
     " set_config('plan_cache_mode', 'force_generic_plan', TRUE),"
@@ -29,7 +30,7 @@ ENDED = f"current_setting('{STEP}', TRUE) = 'ended'"
 
 
 def relay(database: Writes, end: RunEnd, hand_over: tuple[LeaseHolder, Target, ServedQueues, Sequence[str]]) -> Relayed:
-    """Lock a target, end its job, take over the next; the caller has opened the transaction."""
+    """Lock a target, end its job, and take over the next job. The caller has opened the transaction."""
     lender, target, queues, closed = hand_over
     [[(*_, step)], ended, taken] = plans.together(
         database.connection,

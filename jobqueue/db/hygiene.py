@@ -1,6 +1,7 @@
 """Keep the connections of worker threads clean, as Django does around a request, for every alias.
 
-A task may leave a transaction open, autocommit off, or a connection broken; none of it may reach the next task of the thread.
+A task may leave a transaction open, autocommit off, or a connection broken. None of this may reach the next task of
+the thread.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ logger = logging.getLogger("jobqueue")
 
 
 class _Thread(threading.local):
-    """Remember whether this thread ever opened a connection: most jobs of no length never do, and cost nothing here."""
+    """The state of a thread: whether it ever opened a connection. Most short jobs never do, and then cost nothing here."""
 
     connected = False
 
@@ -60,22 +61,23 @@ def before_task(idle_seconds: float) -> None:
 
 
 def _check_pool(connection: Any) -> None:
-    """Let a connection pool drop what the server has closed meanwhile, at most once a second for all threads.
+    """Make a connection pool drop the connections that the server has closed, at most once a second for all threads.
 
-    It lends connections unchecked, or (`CONN_HEALTH_CHECKS`) rests longer and longer with each dead one that it meets.
+    The pool lends connections unchecked. With `CONN_HEALTH_CHECKS` it waits longer after each dead connection that it
+    finds.
     """
     now = time.monotonic()
     if not connection.settings_dict["OPTIONS"].get("pool") or now - _pools_checked.get(connection.alias, 0.0) <= RESTED_SECONDS:
         return
     _pools_checked[connection.alias] = now
-    with contextlib.suppress(Exception):  # the task will tell, if it wants the database at all
+    with contextlib.suppress(Exception):  # if the task uses the database, its own statement reports the error
         connection.pool.check()
 
 
 def after_task() -> list[str]:
-    """Leave this thread's connections outside of transactions and in autocommit, or closed where they are broken or too old.
+    """Leave this thread's connections outside of transactions and in autocommit, or closed if they are broken or too old.
 
-    Returns the aliases of those that were left inside of a transaction.
+    Return the aliases of those that were left inside of a transaction.
     """
     if not _thread.connected:
         return []
@@ -92,15 +94,15 @@ def after_task() -> list[str]:
 
 
 def _end_session(connection: Any) -> None:
-    """Close a connection and its session: what a task has set in it must not reach the next one, nor another user of a pool."""
+    """Close a connection and its session, because settings of a task must not reach the next task or another user of a pool."""
     if connection.settings_dict["OPTIONS"].get("pool") and connection.connection is not None:
-        with contextlib.suppress(Exception):  # it is dropped, in whatever state it is
-            connection.connection.close()  # the driver's own: the pool replaces it
+        with contextlib.suppress(Exception):  # it is dropped in any case
+            connection.connection.close()  # the driver's own method: the pool replaces the connection
     _discard(connection)
 
 
 def atomic_blocks() -> dict[str, int]:
-    """Return in how many nested `transaction.atomic()` this thread is, by alias, without those that Django's test cases enter."""
+    """Return the number of nested `transaction.atomic()` blocks of this thread by alias, without those of Django's test cases."""
     if not _thread.connected:
         return {}
     found = {
@@ -134,9 +136,10 @@ def _seems_open(connection: Any) -> bool:
 
 
 def end_later_transactions(before: frozenset[str]) -> list[str]:
-    """Close this thread's connections that are inside of a transaction and were not before; return the aliases of those.
+    """Close this thread's connections that are inside of a transaction and were not before; return their aliases.
 
-    Closed, too, are those that were cut off in the middle of a statement, or are broken: nobody left a transaction open on them.
+    Connections that were cut off in the middle of a statement, or are broken, are closed, too, but not returned: no
+    code left a transaction open on them.
     """
     found = sorted(in_transactions() - before)
     left = [alias for alias in found if not _is_cut_off(connections[alias])]
@@ -152,7 +155,7 @@ def _is_cut_off(connection: Any) -> bool:
 
 @contextlib.contextmanager
 def leaving_no_transaction(who: str) -> Iterator[None]:
-    """Call code of the project: a transaction that it leaves open is rolled back, since what we write next must not be part of it."""
+    """Call code of the project and roll back a transaction that it leaves open, so that later writes are not part of it."""
     before = in_transactions()
     try:
         yield
@@ -162,15 +165,16 @@ def leaving_no_transaction(who: str) -> Iterator[None]:
 
 
 def _tidied(connection: Any) -> bool:
-    """Close a connection that is too old; return False for one that is no good.
+    """Close a connection that is too old; return False for one that must not be used.
 
-    That is one in a transaction, one closed under Django's feet, or one to a server that takes no writes (any more).
+    That is one inside of a transaction, one that was closed without Django, or one to a server that no longer accepts
+    writes.
     """
     try:
         if is_in_transaction(connection):
             return False
         if connection.errors_occurred and _takes_no_writes(connection):
-            connection.connection.close()  # the driver's own: a pool would lend it again
+            connection.connection.close()  # the driver's own method: a pool would lend it again
             return False
         connection.close_if_unusable_or_obsolete()
     except Exception:  # noqa: BLE001 - a driver may refuse even to answer
@@ -198,7 +202,7 @@ def _usable(connection: Any) -> bool:
 
 
 def _takes_no_writes(connection: Any) -> bool:
-    """Return whether a statement that failed did so on a standby, perhaps: a proxy that has found the primary since leads there anew."""
+    """Return whether the server of a connection is a standby now. A new connection through a proxy may lead to the primary."""
     if connection.vendor != "postgresql":
         return False
     with connection.cursor() as cursor:
@@ -207,7 +211,7 @@ def _takes_no_writes(connection: Any) -> bool:
 
 
 def is_in_transaction(connection: Any) -> bool:
-    """Return whether an open connection is inside of a transaction, whoever opened it."""
+    """Return whether an open connection is inside of a transaction, by whatever code it was opened."""
     if connection.in_atomic_block or not connection.autocommit:
         return True
     raw = connection.connection
@@ -218,8 +222,8 @@ def is_in_transaction(connection: Any) -> bool:
 
 
 def _discard(connection: Any) -> None:
-    """Close a connection in whatever state it is, and forget that state."""
-    with contextlib.suppress(Exception):  # what is broken may fail to close, and it is dropped all the same
+    """Close a connection in any state, and reset that state."""
+    with contextlib.suppress(Exception):  # a broken connection may fail to close, and is dropped in any case
         connection.close()
     connection.connection = None
     connection.in_atomic_block = connection.closed_in_transaction = connection.needs_rollback = False

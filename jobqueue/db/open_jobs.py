@@ -1,4 +1,4 @@
-"""The open jobs that a list must show however old they are: each state of them has a partial index."""
+"""The open jobs that a list must show however old they are, read by the partial index of each state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from jobqueue.db.overview import QUEUED, Overview
 from jobqueue.db.targets import PARKED
 
-# Of each state the condition of its partial index, and the order in which that has its entries; "": `by_status`.
+# For each state, the condition of its partial index and the order of its entries; "" for `by_status`.
 OPEN: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "RUNNING": [("status = 'RUNNING'", "lease_owner")],
     "QUEUED": [(QUEUED, "tenant, claim_rank, id")],
@@ -23,14 +23,14 @@ OPEN: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
 
 
 class OpenJobs(Overview):
-    """Find open jobs."""
+    """The statements that find open jobs."""
 
     by_status: ClassVar[tuple[str, str]] = ("status = '{0}'", "id")
 
     def open_jobs(self, statuses: Sequence[str], before: int, wanted: Mapping[str, Sequence[str]], limit: int) -> tuple[list[int], bool]:
         """Return open jobs with ids up to `before` whose columns have one of the `wanted` values, and whether some were not checked.
 
-        Of each partial index at most `limit` entries are checked.
+        At most `limit` entries of each partial index are checked.
         """
         found: list[int] = []
         more = False
@@ -46,7 +46,7 @@ class OpenJobs(Overview):
     def _open(self, where: str, order: str, before: int, wanted: Mapping[str, Sequence[str]], limit: int) -> tuple[str, list[Any]]:
         condition, params = self._values(wanted)
         inner, mine = "", list[Any]()
-        if where == QUEUED and "queue" in wanted:  # these have an index by queue
+        if where == QUEUED and "queue" in wanted:  # QUEUED jobs have an index by queue
             inner, mine = self._values({"queue": wanted["queue"]})
             order = "tenant, queue, claim_rank, id"
         sql = (

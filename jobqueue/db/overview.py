@@ -1,7 +1,7 @@
-"""The statements with which people look at queues and at the lines behind targets.
+"""The statements for lists of queues and of the lines behind targets.
 
-Each hops from one value to the next in a partial index and reads a bounded number of its entries, so that the cost depends on how
-much is shown, not on how much waits. No statement here changes or locks anything.
+Each hops from one value to the next in a partial index and reads a bounded number of its entries. The cost depends on
+how much is shown, not on how many jobs wait. No statement here changes or locks anything.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from jobqueue.core.targets import Target
 from jobqueue.db.targets import HELD, PARKED, Targets
 
 QUEUED = "status = 'QUEUED'"
-QUEUED_IN_LINE = f"NOT (target = '') AND {QUEUED}"  # as the index says it: SQLite compares word by word
+QUEUED_IN_LINE = f"NOT (target = '') AND {QUEUED}"  # in the words of the index, because SQLite compares conditions word for word
 LOWEST_RANK = -32768  # below that of any job
 MAX_BLOCKERS = 100
 MINE = ("t.tenant", "t.name")
 
 
 class Front(NamedTuple):
-    """Name the jobs at the front of a line: who holds the target, who blocks it, and the best of each part of those that wait."""
+    """The jobs at the front of a line: the holder of the target, a job that blocks it, and the best queued and parked jobs."""
 
     tenant: str
     target: str
@@ -33,7 +33,7 @@ class Front(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Count the jobs of one queue or target that have one priority, up to a bound; `oldest` is that of the first few."""
+    """The number of jobs of one queue or target with one priority, up to a bound. `oldest` is the earliest time of the first few."""
 
     tenant: str
     name: str
@@ -42,23 +42,23 @@ class Group(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """Tell how and when a job's last run ended that did not succeed, as its history has it."""
+    """The end of a job's last run that did not succeed, from its history."""
 
     outcome: str | None
     finished_at: str | None
 
 
 class Overview(Targets):
-    """Look at lines and queues."""
+    """The statements on lines and queues."""
 
     last_entry: ClassVar[str] = "json_extract(history, '$[#-1].{}')"
 
     def targets_in(self, where: str, after: Target, limit: int, tenant: str | None = None) -> list[Target]:
-        """Return the targets of the jobs that `where` tells of, in order, behind `after`; where a tenant is named, only theirs."""
+        """Return the targets of the jobs that `where` selects, in order, after `after`; only those of `tenant` if it is given."""
         return self._pairs_in("target", where, after, limit, tenant)
 
     def queues_in(self, limit: int) -> list[Target]:
-        """Return in which queues which tenants have QUEUED jobs, as (tenant, queue)."""
+        """Return the pairs (tenant, queue) that have QUEUED jobs."""
         return self._pairs_in("queue", QUEUED, Target("", ""), limit, None)
 
     def tenants_in_lines(self, limit: int) -> list[str]:
@@ -82,7 +82,7 @@ class Overview(Targets):
             return [Front(*row) for row in self.rows(sql, params)] if targets else []
 
     def members(self, target: Target, most: int) -> list[int]:
-        """Return the jobs that hold, block or wait for a target, in each of these roles up to `most`."""
+        """Return the jobs that hold, block or wait for a target, up to `most` in each of these roles."""
         line = "tenant, target, claim_rank, id"
         found: set[int] = set()
         with self._reading():
@@ -92,9 +92,9 @@ class Overview(Targets):
         return sorted(found)
 
     def groups(self, column: str, where: str, pairs: Collection[Target], most: int, first: int) -> list[Group]:
-        """Count the jobs behind each target or queue (the `column`), one priority after the other, each up to `most`.
+        """Count the jobs of each target or queue (the `column`), by priority, each up to `most`.
 
-        `oldest` is the earliest time at which one of the `first` of each priority was enqueued.
+        `oldest` is the earliest time at which one of the `first` jobs of each priority was enqueued.
         """
         source, params = self.pairs(pairs)
         mine = self.exactly(["p.tenant", f"p.{column}"], ["g.tenant", "g.name"], beyond=("p.claim_rank", "g.rank"))
@@ -117,14 +117,14 @@ class Overview(Targets):
         return [Group(tenant, name, count, self.moment(oldest)) for tenant, name, count, oldest in rows]
 
     def endings(self, ids: Sequence[int]) -> dict[int, Ending]:
-        """Return how the last runs of jobs ended that did not succeed."""
+        """Return how the last unsuccessful runs of jobs ended."""
         condition, params = self.among(ids)
         columns = ", ".join(self.last_entry.format(name) for name in Ending._fields)
         rows = self.rows(f"SELECT id, {columns} FROM {self.table} WHERE id {condition}", params) if ids else []
         return {row[0]: Ending(*row[1:]) for row in rows}
 
     def clock(self) -> datetime:
-        """Return the database's time."""
+        """Return the time of the database."""
         now: datetime = self.moment(self.rows(f"SELECT {self.now}")[0][0])
         return now
 
@@ -132,8 +132,8 @@ class Overview(Targets):
 
     def _pairs_in(self, column: str, where: str, after: Target, limit: int, tenant: str | None) -> list[Target]:
         mine, one = ("", list[Any]()) if tenant is None else (" AND p.tenant <= %s", [tenant])
-        # Each column by a look of its own: a join to the row that was found could become one to the whole table. And compared with
-        # an expression: with another column, SQLite uses the index for the first of the two only.
+        # Each column has a subselect of its own: a join to the row could become a join to the whole table. The
+        # comparison uses an expression: with another column, SQLite uses the index for the first of the two only.
         behind = f"FROM {self.table} AS p WHERE {where} AND (p.tenant, p.{column}) > ({{}}){mine} ORDER BY p.tenant, p.{column} LIMIT 1"
         step = f"SELECT (SELECT p.tenant {behind}), (SELECT p.{column} {behind})"
         first, following = step.format("%s, %s", "%s, %s"), step.format(*["t.tenant || '', t.name || ''"] * 2)
@@ -146,19 +146,20 @@ class Overview(Targets):
             return [Target(*row) for row in self.rows(sql, params)]
 
     def _in_order(self, selected: str, column: str, where: str, order: str, *, values: Sequence[str] = MINE) -> str:
-        """Return a select of the jobs of one target or queue, in the order of their index; `values` are of its first columns."""
+        """Return a select of the jobs of one target or queue, in the order of their index; `values` are those of its first columns."""
         columns = [f"j.{one}" for one in ("tenant", column, "claim_rank")[: len(values)]]
         ordered = ", ".join(f"j.{one}" for one in order.split(", "))
         return f"SELECT {selected} FROM {self.table} AS j WHERE {where} AND {self.exactly(columns, values)} ORDER BY {ordered}"
 
     def exactly(self, columns: Sequence[str], values: Sequence[str], beyond: tuple[str, str] | None = None) -> str:
-        """Return the condition that columns have these values, and the next column of their index one that is higher."""
+        """Return the condition that columns have these values, and, with `beyond`, that the next column of their index has a higher one."""
         same = " AND ".join(f"{column} = {value}" for column, value in zip(columns, values, strict=True))
         return same if beyond is None else f"{same} AND {beyond[0]} > {beyond[1]}"
 
     def _reading(self) -> contextlib.AbstractContextManager[None]:
-        # A hint ends with the transaction: that of the caller goes on, so it is given in a savepoint and taken back. Else the message is
-        # a transaction by itself. Where there is one writer at a time, nobody who reads is in its way.
+        # A hint lasts until the end of the transaction. If the caller has one open, the hint is given in a savepoint
+        # and taken back; else the message is a transaction by itself. With one writer at a time, there are no hints,
+        # and readers do not block the writer.
         if self.one_writer:
             return contextlib.nullcontext()
         return self.atomic() if self.connection.in_atomic_block else self.hot()

@@ -1,4 +1,4 @@
-"""The statements on phases and on whom jobs wait for that the ORM has no word for: INSERT … SELECT, and a walk down a graph."""
+"""The statements on phases and dependencies that the ORM cannot express: INSERT … SELECT, and a walk through a graph."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from jobqueue.core.targets import Target
 from jobqueue.db.statements import Statements
 
-WAITS_KEY = 0x6A6F6271_75657565  # of the one lock under which jobs begin to wait for others: no circle may close unseen
+WAITS_KEY = 0x6A6F6271_75657565  # of the lock under which jobs begin to wait for children, so that no circle closes unnoticed
 MAX_SEEN = 200_000
 
 
 def insert_phases(database: Statements, table: str, job_ids: Sequence[int], names: Sequence[str]) -> None:
-    """Give each of the jobs a row for each phase, in one statement."""
+    """Insert a row for each phase of each of the jobs, in one statement."""
     params: list[Any]
     if database.one_writer:
         params = [json.dumps(list(job_ids)), json.dumps(list(names))]
@@ -29,9 +29,10 @@ def insert_phases(database: Statements, table: str, job_ids: Sequence[int], name
 
 
 def insert_dependencies(database: Statements, table: str, parent: int, children: Sequence[int], ended: str) -> None:
-    """Let a job wait for others; those that have ended (the condition on `j`), or are gone, count as ended at once.
+    """Make a job wait for children. Those that have ended (the condition `ended` on `j`), or do not exist, are marked as ended.
 
-    In the order of the ids: the foreign key locks each child, and a deletion locks jobs in that order.
+    The rows are inserted in the order of the ids: the foreign key locks each child, and a deletion locks jobs in the
+    same order.
     """
     source = "SELECT value AS id FROM json_each(%s)" if database.one_writer else "SELECT unnest(%s::bigint[]) AS id"
     values: Any = json.dumps(list(children)) if database.one_writer else list(children)
@@ -50,7 +51,7 @@ BELOW = (
 
 
 def targets_kept(database: Statements, table: str, job: int) -> dict[Target, int]:
-    """Return the targets of a job and of those that wait for it, through others, too; each with the job that has it."""
+    """Return the targets of a job and of all jobs that wait for it, directly or indirectly, each with the job that has it."""
     sql = (
         f"WITH RECURSIVE above(id) AS (SELECT CAST(%s AS bigint) UNION SELECT d.parent_id FROM above"
         f" JOIN {table} AS d ON d.child_id = above.id AND NOT d.ended)"
@@ -61,7 +62,7 @@ def targets_kept(database: Statements, table: str, job: int) -> dict[Target, int
 
 
 def targets_wanted(database: Statements, table: str, parent: int, ended: str) -> list[tuple[Target, int]]:
-    """Return the targets of the jobs that a job waits for, through others, too, where they have not ended (the condition on `j`)."""
+    """Return the targets of the jobs that a job waits for, directly or indirectly, and that have not ended (the condition on `j`)."""
     sql = (
         f"{BELOW.format(table)}SELECT j.tenant, j.target, j.id FROM (SELECT id FROM below LIMIT %s) AS seen"
         f" JOIN {database.table} AS j ON j.id = seen.id WHERE j.target <> '' AND NOT ({ended})"
@@ -70,7 +71,7 @@ def targets_wanted(database: Statements, table: str, parent: int, ended: str) ->
 
 
 def holders_before(database: Statements, table: str, parent: int, ended: str, limit: int) -> list[int]:
-    """Return jobs that hold the targets for which those stand in line that a job waits for, and that wait for others themselves."""
+    """Return the holders of the targets for which children of a job wait in line, if these holders wait for children themselves."""
     sql = (
         f"{BELOW.format(table)}SELECT DISTINCT h.id FROM (SELECT id FROM below LIMIT %s) AS seen"
         f" JOIN {database.table} AS j ON j.id = seen.id AND j.target <> '' AND NOT j.holds_target AND NOT ({ended})"
@@ -81,7 +82,7 @@ def holders_before(database: Statements, table: str, parent: int, ended: str, li
 
 
 def waits_for(database: Statements, table: str, parent: int) -> tuple[bool, int]:
-    """Return whether a job waits, through others, for itself, and how many it waits for, as far as was looked."""
+    """Return whether a job waits for itself, through other jobs, and the number of jobs that it waits for, up to `MAX_SEEN`."""
     sql = (
         f"{BELOW.format(table)}SELECT count(*), coalesce(sum(CASE WHEN id = %s THEN 1 ELSE 0 END), 0)"
         " FROM (SELECT id FROM below LIMIT %s) AS seen"

@@ -1,7 +1,7 @@
-"""Statements that the server plans once: for those that are sent once for each job of a line, planning takes most of their time.
+"""Statements that the server plans once: for statements that run once for each job of a line, planning takes most of their time.
 
-Plans belong to a session. So they are kept on connections of our own only, and not where a pooler gives each transaction another session
-(see ``db/pooler.py``).
+Plans belong to a session. They are kept on reserved connections only, and not if a pooler gives each transaction
+another session (see ``db/pooler.py``).
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from typing import Any
 
 from jobqueue.db import pooler
 
-# What the planner is told for one transaction, how that is taken back, and the mark on a connection that was told.
+# The planner's hints for one transaction, the statement that takes them back, and the mark on a connection that has
+# them.
 HINT = "SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = off; "
 HINTED = "_jobqueue_hinted"
 UNHINT = "RESET enable_sort; RESET enable_incremental_sort"
-# The statement is not known, is known already, or is of a table that has changed since: another session, or a migration.
+# The plan is unknown, exists already, or is of a table that has changed: another session, or a migration.
 GONE = ("26000", "42P05", "0A000")
 OPTION = "prepare_threshold"
-# The server would plan anew for each set of parameters, since it takes an unknown number of rows for a large one.
+# Without this, the server would plan again for each set of parameters, because it expects many rows for an unknown
+# number.
 KEEP = "SET LOCAL plan_cache_mode = force_generic_plan; "
 
 
 def keep(options: dict[str, Any]) -> None:
-    """Let a connection with these options keep plans; not where Django itself would then have every statement prepared."""
+    """Set the options of a connection to keep plans, unless Django would then have every statement prepared."""
     if not options.get("server_side_binding"):
         options.setdefault(OPTION, 0)
 
@@ -36,7 +38,7 @@ def are_kept(connection: Any) -> bool:
 
 
 def rows(connection: Any, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Run one statement by its kept plan and return its rows; errors as `guarded` has them."""
+    """Run one statement by its kept plan and return its rows. Errors are those of `guarded`."""
     from psycopg import Cursor
 
     with guarded(connection):
@@ -44,7 +46,7 @@ def rows(connection: Any, sql: str, params: Sequence[Any] | dict[str, Any]) -> l
 
 
 def together(connection: Any, statements: Sequence[tuple[str, Any]]) -> list[list[tuple[Any, ...]]]:
-    """Send statements to be run by their kept plans in one message; return the rows of each; errors as `guarded` has them."""
+    """Run statements by their kept plans in one message; return the rows of each. Errors are those of `guarded`."""
     from psycopg import Cursor
 
     raw = connection.connection
@@ -55,7 +57,7 @@ def together(connection: Any, statements: Sequence[tuple[str, Any]]) -> list[lis
 
 
 def can_be_sent_together(connection: Any) -> bool:
-    """Return whether `together` works on a connection: libpq is old on some systems."""
+    """Return whether `together` works on a connection; some systems have an old libpq."""
     from psycopg import Pipeline
 
     return are_kept(connection) and Pipeline.is_supported()
@@ -65,7 +67,8 @@ def can_be_sent_together(connection: Any) -> bool:
 def guarded(connection: Any) -> Iterator[None]:
     """Surround statements with kept plans; errors are Django's.
 
-    Where the session has lost a plan, no more are kept, and the error is one that a new connection heals.
+    If the session has lost a plan, the connection keeps no more plans, and the error is one after which the caller
+    reconnects.
     """
     from psycopg import Error, OperationalError
 

@@ -1,8 +1,9 @@
-"""Tell whether a pooler stands between a connection and the server that gives each transaction another session, as PgBouncer does.
+"""The check for a pooler, such as PgBouncer, that gives each transaction of a connection another session.
 
-What LISTEN, a prepared statement or a SET without LOCAL leave in a session is then not there later, or is there for somebody else. Such a
-pooler makes up the process id that it tells its clients, who have no process of their own; the server tells the true one. It is asked once
-for each connection of the driver, since a failover may lead through a pooler or past it.
+State that LISTEN, a prepared statement or a SET without LOCAL leaves in a session is then lost, or visible to another
+client. Such a pooler reports an invented process id to its clients, because they have no server process of their own;
+the server reports the true one. The check runs once for each connection of the driver, because a failover may lead
+through a pooler or past it.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ ANSWER = "_jobqueue_behind_pooler"
 
 
 def stands_between(connection: Any) -> bool:
-    """Return whether there is one; one that keeps a session for each client looks the same, and counts as one, too."""
+    """Return whether there is a pooler. One that keeps a session for each client cannot be distinguished, and counts, too."""
     connection.ensure_connection()
     raw = connection.connection
     found: bool | None = getattr(raw, ANSWER, None)
     if found is None:
-        # Past Django's cursor, so that this counts as nobody's statement.
+        # Bypass Django's cursor, so that this does not appear in the query log.
         with connection.wrap_database_errors:
             [told] = raw.execute("SELECT pg_backend_pid()").fetchone()
         found = told != raw.info.backend_pid

@@ -1,18 +1,19 @@
-"""Read from the options of a database how many connections its pool lends: threads beyond that would wait for each other."""
+"""The number of connections that the pool of a database lends. More threads than that would wait for each other."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-# What psycopg_pool takes where the pool's size is not said.
+# The default of psycopg_pool.
 DEFAULT_POOL_SIZE = 4
-# A worker's services have connections of their own, outside the pool; its main thread takes one of the pool now and then.
+# A worker's services have connections of their own, outside the pool. Its main thread takes one from the pool now and
+# then.
 WORKER_CONNECTIONS = 1
 
 
 def pool_size(options: Mapping[str, Any]) -> int | None:
-    """Return how many connections the pool may hold (without a maximum it stays at its minimum); None where there is no pool."""
+    """Return the size of the pool (its minimum if it has no maximum), or None if there is no pool."""
     pool = options.get("pool")
     if not pool:
         return None
@@ -23,6 +24,6 @@ def pool_size(options: Mapping[str, Any]) -> int | None:
 
 
 def pooled_slots(options: Mapping[str, Any]) -> int | None:
-    """Return how many slots of a worker the pool serves at the same time; None where there is no pool, and so no bound."""
+    """Return how many slots of a worker the pool can serve at the same time, or None if there is no pool."""
     size = pool_size(options)
     return None if size is None else size - WORKER_CONNECTIONS

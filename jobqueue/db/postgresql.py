@@ -1,7 +1,7 @@
-"""PostgreSQL's differences: SKIP LOCKED, sets of rows by unnest, NOTIFY; COPY and what writes events are in ``writes.py``.
+"""The differences of PostgreSQL: SKIP LOCKED, sets of rows by unnest, NOTIFY. COPY and the writing of events are in ``writes.py``.
 
-The hot updates name their rows by primary key (``= ANY``) and token only. A condition on `status` would invite the planner into a
-partial index full of dead entries. No statement here depends on the planner's statistics.
+The hot updates select their rows by primary key (``= ANY``) and token only. A condition on `status` would lead the
+planner to a partial index full of dead entries. No statement here depends on the planner's statistics.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from jobqueue.db.records import Claimed, EndedRun, Lease, LeaseHolder, Relayed, 
 from jobqueue.db.writes import Writes
 
 STANDSTILL_SECONDS = 5
-# In the columns of `Claimed`, what a claim tells of a job with a target.
+# The columns of `Claimed`, for a job with a target that a claim found.
 FOUND = "id, claim_rank, 0, 0, 0, 0, 0, '', '', tenant, target, '', '', '', '', '', '', FALSE"
 
 
 class PostgreSQL(Writes):
-    """Run the hot statements on PostgreSQL."""
+    """The hot statements on PostgreSQL."""
 
     vendor = "postgresql"
     now = "statement_timestamp()"
     ahead = "statement_timestamp() + make_interval(secs => %s)"
-    picked = "= ANY(ARRAY({}))"  # an init plan: evaluated once, whatever the planner thinks of LIMIT
+    picked = "= ANY(ARRAY({}))"  # an init plan: evaluated once, however the planner treats LIMIT
     not_among = "NOT IN (SELECT json_array_elements_text(%s::json))"
     first_of = "CROSS JOIN LATERAL (SELECT * FROM {0} AS j WHERE {1} LIMIT {2}{3}) AS j"
     skip_locked = " FOR NO KEY UPDATE SKIP LOCKED"  # a plain FOR UPDATE would skip a job that an event's foreign key refers to
@@ -46,7 +46,8 @@ class PostgreSQL(Writes):
     for_deletion = " FOR UPDATE SKIP LOCKED"
     seconds_since = "extract(epoch FROM statement_timestamp() - {0})::float8"
     as_text = "{0}::text"
-    # A range: with `status = 'PAUSED'`, the primary key has this order, too, and the planner may walk over the whole table by it.
+    # A range: with `status = 'PAUSED'`, the primary key has this order, too, and the planner might read the whole
+    # table by it.
     by_status = ("status IN ('PAUSED', 'ERROR', 'CANCELED') AND status >= '{0}' AND status <= '{0}'", "status, id")
     last_entry = "history #>> '{{-1,{}}}'"
     same_rank = "priority = priority, "
@@ -54,9 +55,10 @@ class PostgreSQL(Writes):
     usable_fence = "CASE WHEN lease_token = 9223372036854775807 THEN trunc(random() * 1099511627776)::bigint ELSE lease_token END"
 
     def reserve_connection(self, purpose: str, *, keep_plans: bool = False) -> BaseDatabaseWrapper:
-        """Give this thread a connection of its own: no pool, READ COMMITTED, short patience with a silent network.
+        """Give this thread a connection of its own: no pool, READ COMMITTED, short time-outs for a silent network.
 
-        It is made to a server that takes writes only: of several hosts, and behind a proxy, a standby would answer those who only read.
+        It connects only to a server that accepts writes: with several hosts, or through a proxy, a connection could
+        else lead to a standby.
         """
         reserved = reserve(self.alias, purpose, keep_plans=keep_plans)
         reserved.settings_dict["OPTIONS"].setdefault("target_session_attrs", "read-write")
@@ -68,24 +70,24 @@ class PostgreSQL(Writes):
         return pooler.stands_between(self.connection)
 
     def missing_schema(self) -> str:
-        """Return the schema that django-tenants has set on this thread's connection where it does not exist; "" where all is well."""
+        """Return the schema that django-tenants has set on this thread's connection if it does not exist, else ""."""
         schema = getattr(self.connection, "schema_name", None)
         if not schema or self.rows("SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL", [schema])[0][0]:
             return ""
         return str(schema)
 
     def break_connection(self, connection: Any) -> None:
-        """Cut the network of a connection whose thread hangs in a statement: a proxy that keeps silent answers no keep-alive's question."""
+        """Cut the network of a connection whose thread hangs in a statement: keep-alives do not detect a proxy that stays silent."""
         cut_network(connection.connection)
 
     @functools.cached_property
     def read_committed(self) -> bool:
-        """Whether a transaction is READ COMMITTED without being told so."""
+        """Whether READ COMMITTED is the default isolation level."""
         return bool(self.rows("SHOW default_transaction_isolation")[0][0] == "read committed")
 
     @contextlib.contextmanager
     def hot(self) -> Iterator[None]:
-        """Surround one hot statement; only where the default is another isolation level is a transaction opened for it."""
+        """Surround one hot statement; open a transaction for it only if the default is another isolation level."""
         if self.read_committed:
             yield
         else:
@@ -98,8 +100,8 @@ class PostgreSQL(Writes):
         connection: Any = self.connection
         outermost = not connection.in_atomic_block
         if outermost:
-            connection.ensure_connection()  # the level is known once there is a connection
-            setattr(connection, plans.HINTED, False)  # what was told outside a transaction, or in a failed one, is over
+            connection.ensure_connection()  # the level is known when there is a connection
+            setattr(connection, plans.HINTED, False)  # hints from outside a transaction, or from a failed one, are no longer in effect
         usual = self.read_committed and connection.isolation_level in (None, read_committed())
         with transaction.atomic(using=self.alias):
             if outermost and not usual:
@@ -107,7 +109,7 @@ class PostgreSQL(Writes):
             with fence.passed():
                 yield
             if not outermost and getattr(connection, plans.HINTED, False):
-                self.rows(plans.UNHINT)  # the rest of the caller's transaction is the caller's
+                self.rows(plans.UNHINT)  # the hints must not affect the rest of the caller's transaction
             setattr(connection, plans.HINTED, False)
 
     def rows(self, sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
@@ -119,28 +121,34 @@ class PostgreSQL(Writes):
             return list(cursor.fetchall()) if cursor.description else []
 
     def often(self, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
-        """Run a statement under targets' locks for each of many jobs: by a kept plan, where the connection keeps plans and is hinted."""
+        """Run a statement under targets' locks for each of many jobs; use a kept plan if the connection keeps plans and has the hints."""
         connection = self.connection
         kept = plans.are_kept(connection) and getattr(connection, plans.HINTED, False)
         return plans.rows(connection, sql, params) if kept else super().often(sql, params)
 
     @property
     def no_idling(self) -> str:  # type: ignore[override]
-        """What lets the server end a transaction whose process stands still: its locks would keep everybody waiting."""
-        alone = self.connection.settings_dict["OPTIONS"].get("server_side_binding")  # a prepared statement is one alone
+        """The setting with which the server ends a transaction whose process hangs, because its locks would block other transactions."""
+        alone = self.connection.settings_dict["OPTIONS"].get("server_side_binding")  # a prepared statement must be a single one
         return "" if alone else f"SET LOCAL idle_in_transaction_session_timeout = {STANDSTILL_SECONDS * 1000}; "
 
     def hint(self) -> str:
-        """Forbid the planner to sort: without statistics it takes all that is queued for a few rows, and reads and sorts all of it."""
+        """Return the setting that forbids sorts.
+
+        Without statistics, the planner expects few queued jobs, and would read and sort all of them.
+        """
         connection = self.connection
         if connection.settings_dict["OPTIONS"].get("server_side_binding"):
-            return ""  # a prepared statement is one alone
+            return ""  # a prepared statement must be a single one
         setattr(connection, plans.HINTED, True)
         return plans.HINT
 
     @contextlib.contextmanager
     def by_index(self) -> Iterator[None]:
-        """Have the statements inside find their rows by an index: without statistics, a few hundred keys are taken for half a table."""
+        """Make the statements inside find their rows by an index.
+
+        Without statistics, the planner expects a few hundred keys to be half a table.
+        """
         self.rows("SET LOCAL enable_seqscan = off")
         yield
         self.rows("RESET enable_seqscan")
@@ -148,10 +156,10 @@ class PostgreSQL(Writes):
     def claim(
         self, lender: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] | None = None
     ) -> tuple[list[Claimed], list[Candidate]]:
-        """Look at the best `limit` QUEUED jobs; take those without a target, and return those with one as they are."""
+        """Read the best `limit` QUEUED jobs; take those without a target, and return those with one unchanged."""
         candidates, params = self.candidates("id, claim_rank, tenant, target", scope, limit, after)
         changes, values = self.to_running(lender)
-        # Materialized: its rows are locked once, and the limit stands whatever the planner thinks.
+        # Materialized, so that its rows are locked once and the limit holds with any plan.
         sql = (
             f"{self.hint()}WITH c AS MATERIALIZED ({candidates}), taken AS ({self.updating()}{changes}"
             f" WHERE id = ANY(ARRAY(SELECT id FROM c WHERE target = '')) RETURNING {self.claimed_columns()})"
@@ -163,7 +171,7 @@ class PostgreSQL(Writes):
         return in_claim_order(row for row in rows if not row.target), found
 
     def range(self, tenant: str, queue: str | None, after: tuple[int, int] | None) -> tuple[str, str, list[Any]]:
-        """Name tenant and queue by a range: with an equality, stale statistics let the planner walk another index."""
+        """Return the condition on tenant and queue as a range: with an equality, stale statistics may lead to another index."""
         columns, prefix = ("tenant", [tenant]) if queue is None else ("tenant, queue", [tenant, queue])
         marks = ", ".join(["%s"] * len(prefix))
         if after is None:
@@ -173,13 +181,13 @@ class PostgreSQL(Writes):
         return f" AND {first} AND ({columns}) <= ({marks})", f"{columns}, claim_rank, id", [*prefix, *(after or ()), *prefix]
 
     def exactly(self, columns: Sequence[str], values: Sequence[str], beyond: tuple[str, str] | None = None) -> str:
-        """Say it by a range, for the same reason."""
+        """Return the condition as a range, for the same reason."""
         left, right = ", ".join(columns), ", ".join(values)
         first = f"({left}) >= ({right})" if beyond is None else f"({left}, {beyond[0]}) > ({right}, {beyond[1]})"
         return f"{first} AND ({left}) <= ({right})"
 
     def among(self, ids: Sequence[int]) -> tuple[str, list[Any]]:
-        """Return a condition that the primary key is one of these, and its parameters."""
+        """Return the condition that the primary key is one of these, and its parameters."""
         return "= ANY(%s::bigint[])", [f"{{{','.join(map(str, ids))}}}"]
 
     def pairs(self, targets: Iterable[Target]) -> tuple[str, list[Any]]:
@@ -188,23 +196,23 @@ class PostgreSQL(Writes):
         return "SELECT * FROM unnest(%s::text[], %s::text[])", [[one.tenant for one in found], [one.name for one in found]]
 
     def skip_locked_of(self, alias: str) -> str:
-        """Return the clause that locks the rows of one table of a join, passing over locked ones."""
+        """Return the clause that locks the rows of one table of a join and skips locked ones."""
         return f" FOR NO KEY UPDATE OF {alias} SKIP LOCKED"
 
     def try_locks(self, keys: Sequence[int]) -> set[int]:
-        """Take the advisory locks that are free until the end of the transaction, and never wait; return their keys."""
-        # The hint is for what one target alone needs under its lock, and costs no message here. The ends of many must not have it: for
-        # want of a sort, the planner would compare each row with each.
+        """Take the advisory locks that are free until the end of the transaction, without waiting; return their keys."""
+        # The hint is for the statements on one target under its lock, and costs no extra message here. The ends of
+        # many must not have it: without sorts, the planner would compare each row with each.
         hint = f"{self.hint()}{plans.KEEP}" if len(keys) == 1 and plans.are_kept(self.connection) else ""
         sql = f"{hint}SELECT key FROM unnest(%s::bigint[]) AS key WHERE pg_try_advisory_xact_lock(key)"
         return {row[0] for row in self.rows(sql, [list(keys)])}
 
     def wait_for_locks(self, keys: Sequence[int]) -> None:
-        """Take advisory locks until the end of the transaction, in this order, waiting for each."""
+        """Take advisory locks until the end of the transaction, in this order, and wait for each."""
         self.rows("SELECT pg_advisory_xact_lock(key) FROM unnest(%s::bigint[]) AS key", [list(keys)])
 
     def renew(self, leases: Sequence[Lease], lease_seconds: float) -> list[Renewed]:
-        """Renew the leases that nobody has locked; return what those rows say."""
+        """Renew the leases whose rows are not locked; return the requests to stop in these rows."""
         rows = Columns(leases, Lease)
         sql = (
             f"{self.updating()}lease_expires_at = {self.now} + make_interval(secs => %(seconds)s), heartbeat_at = {self.now}"
@@ -219,14 +227,14 @@ class PostgreSQL(Writes):
         return run_ends.end_runs(self, ends)
 
     def relay(self, end: RunEnd, hand_over: tuple[LeaseHolder, Target, ServedQueues, Sequence[str]]) -> Relayed | None:
-        """Do it in one message (see `db/finish_and_take_next.py`), on a connection that keeps plans."""
+        """Do this in one message (see `db/finish_and_take_next.py`) if the connection keeps plans; else return None."""
         if not plans.can_be_sent_together(self.connection):
             return None
         setattr(self.connection, plans.HINTED, True)
         return relay(self, end, hand_over)
 
     def take_ids(self, number: int) -> list[int]:
-        """Return the next ids, rising."""
+        """Return the next ids in rising order."""
         sql = "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)"
         return sorted(row[0] for row in self.rows(sql, [self.table, number]))
 
@@ -235,35 +243,36 @@ class PostgreSQL(Writes):
         return "statement_timestamp() + %s" if name in AHEAD else "%s"
 
     def moment(self, value: Any) -> Any:
-        """Return a time that a statement returned as an aware time."""
+        """Return a time from a statement as an aware time."""
         return times.in_utc(value, self.connection) if isinstance(value, datetime) and value.tzinfo is None else value
 
     def estimated_rows(self) -> int | None:
-        """Return about how many jobs there were at the last vacuum or analyze; None before the first."""
+        """Return the approximate number of jobs at the last vacuum or analyze, or None before the first."""
         rows = self.rows("SELECT reltuples::bigint FROM pg_class WHERE oid = %s::regclass", [self.table])
         return rows[0][0] if rows and rows[0][0] >= 0 else None
 
     def listen(self, channel: str) -> None:
-        """Let this thread's connection hear a channel."""
+        """Make this thread's connection receive the notifications of a channel."""
         self.rows(f"LISTEN {channel}")
 
     def heard(self, seconds: float) -> list[str]:
-        """Wait for notifications, at most so long; return their payloads."""
+        """Wait for notifications for up to `seconds`; return their payloads."""
         connection: Any = self.connection.connection
-        with self.connection.wrap_database_errors:  # the driver is asked directly, and its errors are to be Django's all the same
-            # What came with the answer to a statement is in no socket any more. The driver's own wait looks up ten times a second.
+        with self.connection.wrap_database_errors:  # the driver is called directly, but its errors are to be Django's
+            # Notifications that came with an answer are no longer in the socket. The driver's own wait wakes up ten
+            # times a second.
             found = [note.payload for note in connection.notifies(timeout=0)]
             if not found and _is_readable(connection.fileno(), seconds):
                 found = [note.payload for note in connection.notifies(timeout=0)]
         return found
 
     def notify(self, channel: str, payload: str) -> None:
-        """Tell listeners, in a transaction of its own: it writes nothing else, so its commit waits for no disk."""
+        """Notify listeners in a transaction of its own, which writes nothing else, so its commit does not wait for the disk."""
         self.rows("SELECT pg_notify(%s, %s)", [channel, payload])
 
 
 def _is_readable(descriptor: int, seconds: float) -> bool:
-    """Wait until something arrives, or the other side is gone; return False where nothing has within so many seconds."""
+    """Wait until data arrives, or the other side closes the connection; return False after `seconds` without either."""
     with selectors.DefaultSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
         return bool(selector.select(seconds))

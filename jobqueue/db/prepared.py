@@ -1,9 +1,9 @@
-"""A plan that the server keeps on a project's own connection, for the statement that makes one job after another.
+"""A plan that the server keeps on a project's own connection, for the statement that makes jobs.
 
-To plan it takes the server a third of its time for a job. PREPARE and EXECUTE are sent as text: what a driver prepares has to be a message
-of its own, and takes the client longer than planning takes the server. A session that has lost the plan (DISCARD, or a pooler that nobody
-has noticed), or whose table has changed, says so before it has done anything; the statement is then sent as it is, and no plan is kept any
-more on that connection.
+Planning takes the server a third of its time for a job. PREPARE and EXECUTE are sent as text: a statement that the
+driver prepares must be a message of its own, which costs the client more than planning costs the server. A session
+that has lost the plan (DISCARD, or an unnoticed pooler), or whose table has changed, reports an error before it has
+an effect. The statement is then sent in full, and no plan is kept on that connection any more.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from psycopg.pq import Escaping
 from jobqueue import conf
 from jobqueue.db import pooler
 
-# As often a statement is sent first: most connections of a web server make few jobs before they are closed.
+# A statement is first sent this often: most connections of a web server make few jobs before they are closed.
 PREPARED_AFTER = 5
 MOST = 20
 KNOWN = "_jobqueue_prepared"
 
 
 def execution(connection: Any, sql: str, params: Sequence[Any]) -> bytes | None:
-    """Return the text that runs a statement by its kept plan; None where it has none. Nobody may have a transaction open.
+    """Return the text that runs a statement by its kept plan, or None if it has none. No transaction may be open.
 
     Statements are counted by their texts, on each connection of the driver.
     """
     raw = connection.connection
     known: dict[str, int | bytes] | None = getattr(raw, KNOWN, {})
-    if known is None or not conf.current().notify:  # which is off where a pooler is there that cannot be seen
+    if known is None or not conf.current().notify:  # off if there is a pooler that cannot be detected
         return None
     setattr(raw, KNOWN, known)
     found = known.get(sql, 0)
@@ -49,33 +49,33 @@ def execution(connection: Any, sql: str, params: Sequence[Any]) -> bytes | None:
 
 
 def give_up(raw: Any) -> None:
-    """Keep no plans on this connection of the driver any more."""
+    """Keep no more plans on this connection of the driver."""
     setattr(raw, KNOWN, None)
 
 
 def literal(raw: Any, text: str) -> bytes:
-    """Return a text without a NUL as SQL has it."""
+    """Return a text without a NUL as an SQL literal."""
     return bytes(Escaping(raw.pgconn).escape_literal(text.encode(raw.info.encoding)))
 
 
 def _prepare(connection: Any, sql: str, number: int) -> bytes | None:
-    """Let the server keep the plan of a statement, and return its name; None where that cannot be."""
+    """Make the server keep the plan of a statement and return its name, or None if that is not possible."""
     parts = sql.split("%s")
     if len(parts) != number + 1 or any("%" in part for part in parts) or pooler.stands_between(connection):
         return None
     text = "".join(itertools.chain.from_iterable(zip(parts, [*(f"${place + 1}" for place in range(number)), ""], strict=True)))
-    # By its text, so that under one name there is never another statement, whatever session a pooler leads to.
+    # The name comes from the text, so a name never means another statement, whatever session a pooler leads to.
     name = f"jobqueue_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     try:
-        # Past Django's cursor, so that this counts as nobody's statement.
+        # Bypass Django's cursor, so that this does not appear in the query log.
         connection.connection.execute(f"PREPARE {name} AS {text}")
     except Error:
-        return None  # the statement itself will tell what is wrong, if it is more than the plan
+        return None  # the statement itself reports the error, if the plan is not the cause
     return name.encode()
 
 
 def _called(raw: Any, name: bytes, params: Sequence[Any]) -> bytes | None:
-    """Return the call of a plan; None for parameters that are the driver's to write, or to refuse."""
+    """Return the call of a plan, or None if the driver must adapt or refuse a parameter."""
     values = []
     for value in params:
         if type(value) is int:

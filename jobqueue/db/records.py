@@ -1,4 +1,4 @@
-"""What goes into the hot statements and comes out of them, as named tuples."""
+"""The parameters and the results of the hot statements, as named tuples."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ MAX_ENTRIES: Final = 30
 
 
 class Lease(NamedTuple):
-    """Name one run of one job: the fence of every owner's write."""
+    """One run of one job: the fence of every write of its worker."""
 
     job_id: int
     token: int
 
 
 class Claimed(NamedTuple):
-    """Carry what a worker needs to run a job; JSON columns stay text."""
+    """What a worker needs to run a job; JSON columns are text."""
 
     id: int
     claim_rank: int
@@ -52,14 +52,14 @@ class Claimed(NamedTuple):
     options: str
     metadata: str
     phase: str = ""
-    expired: bool = False  # it had not begun when it was to expire
+    expired: bool = False  # the job had not begun when it expired
 
 
 class RunEnd(NamedTuple):
-    """Where the end of one run moves its job, and what it writes. Times are seconds before or after the statement; JSON is text.
+    """The move of a job whose run ends, and the values to write. Times are seconds before or after the statement; JSON is text.
 
-    It is written only if a person's standing request to stop is `flag` ("" for none), and if the job has no phases in case it is `alone`.
-    None leaves a column as it is.
+    It is written only if the request to stop in the row equals `flag` ("" for none), and, if `alone` is set, only if
+    the job has no phases. None leaves a column unchanged.
     """
 
     job_id: int
@@ -70,10 +70,10 @@ class RunEnd(NamedTuple):
     waiting_for: str
     event: str  # "": the log has it already
     data: str | None = None  # of the event
-    shown: str | None = None  # data of the event of the last progress, if that is not in the log yet
+    shown: str | None = None  # data of the event of the last progress, if it is not in the log yet
     began_ago: float | None = None
     ended_ago: float | None = None  # None: the job has not ended
-    given_back: int = 0  # 1: the run costs no attempt
+    given_back: int = 0  # 1: the run uses up no attempt
     forgets_start: bool = False
     failed: int = 0
     message: str | None = None
@@ -88,7 +88,7 @@ class RunEnd(NamedTuple):
 
 
 class EndedRun(NamedTuple):
-    """What the database made of the end of one run."""
+    """The stored end of one run."""
 
     job_id: int
     token: int
@@ -103,7 +103,7 @@ class EndedRun(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Carry what a running job shows: that it began, how far it is, what it says, what it keeps."""
+    """What a running job reports: its start, its progress, its message and its metadata."""
 
     job_id: int
     token: int
@@ -114,7 +114,7 @@ class Mark(NamedTuple):
 
 
 class Renewed(NamedTuple):
-    """Tell what a renewal found on one row."""
+    """The result of a renewal for one row."""
 
     job_id: int
     token: int
@@ -123,24 +123,24 @@ class Renewed(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """Say which QUEUED jobs a claim looks at: one tenant's, of some queues (none named: all of them)."""
+    """The QUEUED jobs that a claim reads: those of one tenant, in some queues (empty: in all)."""
 
     tenant: str = ""
     queues: tuple[str, ...] = ()
-    most: dict[str, int] | None = None  # how many of a queue at the most, where a limit says so
-    without: tuple[str, ...] = ()  # targets whose jobs are left out
-    stuck: tuple[int, ...] = ()  # jobs that are left out, since their rows take no change
+    most: dict[str, int] | None = None  # the most jobs to take from a queue, if it has a limit
+    without: tuple[str, ...] = ()  # targets whose jobs are excluded
+    stuck: tuple[int, ...] = ()  # jobs that are excluded because their rows cannot be changed
 
 
 class LeaseHolder(NamedTuple):
-    """Say to whom jobs are leased, and for how long."""
+    """The worker that jobs are leased to, and the duration of its leases."""
 
     owner: str
     lease_seconds: float
 
 
 class Relayed(NamedTuple):
-    """What ending a job and taking over the next of its target came to: the lock, the rows written, the jobs taken."""
+    """The result of ending a job and taking over the next of its target: the lock, the rows written, the jobs taken."""
 
     locked: bool
     written: list[EndedRun]
@@ -148,7 +148,7 @@ class Relayed(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Carry one event to be written, with what a webhook tells of its job; `data` is JSON text, and `at` None means now."""
+    """An event to be written, with what a webhook reports about its job; `data` is JSON text, and `at` None means now."""
 
     job_id: int
     name: str

@@ -1,8 +1,8 @@
-"""PostgreSQL's statement that ends runs: many in one message, whatever each came to, with the events that this makes happen.
+"""PostgreSQL's statement that ends runs: many in one message, with any outcomes, and with their events.
 
-What becomes of a run is decided before (``lifecycle/decide.py``). The statement only checks that the decision still fits: the lease is ours
-and lives, the request to stop that stands on the row is the one that was decided for, and no other transaction has locked the row. A row
-that does not fit is left as it is, and its run is not among those returned.
+What becomes of a run is decided before (``lifecycle/decide.py``). The statement only checks that the decision is
+still right: the lease is valid, the request to stop in the row is the one that was decided for, and no other
+transaction has locked the row. Other rows are left unchanged, and their runs are not returned.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WITH mine AS MATERIALIZED (
         {o.event} AS event, {o.data}::jsonb AS data, {o.shown}::jsonb AS shown{computing}
 ){telling} {answer}"""
 
-# What is written only if a run of the batch has succeeded, or has not.
+# Written only if a run of the batch has succeeded, or has not.
 RESULT = ", result = coalesce({o.result}::jsonb, j.result)"
 NO_SUCCESS = """,
         attempt = greatest(j.attempt - {o.given_back}, 0), failures = j.failures + {o.failed},
@@ -58,7 +58,7 @@ HAPPENED = """SELECT m.id AS job_id, CASE e.n WHEN 1 THEN '{started}' WHEN 2 THE
     WHERE CASE e.n WHEN 1 THEN m.began IS NOT NULL AND m.id IN (SELECT id FROM mine WHERE fresh)
         WHEN 2 THEN m.shown IS NOT NULL ELSE m.event <> '' END"""
 
-# As `datetime.isoformat` writes it, whatever the session's time zone is.
+# The format of `datetime.isoformat`, in any time zone of the session.
 ISO = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')"""
 
 
@@ -66,14 +66,15 @@ def end_runs(database: Writes, ends: Sequence[RunEnd]) -> list[EndedRun]:
     """End runs and write their events; return those written."""
     (sql, params), connection = statement(database, ends), database.connection
     with database.hot():
-        # The text differs with what the ends have in common, and the best plan with their number; one alone has one text and one plan.
+        # The text depends on what the ends have in common, and the best plan on their number. A single end has one
+        # text and one plan.
         kept = len(ends) == 1 and plans.are_kept(connection)
         rows = plans.rows(connection, sql, params) if kept else database.rows(sql, params)
         return [EndedRun(*row) for row in database.heard_of(rows, len(EndedRun._fields))]
 
 
 def statement(database: Writes, ends: Sequence[RunEnd], only_if: str = "TRUE", computing: str = "") -> tuple[str, dict[str, Any]]:
-    """Return the statement and its parameters; it writes under a condition, and computes something more for each row."""
+    """Return the statement and its parameters. It writes under the condition `only_if` and computes `computing` for each row."""
     o, now = Columns(ends, RunEnd), database.now
     began = f"{now} - make_interval(secs => {o.began_ago})"
     shows = conf.current().event_log == "all" and any(end.shown is not None for end in ends)

@@ -1,4 +1,4 @@
-"""SQLite's statement that ends a run: one for each run, all in one transaction. What it checks and writes is that of ``run_ends.py``."""
+"""SQLite's statement that ends a run: one for each run, all in one transaction, with the checks and writes of ``run_ends.py``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jobqueue.db.records import CLEARED, MAX_ENTRIES, STANDING_FLAG, EndedRun, E
 
 NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
 BEGAN = "coalesce(started_at, strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', -%(began_ago)s || ' seconds'))"
-# As `datetime.isoformat` writes it.
+# The format of `datetime.isoformat`.
 ISO = "strftime('%%Y-%%m-%%dT%%H:%%M:%%f', {}) || '000+00:00'"
 LIST = "CASE WHEN json_valid({0}) AND json_type({0}) = 'array' THEN {0} ELSE '[]' END"
 HISTORY = LIST.format("history")

@@ -1,4 +1,4 @@
-"""SQLite's differences: one writer at a time, so a single UPDATE, or BEGIN IMMEDIATE, excludes everybody else.
+"""The differences of SQLite: it has one writer at a time, so a single UPDATE, or BEGIN IMMEDIATE, excludes all other writers.
 
 Times are text with milliseconds, as Django's ``Now()`` writes them; they compare in the order of time.
 """
@@ -28,15 +28,16 @@ AGO = f"strftime({FORMAT}, 'now', -(%s) || ' seconds')"
 
 
 class SQLite(Database):
-    """Run the hot statements on SQLite."""
+    """The hot statements on SQLite."""
 
     vendor = "sqlite"
     one_writer = True
     now = f"strftime({FORMAT}, 'now')"
     ahead = f"strftime({FORMAT}, 'now', %s || ' seconds')"
-    exact_time = "{0} || ''"  # the text, for the driver would make a time of it
+    exact_time = "{0} || ''"  # the text, because the driver would convert it to a time
     seconds_since = "(julianday('now') - julianday({0})) * 86400.0"
-    # NULL, which the column refuses, for a token that would not rise: adding to the largest integer makes a float here, and to a text 1.
+    # NULL, which the column refuses, if the token cannot rise: SQLite would turn the sum with the largest integer
+    # into a float, and the sum with a text into 1.
     next_fence = "CASE WHEN typeof(lease_token) = 'integer' AND lease_token < 9223372036854775807 THEN lease_token + 1 END"
     usable_fence = f"CASE WHEN ({next_fence}) IS NULL THEN random() & 1099511627775 ELSE lease_token END"
     message_id = "lower(hex(randomblob(16)))"
@@ -52,15 +53,15 @@ class SQLite(Database):
 
     @property
     def file(self) -> Path | None:
-        """The database's file; None for one in memory."""
+        """The file of the database; None for one in memory."""
         name = str(self.connection.settings_dict["NAME"])
         return None if ":memory:" in name or "mode=memory" in name else Path(name)
 
     @contextlib.contextmanager
     def atomic(self) -> Iterator[None]:
-        """Open a short transaction that takes the write lock at once: one that upgrades later fails in spite of the time-out."""
+        """Open a short transaction that takes the write lock immediately: a later upgrade fails in spite of the time-out."""
         connection: Any = self.connection
-        connection.ensure_connection()  # connecting is what reads the mode from the settings
+        connection.ensure_connection()  # Django reads the mode from the settings when it connects
         before = connection.transaction_mode
         connection.transaction_mode = "IMMEDIATE"
         try:
@@ -72,9 +73,10 @@ class SQLite(Database):
             connection.transaction_mode = before
 
     def break_connection(self, connection: Any) -> None:
-        """Interrupt a connection and undo its transaction, which keeps every other writer away; called by another thread.
+        """Interrupt a connection and roll back its transaction, which blocks all other writers. Another thread calls this.
 
-        Django then refuses what the thread still does in that transaction, at the end of which it finds it undone.
+        Django then refuses further statements of the thread in that transaction, and the thread finds it rolled back
+        at its end.
         """
         raw = connection.connection
         with contextlib.suppress(Exception):  # its thread may have closed it meanwhile
@@ -82,12 +84,12 @@ class SQLite(Database):
             if raw.in_transaction:
                 connection.needs_rollback = connection.in_atomic_block
                 raw.rollback()
-                connection.needs_rollback = connection.in_atomic_block  # again: its thread may just have left a savepoint
+                connection.needs_rollback = connection.in_atomic_block  # repeated, because its thread may just have left a savepoint
 
     def claim(
         self, lender: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] | None = None
     ) -> tuple[list[Claimed], list[Candidate]]:
-        """Look at the best `limit` QUEUED jobs; take those without a target, and return those with one as they are."""
+        """Read the best `limit` QUEUED jobs; take those without a target, and return those with one unchanged."""
         sql, params = self.candidates("id, claim_rank, tenant, target", scope, limit, after)
         with self.atomic():
             found = [Candidate(*row) for row in self.rows(sql, params)]
@@ -96,7 +98,7 @@ class SQLite(Database):
         return taken, [one for one in found if one.target]
 
     def renew(self, leases: Sequence[Lease], lease_seconds: float) -> list[Renewed]:
-        """Renew the leases; return what those rows say."""
+        """Renew the leases; return the requests to stop in these rows."""
         sql = (
             f"UPDATE {self.table} SET lease_expires_at = {self.ahead}, heartbeat_at = {self.now} {GUARD}"
             " RETURNING id, lease_token, cancel_requested, cancel_outcome"
@@ -106,7 +108,7 @@ class SQLite(Database):
         return [Renewed(job_id, token, bool(flag), outcome) for job_id, token, flag, outcome in found]
 
     def mark(self, marks: Sequence[Mark]) -> list[Lease]:
-        """Write when runs began and how far they are; return the rows written."""
+        """Write the starts and the progress of runs; return the rows written."""
         sql = (
             f"UPDATE {self.table} SET started_at = coalesce(started_at, {AGO}), first_started_at = coalesce(first_started_at, {AGO}),"
             " progress = coalesce(%s, progress), message = coalesce(%s, message), metadata = coalesce(%s, metadata)"
@@ -122,7 +124,7 @@ class SQLite(Database):
         return run_ends_sqlite.end_runs(self, ends)
 
     def _shows(self, mark: Mark) -> bool:
-        """Return whether a mark tells of a progress that the row does not have yet."""
+        """Return whether a mark reports a progress that the row does not have yet."""
         sql = f"SELECT coalesce(%s, progress) <> progress OR coalesce(%s, message) <> message FROM {self.table} {GUARD}"
         rows = self.rows(sql, [mark.progress, mark.message, mark.job_id, mark.token])
         return bool(rows and rows[0][0])
@@ -146,7 +148,7 @@ class SQLite(Database):
         return written
 
     def _write(self, happened: str, params: Sequence[Any], *, sendable: bool = True) -> None:
-        """Write events, and what is sent of them where they may be `sendable`; tell them to those who listen."""
+        """Write events and, if `sendable`, their webhooks, and send them to the receivers of `job_event`."""
         part = f"WITH happened AS ({happened})"
         if conf.current().event_log != "none":
             self.rows(f"{part} {self.log_events()}", params)
@@ -170,7 +172,7 @@ class SQLite(Database):
         return self.adapt(at) if at else None
 
     def insert(self, columns: dict[str, Any], *, ignore_conflicts: bool) -> tuple[Any, ...] | None:
-        """Insert one job; return (id, created_at), or None where a live job has its unique key."""
+        """Insert one job; return (id, created_at), or None if an unfinished job has its unique key."""
         # The caller's transaction is enough: a savepoint would be two more statements for each job.
         with contextlib.nullcontext() if self.connection.in_atomic_block else self.atomic():
             made = self._insert(columns, ignore_conflicts)
@@ -211,11 +213,11 @@ class SQLite(Database):
         return value
 
     def moment(self, value: Any) -> Any:
-        """Return a stored time as an aware datetime; what cannot be read, as the last one."""
+        """Return a stored time as an aware datetime; a time that cannot be read becomes the latest one."""
         if isinstance(value, str):
             try:
                 value = datetime.fromisoformat(value)
             except ValueError:
                 value = datetime.fromisoformat(times.LAST)
-        # The driver may have converted it already, and knows no zones.
+        # The driver may have converted it already, without a time zone.
         return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value

@@ -1,7 +1,8 @@
-"""Tell whether a connection is still in the transaction that was begun for a task: it may send COMMIT or ROLLBACK by itself.
+"""The check that a connection is still in the transaction of a task, which may itself have sent COMMIT or ROLLBACK.
 
-Django does not see such a statement. On PostgreSQL the transaction carries a setting that ends with it; a statement that sets one takes no
-snapshot, so the task may still choose its isolation level. SQLite tells without being asked.
+Django does not see such a statement. On PostgreSQL the transaction carries a setting that ends with it. A statement
+that sets one takes no snapshot, so the task can still choose its isolation level. SQLite's driver reports its
+transaction without a statement.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def mark(connection: Any) -> None:
 
 
 def complaint(connection: Any) -> str:
-    """Return what is wrong with the transaction that was marked, as the end of a sentence; "" where it can be committed."""
+    """Return what is wrong with the marked transaction, as the end of a sentence; "" if it can be committed."""
     raw = connection.connection
     if raw is None or connection.needs_rollback or (connection.vendor == "postgresql" and raw.info.transaction_status == IN_ERROR_STATUS):
         return "left its transaction marked for rollback, so its work cannot be committed."

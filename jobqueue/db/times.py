@@ -1,7 +1,7 @@
-"""Times in the database: stored as UTC and read as aware times, whatever ``USE_TZ``, ``TIME_ZONE`` and the alias's ``TIME_ZONE`` say.
+"""Times in the database: stored as UTC and read as aware times, with any ``USE_TZ``, ``TIME_ZONE`` and ``TIME_ZONE`` of the alias.
 
-Django stores naive local times on SQLite if ``USE_TZ`` is False, while ``Now()`` writes UTC there. A local time is ambiguous
-for one hour each autumn, so a lease or a schedule could not be judged by it.
+Django stores naive local times on SQLite if ``USE_TZ`` is False, while ``Now()`` writes UTC there. A local time is
+ambiguous for one hour each autumn, so it cannot decide a lease or a schedule.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ FIRST, LAST = (f"{one:%Y-%m-%d %H:%M:%S}" for one in (moments.FIRST, moments.LAS
 
 
 class MomentField(models.DateTimeField):  # type: ignore[type-arg]  # has no parameters at runtime
-    """A point in time that reads as an aware time. Migrations see a DateTimeField: the column is the same.
+    """A point in time that reads as an aware time. Migrations see a DateTimeField, because the column is the same.
 
-    A time that Python cannot read, such as infinity, would fail each query that reads its row. It is read as the nearest that it can.
+    A time that Python cannot read, such as infinity, would fail each query that reads its row. It is read as the
+    nearest readable time.
     """
 
     def deconstruct(self) -> tuple[str, str, Any, Any]:
-        """Return what migrations write."""
+        """Return the field for migrations."""
         name, _, args, kwargs = super().deconstruct()
         return name, "django.db.models.DateTimeField", args, kwargs
 
@@ -39,25 +40,25 @@ class MomentField(models.DateTimeField):  # type: ignore[type-arg]  # has no par
         return clock.aware(value) if isinstance(value, datetime) else value
 
     def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
-        """Return the value that the driver takes: on SQLite, text in UTC."""
+        """Return the value for the driver: on SQLite, text in UTC."""
         value = value if prepared else self.get_prep_value(value)
         if connection.vendor != "sqlite" or not isinstance(value, datetime):
             return super().get_db_prep_value(value, connection, prepared=True)
         return str(clock.aware(value).astimezone(UTC).replace(tzinfo=None))
 
     def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
-        """Return the expression that reads the column; what is computed from times, such as a minimum, is read as it is."""
+        """Return the expression that reads the column. Values computed from times, such as a minimum, are read unchanged."""
         return (nearest(sql, compiler.connection.vendor), params) if _COLUMN.fullmatch(sql) else (sql, params)
 
     def get_db_converters(self, connection: Any) -> list[Any]:
-        """Return what makes an aware time of a value that was read; nothing if Django's own conversion does so already."""
+        """Return the converter to aware times; none if Django's own conversion returns aware times already."""
         if conf.uses_time_zones() and (connection.vendor != "sqlite" or connection.timezone_name == "UTC"):
             return []
         return [_converted]
 
 
 def nearest(column: str, vendor: str) -> str:
-    """Return the SQL of a time that Python can read: the column's, or the nearest."""
+    """Return the SQL of a time that Python can read: that of the column, or the nearest one."""
     if vendor == "sqlite":
         good = can_be_read(column)
         return f"CASE WHEN {column} IS NULL OR ({good}) THEN {column} WHEN {column} < '{FIRST}' THEN '{FIRST}' ELSE '{LAST}' END"
@@ -66,10 +67,10 @@ def nearest(column: str, vendor: str) -> str:
 
 
 def can_be_read(column: str) -> str:
-    """Return the SQL of whether Python can read a time of SQLite, which keeps any text; it is NULL for NULL."""
+    """Return the SQL of whether Python can read a time of SQLite, which stores any text; it is NULL for NULL."""
     day, hour = f"substr({column}, 1, 10)", f"substr({column}, 12, 2)"
-    # SQLite itself reads the 30th of February, the hour 24, and spaces at the end. The first condition holds for all times that are written
-    # here, so that the others, which allow for other forms, cost a write nothing.
+    # SQLite accepts the 30th of February, the hour 24, and spaces at the end. The first condition holds for all times
+    # that jobqueue writes, so the other conditions, which allow other forms, cost its writes nothing.
     usual = f"coalesce(datetime({column}, '+0 days'), '') = substr({column}, 1, 19)"
     other = f"coalesce(date({day}, '+0 days'), '') = {day} AND ({hour} BETWEEN '00' AND '23' OR {column} = {day})"
     return (
@@ -90,11 +91,11 @@ def _converted(value: datetime | None, expression: object, connection: Any) -> d
 
 
 def in_utc(value: datetime, connection: Any) -> datetime:
-    """Return a time that a statement has returned as an aware one."""
-    if connection.vendor == "sqlite":  # stored in UTC; a zone is what Django has added
+    """Return a time from a statement as an aware time."""
+    if connection.vendor == "sqlite":  # stored in UTC; Django has added the zone
         return value.replace(tzinfo=UTC)
     if timezone.is_aware(value):
         return value
-    # PostgreSQL sends the time in the zone of the session, and Django cuts the zone off if USE_TZ is False.
+    # PostgreSQL sends the time in the zone of the session, and Django removes the zone if USE_TZ is False.
     zone = connection.connection.info.timezone
     return value.replace(tzinfo=zone).astimezone(UTC)

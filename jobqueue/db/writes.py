@@ -1,7 +1,8 @@
-"""PostgreSQL's statements that make jobs, show how far they are and end them with success, each with the events that it makes happen.
+"""PostgreSQL's statements that make jobs and write their progress, each with the events that it makes happen.
 
-Their parts are ``mine``, the rows that are locked, as they were; ``moved``, as they are now; ``happened``, the events; and the inserts of
-these. All is one statement, so it is there together or not at all, also without a transaction around it.
+Their parts are ``mine``, the locked rows as they were; ``moved``, the rows as they are now; ``happened``, the events;
+and the inserts of the events. All parts are one statement, so they are written together or not at all, even without a
+transaction.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ BEGUN = "j.id, j.lease_token, j.attempt, j.tenant, j.target, j.queue, j.task, j.
 
 
 class Writes(Database):
-    """Run the statements that write jobs together with their events."""
+    """The statements that write jobs together with their events."""
 
     message_id = "gen_random_uuid()"
     facts = (
@@ -37,10 +38,11 @@ class Writes(Database):
         f" 'status', h.status, 'attempt', h.attempt, 'at', h.at) || CASE WHEN h.name = '{names.FAILED}'"
         " THEN jsonb_build_object('message', h.data ->> 'message') ELSE '{}' END"
     )
-    # Whether the lease lives, in a form that no statistics answer: if few of many jobs run, the planner would take the two sets for tiny,
-    # and compare each row of one with each of the other.
+    # Whether the lease is valid, in a form that statistics do not cover: if few jobs run, the planner would expect
+    # two tiny sets, and compare each row of one with each of the other.
     alive = "CASE WHEN j.lease_expires_at IS NULL THEN FALSE ELSE TRUE END"
-    # Two init plans: where none has a URL, which is the rule, the events are not joined with the queues one by one.
+    # Two init plans: if no job and no queue has a URL, as usual, the events are not joined with the queues one by
+    # one.
     if_any = f"(EXISTS (SELECT FROM happened WHERE url <> '') OR EXISTS (SELECT FROM {QUEUES} WHERE webhook_url <> '')) AND "
     asked_for = (
         f"CASE WHEN q.webhook_events IS NULL OR q.webhook_events = '[]' THEN h.name IN ({DEFAULT}) ELSE q.webhook_events ? h.name END"
@@ -49,20 +51,20 @@ class Writes(Database):
     # Pieces
 
     def telling(self, happened: str, *, sendable: bool = True) -> str:
-        """Return the parts of a statement that write events, behind a comma; the messages alone where they may be `sendable`."""
+        """Return the parts of a statement that write events, after a comma; those for webhooks only if `sendable`."""
         logged = "" if conf.current().event_log == "none" else f", logged AS ({self.log_events()})"
         sent = f", sent AS ({self.send_events()})" if sendable else ""
         return f", happened AS ({happened}){logged}{sent}"
 
     def answer(self, *columns: str) -> str:
-        """Return the end of a statement that asks for columns of `moved`, and for the events where somebody listens; see `heard_of`."""
+        """Return the end of a statement that selects columns of `moved`, and the events if a receiver is connected; see `heard_of`."""
         mine = ", ".join(f"m.{column}" for column in columns)
         if not signals.listened_to(signals.job_event):
             return f"SELECT {mine} FROM moved AS m"
         return f"SELECT {mine}, {EVENT.replace('h.data', 'h.data::text')} FROM moved AS m LEFT JOIN happened AS h ON h.job_id = m.id"
 
     def heard_of(self, rows: Iterable[tuple[Any, ...]], columns: int) -> list[tuple[Any, ...]]:
-        """Return the columns of an answer that were asked for, one row for each job; tell the events to those who listen."""
+        """Return the selected columns of an answer, one row for each job; send the events to the receivers of `job_event`."""
         found = list(rows)
         if not found or len(found[0]) == columns:
             return found
@@ -82,7 +84,7 @@ class Writes(Database):
     # Begun and ended
 
     def mine(self, rows: Columns, more: str = "") -> str:
-        """Return a select that locks the rows that are still ours and free, and returns what they were."""
+        """Return a select that locks the free rows whose leases are still valid, and returns their values before the change."""
         return (
             f"SELECT j.id, j.started_at IS NULL AS fresh{more} FROM {self.table} AS j, {rows.source}"
             f" WHERE j.id = o.job_id AND j.id = ANY({rows.ids}) AND j.lease_token = o.token AND {self.alive}"
@@ -94,7 +96,7 @@ class Writes(Database):
         return f"started_at = coalesce(j.started_at, {at}), first_started_at = coalesce(j.first_started_at, {at})"
 
     def mark(self, marks: Sequence[Mark]) -> list[Lease]:
-        """Write when runs began and how far they are; return the rows written."""
+        """Write the starts and the progress of runs; return the rows written."""
         rows = Columns(marks, Mark)
         shown = (
             f", coalesce({rows.progress}, j.progress) <> j.progress OR coalesce({rows.message}, j.message) <> j.message AS shown"
@@ -121,26 +123,26 @@ class Writes(Database):
     # Made
 
     def insert(self, columns: dict[str, Any], *, ignore_conflicts: bool) -> tuple[Any, ...] | None:
-        """Insert one job; return (id, created_at), or None where a live job has its unique key."""
+        """Insert one job; return (id, created_at), or None if an unfinished job has its unique key."""
         rows = self.heard_of(self.rows(self.making(columns, ignore_conflicts), [*columns.values()]), 2)
         return (rows[0][0], self.moment(rows[0][1])) if rows else None
 
     @property
     def can_insert_alone(self) -> bool:
-        """Whether `insert_alone` works just now: nobody has a transaction open on this thread's connection."""
+        """Whether `insert_alone` works now, that is, if no transaction is open on this thread's connection."""
         return autocommit_insert.can_be_sent(self.connection)
 
     def insert_alone(self, columns: dict[str, Any], note: tuple[str, str] | None) -> tuple[Any, ...] | None:
-        """Insert one job as `insert` does and commit it; tell the listeners of a channel in the same message.
+        """Insert one job as `insert` does and commit it; notify the listeners of a channel in the same message.
 
-        It is made though nobody can be told.
+        The job is made even if the notification fails.
         """
         made = autocommit_insert.rows(self.connection, self.making(columns, ignore_conflicts=False), [*columns.values()], note)
         [(job_id, created_at)] = self.heard_of(made, 2)
         return job_id, self.moment(created_at)
 
     def making(self, columns: dict[str, Any], ignore_conflicts: bool) -> str:
-        """Return the statement of `insert`: the server plans it anew for each job, so it has no more parts than it needs."""
+        """Return the statement of `insert`. The server plans it again for each job, so it has no more parts than it needs."""
         inserting = self.inserting(columns, ignore_conflicts)
         if signals.listened_to(signals.job_event):
             happened = f"SELECT j.id AS job_id, {MADE}, {OF_JOB.format('j', 'NULL::jsonb')} FROM moved AS j"
@@ -154,7 +156,7 @@ class Writes(Database):
         )
 
     def insert_many(self, columns: dict[str, Any], calls: Sequence[tuple[str, str, str, str]]) -> tuple[list[int], Any]:
-        """Insert one job for each call by COPY, under ids taken from the sequence first; return the ids, in order, and `created_at`."""
+        """Insert one job for each call by COPY, with ids taken from the sequence first; return the ids, in order, and `created_at`."""
         same = {name: value for name, value in columns.items() if name not in ("args", "kwargs", "target")}
         ahead = same.pop("run_in", None)
         texts, created_at, run_at = self._take_ids(len(calls), ahead)
@@ -176,10 +178,10 @@ class Writes(Database):
         return ids, created_at
 
     def _take_ids(self, number: int, ahead: Any) -> tuple[list[str], Any, Any]:
-        """Take so many ids from the sequence, in order, as texts; tell the time, and the one that is so far ahead.
+        """Take `number` ids from the sequence, in order, as texts; return them with the time now and the time `ahead` of it.
 
-        The ids come in one row: many take the driver longer. The sequence is looked up in a select of its own: else it would be looked up
-        for each id, which takes several times as long as the id.
+        The ids come in one row, because many rows take the driver longer. A select of its own finds the sequence:
+        else the server would find it again for each id, which takes several times as long as the id.
         """
         sequence = f"(SELECT pg_get_serial_sequence('{self.table}', 'id')::regclass)"
         ids = f"array_to_string(ARRAY(SELECT nextval({sequence}) FROM generate_series(1, %s)), ',')"
@@ -187,8 +189,8 @@ class Writes(Database):
         return texts.split(","), self.moment(now), self.moment(then)
 
     def _tell_made(self, ids: Sequence[int], targets: Sequence[str], same: dict[str, Any]) -> None:
-        """Write that jobs were made which have all but the target in common."""
-        one = len(set(targets)) == 1  # the driver takes longer over an array of texts than over all the rest
+        """Write the `enqueued` events of new jobs that have all but the target in common."""
+        one = len(set(targets)) == 1  # an array of texts takes the driver longer than all the rest
         happened = (
             f"SELECT o.id AS job_id, '{names.ENQUEUED}' AS name, %(at)s::timestamptz AS at, 0 AS attempt, %(tenant)s::text AS tenant,"
             f" {'%(targets)s::text AS ' if one else 'o.'}target, NULL::jsonb AS data, %(queue)s::text AS queue,"
