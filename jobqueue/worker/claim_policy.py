@@ -84,7 +84,7 @@ class ClaimPolicy:
             raise
 
     def refresh_queues(self) -> None:
-        """Read the rows of queues if that is due; from any thread. Only the dispatcher reads the slots of tenants, since it owns the lanes."""
+        """Read the rows of queues if that is due; from any thread. Only the dispatcher, which has the lanes, reads the slots of tenants."""
         now = time.monotonic()
         if self._queues_read_at is None or now - self._queues_read_at >= READ_SECONDS:
             self._read_queues()

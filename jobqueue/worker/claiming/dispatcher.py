@@ -264,7 +264,7 @@ class Dispatcher(DatabaseService):
 
 
 def _started(group: list[Run]) -> tuple[list[Run], list[tuple[Run, Exception]]]:
-    """Write that suspects begin; return those whose start was written (none whose row is locked), and those whose rows cannot be changed."""
+    """Write that suspects begin; return those whose start was written (no row was locked), and those whose rows cannot be changed."""
     try:
         written = set(Job.objects.database.mark([Mark(*run.lease, 0.0, None, None, None) for run in group]))
     except Exception as error:

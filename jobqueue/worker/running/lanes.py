@@ -90,7 +90,7 @@ class Lanes:
         return iter([*self._own.values(), self.shared])
 
     def of(self, tenant: str) -> Lane:
-        """Return the lane that serves a tenant; "" stands for jobs without a tenant."""
+        """Return the lane that serves a tenant; "" means jobs without a tenant."""
         return self._own.get(tenant, self.shared)
 
     def set_slots(self, numbers: Mapping[str, int]) -> None:
