@@ -1,7 +1,7 @@
-"""Tools for the tests of projects; nothing shipped imports them.
+"""Tools for the tests of projects; no module outside of this package imports them.
 
-`ImmediateBackend` and `DummyBackend` stand in for the database backend, `run_until_idle` runs real jobs in the calling thread, and
-``jobqueue.testing.conformance`` judges any backend of django.tasks. Importing this package touches no model.
+`ImmediateBackend` and `DummyBackend` replace the database backend, `run_until_idle` runs real jobs in the calling thread, and
+``jobqueue.testing.conformance`` tests any backend of django.tasks. Importing this package imports no model.
 """
 
 import importlib
@@ -21,7 +21,7 @@ __all__ = ["DummyBackend", "ImmediateBackend", "run_until_idle"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from its home."""
+    """Import a public name from its module when it is first used."""
     if name not in _HOME_OF:
         raise AttributeError(f"module 'jobqueue.testing' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME_OF[name]), name)

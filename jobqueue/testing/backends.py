@@ -1,7 +1,8 @@
-"""Backends for the tests of a project: they take everything that the database backend takes, and need no worker and no table.
+"""Backends for the tests of a project: they accept everything that the database backend accepts, and need no worker and no table.
 
 Arguments obey the same rules, `unique_key` finds the task that has not ended, all three signals are sent, and results are
-`JobResult` objects. What was enqueued is kept with the backend, so in the thread that enqueued it; ``clear()`` forgets it.
+`JobResult` objects. Each thread has a backend object of its own, which stores the tasks that the thread enqueued; ``clear()`` removes
+them.
 """
 
 from __future__ import annotations
@@ -30,40 +31,40 @@ _ids = itertools.count(1)
 
 
 class KeepingBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
-    """Check what is enqueued, and keep it in the order in which it came."""
+    """A backend that checks the enqueued tasks, and stores them in the order of the calls."""
 
     supports_defer = True
     supports_async_task = True
-    supports_get_result = False  # the flag promises the results of all threads
+    supports_get_result = False  # true would promise the results of all threads
     supports_priority = True
     keeps_deltas = True
 
     def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
-        """Begin with nothing."""
+        """Create a backend without enqueued tasks."""
         super().__init__(alias, params)
         self.kept: dict[str, Kept] = {}
 
     @property
     def results(self) -> list[JobResult]:
-        """The results of what was enqueued, oldest first; beyond 1000 the oldest that have ended are forgotten."""
+        """The results of the enqueued tasks, oldest first; if there are more than 1000, the oldest that have ended are dropped."""
         return [kept.result for kept in self.kept.values()]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all enqueued tasks."""
         self.kept.clear()
 
     def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JobResult:
-        """Take a task; where one that has not ended has its unique key, return that one's result."""
+        """Enqueue a task; if a task that has not ended has its unique key, return the result of that task."""
         return self._accept(self._prepared(task, args, kwargs))
 
     def enqueue_many(self, task: Any, calls: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]) -> Results:
-        """Take a task for each ``(args, kwargs)``, all or none."""
+        """Enqueue a task for each ``(args, kwargs)``, all or none."""
         ready = [self._prepared(task, args, kwargs) for args, kwargs in calls]
         made = [self._accept(kept) for kept in ready]
         return Results(len(made), made.__getitem__)
 
     def get_result(self, result_id: str) -> JobResult:
-        """Return the result of what this thread enqueued; raise `TaskResultDoesNotExist` for another id."""
+        """Return the result of a task that this thread enqueued; raise `TaskResultDoesNotExist` for another id."""
         if result_id not in self.kept:
             raise compat.TaskResultDoesNotExist(result_id)
         return self.kept[result_id].result
@@ -96,22 +97,22 @@ class KeepingBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
 
 
 class DummyBackend(KeepingBackend):
-    """Keep what was enqueued, and run nothing: ``results`` tells a test what would have run."""
+    """A backend that stores the enqueued tasks and runs none; ``results`` shows a test what would have run."""
 
     def _accepted(self, kept: Kept) -> JobResult:
         return _copy(kept.result)
 
 
 class ImmediateBackend(KeepingBackend):
-    """Run a task at once, in the caller's thread and transaction.
+    """A backend that runs a task immediately, in the caller's thread and transaction.
 
-    What has a `run_after` in the future stays READY until the test calls ``run_deferred()``. A task that is to be tried again is
-    tried at once, up to its `max_attempts`, and ``context.wait`` rests for 0.01 s at most: tests do not wait. KeyboardInterrupt
-    reaches the caller, so that Ctrl-C ends a test run; whatever else a task raises ends the task.
+    A task with a `run_after` in the future stays READY until the test calls ``run_deferred()``. Tests do not wait: retries follow
+    immediately, up to `max_attempts`, and ``context.wait`` waits for at most 0.01 s. KeyboardInterrupt reaches the caller, so that Ctrl-C
+    ends a test run; any other exception of a task ends the task.
     """
 
     def run_deferred(self) -> int:
-        """Run what waits for its time, in the order of the times, as if they had come; return how many ran."""
+        """Run the tasks that wait for their time, in the order of their times, as if these had come; return the number of tasks."""
         from jobqueue.testing import inline
 
         waiting = sorted((kept for kept in self.kept.values() if kept.waits), key=lambda kept: kept.due)
@@ -128,7 +129,7 @@ class ImmediateBackend(KeepingBackend):
 
 
 def _copy(result: JobResult, **changes: Any) -> JobResult:
-    """Return a copy that shares nothing with what the backend keeps, but for the task, which nobody can change."""
+    """Return a copy that shares nothing with the stored result except the task, which is immutable."""
     made = copy.deepcopy(result, {id(result.task): result.task})
     for name, value in changes.items():
         object.__setattr__(made, name, value)

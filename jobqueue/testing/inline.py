@@ -1,4 +1,4 @@
-"""Run a task in the calling thread, without a job in the database, and tell of it through its result."""
+"""Run a task in the calling thread, without a job in the database, and store its progress and end in its result."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from jobqueue.worker.running.run_contexts import RunContexts, contexts_of
 
 REST_SECONDS = 0.01
 WORKER_ID = "inline"
-GOES_ON = (Kind.RETRY, Kind.SLEEP, Kind.WAIT)  # at once: a test does not wait
+GOES_ON = (Kind.RETRY, Kind.SLEEP, Kind.WAIT)  # these run again immediately: a test does not wait
 
 
 @dataclass(eq=False)
 class Kept:
-    """Keep one task that was enqueued (arguments and metadata as JSON text), and what its context told of it."""
+    """An enqueued task (arguments and metadata as JSON text), and what its context has reported."""
 
     result: JobResult
     args: str
@@ -55,53 +55,53 @@ class Kept:
 
     @property
     def due(self) -> datetime:
-        """When it may run."""
+        """The time from which it may run."""
         run_after, enqueued_at = self.result.task.run_after, self.result.enqueued_at
         due = enqueued_at + run_after if isinstance(run_after, timedelta) else run_after or enqueued_at
         return due if isinstance(due, datetime) else timezone.now()
 
     @property
     def waits(self) -> bool:
-        """Whether it has not run."""
+        """Whether it has not run yet."""
         return bool(self.result.status == compat.TaskResultStatus.READY)
 
     def update(self, **values: Any) -> None:
-        """Change the frozen result in place, so that the caller's object shows how it goes on."""
+        """Change the frozen result in place, so that the caller's object shows the new state."""
         for name, value in values.items():
             object.__setattr__(self.result, name, value)
 
 
 class InlineControl:
-    """Be what a task's context talks to: nothing interrupts it, and what it tells is kept."""
+    """The control of an inline task's context: nothing interrupts the task, and its reports are stored."""
 
     def __init__(self, kept: Kept, run: Run) -> None:
-        """Bind what was enqueued, and its run, with that of its phases if it has some."""
+        """Bind the enqueued task, its run, and the pipeline of the run, if it has one."""
         self._kept, self._run, self._pipeline = kept, run, run.pipeline
 
     def interruption(self) -> Interrupted | None:
-        """Return None: nobody asks it to stop."""
+        """Return None: an inline run is never asked to stop."""
         return None
 
     def wait(self, seconds: float) -> None:
-        """Rest, but hardly: a test does not wait, and a task that looks for something again and again does not spin."""
+        """Wait for at most 0.01 s: a test does not wait, and a task that polls does not spin."""
         threading.Event().wait(min(seconds, REST_SECONDS))
 
     def report(self, progress: int, message: str | None, at: int | None = None) -> None:
-        """Keep the progress."""
+        """Store the progress."""
         self._kept.progress = progress if self._pipeline is None else self._pipeline.report(progress, message, at)
         self._kept.message = self._kept.message if message is None else shown_message(message, self._run.mask)
 
     def save(self, metadata: str) -> None:
-        """Keep the metadata."""
+        """Store the metadata."""
         self._kept.metadata = metadata
 
     def result(self) -> JobResult:
-        """Return the result as it stands."""
+        """Return the current result."""
         return self._kept.result
 
 
 def run(kept: Kept, sender: type) -> None:
-    """Run a task until it ends, trying again at once what is to be tried again."""
+    """Run a task until it ends; retries, sleeps and waits for children continue immediately."""
     for attempt in itertools.count(1):
         outcome = _attempt(kept, sender, attempt)
         _settle(kept, outcome)
@@ -112,7 +112,7 @@ def run(kept: Kept, sender: type) -> None:
 
 
 def _announce(kept: Kept, sender: type, attempt: int, outcome: Outcome, message: str) -> None:
-    """Log the end of a run as a worker does, and send the signal if it was the last one."""
+    """Log the end of a run as a worker does; send `task_finished` if the task has ended."""
     result = kept.result
     log_settled(
         sender,
@@ -141,9 +141,9 @@ def _attempt(kept: Kept, sender: type, attempt: int) -> Outcome:
     try:
         one.value = _call(one, kept)
         one.returned = True
-    except KeyboardInterrupt:  # somebody wants the test run to end
+    except KeyboardInterrupt:  # Ctrl-C ends the test run
         raise
-    except BaseException as error:  # noqa: BLE001 - a task may raise anything, and its caller goes on
+    except BaseException as error:  # noqa: BLE001 - a task may raise anything, and its caller continues
         one.raised = error
     return conclude(one)
 
@@ -216,6 +216,6 @@ def _entry(task: Any) -> Entry:
         takes_context=task.takes_context,
         retry_on=getattr(task, "retry_on", ()),
         backoff=getattr(task, "backoff", backoff.DEFAULT),
-        transactional=False,  # whoever calls it has the transaction
+        transactional=False,  # the transaction is that of the caller
         secret=getattr(task, "secret", ()),
     )

@@ -1,7 +1,7 @@
-"""Tasks for the conformance kit, declared with the decorator of django.tasks on the backend called ``default``.
+"""Tasks for the conformance kit, declared with the decorator of django.tasks on the backend ``default``.
 
-A backend whose worker imports tasks by their path finds them here. A task that the default backend refuses, for instance a
-coroutine where `supports_async_task` is false, stays a plain function.
+A backend whose worker imports tasks by path finds them here. A task that the default backend refuses stays a plain function: for
+instance, a coroutine function if `supports_async_task` is false.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ def _task(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 class SampleError(Exception):
-    """Be an exception that cannot be built again from its ``args``."""
+    """An exception that cannot be recreated from its ``args``."""
 
     def __init__(self, code: int, *, detail: str) -> None:
-        """Keep both parts, and hand only one text to the parent."""
+        """Store both parts, and pass a single text to the base class."""
         super().__init__(f"{detail} ({code})")
         self.code, self.detail = code, detail
 
 
 class SpeechlessError(Exception):
-    """Be an exception that cannot be shown."""
+    """An exception whose text cannot be read."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
@@ -52,13 +52,13 @@ FATAL: dict[str, Callable[[], BaseException]] = {
 
 @_task()
 def echo(value: Any = None, *values: Any, **named: Any) -> Any:
-    """Return what it got: one value alone, or all of it."""
+    """Return the arguments: one value alone, or all of them."""
     return {"args": [value, *values], "kwargs": named} if values or named else value
 
 
 @_task()
 def other() -> None:
-    """Do nothing, being another task."""
+    """Do nothing; a second task, other than `echo`."""
 
 
 @_task()
@@ -69,7 +69,7 @@ def two_values() -> Any:
 
 @_task()
 def unstorable() -> Any:
-    """Return what JSON cannot hold."""
+    """Return a value that JSON cannot represent."""
     return object()
 
 
@@ -87,19 +87,19 @@ def fail_in_its_own_way() -> None:
 
 @_task()
 def fail_speechless() -> None:
-    """Raise an exception whose text cannot be had."""
+    """Raise an exception whose text cannot be read."""
     raise SpeechlessError
 
 
 @_task()
 def raise_fatal(path: str) -> None:
-    """Raise one of `FATAL`."""
+    """Raise one of the exceptions in `FATAL`."""
     raise FATAL[path]()  # noqa: RSE102 - it may be a function
 
 
 @_task(takes_context=True)
 def look_at_context(context: Any, *values: Any) -> dict[str, Any]:
-    """Tell what the context says."""
+    """Return what the context reports."""
     result = context.task_result
     return {
         "is_context": isinstance(context, compat.TaskContext),
@@ -114,7 +114,7 @@ def look_at_context(context: Any, *values: Any) -> dict[str, Any]:
 
 @_task()
 async def aecho(value: Any) -> Any:
-    """Return what it got, after letting others run."""
+    """Return the argument, after a switch to other coroutines."""
     await asyncio.sleep(0)
     return value
 
@@ -128,15 +128,15 @@ async def afail(text: str) -> None:
 
 @_task(takes_context=True)
 async def alook_at_context(context: Any) -> dict[str, Any]:
-    """Tell in a coroutine what the context says."""
+    """Return what the context of a coroutine reports."""
     await asyncio.sleep(0)
     return {"is_context": isinstance(context, compat.TaskContext), "attempt": context.attempt, "id": context.task_result.id}
 
 
 def takes_no_context(value: int) -> int:
-    """Be a function that has no argument called ``context``."""
+    """Return the argument; a function without an argument called ``context``."""
     return value
 
 
 async def coroutine_function() -> None:
-    """Be a coroutine function that is no task."""
+    """Do nothing; a coroutine function that is no task."""

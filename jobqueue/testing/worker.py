@@ -1,4 +1,4 @@
-"""Run what is enqueued in the calling thread: no worker process, no thread, and so it works inside of a ``TestCase``."""
+"""Run the enqueued jobs in the calling thread. There is no worker process and no other thread, so it works inside a ``TestCase``."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from jobqueue.worker.reporting.reporter import Reporter
 from jobqueue.worker.running.executor import execute, execute_async, read_result
 from jobqueue.worker.running.run import Reason, Run, Runs
 
-LEASE_SECONDS = 3600.0  # nobody renews it
+LEASE_SECONDS = 3600.0  # it is never renewed
 PROMOTED_MOST = TENANTS_MOST = 1000
 REST_SECONDS = 0.01
 
 
 def run_until_idle(queues: Sequence[str] = (), *, limit: int | None = None, scheduled: bool = False) -> int:
-    """Claim, execute and finish jobs one by one in the calling thread until none may run; return how many runs there were.
+    """Claim, execute and finish jobs one by one in the calling thread until none may run; return the number of runs.
 
-    Jobs that wait for their time or for a retry stay, but with `scheduled` they run as if their time had come. At most `limit` runs;
-    set it where a task enqueues itself. ``context.wait`` rests for 0.01 s at most. The thread's connections are left as they are:
-    inside of a ``TestCase`` the task runs in the test's transaction.
+    Jobs that wait for their time or for a retry are not run, unless `scheduled` is true: then they run as if their time had come. `limit`
+    is the maximum number of runs; set it if a task enqueues itself. ``context.wait`` waits for at most 0.01 s. The thread's connections are
+    left as they are: inside a ``TestCase`` the task runs in the test's transaction.
     """
     if wrong := queue_rules.problem(queues):
         raise InvalidOption(f"queues is {safe_repr(queues)}: {wrong.text} {wrong.fix}")
@@ -55,7 +55,7 @@ def run_until_idle(queues: Sequence[str] = (), *, limit: int | None = None, sche
 
 
 def _next(lender: LeaseHolder, served: ServedQueues) -> Claimed | None:
-    """Return one job that was claimed; None where nobody's job may run."""
+    """Claim and return one job; return None if no tenant's job may run."""
     end_pauses()
     cancel_lapsed()
     paused = set(Queue.objects.current.filter(paused=True).values_list("pk", flat=True))
@@ -81,20 +81,20 @@ def _promote(served: ServedQueues, *, scheduled: bool) -> None:
 
 
 class ShortRun(Run):
-    """Be a run that hardly rests."""
+    """A run whose waits are cut to 0.01 s."""
 
     __slots__ = ()
 
     def wait(self, seconds: float) -> None:
-        """Rest for a moment."""
+        """Wait for a moment."""
         super().wait(min(seconds, REST_SECONDS))
 
 
 class Bench:
-    """Be the parts of a worker that one thread needs; none of them is started."""
+    """The parts of a worker that one thread needs; none of them is started as a service."""
 
     def __init__(self) -> None:
-        """Take an identity of its own, as every worker process does."""
+        """Create an owner id of its own, as every worker process does."""
         self.owner = f"test-{uuid.uuid4()}"
         self.ran = 0
         self._runs = Runs()
@@ -102,7 +102,7 @@ class Bench:
         self._reporter = Reporter(self._runs, lambda service, error, failures: None)
 
     def run(self, job: Claimed) -> None:
-        """Run one claimed job and write what came of it."""
+        """Run one claimed job and write its outcome."""
         run = ShortRun(job, self._write_marks, read_result)
         self._runs.add([run])
         run.entry = registry.find(job.task)
@@ -116,20 +116,20 @@ class Bench:
 
     def _execute(self, run: Run) -> Outcome:
         if run.entry is not None and run.entry.is_async:
-            # In a copy of the caller's variables: what the tenant's context sets must not stay with him.
+            # In a copy of the caller's variables: values that the tenant's context sets must not stay with the caller.
             return contextvars.copy_context().run(async_to_sync(execute_async), run)
         return execute(run, hygienic=False)
 
     def _write_marks(self, run: Run) -> None:
         if run.saved is None and not run.errands and _is_in_event_loop():
-            return  # the outcome carries what a coroutine shows
+            return  # the outcome carries the progress of a coroutine
         self._reporter.turn()
         if run.saved is not None and not run.saved.is_set():
-            run.interrupt(Reason.LOST)  # its row is gone, and nobody else would tell it
+            run.interrupt(Reason.LOST)  # its row is gone, and no other service would notify it
 
 
 def _leaving_a_usable_transaction(execute: Callable[[], Outcome]) -> Outcome:
-    """Undo what a task did in the caller's transaction where it left that unusable, so that its outcome can be written."""
+    """Call `execute`; if the task left the caller's transaction unusable, undo the task's work, so that its outcome can be written."""
     alias = Job.objects.database.alias
     if not transaction.get_connection(alias).in_atomic_block:
         return execute()
@@ -137,7 +137,7 @@ def _leaving_a_usable_transaction(execute: Callable[[], Outcome]) -> Outcome:
     try:
         with transaction.atomic(using=alias):
             outcomes.append(execute())
-    except DatabaseError:  # the savepoint could not be released, and so was rolled back
+    except DatabaseError:  # the savepoint could not be released, so it was rolled back
         if not outcomes:
             raise
     return outcomes[0]

@@ -1,6 +1,6 @@
-"""Judge a backend of django.tasks: a mixin for Django's test cases, with one test for each thing that a backend promises.
+"""Test a backend of django.tasks: a mixin for Django's test cases, with one test for each guarantee of a backend.
 
-It knows nothing of this package's own backend, and runs on Django 5.2 with the backport, 6.0 and 6.1::
+It does not depend on this package's own backend, and runs on Django 5.2 with the backport, 6.0 and 6.1::
 
     class MyBackendTests(TaskBackendConformance, TransactionTestCase):
         backend_alias = "default"
@@ -9,7 +9,7 @@ It knows nothing of this package's own backend, and runs on Django 5.2 with the 
         def run_enqueued(self):
             call_command("my_worker", "--until-idle")
 
-The class attributes of `base.Settings` say how to judge. Tests that do not apply are skipped with the reason.
+The class attributes of `base.Settings` describe the backend. Tests that do not apply are skipped with the reason.
 """
 
 from jobqueue.testing.conformance.arguments import ArgumentTests
@@ -27,4 +27,4 @@ __all__ = ["TaskBackendConformance"]
 class TaskBackendConformance(
     DeclarationTests, EnqueueTests, ArgumentTests, ResultTests, RunTests, EndingTests, SignalTests, TransactionTests
 ):
-    """Judge the backend `backend_alias`; a test case must inherit from a Django test case, too."""
+    """All conformance tests for the backend `backend_alias`; a test case must inherit from a Django test case, too."""

@@ -1,4 +1,4 @@
-"""Arguments: they arrive as they were given, or are refused by ``enqueue``."""
+"""Tests of arguments: they arrive as they were given, or ``enqueue`` refuses them."""
 
 # ruff: noqa: PT009, PT027 - for every runner of unittest's cases, so with their own assertions
 
@@ -45,10 +45,10 @@ CHANGED: dict[str, Any] = {
 
 
 class ArgumentTests(Conformance):
-    """Judge what becomes of arguments."""
+    """Tests of the arguments that tasks receive."""
 
     def test_arguments_arrive_as_they_were_given(self) -> None:
-        """What JSON has comes back equal and of the same type."""
+        """A value that JSON can represent arrives equal and of the same type."""
         self.needs_runs()
         results = {what: self.sample("echo").enqueue(value) for what, value in GOOD.items()}
         self.run_enqueued()
@@ -58,7 +58,7 @@ class ArgumentTests(Conformance):
                 self.assertEqual((arrived, type(arrived)), (value, type(value)))
 
     def test_named_arguments_arrive_by_name(self) -> None:
-        """Positional and named arguments arrive where they belong."""
+        """Positional and named arguments arrive in their places."""
         result = self.run_sample("echo", 1, 2, third=3)
         self.assertEqual(result.return_value, {"args": [1, 2], "kwargs": {"third": 3}})
 
@@ -76,14 +76,14 @@ class ArgumentTests(Conformance):
             self.assert_refused(what, value)
 
     def test_what_would_come_back_changed_is_refused(self) -> None:
-        """An argument that would arrive as something else is refused, and not changed in silence."""
+        """An argument that would arrive changed is refused, and not changed silently."""
         if not self.strict_arguments:
             self.skipTest("The backend is not strict about arguments.")
         for what, value in CHANGED.items():
             self.assert_refused(what, value)
 
     def assert_refused(self, what: str, value: Any) -> None:
-        """Check that a value is refused wherever it stands."""
+        """Check that a value is refused by position, by name, and inside a list."""
         for args, kwargs in (((value,), {}), ((), {"value": value}), (([{"deep": value}],), {})):
             with self.subTest(what, args=bool(args)), self.assertRaises((TypeError, ValueError)):
                 self.sample("echo").enqueue(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""What every part of the kit builds on: the attributes that say how to judge, and how a test enqueues, runs and looks."""
+"""The base of all parts of the kit: the attributes that describe the backend, and helpers that enqueue, run and read results."""
 
 # ruff: noqa: PT009 - for every runner of unittest's cases, so with their own assertions
 
@@ -23,7 +23,7 @@ STATUS: Any = compat.TaskResultStatus
 
 
 class Settings(Base):
-    """Say which backend is judged, and how. The flags ``supports_…`` are read from the backend itself."""
+    """The backend under test and its properties. The flags ``supports_…`` are read from the backend itself."""
 
     backend_alias = "default"
     """The backend in ``TASKS``."""
@@ -53,20 +53,20 @@ class Settings(Base):
     """The alias of the database whose transactions an enqueue takes part in; empty where it takes part in none."""
 
     def run_enqueued(self) -> None:
-        """Run what is enqueued and may run now, and return when all of it has ended."""
+        """Run the enqueued tasks that may run now, and return when all of them have ended."""
         raise NotImplementedError("Say how to run what was enqueued, or set runs = False.")
 
 
 class Conformance(Settings):
-    """Give the tests their words."""
+    """The helper methods of the tests."""
 
     @property
     def backend(self) -> Any:
-        """The backend that is judged."""
+        """The backend under test."""
         return compat.task_backends()[self.backend_alias]
 
     def sample(self, name: str) -> Any:
-        """Return a sample task on the backend; skip the test where the backend cannot have it."""
+        """Return a sample task on the backend; skip the test if the backend cannot have it."""
         task = getattr(sample_tasks, name)
         if not isinstance(task, compat.Task):
             self.skipTest(f"The default backend refuses the task {name}.")
@@ -77,33 +77,33 @@ class Conformance(Settings):
         return compat.module("").task(backend=self.backend_alias, **options)(function)
 
     def needs_runs(self) -> None:
-        """Skip the test where nothing runs."""
+        """Skip the test if the backend runs no tasks."""
         if not self.runs:
             self.skipTest("The backend runs nothing.")
 
     def needs_later_runs(self) -> None:
-        """Skip the test where nothing stays enqueued."""
+        """Skip the test if the backend runs a task when it is enqueued."""
         if self.runs_at_once:
             self.skipTest("The backend runs a task when it is enqueued.")
 
     def needs_results(self) -> None:
-        """Skip the test where results cannot be had again."""
+        """Skip the test if results cannot be read again."""
         if not self.backend.supports_get_result:
             self.skipTest("The backend does not claim supports_get_result.")
 
     def needs_async(self) -> None:
-        """Skip the test where coroutines are not supported."""
+        """Skip the test if coroutines are not supported."""
         if not self.backend.supports_async_task:
             self.skipTest("The backend does not claim supports_async_task.")
 
     def look(self, result: Any) -> Any:
-        """Bring a result up to date where the backend can, and return it."""
+        """Refresh a result if the backend supports it, and return it."""
         if self.backend.supports_get_result:
             result.refresh()
         return result
 
     def run_sample(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Enqueue a sample task, run what is enqueued, and return its result, which has ended."""
+        """Enqueue a sample task, run the enqueued tasks, and return its result, which has ended."""
         self.needs_runs()
         result = self.sample(name).enqueue(*args, **kwargs)
         self.run_enqueued()
@@ -111,7 +111,7 @@ class Conformance(Settings):
         return result
 
     def assert_recent(self, moment: datetime | None) -> None:
-        """Check that a time is aware where the project's times are, and not older than a minute."""
+        """Check that a time is not older than a minute, and that it is aware if the project uses time zones."""
         assert moment is not None  # noqa: S101 - for the type checker, too
         now = timezone.now()
         self.assertEqual(timezone.is_aware(moment), timezone.is_aware(now))

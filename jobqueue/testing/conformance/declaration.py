@@ -1,4 +1,4 @@
-"""Which tasks a backend accepts, and which it refuses when they are declared."""
+"""Tests of the declaration of tasks: which tasks a backend accepts, and which it refuses."""
 
 # ruff: noqa: PT009, PT027 - for every runner of unittest's cases, so with their own assertions
 
@@ -17,7 +17,7 @@ FLAGS = ("supports_defer", "supports_async_task", "supports_get_result", "suppor
 
 
 class DeclarationTests(Conformance):
-    """Judge ``validate_task``, ``using()``, the flags and ``check()``."""
+    """Tests of ``validate_task``, ``using()``, the flags and ``check()``."""
 
     def test_the_flags_are_booleans(self) -> None:
         """Each capability flag is True or False."""
@@ -53,7 +53,7 @@ class DeclarationTests(Conformance):
                 self.sample("echo").using(priority=priority)
 
     def test_the_whole_range_of_priorities_is_accepted_or_none_of_it(self) -> None:
-        """The flag ``supports_priority`` tells the truth about what is accepted."""
+        """The flag ``supports_priority`` agrees with what is accepted."""
         for priority in (-100, -1, 1, 100):
             with self.subTest(priority=priority):
                 if self.backend.supports_priority:
@@ -63,7 +63,7 @@ class DeclarationTests(Conformance):
                         self.sample("echo").using(priority=priority)
 
     def test_run_after_is_accepted_or_refused_as_the_flag_says(self) -> None:
-        """The flag ``supports_defer`` tells the truth about what is accepted."""
+        """The flag ``supports_defer`` agrees with what is accepted."""
         later = timezone.now() + timedelta(hours=1)
         if self.backend.supports_defer:
             self.assertEqual(self.sample("echo").using(run_after=later).run_after, later)
@@ -72,14 +72,14 @@ class DeclarationTests(Conformance):
                 self.sample("echo").using(run_after=later)
 
     def test_a_naive_run_after_is_refused(self) -> None:
-        """A time without a zone is refused where the project uses zones."""
+        """A time without a zone is refused if the project uses time zones."""
         if timezone.is_naive(timezone.now()):
             self.skipTest("The project has USE_TZ = False.")
         with self.assertRaises(compat.InvalidTask):
             self.sample("echo").using(run_after=datetime(2030, 1, 1, 12))  # noqa: DTZ001 - that is the point
 
     def test_coroutines_are_accepted_or_refused_as_the_flag_says(self) -> None:
-        """The flag ``supports_async_task`` tells the truth about what is accepted."""
+        """The flag ``supports_async_task`` agrees with what is accepted."""
         if self.backend.supports_async_task:
             self.declare(sample_tasks.coroutine_function)
         else:
@@ -87,7 +87,7 @@ class DeclarationTests(Conformance):
                 self.declare(sample_tasks.coroutine_function)
 
     def test_a_queue_that_is_not_listed_is_refused(self) -> None:
-        """A backend with QUEUES takes no others; with an empty list it takes any."""
+        """A backend with QUEUES accepts only those; with an empty list it accepts any queue."""
         if self.backend.queues:
             with self.assertRaises(compat.InvalidTask):
                 self.sample("echo").using(queue_name="no-such-queue")
@@ -95,7 +95,7 @@ class DeclarationTests(Conformance):
             self.assertEqual(self.sample("echo").using(queue_name="no-such-queue").queue_name, "no-such-queue")
 
     def test_using_makes_a_new_task(self) -> None:
-        """Options given by ``using()`` leave the declared task as it was."""
+        """Options given by ``using()`` do not change the declared task."""
         task = self.sample("echo")
         queue_name = next(iter(sorted(self.backend.queues)), "another")
         changed = task.using(queue_name=queue_name)

@@ -1,4 +1,4 @@
-"""Runs that end badly: the error is told, and the worker goes on."""
+"""Tests of runs that fail: the error is reported, and the worker continues."""
 
 # ruff: noqa: PT009, PT027 - for every runner of unittest's cases, so with their own assertions
 
@@ -11,7 +11,7 @@ from jobqueue.testing.conformance.base import STATUS, Conformance
 
 
 class EndingTests(Conformance):
-    """Judge errors and what is told of them."""
+    """Tests of errors and their reports."""
 
     def test_a_task_that_raises_has_failed(self) -> None:
         """The status is FAILED, the attempt counts, and there is no return value."""
@@ -26,7 +26,7 @@ class EndingTests(Conformance):
         self.assert_error(self.run_sample("fail", "broken pipe of clay"), ValueError, "broken pipe of clay", "in fail")
 
     def test_an_exception_with_its_own_constructor_is_told(self) -> None:
-        """An exception need not be built again to be told."""
+        """An exception is reported even if it cannot be recreated from its arguments."""
         result = self.run_sample("fail_in_its_own_way")
         self.assert_error(result, sample_tasks.SampleError, "odd (42)", "in fail_in_its_own_way")
 
@@ -35,7 +35,7 @@ class EndingTests(Conformance):
         self.assert_error(self.run_sample("fail_speechless"), sample_tasks.SpeechlessError, "SpeechlessError")
 
     def test_a_coroutine_that_raises_has_failed(self) -> None:
-        """The error of an ``async def`` task is told in the same way."""
+        """The error of an ``async def`` task is reported in the same way."""
         self.needs_async()
         self.assert_error(self.run_sample("afail", "async text"), ValueError, "async text", "in afail")
 
@@ -53,7 +53,7 @@ class EndingTests(Conformance):
         self.assert_error(self.look(result), TypeError, "other()")
 
     def test_whatever_a_task_raises_ends_only_the_task(self) -> None:
-        """SystemExit, KeyboardInterrupt and their like fail the task, and the next task runs."""
+        """SystemExit, KeyboardInterrupt and the like fail the task, and the next task runs."""
         if not self.survives_everything:
             self.skipTest("The backend lets such exceptions through to the caller.")
         self.needs_runs()

@@ -1,4 +1,4 @@
-"""What ``enqueue`` returns."""
+"""Tests of what ``enqueue`` returns."""
 
 # ruff: noqa: PT009, PT027 - for every runner of unittest's cases, so with their own assertions
 
@@ -14,7 +14,7 @@ from jobqueue.testing.conformance.base import STATUS, Conformance
 
 
 class EnqueueTests(Conformance):
-    """Judge the result that the caller gets."""
+    """Tests of the result that the caller gets."""
 
     def test_the_result_tells_what_was_enqueued(self) -> None:
         """A result names its task, arguments and backend."""
@@ -33,7 +33,7 @@ class EnqueueTests(Conformance):
         self.assertEqual(len(set(ids)), len(ids))
 
     def test_a_new_result_is_ready_and_has_not_run(self) -> None:
-        """What has not run has a time of enqueue, and neither a run nor an error."""
+        """A task that has not run has a time of enqueue, and neither a run nor an error."""
         self.needs_later_runs()
         result = self.sample("echo").enqueue(1)
         self.assert_recent(result.enqueued_at)
@@ -54,7 +54,7 @@ class EnqueueTests(Conformance):
             self.assertEqual(self.look(result).status, STATUS.SUCCESSFUL)
 
     def test_options_of_using_reach_the_result(self) -> None:
-        """Priority, queue and time are those of the task that was enqueued."""
+        """The task of the result has the priority, queue and time of the enqueued task."""
         task = self.sample("echo").using(queue_name=next(iter(sorted(self.backend.queues)), "another"))
         if self.backend.supports_priority:
             task = task.using(priority=7)
@@ -68,7 +68,7 @@ class EnqueueTests(Conformance):
             self.assertEqual([getattr(stored.task, name) for name in options], [getattr(task, name) for name in options])
 
     def test_a_later_change_of_an_argument_changes_nothing(self) -> None:
-        """Arguments are kept as they were when ``enqueue`` was called."""
+        """Later changes of an argument do not reach the stored arguments."""
         values = [1]
         result = self.sample("echo").enqueue(values)
         values.append(2)

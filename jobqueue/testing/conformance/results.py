@@ -1,4 +1,4 @@
-"""Results that are had again by their id."""
+"""Tests of results that are read again by their id."""
 
 # ruff: noqa: PT009, PT027 - for every runner of unittest's cases, so with their own assertions
 
@@ -13,10 +13,10 @@ UNKNOWN_IDS = ("0", "-1", "999999999999999999", "9" * 40, "no-such-result", "6f1
 
 
 class ResultTests(Conformance):
-    """Judge ``get_result``, ``refresh`` and their coroutines."""
+    """Tests of ``get_result``, ``refresh`` and their coroutines."""
 
     def test_a_result_is_found_by_its_id(self) -> None:
-        """The task and the backend give the same result again."""
+        """The task and the backend return the same result again."""
         self.needs_results()
         task = self.sample("echo")
         result = task.enqueue(1, named="x")
@@ -34,7 +34,7 @@ class ResultTests(Conformance):
         self.assertEqual(async_to_sync(self.backend.aget_result)(result.id).id, result.id)
 
     def test_an_unknown_id_has_no_result(self) -> None:
-        """An id that nothing has, of whatever form, raises ``TaskResultDoesNotExist``."""
+        """An id that no task has, in any form, raises ``TaskResultDoesNotExist``."""
         self.needs_results()
         for result_id in UNKNOWN_IDS:
             with self.subTest(result_id):
@@ -53,7 +53,7 @@ class ResultTests(Conformance):
             async_to_sync(self.sample("echo").aget_result)(result.id)
 
     def test_a_result_can_be_refreshed(self) -> None:
-        """``refresh`` and ``arefresh`` bring an old result up to date."""
+        """``refresh`` and ``arefresh`` update an old result."""
         self.needs_results()
         self.needs_runs()
         task = self.sample("echo")
@@ -67,7 +67,7 @@ class ResultTests(Conformance):
             self.assert_recent(result.finished_at)
 
     def test_without_the_flag_nothing_pretends(self) -> None:
-        """A backend that cannot give results raises ``NotImplementedError``, or knows at least what is unknown."""
+        """A backend without results raises ``NotImplementedError``, or at least ``TaskResultDoesNotExist`` for an unknown id."""
         if self.backend.supports_get_result:
             with self.assertRaises(compat.TaskResultDoesNotExist):
                 self.backend.get_result("no-such-result")

@@ -1,4 +1,4 @@
-"""How a task runs: its result, its times, its context, its turn."""
+"""Tests of how a task runs: its result, times, context and order."""
 
 # ruff: noqa: PT009 - for every runner of unittest's cases, so with their own assertions
 
@@ -13,10 +13,10 @@ from jobqueue.testing.conformance.base import STATUS, Conformance
 
 
 class RunTests(Conformance):
-    """Judge runs that end well, and when tasks run at all."""
+    """Tests of runs that succeed, and of when tasks run."""
 
     def test_a_task_that_returns_is_successful(self) -> None:
-        """The status is SUCCESSFUL, the return value is there, and no error is."""
+        """The status is SUCCESSFUL, there is a return value, and there is no error."""
         result = self.run_sample("echo", "good")
         self.assertEqual((result.status, result.return_value), (STATUS.SUCCESSFUL, "good"))
         self.assertEqual(list(result.errors), [])
@@ -27,7 +27,7 @@ class RunTests(Conformance):
         self.assertEqual((result.status, result.return_value), (STATUS.SUCCESSFUL, None))
 
     def test_the_times_of_a_run_are_in_order(self) -> None:
-        """Enqueued, started, last attempted, finished: all recent, none before the other."""
+        """The times of enqueue, start, last attempt and end are recent, and in this order."""
         result = self.run_sample("echo", 1)
         times = [result.enqueued_at, result.started_at, result.last_attempted_at, result.finished_at]
         for moment in times:
@@ -41,11 +41,11 @@ class RunTests(Conformance):
         self.assertTrue(all(isinstance(worker, str) and worker for worker in result.worker_ids), result.worker_ids)
 
     def test_a_return_value_is_what_json_makes_of_it(self) -> None:
-        """A tuple comes back as a list, whoever looks."""
+        """A tuple is returned as a list to every reader."""
         self.assertEqual(self.run_sample("two_values").return_value, [1, [2, 3]])
 
     def test_a_context_tells_of_its_run(self) -> None:
-        """The context is a TaskContext of the first attempt, its result runs, and it is no argument of the caller's."""
+        """The context is a TaskContext of the first attempt, its result is RUNNING, and it is no argument of the caller."""
         result = self.run_sample("look_at_context", "a", "b")
         self.assertEqual(result.args, ["a", "b"])
         expected = {
@@ -65,14 +65,14 @@ class RunTests(Conformance):
         self.assertEqual(self.run_sample("aecho", [1, 2]).return_value, [1, 2])
 
     def test_a_coroutine_can_look_at_its_context(self) -> None:
-        """An ``async def`` task gets the same context, and may look at its result."""
+        """An ``async def`` task gets the same context, and may read its result."""
         self.needs_async()
         result = self.run_sample("alook_at_context")
         self.assertEqual(result.status, STATUS.SUCCESSFUL, result.errors)
         self.assertEqual(result.return_value, {"is_context": True, "attempt": 1, "id": result.id})
 
     def test_what_is_deferred_does_not_run_early(self) -> None:
-        """A task waits for its time, and one whose time has passed runs."""
+        """A task waits for its time, and a task whose time has passed runs."""
         self.needs_runs()
         if not self.backend.supports_defer:
             self.skipTest("The backend does not claim supports_defer.")
@@ -84,7 +84,7 @@ class RunTests(Conformance):
         self.assertEqual(self.look(due).status, STATUS.SUCCESSFUL)
 
     def test_a_higher_priority_runs_first(self) -> None:
-        """The highest number runs first, and among equals the one that came first."""
+        """The task with the highest number runs first; equal ones run in the order of their enqueue."""
         self.needs_runs()
         self.needs_later_runs()
         if not (self.runs_in_order and self.backend.supports_priority):
@@ -96,7 +96,7 @@ class RunTests(Conformance):
         self.assertEqual([result.return_value for result in order], [2, 3, 0, 4, 1])
 
     def test_every_task_runs_once(self) -> None:
-        """Of many tasks each one runs, and runs once, however often the worker looks."""
+        """Each of many tasks runs exactly once, however often the worker polls."""
         self.needs_runs()
         results = [self.sample("echo").enqueue(number) for number in range(30)]
         self.run_enqueued()

@@ -1,4 +1,4 @@
-"""The three signals of django.tasks, on which dashboards and logs are built."""
+"""Tests of the three signals of django.tasks, which dashboards and logs rely on."""
 
 # ruff: noqa: PT009 - for every runner of unittest's cases, so with their own assertions
 
@@ -18,7 +18,7 @@ NAMES = ("task_enqueued", "task_started", "task_finished")
 
 
 class Heard(NamedTuple):
-    """Keep what one receiver was told, and how the result stood then."""
+    """A call of a receiver: the signal, its arguments, and the status of the result at that time."""
 
     name: str
     sender: Any
@@ -27,28 +27,28 @@ class Heard(NamedTuple):
 
 
 class SignalTests(Conformance):
-    """Judge which signals are sent, when, by whom and with what."""
+    """Tests of the signals: which are sent, when, by which sender and with which result."""
 
     def test_an_enqueue_is_told_once(self) -> None:
-        """``task_enqueued`` comes once, from the backend's class, with the result."""
+        """``task_enqueued`` is sent once, by the backend's class, with the result."""
         with self.listening() as heard:
             result = self.sample("echo").enqueue(1)
             enqueued = [one for one in heard if one.name == "task_enqueued"]
         self.assertEqual([(one.sender, one.result.id, one.status) for one in enqueued], [(type(self.backend), result.id, "READY")])
 
     def test_a_life_is_told_in_order(self) -> None:
-        """Enqueued, started, finished: each once, in this order, with the status of the moment."""
+        """The signals for enqueued, started and finished are sent once each, in this order, with the status of that time."""
         for name, args, ending in (("echo", ("x",), "SUCCESSFUL"), ("fail", (), "FAILED")):
             with self.subTest(name):
                 self.assert_told(name, args, ending)
 
     def test_the_life_of_a_coroutine_is_told_too(self) -> None:
-        """An ``async def`` task is told like any other."""
+        """An ``async def`` task sends the same signals."""
         self.needs_async()
         self.assert_told("aecho", ("x",), "SUCCESSFUL")
 
     def test_the_end_is_told_with_its_outcome(self) -> None:
-        """``task_finished`` brings the return value, or the errors."""
+        """``task_finished`` carries the return value, or the errors."""
         self.needs_signals()
         with self.listening() as heard:
             self.run_sample("echo", "value")
@@ -58,7 +58,7 @@ class SignalTests(Conformance):
         self.assertEqual([error.exception_class for error in bad.errors], [ValueError])
 
     def test_a_receiver_that_raises_harms_nobody(self) -> None:
-        """The task is enqueued, runs and ends well, and the other receivers are told."""
+        """The task is enqueued, runs and ends well, and the other receivers are called."""
         if not self.robust_signals:
             self.skipTest("The backend sends its signals with send().")
         self.needs_signals()
@@ -68,13 +68,13 @@ class SignalTests(Conformance):
         self.assertEqual([one.name for one in heard], list(NAMES))
 
     def needs_signals(self) -> None:
-        """Skip the test where the signals of a run cannot be heard."""
+        """Skip the test if the signals of a run do not reach this process."""
         self.needs_runs()
         if not self.hears_signals:
             self.skipTest("The worker is another process, whose signals are not heard here.")
 
     def assert_told(self, name: str, args: tuple[Any, ...], ending: str) -> None:
-        """Check what is told of one sample task."""
+        """Check the signals of one sample task."""
         self.needs_signals()
         with self.listening() as heard:
             result = self.run_sample(name, *args)
@@ -85,7 +85,7 @@ class SignalTests(Conformance):
 
     @contextlib.contextmanager
     def listening(self, *, failing: bool = False) -> Iterator[list[Heard]]:
-        """Hear all three signals, in whatever thread they are sent; with `failing`, beside receivers that raise."""
+        """Record all three signals, from any thread; if `failing`, connect receivers that raise as well."""
         heard: list[Heard] = []
         signals: dict[str, Signal] = {name: getattr(compat.module("signals"), name) for name in NAMES}
         with contextlib.ExitStack() as stack:
@@ -100,7 +100,7 @@ def _listener(name: str, heard: list[Heard]) -> Any:
     lock = threading.Lock()
 
     def listen(sender: Any, task_result: Any, **more: Any) -> None:
-        with lock:  # several workers may tell at once
+        with lock:  # several workers may send a signal at the same time
             heard.append(Heard(name, sender, task_result, str(task_result.status)))
 
     return listen

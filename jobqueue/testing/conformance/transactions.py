@@ -1,4 +1,4 @@
-"""An enqueue in a database is part of the caller's transaction."""
+"""Tests of transactions: an enqueue in a database is part of the caller's transaction."""
 
 # ruff: noqa: PT009, PT027 - for every runner of unittest's cases, so with their own assertions
 
@@ -13,19 +13,19 @@ from jobqueue.testing.conformance.base import STATUS, Conformance
 
 
 class Undo(Exception):
-    """Roll a transaction back."""
+    """The exception that rolls a test's transaction back."""
 
 
 class TransactionTests(Conformance):
-    """Judge backends that name the database of their jobs in `rolls_back_with`."""
+    """Tests of backends that name the database of their jobs in `rolls_back_with`."""
 
     def test_an_enqueue_that_was_rolled_back_never_existed(self) -> None:
-        """With the transaction goes the task: it has no result, and does not run."""
+        """If the transaction is rolled back, the task has no result and does not run."""
         result_id = self.undone(lambda: self.sample("echo").enqueue(1).id)
         self.assert_nothing_is_left(result_id)
 
     def test_a_rolled_back_savepoint_takes_its_enqueue_along(self) -> None:
-        """What the inner block enqueued is gone, what the outer block enqueued runs."""
+        """The task of the inner block is gone, and the task of the outer block runs."""
         self.needs_transactions()
         with transaction.atomic(using=self.rolls_back_with):
             outer = self.sample("echo").enqueue("outer")
@@ -34,7 +34,7 @@ class TransactionTests(Conformance):
         self.assertEqual(self.look(outer).status, STATUS.SUCCESSFUL)
 
     def test_a_refused_argument_leaves_the_transaction_usable(self) -> None:
-        """After a refusal the caller can go on in the same transaction."""
+        """After a refusal the caller can continue in the same transaction."""
         self.needs_transactions()
         with transaction.atomic(using=self.rolls_back_with):
             for value in (object(), "a\0b", "\ud800", float("nan"), {1: 2}):
@@ -45,12 +45,12 @@ class TransactionTests(Conformance):
         self.assertEqual(self.look(result).return_value, "good")
 
     def needs_transactions(self) -> None:
-        """Skip the test where an enqueue takes part in no transaction."""
+        """Skip the test if an enqueue is not part of a transaction."""
         if not self.rolls_back_with:
             self.skipTest("An enqueue takes part in no transaction.")
 
     def undone(self, enqueue: Callable[[], str]) -> str:
-        """Enqueue in a transaction that is rolled back; return the id that there was."""
+        """Enqueue in a transaction that is rolled back; return the id of the task."""
         self.needs_transactions()
         ids: list[str] = []
         try:
@@ -62,7 +62,7 @@ class TransactionTests(Conformance):
             return ids[0]
 
     def assert_nothing_is_left(self, result_id: str) -> None:
-        """Check that nothing of an enqueue exists, also after a run."""
+        """Check that no result of an enqueue exists, also after a run."""
         for _ in range(2):
             with self.assertRaises(compat.TaskResultDoesNotExist):
                 self.backend.get_result(result_id)
