@@ -104,14 +104,14 @@ class Pool:
                 self._start()
             except Exception as error:  # noqa: BLE001 - callers of `submit` still have runs to register and outcomes to write
                 logger.error("The system gives no more threads, so there are %d slots instead of %d: %s", self._crew, self.size, error)
-                self.size = self._crew  # until the next `resize`
+                self.size = self._crew  # until the pool is resized
                 return
 
     def submit(self, runs: list[Run]) -> None:
         """Queue runs, in order."""
         for run in runs:
             self._queue.put(run)
-        with self._lock:  # the interrupter and the supervisor count and start threads, too
+        with self._lock:  # `resize` and `replace` count and start threads, too
             self._submitted += len(runs)
             self._spawn_missing()
 
