@@ -1,1 +1,1 @@
-"""The worker process: one part per role, wired by the supervisor."""
+"""The worker process: a package for each role, and the supervisor that wires them."""

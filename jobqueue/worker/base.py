@@ -1,4 +1,4 @@
-"""What the database services of a worker share: a reserved connection, dropped after an error of the connection."""
+"""The base class of the services of a worker that use the database: each has a dedicated connection, replaced after each error."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from jobqueue.models import Job
 
 
 class DatabaseService(Service):
-    """Be a service with a connection of its own, so that tasks can never starve it of one."""
+    """A service with a dedicated connection, so that tasks cannot use up the connections that it needs."""
 
     def __init__(self, on_error: ErrorHandler | None = None) -> None:
-        """Prepare the thread."""
+        """Prepare the thread; `on_error` is called after each failed turn."""
         super().__init__(self._after_error)
         self._report = on_error
         self._connection: object | None = None
 
     def set_up(self) -> None:
-        """Reserve the connection; it may keep plans where it may listen, if no pooler gives each transaction another session."""
+        """Reserve the connection; it keeps the plans of statements if `NOTIFY` is on and no pooler changes the session per transaction."""
         self._connection = Job.objects.database.reserve_connection(self.name, keep_plans=conf.current().notify)
 
     def abort(self) -> None:
-        """Let the statement that the thread hangs in fail; called by another thread."""
+        """Make the statement fail that the thread waits for. Another thread calls this."""
         if self._connection is not None:
             Job.objects.database.break_connection(self._connection)
 
@@ -31,12 +31,12 @@ class DatabaseService(Service):
         hygiene.close_all()
 
     def _after_error(self, service: Service, error: BaseException, failures: int) -> None:
-        # Whatever it was, a new connection cannot be worse than one in an unknown state.
+        # For every kind of error: a new connection is safer than one in an unknown state.
         hygiene.close_broken(Job.objects.database.alias)
         if self._report is not None:
             self._report(service, error, failures)
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether an error means that the database cannot be reached just now."""
+    """Return whether an error means that the database cannot be reached now."""
     return db.is_connection_error(error)

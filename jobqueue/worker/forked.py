@@ -1,7 +1,7 @@
-"""A task may fork. Its child must never come back into the worker: it would run the jobs that its copy of the worker holds.
+"""Forks in tasks: the child of a fork must never return into the code of the worker, where it would run the jobs of its parent.
 
-In a worker process, `watch` has the child of each fork drop what belongs to its parent: connections and locks (not closed: the parent still
-uses them), signal handlers, the thread of the log. The child is marked, and whatever leads out of a task's code ends it.
+In a worker process, `watch` makes the child of each fork drop what belongs to its parent: connections and locks (not closed, since the
+parent still uses them), signal handlers, and the log thread. The child is marked, and ends when it leaves the code of the task.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jobqueue.worker.handlers import NUMBERS
 
 
 class _State:
-    """What this process is."""
+    """Whether this process watches its forks, and whether it is a forked child."""
 
     is_watched = False
     is_child = False
@@ -31,7 +31,7 @@ _drops: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def watch(*holders: Any) -> None:
-    """Have the children of this process's forks become no workers; they call `drop_in_child` of each of these."""
+    """Prevent forked children of this process from working as workers; a child calls `drop_in_child` of each holder."""
     _drops.update(holders)
     if not _state.is_watched:
         _state.is_watched = True
@@ -39,24 +39,24 @@ def watch(*holders: Any) -> None:
 
 
 def drop_at_fork(holder: Any) -> None:
-    """Call the method `drop_in_child` of an object in each child."""
+    """Call the method `drop_in_child` of an object in each forked child."""
     _drops.add(holder)
 
 
 def leave_if_child(error: BaseException | None = None) -> None:
-    """End this process at once if it was forked from a worker."""
+    """End this process at once if it was forked from a worker, with the status that `error` implies."""
     if _state.is_child:
         os._exit(status_of(error))
 
 
 def refuse_in_child() -> None:
-    """Raise JobQueueError if this process was forked from a worker: the threads that do what a context asks for are not there."""
+    """Raise JobQueueError if this process was forked from a worker: the threads that serve the context of a task do not exist in it."""
     if _state.is_child:
         raise JobQueueError("This process was forked by a task: only the task's own process can use its context. Report to it, or spawn.")
 
 
 def _become_no_worker() -> None:
-    """Drop what belongs to the parent. Nothing here takes a lock: the thread that has it may not exist in this process."""
+    """Drop what belongs to the parent, without taking a lock: the thread that holds it may not exist in this process."""
     _state.is_child = True
     signal.set_wakeup_fd(-1)
     for number in NUMBERS:
@@ -69,7 +69,10 @@ def _become_no_worker() -> None:
 
 
 def _leave_executor() -> None:
-    """End the process where a function of a `ThreadPoolExecutor` returns (as of ``asyncio.to_thread``): its thread would wait for ever."""
+    """Make the process end when a function of a `ThreadPoolExecutor` returns, such as one of ``asyncio.to_thread``.
+
+    Otherwise its thread would wait for ever.
+    """
     frame = sys._getframe()
     while (above := frame.f_back) is not None:
         frame = above
@@ -78,7 +81,7 @@ def _leave_executor() -> None:
 
 
 class _Leaving:
-    """What stands in for a future whose waiter is another process."""
+    """A replacement for a future whose waiting thread exists only in the parent process."""
 
     def set_result(self, result: object) -> None:
         """End the process."""

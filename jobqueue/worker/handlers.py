@@ -14,7 +14,7 @@ NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 def on_signals(stop: Callable[[], None]) -> None:
     """Call `stop` for each SIGTERM, SIGINT and SIGHUP."""
-    # The terminal is gone: nothing is lost by an end in order, unless somebody (nohup) has it ignored.
+    # SIGHUP means that the terminal is gone, and an orderly end is right, unless the signal is ignored, such as by nohup.
     hang_up = (signal.SIGHUP,) if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else ()
     for number in (signal.SIGTERM, signal.SIGINT, *hang_up):
         signal.signal(number, lambda *_: stop())
@@ -23,7 +23,7 @@ def on_signals(stop: Callable[[], None]) -> None:
 def quit_with_dump(first: Callable[[], None] | None = None) -> None:
     """End the process at once on SIGQUIT, with the stacks of all threads on the standard error; call `first` before the end.
 
-    The stacks are written by C code, also while a thread keeps Python's lock.
+    C code writes the stacks, even if a thread holds the GIL.
     """
 
     def end(*_: object) -> None:
@@ -38,5 +38,5 @@ def quit_with_dump(first: Callable[[], None] | None = None) -> None:
 
 
 def end_at_once() -> None:
-    """End the process: until there is something to end in order, nothing is lost, and a database that does not answer keeps nobody."""
+    """End the process with status 0: before a worker runs, nothing is lost, and the end need not wait for a database without answer."""
     sys.exit(0)

@@ -1,1 +1,1 @@
-"""The threads that lead and do the duties of the fleet."""
+"""The threads of a worker that contend for duties, lead them and run them."""

@@ -1,8 +1,8 @@
-"""The thread that contends for duties, renews what it leads, and watches over the threads that do them.
+"""The thread that contends for duties, renews the terms of this worker, and watches the threads that run its duties.
 
-It does no duty itself: so a duty that hangs or fails neither loses the leases of the others nor keeps its own for ever. One that has
-completed no run for too long is given up on: its connection is cut, its thread left to itself (its term has ended, so it can write
-nothing more), and the duty is left to another worker for a while.
+It runs no duty itself. So a duty that hangs or fails neither stops the renewal of other terms nor keeps its own term for ever. A duty
+that has completed no run for too long is given up on: its connection is cut, its thread is abandoned, and this worker does not
+contend for the duty for a while. The term of the duty has ended, so the abandoned thread can write nothing more.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from jobqueue.lifecycle import wakeup
 from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.duties.duty_thread import DutyThread
 
-# Of a lease: with the default of 10 s, contenders look every 1 to 5 s, and after an error in 5 s.
+# Shares of a lease: with the default of 10 s, workers contend every 1 to 5 s, and 5 s after an error.
 CONTEND_SHARES = (0.1, 0.5)
 LEAVE_TO_OTHERS_SHARE = 0.6
-# Who leads everything learns by its renewals what was taken from it, and what the time is.
+# A worker that leads every duty contends seldom: its renewals report lost terms and the time of the database.
 LEAD_ALL_SHARE = 3.0
-ENDED_SECONDS = 0.25  # between two words of ended jobs: whoever hears of one looks closely for longer than that
-TELL_EACH = 5  # renewals: what duties tell of themselves is for people, and most of what a renewal costs
+ENDED_SECONDS = 0.25  # between notifications of ended jobs; after one, the duty polls closely for longer than that
+TELL_EACH = 5  # renewals for one that writes the metadata, which is most of the cost, and which only operators read
 
 logger = logging.getLogger("jobqueue")
 
 
 class Duties(DatabaseService):
-    """Lead what nobody leads, in one worker process."""
+    """The duties of one worker process: those that it leads, and those that every worker runs."""
 
     name = "duties"
     longest_backoff_seconds = 1.0
@@ -56,9 +56,9 @@ class Duties(DatabaseService):
     ) -> None:
         """Prepare the thread.
 
-        `makers` returns how each duty is made, given what tells before which monotonic time no lease is to be judged; `place` names
-        this process for people, `moved` is told that a duty let jobs in, and `heartbeat_seconds` is how often workers renew the
-        leases of jobs.
+        `makers` returns the factories of all duties. Its argument is a function that returns the monotonic time before which no expired
+        lease is recovered. `place` names this process on pages and in commands. `moved` is called when a duty has released or
+        recovered jobs. `heartbeat_seconds` is the interval at which workers renew the leases of jobs.
         """
         super().__init__(on_error)
         self._leadership = Leadership(worker_id)
@@ -81,31 +81,31 @@ class Duties(DatabaseService):
 
     @property
     def chores(self) -> list[DutyThread]:
-        """The threads that do duties now."""
+        """The threads that run duties now."""
         return list(self._chores.values())
 
     @property
     def end_seconds(self) -> float:
-        """How long its duties may take to end."""
+        """The seconds that the duties may take to end."""
         return max((chore.duty.end_seconds for chore in self.chores), default=0.0)
 
     @property
     def lingering(self) -> list[str]:
-        """Name the threads of duties that go on after they were told to stop."""
+        """The names of the duty threads that still run after they were asked to stop."""
         return [f"duty {chore.duty.name}" for chore in self._ending if chore.alive]
 
     @property
     def unended(self) -> list[str]:
-        """Name what duties had begun and could not bring to an end."""
+        """The names of the operations that duties had begun and could not complete."""
         return [name for chore in self._ending for name in chore.unended]
 
     def hurry(self) -> None:
-        """Let the duties wait for nothing more."""
+        """Make the duties end without waiting for operations in flight."""
         for chore in self.chores:
             chore.duty.hurry()
 
     def hear(self, *names: str) -> None:
-        """Let these duties look at once, where this process does them (none named: all, and look whether one is free); from any thread."""
+        """Run these duties at once if this process runs them; without names, run all of them and contend. Call it from any thread."""
         for chore in self.chores:
             if not names or chore.duty.name in names:
                 chore.hear()
@@ -114,21 +114,21 @@ class Duties(DatabaseService):
             self.wake()
 
     def hear_of_due(self) -> None:
-        """Let due jobs be looked for at once, where this process does it."""
+        """Promote due jobs at once if this process leads that duty."""
         self.hear(PromoteDueJobs.name)
 
     def hear_of_ended(self) -> None:
-        """Let webhooks be looked for at once, where this process does it: jobs have ended here."""
+        """Send webhooks at once if this process leads that duty, since jobs have ended here."""
         now = time.monotonic()
         if now - self._ended_at >= ENDED_SECONDS:
             self._ended_at = now
             self.hear(DeliverWebhooks.name)
 
     def turn(self) -> float | None:
-        """Renew, contend, and look after the threads; return how long to rest."""
+        """Renew the terms, contend for free duties, and check the threads; return the seconds to the next turn."""
         now = time.monotonic()
         if now - self._turned_at > self._renew_seconds + self._heartbeat_seconds:
-            # The process stood still, and its heartbeat with it: leases that nobody has taken meanwhile can still be renewed.
+            # The process was stopped, and its heartbeat with it. Leases that have run out but are not recovered can still be renewed.
             self._note_trouble()
         self._turned_at = now
         if self._names is None:
@@ -141,7 +141,7 @@ class Duties(DatabaseService):
         if self._lacks_something:
             self._contend_at = min(self._contend_at, now + self._lease_seconds * CONTEND_SHARES[1])
         if now >= self._contend_at:
-            # Before the look: what is heard meanwhile sets it anew. A fleet must not contend in step; who has everything looks seldom.
+            # Set before `_contend`, since a notification may reset it meanwhile. It is random, so that workers contend at different times.
             share = random.uniform(*CONTEND_SHARES) if self._lacks_something else LEAD_ALL_SHARE  # noqa: S311
             self._contend_at = now + self._lease_seconds * share
             self._contend(now)
@@ -149,13 +149,13 @@ class Duties(DatabaseService):
         return max(min(self._renew_at, self._contend_at) - time.monotonic(), 0.0)
 
     def stop(self) -> None:
-        """Ask the duties to end after their present runs, and then itself."""
+        """Ask the duties to end after their present runs, and then this thread."""
         for chore in self.chores:
             chore.stop()
         super().stop()
 
     def tear_down(self) -> None:
-        """Stop the duties and hand them over at once."""
+        """Stop the duties, and resign, so that other workers can lead them at once."""
         for chore in (mine := self.chores):
             chore.stop()
         self._ending = mine
@@ -167,10 +167,10 @@ class Duties(DatabaseService):
         finally:
             super().tear_down()
 
-    # What is done
+    # Terms and threads
 
     def _begin(self) -> set[str]:
-        """Start what every worker does, and return the names of what one worker leads, as far as this process can do it."""
+        """Start the duties that every worker runs, and return the names of those that one worker leads; skip what `able` denies."""
         self._makers = self._find_makers(lambda: self.no_sweep_before)
         led = set()
         for name, make in self._makers.items():
@@ -212,7 +212,7 @@ class Duties(DatabaseService):
         chore.start()
 
     def _let_go(self, now: float) -> None:
-        """End the threads of terms that are over or in doubt, and make room for others where a duty rotates."""
+        """Stop the threads whose terms have ended or are in doubt, and resign from duties whose time to rotate has come."""
         lost = []
         for name, chore in list(self._chores.items()):
             term = chore.term
@@ -223,13 +223,13 @@ class Duties(DatabaseService):
                 self._leadership.forget(name)
             elif term is not None and (after := chore.duty.rotate_after_seconds) is not None and now - term.began >= after:
                 self._rotate(chore, now)
-        if lost:  # one line: in an outage it is all of them
+        if lost:  # one line, since an outage ends all terms
             logger.warning("This worker does not lead any more: %s.", ", ".join(sorted(lost)))
         self._leaving = [chore for chore in self._leaving if chore.alive]
 
     def _rotate(self, chore: DutyThread, now: float) -> None:
         chore.stop()
-        if not chore.alive:  # else at a later turn: its run is completed first
+        if not chore.alive:  # else in a later turn, when its run has ended
             self._leave(chore, now, LEAVE_TO_OTHERS_SHARE * self._lease_seconds)
 
     def _give_up(self, now: float) -> None:
@@ -274,7 +274,7 @@ class Duties(DatabaseService):
     # Errors
 
     def _failed(self, service: Service, error: BaseException, failures: int) -> None:
-        # A project's duty may fail to reach what is its own: that is no outage of the database of the jobs.
+        # An outage in a duty of the project may concern another database than that of the jobs.
         if is_outage(error) and isinstance(service, DutyThread) and service.duty.longest_run_seconds is not None:
             self._note_trouble()
         self._tell_of_error(service, error, failures)
@@ -286,6 +286,6 @@ class Duties(DatabaseService):
         super()._after_error(service, error, failures)
 
     def _note_trouble(self) -> None:
-        """Let the heartbeats of all workers catch up before leases are judged, and count no duty as stuck for what it could not do."""
+        """Note an outage: workers get time to renew their leases before jobs are recovered, and no duty counts as stuck because of it."""
         self._trouble_at = time.monotonic()
         self.no_sweep_before = self._trouble_at + 2 * self._heartbeat_seconds

@@ -1,4 +1,4 @@
-"""One thread for one duty, so that a duty that hangs stops no other one."""
+"""The thread of one duty: each duty has a thread, so that a duty that hangs stops no other duty."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ logger = logging.getLogger("jobqueue")
 
 
 class DutyThread(DatabaseService):
-    """Run one duty again and again: in a term of leadership, or (`term` None) for itself alone, as every worker does."""
+    """A thread that runs one duty again and again, in a term of leadership; `term` is None for a duty that every worker runs."""
 
     longest_backoff_seconds = 5.0
 
     def __init__(
         self, duty: Duty, term: Term | None, now: Callable[[], datetime], done: Callable[[Report], None], on_error: ErrorHandler
     ) -> None:
-        """Prepare the thread; `now` is the database's time, `done` is told of each run that let jobs in."""
+        """Prepare the thread; `now` returns the time of the database, `done` is called after each run that released or recovered jobs."""
         super().__init__(on_error)
         self.name = f"duty {duty.name}"
         self.duty, self.term = duty, term
@@ -50,20 +50,20 @@ class DutyThread(DatabaseService):
 
     @property
     def over(self) -> bool:
-        """Whether its term has ended, so that it is to do nothing more."""
+        """Whether the term has ended, so that the duty must not run any more."""
         return self.term is not None and self.term.ended
 
     def hear(self) -> None:
-        """Look now: there may be new work."""
+        """Run the duty now, since there may be new work."""
         self.duty.hear()
         self.wake()
 
     def turn(self) -> float | None:
-        """Run the duty once, if we may; return how long to rest."""
+        """Run the duty once if its term is trusted; return the seconds to the next run."""
         if self.over:
             return None
         if self.term is not None and not self.term.trusted:
-            return 0.2  # a renewal is late: whoever renews decides
+            return 0.2  # a renewal is late; the contender renews or ends the term
         began, now, self.aborted = time.monotonic(), self._moment(), False
         try:
             report = self._run(now)
@@ -82,14 +82,14 @@ class DutyThread(DatabaseService):
         return 0.0 if report.again else pause
 
     def tear_down(self) -> None:
-        """Let the duty bring to an end what it has begun: without the fence, since others may lead it already."""
+        """End the operations that the duty has begun, without the fence, since another worker may lead the duty already."""
         try:
             self.unended = self.duty.end()
         finally:
             super().tear_down()
 
     def _moment(self) -> datetime:
-        """Return the database's time; for duties that only report by it, as its last answer and our own clock have it."""
+        """Return the time of the database; if the duty needs no exact time, compute it from an earlier answer and the local clock."""
         if self.duty.exact_now or self._seen is None or time.monotonic() - self._seen[1] > RECKONED_SECONDS:
             self._seen = (self._now(), time.monotonic())
         return self._seen[0] + timedelta(seconds=time.monotonic() - self._seen[1])
@@ -98,7 +98,7 @@ class DutyThread(DatabaseService):
         pid = os.getpid()
         try:
             with db.fenced(self.term.check) if self.term is not None else contextlib.nullcontext():
-                # A context of its own: a time zone that a project's duty activates, or any variable that it sets, goes with it.
+                # In a copy of the context, so that a time zone or another variable that the duty sets ends with the run.
                 report = contextvars.copy_context().run(self.duty.run_once, now)
         except BaseException as error:
             leave_if_forked(pid, error)
@@ -110,7 +110,7 @@ class DutyThread(DatabaseService):
 
     def _note(self, report: Report, now: datetime, seconds: float) -> None:
         self.completed_at = time.monotonic()
-        told = self.told  # a new one each time: another thread writes it into the row meanwhile
+        told = self.told  # replaced, never changed: another thread writes it into the row
         self.told = {
             **told,
             "last_run_at": now.isoformat(),
@@ -138,11 +138,11 @@ class DutyThread(DatabaseService):
 
 
 def _whole(value: object) -> int:
-    """Return what a duty counts as a number that every reader of JSON can read."""
+    """Return a count as a whole number that every JSON parser can read; 0 if it is none."""
     return min(max(value, 0), MAX_COUNT) if isinstance(value, int) else 0
 
 
 def _count(told: dict[str, Any], name: str) -> int:
-    """Return a number of the row, whatever somebody has written into it."""
+    """Return a number of the metadata; 0 if the row holds no whole number there."""
     value = told.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
