@@ -1,1 +1,1 @@
-"""What must be done for all by one worker at a time, or by every one: small objects with `run_once`, under leases."""
+"""Cluster-wide maintenance: each duty is an object with `run_once`, which one worker at a time runs under a lease, or every worker."""

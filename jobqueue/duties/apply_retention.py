@@ -1,4 +1,4 @@
-"""Mark ended jobs as stale and delete them, and delete old events, as the settings say (see ``retention/apply.py``)."""
+"""The duty of retention: it marks ended jobs as stale, deletes them, and deletes old events (see ``retention/apply.py``)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from jobqueue.retention.apply import Sweep, by_settings
 from jobqueue.retention.events import OldEvents
 
 EVENTS_SECONDS = 0.5
-# A look for what has come to an age of days may be some minutes late; looks are most of what an idle worker would ask its database.
+# The interval grows with the shortest age. A job may be deleted minutes late, and an idle worker sends fewer statements.
 SHARE_OF_AGE, MAX_SECONDS = 1 / 1000, 600.0
-SHORTER_SECONDS = 10.0  # of one run where a hook that hangs keeps all other writers away
+SHORTER_SECONDS = 10.0  # limit of one run on a database with one writer, where a hook that hangs blocks all other writers
 
 
 class ApplyRetention(Duty):
-    """Apply `STALE_AFTER`, `DELETE_AFTER`, `QUEUE_RETENTION` and `EVENT_DELETE_AFTER`, about a second at a time."""
+    """The duty that applies `STALE_AFTER`, `DELETE_AFTER`, `QUEUE_RETENTION` and `EVENT_DELETE_AFTER`, about a second at a time."""
 
     name = "apply_retention"
     interval_seconds = 60.0
     exact_now = False
 
     def __init__(self) -> None:
-        """Start from the oldest job and the oldest event."""
+        """Prepare to start with the oldest job and the oldest event; set the interval by the shortest age."""
         ages = [age for rules in conf.retention() for age in rules.ages()]
         shortest = min([*ages, *([] if (of_events := conf.event_age()) is None else [of_events])], default=0.0)
         self.interval_seconds = min(max(self.interval_seconds, shortest * SHARE_OF_AGE), MAX_SECONDS)
@@ -34,11 +34,11 @@ class ApplyRetention(Duty):
         self._events: OldEvents | None = None
 
     def able(self) -> bool:
-        """Return whether anything is configured."""
+        """Return whether the settings have a rule of retention."""
         return any(conf.retention()) or conf.event_age() is not None
 
     def run_once(self, now: datetime) -> Report:
-        """Go on where the last run ended; ask for the next one at once where there is more."""
+        """Continue where the last run ended, and request the next run at once if there is more to do."""
         if self._sweep is None or self._events is None:
             self._sweep, self._events = by_settings(), OldEvents(conf.event_age())
         done = self._sweep.run()

@@ -1,8 +1,8 @@
-"""A duty is a small object that is asked, again and again, to do what is due now, and reports what it did.
+"""The base classes of duties: objects whose `run_once` is called again and again, does what is due, and returns a report.
 
-It knows no threads and no leadership: whoever calls `run_once` answers for both. A duty that is led by one worker at a time runs
-with a fence (see `duties/leadership.py`): each write transaction that it opens with ``Job.objects.database.atomic()`` checks first
-that the worker still leads, and raises `LeadershipLost` where it does not.
+A duty knows neither threads nor leadership; the worker that calls `run_once` handles both. A duty that one worker at a time leads runs
+with a fence (see ``duties/leadership.py``): each write transaction that it opens with ``Job.objects.database.atomic()`` first checks that
+the worker still leads, and raises `LeadershipLost` if it does not.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from typing import Literal
 from jobqueue.core import duty_rules
 
 Strategy = Literal["lease", "everyone"]
-# The names of the duties that come with the product (`duties/builtin.py`): a project's duty must not take one's place.
+# The names of the built-in duties (see ``duties/builtin.py``). A duty of the project must not use one of them.
 RESERVED = duty_rules.BUILTIN
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell what one run of a duty did.
+    """The report of one run of a duty.
 
-    `items` counts what was moved, deleted or made; `set_aside` what could not be, each with its own reason in the log. `again` asks
-    for the next run at once, since there is more; `pause_seconds` for the next one then (None: after the duty's interval).
+    `items` counts the rows that were moved, deleted or created. `set_aside` counts those that could not be, each with a reason in the log.
+    `again` requests the next run at once, since there is more to do. Otherwise it follows after `pause_seconds`, or after the interval of
+    the duty if that is None.
     """
 
     items: int = 0
@@ -34,50 +35,50 @@ class Report:
 
 
 class Duty:
-    """Do something for all workers; one instance lives as long as one worker leads the duty, so it may remember how far it came."""
+    """The base class of duties; one instance lives for one term of leadership, so it may remember its progress."""
 
     name: str
     interval_seconds: float = 1.0
     strategy: Strategy = "lease"
     rotate_after_seconds: float | None = None
-    lets_jobs_in: bool = False  # whether its items are jobs that may be taken now, so that this process's own dispatcher is woken
-    exact_now = True  # whether `now` decides what is done; else it is reckoned from an earlier answer, which saves a statement each run
-    wake: Callable[[], object] = staticmethod(lambda: None)  # asks for the next run now; who runs it puts in what does
-    longest_run_seconds: float | None = 30.0  # of one run; then its connection is cut, and after twice as long it is given up on
+    lets_jobs_in: bool = False  # whether its items are jobs that can be claimed now, so that the dispatcher of this process is woken
+    exact_now = True  # whether `now` decides what is done; else it is computed from an earlier answer, which saves a statement per run
+    wake: Callable[[], object] = staticmethod(lambda: None)  # requests the next run now; the thread that runs the duty sets it
+    longest_run_seconds: float | None = 30.0  # after it the connection is cut, after twice as long the duty is given up on
 
     def able(self) -> bool:
-        """Return whether this process can do it at all; one that cannot never leads it."""
+        """Return whether this process can run the duty; a process that cannot never leads it."""
         return True
 
     def run_once(self, now: datetime) -> Report:
-        """Do what is due at `now`, the database's time, in short transactions; raise whatever keeps it from being done."""
+        """Do what is due at `now`, the time of the database, in short transactions; raise the error if it cannot be done."""
         raise NotImplementedError
 
     def hear(self) -> None:
-        """Take note that there may be new work, before the next run; called from any thread."""
+        """Note before the next run that there may be new work. Any thread may call this."""
 
     def end(self) -> list[str]:
-        """Bring what is under way to an end, after the last run; name what did not stop."""
+        """End the operations in flight after the last run; return the names of those that did not end."""
         return []
 
     @property
     def end_seconds(self) -> float:
-        """How long its present run and its end may take, once the worker stops."""
+        """The seconds that the present run and `end` may take when the worker stops."""
         return 0.5
 
     def hurry(self) -> None:
-        """Let the end wait for nothing more; called from another thread."""
+        """Make `end` return without waiting any longer. Another thread calls this."""
 
 
 class FunctionDuty(Duty):
-    """A duty of a project, made by ``@duty`` from a function."""
+    """A duty of the project, made by ``@duty`` from a function."""
 
-    longest_run_seconds = None  # nobody but the project knows
+    longest_run_seconds = None  # only the project knows how long it may take
 
     def __init__(
         self, name: str, function: Callable[[], object], interval_seconds: float, strategy: Strategy, rotate_after_seconds: float | None
     ) -> None:
-        """Keep what the decorator was told."""
+        """Keep the arguments of the decorator."""
         self.name = name
         self.function = function
         self.interval_seconds = interval_seconds
@@ -85,7 +86,7 @@ class FunctionDuty(Duty):
         self.rotate_after_seconds = rotate_after_seconds
 
     def run_once(self, now: datetime) -> Report:
-        """Call the function; what it returns counts as items where it is a whole number, or is a report."""
+        """Call the function; return its `Report`, or a report whose `items` is the whole number that it returned, or 0."""
         done = self.function()
         if isinstance(done, Report):
             return done

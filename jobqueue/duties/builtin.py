@@ -1,4 +1,4 @@
-"""The duties that come with the product."""
+"""The built-in duties and their factories."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.glance import Glances
 
 Makers = dict[str, Callable[[], Duty]]
-# The duties that need the code of a project: each service does its own.
+# The duties that need the code of a project. Each service has a leader of its own for them.
 SCOPED = (EnqueueScheduledJobs.name,)
 
 
@@ -29,10 +29,10 @@ def builtin(
     not_before: Callable[[], float],
     glances: Glances | None = None,
 ) -> Makers:
-    """Return how each of them is made.
+    """Return the factory of each built-in duty, by its name in this service.
 
-    `keep` renews this process's own leases, `tell` is told of the jobs that were found lost, and none is looked for before the monotonic
-    time that `not_before` gives. What one of them sees for others is in `glances`.
+    `keep` renews the leases of this process. `tell` is called with the jobs that were lost and recovered. No job is recovered before the
+    monotonic time that `not_before` returns. `glances` holds what one duty finds out for the other duties.
     """
     glances = glances if glances is not None else Glances()
     makers = _makers(keep, tell, not_before, glances)
@@ -44,7 +44,7 @@ def builtin(
 
 
 def _configured(make: Callable[[], Duty], options: Mapping[str, Any]) -> Callable[[], Duty]:
-    """Return how a duty is made that has the options of the setting ``DUTIES``."""
+    """Return a factory that applies the options of the setting ``DUTIES`` to the duty."""
 
     def made() -> Duty:
         duty = make()

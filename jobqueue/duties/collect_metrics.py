@@ -1,4 +1,4 @@
-"""Look at all queues each ten seconds, for the graphs of the last hour (see ``insight/metrics.py``)."""
+"""The duty of metrics: it samples all queues every `SLOT_SECONDS`, for the graphs of the last hour (see ``insight/metrics.py``)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from jobqueue.insight.metrics import SLOT_SECONDS, Collector
 
 
 class CollectMetrics(Duty):
-    """Write a sample of each queue."""
+    """The duty that writes samples of all queues."""
 
     name = "collect_metrics"
     interval_seconds = float(SLOT_SECONDS)
 
     def __init__(self) -> None:
-        """Start without a look before."""
+        """Start without an earlier sample."""
         self._collector = Collector()
 
     def run_once(self, now: datetime) -> Report:
-        """Look once."""
+        """Take one sample of each queue."""
         return Report(items=self._collector.look(now))

@@ -1,4 +1,4 @@
-"""Deliver webhooks: send what the outbox holds (see ``webhooks/outbox.py``), and try again what did not arrive."""
+"""The duty of webhooks: it sends the deliveries of the outbox (see ``webhooks/outbox.py``), and retries those that failed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from jobqueue.webhooks import outbox
 from jobqueue.webhooks.senders import SenderPool
 
 PAUSE_SECONDS = 0.5
-# Where nothing was to be sent for a while, looking is most of what this costs.
+# After `QUIET_SECONDS` without a delivery, the duty polls less often, since polling is then most of its cost.
 QUIET_SECONDS, QUIET_PAUSE_SECONDS = 60.0, 1.0
-# After it was told of something: what came right behind is told of by nobody.
+# After a notification, poll closely for this long: deliveries that follow at once come without a notification.
 CLOSELY_SECONDS = 1.0
 LAND_SECONDS = 0.2
-# After a look that found nothing to begin: where much waits for a receiver that is busy enough, each look walks over all of it.
+# The rest after a query that found nothing to start: if many deliveries wait for a busy receiver, each query reads all of them.
 REST_SECONDS, REST_TIMES, MAX_REST_SECONDS = 0.5, 10, 5.0
 WRITE_SECONDS = 2.0
 
@@ -27,28 +27,28 @@ logger = logging.getLogger("jobqueue")
 
 
 class DeliverWebhooks(Duty):
-    """Hand what is due to the senders, and write what came of it."""
+    """The duty that gives due deliveries to the senders, and writes the results."""
 
     name = "deliver_webhooks"
     interval_seconds = PAUSE_SECONDS
     exact_now = False
 
     def __init__(self, glances: Glances | None = None) -> None:
-        """Send nothing yet; `glances` may tell that nothing is to be sent."""
+        """Prepare the senders; `glances` may report that no delivery waits, which saves a query."""
         self._glances = glances if glances is not None else Glances()
-        self._glances.tell_of_delivery = lambda: self.wake()  # noqa: PLW0108 - put in later
+        self._glances.tell_of_delivery = lambda: self.wake()  # noqa: PLW0108 - `wake` is set later
         self._crew = SenderPool()
         self._busy_at: float | None = None
         self._look_at = self._rested_at = 0.0
         self._closely_until = 0.0
 
     def hear(self) -> None:
-        """Look at once, and closely for a moment; where much waits for busy receivers, after the rest that its walk asks for."""
+        """Poll at once, and closely for `CLOSELY_SECONDS`; if the last query was slow, poll after the rest that it requires."""
         self._closely_until = time.monotonic() + CLOSELY_SECONDS
         self._look_at = min(self._look_at, self._rested_at)
 
     def able(self) -> bool:
-        """Return whether this process has what it takes to send."""
+        """Return whether this process can send webhooks; log the reason if it cannot."""
         try:
             outbox.check_able()
         except JobQueueError as error:
@@ -57,9 +57,9 @@ class DeliverWebhooks(Duty):
         return True
 
     def run_once(self, now: datetime) -> Report:
-        """Begin what is due, wait a moment for answers, and write them."""
+        """Start the due deliveries, wait up to `LAND_SECONDS` for responses, and write the results."""
         if self._is_quiet and (glance := self._glances.fresh) is not None and glance.deliver_at is None:
-            return Report(pause_seconds=FRESH_SECONDS)  # the look that sees one wakes us, and without one we look ourselves
+            return Report(pause_seconds=FRESH_SECONDS)  # a glance that finds a delivery wakes this duty; without a fresh glance it polls
         due = outbox.next_due_seconds()
         begun = self._begin() if due is not None and due <= 0 else 0
         good, bad = self._crew.collect(LAND_SECONDS)
@@ -88,15 +88,15 @@ class DeliverWebhooks(Duty):
 
     @property
     def end_seconds(self) -> float:
-        """How long deliveries in flight may take, and to write what came of them."""
+        """The seconds for the deliveries in flight and for writing their results."""
         return conf.current().delivery_grace_seconds + WRITE_SECONDS if self._crew.in_flight else super().end_seconds
 
     def hurry(self) -> None:
-        """Wait no longer for what is in flight."""
+        """Stop waiting for the deliveries in flight."""
         self._crew.hurried = True
 
     def end(self) -> list[str]:
-        """Wait for what is under way; name the receivers that did not answer."""
+        """Wait for the deliveries in flight; return a name for each receiver that did not respond."""
         if self._crew.in_flight:
             seconds = conf.current().delivery_grace_seconds
             logger.info("Waiting up to %g s for %d deliveries in flight.", seconds, self._crew.in_flight)

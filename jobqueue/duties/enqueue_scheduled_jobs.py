@@ -1,7 +1,7 @@
-"""The duty of schedules: make the jobs whose nominal time has come, each exactly once.
+"""The duty of schedules: it enqueues each job whose nominal time has come, exactly once.
 
-Leadership keeps two workers from doing the same work; what keeps a time from getting two jobs is the transaction of each tick (see
-``schedules/ticks.py``), which holds with two leaders, and with none.
+Leadership keeps two workers from doing the same work. The transaction of each tick (see ``schedules/ticks.py``) ensures that no nominal
+time gets two jobs, even with two leaders or none.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from jobqueue.models import Schedule
 from jobqueue.schedules import plans, ticks
 from jobqueue.schedules.jobs import DefinitionChangedError, calls_project, enqueue_scheduled, own
 
-BATCH = 100  # schedules that one run looks at
+BATCH = 100  # schedules per run
 REPLAN_SECONDS = 1.0
 REPLAN_BATCH = 1000
-BUDGET_SECONDS = 5.0  # after which a run begins no other one
+BUDGET_SECONDS = 5.0  # after which a run starts no further schedule
 MAX_PAUSE_SECONDS = 5.0
-LOCKED_PAUSE_SECONDS = 1.0  # where a row is due that somebody else has locked
-CALL_SECONDS = 5.0  # for the project's code that a task's key or target comes from
+LOCKED_PAUSE_SECONDS = 1.0  # if a due row is locked by another session
+CALL_SECONDS = 5.0  # limit for the code of the project that returns the key or the target of a task
 FORGET_SECONDS = 600.0
 FORGET_BATCH = 2000
 
 
 class EnqueueScheduledJobs(Duty):
-    """Enqueue what schedules say; sleep to the next of their times, at most 5 s."""
+    """The duty that enqueues the jobs of schedules; it rests until the next nominal time, for at most `MAX_PAUSE_SECONDS`."""
 
     name = "enqueue_scheduled_jobs"
     interval_seconds = MAX_PAUSE_SECONDS
 
     def __init__(self, glances: Glances | None = None) -> None:
-        """Begin with a look at old ticks; `glances` may tell that there are no schedules.
+        """Prepare the duty; `glances` may report that there are no schedules, which saves queries.
 
-        Each service has a leader of its own, since a worker of another service does not know the tasks.
+        Each service has its own leader, since workers of another service do not have the tasks.
         """
         self.service = conf.service()
         self.name = conf.scoped(EnqueueScheduledJobs.name)
@@ -59,11 +59,14 @@ class EnqueueScheduledJobs(Duty):
         self._inactive = Batches("Forgetting the next time of a schedule that is not enqueued", REPLAN_BATCH)
 
     def hear(self) -> None:
-        """Look, whatever was seen before."""
+        """Query in the next run, even if the last glance found no schedules."""
         self._heard = True
 
     def run_once(self, now: datetime) -> Report:
-        """Make the jobs that are due at `now`, one short transaction each, for about 5 s; forget some old ticks now and then."""
+        """Enqueue the jobs that are due at `now`, in one short transaction each, for up to about `BUDGET_SECONDS`.
+
+        Every `FORGET_SECONDS`, also delete a batch of old ticks.
+        """
         heard, self._heard = self._heard, False
         glance = self._glances.fresh
         if glance is not None and not glance.schedules and not heard and self._forget_at is not None:
@@ -84,7 +87,7 @@ class EnqueueScheduledJobs(Duty):
                 raise
             except DefinitionChangedError:
                 more = True
-            except BaseException as error:  # one bad schedule must not stop the others
+            except BaseException as error:  # one bad schedule must not stop the rest
                 if is_for_the_process(error):
                     raise
                 self._set_aside(schedule_id, name, now, error)
@@ -99,10 +102,10 @@ class EnqueueScheduledJobs(Duty):
         return Report(items=made, set_aside=aside, again=more, pause_seconds=None if more else self._pause(now))
 
     def _tick(self, schedule_id: int, path: str, now: datetime) -> ticks.Ticked:
-        """Make the jobs of one schedule.
+        """Enqueue the due jobs of one schedule.
 
-        What code of the project returns is asked for in another thread, which may hang, and before the transaction, which on SQLite
-        keeps every other writer away. Each job has its own.
+        Code of the project is called in another thread, since it may hang, and before the transaction, which blocks all other writers on
+        SQLite. Each job has its own call and its own transaction.
         """
         if not calls_project(path):
             return ticks.tick(schedule_id, now, enqueue_scheduled)
@@ -116,7 +119,10 @@ class EnqueueScheduledJobs(Duty):
         return ticks.tick(schedule_id, now, partial(enqueue_scheduled, own=found), at_once=1)
 
     def _replan(self, now: datetime) -> None:
-        """Compute the next times anew whose timing has changed, and at the start of a term all that the present rules put elsewhere."""
+        """Compute the next time of each schedule whose timing has changed.
+
+        The first call of a term also corrects the next times that differ from those that the present rules give.
+        """
         if time.monotonic() < self._replan_at:
             return
         self._replan_at = time.monotonic() + REPLAN_SECONDS
@@ -129,7 +135,7 @@ class EnqueueScheduledJobs(Duty):
                 plans.replan(schedule_id, now)
             except LeadershipLost:
                 raise
-            except BaseException as error:  # one bad schedule must not stop the others
+            except BaseException as error:  # one bad schedule must not stop the rest
                 if is_for_the_process(error):
                     raise
                 self._set_aside(schedule_id, name, now, error)
@@ -137,9 +143,9 @@ class EnqueueScheduledJobs(Duty):
         self._forget_inactive()
 
     def _set_aside(self, schedule_id: int, name: str, now: datetime, error: BaseException) -> None:
-        """Note on a schedule why it could not be enqueued; if its row takes no change at all, leave it alone for a while."""
+        """Write into a schedule why it could not be enqueued; if its row cannot be written, skip it for `SET_ASIDE_SECONDS`."""
         try:
-            # If it is the database that fails, this fails, too, and ends the run.
+            # If the database has failed, this fails, too, and ends the run.
             if ticks.set_aside(schedule_id, now, error):
                 repeats.log(logging.WARNING, "Schedule %s is set aside for now: %s", name, exception_summary(error, PLAIN), kind=name)
         except Exception as refusal:

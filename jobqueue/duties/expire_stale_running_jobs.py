@@ -1,4 +1,4 @@
-"""Expire: jobs whose worker was lost come back, by their `recovery`; jobs that have not begun in time are canceled."""
+"""The duty of recovery: it recovers jobs of lost workers by their option `recovery`, and cancels jobs that have not begun in time."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from jobqueue.models import Job
 
 
 class ExpireStaleRunningJobs(Duty):
-    """Sweep once a second.
+    """The duty that searches for expired leases and late jobs once a second.
 
-    After an outage, or after this process stood still, the sweep waits until the heartbeats of all workers had time to renew: their
-    leases ran out while nobody could reach the database, and that is nobody's crash.
+    After an outage, or after this process was stopped, it waits until all workers have had time to renew their leases. Their leases ran
+    out while no worker could reach the database, which is not a crash.
     """
 
     name = "expire_stale_running_jobs"
@@ -33,9 +33,10 @@ class ExpireStaleRunningJobs(Duty):
         not_before: Callable[[], float],
         glances: Glances | None = None,
     ) -> None:
-        """Take what renews this process's own leases, whom to tell of lost jobs, and before which monotonic time none is looked for.
+        """Keep the functions and the glances.
 
-        `glances` are where each look is kept for other duties.
+        `keep` renews the leases of this process. `tell` is called with the lost jobs. No job is recovered before the monotonic time that
+        `not_before` returns. `glances` gets the results of each query, for the other duties.
         """
         self._keep, self._tell, self._not_before = keep, tell, not_before
         self._glances = glances if glances is not None else Glances()

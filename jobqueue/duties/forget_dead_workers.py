@@ -1,4 +1,4 @@
-"""Drop the rows of worker processes that were not heard for a day; until then people can see that one died, and where."""
+"""The duty that deletes the rows of dead workers. For `FORGET_AFTER`, operators can see on the Workers page that one died, and where."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ BATCH = 500
 
 
 class ForgetDeadWorkers(Duty):
-    """Delete rows of workers that were not heard for a day."""
+    """The duty that deletes rows of workers whose last heartbeat is older than `FORGET_AFTER`."""
 
     name = "forget_dead_workers"
     interval_seconds = 60.0
     exact_now = False
 
     def run_once(self, now: datetime) -> Report:
-        """Delete a batch; rows that somebody has locked wait for the next run."""
+        """Delete a batch of rows; leave rows that another session has locked to the next run."""
         workers = Worker.objects.using(Job.objects.database.alias)
         dead = workers.filter(heartbeat_at__lt=Now() - FORGET_AFTER).order_by("heartbeat_at")
         with Job.objects.database.atomic():

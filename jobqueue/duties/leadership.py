@@ -1,16 +1,16 @@
-"""Leadership: one worker at a time leads a duty, for a term that is named by its holder and the time it was acquired.
+"""Leadership: one worker at a time leads a duty, for a term that is identified by its holder and the time it was acquired.
 
-The row of the duty is the lease. It is free when nobody holds it, or when its heartbeat is older than `DUTY_LEASE_SECONDS` (10 s) by
-the database's clock. Contenders look at all rows with one plain read, and acquire a free one with
-``select_for_update(skip_locked=True)``. The holder renews every `DUTY_HEARTBEAT_SECONDS` (2 s) and names its term in doing so: once
-another has acquired the row, no renewal and no resignation of the old holder moves it.
+The row of the duty is the lease. It is free if no worker holds it, or if its heartbeat is older than `DUTY_LEASE_SECONDS` (10 s) by
+the clock of the database. Contenders read all rows with one plain query, and acquire a free one with
+``select_for_update(skip_locked=True)``. The holder renews the lease every `DUTY_HEARTBEAT_SECONDS` (2 s), and names its term in the
+statement. When another worker has acquired the row, a renewal or a resignation of the old holder changes nothing.
 
-A holder trusts itself for four fifths of the lease (8 s) after the beginning of its last good renewal, by its own clock, which is
-less than others wait. Any doubt (an error, a late answer) means that it does not lead. That alone would not do: a process that stood still
-between the look at its clock and its write believes what was true before. So each write transaction of a duty asks the database first
-whether the term stands, and keeps a lock on the row that lets renewals pass, but nobody take over: FOR KEY SHARE against the FOR
-UPDATE of whoever acquires. A process that stands still in the middle of such a transaction loses it, and the lock, after 5 s. On SQLite the
-transaction itself keeps everybody out.
+A holder trusts its term for four fifths of the lease (8 s) after the start of its last good renewal, by its own clock. This is less
+than the time that contenders wait. In any doubt (an error, a late response) it does not lead. This is not sufficient: a process that is
+stopped between reading its clock and writing acts on an old state. So each write transaction of a duty first queries whether the
+term is still valid, and locks the row against takeover, but not against renewal: FOR KEY SHARE conflicts with the FOR UPDATE of a
+contender. If a process is stopped in the middle of such a transaction, the database ends the transaction, and with it the lock, after
+5 s. On SQLite, the transaction itself blocks all other writers.
 """
 
 from __future__ import annotations
@@ -29,21 +29,24 @@ TRUSTED_SHARE = 0.8
 
 
 class Term:
-    """One term of leadership of one duty, as its holder knows it."""
+    """One term of leadership of one duty, as its holder sees it."""
 
     def __init__(self, holder: str, name: str, acquired_at: datetime, began: float, metadata: dict[str, Any]) -> None:
-        """Begin; `began` is the monotonic time before the acquisition was sent, `metadata` what the terms before have told."""
+        """Begin a term; `began` is the monotonic time before the acquisition was sent, `metadata` that of the earlier terms."""
         self.holder, self.name, self.acquired_at, self.metadata = holder, name, acquired_at, metadata
         self.began = self.renewed = began
         self.ended = False
 
     @property
     def trusted(self) -> bool:
-        """Whether the holder may believe that it leads."""
+        """Whether the last good renewal is recent enough for the holder to act as the leader."""
         return not self.ended and time.monotonic() - self.renewed < TRUSTED_SHARE * conf.current().duty_lease_seconds
 
     def check(self) -> None:
-        """Raise `LeadershipLost` unless this term stands, and keep it so until the end of the transaction; the fence of its writes."""
+        """Raise `LeadershipLost` unless this term is valid, and keep it valid until the end of the transaction.
+
+        This is the fence of the writes of a duty.
+        """
         if not self.trusted:
             raise LeadershipLost(f"The duty {self.name!r} has not been renewed in time, so another may lead it.")
         if not BackgroundJobLease.objects.leads(self.holder, self.name, self.acquired_at):
@@ -52,32 +55,32 @@ class Term:
 
 
 class Clock:
-    """Tell the database's time without asking it each time."""
+    """The clock of the database, computed from its last answer without a query."""
 
     def __init__(self) -> None:
-        """Begin with our own clock."""
+        """Start with the local clock."""
         self._told, self._at = datetime.now().astimezone(), time.monotonic()
 
     def set(self, told: datetime) -> None:
-        """Note what the database says now."""
+        """Set the present time of the database."""
         self._told, self._at = told, time.monotonic()
 
     def now(self) -> datetime:
-        """Return the database's time, as near as we know it."""
+        """Return the time of the database, as far as it is known here."""
         return self._told + timedelta(seconds=time.monotonic() - self._at)
 
 
 class Leadership:
-    """Contend for duties, renew and resign, for one worker process; one thread calls it."""
+    """The terms of one worker process: it contends for duties, renews and resigns. Only one thread may call it."""
 
     def __init__(self, holder: str) -> None:
-        """Hold nothing."""
+        """Start without terms."""
         self.holder = holder
         self.terms: dict[str, Term] = {}
         self.clock = Clock()
 
     def contend(self, names: Collection[str]) -> list[Term]:
-        """Look how all duties stand, and begin a term of each of these that is free; return the new terms."""
+        """Read the leases of all duties, and begin a term for each of these that is free; return the new terms."""
         standings, now = BackgroundJobLease.objects.look()
         if now is not None:
             self.clock.set(now)
@@ -90,7 +93,10 @@ class Leadership:
         return self._acquire(wanted) if wanted else []
 
     def _compare(self, standings: Collection[Standing]) -> None:
-        """End what others have taken over, and give back what is ours without our knowing: an answer was lost with its connection."""
+        """End terms that other workers have taken over, and resign from terms that this worker holds without knowing it.
+
+        It does not know a term if the response to the acquisition was lost with the connection.
+        """
         by_name = {one.name: one for one in standings}
         for name, term in self.terms.items():
             found = by_name.get(name)
@@ -107,14 +113,14 @@ class Leadership:
     def _acquire(self, names: Collection[str]) -> list[Term]:
         began = time.monotonic()
         taken = BackgroundJobLease.objects.acquire(self.holder, names)
-        for one in taken.values():  # where there was no row, the look has told no time
+        for one in taken.values():  # if there was no row before, the query has returned no time
             self.clock.set(one.acquired_at)
         new = [Term(self.holder, name, one.acquired_at, began, one.metadata) for name, one in taken.items()]
         self.terms.update({term.name: term for term in new})
         return new
 
     def renew(self, metadata: Mapping[str, Any]) -> None:
-        """Renew every term and write what the duties tell; end those that do not stand any more."""
+        """Renew all terms and write the metadata of their duties; end terms that are no longer valid."""
         held = self._standing()
         if not held:
             return
@@ -129,15 +135,15 @@ class Leadership:
                 term.ended = True
 
     def resign(self, names: Collection[str], metadata: Mapping[str, Any]) -> int:
-        """End terms, so that others may begin theirs at once; return how many ended."""
+        """End terms, so that other workers can lead the duties at once; return the number of terms that were ended."""
         ours = {name: term.acquired_at for name, term in self.terms.items() if name in names}
         for name in ours:
-            self.terms.pop(name).ended = True  # before the row says so
+            self.terms.pop(name).ended = True  # before the row is released
         told = {name: metadata[name] for name in ours if name in metadata}
         return BackgroundJobLease.objects.resign(self.holder, ours, told) if ours else 0
 
     def forget(self, name: str) -> None:
-        """Let go of a term that has ended."""
+        """Remove a term that has ended."""
         self.terms.pop(name, None)
 
     def _standing(self) -> dict[str, Term]:

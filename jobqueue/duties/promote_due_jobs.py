@@ -1,4 +1,4 @@
-"""Promote: jobs whose time has come, or whose children have ended, are let into the queue, on time."""
+"""The duty of promotion: it moves jobs to QUEUED when their time has come or their children have ended."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from jobqueue.lifecycle.glance import Glances
 from jobqueue.lifecycle.promote import Promotion
 from jobqueue.models import Job
 
-# With notifications, whoever makes a job that is soon due tells the leader of it; without them it looks for itself.
+# With notifications, the process that enqueues a job that is due soon notifies the leader. Without them, the leader polls more often.
 MAX_SECONDS = 1.0
 UNTOLD_SECONDS = 0.25
-# Notifications of one process come sparingly: after the first, others may be due as soon.
+# A process limits the rate of its notifications, so after one, poll closely for this long.
 CLOSELY_SECONDS = 2.0
-# Where none was seen to wait for others; who begins to, tells of it like one that is due.
+# The pause between checks for waiting parents if none was found. A job that begins to wait sends a notification, like one that is due.
 PARENTS_SECONDS = 2.0
-# What another duty's look tells of this time is for a look of our own.
+# The due time in a glance is not exact: from this many seconds before it on, the duty runs its own query.
 CLOSE_SECONDS = 0.1
-# Rows that wait for a time and have none: constraints refuse them.
+# The pause between searches for rows that wait for a time and have none, which constraints refuse.
 WITHOUT_TIME_SECONDS = 10.0
 
 
 class PromoteDueJobs(Duty):
-    """Sleep to the next due time, and promote what is due in batches; look after the jobs that wait for others, too."""
+    """The duty that promotes due jobs in batches and jobs whose children have ended; it rests until the next due time."""
 
     name = "promote_due_jobs"
     interval_seconds = MAX_SECONDS
@@ -34,7 +34,7 @@ class PromoteDueJobs(Duty):
     lets_jobs_in = True
 
     def __init__(self, glances: Glances | None = None) -> None:
-        """Begin with full batches; `glances` may tell that nothing is due."""
+        """Start with full batches; `glances` may report that nothing is due, which saves queries."""
         self._glances = glances if glances is not None else Glances()
         self._promotion = Promotion()
         self._parents = Parents()
@@ -42,11 +42,11 @@ class PromoteDueJobs(Duty):
         self._parents_at = self._complete_at = 0.0
 
     def hear(self) -> None:
-        """Look closely for a while."""
+        """Poll closely for `CLOSELY_SECONDS`."""
         self._closely_until = time.monotonic() + CLOSELY_SECONDS
 
     def run_once(self, now: datetime) -> Report:
-        """Promote one batch where something is due; tell when the next is."""
+        """Promote one batch if jobs are due; report when the next one is due."""
         moment, database = time.monotonic(), Job.objects.database
         if moment >= self._complete_at:
             self._promotion.set_aside_without_time()
@@ -64,12 +64,12 @@ class PromoteDueJobs(Duty):
         if due_in is None or due_in > 0:
             return Report(items, aside, again=parents is not None, pause_seconds=longest if due_in is None else min(due_in, longest))
         batch = self._promotion.run()
-        # Where nothing moved though something is due, somebody has locked it just now.
+        # If nothing moved though a job is due, another session holds a lock on it.
         again = batch.moved > 0 or parents is not None
         return Report(items + batch.moved, aside + batch.set_aside, again=again, pause_seconds=UNTOLD_SECONDS)
 
     def _pause_by_glance(self, moment: float) -> float | None:
-        """Return how long to rest by what another duty saw; None where a look of our own is to tell."""
+        """Return the seconds to rest by the last glance; None if this duty must run its own query."""
         glance = self._glances.fresh
         if glance is None or glance.waits or self._parents.any or self._parents.busy or self._promotion.set_aside:
             return None

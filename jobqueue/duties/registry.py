@@ -1,4 +1,4 @@
-"""The duties of a project: what ``@duty`` has declared, found in ``<app>/duties.py`` of every installed app."""
+"""The registry of the duties of the project, which ``@duty`` declares in ``<app>/duties.py`` of each installed app."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _lock = threading.Lock()
 def duty(
     *, name: str, interval: float | timedelta, strategy: Strategy = "lease", rotate_after_seconds: float | None = None
 ) -> Callable[[Function], Function]:
-    """Declare a function without arguments as a duty: it is called every `interval` by one worker at a time.
+    """Declare a function without arguments as a duty, which one worker at a time calls every `interval`.
 
-    `name` names it in the admin, in logs and in the table of leases; it must not change. `strategy` "everyone" lets every worker call
-    it. `rotate_after_seconds` lets the leader make room for another after a while. What the function returns counts as the items that
-    it did, where it is a whole number; an exception is counted, logged and shown, and the next call comes all the same. Raise
-    `InvalidOption` for what cannot be meant.
+    `name` identifies the duty in the admin, in logs and in the table of leases. It must not change. With the `strategy` "everyone", every
+    worker calls the function. After `rotate_after_seconds`, the leader hands over to another worker. If the function returns a whole
+    number, it counts as the number of items done. An exception is counted, logged and shown, and does not prevent the next call. Raise
+    `InvalidOption` for an invalid option.
     """
     seconds = delay_in_seconds(interval, "interval")
     if seconds < SHORTEST_SECONDS:
@@ -71,10 +71,10 @@ def _refuse_what_cannot_be_called(function: object) -> None:
 
 
 def duty_transaction() -> contextlib.AbstractContextManager[None]:
-    """Return a transaction on the job database in which a duty may write: it begins only where this worker still leads the duty.
+    """Return a transaction on the job database in which a duty may write; it begins only if this worker still leads the duty.
 
-    Nobody takes over before it ends. Raise `LeadershipLost` where the worker leads no more. Outside of a duty it is a transaction like
-    any other.
+    No other worker can become the leader before the transaction ends. Entering it raises `LeadershipLost` if the worker no longer leads.
+    Outside of a duty, it is an ordinary transaction.
     """
     from jobqueue.models import Job  # a duty is declared before the models are loaded
 
@@ -82,7 +82,7 @@ def duty_transaction() -> contextlib.AbstractContextManager[None]:
 
 
 def add(name: str, make: Callable[[], Duty], place: str) -> None:
-    """Remember how a duty is made; raise `InvalidOption` where another place has its name."""
+    """Register the factory of a duty; raise `InvalidOption` if a duty from another place has the same name."""
     with _lock:
         before = _places.setdefault(name, place)
         if before != place:
@@ -91,7 +91,10 @@ def add(name: str, make: Callable[[], Duty], place: str) -> None:
 
 
 def discover(*, strict: bool = False) -> dict[str, Callable[[], Duty]]:
-    """Import the modules that declare duties, and return how each duty of the project is made. If `strict`, raise a module's error."""
+    """Import the modules that declare duties, and return the factories of the duties of the project.
+
+    If `strict`, raise the error of a module that cannot be imported.
+    """
     for app in apps.get_app_configs():
         if app.module and app.name != "jobqueue" and module_has_submodule(app.module, "duties"):
             imports.load(f"{app.name}.duties", strict=strict)
@@ -99,7 +102,7 @@ def discover(*, strict: bool = False) -> dict[str, Callable[[], Duty]]:
 
 
 def _scoped(make: Callable[[], Duty]) -> Callable[[], Duty]:
-    """Return how a duty is made under its name in this service: another service may have one of the same name."""
+    """Return a factory that gives the duty its name in this service, since another service may have a duty of the same name."""
 
     def made() -> Duty:
         duty = make()

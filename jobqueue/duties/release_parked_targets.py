@@ -1,4 +1,4 @@
-"""Release: lines of targets go on that raw SQL has left behind a target that is free."""
+"""The duty of release: it releases jobs that raw SQL has left parked though their target is free."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_TARGETS = 20_000
 
 
 class ReleaseParkedTargets(Duty):
-    """Repair the lines every 5 s."""
+    """The duty that repairs the lines of targets every 5 s."""
 
     name = "release_parked_targets"
     interval_seconds = 5.0
@@ -23,19 +23,19 @@ class ReleaseParkedTargets(Duty):
     lets_jobs_in = True
 
     def __init__(self, glances: Glances | None = None) -> None:
-        """Begin with full batches; `glances` may tell that nothing is parked."""
+        """Start with full batches; `glances` may report that nothing is parked, which saves queries."""
         self._batch = BATCH
         self._glances = glances if glances is not None else Glances()
 
     def run_once(self, now: datetime) -> Report:
-        """Look at the targets that have parked jobs, and let the next go where nobody holds or blocks one."""
+        """Check the targets that have parked jobs, and release the next job of each target that no job holds or blocks."""
         glance = self._glances.fresh
         if glance is not None and not glance.parked:
             return Report()
         try:
             released = release_parked_targets(MAX_TARGETS, self._batch)
         except DatabaseError as error:
-            if db.was_given_up(error):  # the next run asks for less at a time
+            if db.was_given_up(error):  # the next run uses smaller batches
                 self._batch = max(self._batch // 2, 1)
             raise
         self._batch = min(2 * self._batch, BATCH)
