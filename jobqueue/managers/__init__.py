@@ -1,1 +1,1 @@
-"""Every query has a name here, and nothing else writes a status. Managers never import models."""
+"""The queries, each as a named method. Only managers and ``db`` write a status. Managers never import models."""

@@ -1,4 +1,4 @@
-"""Every query on the leases of duties, by name. A term of leadership is named by its holder and the time it was acquired."""
+"""The queries on the leases of duties. The holder of a term and the time at which it was acquired identify the term."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOBODY: dict[str, Any] = {"held_by_worker_id": "", "lease_acquired_at": None, "h
 
 
 class Standing(NamedTuple):
-    """Tell who holds a duty, and whether it is for the taking, by the database's clock."""
+    """The state of a duty: its holder, and whether it can be taken, by the database's clock."""
 
     name: str
     holder: str
@@ -30,25 +30,26 @@ class Standing(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Name a term that has just begun, with what the row told of the terms before."""
+    """A term that has just begun, with the metadata that the terms before it left in the row."""
 
     acquired_at: datetime
     metadata: dict[str, Any]
 
 
 class LeaseQuerySet(models.QuerySet["BackgroundJobLease"]):
-    """Name the sets of leases that the product looks at."""
+    """Sets of leases."""
 
     def free(self) -> LeaseQuerySet:
-        """Return those that nobody holds, or whose holder has not been heard for longer than a lease.
+        """Return the leases without a holder, or whose heartbeat is older than a lease.
 
-        So is a heartbeat that lies ahead by more: the clock was set back, or the row comes from elsewhere.
+        A heartbeat that is further than a lease in the future counts as old, too: the clock was set back, or the row
+        comes from another database.
         """
         old = Q(heartbeat_at__lt=Now() - _lease()) | Q(heartbeat_at__gt=Now() + _lease())
         return self.filter(Q(heartbeat_at__isnull=True) | old)
 
     def terms(self, holder: str, terms: Mapping[str, datetime]) -> LeaseQuerySet:
-        """Return those that are still in these terms of a holder."""
+        """Return the leases that are still in these terms of a holder."""
         mine = Q(pk__in=())
         for name, acquired_at in terms.items():
             mine |= Q(job_name=name, lease_acquired_at=acquired_at)
@@ -56,11 +57,11 @@ class LeaseQuerySet(models.QuerySet["BackgroundJobLease"]):
 
 
 class LeaseManager(models.Manager.from_queryset(LeaseQuerySet)):  # type: ignore[misc]
-    """Run the queries on the database that leases are written to."""
+    """The queries on leases, on the database that they are written to."""
 
     @property
     def current(self) -> LeaseQuerySet:
-        """All leases, read where they are written."""
+        """All leases, read from the database that they are written to."""
         return LeaseQuerySet(self.model, using=router.db_for_write(self.model))
 
     @property
@@ -69,7 +70,7 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet)):  # type: ignore
         return for_alias(router.db_for_write(self.model), self.model._meta.db_table)
 
     def look(self) -> tuple[list[Standing], datetime | None]:
-        """Return how all duties stand, and the database's time (None without a row): one plain read for all of them."""
+        """Return the state of all duties and the database's time (None without a row), by one plain read."""
         columns = ("job_name", "held_by_worker_id", "lease_acquired_at", "heartbeat_at", "now")
         rows = list(self.current.order_by().annotate(now=Now()).values_list(*columns))
         lease = _lease()
@@ -77,17 +78,19 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet)):  # type: ignore
         return found, rows[0][4] if rows else None
 
     def add(self, names: Collection[str]) -> None:
-        """Make the rows of duties that have none yet."""
+        """Insert the rows of duties that have none."""
         self.current.bulk_create([self.model(job_name=name) for name in sorted(names)], ignore_conflicts=True)
 
     def acquire(self, holder: str, names: Collection[str]) -> dict[str, Taken]:
-        """Begin a term for each of the duties that is free, passing over rows that somebody else has locked."""
+        """Begin a term for each of the duties that is free; skip rows that are locked."""
         with self.database.atomic():
-            # FOR UPDATE, which the fence of a leader's transaction keeps out: nobody takes over in the middle of its write.
+            # FOR UPDATE, with which the fence of a leader's transaction conflicts: no worker takes over in the middle
+            # of a leader's write.
             rows = self.current.free().filter(job_name__in=names).select_for_update(skip_locked=True).order_by("job_name")
             found = list(rows.annotate(now=Now()).values_list("job_name", "now", "metadata"))
             if found:
-                # The time that was read, and not Now(): the term is compared with it, and on SQLite that is a comparison of texts.
+                # The time that was read, and not Now(): the term is compared with it, and on SQLite that compares
+                # texts.
                 now = found[0][1]
                 self.current.filter(pk__in=[row[0] for row in found]).update(
                     held_by_worker_id=holder, lease_acquired_at=now, heartbeat_at=now
@@ -95,10 +98,10 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet)):  # type: ignore
         return {name: Taken(now, metadata if isinstance(metadata, dict) else {}) for name, _, metadata in found}
 
     def renew(self, holder: str, terms: Mapping[str, datetime], metadata: Mapping[str, Any]) -> tuple[set[str], datetime | None]:
-        """Renew terms and write what their duties tell, in one statement; return those that still stand, and the database's time."""
+        """Renew terms and write the metadata of their duties, in one statement; return the terms still held, and the database's time."""
         if metadata:
             statement = self._renewal(holder, terms, metadata)
-        else:  # mostly the same for hours, and to put it together costs several times what it costs to send it
+        else:  # it is the same for hours, and compiling it costs several times what sending it costs
             statement = _kept_renewal(self, router.db_for_write(self.model), holder, tuple(terms.items()))
         rows = self.database.rows(*statement)
         return {row[0] for row in rows}, self.database.moment(rows[0][1]) if rows else None
@@ -111,7 +114,7 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet)):  # type: ignore
         return f"{sql} RETURNING job_name, {self.database.now}", tuple(params)
 
     def resign(self, holder: str, terms: Mapping[str, datetime], metadata: Mapping[str, Any] | None = None) -> int:
-        """End terms, so that others may take the duties at once; return how many ended."""
+        """End terms, so that other workers can take the duties immediately; return how many ended."""
         return self.current.terms(holder, terms).update(**NOBODY, **_told(terms, metadata or {}))
 
     def release_all_of(self, holder: str) -> int:
@@ -119,7 +122,7 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet)):  # type: ignore
         return self.current.filter(held_by_worker_id=holder).update(**NOBODY)
 
     def release(self, name: str) -> str:
-        """End whoever's term of a duty, as a person asked; return whose it was ("": nobody's)."""
+        """End the present term of a duty at the request of an operator; return its holder, or "" if it had none."""
         with self.database.atomic():
             row = self.current.filter(pk=name).select_for_update(no_key=True).values_list("held_by_worker_id", flat=True).first()
             if row:
@@ -127,7 +130,7 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet)):  # type: ignore
         return row or ""
 
     def leads(self, holder: str, name: str, acquired_at: datetime) -> bool:
-        """Return whether a term stands, and keep it so until the end of this transaction."""
+        """Return whether a term is still held, and prevent a takeover until the end of this transaction."""
         return self.database.stands(("job_name", name), ("held_by_worker_id", holder), ("lease_acquired_at", acquired_at))
 
 
@@ -142,6 +145,6 @@ def _lease() -> timedelta:
 
 
 def _told(terms: Mapping[str, datetime], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the change that writes of each duty what is told of it."""
+    """Return the change that writes the metadata of each duty."""
     told = [When(job_name=name, then=Value(metadata[name], output_field=models.JSONField())) for name in terms if name in metadata]
     return {"metadata": Case(*told, default=F("metadata"))} if told else {}

@@ -1,8 +1,8 @@
-"""Every query on jobs, by name; with the statements of ``db``, the only writer of `status`.
+"""The queries on jobs. This module and the statements of ``db`` are the only writers of `status`.
 
-A move is one guarded UPDATE: it names the place the job is believed to be in and its `lease_token`, and tells how many rows it
-moved. 0 rows means that another transaction was first. The claim and the ends of runs are statements of ``db``; all other moves
-go through `move`, which looks up the table of states first.
+A move is one guarded UPDATE. It names the state in which the job is believed to be and its `lease_token`, and returns
+how many rows it moved. 0 rows means that another transaction was first. The claim and the ends of runs are statements
+of ``db``. All other moves go through `move` and the methods beside it, which check the table of states first.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from jobqueue.models import Job
 
 ERASED_AT_ONCE = 1000
-MAX_LEASE = timedelta(seconds=MAX_DELAY_SECONDS) + timedelta(days=1)  # whatever LEASE_SECONDS says
+MAX_LEASE = timedelta(seconds=MAX_DELAY_SECONDS) + timedelta(days=1)  # the longest possible lease, for any LEASE_SECONDS
 
 
 class JobQuerySet(models.QuerySet["Job"]):
-    """Name the sets of jobs that the product looks at."""
+    """Sets of jobs."""
 
     def in_queues(self, queues: Sequence[str]) -> JobQuerySet:
-        """Return the jobs of these queues; of all where none is named."""
+        """Return the jobs of these queues (empty: of all queues)."""
         return self.filter(queue__in=queues) if queues else self
 
     def served_by(self, served: ServedQueues) -> JobQuerySet:
@@ -56,7 +56,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return unbegun.filter(status__in=[states.Status.QUEUED, states.Status.PENDING])
 
     def expired(self) -> JobQuerySet:
-        """Return the running jobs whose lease has run out, or is none that a worker can have."""
+        """Return the running jobs whose lease has run out, or has a time that no worker can have set."""
         wrong = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__gt=Now() + MAX_LEASE)
         return self.filter(Q(lease_expires_at__lt=Now()) | wrong, status=states.Status.RUNNING)
 
@@ -65,7 +65,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.filter(status=states.Status.QUEUED).order_by("tenant", "claim_rank", "pk")
 
     def any_queued(self) -> bool:
-        """Return whether a job is QUEUED: one look at the head of their index, for whoever saw none a while ago."""
+        """Return whether a job is QUEUED. This reads the first entry of the index, for callers that saw no job before."""
         return self.queued().values_list("pk").first() is not None
 
     def owned_by(self, owner: str) -> JobQuerySet:
@@ -73,7 +73,10 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.filter(status=states.Status.RUNNING, lease_owner=owner)
 
     def unfinished(self, closed: Collection[str] = ()) -> JobQuerySet:
-        """Return what keeps ``runworkers --once`` alive: what runs; and outside of `closed` queues, what is queued or waits for a retry."""
+        """Return the jobs for which ``runworkers --once`` waits.
+
+        These are the running jobs and, outside of `closed` queues, those that are queued or wait for a retry.
+        """
         retry = Q(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME) & (Q(failures__gt=0) | Q(crashes__gt=0))
         waiting = Q(status=states.Status.QUEUED) | retry
         return self.filter(Q(status=states.Status.RUNNING) | (waiting & ~Q(queue__in=closed) if closed else waiting))
@@ -85,29 +88,29 @@ class JobQuerySet(models.QuerySet["Job"]):
         return mine.order_by("-holds_target", "claim_rank", "pk")
 
     def counts_by_queue(self) -> dict[str, int]:
-        """Return how many of the jobs each queue has."""
+        """Return the number of these jobs in each queue."""
         return dict(self.order_by().values_list("queue").annotate(models.Count("pk")))
 
     def erase(self) -> tuple[int, dict[str, int]]:
-        """Delete the rows as they are, and record it: for those who hold the locks of their targets and settle them."""
+        """Delete the rows in any state and record it. The callers hold the locks of their targets, and settle these."""
         database, total = for_alias(self.db, self.model._meta.db_table), Counter[str]()
         with database.atomic():
             columns = ("pk", "attempt", "tenant", "target", "queue", "task", "status", "webhook_url")
-            # Locked, so that what is told to be deleted is.
+            # Locked, so that the jobs whose deletion is recorded are deleted.
             mine = JobQuerySet(self.model, using=self.db).filter(pk__in=self.order_by().values("pk"))
             rows = list(mine.order_by("pk").select_for_update(of=("self",)).values_list(*columns))
             for first in range(0, len(rows), ERASED_AT_ONCE):
                 part = rows[first : first + ERASED_AT_ONCE]
                 jobs = JobQuerySet(self.model, using=self.db).filter(pk__in=[row[0] for row in part]).only("pk")
                 total.update(models.QuerySet.delete(jobs)[1])
-                # After the deletion, which takes the job's events with it.
+                # After the deletion, because it deletes the events of the jobs, too.
                 database.tell(Event._make((row[0], DELETED, None, *row[1:4], None, *row[4:])) for row in part)
         return total.total(), dict(total)
 
     def delete(self) -> tuple[int, dict[str, int]]:
-        """Delete the jobs, their targets moving on; raise `JobIsRunning`, and delete nothing, where one of them is running.
+        """Delete the jobs and settle their targets. If one of them runs, delete nothing and raise `JobIsRunning`.
 
-        Jobs that no target waits for go in one statement, the others in one transaction each.
+        Jobs that no target waits for are deleted in one statement, the others in one transaction each.
         """
         running = list(self.filter(status=states.Status.RUNNING).order_by("pk").values_list("pk", flat=True)[:10])
         if running:
@@ -122,21 +125,21 @@ class JobQuerySet(models.QuerySet["Job"]):
     delete.queryset_only = True  # type: ignore[attr-defined]
 
     def locked(self) -> JobQuerySet:
-        """Lock the rows, waiting for them, so that foreign keys to them do not collide."""
+        """Lock the rows, and wait for their locks, in a mode that does not conflict with foreign keys."""
         return self.select_for_update(no_key=True)
 
     def unlocked(self) -> JobQuerySet:
-        """Lock the rows that nobody else has locked, and pass over the others."""
+        """Lock the rows that are not locked, and skip the rest."""
         return self.select_for_update(no_key=True, skip_locked=True)
 
 
 class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[misc]
-    """Run the queries on the database that jobs are written to, also for reading: a replica lags."""
+    """The queries on jobs, on the database that they are written to. Reads use it, too, because a replica lags."""
 
     use_in_migrations = False
 
     def get_queryset(self) -> JobQuerySet:
-        """Return all jobs, for people and the admin: a router may send these reads to a replica."""
+        """Return all jobs for the admin and for projects. A router may send these reads to a replica."""
         return JobQuerySet(self.model, using=self._db, hints=self._hints)
 
     @property
@@ -146,17 +149,17 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
 
     @property
     def current(self) -> JobQuerySet:
-        """All jobs, read where they are written."""
+        """All jobs, read from the database that they are written to."""
         return JobQuerySet(self.model, using=router.db_for_write(self.model))
 
     # Claim and lease
 
     def renew(self, leases: Sequence[Lease], lease_seconds: float) -> list[Renewed]:
-        """Renew leases in one statement; rows that somebody has locked are left out of the answer."""
+        """Renew leases in one statement; rows that are locked are not in the answer."""
         return self.database.renew(leases, lease_seconds) if leases else []
 
     def still_ours(self, leases: Iterable[Lease]) -> set[Lease]:
-        """Return which of the leases still stand, without locking anything."""
+        """Return which of the leases are still held, without locking a row."""
         wanted = set(leases)
         rows = self.current.filter(pk__in=[lease.job_id for lease in wanted], status=states.Status.RUNNING)
         return {lease for lease in (Lease(*row) for row in rows.values_list("pk", "lease_token")) if lease in wanted}
@@ -164,11 +167,11 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
     # Moves
 
     def move(self, job: Job, destination: states.Place, **fields: Any) -> int:
-        """Move a job that the caller has read (and locked, where more than this UPDATE depends on it); return the rows moved."""
+        """Move a job that the caller has read (and locked, if more than this UPDATE depends on it); return the number of rows moved."""
         return self._guarded(job).update(**_changes(job, destination, fields))
 
     def move_alike(self, jobs: Collection[Job], destination: states.Place, **fields: Any) -> int:
-        """Move jobs that the caller has locked, all with the same columns, one statement for each place; return the rows moved."""
+        """Move jobs that the caller has locked, all with the same columns, in one statement per state; return the number of rows moved."""
         moved = 0
         for place in {job.place for job in jobs}:
             alike = [job for job in jobs if job.place == place]
@@ -180,12 +183,12 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
         return self.current.filter(pk=job.pk, status=job.status, waiting_for=job.waiting_for, lease_token=job.lease_token)
 
     def flag(self, job: Job, outcome: str, message: str = "") -> int:
-        """Put a request to stop on a running job, or take it back (`outcome` empty); return the rows changed."""
+        """Write a request to stop to a running job, or withdraw it (`outcome` empty); return the number of rows changed."""
         guard = self.current.filter(pk=job.pk, status=states.Status.RUNNING, lease_token=job.lease_token)
         return guard.update(cancel_requested=bool(outcome), cancel_outcome=outcome)
 
     def promote_due(self, limit: int, among: JobQuerySet | None = None) -> list[tuple[str, str]]:
-        """Move due jobs to QUEUED, at most `limit`, passing over locked rows; return queue and tenant of each."""
+        """Move due jobs to QUEUED, at most `limit`; skip locked rows; return the queue and tenant of each."""
         states.check(states.PENDING_TIME, states.QUEUED)
         with self.database.atomic():
             found = (self.current if among is None else among).due().unlocked().order_by("run_at")[:limit]
@@ -200,8 +203,8 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
         return list(due.values())
 
     def next_due_seconds(self, without: Collection[int] = ()) -> float | None:
-        """Return how many seconds lie before the next due time, on the database's clock; None where nothing waits."""
-        # A row without a time is no reason to wait: SQLite would find it first.
+        """Return the seconds until the next due time on the database's clock, or None if no job waits for a time."""
+        # Exclude rows without a time, which SQLite would return first.
         waiting = self.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME, run_at__isnull=False)
         if without:
             waiting = waiting.exclude(pk__in=without)
@@ -209,7 +212,7 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
         return None if row is None or row[0] is None else max((row[0] - row[1]) / timedelta(seconds=1), 0.0)
 
     def depth(self, served: ServedQueues, limit: int, closed: Collection[str] = (), others: Collection[str] = ()) -> int:
-        """Return how many jobs could be claimed now, counting up to `limit`; not in `closed` queues, nor those of tenants `others`."""
+        """Return how many jobs could be claimed now, up to `limit`, except those in `closed` queues and of the tenants `others`."""
         queued = self.current.filter(status=states.Status.QUEUED).served_by(served)
         if closed:
             queued = queued.exclude(queue__in=closed)
@@ -219,7 +222,7 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
 
 
 def _begins(prefix: str) -> Q:
-    """Return the condition that a queue's name begins with a prefix; in SQLite, `startswith` would ignore case."""
+    """Return the condition that a queue's name begins with a prefix; on SQLite, `startswith` would ignore case."""
     return Q(Exact(Left("queue", len(prefix)), Value(prefix)))
 
 
@@ -231,7 +234,7 @@ def _changes(job: Job, destination: states.Place, fields: dict[str, Any]) -> dic
     if job.status == states.Status.RUNNING:
         changes = {**NO_LEASE, **changes}
     if job.status == states.Status.ERROR:
-        changes["stale_at"] = None  # whoever lets it run again, or ends it for good, has it before their eyes
+        changes["stale_at"] = None  # the operator who resumes or ends the job has seen it
     return changes
 
 

@@ -1,4 +1,4 @@
-"""Every query on queues, by name."""
+"""The queries on queues."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ OVER = Q(paused=True, paused_until__lte=Now())
 
 
 class QueueQuerySet(models.QuerySet["Queue"]):
-    """Name the sets of queues that the product looks at."""
+    """Sets of queues."""
 
     def special(self) -> QueueQuerySet:
         """Return the queues that are paused or limited."""
         return self.filter(Q(paused=True) | Q(max_running__isnull=False))
 
     def over(self) -> QueueQuerySet:
-        """Return the queues whose pause was to end by now."""
+        """Return the queues whose pause has ended."""
         return self.filter(OVER)
 
     def special_first(self) -> QueueQuerySet:
-        """Return the queues in order, first those that are paused, then those that are limited."""
+        """Return the queues in order: paused ones first, then limited ones."""
         return self.order_by("-paused", F("max_running").asc(nulls_last=True), "pk")
 
     def closed(self) -> QueueQuerySet:
-        """Return the queues of which no job may begin: those that are paused, and those limited to none."""
+        """Return the queues that start no job: those that are paused, and those with a limit of 0."""
         return self.filter(Q(paused=True) | Q(max_running=0))
 
 
 class QueueManager(models.Manager.from_queryset(QueueQuerySet)):  # type: ignore[misc]
-    """Run the queries on the database that queues are written to, also for reading where a decision depends on it."""
+    """The queries on queues, on the database that they are written to. Reads use it if a decision depends on them."""
 
     @property
     def current(self) -> QueueQuerySet:
-        """All queues, read where they are written."""
+        """All queues, read from the database that they are written to."""
         return QueueQuerySet(self.model, using=router.db_for_write(self.model))

@@ -1,4 +1,4 @@
-"""Every query on schedules and their ticks, by name."""
+"""The queries on schedules and their ticks."""
 
 from __future__ import annotations
 
@@ -18,63 +18,64 @@ from jobqueue.db import MomentField, is_outage
 if TYPE_CHECKING:
     from jobqueue.models import Schedule, ScheduleTick  # noqa: F401 - the base classes name them
 
-# A last time so far ahead of now says that the clock was set back: without this, nothing would be due until it has caught up.
+# A last time that is further ahead means that the clock was set back. Without this, no schedule would be due until
+# the clock catches up.
 CLOCK_WAS_AHEAD = timedelta(hours=1)
 
 
 class ScheduleQuerySet(models.QuerySet["Schedule"]):
-    """Name the sets of schedules that the product looks at."""
+    """Sets of schedules."""
 
     def active(self) -> ScheduleQuerySet:
-        """Return those that are enqueued when they are due."""
+        """Return the schedules that are enqueued when they are due."""
         return self.filter(enabled=True, retired_at__isnull=True)
 
     def inactive(self) -> ScheduleQuerySet:
-        """Return those that are disabled or retired."""
+        """Return the schedules that are disabled or retired."""
         return self.filter(Q(enabled=False) | Q(retired_at__isnull=False))
 
     def failing(self) -> ScheduleQuerySet:
-        """Return the active ones whose job could not be enqueued at the last try."""
+        """Return the active schedules whose job could not be enqueued at the last try."""
         return self.active().filter(retry_at__isnull=False).exclude(last_error="")
 
     def due(self, now: datetime) -> ScheduleQuerySet:
-        """Return those whose time has come, but for those that failed a moment ago; and those that a wrong clock has put off."""
+        """Return the schedules that are due, including those that a wrong clock has postponed, except those that failed a moment ago."""
         come = Q(next_at__lte=now) | Q(next_at__isnull=True) | Q(last_at__gt=now + CLOCK_WAS_AHEAD)
         return self.active().filter(come).ready(now)
 
     def ready(self, now: datetime) -> ScheduleQuerySet:
-        """Return those that did not fail a moment ago."""
+        """Return the schedules that did not fail a moment ago."""
         return self.filter(Q(retry_at__isnull=True) | Q(retry_at__lte=now))
 
     def of(self, service: str) -> ScheduleQuerySet:
-        """Return those of one service; "" is that of all which have no name."""
+        """Return the schedules of one service; "" is the service of all workers without a name."""
         return self.filter(service=service)
 
     def planned_otherwise(self, rules: str) -> ScheduleQuerySet:
-        """Return those whose next time was not computed from the timing that they have, by this version of the rules of time zones."""
+        """Return the schedules whose next time was computed from another timing, or with another version of the time zone rules."""
         interval = Coalesce(Cast("interval_seconds", models.CharField()), Value(""))
         bar = Value("|")
         return self.exclude(planned=Concat("cron", bar, interval, bar, "time_zone", Value(f"|{rules}"), output_field=models.TextField()))
 
     def locked(self) -> ScheduleQuerySet:
-        """Lock the rows, waiting for them, so that the foreign keys of ticks do not collide."""
+        """Lock the rows, and wait for their locks, in a mode that does not conflict with the foreign keys of ticks."""
         return self.select_for_update(no_key=True)
 
     def unlocked(self) -> ScheduleQuerySet:
-        """Lock the rows that nobody else has locked, and pass over the others."""
+        """Lock the rows that are not locked, and skip the rest."""
         return self.select_for_update(no_key=True, skip_locked=True)
 
 
 class ScheduleManager(models.Manager.from_queryset(ScheduleQuerySet)):  # type: ignore[misc]
-    """Run the queries on the database that schedules are written to, also for reading where a decision depends on it."""
+    """The queries on schedules, on the database that they are written to. Reads use it if a decision depends on them."""
 
     @property
     def current(self) -> ScheduleQuerySet:
-        """All schedules, read where they are written."""
+        """All schedules, read from the database that they are written to."""
         return ScheduleQuerySet(self.model, using=router.db_for_write(self.model))
 
     def by_name(self) -> dict[str, Schedule]:
-        """Return every schedule by its name; one whose row cannot be read is logged, and left out."""
+        """Return every schedule by its name. A schedule whose row cannot be read is logged and omitted."""
         try:
             return {row.name: row for row in self.current}
         except Exception as error:
@@ -91,7 +92,7 @@ class ScheduleManager(models.Manager.from_queryset(ScheduleQuerySet)):  # type: 
         return found
 
     def next_wake(self, service: str) -> datetime | None:
-        """Return when the next one of a service is due, or is tried again; None where none is ever."""
+        """Return when the next schedule of a service is due, or is tried again; None if there is none."""
         found = (
             self.current.active()
             .of(service)
@@ -103,18 +104,18 @@ class ScheduleManager(models.Manager.from_queryset(ScheduleQuerySet)):  # type: 
 
 
 class ScheduleTickQuerySet(models.QuerySet["ScheduleTick"]):
-    """Name the sets of ticks that the product looks at."""
+    """Sets of ticks."""
 
     def forgettable(self, now: datetime, keep: timedelta) -> ScheduleTickQuerySet:
-        """Return those that no clock can bring back: older by `keep` than now and than the last tick of the same schedule."""
+        """Return the ticks that no change of a clock can make due again: older by `keep` than now and than the last tick of their schedule."""
         last = models.ExpressionWrapper(F("schedule__last_at") - keep, output_field=MomentField())
         return self.filter(nominal_at__lt=now - keep).filter(nominal_at__lt=last)
 
 
 class ScheduleTickManager(models.Manager.from_queryset(ScheduleTickQuerySet)):  # type: ignore[misc]
-    """Run the queries on the database that ticks are written to."""
+    """The queries on ticks, on the database that they are written to."""
 
     @property
     def current(self) -> ScheduleTickQuerySet:
-        """All ticks, read where they are written."""
+        """All ticks, read from the database that they are written to."""
         return ScheduleTickQuerySet(self.model, using=router.db_for_write(self.model))

@@ -1,4 +1,4 @@
-"""Every query on the outbox of webhooks, by name."""
+"""The queries on the outbox of webhooks."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ PENDING = "PENDING"
 
 
 class DeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
-    """Name the sets of deliveries that the product looks at."""
+    """Sets of deliveries."""
 
     def due(self, now: datetime) -> DeliveryQuerySet:
-        """Return those whose time has come, in its order."""
+        """Return the deliveries that are due, in the order of their times."""
         return self.filter(status=PENDING, next_attempt_at__lte=now).order_by("next_attempt_at", "id")
 
     def without_receivers(self, origins: Collection[str]) -> DeliveryQuerySet:
-        """Leave out what goes to some receivers, named by scheme, host and port."""
+        """Exclude the deliveries to some receivers, given as scheme, host and port."""
         theirs = Q(pk__in=())
         for one in origins:
             theirs |= Q(url__istartswith=f"{one}/") | Q(url__istartswith=f"{one}?") | Q(url__istartswith=f"{one}#") | Q(url__iexact=one)
         return self.exclude(theirs) if origins else self
 
     def claimed(self, delivery_id: int, attempts: int, until: datetime) -> DeliveryQuerySet:
-        """Return the one delivery where it is still in the attempt that a sender has begun: nobody else has taken it since."""
+        """Return the delivery if it is still in the attempt that a sender has begun, that is, if no other sender has taken it since."""
         return self.filter(pk=delivery_id, status=PENDING, attempts=attempts, next_attempt_at=until)
 
     def retried(self) -> DeliveryQuerySet:
-        """Return those of which an attempt has failed and another one is to come."""
+        """Return the deliveries of which an attempt has failed and that will be tried again."""
         return self.filter(status=PENDING, attempts__gt=0).exclude(error="")
 
     def ended(self) -> DeliveryQuerySet:
-        """Return those that were delivered or given up."""
+        """Return the deliveries that were delivered or given up."""
         return self.exclude(status=PENDING)
 
 
 class DeliveryManager(models.Manager.from_queryset(DeliveryQuerySet)):  # type: ignore[misc]
-    """Run the queries on the database that deliveries are written to."""
+    """The queries on deliveries, on the database that they are written to."""
 
     @property
     def current(self) -> DeliveryQuerySet:
-        """All deliveries, read where they are written."""
+        """All deliveries, read from the database that they are written to."""
         return DeliveryQuerySet(self.model, using=router.db_for_write(self.model))

@@ -1,4 +1,4 @@
-"""The tables: fields, constraints, indexes and small properties; no queries, no saves."""
+"""The tables: fields, constraints, indexes and small properties, without queries and writes."""
 
 from jobqueue.models.duty import BackgroundJobLease
 from jobqueue.models.event import JobEvent

@@ -1,4 +1,4 @@
-"""Who does what for all: one row for each duty that one worker at a time leads."""
+"""The leaders of duties: one row for each duty, which one worker at a time leads."""
 
 from django.db import models
 
@@ -7,10 +7,10 @@ from jobqueue.models import fields
 
 
 class BackgroundJobLease(models.Model):
-    """Hold the lease of one duty.
+    """The lease of one duty.
 
-    A term of leadership is named by its holder and the time it was acquired. A row is free where it has no holder and no heartbeat, and
-    for the taking where its heartbeat is older than 10 s by the database's clock.
+    The holder of a term and the time at which it was acquired identify the term. A row is free if it has no holder
+    and no heartbeat. It can be taken if its heartbeat is older than `DUTY_LEASE_SECONDS`, by the database's clock.
     """
 
     job_name = models.CharField(max_length=200, primary_key=True, help_text="The name of the duty.")

@@ -1,4 +1,4 @@
-"""What happened to jobs, one row for each event, written in the transaction of the move that it tells of."""
+"""The event log: one row for each event of a job, written in the transaction of the move that it reports."""
 
 from django.db import models
 from django.db.models import Q
@@ -9,11 +9,12 @@ from jobqueue.models.job import Job
 
 
 class JobEvent(models.Model):
-    """Tell one thing that happened to a job.
+    """An event of a job.
 
-    The events of a job are written while its row is locked, so that their ids rise in the order in which they happened. Among jobs the
-    order of ids is not that of commits: who reads on goes by `xid`, the transaction that wrote the row (see ``events/stream.py``).
-    No foreign key guards `job`: the last event of a deleted job outlives it, and a key's check would lock the job's row at each insert.
+    The events of a job are written while its row is locked, so their ids rise in the order in which they happened.
+    Across jobs, the order of ids is not the order of commits. Readers therefore use `xid`, the transaction that wrote
+    the row (see ``events/stream.py``). The database does not check the foreign key `job`: the last event of a deleted
+    job outlives it, and a check would lock the job's row at each insert.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -1,7 +1,8 @@
-"""Columns that the database knows defaults of, so that a row inserted by COPY, raw SQL or an older release is whole.
+"""Columns with defaults in the database, so that a row inserted by COPY, raw SQL or an older release is complete.
 
-A row may hold what Python cannot read: a time beyond its calendar, a number of 5,000 digits. Such a value must not hide the row, or
-those beside it. So a time is read as the nearest one that can be read, and JSON as its text.
+A row may hold values that Python cannot read: a time outside of its calendar, a number of 5,000 digits. Such a value
+must not hide its row, or the rows beside it. Therefore a time is read as the nearest one that can be read, and JSON
+as its text.
 """
 
 import json as json_module
@@ -47,9 +48,9 @@ def json(empty: type[list[Any]] | type[dict[str, Any]], **options: Any) -> "mode
 
 
 def any_json(**options: Any) -> "models.JSONField[Any, Any]":
-    """Return a JSON column; a value that cannot be read, or is nested too deep for any use, is read as `Unreadable`."""
+    """Return a JSON column. A value that cannot be read, or is nested too deep, is read as `Unreadable`."""
     field: models.JSONField[Any, Any] = models.JSONField(**options)
-    # Put into the field: a class of our own would mix with Django's in no expression, such as Case.
+    # Set on the instance: Django's expressions, such as Case, do not mix fields of different classes.
     field.__dict__.update(from_db_value=_value_of, get_db_prep_value=partial(_as_stored, field))
     return field
 
@@ -66,12 +67,12 @@ class Unreadable(str):
 
 
 def _value_of(value: Any, expression: Any, connection: Any) -> Any:
-    """Return the value of a JSON text that a database has returned."""
+    """Return the value of a JSON text from the database."""
     return value if value is None or (isinstance(expression, KeyTransform) and not isinstance(value, str)) else read_json(value)
 
 
 def _as_stored(field: Any, value: Any, connection: Any, prepared: bool = False) -> Any:
-    """Return a JSON value as the database takes it; a text that could not be read, as it was."""
+    """Return a JSON value for the database; a text that could not be read is returned unchanged."""
     return str(value) if isinstance(value, Unreadable) else type(field).get_db_prep_value(field, value, connection, prepared)
 
 
@@ -83,10 +84,10 @@ _decode = json_module.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
 def read_json(value: Any) -> Any:
-    """Return the value of a JSON text; the text itself where it cannot be read."""
+    """Return the value of a JSON text, or the text itself if it cannot be read."""
     try:
         found = _decode(value)
-        if "\\u" in value and _HALF_PAIR.search(value):  # SQLite keeps half a pair, which no page and no other database takes
+        if "\\u" in value and _HALF_PAIR.search(value):  # SQLite stores half a surrogate pair, which no page and no other database accepts
             found = _decode(clean(json_module.dumps(found, ensure_ascii=False)))
     except (ValueError, TypeError, RecursionError):
         return Unreadable(clean(str(value)))
@@ -109,17 +110,17 @@ def time_constraint(name: str, *columns: str) -> models.CheckConstraint:
 
 
 class Readable(Func):
-    """The condition that all of these times can be read; NULL can."""
+    """The condition that Python can read all of these times; NULL counts as readable."""
 
     output_field = models.BooleanField()
 
     def as_sql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Any]:  # type: ignore[override]
-        """Return a condition for each column: SQLite keeps any text as a time."""
-        parts = [compiler.compile(one)[0] for one in self.get_source_expressions()]  # columns, which have no parameters
+        """Return a condition for each column, because SQLite stores any text as a time."""
+        parts = [compiler.compile(one)[0] for one in self.get_source_expressions()]  # columns have no parameters
         return f"({' AND '.join(f'({part} IS NULL OR {can_be_read(part)})' for part in parts)})", []
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Any]:
-        """Return two comparisons for all columns: the server reads the text of a constraint anew for each statement."""
+        """Return two comparisons for all columns, because the server parses the text of a constraint again for each statement."""
         parts = [compiler.compile(one) for one in self.get_source_expressions()]
         columns, params = ", ".join(part for part, _ in parts), [param for _, params in parts for param in params]
         return f"(LEAST({columns}) >= '{FIRST}+00' AND GREATEST({columns}) <= '{LAST}+00')", [*params, *params]
@@ -128,7 +129,8 @@ class Readable(Func):
 class Token(Func):
     """A random number at which the lease tokens of a row begin; a default of the database.
 
-    A table that is emptied with its ids restarted gives an old id to a new job. A run of the old job must not have the new one's token.
+    If a table is emptied and its ids are restarted, a new job gets an old id. A run of the old job must not have the
+    token of the new one.
     """
 
     allowed_default = True
@@ -144,15 +146,15 @@ class Token(Func):
 
 
 class CurrentTransaction(Func):
-    """Stand for the id of the transaction that writes the row, where the database tells one; as a default, never in a query."""
+    """The id of the transaction that writes the row, if the database has one; for defaults, not for queries."""
 
     allowed_default = True
     arity = 0
 
     def as_sql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, tuple[Any, ...]]:  # type: ignore[override]
-        """Return nothing, for databases with one writer: there the order of ids is that of commits."""
+        """Return NULL for databases with one writer, because there the order of ids is that of commits."""
         return "NULL", ()
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, tuple[Any, ...]]:
-        """Return the id of the outermost transaction, with its epoch: it never comes again."""
+        """Return the id of the outermost transaction with its epoch, so that it is never used again."""
         return "(pg_current_xact_id()::text::bigint)", ()

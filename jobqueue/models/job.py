@@ -1,7 +1,7 @@
 """The jobs: all hot state in one row.
 
-`lease_expires_at` and `heartbeat_at` are in no index, so that a heartbeat stays a heap-only update. The hot indexes are
-partial, each in the order in which it is read: what has ended, waits or is parked costs the claim nothing.
+`lease_expires_at` and `heartbeat_at` are in no index, so that a heartbeat stays a heap-only update. The hot indexes
+are partial, each in the order in which it is read: jobs that have ended, wait or are parked cost the claim nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNBEGUN = Q(first_started_at__isnull=True, finished_at__isnull=True)
 
 
 class Job(models.Model):
-    """One unit of work: what to run, when, in which state it is, who runs it, and what came of it."""
+    """One call of a task: what to run and when, its state, the worker that runs it, and the result."""
 
     Status = states.Status
     WaitingFor = states.WaitingFor
@@ -140,12 +140,12 @@ class Job(models.Model):
             ),
         )
         indexes = (
-            # The tenant first: a claim serves one tenant, so that each has its turn whatever the others have queued.
+            # The tenant first: a claim serves one tenant, so the backlog of another tenant does not delay it.
             models.Index(fields=["tenant", "claim_rank", "id"], condition=Q(status="QUEUED"), name="jobqueue_job_next"),
             models.Index(fields=["tenant", "queue", "claim_rank", "id"], condition=Q(status="QUEUED"), name="jobqueue_job_next_in_queue"),
             models.Index(fields=["run_at"], condition=Q(status="PENDING", waiting_for="time"), name="jobqueue_job_due"),
             models.Index(fields=["id"], condition=Q(status="PENDING", waiting_for="children"), name="jobqueue_job_parents"),
-            # The line of a target, in two: whoever looks for the best of one part must not walk over the other.
+            # Two indexes for the line of a target: a query for the best of one part must not read the other part.
             models.Index(
                 fields=["tenant", "target", "claim_rank", "id"], condition=TARGETED & Q(status="QUEUED"), name="jobqueue_job_line_queued"
             ),
@@ -156,9 +156,9 @@ class Job(models.Model):
             ),
             models.Index(fields=["tenant", "target"], condition=TARGETED & HELD, name="jobqueue_job_held"),
             models.Index(fields=["lease_owner"], condition=Q(status="RUNNING"), name="jobqueue_job_running"),
-            # With the id, so that retention has a place to go on from among many that ended at one time.
+            # With the id, so that retention can continue among many jobs that ended at the same time.
             models.Index(fields=["finished_at", "id"], condition=Q(status__in=list(states.ENDED)), name="jobqueue_job_ended"),
-            # The status first: else the few jobs in ERROR would be looked for among all that were canceled.
+            # The status first: else a query for the few jobs in ERROR would read all canceled ones.
             models.Index(fields=["status", "id"], condition=Q(status__in=["PAUSED", "ERROR", "CANCELED"]), name="jobqueue_job_attention"),
             models.Index(fields=["expires_at"], condition=UNBEGUN & Q(expires_at__isnull=False), name="jobqueue_job_expires"),
             models.Index(fields=["finished_at"], condition=Q(status="ERROR"), name="jobqueue_job_failed"),
@@ -169,7 +169,7 @@ class Job(models.Model):
 
     @classmethod
     def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **options: Any) -> Self:
-        """Return the job of a row. SQLite holds any value in any column: bytes are read as their text, a text as the number 0."""
+        """Return the job of a row. SQLite stores any value in any column: read bytes as their text, and a text in a number column as 0."""
         if not Job.objects.database.one_writer:
             return super().from_db(db, field_names, values, **options)
         row = [*values]
@@ -182,17 +182,17 @@ class Job(models.Model):
 
     @property
     def place(self) -> states.Place:
-        """The job's place in the table of moves."""
+        """The job's state in the table of moves."""
         return states.place(self.status, self.waiting_for)
 
     @property
     def behind(self) -> Target:
-        """The job's target; its name is empty where the job has none."""
+        """The job's target; its name is empty if the job has none."""
         return Target(self.tenant, self.target)
 
     @property
     def assigned(self) -> bool:
-        """Whether a worker has claimed it and not yet begun to execute it."""
+        """Whether a worker has claimed the job and not yet begun to execute it."""
         return self.status == states.Status.RUNNING and self.started_at is None
 
     def pause(self) -> Answer:
@@ -206,19 +206,19 @@ class Job(models.Model):
         return answer
 
     def resume(self) -> Answer:
-        """Let the job run again; see `jobqueue.resume`."""
+        """Run the job again; see `jobqueue.resume`."""
         answer: Answer = _control().resume(self.pk)
         return answer
 
     def delete(self, using: Any = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
-        """Delete the job, its target moving on; raise `JobIsRunning` where it runs."""
+        """Delete the job and release the next job of its target; raise `JobIsRunning` if it runs."""
         answer: Answer = _control().delete(self.pk)
         if not answer:
             raise JobIsRunning(f"Job {self.pk}: {answer.reason}.")
         return 1, {self._meta.label: 1}
 
     def report(self, *, tracebacks: bool = False) -> dict[str, Any]:
-        """Return everything that a person may know of the job, as JSON values; its secrets hidden, tracebacks where asked for."""
+        """Return all that operators may see of the job as JSON values, with secrets masked, and with tracebacks if requested."""
         told: dict[str, Any] = importlib.import_module("jobqueue.insight.report").report(self, tracebacks=tracebacks)
         return told
 
@@ -229,5 +229,5 @@ class Job(models.Model):
 
 
 def _control() -> Any:
-    """Return the verbs that a person uses; they lie above the models, so they are looked up when they are called."""
+    """Return the module of the verbs. It is in a layer above the models, so it is imported when it is called."""
     return importlib.import_module("jobqueue.lifecycle.control")

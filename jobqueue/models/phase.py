@@ -1,4 +1,4 @@
-"""The phases of pipelines, and which jobs a job waits for."""
+"""The phases of pipelines, and the children of jobs."""
 
 from django.db import models
 from django.db.models import Q
@@ -9,13 +9,13 @@ from jobqueue.models.job import Job
 
 
 class JobPhase(models.Model):
-    """Hold one named phase of one job: how far it is, what came of it, and where inside of it a next run goes on.
+    """One phase of one job: its progress, its result, and its checkpoint.
 
-    No foreign key is checked by the database: a check would lock the job's row at each write, and slow each deletion.
+    The database checks no foreign key: a check would lock the job's row at each write, and slow each deletion.
     """
 
     class Status(models.TextChoices):
-        """Say where a phase is in its life; the stored value is the name."""
+        """The states of a phase; the stored value is the name."""
 
         PENDING = "PENDING", "Pending"
         RUNNING = "RUNNING", "Running"
@@ -52,7 +52,7 @@ class JobPhase(models.Model):
 
 
 class JobDependency(models.Model):
-    """Say that a job waits for another one to end; `ended` once that was seen. A child that was deleted counts as ended."""
+    """The wait of a job for a child; `ended` is set when the end of the child was found. A deleted child counts as ended."""
 
     id = models.BigAutoField(primary_key=True)
     parent = models.ForeignKey(Job, models.CASCADE, related_name="children", db_constraint=False, db_index=False)

@@ -1,4 +1,4 @@
-"""What people have decided about a queue: whether it is paused, and how many of its jobs may run. A queue without a row has no limits."""
+"""The pauses and limits of queues, as operators have set them. A queue without a row has neither."""
 
 from django.db import models
 from django.db.models import Q
@@ -9,7 +9,7 @@ from jobqueue.models import fields
 
 
 class Queue(models.Model):
-    """Hold the pause and the limit of one queue, over all processes; rows, so that they survive restarts."""
+    """The pause, the limit and the webhook of one queue, for all processes. They are stored, so that they survive restarts."""
 
     name = models.CharField(max_length=200, primary_key=True)
     paused = fields.flag(help_text="No job of a paused queue is begun; those that run go on.")
@@ -42,5 +42,5 @@ class Queue(models.Model):
 
     @property
     def special(self) -> bool:
-        """Whether the row says anything that a claim must heed."""
+        """Whether the queue has a pause or a limit, which claims must obey."""
         return self.paused or self.max_running is not None

@@ -1,4 +1,4 @@
-"""How each queue did, a row for every ten seconds of the last hour, over and over again: the ring that graphs are drawn from."""
+"""The samples from which graphs are drawn: a row per queue for every ten seconds of the last hour, in a ring."""
 
 from django.db import models
 
@@ -7,7 +7,7 @@ from jobqueue.models import fields
 
 
 class QueueSample(models.Model):
-    """Hold what was seen of one queue at one moment; `slot` is its place in the ring, which the next hour writes over."""
+    """The numbers of one queue at one moment; `slot` is the position in the ring, which is overwritten after an hour."""
 
     id = models.BigAutoField(primary_key=True)
     queue = models.CharField(max_length=200)

@@ -1,4 +1,4 @@
-"""What is enqueued again and again: one row for each schedule, and one for each of its nominal times that got its job."""
+"""The schedules: one row for each schedule, and one for each of its nominal times that got a job."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from jobqueue.models import fields
 
 
 class Schedule(models.Model):
-    """Say which job is enqueued when, and how far that has come.
+    """A job that is enqueued again and again, with its timing and its progress.
 
-    `next_at` is the next nominal time; whoever moves it on holds the row's lock, and makes the job in the same transaction.
+    `next_at` is the next nominal time. The transaction that advances it holds the lock of the row, and makes the job.
     """
 
     class Source(models.TextChoices):
-        """Say where a schedule comes from."""
+        """The origin of a schedule."""
 
         CODE = "code", "code"
         ADMIN = "admin", "admin"
 
     class Missed(models.TextChoices):
-        """Say what becomes of the times that passed while nobody could enqueue."""
+        """What to do about the times that passed while no worker could enqueue."""
 
         SKIP = "skip", "skip them"
         ONCE = "once", "run once, late"
@@ -96,7 +96,7 @@ class Schedule(models.Model):
 
     @property
     def timing(self) -> Timing:
-        """When it is due."""
+        """The rule by which it is due."""
         return Timing(self.cron, self.interval_seconds, self.time_zone)
 
     @property
@@ -106,13 +106,13 @@ class Schedule(models.Model):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What its jobs have that is not the task's own, as options of ``.using()``."""
+        """The options of ``.using()`` in which its jobs differ from the task."""
         given = {"queue_name": self.queue, "priority": self.priority, "tenant": self.tenant, "target": self.target}
         return {name: value for name, value in given.items() if value not in ("", None)}
 
 
 class ScheduleTick(models.Model):
-    """Prove that a nominal time got its job, whatever became of the job since: the row outlives it."""
+    """The record that a nominal time got its job. The row outlives the job."""
 
     schedule = models.ForeignKey(Schedule, models.CASCADE, related_name="ticks", db_index=False)
     nominal_at = MomentField()

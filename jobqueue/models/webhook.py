@@ -1,4 +1,4 @@
-"""The outbox of webhooks: one row for each message, written in the transaction of the event that it tells of."""
+"""The outbox of webhooks: one row for each message, written in the transaction of the event that it reports."""
 
 from typing import Any
 
@@ -13,23 +13,23 @@ from jobqueue.models.job import Job
 
 
 def keep_pending(collector: Any, field: Any, sub_objs: Any, using: Any) -> None:
-    """Delete the messages of a deleted job, but for those that are still to be sent."""
+    """Delete the deliveries of a deleted job, except those that are still to be sent."""
     models.CASCADE(collector, field, sub_objs.exclude(status="PENDING"), using)
 
 
-# Django need not read them before.
+# Django need not read the rows before.
 keep_pending.lazy_sub_objs = True  # type: ignore[attr-defined]
 
 
 class WebhookDelivery(models.Model):
-    """Hold one message to one receiver until it was delivered or given up.
+    """One message to one receiver, kept until it is delivered or given up.
 
-    `message_id` and `body` are the same at each attempt. The body is made at the first one and kept. `next_attempt_at` lies ahead while
-    an attempt is under way: whoever makes it may die.
+    `message_id` and `body` are the same at each attempt. The body is made at the first attempt and kept.
+    `next_attempt_at` is in the future while an attempt is under way, because the sender may die.
     """
 
     class Status(models.TextChoices):
-        """Say where a delivery is in its life; the stored value is the name."""
+        """The states of a delivery; the stored value is the name."""
 
         PENDING = "PENDING", "Pending"
         DELIVERED = "DELIVERED", "Delivered"
@@ -65,7 +65,7 @@ class WebhookDelivery(models.Model):
         indexes = (
             models.Index(fields=["next_attempt_at"], condition=Q(status="PENDING"), name="jobqueue_delivery_due"),
             models.Index(fields=["job"], name="jobqueue_delivery_of_job"),
-            # What people are told of. Deliveries that succeed are in neither.
+            # The deliveries that are reported to operators. Those that succeeded are in neither index.
             models.Index(fields=["finished_at"], condition=Q(status="FAILED"), name="jobqueue_delivery_failed"),
             models.Index(fields=["id"], condition=Q(status="PENDING", attempts__gt=0) & ~Q(error=""), name="jobqueue_delivery_retried"),
         )

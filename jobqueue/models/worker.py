@@ -1,6 +1,6 @@
-"""The worker processes, for people to look at. Never consulted for correctness: leases decide, not this table.
+"""The worker processes, for display. Leases decide about jobs, not this table.
 
-That a worker had begun to stop keeps its loss from being counted as a crash of its jobs, and decides nothing else.
+There is one exception: the loss of a worker that was stopping does not count as a crash of its jobs.
 """
 
 from django.db import models
@@ -10,10 +10,10 @@ from jobqueue.models import fields
 
 
 class Worker(models.Model):
-    """Show one worker process: where it runs, what it serves, when it was last heard."""
+    """A worker process: where it runs, what it serves, and its last heartbeat."""
 
     class State(models.TextChoices):
-        """Say what the process does."""
+        """The states of a worker."""
 
         RUNNING = "RUNNING", "running"
         DRAINING = "DRAINING", "draining"
