@@ -1,1 +1,1 @@
-"""The command line."""
+"""The management commands ``runworkers`` and ``jobqueue``, and the code of the subcommands."""

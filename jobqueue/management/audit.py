@@ -1,4 +1,4 @@
-"""The audit of the command line: one record for each object that a subcommand has changed, or has not."""
+"""The audit of the command line: one record for each object that a subcommand has changed, left as it was, or refused to change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CHANGES = (*QUEUES, *JOBS, *DELIVERIES, "prune")
 
 
 def record(options: dict[str, Any], data: Any) -> None:
-    """Record what a subcommand has answered; one that only shows something is not recorded."""
+    """Record the answer of a subcommand; subcommands that only show something are not recorded."""
     what, (actor, host) = options["what"], audit.operator()
     verb = f"{what} {options['verb']}" if what == "deliveries" else what
     if what in JOBS:

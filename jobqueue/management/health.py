@@ -1,4 +1,4 @@
-"""``manage.py jobqueue health``: name what is wrong, and end with a status that says how bad it is."""
+"""The subcommand ``manage.py jobqueue health``, which lists the problems and exits with a status for the worst severity."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from django.core.management.base import CommandError
 from jobqueue.insight.problems import Severity, Thresholds, problems
 from jobqueue.insight.problems.base import MAX_SECONDS, NUMBER, OFF, SECONDS, THRESHOLDS
 
-STATUSES = {Severity.ERROR: 1, Severity.WARNING: 3}  # 2 is a command line that is wrong
+STATUSES = {Severity.ERROR: 1, Severity.WARNING: 3}  # 2 means an invalid command line
 MAX_NUMBER = 1_000_000
 EXAMPLES = {SECONDS: "For ten minutes say 600.", NUMBER: "For none say 0."}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add an option for each threshold."""
+    """Add an option for each threshold, and ``--fail-on``."""
     for name, one in THRESHOLDS.items():
         default = OFF if one.default is None else f"{one.default:g}"
         parser.add_argument(_option(name), metavar=one.metadata["unit"], help=f"{one.metadata['help']} (default: {default})")
@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def health(options: dict[str, Any]) -> tuple[Any, list[str], int]:
-    """Return the problems as JSON values, as lines, and the exit status."""
+    """Return the problems as JSON values and as lines, and the exit status."""
     given: dict[str, Any] = {name: _value(name, options[name]) for name in THRESHOLDS if options[name] is not None}
     found = problems(Thresholds(**given))
     lines = [f"[{one.severity}] {one.code}: {one.text} {one.fix}" for one in found]

@@ -1,4 +1,4 @@
-"""``manage.py jobqueue prune``: delete ended jobs now, by the settings or by options, or count what would go."""
+"""The subcommand ``manage.py jobqueue prune``, which deletes ended jobs by the settings or by options, or counts them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Lines = list[str]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options."""
+    """Add the options of ``prune``."""
     parser.add_argument("--dry-run", action="store_true", help="count what would be done, and do nothing")
     parser.add_argument("--older-than", metavar="SECONDS", help="delete what ended so long ago, whatever the settings say")
     parser.add_argument("--status", action="append", default=[], help=f"only jobs that ended so: {', '.join(OUTCOMES)}; may be repeated")
@@ -33,7 +33,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def prune(options: dict[str, Any], tell: Callable[[str], None]) -> tuple[Any, Lines, bool]:
-    """Do it; return the answer as JSON values, the same as lines of text, and whether it came to its end."""
+    """Delete or count the jobs; return the answer as JSON values and as lines, and whether all jobs were handled.
+
+    `tell` is called with a line about the progress.
+    """
     sweep = _sweep(options)
     return _counted(sweep) if options["dry_run"] else _done(sweep, tell)
 

@@ -1,4 +1,4 @@
-"""Write the report on a job as lines for a terminal."""
+"""The report on a job as lines for a terminal."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from jobqueue.core.amounts import plural
 from jobqueue.insight import waits
 
 LONGEST = 2_000
-# Whoever writes a message must not be able to steer the terminal of the one who reads it.
+# Control characters in the text of a job must not reach the terminal of the operator.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def lines(told: dict[str, Any], why: str = "") -> list[str]:
-    """Return a report as lines; `why` says what the job waits for."""
+    """Return a report as lines; `why` is a text about what the job waits for, or ""."""
     found = [f"Job {told['id']}  {told['task']}"]
     facts = [(name, _plain(text)) for name, text in _facts(told, why) if text]
     width = max(len(name) for name, _ in facts)
@@ -31,7 +31,7 @@ def lines(told: dict[str, Any], why: str = "") -> list[str]:
 
 
 def seconds(value: float) -> str:
-    """Return a length of time: "0.21 s", "12.0 s", "2 min 05 s", "3 h 20 min"."""
+    """Return a duration as text: "0.21 s", "12.0 s", "2 min 05 s", "3 h 20 min"."""
     if value < 60:
         return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
     whole = int(value)
@@ -39,7 +39,7 @@ def seconds(value: float) -> str:
 
 
 def attempts(told: dict[str, Any]) -> str:
-    """Return in words how many runs there were, and what became of them."""
+    """Return the numbers of runs, failures and crashes of a job in words."""
     count = told["attempts"]
     if not count["runs"]:
         return "none begun"
@@ -49,7 +49,7 @@ def attempts(told: dict[str, Any]) -> str:
 
 
 def ran(told: dict[str, Any]) -> str:
-    """Return in words how long the last run took, and all of them where there were several."""
+    """Return the duration of the last run in words, with that of all runs if there were several."""
     last, in_all = told["ran_seconds"], told["ran_seconds_in_all"]
     if last is None:
         return f"{seconds(in_all)} in all" if in_all else ""
@@ -107,6 +107,6 @@ def _plain(text: str, longest: int = LONGEST) -> str:
 
 
 def _indented(head: str, text: str) -> list[str]:
-    """Return a text behind its head, its further lines below its first one."""
+    """Return the lines of a text after a head, with further lines indented to align with the first."""
     first, *others = text.split("\n")
     return [f"{head}{first}".rstrip(), *(f"{' ' * len(head)}{line}".rstrip() for line in others)]

@@ -1,4 +1,4 @@
-"""``manage.py jobqueue webhooks``, ``redeliver`` and ``set-webhook``: what was sent, sending again, and a queue's receiver."""
+"""The subcommands ``webhooks``, ``redeliver``, ``deliveries`` and ``set-webhook`` of ``manage.py jobqueue``."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def webhooks(options: dict[str, Any]) -> tuple[Any, list[tuple[str, ...]]]:
 
 
 def redeliver_all(options: dict[str, Any]) -> Answer:
-    """Send messages again; not fine where one was refused."""
+    """Send deliveries again; the last value returned is False if one was refused."""
     data, lines = [], []
     for delivery_id in [_number(text) for text in options["deliveries"]]:
         answer = redeliver(delivery_id)
@@ -72,7 +72,7 @@ def redeliver_all(options: dict[str, Any]) -> Answer:
 
 
 def act_on_deliveries(options: dict[str, Any]) -> Answer:
-    """Do a verb to deliveries; not fine if one was refused."""
+    """Apply a verb to deliveries; the last value returned is False if one was refused."""
     act, done = VERBS[options["verb"]]
     data, lines = [], []
     for delivery_id in [_number(text) for text in options["deliveries"]]:
@@ -83,7 +83,7 @@ def act_on_deliveries(options: dict[str, Any]) -> Answer:
 
 
 def set_webhook(options: dict[str, Any]) -> Answer:
-    """Say where the events of a queue's jobs are sent, or show it."""
+    """Set or show the URL that the events of a queue are sent to."""
     events = None if options["event"] is None else [one for one in options["event"] if one]
     if options["url"] is None and events is not None:
         raise CommandError("--event needs the URL that they are sent to: name it after the queue.")
@@ -128,7 +128,7 @@ def _data(one: WebhookDelivery) -> dict[str, Any]:
 
 
 def _cells(one: WebhookDelivery) -> tuple[str, ...]:
-    now: datetime = one.now  # type: ignore[attr-defined]  # read with it
+    now: datetime = one.now  # type: ignore[attr-defined]  # annotated by the query
     ahead = (one.next_attempt_at - now).total_seconds()
     following = "-" if one.status != Status.PENDING else f"in {ahead:.0f} s" if ahead > 0 else "now"
     said = " ".join(part for part in (str(one.response_status or ""), _text(one.error).partition("\n")[0]) if part) or "-"

@@ -1,4 +1,4 @@
-"""``manage.py jobqueue``: look at the queues and steer them from the command line."""
+"""The command ``manage.py jobqueue``, which shows and controls queues, jobs, schedules, duties and webhooks."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Lines = list[str]
 
 
 class Command(BaseCommand):
-    """Look at the queues, pause and resume them, cancel and resume jobs, tell of one, and say whether all is well."""
+    """The command ``jobqueue``, with a subcommand for each thing that an operator can show or change."""
 
     help = "Look at the queues and steer them."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add the subcommands."""
+        """Add the subcommands and their arguments."""
         chosen = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
         for name, (text, argument) in SUBCOMMANDS.items():
             one = chosen.add_parser(name, help=text, description=text)
@@ -58,8 +58,8 @@ class Command(BaseCommand):
             one.add_argument("--json", action="store_true", help="answer in JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do one subcommand; end with another status than 0 if something was refused or is wrong."""
-        for wrapper in (self.stdout, self.stderr):  # of a terminal or a pipe that takes ASCII or Latin-1 alone
+        """Run one subcommand; exit with a status other than 0 if something was refused or a problem was found."""
+        for wrapper in (self.stdout, self.stderr):  # the terminal or pipe may accept only ASCII or Latin-1
             if isinstance(stream := getattr(wrapper, "_out", None), TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
@@ -72,7 +72,7 @@ class Command(BaseCommand):
             raise CommandError(_of_the_database(error)) from error
         for line in [json.dumps(data, indent=2, default=str)] if options["json"] else map(_printable, lines):
             self.stdout.write(line)
-        # Most subcommands answer whether all is fine; `health` answers with its exit status.
+        # Most subcommands return whether they succeeded; `health` returns its exit status.
         status = int(not fine_or_status) if isinstance(fine_or_status, bool) else fine_or_status
         if status:
             self.stdout.flush()
@@ -85,7 +85,7 @@ def _of_the_database(error: Error) -> str:
     return f"The database does not answer: {str(error).strip()}. See that it runs, and that DATABASES names it."
 
 
-# What each subcommand does: it returns the answer as JSON values, the same as lines of text, and whether all is fine.
+# The subcommands: each returns the answer as JSON values and as lines of text, and whether it succeeded.
 
 
 def _pause(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
@@ -288,13 +288,13 @@ def _iso(when: datetime | None) -> str | None:
 
 
 def _printable(text: str) -> str:
-    """Return a text as one line that does nothing to a terminal: anybody who enqueues may have named a queue."""
+    """Return a text as one line without control characters: any code that enqueues jobs can choose the name of a queue."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Lines:
     if not rows:
         return ["  none"]
-    rows = [tuple(map(_printable, row)) for row in rows]  # before their widths are taken
+    rows = [tuple(map(_printable, row)) for row in rows]  # before the widths are measured
     widths = [max(len(row[number]) for row in [columns, *rows]) for number in range(len(columns))]
     return [f"  {'  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()}" for row in [columns, *rows]]

@@ -1,4 +1,4 @@
-"""``manage.py runworkers``: parse the options, say what is served, run a supervisor."""
+"""The command ``manage.py runworkers``, which parses the options and runs one worker or a fleet of worker processes."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ MAX_PROCESSES = 1000
 
 
 class Command(BaseCommand):
-    """Run jobs until told to stop."""
+    """The command ``runworkers``, which runs jobs until it is asked to stop."""
 
     help = "Run jobs. SIGTERM or Ctrl-C: finish what runs, then end; a second time: interrupt it and end."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add an option for each setting that may differ per process."""
+        """Add the options of processes, and an option for each setting that may differ between workers."""
         parser.add_argument("--queues", help="names, prefixes (mail-*) and exclusions (!mail-bulk), with commas between (default: all)")
         parser.add_argument("--processes", type=int, help="worker processes, watched over by one more (default: one, by itself)")
         parser.add_argument("--max-jobs-per-process", type=int, help="with --processes: replace a process after so many jobs")
@@ -73,7 +73,7 @@ class Command(BaseCommand):
             parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=text)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run one worker process, or several and the process that watches over them, and end with their status."""
+        """Run one worker, or a parent process with several workers, and exit with their status."""
         if threading.current_thread() is not threading.main_thread():
             raise CommandError("runworkers needs the main thread of its process, which alone gets signals. Give it a process of its own.")
         if open_closed_streams():
@@ -85,7 +85,7 @@ class Command(BaseCommand):
             status = self._serve(options, is_process=is_process)
         except CommandError:
             if is_process:
-                exit_anyway(1)  # nothing may read what Django prints now
+                exit_anyway(1)  # no process may read the output, and Django then blocks while it prints the error
             raise
         if status:
             sys.exit(status)
@@ -129,7 +129,7 @@ class Command(BaseCommand):
             for line in lines:
                 self.stdout.write(line)
             self.stdout.flush()
-        except OSError:  # whoever was to read it has gone; the interpreter would stumble over that at its end once more
+        except OSError:  # the reader of the output is gone; without this, the interpreter fails at its end, too, when it flushes
             with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
@@ -148,26 +148,29 @@ def _check_processes(options: dict[str, Any]) -> None:
 
 
 def _recover(dead: dict[str, int | None]) -> None:
-    """Recover the jobs of workers that died when no other was left; in a thread, since the database may not answer."""
+    """Recover the jobs of workers that died when no other worker was left, for up to `RECOVER_SECONDS`.
+
+    It runs in a thread, since the database may not answer.
+    """
     thread = threading.Thread(target=recover_dead, args=(dead,), daemon=True)
     thread.start()
     thread.join(RECOVER_SECONDS)
 
 
 def _clock() -> datetime:
-    """Return the database's time, or where it does not answer yet, this machine's."""
+    """Return the time of the database, or the time of this machine if the database does not answer yet."""
     try:
         return Job.objects.database.clock()
     except Error:
         return clock.now()
     finally:
-        hygiene.close_all()  # the parent of workers holds no connection
+        hygiene.close_all()  # the parent process holds no connection
 
 
 def _failed_since(began: datetime, queues: tuple[str, ...]) -> bool:
-    """Return whether jobs have ended in ERROR since then: a worker that was replaced, or died, could tell nobody.
+    """Return whether jobs have ended in ERROR since `began`; if the database does not answer, return True.
 
-    Not to know it is a failure, too.
+    The database is queried, since a worker that was replaced or died has not reported its errors.
     """
     failed = Job.objects.current.filter(status=Job.Status.ERROR, finished_at__gte=began)
     try:
@@ -189,7 +192,7 @@ def _overrides(options: dict[str, Any]) -> dict[str, Any]:
 def _settings(given: dict[str, Any]) -> conf.Settings:
     try:
         current = conf.current()
-        # One of the two alone moves the other along, so that --max-workers 1 needs no second option.
+        # If only one of the two is given, it adjusts the other one, so that --max-workers 1 needs no second option.
         if "max_workers" in given and "min_workers" not in given:
             given["min_workers"] = min(current.min_workers, max(given["max_workers"], 1))
         elif "min_workers" in given and "max_workers" not in given:
