@@ -1,6 +1,6 @@
 """Background jobs in the database that a Django project already has.
 
-Importing this package touches no model and no setting: the public names are loaded at the first look.
+Importing this package loads no model and reads no setting: a public name is imported at its first use.
 """
 
 import importlib
@@ -133,7 +133,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from its home."""
+    """Import a public name from its module."""
     if name not in _HOME_OF:
         raise AttributeError(f"module 'jobqueue' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOME_OF[name]), name)

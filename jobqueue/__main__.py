@@ -1,4 +1,4 @@
-"""``python -m jobqueue runworkers``: Django's command line, with handlers for signals from the first moment on."""
+"""Django's command line with early signal handlers, for ``python -m jobqueue runworkers``."""
 
 from jobqueue.core import early
 

@@ -1,7 +1,8 @@
-"""The backend of django.tasks: tasks become jobs in the project's database.
+"""The backend of django.tasks that stores tasks as jobs in the project's database.
 
-A backend lives once per thread, so nothing is kept on it. Every capability that django.tasks knows is supported. Declaring a task makes
-its backend, so models are imported where jobs are made and read: an `AppConfig` module may import tasks.
+There is one backend per thread, so it keeps no state. It supports every capability that django.tasks knows.
+Declaring a task creates its backend, so this module imports models only inside of the functions that create and
+read jobs: an `AppConfig` module may import tasks.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ BaseTaskBackend: Any = compat.module("backends.base").BaseTaskBackend
 
 
 class JobTaskMixin:
-    """Make a backend build and check our tasks; the test backends use it, too."""
+    """A mixin for backends that build and check tasks of jobqueue; the backends for tests use it, too."""
 
     task_class = JobTask
 
     def validate_task(self, task: Any) -> None:
-        """Check a task, reading a timedelta in `run_after` as a time from the enqueue on."""
-        if not isinstance(task, JobTask):  # which has checked these
+        """Check a task; a timedelta in `run_after` counts from the enqueue."""
+        if not isinstance(task, JobTask):  # a JobTask has checked these
             functions.check_function(task.func)
             options.check_priority(task.priority)
         moments.check_run_after(task.run_after)
@@ -47,7 +48,7 @@ class JobTaskMixin:
 
 
 class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
-    """Keep tasks as jobs in the database; ``manage.py runworkers`` runs them."""
+    """The backend that stores tasks as jobs in the database; ``manage.py runworkers`` runs them."""
 
     supports_defer = True
     supports_async_task = True
@@ -56,14 +57,14 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
     keeps_deltas = True
 
     def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JobResult:
-        """Make a job in the caller's transaction; with a unique key that a live job has, return that job's result.
+        """Create a job in the caller's transaction; if an unfinished job has its unique key, return the result of that job.
 
-        Raises a `TypeError` or `ValueError` (both also `JobQueueError`) for arguments that JSON cannot keep.
+        Raise a `TypeError` or `ValueError` (both are also a `JobQueueError`) for arguments that JSON cannot store.
         """
         from jobqueue.lifecycle.enqueue import enqueue
 
         self.validate_task(task)
-        conf.public_id_keys()  # without a key, refuse before there is a job
+        conf.public_id_keys()  # without a key, raise before the job exists
         args_text, kwargs_text = payload.dumps_arguments(args, kwargs)
         own = _own(task, args, kwargs) if isinstance(task, JobTask) else {}
         made = enqueue(self._spec(task, args=args_text, kwargs=kwargs_text, **own))
@@ -73,7 +74,7 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         return result
 
     def enqueue_many(self, task: Any, calls: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]) -> Results:
-        """Make a job for each ``(args, kwargs)``, all or none; the results are built when they are looked at."""
+        """Create a job for each ``(args, kwargs)``, all or none; each result is built when it is read."""
         from jobqueue.lifecycle.enqueue import Call, enqueue_many
 
         self.validate_task(task)
@@ -93,16 +94,16 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         if not in_service_thread():
             _send_enqueued(type(self), result)
             return
-        # A receiver may hang, so the announcer calls it; it would not find a job that is not committed yet.
+        # A receiver can hang, so the announcer calls it. It would not find a job that is not committed yet.
         from jobqueue.models import Job
 
         send = partial(signals.deliver, lambda one, _: _send_enqueued(type(self), one), [result])
         transaction.on_commit(send, using=Job.objects.database.alias)
 
     def get_result(self, result_id: str) -> JobResult:
-        """Return a job as a result, by its public id; raise `TaskResultDoesNotExist` for an id that no job of this backend has.
+        """Return a job as a result, by its public id; raise `TaskResultDoesNotExist` if no job of this backend has that id.
 
-        A number is refused: it can be guessed.
+        A number is rejected, because it can be guessed.
         """
         from jobqueue.models import Job
 
@@ -113,7 +114,7 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         return results.of_job(job)
 
     def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
-        """Refuse OPTIONS, since per-task options belong on the task and all others into JOBQUEUE."""
+        """Reject OPTIONS: options of a task belong on the task, and all others into JOBQUEUE."""
         yield from super().check(**kwargs)
         for name in self.options:
             yield checks.Error(
@@ -168,9 +169,9 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
 def _send_enqueued(sender: type, result: JobResult) -> None:
     try:
         signals.task_enqueued.send_robust(sender, task_result=result)
-    except (Interrupted, TimeLimitExceeded):  # thrown into the thread of a task, which is to stop
+    except (Interrupted, TimeLimitExceeded):  # raised in the thread of a task that must stop
         raise
-    except BaseException as error:  # SystemExit and the like, which `send_robust` lets pass: the job is made all the same
+    except BaseException as error:  # `send_robust` does not catch SystemExit and the like; the job exists all the same
         if is_for_the_process(error):
             raise
         repeats.log(logging.ERROR, "Job %s: the signal of its enqueue was not sent to all who listen.", result.job_id, exc_info=True)
@@ -181,19 +182,19 @@ def _expires(expires: float | timedelta | datetime | None) -> timedelta | dateti
 
 
 def _options(timeout: float | timedelta | None) -> str:
-    """Return the job's options, as JSON text; those that the task does not have are the project's."""
+    """Return the job's options as JSON text, with the project's defaults for those that the task does not set."""
     seconds = conf.current().default_timeout_seconds if timeout is None else time_limits.in_seconds(timeout)
     return time_limits.options_text(seconds)
 
 
 def _own(task: JobTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, str]:
-    """Return what depends on the arguments, resolved once and for all."""
+    """Return the unique key and the target, which can depend on the arguments."""
     given = {"unique_key": task.unique_key, "target": task.target}
     return {name: options.resolved(name, value, tuple(args), kwargs) for name, value in given.items() if value}
 
 
 def backend_of(task: Any) -> Any:
-    """Return the backend of a task, ours or one of `jobqueue.testing`; raise `InvalidOption` where it belongs to another kind."""
+    """Return the backend of a task; raise `InvalidOption` if it is neither jobqueue's nor one of `jobqueue.testing`."""
     backend = task.get_backend()
     if not isinstance(backend, JobTaskMixin):
         raise InvalidOption(f"Backend {task.backend!r} is a {type(backend).__name__}; this needs jobqueue.backends.DatabaseBackend.")

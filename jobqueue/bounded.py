@@ -1,4 +1,4 @@
-"""Call code of the project from a thread that must not wait for it."""
+"""Calls of the project's code from a thread that must not wait for it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ T = TypeVar("T")
 
 
 class Calls:
-    """Calls by key. One that has not returned is not made again, so that a call that hangs costs its time and its thread once."""
+    """Calls by key: a key whose last call has not returned is not called again, so a call that hangs occupies only one thread."""
 
     def __init__(self, seconds: float) -> None:
-        """Begin with none; each call may take this long."""
+        """Create it without calls; each call may take this many seconds."""
         self.seconds = seconds
         self._threads: dict[Hashable, threading.Thread] = {}
 
     def __call__(self, key: Hashable, function: Callable[[], T]) -> T:
-        """Return what a function returns, called in a thread of its own; raise what it raises, or TimeoutError."""
+        """Return the result of a function that is called in a thread of its own; raise what it raises, or TimeoutError."""
         before = self._threads.pop(key, None)
         if before is not None and before.is_alive():
             self._threads[key] = before
@@ -50,5 +50,5 @@ class Calls:
 
 
 def call_within(seconds: float, function: Callable[[], T]) -> T:
-    """Return what a function returns, called in a thread of its own; raise what it raises, or TimeoutError after these seconds."""
+    """Return the result of a function that is called in a thread of its own; raise what it raises, or TimeoutError."""
     return Calls(seconds)(None, function)

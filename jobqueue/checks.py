@@ -1,4 +1,4 @@
-"""Tell wrong settings and unsuitable databases before they tell themselves; Django's system checks ``jobqueue.E001`` and on."""
+"""Django's system checks for the settings and the databases of jobqueue: ``jobqueue.E001`` and following."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,17 +27,17 @@ _WAL = re.compile(r"journal_mode\s*[=(]\s*['\"]?wal\b", re.IGNORECASE)
 
 @register()
 def check_settings(**_: Any) -> list[CheckMessage]:
-    """Report every problem of the settings dict."""
+    """Report all problems of the settings dict."""
     return [Error(one.message, hint=one.hint, id=f"jobqueue.{one.id}") for one in conf.problems(conf.configured())]
 
 
 @register()
 def check_authenticator(**_: Any) -> list[CheckMessage]:
-    """Report an authenticator of the REST API that is not there: every request would fail."""
+    """Report an authenticator of the REST API that cannot be imported or called: every request would fail."""
     try:
         found = conf.api_authenticator()
     except ImproperlyConfigured:
-        return []  # check_settings has told it
+        return []  # check_settings has reported it
     except ImportError as error:
         message = f"API_AUTHENTICATOR cannot be imported: {error}"
     else:
@@ -49,12 +49,12 @@ def check_authenticator(**_: Any) -> list[CheckMessage]:
 
 @register()
 def check_tenants(**_: Any) -> list[CheckMessage]:
-    """Report paths in the settings of tenants that lead to nothing: their jobs would fail, or have no slots of their own."""
+    """Report paths in the settings of tenants that cannot be imported: their jobs would fail, or have no slots of their own."""
     found: list[CheckMessage] = []
     try:
         paths = {"TENANTS": conf.current().tenants, "TENANT_CONTEXT": conf.current().tenant_context}
     except ImproperlyConfigured:
-        return []  # check_settings has told it
+        return []  # check_settings has reported it
     for name, path in paths.items():
         if isinstance(path, str):
             try:
@@ -67,7 +67,7 @@ def check_tenants(**_: Any) -> list[CheckMessage]:
 
 @register()
 def check_hooks(**_: Any) -> list[CheckMessage]:
-    """Report hooks that are not there: users would see no job, retention would not call them, and runs would fail."""
+    """Report hooks that cannot be imported or called: users would see no job, retention would skip them, runs would fail."""
     found: list[CheckMessage] = []
     try:
         mine = conf.current()
@@ -75,7 +75,7 @@ def check_hooks(**_: Any) -> list[CheckMessage]:
         hooks |= {f"RUN_CONTEXTS[{place}]": hook for place, hook in enumerate(mine.run_contexts)}
         hooks["WEBHOOK_SECRET"] = mine.webhook_secret if webhook_rules.is_path(mine.webhook_secret) else None
     except ImproperlyConfigured:
-        return []  # check_settings has told it
+        return []  # check_settings has reported it
     for name, hook in hooks.items():
         try:
             wrong = "" if hook is None or callable(import_string(hook) if isinstance(hook, str) else hook) else "which cannot be called"
@@ -93,11 +93,11 @@ def _rule_of(name: str) -> str:
 
 @register()
 def check_streams(**_: Any) -> list[CheckMessage]:
-    """Report a limit of streams per user that another setting undercuts if the site is served by WSGI."""
+    """Report a limit of streams per user that another setting makes lower if the site is served by WSGI."""
     try:
         settings = conf.current()
     except ImproperlyConfigured:
-        return []  # check_settings has told it
+        return []  # check_settings has reported it
     most, wanted = settings.event_streams_most, settings.event_streams_per_user
     if "EVENT_STREAMS_PER_USER" not in conf.configured() or not most or 0 < wanted <= max(1, most // 2):
         return []
@@ -111,11 +111,11 @@ def check_streams(**_: Any) -> list[CheckMessage]:
 
 @register(deploy=True)
 def check_webhook_secret(**_: Any) -> list[CheckMessage]:
-    """Report that webhooks would be sent unsigned, where they can be sent at all."""
+    """Report that webhooks would be unsigned, if this process can send webhooks."""
     try:
         secret = conf.current().webhook_secret
     except ImproperlyConfigured:
-        return []  # check_settings has told it
+        return []  # check_settings has reported it
     if secret is not None or webhook_rules.missing_packages():
         return []
     hint = "Set WEBHOOK_SECRET to 'whsec_' and the base64 of 32 random bytes, from the environment (docs/webhooks.md)."
@@ -124,7 +124,7 @@ def check_webhook_secret(**_: Any) -> list[CheckMessage]:
 
 @register(deploy=True)
 def check_modules(**_: Any) -> list[CheckMessage]:
-    """Report modules of tasks that cannot be imported: workers run without their tasks."""
+    """Report task modules that cannot be imported: workers run without their tasks."""
     registry.discover()
     hint = "Workers log the traceback and skip the module; runworkers --strict ends instead (docs/tasks.md)."
     failed = imports.failures().items()
@@ -133,7 +133,7 @@ def check_modules(**_: Any) -> list[CheckMessage]:
 
 @register()
 def check_backend(**_: Any) -> list[CheckMessage]:
-    """Report that no task would ever come to us; the test backends count as a choice."""
+    """Report that no backend of `TASKS` stores jobs; the backends for tests count as one that does."""
     from jobqueue.backends import DatabaseBackend
 
     paths = [str(backend.get("BACKEND", "")) for backend in conf.task_backends().values()]
@@ -151,14 +151,14 @@ def check_database(**_: Any) -> list[CheckMessage]:
     except NotImplementedError as error:
         return [Error(str(error), hint="Route jobqueue to a PostgreSQL or SQLite database (DATABASE_ROUTERS).", id="jobqueue.E006")]
     except ConnectionDoesNotExist:
-        return []  # the setting that names it is told of (E002)
+        return []  # the check of DATABASE reports it (E002)
     options = conf.databases().get(database.alias, {}).get("OPTIONS") or {}
     return sqlite_options(database.alias, options) if database.vendor == "sqlite" else pool_size(database.alias, options)
 
 
 @register()
 def check_routes(**_: Any) -> list[CheckMessage]:
-    """Report models of ours that the routers write elsewhere than `DATABASE` says, or forbid to migrate there, or keep apart."""
+    """Report models of jobqueue that the routers write to another database than `DATABASE`, cannot migrate there, or separate."""
     wanted = conf.job_alias()
     written: dict[str, list[str]] = {}
     for model in apps.get_app_config("jobqueue").get_models():
@@ -175,7 +175,7 @@ def check_routes(**_: Any) -> list[CheckMessage]:
 
 @register(Tags.database)
 def check_journal_mode(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """Ask SQLite for its journal mode; an in-memory database has none."""
+    """Report the journal mode of SQLite if it is not WAL; an in-memory database has none."""
     try:
         database = _job_database()
     except (NotImplementedError, ConnectionDoesNotExist):
@@ -191,19 +191,19 @@ def check_journal_mode(databases: Sequence[str] | None = None, **_: Any) -> list
 
 @register(Tags.database)
 def check_pooler(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """Ask whether a pooler gives each transaction another session; report what of the settings cannot work then."""
+    """Report settings that cannot work behind a pooler that gives each transaction another session."""
     try:
         database = _job_database()
         if database.alias not in (databases or ()) or not database.behind_pooler:
             return []
     except (DatabaseError, NotImplementedError, ConnectionDoesNotExist):
-        return []  # it cannot be reached, or is told of elsewhere
+        return []  # it cannot be reached, or another check reports it
     return pooled_settings(database.alias, conf.databases().get(database.alias, {}))
 
 
 @register(Tags.database)
 def check_environment(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """Report settings of the job database under which texts or values are lost."""
+    """Report settings of the job database that lose texts or values."""
     try:
         database = _job_database()
         wrong = db.unsuitable(database) if database.alias in (databases or ()) else []
@@ -214,7 +214,7 @@ def check_environment(databases: Sequence[str] | None = None, **_: Any) -> list[
 
 @register(Tags.database)
 def check_webhooks(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """Report queues whose webhooks nobody will send from here."""
+    """Report queues whose webhooks this process cannot send."""
     from jobqueue.models import Queue
 
     try:
@@ -222,7 +222,7 @@ def check_webhooks(databases: Sequence[str] | None = None, **_: Any) -> list[Che
         if not missing or router.db_for_write(Queue) not in (databases or ()) or not Queue.objects.current.exclude(webhook_url="").exists():
             return []
     except DatabaseError:
-        return []  # there are no tables yet
+        return []  # the tables do not exist yet
     message = f"Queues have webhooks, which cannot be sent from here: {', '.join(missing)} cannot be imported."
     return [Warning(message, hint="Install the extra: pip install 'jobqueue[webhooks]'.", id="jobqueue.W007")]
 
@@ -246,7 +246,7 @@ def sqlite_options(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]
 
 
 def pool_size(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:
-    """Report a connection pool that cannot serve every slot of a worker; its services have connections outside the pool."""
+    """Report a connection pool that is too small for the slots of a worker; its services have connections outside of the pool."""
     try:
         own = _slots_of_tenants()
         slots = conf.current().max_workers + own
@@ -264,7 +264,7 @@ def pool_size(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:
 
 
 def pooled_settings(alias: str, settings: Mapping[str, Any]) -> list[CheckMessage]:
-    """Report settings of a database that rely on the session where each transaction has another one."""
+    """Report settings of a database that rely on the session, if each transaction has another session."""
     options = settings.get("OPTIONS") or {}
     wrong = {
         'Set "DISABLE_SERVER_SIDE_CURSORS": True': not settings.get("DISABLE_SERVER_SIDE_CURSORS"),
@@ -279,7 +279,7 @@ def pooled_settings(alias: str, settings: Mapping[str, Any]) -> list[CheckMessag
 
 
 def _slots_of_tenants() -> int:
-    """Return how many slots tenants have of their own; those that a callable gives may need a database that is not there yet."""
+    """Return the number of tenants' own slots; a callable counts as 0, because it may need a database that does not exist yet."""
     numbers = conf.current().tenants
     return sum(numbers.values()) if isinstance(numbers, Mapping) else 0
 
@@ -292,7 +292,7 @@ def _job_database() -> db.Database:
 
 
 def _is_subclass(path: str, base: type) -> bool:
-    """Return whether a dotted path names a subclass; what cannot be imported is reported by Django."""
+    """Return whether a dotted path names a subclass; Django reports a path that cannot be imported."""
     try:
         found = import_string(path)
     except ImportError:

@@ -1,4 +1,4 @@
-"""Times in Python: every time of jobqueue is aware, whatever ``USE_TZ`` says; a project's own time is converted where it comes in."""
+"""Times in Python: all times of jobqueue are aware, with any ``USE_TZ``; times of the project are converted on entry."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def now() -> datetime:
 
 
 def aware(moment: datetime) -> datetime:
-    """Return a time with its zone: a naive time is in the project's ``TIME_ZONE``, as in Django's own fields."""
+    """Return a time with a zone: a naive time is in the project's ``TIME_ZONE``, as in Django's own fields."""
     return timezone.make_aware(moment, timezone.get_default_timezone()) if timezone.is_naive(moment) else moment
 
 
 def as_project(moment: datetime | None) -> datetime | None:
-    """Return a time as the project's code has them: naive and in ``TIME_ZONE`` if ``USE_TZ`` is False."""
+    """Return a time in the form of the project's code: naive and in ``TIME_ZONE`` if ``USE_TZ`` is False."""
     if moment is None or conf.uses_time_zones() or timezone.is_naive(moment):
         return moment
     return timezone.make_naive(moment, timezone.get_default_timezone())

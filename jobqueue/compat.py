@@ -1,4 +1,4 @@
-"""The one place that knows whether tasks come from Django itself or from the backport."""
+"""The tasks API of Django or of its backport; no other module knows which of the two is used."""
 
 import importlib
 from typing import Any
@@ -17,13 +17,13 @@ except ImportError:
 
 
 def module(name: str) -> Any:
-    """Import a module of django.tasks, or the same one of the backport."""
+    """Import a module of django.tasks, or that of the backport."""
     return importlib.import_module(f"{PACKAGE}.{name}" if name else PACKAGE)
 
 
 LOGGER_NAME = PACKAGE
 exceptions = module("exceptions")
-# The backport renamed these two on its way into Django.
+# Django uses other names for these two than the backport.
 InvalidTask: type[Exception] = getattr(exceptions, "InvalidTask", None) or exceptions.InvalidTaskError
 InvalidTaskBackend: type[Exception] = getattr(exceptions, "InvalidTaskBackend", None) or exceptions.InvalidTaskBackendError
 TaskResultDoesNotExist: type[Exception] = exceptions.TaskResultDoesNotExist

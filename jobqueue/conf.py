@@ -1,7 +1,7 @@
-"""Read the settings dict ``JOBQUEUE``, once, into one typed object.
+"""Read the settings dict ``JOBQUEUE`` once, into a typed object.
 
-A setting that is absent or None has its default. Wrong settings are described by ``problems``, which the system checks and
-``runworkers`` show; reading them raises ImproperlyConfigured.
+If a setting is absent or None, its default applies. ``problems`` describes wrong settings; the system checks and
+``runworkers`` show them. Reading wrong settings raises ImproperlyConfigured.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ def _setting(default: Any, rule: Rule, **more: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Hold every setting; ``docs/settings.md`` says what each one means."""
+    """The values of all settings; ``docs/settings.md`` describes each of them."""
 
     min_workers: int = _setting(2, COUNT)
     max_workers: int = _setting(8, COUNT)
@@ -124,7 +124,7 @@ FIELDS: dict[str, "Field[Any]"] = {one.name.upper(): one for one in fields(Setti
 
 
 def read(raw: Mapping[str, Any]) -> Settings:
-    """Return the settings of a dict as it stands in the settings module; raise ImproperlyConfigured with the first problem."""
+    """Return the settings of a dict as written in the settings module; raise ImproperlyConfigured with the first problem."""
     for problem in problems(raw):
         raise ImproperlyConfigured(f"{problem.message} {problem.hint}")
     given: dict[str, Any] = {
@@ -135,7 +135,7 @@ def read(raw: Mapping[str, Any]) -> Settings:
 
 @functools.cache
 def current() -> Settings:
-    """Return the project's settings; raise ImproperlyConfigured where they are wrong."""
+    """Return the project's settings; raise ImproperlyConfigured if they are wrong."""
     return read(configured())
 
 
@@ -151,13 +151,13 @@ def service() -> str:
 
 
 def scoped(name: str) -> str:
-    """Return the name that a duty has in this service."""
+    """Return the name of a duty in this service."""
     return f"{name}@{mine}" if (mine := service()) else name
 
 
 @functools.cache
 def release() -> str:
-    """Return the release of the project that this process runs; empty if nothing names it. A callable is asked once."""
+    """Return the release of the project that this process runs; empty if it is not set. A callable is called once."""
     value = current().release
     try:
         value = value() if callable(value) else value
@@ -177,36 +177,36 @@ def tenant_slots() -> dict[str, int]:
 
 
 def tenant_context(tenant: str) -> contextlib.AbstractContextManager[Any]:
-    """Return the project's context manager for a tenant; one that does nothing where none is configured, or there is no tenant."""
+    """Return the project's context manager for a tenant; without a tenant or a setting, one that does nothing."""
     made = _called(current().tenant_context) if tenant else None
     return contextlib.nullcontext() if made is None else made(tenant)
 
 
 def run_contexts() -> Iterator[Callable[[Any], Any]]:
-    """Yield what makes the project's context managers around each run; raise ImportError for a path that leads to nothing."""
+    """Yield the factories of the project's context managers around each run; raise ImportError for a wrong path."""
     return (_called(one) for one in current().run_contexts)
 
 
 def api_authenticator() -> Callable[[Any], Any] | None:
-    """Return the project's own way to tell who sends a request to the REST API; None where that is left to the session."""
+    """Return the callable that authenticates requests to the REST API; None if the session does."""
     found: Callable[[Any], Any] | None = _called(current().api_authenticator)
     return found
 
 
 def visible_jobs() -> Callable[[Any], Any] | None:
-    """Return what names the jobs that a user may see; None if users see all jobs."""
+    """Return the callable that selects the jobs that a user may see; None if users see all jobs."""
     found: Callable[[Any], Any] | None = _called(current().visible_jobs)
     return found
 
 
 def webhook_secret() -> Any:
-    """Return what gives webhooks their secrets; a callable if the setting names one."""
+    """Return the secrets of webhooks, or the callable that returns them."""
     value = current().webhook_secret
     return import_string(value) if webhook_rules.is_path(value) else value
 
 
 def retention() -> tuple[retained.Rules, retained.Rules]:
-    """Return after how long ended jobs become stale, and after how long they are deleted."""
+    """Return the rules for when ended jobs become stale, and for when they are deleted."""
     mine = current()
     given = {"STALE_AFTER": mine.stale_after, "DELETE_AFTER": mine.delete_after}
     stale, delete = (retained.rules(name, value, mine.queue_retention) for name, value in given.items())
@@ -215,17 +215,17 @@ def retention() -> tuple[retained.Rules, retained.Rules]:
 
 @functools.cache
 def public_id_keys() -> tuple[str | bytes, ...]:
-    """Return the keys of public ids, the present one first."""
+    """Return the keys of public ids, the current one first."""
     return current().public_id_keys or (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
 
 
 def event_age() -> float | None:
-    """Return after how many seconds events are deleted; None: never."""
+    """Return the age in seconds at which events are deleted; None if they are kept."""
     return retained.seconds_or_never(current().event_delete_after)
 
 
 def retention_hooks() -> tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None]:
-    """Return what is called with each job that becomes stale, and with each that is deleted; None where nothing is."""
+    """Return the hooks for jobs that become stale and for jobs that are deleted; None for a hook that is not set."""
     return _called(current().on_stale), _called(current().on_delete)
 
 
@@ -234,7 +234,7 @@ def _called(value: Any) -> Any:
 
 
 def configured() -> Any:
-    """Return what the project's settings module says, unjudged."""
+    """Return the value of the project's settings module, unchecked."""
     value = getattr(settings, NAME, None)
     return {} if value is None else value
 
@@ -247,7 +247,7 @@ def databases() -> Mapping[str, Mapping[str, Any]]:
 
 @functools.cache
 def secret_names() -> tuple[str, ...]:
-    """Return the names that ``SECRET_NAMES`` adds, whatever is wrong with other settings, or with it: secrets are hidden all the same."""
+    """Return the names that ``SECRET_NAMES`` adds; wrong settings raise nothing here, because secrets are masked in any case."""
     raw = configured()
     value = raw.get("SECRET_NAMES") if isinstance(raw, Mapping) else None
     return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list | tuple) else ()
@@ -257,7 +257,7 @@ masking.names_from(secret_names)
 
 
 def job_alias() -> str | None:
-    """Return the alias that ``DATABASE`` names, whatever is wrong with other settings; None where it names none."""
+    """Return the alias that ``DATABASE`` names, or None; errors in other settings are ignored."""
     raw = configured()
     value = raw.get("DATABASE") if isinstance(raw, Mapping) else None
     return value if isinstance(value, str) else None
@@ -275,7 +275,7 @@ def uses_time_zones() -> bool:
 
 
 def session_cookie_name() -> str:
-    """Return the name of the cookie that the project's sessions have."""
+    """Return the name of the project's session cookie."""
     return str(settings.SESSION_COOKIE_NAME)
 
 
@@ -286,12 +286,12 @@ def task_backends() -> Mapping[str, Mapping[str, Any]]:
 
 
 def problems(raw: Any) -> list[Problem]:
-    """Return everything that is wrong with a settings dict; an empty list if nothing is."""
+    """Return all problems of a settings dict."""
     return setting_problems.problems(NAME, raw, FIELDS)
 
 
 def _forget(*, setting: str, **_: Any) -> None:
-    """Read the settings anew after a test changed them."""
+    """Clear the caches after a test has changed settings."""
     if setting in (NAME, "SECRET_KEY", "SECRET_KEY_FALLBACKS"):
         for one in (current, release, public_id_keys, secret_names):
             one.cache_clear()

@@ -1,8 +1,9 @@
-"""Name everything that can go wrong, and the exceptions that steer a running task.
+"""The exceptions of jobqueue: its errors, and those that control a running task.
 
-``JobQueueError`` is the root of the errors. ``Retry`` and ``Fatal`` are raised by a task, ``Suspended`` by its context, ``Interrupted``
-and ``LeaseLost`` reach a running task from outside; these five say what shall happen and are no errors of ours. ``TimeLimitExceeded``
-reaches it from outside, too, and is an error like any other.
+``JobQueueError`` is the base class of the errors. A task raises ``Retry`` and ``Fatal``, and its context raises
+``Suspended``. The worker raises ``Interrupted`` and ``LeaseLost`` in a running task. These five are requests, not
+errors of jobqueue. The worker raises ``TimeLimitExceeded`` in a running task, too, but that is an error like any
+other.
 """
 
 import math
@@ -13,148 +14,150 @@ MAX_DELAY_SECONDS = 366 * 24 * 3600
 
 
 class JobQueueError(Exception):
-    """Be the root of every error that this package raises."""
+    """The base class of all errors that this package raises."""
 
 
 class InvalidOption(JobQueueError, ValueError):
-    """Refuse an option of a task, a job or a backoff that has a wrong value."""
+    """An option of a task, a job or a back-off that has a wrong value."""
 
 
 class InvalidArguments(JobQueueError):
-    """Refuse arguments or metadata that would not come back from the database as they went in."""
+    """Arguments or metadata that the database would return changed."""
 
 
 class InvalidArgumentType(InvalidArguments, TypeError):
-    """Refuse an argument of a type that JSON does not have."""
+    """An argument of a type that JSON does not have."""
 
 
 class InvalidArgumentValue(InvalidArguments, ValueError):
-    """Refuse an argument of a fitting type with a value that cannot be stored."""
+    """An argument of a valid type with a value that cannot be stored."""
 
 
 class ResultNotStorable(JobQueueError, ValueError, TypeError):
-    """Say that a task returned something that cannot be stored as its result."""
+    """A task that returned a value that cannot be stored as its result."""
 
 
 class InvalidBackoff(JobQueueError):
-    """Say that a backoff policy raised, or returned something that is no delay."""
+    """A back-off policy that raised, or returned a value that is not a delay."""
 
 
 class TenantContextFailed(JobQueueError):
-    """The context of a job's tenant could not be entered or left, or the tenant's schema is gone."""
+    """The context of a job's tenant that could not be entered or left, or a tenant whose schema is gone."""
 
 
 class TransactionUndone(JobQueueError):
-    """A transactional task ended well, but its transaction cannot be committed; its work is undone."""
+    """A transactional task that succeeded, but whose transaction cannot be committed; its work is rolled back."""
 
 
 class JobIsRunning(JobQueueError):
-    """A running job cannot be deleted; cancel it first."""
+    """The refusal to delete a running job; cancel it first."""
 
 
 class JobDoesNotExist(JobQueueError):
-    """Say that no job has the given id."""
+    """An id that no job has."""
 
 
 class UnknownTask(JobQueueError):
-    """Say that no registered task has the path that a job names."""
+    """The path of a task that no registered task has."""
 
 
 class WorkerLost(JobQueueError):
-    """Stand in a job's history as the error of a run whose worker died or lost its lease."""
+    """The error of a run whose worker died or lost its lease, as the history of the job records it."""
 
 
 class LeadershipLost(JobQueueError):
-    """Say that a duty belongs to another worker by now, or that nobody can tell: nothing more of this run may be written."""
+    """A duty that another worker leads now, or whose leader is unknown: this run must not write any more."""
 
 
 class RunContextFailed(JobQueueError):
-    """Say that a context manager of `RUN_CONTEXTS` could not be made or entered, so that the run failed."""
+    """A context manager of `RUN_CONTEXTS` that could not be created or entered, so that the run failed."""
 
 
 class RunFailed(JobQueueError):
-    """Stand for the error of a run whose exception object is gone, in signals and log records."""
+    """The error of a run whose exception object is gone, as signals and log records report it."""
 
 
 class JobCanceled(JobQueueError):
-    """Stand in the task result of a canceled job as its error."""
+    """The error of a canceled job in its task result."""
 
 
 class Interrupted(BaseException):
-    """Stop a running task, because somebody asked for a pause or a cancel, or the worker must end.
+    """The request to stop a running task, because its job is paused or canceled, or because the worker stops.
 
-    It is a BaseException, as KeyboardInterrupt and asyncio.CancelledError are, so that an ``except Exception`` in the task does not
-    swallow it. A task that catches it to clean up has to raise it again.
+    It is a BaseException, as KeyboardInterrupt and asyncio.CancelledError are, so that an ``except Exception`` in
+    the task does not catch it. A task that catches it to clean up must raise it again.
     """
 
 
 class LeaseLost(Interrupted):
-    """Stop a run whose job belongs to another worker by now: whatever it still does may be done twice."""
+    """The request to stop a run whose lease is lost: another worker can run the job already, so its effects can happen twice."""
 
 
 class TimeLimitExceeded(JobQueueError, TimeoutError):
-    """Stop a run that has reached its time limit (``timeout=``): a failure like any other, which ``except TimeoutError`` catches.
+    """A run that has reached its time limit (``timeout=``): a failure like any other, which ``except TimeoutError`` catches.
 
-    It is raised once. A task that catches it may clean up, for `TIMEOUT_GRACE_SECONDS`; one that then returns has succeeded.
+    It is raised once. A task that catches it has `TIMEOUT_GRACE_SECONDS` to clean up. If the task then returns, it
+    has succeeded.
     """
 
     def __init__(self, message: str = "The time limit was exceeded") -> None:
-        """Keep the message; thrown into a thread, it has none of its own."""
+        """Store the message; when it is raised in a thread, it has none of its own."""
         super().__init__(message)
 
 
 class Retry(Exception):
-    """Ask for another attempt; raised by a task.
+    """The request of a task for another attempt.
 
-    ``delay`` is the time to wait in seconds or a timedelta, used as it is, without jitter; None leaves it to the backoff policy. More
-    than 366 days are cut to 366 days.
+    ``delay`` is the time to wait, in seconds or as a timedelta; it is used without jitter. If it is None, the
+    back-off policy decides. A delay of more than 366 days becomes 366 days.
     """
 
     delay_seconds: float | None
 
     def __init__(self, message: str = "", *, delay: float | timedelta | None = None) -> None:
-        """Keep the message and the delay, refusing one that is no time to wait."""
+        """Store the message and the delay; raise `InvalidOption` for a wrong delay."""
         super().__init__(message)
         self.delay_seconds = None if delay is None else delay_in_seconds(delay)
 
 
 class Fatal(Exception):
-    """End the job in ERROR with this message, whatever attempts are left; raised by a task."""
+    """The request of a task to end its job in ERROR with this message, without the attempts that are left."""
 
 
 class PhasesChanged(JobQueueError, Fatal):
-    """Say that a deployment changed the phases of a pipeline so that a job that has begun cannot go on."""
+    """A pipeline whose phases a deployment changed so that a job that has begun cannot continue."""
 
 
 class PhaseUnknown(JobQueueError, LookupError):
-    """Say that a pipeline has no phase of this name, or that the phase has not finished."""
+    """A phase that does not exist in the pipeline, or has not finished."""
 
 
 class ChildrenRefused(JobQueueError, Fatal):
-    """Refuse to wait for jobs that could end only after the one that waits."""
+    """The refusal to wait for jobs that could end only after the job that waits."""
 
 
 class TransactionLeftOpen(JobQueueError):
-    """Say that a phase left a transaction open, so that what it wrote there is gone."""
+    """A phase that left a transaction open, so that its writes in that transaction are rolled back."""
 
 
 class NoPhases(JobQueueError, Fatal):
-    """Refuse to a task, or outside of its phases, what only a phase can do."""
+    """The refusal of an operation that only a phase can use, in a task without phases or outside of a phase."""
 
 
 class InsideTransaction(JobQueueError, Fatal):
-    """Refuse to end a phase inside of a transaction: what ends it would roll the transaction back."""
+    """The refusal to end a phase inside of a transaction: the exception that ends it would roll the transaction back."""
 
 
 class PhaseResultNotStorable(ResultNotStorable, Fatal):
-    """Say that a phase returned something that cannot be stored as its result."""
+    """A phase that returned a value that cannot be stored as its result."""
 
 
 class Suspended(BaseException):
-    """End a phase and the run: the job goes on at its next phase later. Raised by ``context.sleep`` and ``context.wait_for``.
+    """The request to end a phase and its run: the job continues later, at its next phase.
 
-    It is a BaseException, so that an ``except Exception`` in the task does not swallow it. `until` (a datetime) is stronger than
-    `seconds`; `children` are the ids of jobs to wait for, None where it sleeps.
+    ``context.sleep`` and ``context.wait_for`` raise it. It is a BaseException, so that an ``except Exception`` in
+    the task does not catch it. `until` (a datetime) takes precedence over `seconds`. `children` are the ids of the
+    jobs to wait for; None for a sleep.
     """
 
     def __init__(
@@ -166,14 +169,14 @@ class Suspended(BaseException):
         until: datetime | None = None,
         children: tuple[int, ...] | None = None,
     ) -> None:
-        """Keep what the phase came to, and what the job waits for."""
+        """Store the result of the phase, and what the job waits for."""
         super().__init__(message)
         self.value, self.seconds, self.until = value, seconds, until
         self.children = children
 
 
 def delay_in_seconds(delay: object, name: str = "delay") -> float:
-    """Return a number of seconds or a timedelta as seconds, at most 366 days; refuse everything else, naming it ``name``."""
+    """Return a number of seconds or a timedelta in seconds, at most 366 days; reject any other value by the name ``name``."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         raise InvalidOption(f"{name} is a {type(delay).__qualname__}; it must be a number of seconds or a timedelta.")
@@ -185,8 +188,8 @@ def delay_in_seconds(delay: object, name: str = "delay") -> float:
 
 
 def is_for_the_process(error: BaseException) -> bool:
-    """Return whether code of the project that raised this is not to be blamed for it: Ctrl-C, which arrives in the main thread.
+    """Return whether an exception is Ctrl-C in the main thread, which is not an error of the code that raised it.
 
-    Whatever else it raises, SystemExit included, is an error of that code, and ends nothing but what it was called for.
+    Any other exception, including SystemExit, is an error of that code and ends only that call.
     """
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()

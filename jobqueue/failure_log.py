@@ -1,8 +1,8 @@
-"""Log records of failed runs: each handler gets one, though both our logger and that of django.tasks have something to say.
+"""Log records of failed runs: each handler gets one, although jobqueue and django.tasks both log a failed run.
 
-`log_task_finished` of django.tasks logs a failed task at ERROR with the exception that is being handled. `jobqueue` logs the same run, with
-its duration and its worker. A filter on the logger of django.tasks passes its record to those handlers alone that ours does not reach: by
-default that is the one that sends mails to the admins.
+`log_task_finished` of django.tasks logs a failed task at ERROR with the exception that is being handled. `jobqueue`
+logs the same run with its duration and its worker. A filter on the logger of django.tasks passes its record only to
+the handlers that jobqueue's record does not reach: by default, the handler that mails the admins.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Ending(NamedTuple):
     """The exception with which a run ended, and its stored traceback; a canceled run has not failed."""
 
     error: BaseException
-    traceback: str = ""  # with its secrets hidden
+    traceback: str = ""  # its secrets are masked
     canceled: bool = False
-    mask: Mask = PLAIN  # what hides the job's secrets
+    mask: Mask = PLAIN  # masks the secrets of the job
 
 
 def while_handling(ending: Ending | None, call: Callable[[], Any]) -> None:
-    """Call a function inside of an ``except`` block, so that `sys.exc_info` gives it the exception; without an ending, just call it."""
+    """Call a function inside of an ``except`` block, so that `sys.exc_info` returns the exception; just call it without an ending."""
     if ending is None:
         call()
         return
@@ -42,7 +42,7 @@ def while_handling(ending: Ending | None, call: Callable[[], Any]) -> None:
     token = _current.set(ending)
     try:
         raise error
-    except BaseException:  # noqa: BLE001 - a task may have raised anything; it is not raised on
+    except BaseException:  # noqa: BLE001 - a task may have raised anything; it is not raised again
         error.__traceback__, error.__context__ = trace, context  # without this frame
         call()
     finally:
@@ -50,7 +50,7 @@ def while_handling(ending: Ending | None, call: Callable[[], Any]) -> None:
 
 
 def log(level: int, text: str, *args: Any, extra: Mapping[str, Any]) -> None:
-    """Log with the exception that is being handled, if a run has failed with one. A formatter shows its stored traceback, masked."""
+    """Log with the exception that is being handled, if a run failed with one. A formatter shows its stored traceback, masked."""
     ending = _current.get()
     if ending is None or ending.canceled:
         logger.log(level, text, *args, extra=extra)
@@ -66,24 +66,24 @@ def log(level: int, text: str, *args: Any, extra: Mapping[str, Any]) -> None:
 
 
 def _give(to: logging.Logger | logging.Handler, record: logging.LogRecord) -> None:
-    """Hand over a record. An exception whose text raises SystemExit must not keep the signal from those who listen after the log."""
+    """Pass a record to a logger or handler, so that an exception whose text raises SystemExit does not stop later receivers."""
     try:
         to.handle(record)
     except BaseException as error:
-        # A signal is sent robustly, which isolates an Exception; the other two are meant for this thread.
+        # `send_robust` isolates an Exception; the other two are meant for this thread.
         if isinstance(error, Exception | Interrupted) or is_for_the_process(error):
             raise
         logger.warning("A handler of the log raised %s on the exception of a failed run", exception_summary(error))
 
 
 def mask_of(error: BaseException) -> Mask:
-    """Return what hides the secrets in the text of an exception: for that of a failed run, those of its job."""
+    """Return the mask for the text of an exception: for the exception of a failed run, that of its job."""
     ending = _current.get()
     return PLAIN if ending is None or ending.error is not error else ending.mask
 
 
 def reaches_others() -> bool:
-    """Return whether the record of django.tasks about a failed run reaches a handler that ours does not: nobody else sees it."""
+    """Return whether the record of django.tasks about a failed run reaches a handler that jobqueue's record does not reach."""
     if not logger.isEnabledFor(logging.ERROR):
         return True
     ours, theirs = _handlers(logger), _handlers(logging.getLogger(compat.LOGGER_NAME))
@@ -91,14 +91,14 @@ def reaches_others() -> bool:
 
 
 class OncePerHandler(logging.Filter):
-    """A filter of the logger of django.tasks that keeps its record of a failed run from handlers that have got ours."""
+    """A filter on the logger of django.tasks that withholds its record of a failed run from handlers that have got jobqueue's."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the logger is to handle the record itself."""
         ending = _current.get()
         if ending is None or record.levelno < logging.ERROR:
             return True
-        if ending.canceled:  # a person's decision is no failure, and ours says so at INFO
+        if ending.canceled:  # a cancel is not a failure, and jobqueue logs it at INFO
             return False
         record.exc_text = ending.traceback or None
         if not logger.isEnabledFor(logging.ERROR):
@@ -120,7 +120,7 @@ def _handlers(of: logging.Logger | None) -> list[logging.Handler]:
 
 
 def _is_same(one: logging.Handler, other: logging.Handler) -> bool:
-    """Return whether two handlers write to the same place; in a worker, each has another one in front of it."""
+    """Return whether two handlers write to the same place; in a worker, a wrapper with the attribute `target` precedes each."""
     one, other = getattr(one, "target", one), getattr(other, "target", other)
     if isinstance(one, AdminEmailHandler) and isinstance(other, AdminEmailHandler):
         return True
@@ -129,7 +129,7 @@ def _is_same(one: logging.Handler, other: logging.Handler) -> bool:
 
 
 def connect() -> None:
-    """Install the filter; a second call does nothing."""
+    """Install the filter once."""
     found = logging.getLogger(compat.LOGGER_NAME)
     if not any(isinstance(one, OncePerHandler) for one in found.filters):
         found.addFilter(OncePerHandler())

@@ -1,10 +1,10 @@
 """The public id of a job: a UUID that names the job and cannot be guessed.
 
-It is computed from the job's number and a key, and stored nowhere. A column of its own needs a unique index, to which each claim and each
-end of a job adds an entry, since neither is a heap-only update. That costs the server a seventh of its time.
-
-A UUID of version 8 has 122 free bits: a code of the number (58 bits), which makes other ids invalid, and the number itself (64 bits),
-enciphered under that code.
+It is computed from the job's number and a key, and is not stored. A column would need a unique index. Each claim
+and each end of a job would add an entry to that index, because neither is a heap-only update. This would cost the
+server a seventh of its time.
+A UUID of version 8 has 122 free bits. 58 of them are a code of the number, by which wrong ids are detected. The
+other 64 are the number, enciphered with that code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TEXT = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a
 
 
 def public_id(job_id: int) -> str:
-    """Return the public id of the job with a number; "" for what is no number, which SQLite may hold."""
+    """Return the public id of the job with a number; "" for any other type, which SQLite can store."""
     if not isinstance(job_id, int):
         return ""
     code_key, cipher_key = _keys(conf.public_id_keys()[0])
@@ -34,7 +34,7 @@ def public_id(job_id: int) -> str:
 
 
 def job_id_of(text: str) -> int | None:
-    """Return the number of the job that a text is the public id of; None if it is no job's."""
+    """Return the number of the job that has a public id; None if the text is not a public id."""
     if not _TEXT.fullmatch(text):
         return None
     bits = int(text.replace("-", ""), 16)
@@ -49,14 +49,14 @@ def job_id_of(text: str) -> int | None:
 
 
 def number_of(given: Any) -> Any:
-    """Return the number of the job that a public id stands for; anything else as it is."""
+    """Return the number of the job that has a public id; return any other value unchanged."""
     found = job_id_of(given) if isinstance(given, str) else None
     return given if found is None else found
 
 
 @functools.lru_cache(16)
 def _keys(key: str | bytes) -> tuple[bytes, bytes]:
-    """Return what codes, and what enciphers."""
+    """Return the key of the code and the key of the cipher."""
     made = hashlib.blake2b(key if isinstance(key, bytes) else key.encode(errors="surrogatepass"), person=b"jobqueue.ids").digest()
     return made[:32], made[32:]
 

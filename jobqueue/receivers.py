@@ -1,4 +1,4 @@
-"""All log lines about jobs, in one place: they listen to signals. Lines carry job, queue and worker as fields, too."""
+"""Signal receivers that write all log records about jobs; a record has job, queue and worker as fields, too."""
 
 import logging
 from typing import Any
@@ -11,14 +11,14 @@ logger = logging.getLogger("jobqueue")
 
 
 def _level(status: str, kind: Any) -> int:
-    """Return the level of a run's end: a failure that is tried again is a warning."""
+    """Return the log level of a run's end: a failure that is retried is a warning."""
     if status == "ERROR":
         return logging.ERROR
     return logging.WARNING if kind in (Kind.RETRY, Kind.UNKNOWN_TASK) else logging.INFO
 
 
 def log_settled(sender: Any, *, job_id: int, task: str, queue: str, status: str, seconds: float, **more: Any) -> None:
-    """Log the end of one run in one record, with the exception if it failed."""
+    """Log the end of a run in one record, with the exception if it failed."""
     level = _level(status, more.get("kind"))
     if not logger.isEnabledFor(level):
         return
@@ -42,7 +42,7 @@ def log_lost(sender: Any, *, job_id: int, task: str, status: str, worker_id: str
 
 
 def connect() -> None:
-    """Connect the receivers; connecting twice does nothing."""
+    """Connect the receivers once."""
     failure_log.connect()
     signals.job_settled.connect(log_settled, dispatch_uid="jobqueue.log_settled")
     signals.job_lost.connect(log_lost, dispatch_uid="jobqueue.log_lost")

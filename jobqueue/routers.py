@@ -15,28 +15,28 @@ APP = "jobqueue"
 
 
 class JobQueueRouter:
-    """Send the models of jobqueue, and nothing else, to the database that ``JOBQUEUE["DATABASE"]`` names.
+    """A router that sends only the models of jobqueue to the database that ``JOBQUEUE["DATABASE"]`` names.
 
-    Where it names none, nothing is decided here. The methods return None for what other routers, or Django, are to decide.
+    If it names none, the methods return None, as they do for all decisions of other routers or of Django.
     """
 
     def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
-        """Return the alias for a model of ours."""
+        """Return the alias for a model of jobqueue."""
         return conf.job_alias() if model._meta.app_label == APP else None
 
     def db_for_write(self, model: type[Model], **hints: Any) -> str | None:
-        """Return the alias for a model of ours."""
+        """Return the alias for a model of jobqueue."""
         return conf.job_alias() if model._meta.app_label == APP else None
 
     def allow_relation(self, one: Model, other: Model, **hints: Any) -> bool | None:
-        """Allow relations among our models; those to others only where both may lie in one database."""
+        """Allow relations between models of jobqueue; allow those to other models only if both can be in one database."""
         ours = [model._meta.app_label == APP for model in (one, other)]
         if all(ours):
             return True
         return False if any(ours) and conf.job_alias() not in (None, DEFAULT_DB_ALIAS) else None
 
     def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
-        """Let our tables be made there and nowhere else, and no others there, unless it is the project's main database."""
+        """Allow the tables of jobqueue only in its database; allow other tables there only if it is the main database."""
         alias = conf.job_alias()
         if alias is None:
             return None

@@ -1,4 +1,4 @@
-"""Enqueue in bulk, and by the path of a task that the caller does not import."""
+"""Functions that enqueue in bulk, and by the path of a task that the caller does not import."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from jobqueue.tasks.task import placeholder
 
 
 def enqueue_many(task: Any, calls: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]) -> Results:
-    """Make a job for each ``(args, kwargs)``, all or none, much faster than one by one.
+    """Create a job for each ``(args, kwargs)``, all or none, much faster than one by one.
 
-    The results are built when they are looked at. Options come with the task: ``enqueue_many(task.using(priority=5), calls)``.
+    Each result is built when it is read. Options come with the task: ``enqueue_many(task.using(priority=5),
+    calls)``.
     """
     results: Results = backend_of(task).enqueue_many(task, calls)
     return results
 
 
 def enqueue_job(task_path: str, /, *args: Any, kwargs: Mapping[str, Any] | None = None, **options: Any) -> JobResult:
-    """Make a job for a task named by its dotted path; `options` are those of ``.using()``.
+    """Create a job for a task that is named by its dotted path; `options` are those of ``.using()``.
 
-    The task need not be importable here: a worker that has it registered runs it, and where none has it within
-    `UNKNOWN_TASK_GRACE_SECONDS` the job ends in ERROR. Raises `InvalidOption` for a path that no function can have.
+    The task need not be importable here: a worker that has registered it runs it. If no worker has registered it
+    within `UNKNOWN_TASK_GRACE_SECONDS`, the job ends in ERROR. Raise `InvalidOption` for a path that no function
+    can have.
     """
     if not isinstance(task_path, str) or "." not in task_path or not all(part.isidentifier() for part in task_path.split(".")):
         raise InvalidOption(f"task_path is {task_path!r}; it must be a dotted path such as 'shop.tasks.send_invoice'.")

@@ -1,12 +1,13 @@
-"""Our signals, and the question whether anybody listens: what nobody hears is not built.
+"""The signals of jobqueue; a payload is built only if a receiver is connected.
 
-``job_settled`` tells that the end of a run was written: job_id, task, queue, status, attempt, seconds, worker_id, message, and exception:
-what the run raised, or None. It is sent inside of an ``except`` block if there is one, as ``task_finished`` is.
-``job_lost`` tells that a job was recovered from a dead worker: job_id, task, status, worker_id.
-``job_stale`` tells that an ended job was marked as stale, ``job_deleted`` that retention has deleted one, both once that is
-committed: job_id, task, queue, tenant, target, status, finished_at.
-``job_event`` tells each event of the log (see ``event_names.py``) once it is committed, in the process that wrote it: name, job_id, at,
-attempt, tenant, target, data (a dict or None).
+``job_settled``: the end of a run was written. Arguments: job_id, task, queue, status, attempt, seconds, worker_id,
+message, and exception (the exception of the run, or None). If there is an exception, the signal is sent inside of
+an ``except`` block, as ``task_finished`` is.
+``job_lost``: a job was recovered from a lost worker. Arguments: job_id, task, status, worker_id.
+``job_stale``: an ended job was marked as stale; ``job_deleted``: retention has deleted a job. Both are sent after
+the commit. Arguments: job_id, task, queue, tenant, target, status, finished_at.
+``job_event``: an event was stored (see ``core/event_names.py``). It is sent after the commit, in the process that
+wrote the event. Arguments: name, job_id, at, attempt, tenant, target, data (a dict or None).
 """
 
 import logging
@@ -32,19 +33,19 @@ _logs: dict[int, tuple[object, logging.Logger, int]] = {}
 
 
 def only_logs(signal: Signal, key: object, logger: str, level: int) -> None:
-    """Declare a receiver, by its dispatch_uid or identity, that does nothing but log, at this level or above."""
+    """Declare a receiver that only logs, by its dispatch_uid or identity, with its logger and its level."""
     _logs[id(signal)] = (key, logging.getLogger(logger), level)
 
 
 def listened_to(signal: Signal) -> bool:
-    """Return whether a receiver does more than log."""
+    """Return whether a receiver is connected that does more than log."""
     receivers = signal.receivers
     only_log = _logs[id(signal)][0] if id(signal) in _logs else None
     return len(receivers) > 1 or (len(receivers) == 1 and receivers[0][0][0] != only_log)
 
 
 def heard(signal: Signal) -> bool:
-    """Return whether sending the signal could have an effect: a receiver that does more than log, or a log that is on."""
+    """Return whether sending the signal can have an effect: a receiver does more than log, or the log level is enabled."""
     if not signal.receivers:
         return False
     _, logger, level = _logs[id(signal)]
@@ -55,16 +56,17 @@ _announcer: Put | None = None
 
 
 def announce_through(put: Put | None) -> None:
-    """Have what service threads deliver sent by this function; None ends that."""
+    """Set the function through which service threads call receivers; None resets it."""
     global _announcer  # noqa: PLW0603 - one worker process has one announcer
     _announcer = put
 
 
 def deliver(send: Send, items: Sequence[Any], read: Read | None = None, patience: float = 0.0) -> None:
-    """Call ``send(item, known)`` for each item, `known` being what ``read(items)`` returned: here, or in the announcer's thread.
+    """Call ``send(item, known)`` for each item, here or in the announcer's thread; `known` is the result of ``read(items)``.
 
-    A receiver may hang, so no service of a worker calls one: the announcer does. If its queue is full, the rest is dropped after
-    `patience` seconds. Every other thread waits for its receivers itself. `send` does not raise.
+    A receiver can hang, so the services of a worker do not call receivers: the announcer does. If the announcer's
+    queue is full, the rest is dropped after `patience` seconds. All other threads call the receivers themselves.
+    `send` does not raise.
     """
     if _announcer is not None and in_service_thread():
         _announcer(send, items, read, patience)

@@ -1,4 +1,4 @@
-"""The addresses of the REST API; a project includes them: ``path("jobqueue/", include("jobqueue.urls"))``."""
+"""The URLs of the REST API; a project includes them: ``path("jobqueue/", include("jobqueue.urls"))``."""
 
 from jobqueue.api.dispatch import patterns
 from jobqueue.api.endpoints import ENDPOINTS
