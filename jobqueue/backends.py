@@ -114,7 +114,7 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         return results.of_job(job)
 
     def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
-        """Reject OPTIONS: options of a task belong on the task, and all others into JOBQUEUE."""
+        """Reject OPTIONS: options of a task belong on the task, settings of the worker into JOBQUEUE."""
         yield from super().check(**kwargs)
         for name in self.options:
             yield checks.Error(

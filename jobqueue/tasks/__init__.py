@@ -1,1 +1,1 @@
-"""Tasks: what may run, with which options, and what a running task sees."""
+"""Tasks: which functions can run, with which options, and the context of a running task."""

@@ -1,7 +1,7 @@
-"""Which functions can be tasks, and where they are declared.
+"""The rules for functions that can be tasks, and the place of their declaration.
 
-A job stores the path of its task, ``module.qualname``. So a path must name one function, and a worker must find it by importing the
-module.
+A job stores the path of its task, ``module.qualname``. So a path must name one function, and a worker must find it
+by importing the module.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ PARTS = {
 
 
 class InvalidTaskFunction(InvalidOption, compat.InvalidTask):  # type: ignore[misc,valid-type]
-    """Refuse a function that cannot be a task; Django's own error for this, too."""
+    """A function that cannot be a task; it is also Django's error for this."""
 
 
 def check_function(func: Any) -> None:
-    """Refuse what a worker cannot find again by its path, or what does not run when it is called."""
+    """Reject a function that a worker cannot find by its path, or whose body does not run when it is called."""
     if reason := _refusal(func):
         raise InvalidTaskFunction(f"{safe_repr(func)} cannot be a task: {reason}.")
 
 
 def _refusal(func: Any) -> str:
-    """Return why this cannot be a task; "" if it can."""
+    """Return the reason why this cannot be a task, or ""."""
     if isinstance(func, compat.Task):
         return "it is a task already. Remove one of the two decorators"
     if isinstance(func, functools.partial):
@@ -51,39 +51,39 @@ def _refusal(func: Any) -> str:
 
 
 def is_same_source(first: Any, second: Any) -> bool:
-    """Return whether two functions are declared at one place, as after a reload of their module."""
+    """Return whether two functions are declared at the same place, as after a reload of their module."""
     return place(first) == place(second)
 
 
 def is_other_wrapper(first: Any, second: Any) -> bool:
-    """Return whether these are two functions around the same one."""
+    """Return whether two different functions wrap the same one."""
     return first is not second and inspect.unwrap(first) is inspect.unwrap(second)
 
 
 def place(func: Any) -> str:
-    """Return the file and the line in which a function begins."""
+    """Return the file and the line at which a function begins."""
     code = getattr(inspect.unwrap(func), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else safe_repr(func)
 
 
 def places(first: Any, second: Any) -> str:
-    """Return where two functions begin, as text for an error."""
+    """Return the places at which two functions begin, as text for an error."""
     if is_same_source(first, second):
         return f"the function at {place(first)}, wrapped in two ways"
     return f"{place(first)} and {place(second)}"
 
 
 def load_of(func: Any) -> object:
-    """Return what identifies the execution of a function's module: each import and reload sets a new ``__spec__``.
+    """Return an object that identifies the execution of a function's module: each import and reload sets a new ``__spec__``.
 
-    A module without a file is an interactive shell, in which each declaration is one of its own.
+    A module without a file is an interactive shell, in which each declaration counts as a new execution.
     """
     module = sys.modules.get(func.__module__)
     return getattr(module, "__spec__", None) if hasattr(module, "__file__") else object()
 
 
 def declaring_module() -> Any:
-    """Return the ``__spec__`` of the module that is being executed, nearest to the caller; None in an interactive shell."""
+    """Return the ``__spec__`` of the executing module that is nearest to the caller; None in an interactive shell."""
     frame = sys._getframe(1)
     while frame.f_code.co_name != "<module>" and frame.f_back is not None:
         frame = frame.f_back

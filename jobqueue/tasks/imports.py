@@ -1,6 +1,6 @@
-"""Import the project's modules that declare tasks, schedules and duties.
+"""Imports of the project's modules that declare tasks, schedules and duties.
 
-A module that fails is logged with its traceback, remembered and skipped, so it does not stop the work of the other modules.
+A module that fails is logged with its traceback, recorded and skipped, so that the other modules still work.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _failures: dict[str, str] = {}
 
 
 def load(name: str, *, strict: bool = False) -> ModuleType | None:
-    """Return an imported module, or None if it fails or has failed before. If `strict`, try again and raise its error."""
+    """Return an imported module, or None if it fails or has failed before. If `strict`, retry and raise its error."""
     if name in _failures and not strict:
         return None
     try:
         module = importlib.import_module(name)
     except BaseException as error:
-        # Not the module's: Ctrl-C, and what stops the task that runs in this thread.
+        # These are not the module's errors: Ctrl-C, and requests to stop the task that runs in this thread.
         if strict or isinstance(error, Interrupted | TimeLimitExceeded) or is_for_the_process(error):
             raise
         _failures[name] = exception_summary(error, PLAIN)
@@ -37,10 +37,10 @@ def load(name: str, *, strict: bool = False) -> ModuleType | None:
 
 
 def exists(name: str) -> bool:
-    """Return whether there is such a module; its parents are imported."""
+    """Return whether the module exists; this imports its parents."""
     try:
         return find_spec(name) is not None
-    except (ImportError, ValueError, AttributeError):  # a parent is missing or is no package, or the module has no spec
+    except (ImportError, ValueError, AttributeError):  # a parent is missing or is not a package, or the module has no spec
         return False
 
 

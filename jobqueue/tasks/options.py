@@ -20,11 +20,11 @@ FARTHEST_PRIORITY = 100
 
 
 class InvalidTaskOption(InvalidOption, compat.InvalidTask):  # type: ignore[misc,valid-type]
-    """Refuse an option that django.tasks knows, too; Django's own error for this, too."""
+    """A wrong value of an option that django.tasks also has; it is also Django's error for this."""
 
 
 def check_names(given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse names that no option has, suggesting the nearest."""
+    """Reject unknown names of options, and suggest the most similar one."""
     names = sorted(known)
     for name in given:
         if name not in names:
@@ -34,7 +34,7 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
 
 
 def check_max_attempts(value: Any) -> None:
-    """Refuse anything but a whole number from 1 on."""
+    """Reject values other than a whole number from 1."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_ATTEMPTS:
         raise InvalidOption(
             f"max_attempts is {_shown(value)}; it must be a whole number from 1 to {MAX_ATTEMPTS}, the first attempt included."
@@ -42,13 +42,13 @@ def check_max_attempts(value: Any) -> None:
 
 
 def check_retry_on(value: Any) -> None:
-    """Refuse anything but a tuple of exception classes."""
+    """Reject values other than a tuple of exception classes."""
     if not isinstance(value, tuple) or not all(isinstance(item, type) and issubclass(item, BaseException) for item in value):
         raise InvalidOption(f"retry_on is {_shown(value)}; it must be a tuple of exception classes, such as (OSError,).")
 
 
 def check_backoff(value: Any) -> None:
-    """Refuse anything that cannot be called."""
+    """Reject values that are not callable."""
     if not callable(value):
         raise InvalidOption(
             f"backoff is {_shown(value)}; it must be fixed(...), linear(...), exponential(...) or a callable of (exception, failures)."
@@ -56,13 +56,13 @@ def check_backoff(value: Any) -> None:
 
 
 def check_recovery(value: Any) -> None:
-    """Refuse anything but the names of the table of recoveries; None means the setting's."""
+    """Reject values other than the names of recoveries; None means the project's setting."""
     if value is not None and value not in states.Recovery.values:
         raise InvalidOption(f"recovery is {_shown(value)}; it must be one of {', '.join(states.Recovery.values)}.")
 
 
 def check_unique_key(value: Any) -> None:
-    """Refuse a key that is too long, empty or not text; a callable is checked when it has answered."""
+    """Reject a key that is too long, empty or not text; the result of a callable is checked later."""
     if value is None or callable(value):
         return
     if not isinstance(value, str) or not value or len(value) > MAX_KEY:
@@ -72,13 +72,13 @@ def check_unique_key(value: Any) -> None:
 
 
 def check_target(value: Any) -> None:
-    """Refuse a target that is too long, empty, not text, or that no URL can name; a callable is checked when it has answered."""
+    """Reject a target that is too long, empty, not text, or not possible in a URL; the result of a callable is checked later."""
     if value is not None and not callable(value):
         _check_name("target", value, ", or a callable of the arguments", also="/")
 
 
 def check_tenant(value: Any) -> None:
-    """Refuse a tenant that is too long, empty or not text."""
+    """Reject a tenant that is too long, empty or not text."""
     if value is not None:
         _check_name("tenant", value, "")
 
@@ -93,36 +93,36 @@ def _check_name(option: str, value: Any, more: str, also: str = "") -> None:
 
 
 def check_priority(value: Any) -> None:
-    """Refuse anything but a whole number that Django allows."""
+    """Reject values other than a whole number in Django's range."""
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > FARTHEST_PRIORITY:
         rule = f"it must be a whole number from -{FARTHEST_PRIORITY} to {FARTHEST_PRIORITY}"
         raise InvalidTaskOption(f"priority is {_shown(value)}; {rule}. The default is 0.")
 
 
 def check_backend(value: Any) -> None:
-    """Refuse anything but text; Django refuses a name that TASKS does not have."""
+    """Reject values other than text; Django rejects a name that is not in TASKS."""
     if not isinstance(value, str):
         raise InvalidTaskOption(f"backend is {_shown(value)}; it must be text. Use one of the names in TASKS.")
 
 
 def check_takes_context(value: Any) -> None:
-    """Refuse anything but True and False."""
+    """Reject values other than True and False."""
     _check_flag("takes_context", value)
 
 
 def check_transactional(value: Any) -> None:
-    """Refuse anything but True and False."""
+    """Reject values other than True and False."""
     _check_flag("transactional", value)
 
 
 def check_secret(value: Any) -> None:
-    """Refuse anything but a tuple of names of arguments."""
+    """Reject values other than a tuple of names of arguments."""
     if not isinstance(value, tuple) or not all(isinstance(one, str) and any(letter.isalpha() for letter in one) for one in value):
         raise InvalidOption(f'secret is {_shown(value)}; it must be a tuple of names of arguments, such as ("customer_code",).')
 
 
 def check_schedulable(value: Any) -> None:
-    """Refuse anything but True and False."""
+    """Reject values other than True and False."""
     _check_flag("schedulable", value)
 
 
@@ -132,7 +132,7 @@ def _check_flag(option: str, value: Any) -> None:
 
 
 def check_metadata(value: Any) -> None:
-    """Refuse anything but a mapping that survives a JSON round trip."""
+    """Reject values other than a mapping that JSON returns unchanged."""
     if value is not None:
         if not isinstance(value, Mapping):
             raise InvalidOption(f"metadata is a {type(value).__qualname__}; it must be a mapping.")
@@ -140,26 +140,26 @@ def check_metadata(value: Any) -> None:
 
 
 def check_phases(value: Any) -> None:
-    """Refuse anything but the phases of a pipeline; none are none."""
+    """Reject values other than the phases of a pipeline; an empty value means no phases."""
     if value:
         phases.declared(value)
 
 
 def check_webhook_url(value: Any) -> None:
-    """Refuse what cannot be the URL of a receiver of webhooks."""
+    """Reject values that cannot be the URL of a receiver of webhooks."""
     if value is not None and (problem := webhook_rules.url_problem(value)):
         shown = webhook_rules.shown_url(value) if isinstance(value, str) else value
         raise InvalidOption(f"webhook_url is {_shown(shown)}: {problem}. Use one such as https://example.com/hook.")
 
 
 def check_timeout(value: Any) -> None:
-    """Refuse anything but a time above 0; None means the setting's."""
+    """Reject values other than a time above 0; None means the project's setting."""
     if value is not None:
         time_limits.in_seconds(value)
 
 
 def check_expires(value: Any) -> None:
-    """Refuse anything but a time that a row can hold, or a time from the enqueue on; None means never."""
+    """Reject values other than a datetime that a row can hold, or a time from the enqueue; None means never."""
     if isinstance(value, datetime):
         moments.check_moment(value, "expires")
     elif value is not None:
@@ -167,7 +167,7 @@ def check_expires(value: Any) -> None:
 
 
 def expires_in(value: Any) -> timedelta:
-    """Return a number of seconds or a timedelta, above 0 and up to 366 days, as a timedelta; refuse everything else."""
+    """Return a number of seconds or a timedelta, above 0 and up to 366 days, as a timedelta; reject other values."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MAX_DELAY_SECONDS:
         rule = f"it must be a number of seconds above 0, at most {MAX_DELAY_SECONDS} (366 days), a timedelta, or a datetime"
@@ -176,14 +176,14 @@ def expires_in(value: Any) -> timedelta:
 
 
 def check_path(value: str) -> None:
-    """Refuse a task whose path the table cannot hold."""
+    """Reject a task whose path is too long for the table."""
     if len(value) > MAX_PATH:
         rule = f"it must have at most {MAX_PATH} characters"
         raise InvalidOption(f"The path of the task is {_shown(value)}; {rule}. Give it a shorter name.")
 
 
 def check_queue(value: Any) -> None:
-    """Refuse a queue name that the table cannot hold."""
+    """Reject a queue name that the table cannot store."""
     if not isinstance(value, str) or not value or len(value) > MAX_KEY or "\0" in value or not _encodable(value):
         raise InvalidOption(f"queue_name is {_shown(value)}; it must be text of 1 to {MAX_KEY} characters without NUL.")
 

@@ -1,4 +1,4 @@
-"""What a phase of a pipeline sees beside what every task sees: earlier results, its checkpoint, and how to end until later."""
+"""The context of a phase of a pipeline: earlier results, its checkpoint, and how to sleep or wait for other jobs."""
 
 from __future__ import annotations
 
@@ -21,91 +21,91 @@ MAX_TOLD = 1000
 
 
 class Steps(Protocol):
-    """Connect a context with whoever runs the phases."""
+    """The connection of a context to the run of the phases."""
 
     @property
     def current(self) -> str | None:
-        """The name of the phase that runs; None once all have finished."""
+        """The name of the phase that runs; None when all have finished."""
 
     @property
     def place(self) -> int | None:
-        """The place of the phase to which the context was given, from 0 on; None where it was given to none."""
+        """The index of the phase that got the context, from 0; None if the context belongs to no phase."""
 
     @property
     def ended(self) -> str | None:
-        """The name of that phase, where it has ended; its threads and coroutines may go on."""
+        """The name of that phase if it has ended; its threads and coroutines can still run."""
 
     @property
     def checkpoint(self) -> str | None:
         """The checkpoint of the phase that runs, as JSON text."""
 
     def result(self, name: str) -> str:
-        """Return the result of a phase that has finished, as JSON text; raise `PhaseUnknown` where there is none."""
+        """Return the result of a phase that has finished, as JSON text; raise `PhaseUnknown` if there is none."""
 
     def results(self) -> dict[str, str]:
         """Return the results of all phases that have finished, as JSON texts, in order."""
 
     def keep(self, text: str) -> None:
-        """Persist the checkpoint of the phase that runs before returning."""
+        """Store the checkpoint of the phase that runs before returning."""
 
     async def akeep(self, text: str) -> None:
-        """Do the same in a coroutine."""
+        """Store the checkpoint, from a coroutine."""
 
     def suspend(self, suspended: Suspended) -> None:
-        """Note that the phase ends with this, whatever the task does with the exception."""
+        """Record that the phase ends with this exception, even if the task catches it."""
 
     def open_blocks(self) -> list[str]:
-        """Return the aliases for which this thread is in a `transaction.atomic()` that it entered in the phase."""
+        """Return the aliases for which this thread is inside of a `transaction.atomic()` that it entered in the phase."""
 
     def children(self, after: int, limit: int) -> list[Child]:
-        """Return what became of the jobs that were waited for."""
+        """Return the states and results of the jobs that this job waited for."""
 
 
 class PhaseContext:
-    """Be the part of a task's context that is for pipelines; each method raises `NoPhases` in a task without phases."""
+    """The part of a task's context that is for pipelines; each method raises `NoPhases` in a task without phases."""
 
     _steps: Steps | None
 
     def raise_if_cancelled(self) -> None:
-        """Raise `Interrupted` once the run is to stop."""
+        """Raise `Interrupted` if the run must stop."""
         raise NotImplementedError
 
     @property
     def phase(self) -> str | None:
-        """The name of the phase that runs; None in the pipeline's own function, after the last."""
+        """The name of the phase that runs; None in the pipeline's own function, after the last phase."""
         return self._of_pipeline("phase").current
 
     def phase_result(self, name: str) -> Any:
-        """Return what an earlier phase returned; raise `PhaseUnknown` (a LookupError) for one that has not finished, or is none."""
+        """Return the result of an earlier phase; raise `PhaseUnknown` (a LookupError) if it does not exist or has not finished."""
         return json.loads(self._of_pipeline("phase_result").result(name))
 
     def phase_results(self) -> dict[str, Any]:
-        """Return what all phases returned that have finished, by name, in order."""
+        """Return the results of all phases that have finished, by name, in order."""
         return {name: json.loads(text) for name, text in self._of_pipeline("phase_results").results().items()}
 
     @property
     def checkpoint_data(self) -> Any:
-        """What `checkpoint` kept in this phase, in this run or an earlier one; None where nothing was."""
+        """The value that `checkpoint` stored in this phase, in this run or an earlier one; None if there is none."""
         text = self._in_phase("checkpoint_data").checkpoint
         return None if text is None else json.loads(text)
 
     def checkpoint(self, data: Any) -> None:
-        """Keep where in its work this phase is, at once, outside of the task's transactions: JSON of at most 1 MB."""
+        """Store how far this phase is, immediately, outside of the task's transactions: JSON of at most 1 MB."""
         self.raise_if_cancelled()
         self._in_phase("checkpoint").keep(payload.dumps_checkpoint(data))
         self.raise_if_cancelled()
 
     async def acheckpoint(self, data: Any) -> None:
-        """Do what `checkpoint` does without blocking the event loop."""
+        """Store a checkpoint as `checkpoint` does, without blocking the event loop."""
         self.raise_if_cancelled()
         await self._in_phase("acheckpoint").akeep(payload.dumps_checkpoint(data))
         self.raise_if_cancelled()
 
     def sleep(self, until: float | timedelta | datetime, result: Any = None) -> NoReturn:
-        """End this phase with a result, and go on at the next one after so many seconds or a timedelta, or at a time.
+        """End this phase with a result, and continue with the next phase after a number of seconds or a timedelta, or at a datetime.
 
-        Does not return. The slot is free meanwhile, no attempt is spent, and the job keeps its target. Inside of a
-        `transaction.atomic()` it raises `InsideTransaction`.
+        It does not return. Meanwhile the slot is free and the job keeps its target; no attempt is used up. Inside
+        of a `transaction.atomic()` it raises `InsideTransaction`.
         """
         self.raise_if_cancelled()
         steps = self._in_phase("sleep")
@@ -119,9 +119,10 @@ class PhaseContext:
         _suspend(steps, suspended, "sleep")
 
     def wait_for(self, jobs: Any, result: Any = None) -> NoReturn:
-        """End this phase with a result, and go on at the next one when all of these jobs have ended, in whatever way.
+        """End this phase with a result, and continue with the next phase when all of these jobs have ended, in any state.
 
-        `jobs` are jobs, their numbers or public ids, or the results of their enqueues; one or many. Does not return; see `sleep`.
+        `jobs` are one or several jobs, their numbers or public ids, or the results of their enqueues. It does not
+        return; see `sleep`.
         """
         self.raise_if_cancelled()
         steps = self._in_phase("wait_for")
@@ -130,15 +131,15 @@ class PhaseContext:
         _suspend(steps, suspended, "wait_for")
 
     def children(self, after: int = 0, limit: int = MAX_TOLD) -> list[Child]:
-        """Return what became of the jobs that were waited for, by id, the first `limit` behind `after`.
+        """Return the states and results of the jobs that this job waited for, by id: the first `limit` after the id `after`.
 
-        Each has `job_id`, `status`, `result` and `message`; the status of one that was deleted is "".
+        Each has `job_id`, `status`, `result` and `message`; the status of a deleted job is "".
         """
         self.raise_if_cancelled()
         return self._of_pipeline("children").children(after, max(limit, 0))
 
     async def achildren(self, after: int = 0, limit: int = MAX_TOLD) -> list[Child]:
-        """Do what `children` does in a coroutine."""
+        """Return what `children` returns, from a coroutine."""
         found: list[Child] = await sync_to_async(self.children)(after, limit)
         return found
 
@@ -173,7 +174,7 @@ def _suspend(steps: Steps, suspended: Suspended, name: str) -> NoReturn:
 
 
 def _check_length(seconds: float, until: object) -> None:
-    # A retry that is cut comes sooner than it might; a job that wakes sooner does what it should not do yet.
+    # A retry can be cut to this limit, because an early retry is harmless; an early end of a sleep is not.
     if seconds > MAX_DELAY_SECONDS:
         raise InvalidOption(f"until is {safe_repr(until)}; a job can sleep for at most 366 days. Let several phases sleep in turn.")
 

@@ -1,4 +1,4 @@
-"""Where the work of a transactional task lies: in the database of the jobs, or it cannot be one transaction with its job's end."""
+"""The check of a transactional task's database: its work must be in the database of the jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobqueue.exceptions import InvalidOption
 
 
 def check_place(task: Any) -> None:
-    """Refuse a transactional task where the jobs have a database of their own: all of its work would be in another."""
+    """Reject a transactional task if the jobs have a database of their own: all of its work would be in another database."""
     from jobqueue.models import Job  # a task is declared before the models are loaded
 
     alias = Job.objects.database.alias

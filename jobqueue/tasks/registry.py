@@ -1,7 +1,8 @@
-"""The registered tasks: only these run, whatever a row says.
+"""The registered tasks: a worker runs only these, whatever path a row holds.
 
-A `JobTask` registers itself when it is declared. `discover` imports ``<app>/tasks.py`` of every installed app and the modules of
-`TASK_MODULES`, and adds the plain tasks that it finds there. `find_or_load` imports another module of an app when a job names it.
+A `JobTask` registers itself when it is declared. `discover` imports ``<app>/tasks.py`` of each installed app and
+the modules of `TASK_MODULES`, and adds the plain tasks that it finds there. `find_or_load` imports another module
+of an app when a job names it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from jobqueue.core.phases import Phase
 from jobqueue.exceptions import InvalidOption
 from jobqueue.tasks import functions, imports
 
-DECLARED_ONLY = ("takes_context", "backoff", "retry_on", "transactional", "phases", "secret")  # what a run reads from the declaration
+# a run reads these from the declaration
+DECLARED_ONLY = ("takes_context", "backoff", "retry_on", "transactional", "phases", "secret")
 
 _tasks: dict[str, Any] = {}
 _loads: dict[str, object] = {}
@@ -31,12 +33,12 @@ _declarers: dict[str, Any] = {}
 _entries: dict[str, Entry] = {}
 _tried: set[str] = set()
 _discovered = threading.Event()
-_lock = threading.RLock()  # a module that is imported under it may ask for a task by its path
+_lock = threading.RLock()  # reentrant, because a module that is imported under it can look up a task by its path
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Hold what a run needs to know of a task."""
+    """The properties of a task that a run needs."""
 
     path: str
     task: Any
@@ -47,14 +49,15 @@ class Entry:
     backoff: Callable[..., Any]
     transactional: bool
     phases: tuple[Phase, ...] = ()
-    secret: tuple[str, ...] = ()  # names of arguments that are secret beside those that are for all tasks
+    secret: tuple[str, ...] = ()  # names of arguments that are secret, in addition to those of all tasks
     schedulable: bool = True
 
 
 def register(task: Any) -> None:
-    """Remember a task under its path: the first declaration stays, and `using()` makes no new one.
+    """Register a task under its path; the first declaration stays, and the copies that `using()` makes are not registered.
 
-    A reload of the module replaces it. Raise `InvalidOption` for a second task of the path, since a job stores nothing but the path.
+    A reload of the module replaces it. Raise `InvalidOption` for a second task with the same path, because a job
+    stores only the path.
     """
     if hasattr(task.func, "placeholder"):
         return
@@ -76,15 +79,15 @@ def register(task: Any) -> None:
 def _is_second(path: str, known: Any, func: Any, declarer: Any) -> bool:
     if not functions.is_same_source(known, func):
         return True
-    before = _declarers[path]  # a module that wraps a function of another one may be reloaded alone
+    before = _declarers[path]  # a module that wraps a function of another module can be reloaded alone
     is_reload = declarer is None or (before is not None and before is not declarer and before.name == declarer.name)
     return functions.is_other_wrapper(known, func) and not is_reload
 
 
 def _refuse_other_options(known: Any, task: Any) -> None:
-    """Refuse a second declaration of one function if its runs would differ: a run reads these options from the first."""
+    """Reject a second declaration of one function if its runs would differ: a run reads these options from the first."""
     if not hasattr(known, "backoff") or not hasattr(task, "backoff") or known.backend != task.backend:
-        return  # a plain task has no such options, and a test backend runs the very task that it was given
+        return  # a plain task has no such options, and a test backend runs the task object that it was given
     for name in DECLARED_ONLY:
         if getattr(known, name) != getattr(task, name):
             raise InvalidOption(
@@ -95,7 +98,7 @@ def _refuse_other_options(known: Any, task: Any) -> None:
 
 def discover(*, strict: bool = False) -> None:
     """Import the modules that declare tasks, once; skip a module that fails. If `strict`, raise its error."""
-    with _lock:  # another thread must not see a part of the tasks
+    with _lock:  # another thread must not see only a part of the tasks
         if _discovered.is_set() and not (strict and imports.failures()):
             return
         for name in _modules():
@@ -108,14 +111,14 @@ def discover(*, strict: bool = False) -> None:
 
 
 def _forget_unfinished() -> None:
-    """Drop the tasks of modules that are not imported: such a module failed halfway, so its functions lack what follows them."""
+    """Remove the tasks of modules that failed halfway through their import: their functions lack the names that follow."""
     for path, task in list(_tasks.items()):
         if task.func.__module__ not in sys.modules:
             forget(path)
 
 
 def forget(path: str) -> None:
-    """Drop a task, so that no job of it runs here."""
+    """Remove a task, so that this process runs no job of it."""
     del _tasks[path], _loads[path], _declarers[path]
     _entries.pop(path, None)
 
@@ -134,7 +137,7 @@ def _add_from(module: ModuleType) -> None:
 
 
 def find(path: str) -> Entry | None:
-    """Return the entry of a path, or None where no registered task has it."""
+    """Return the entry of a path, or None if no registered task has it."""
     entry = _entries.get(path)
     if entry is None and (task := _tasks.get(path)) is not None:
         entry = _entries[path] = Entry(
@@ -154,7 +157,7 @@ def find(path: str) -> Entry | None:
 
 
 def find_or_load(path: str) -> Entry | None:
-    """Return the entry of a path. Import its module, once, if the module lies below an installed app or a module of `TASK_MODULES`."""
+    """Return the entry of a path; import its module once if it belongs to an installed app or a module of `TASK_MODULES`."""
     discover()
     name = path.rpartition(".")[0]
     if path not in _tasks and name not in _tried and _may_import(name):

@@ -1,7 +1,8 @@
 """Jobs as results of django.tasks.
 
-PENDING, QUEUED and PAUSED are READY; RUNNING is RUNNING; SUCCESS is SUCCESSFUL; ERROR and CANCELED are FAILED, a canceled one with
-an error of our own class, so that whoever waits for it stops waiting. Results of jobs whose task or queue is gone can be read.
+PENDING, QUEUED and PAUSED are READY; RUNNING is RUNNING; SUCCESS is SUCCESSFUL; ERROR and CANCELED are FAILED. A
+canceled job has the error `JobCanceled`, so that a caller that waits for its result stops waiting. Results are
+readable even if the task or the queue of the job is gone.
 """
 
 from __future__ import annotations
@@ -32,25 +33,25 @@ NAMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class JobResult(compat.TaskResult):  # type: ignore[misc]
-    """A task result that also tells the job's number, our own status, and whether this enqueue made the job or found a live one."""
+    """A task result with the job's number, its status in jobqueue, and whether this enqueue created the job."""
 
     job_id: int = 0
     job_status: str = states.Status.QUEUED.value
     created: bool = True
 
     def __post_init__(self) -> None:
-        """Fill the slot of the parent's field, which a subclass without slots leaves empty."""
+        """Set the slot of the parent's field, which a subclass without slots leaves empty."""
         object.__setattr__(self, "_return_value", None)
         super().__post_init__()
 
 
 def status_of(status: str) -> Any:
-    """Return the status that django.tasks has for one of ours."""
+    """Return the status of django.tasks for a status of a job."""
     return compat.TaskResultStatus[NAMES.get(states.Status(status), "READY")]
 
 
 def fresh(task: Any, job_id: int, created_at: Any, args: Any, kwargs: Any, backend: str) -> JobResult:
-    """Return the result of a job that was made just now."""
+    """Return the result of a job that was created just now."""
     return JobResult(
         task=task,
         id=public_ids.public_id(job_id),
@@ -70,12 +71,12 @@ def fresh(task: Any, job_id: int, created_at: Any, args: Any, kwargs: Any, backe
 
 
 def _is_ahead(run_after: datetime | timedelta | None) -> bool:
-    """Return whether an enqueue lets the job wait; one whose time has passed is promoted a moment later."""
+    """Return whether an enqueue makes the job PENDING; if its time has passed, it is promoted soon after."""
     return run_after > timedelta() if isinstance(run_after, timedelta) else run_after is not None
 
 
 def of_claim(job: Claimed, task: Any, status: str) -> JobResult:
-    """Return a result from what a claim tells, for log lines: its times and errors are not known."""
+    """Return a result from the data of a claim, for log lines; its times and errors are not known."""
     result = fresh(detached(task, run_after=None), job.id, None, [], {}, task.backend)
     object.__setattr__(result, "status", status_of(status))
     object.__setattr__(result, "job_status", status)
@@ -83,7 +84,7 @@ def of_claim(job: Claimed, task: Any, status: str) -> JobResult:
 
 
 def of_job(job: Job, *, created: bool = True) -> JobResult:
-    """Return the result of a job as its row tells it, of the backend that made the job."""
+    """Return the result of a job from its row, for the backend that created the job."""
     running = [job.lease_owner] if job.status == states.Status.RUNNING else []
     result = JobResult(
         task=task_of(job),
@@ -107,7 +108,7 @@ def of_job(job: Job, *, created: bool = True) -> JobResult:
 
 
 def errors_of(job: Job) -> list[Any]:
-    """Return the errors of the runs, oldest first, as django.tasks has them."""
+    """Return the errors of the runs, oldest first, as objects of django.tasks."""
     pairs = [(entry["exception"], entry.get("traceback", "")) for entry in job.history if entry.get("exception")]
     if job.status == states.Status.CANCELED:
         pairs.append((CANCELED, job.message))
@@ -117,7 +118,7 @@ def errors_of(job: Job) -> list[Any]:
 
 
 def task_of(job: Job) -> Any:
-    """Return the job's task with the job's options, checked by nobody; a stand-in where it is not registered."""
+    """Return the job's task with the job's options, unchecked; a placeholder if the task is not registered."""
     values = {"priority": job.priority, "queue_name": job.queue, "run_after": clock.as_project(job.run_at), "backend": job.backend}
     entry = registry.find(job.task)
     if entry is None:
@@ -128,14 +129,14 @@ def task_of(job: Job) -> Any:
 
 
 class Results(Sequence[JobResult]):
-    """Make results when they are looked at: most callers of a bulk enqueue never do."""
+    """A sequence that builds each result when it is read, because most callers of a bulk enqueue read none."""
 
     def __init__(self, count: int, make: Callable[[int], JobResult]) -> None:
-        """Keep how many there are, and how to make one."""
+        """Store the number of results and the function that builds one."""
         self._count, self._make = count, make
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of results."""
         return self._count
 
     @overload
@@ -143,6 +144,6 @@ class Results(Sequence[JobResult]):
     @overload
     def __getitem__(self, index: slice) -> list[JobResult]: ...
     def __getitem__(self, index: int | slice) -> JobResult | list[JobResult]:
-        """Return one result, or some."""
+        """Return one result or a slice."""
         places = range(self._count)[index]
         return self._make(places) if isinstance(places, int) else [self._make(place) for place in places]

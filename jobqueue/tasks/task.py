@@ -1,4 +1,4 @@
-"""`JobTask`, the task object that carries our options, and the decorator that makes it on every supported Django."""
+"""`JobTask`, the task object with jobqueue's options, and the decorators that create it on each supported Django."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ JOB_OPTIONS = (
     "secret",
     "schedulable",
 )
-# Read from the code whenever the task runs, so no job can have its own.
+# A run reads these from the code, so a job cannot have its own.
 DECLARED_ONLY = (
     "backoff",
     "retry_on",
@@ -50,17 +50,24 @@ DEFAULTS: dict[str, Any] = {"priority": 0, "queue_name": "default", "backend": "
 
 @dataclass(frozen=True, kw_only=True)
 class JobTask(compat.Task):  # type: ignore[misc]
-    """A task with our options; frozen, and without slots so that ``super()`` works in it.
+    """A task with jobqueue's options; frozen, and without slots so that ``super()`` works in it.
 
-    ``max_attempts`` counts the first attempt. An exception of a class in ``retry_on`` is tried again after ``backoff``, a callable of
-    ``(exception, failures)`` that returns seconds. ``recovery`` says what becomes of the job when its worker is lost. While a job
-    with the same ``unique_key`` is live, enqueue returns that one. ``metadata`` goes along with the job for the task to read.
-    Jobs of one ``target`` (text, or a callable of the arguments that returns text or None) run one at a time, in order, per
-    ``tenant``. The work of a ``transactional`` task in the job database and the end of its job are one transaction. ``phases`` are the
-    steps of a pipeline (see ``@pipeline``). What becomes of the job is told to ``webhook_url``. A run that goes on for longer than
-    ``timeout`` (seconds or a timedelta) fails with `TimeLimitExceeded`. A job that has not begun when ``expires`` is over (seconds or a
-    timedelta from the enqueue on, or a datetime) is canceled. The arguments that ``secret`` names are hidden wherever jobs are
-    shown. A task that is not ``schedulable`` cannot be given to a schedule in the admin.
+    - ``max_attempts`` counts the first attempt.
+    - An exception of a class in ``retry_on`` leads to a retry after ``backoff``, a callable of ``(exception,
+      failures)`` that returns seconds.
+    - ``recovery`` sets what happens to the job when its worker is lost.
+    - While an unfinished job has the same ``unique_key``, enqueue returns that job.
+    - ``metadata`` is stored with the job for the task to read.
+    - Jobs of one ``target`` run one at a time, in order, per ``tenant``. It is text, or a callable of the arguments
+      that returns text or None.
+    - The work of a ``transactional`` task in the job database and the end of its job are one transaction.
+    - ``phases`` are the steps of a pipeline (see ``@pipeline``).
+    - Webhooks about the job are sent to ``webhook_url``.
+    - A run that takes longer than ``timeout`` (seconds or a timedelta) fails with `TimeLimitExceeded`.
+    - A job that has not begun when ``expires`` is over (seconds or a timedelta from the enqueue, or a datetime) is
+      canceled.
+    - The arguments that ``secret`` names are masked wherever jobs are shown.
+    - The admin allows no schedule for a task that is not ``schedulable``.
     """
 
     max_attempts: int = 1
@@ -80,7 +87,7 @@ class JobTask(compat.Task):  # type: ignore[misc]
     schedulable: bool = True
 
     def __post_init__(self) -> None:
-        """Check the function and the options, let the backend check the rest, and register the task."""
+        """Check the function and the options, have the backend check the rest, and register the task."""
         functions.check_function(self.func)
         for name in ("retry_on", "secret"):
             if isinstance(getattr(self, name), list):
@@ -100,7 +107,7 @@ class JobTask(compat.Task):  # type: ignore[misc]
         registry.register(self)
 
     def using(self, **changes: Any) -> JobTask:
-        """Return a copy with other options; None means "as it was". `run_after` may be a timedelta, counted from the enqueue."""
+        """Return a copy with other options; None means "unchanged". `run_after` can be a timedelta, counted from the enqueue."""
         options.check_names(changes, (*PLAIN_OPTIONS, *JOB_OPTIONS))
         given = {name: value for name, value in changes.items() if value is not None}
         for name in DECLARED_ONLY:
@@ -117,7 +124,7 @@ class JobTask(compat.Task):  # type: ignore[misc]
 
 
 def check_pipeline(task: Any) -> None:
-    """Refuse what a task with phases cannot be."""
+    """Reject options that a task with phases cannot have."""
     if not task.takes_context:
         raise InvalidOption("A task with phases takes the context as its first argument: declare it with @pipeline(phases=[...]).")
     if task.transactional:
@@ -134,7 +141,7 @@ def check_pipeline(task: Any) -> None:
 
 
 def detached(task: Any, **changes: Any) -> Any:
-    """Return a copy of a task that no backend has checked: for reading results whose queue or function may be gone."""
+    """Return a copy of a task that no backend has checked: for results whose queue or function may be gone."""
     copy = object.__new__(type(task))
     for item in dataclasses.fields(task):
         object.__setattr__(copy, item.name, changes.get(item.name, getattr(task, item.name)))
@@ -142,7 +149,7 @@ def detached(task: Any, **changes: Any) -> Any:
 
 
 def placeholder(path: str, **values: Any) -> Any:
-    """Return a task that stands for one whose function is gone; calling it raises `UnknownTask`."""
+    """Return a substitute for a task whose function is gone; calling it raises `UnknownTask`."""
     module, _, name = path.rpartition(".")
 
     def gone(*args: Any, **kwargs: Any) -> None:
@@ -184,7 +191,7 @@ def task(
     schedulable: bool = True,
 ) -> Callable[[Callable[..., Any]], JobTask]: ...
 def task(function: Callable[..., Any] | None = None, /, **given: Any) -> JobTask | Callable[[Callable[..., Any]], JobTask]:
-    """Declare a module-level function, plain or ``async``, as a task: the decorator of django.tasks, with our options everywhere."""
+    """Declare a module-level function, plain or ``async``, as a task: the decorator of django.tasks with jobqueue's options."""
     if function is not None and not callable(function):
         raise InvalidOption(f"@task got {function!r}; options are given by name, such as @task(priority=5).")
     options.check_names(given, ("priority", "queue_name", "backend", "takes_context", *JOB_OPTIONS))
@@ -198,12 +205,12 @@ def task(function: Callable[..., Any] | None = None, /, **given: Any) -> JobTask
 def pipeline(*, phases: Sequence[Callable[..., Any] | Phase], **given: Any) -> Callable[[Callable[..., Any]], JobTask]:
     """Declare a module-level function as a pipeline: a task of named phases that run one after the other, each of them once.
 
-    Each phase is called with the context and the job's arguments. The function itself runs last: what it returns is the job's result, or
-    where that is None, what the last phase returned. It takes every option of ``@task`` but ``takes_context``, which it always has,
-    and ``transactional``.
+    Each phase is called with the context and the job's arguments. The function itself runs last. Its result is the
+    job's result; if it is None, the job's result is that of the last phase. The function takes each option of
+    ``@task`` but ``transactional`` and ``takes_context``, which is always True.
     """
     known = ("priority", "queue_name", "backend", *(name for name in JOB_OPTIONS if name != "transactional"))
-    if "transactional" not in given:  # else the reason is told where it is refused
+    if "transactional" not in given:  # `check_pipeline` reports the reason otherwise
         options.check_names(given, known)
     steps = declared(phases)
 
