@@ -1,1 +1,1 @@
-"""The read models for people: what the admin, the REST API and the command line show. Nothing here writes."""
+"""The read models that the admin, the REST API and the command line show. Nothing in this package writes."""

@@ -1,4 +1,4 @@
-"""Who leads what, for people: as the rows of the duties tell it, whatever somebody has written into them by hand."""
+"""The leaders of the duties, from the rows of the duties; values that were written by hand cannot break it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST_YEAR, LAST_YEAR = 1970, 9998
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Show one duty: its leader, what it did last, and what is wrong with it ("": nothing)."""
+    """The state of one duty: its leader, its last run, and its problem ("" if it has none)."""
 
     name: str
     worker_id: str
@@ -42,18 +42,18 @@ class Leader:
 
 
 def stuck_seconds(interval_seconds: float) -> float:
-    """Return after how long without a completed run a duty counts as stuck."""
+    """Return the number of seconds without a completed run after which a duty counts as stuck."""
     return max(STUCK_SECONDS, STUCK_INTERVALS * interval_seconds)
 
 
 def leaders() -> list[Leader]:
-    """Return every duty that was ever led, in the order of their names."""
+    """Return each duty that ever had a leader, by name."""
     rows: Any = BackgroundJobLease.objects.current.annotate(now=Now()).order_by("pk")
     return [leader(row, row.now) for row in rows]
 
 
 def leader(row: BackgroundJobLease, now: datetime) -> Leader:
-    """Return how one duty stands at a time."""
+    """Return the state of a duty at a time."""
     told = history.as_dict(row.metadata)
     held, heard = _since(row.lease_acquired_at, now), _since(row.heartbeat_at, now)
     interval = _number(told, "interval_seconds")
@@ -79,18 +79,18 @@ def leader(row: BackgroundJobLease, now: datetime) -> Leader:
 
 
 def _is_for_everyone(name: str) -> bool:
-    """Return whether every worker does a duty of jobqueue, so that nobody leads it."""
+    """Return whether each worker does this duty, so that it has no leader."""
     options = (conf.current().duties or {}).get(name.partition("@")[0], {})
     return bool(options.get("strategy") == "everyone")
 
 
 def problems() -> list[str]:
-    """Return what is wrong with the duties, a sentence for each."""
+    """Return the problems of the duties, one sentence for each."""
     return [f"Duty {one.name!r}: {one.problem}." for one in leaders() if one.problem]
 
 
 def release(name: str) -> str:
-    """Take a duty away from its leader, so that the next to look leads it; return whose it was ("": nobody's, or no such duty)."""
+    """Release a duty, so that the next worker that checks leads it; return the id of its last leader, or "" if it had none."""
     holder = BackgroundJobLease.objects.release(name)
     if holder:
         wakeup.duties_changed()
@@ -101,7 +101,7 @@ def _problem(told: dict[str, Any], row: BackgroundJobLease, now: datetime) -> st
     held, heard = _since(row.lease_acquired_at, now), _since(row.heartbeat_at, now)
     interval, ahead = _number(told, "interval_seconds") or 0.0, _since(now, row.heartbeat_at or now) or 0.0
     if heard is None or held is None:
-        return ""  # handed over in order: the next to look leads it
+        return ""  # released in order: the next worker that checks leads it
     if ahead > conf.current().duty_lease_seconds:
         return f"the heartbeat of its leader lies {ahead:.0f} s ahead of the database's clock"
     if heard > 2 * conf.current().duty_lease_seconds:
@@ -142,7 +142,7 @@ def _moment(told: dict[str, Any], name: str) -> datetime | None:
 
 
 def moment(text: str | None) -> datetime | None:
-    """Return the time that the row of a duty names; None where it names none, or one that no calendar of ours has in every zone."""
+    """Return the time in the row of a duty; None if it has none, or a year that some time zone cannot show."""
     try:
         found = datetime.fromisoformat(text or "")
     except ValueError:

@@ -1,6 +1,6 @@
-"""The state of the installation for ``manage.py jobqueue status``. What is wrong with it is in ``problems``.
+"""The state of the installation for ``manage.py jobqueue status``; ``problems`` reports what is wrong with it.
 
-Counts end at `MAX_COUNTED`, so that a look costs the same however much there is.
+Counts end at `MAX_COUNTED`, so that the cost does not grow with the tables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_COUNTED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Count the jobs of one state; `or_more` if the count ended at its bound, `scope` if not all jobs were counted."""
+    """The number of jobs in one state; `or_more` if the count ended at its limit, `scope` if it covers only some of the jobs."""
 
     state: str
     number: int
@@ -28,7 +28,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """Show one worker that was heard a moment ago."""
+    """A worker that has written a heartbeat recently."""
 
     id: str
     process: str
@@ -42,7 +42,7 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Show the queues, the workers that are alive, and how many jobs there are in each state."""
+    """The queues, the live workers, and the number of jobs in each state."""
 
     queues: list[QueueState]
     workers: list[Alive]
@@ -50,7 +50,7 @@ class Status:
 
 
 def status() -> Status:
-    """Look at everything once."""
+    """Read the state of the installation once."""
     return Status(queue_states(), _workers(), _counts())
 
 
@@ -68,7 +68,7 @@ def _alive(worker: Worker, running: int) -> Alive:
 
 
 def _counts() -> list[Count]:
-    """Count by the index of each state; those that share one are counted together, the newest first."""
+    """Count the jobs by the index of each state; states that share an index are counted together, the newest jobs first."""
     jobs = Job.objects.current.order_by()
     queued, running = (jobs.filter(status=status) for status in (states.Status.QUEUED, states.Status.RUNNING))
     pending = jobs.filter(status=states.Status.PENDING)
@@ -90,7 +90,7 @@ def _count(name: str, number: int) -> Count:
 
 
 def _success(jobs: Any) -> list[Count]:
-    """Count SUCCESS among the newest that ended: no index has these alone. Beside it, the planner's estimate of all jobs."""
+    """Count SUCCESS among the jobs that ended last, because no index has only these; add the planner's estimate of all jobs."""
     found = list(jobs.filter(status__in=states.ENDED).order_by("-finished_at").values_list("status", flat=True)[:MAX_COUNTED])
     cut = len(found) >= MAX_COUNTED
     scope = f"of the newest {MAX_COUNTED:,} that ended" if cut else ""

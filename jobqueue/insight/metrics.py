@@ -1,10 +1,13 @@
-"""How the queues did over the last hour: looks at bounded cost, kept in a ring of rows.
+"""The load of the queues over the last hour, sampled at bounded cost and stored in a ring of rows.
 
-Depth, age and what runs are counted as for people (see ``lifecycle/queues.py``: up to a bound). Rates are counted from the rows
-themselves: what was created, by the ids that came since the look before; what has ended, by the index of ends. Both read at most
-`MAX_COUNTED` rows; where more came, the rate is that of the newest so many, over the time which they took. They tell of a window that
-closed `LAG_SECONDS` ago, so that what is committed late is counted, too. Not counted is what was deleted before the look (retention at
-once), what a transaction of more than `LAG_SECONDS` has enqueued, and runs that failed and are tried again.
+Depth, age and running jobs are counted up to a limit (see ``lifecycle/queues.py``). Rates are counted from the
+rows: created jobs by the ids since the sample before, ended jobs by the index of ends. Both read at most
+`MAX_COUNTED` rows. If there are more, the rate is that of the newest `MAX_COUNTED` jobs, over the time in which
+they came.
+
+The rates describe a window that closed `LAG_SECONDS` ago, so that late commits are counted, too. Not counted are
+jobs that were deleted before the sample (immediate retention), jobs from an enqueue whose transaction took longer
+than `LAG_SECONDS`, and failed runs that are retried.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ VALUES = ("queued", "running", "oldest_seconds", "enqueued_per_second", "finishe
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Tell how one queue did at one moment; a rate is None where there was no look before."""
+    """The load of one queue at one moment; a rate is None if there was no sample before."""
 
     queue: str
     at: datetime
@@ -45,7 +48,7 @@ class Sample:
 
 
 def samples(queue: str | None = None, seconds: float = SLOTS * SLOT_SECONDS) -> list[Sample]:
-    """Return what was seen of a queue (None: of each) within the last so many seconds, at most an hour, the oldest first."""
+    """Return the samples of a queue (None: of all) from the last `seconds`, at most an hour, oldest first."""
     found = _ring().filter(at__gt=Now() - timedelta(seconds=min(seconds, SLOTS * SLOT_SECONDS)))
     if queue is not None:
         found = found.filter(queue=queue)
@@ -53,17 +56,17 @@ def samples(queue: str | None = None, seconds: float = SLOTS * SLOT_SECONDS) -> 
 
 
 class Collector:
-    """Look at all queues again and again; remembers the look before, for the rates."""
+    """A periodic sampler of all queues; it stores the state of the last sample, for the rates."""
 
     def __init__(self) -> None:
-        """Prepare; the first look knows no rates."""
+        """Create it without a last sample; the first sample has no rates."""
         self._looked_at: float | None = None
         self._forget_at = 0.0
         self._saw_nothing = False
-        self._ids = (0, 0)  # the highest at the last two looks: behind the older one lies the whole window
+        self._ids = (0, 0)  # the highest id at each of the last two samples: the whole window lies behind the older one
 
     def look(self, now: datetime) -> int:
-        """Write a sample of each queue, and drop those of queues that were not seen for an hour; return how many were written."""
+        """Write a sample of each queue, and delete samples older than an hour; return the number of samples that were written."""
         made = self._sampled(int(now.timestamp() // SLOT_SECONDS) % SLOTS)
         began = time.monotonic()
         if made or began >= self._forget_at:
@@ -96,9 +99,9 @@ class Collector:
         return made
 
     def _is_at_rest(self) -> tuple[bool, bool]:
-        """Return whether there is nothing to count, and not even a queue that has a row.
+        """Return whether there is nothing to count, and whether there is not even a row of a queue.
 
-        It is asked only where the last look saw nothing, since then it is mostly so.
+        It is queried only if the last sample was empty, because then the next one is probably empty, too.
         """
         if not self._saw_nothing or self._looked_at is None or self._ids[0] != self._ids[1]:
             return False, False
@@ -110,7 +113,7 @@ class Collector:
         return at_rest, at_rest and no_queues
 
     def _rates(self) -> dict[str, tuple[float, float, float]] | None:
-        """Return of each queue how many jobs came, ended and failed each second since the look before; None at the first."""
+        """Return how many jobs per second each queue got, ended and failed since the last sample; None for the first sample."""
         database = Job.objects.database
         before, now = self._looked_at, time.monotonic()
         newest = database.newest_id()
@@ -127,7 +130,7 @@ class Collector:
 
 
 def _per_second(flows: Collection[Flow], begin: float, only: str = "") -> dict[str, float]:
-    """Return the rate of each queue; where more came than were read, that of those."""
+    """Return the rate of each queue; if not all rows were read, the rate of those that were read."""
     cut = sum(flow.read for flow in flows) >= MAX_COUNTED
     seconds = max(max(flow.first for flow in flows) if cut else begin - LAG_SECONDS, 0.001)
     found: dict[str, float] = {}

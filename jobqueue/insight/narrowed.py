@@ -1,6 +1,7 @@
-"""What a user sees of targets, queues and waiting jobs if the user may not see all jobs (``VISIBLE_JOBS``).
+"""Targets, queues and waiting jobs for users who may not see all jobs (``VISIBLE_JOBS``).
 
-A line is shown if one of the jobs at its front may be seen. Numbers, times and jobs in it are those of visible jobs.
+A line is shown if the user may see one of the jobs at its front. Numbers, times and jobs in it are those of visible
+jobs.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from jobqueue.insight.why import Why, why_waiting
 from jobqueue.lifecycle.queues import MAX_COUNTED, QueueState, queue_states
 from jobqueue.models import Job, Queue
 
-BUDGET = 100_000  # jobs that one look counts
+BUDGET = 100_000  # the number of jobs that one request counts
 HIDDEN = "It waits for a job that you may not see."
 WAITING = Q(status=states.Status.QUEUED) | Q(status=states.Status.PENDING, waiting_for=states.WaitingFor.TARGET)
 
 
 def why_for(user: Any, job: Any) -> Why | None:
-    """Return what a job waits for, as `why_waiting`, for a user to whom a job that the user may not see is not named."""
+    """Return what a job waits for, as `why_waiting`, without naming a job that the user may not see."""
     why = why_waiting(job)
     if why is None or why.job_id is None or visible.may_see(user, why.job_id):
         return why
@@ -34,12 +35,12 @@ def why_for(user: Any, job: Any) -> Why | None:
 
 
 def lines_for(user: Any, *, search: str = "", tenant: str | None = None) -> list[Line]:
-    """Return the lines of which the user may see a job; see `lifecycle.lines.lines`."""
+    """Return the lines of which the user may see a job; see `insight.targets.lines`."""
     return [line for line, _ in look_for(user, search=search, tenant=tenant)]
 
 
 def look_for(user: Any, *, search: str = "", tenant: str | None = None) -> list[tuple[Line, Front]]:
-    """Return the same, each with the jobs at its front that the user may see."""
+    """Return these lines, each with the jobs at its front that the user may see."""
     found = look(search=search, tenant=tenant)
     if not visible.is_narrowed(user):
         return found
@@ -50,7 +51,7 @@ def look_for(user: Any, *, search: str = "", tenant: str | None = None) -> list[
 
 
 def queue_states_for(user: Any) -> list[QueueState]:
-    """Return the queues that have a row, or a job that the user may see; what waits and runs is counted among these jobs."""
+    """Return the queues that have a row or a job that the user may see; only such jobs are counted."""
     found = queue_states()
     if not visible.is_narrowed(user):
         return found
@@ -82,12 +83,12 @@ def _front(front: Front, seen: Collection[int]) -> Front:
 def _narrowed(line: Line, seen: Collection[int], waiting: dict[tuple[str, str], tuple[int, datetime]]) -> Line:
     number, oldest = waiting.get((line.tenant, line.target), (0, None))
     if line.holder_id is not None and line.holder_id not in seen:
-        line = replace(line, holder_id=None, holder_task="", since=None)  # its status says that the target is not free
+        line = replace(line, holder_id=None, holder_task="", since=None)  # the status shows that the target is not free
     return replace(line, waiting=min(number, line.waiting), oldest_waiting_at=oldest if line.waiting else None)
 
 
 def _waiting(user: Any, lines: Collection[Line]) -> dict[tuple[str, str], tuple[int, datetime]]:
-    """Return how many visible jobs wait for each target, and since when the oldest waits."""
+    """Return the number of visible jobs that wait for each target, and the time since which the oldest waits."""
     jobs = visible.narrow(user, Job.objects.current.filter(WAITING, target__in={line.target for line in lines}))
     counted = Job.objects.current.filter(pk__in=jobs.order_by().values("pk")[:BUDGET]).order_by()
     rows = counted.values_list("tenant", "target").annotate(number=Count("pk"), oldest=Min("enqueued_at"))
@@ -95,7 +96,7 @@ def _waiting(user: Any, lines: Collection[Line]) -> dict[tuple[str, str], tuple[
 
 
 def _by_queue(jobs: Any) -> dict[str, tuple[int, float | None]]:
-    """Return the number of jobs in each queue, and how long the oldest has waited."""
+    """Return the number of jobs in each queue, and the seconds that the oldest has waited."""
     counted = Job.objects.current.filter(pk__in=jobs.order_by().values("pk")[:BUDGET]).order_by()
     rows = counted.values_list("queue").annotate(number=Count("pk"), oldest=Min("enqueued_at"))
     now = Job.objects.database.clock()

@@ -1,4 +1,4 @@
-"""The names of queues: which tasks, settings, schedules, workers and jobs know one."""
+"""The names of queues: which tasks, settings, schedules, workers and jobs use a name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEWEST = 1000
 
 
 def warning(name: str) -> str:
-    """Return a warning if no task, setting, schedule, worker or job knows a queue's name; it may be mistyped. Empty if one does."""
+    """Return a warning if no task, setting, schedule, worker or job uses a queue's name, because it may be mistyped; else ""."""
     if is_known(name):
         return ""
     return f"No task, setting, schedule, worker or recent job knows a queue {name!r}. If the name is mistyped, forget the queue."
@@ -33,7 +33,7 @@ def are_left_out() -> bool:
 
 
 def _declared() -> set[str]:
-    declared("")  # has the tasks' modules imported
+    declared("")  # imports the task modules
     registry: Any = importlib.import_module("jobqueue.tasks.registry")
     entries = [registry.find(path) for path in registry.paths()]
     settings = conf.current()
@@ -45,7 +45,7 @@ def _declared() -> set[str]:
 
 
 def _is_served(name: str) -> bool:
-    """Return whether the setting or a live worker lists a queue; a prefix knows no name, so a mistyped one is still found."""
+    """Return whether the setting or a live worker lists a queue by its full name; a prefix would also match mistyped names."""
     rules = [
         queue_rules.parse(conf.current().queues),
         *map(queue_rules.parse_stored, alive().values_list("queues", flat=True)[:MAX_WORKERS]),

@@ -1,6 +1,7 @@
-"""Report on one job, ended or not, as JSON values: attempts, waits, run time, outcome and errors, its secrets hidden.
+"""A report on one job as JSON values: attempts, waits, run time, outcome and errors, with masked secrets.
 
-Whatever somebody has written into a JSON column by hand, a report has its shape: what is no list counts as an empty one.
+A report has the same shape even if a JSON column was written by hand: a value that should be a list and is none
+counts as an empty list.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ ENTRY_TEXTS = ("worker", "outcome", "exception", "message", "abandoned", "releas
 
 
 def report(job: Job, *, tracebacks: bool = False, most: int = MAX_BYTES) -> dict[str, Any]:
-    """Return everything that a person may know of a job that was read whole; tracebacks only where they are asked for.
+    """Return the report on a job whose row was read whole; tracebacks only if they are requested.
 
-    Of each value the first `most` characters are shown.
-    Durations count up to the database's time where the job was read with it (``annotate(now=Now())``).
+    The first `most` characters of each value are shown. Durations end at the database's time if the job was read
+    with it (``annotate(now=Now())``).
     """
     runs = [entry for entry in history.as_list(job.history) if isinstance(entry, dict)]
     last, in_all = _ran(job, runs)
@@ -58,7 +59,7 @@ def report(job: Job, *, tracebacks: bool = False, most: int = MAX_BYTES) -> dict
 
 
 def phases_of(job: Job) -> list[JobPhase]:
-    """Return the phases of a job in order, without what they came to."""
+    """Return the phases of a job in order, without their results and checkpoints."""
     if not job.phase:
         return []
     return list(job.phases.defer("result", "checkpoint").order_by("position", "pk"))
@@ -107,21 +108,21 @@ def _now(job: Job) -> datetime:
 
 
 def _waited(job: Job) -> float | None:
-    """Return how long the job was free to be taken before its last run began, or until now; None where it was or is not free."""
+    """Return how many seconds the job was available before its last run, or until now; None if it was not."""
     if job.status == states.Status.QUEUED or job.assigned:
         return between(job.enqueued_at, _now(job))
     return between(job.enqueued_at, job.started_at)
 
 
 def _ran(job: Job, runs: Sequence[dict[str, Any]]) -> tuple[float | None, float]:
-    """Return how long the last run took, or has taken until now, and how long all runs took that are known."""
+    """Return the seconds that the last run took, or has taken until now, and the sum of all known runs."""
     told = [between(moment(entry, "started_at"), moment(entry, "finished_at")) for entry in runs]
     in_all = sum(seconds for seconds in told if seconds is not None)
     if job.status == states.Status.RUNNING:
         last = between(job.started_at, _now(job))
     elif job.status == states.Status.SUCCESS:
         last = between(job.started_at, job.finished_at)
-    else:  # a run that did not succeed has its entry; the job's own times may be of what a person did to it later
+    else:  # a run that did not succeed has its entry; an operator can have changed the job's own times later
         return (told[-1] if told else None), in_all
     return last, in_all + (last or 0.0)
 
@@ -140,6 +141,6 @@ def _text(value: object, mask: Mask) -> str | None:
 
 
 def _arguments(job: Job, most: int) -> dict[str, Any]:
-    """Return the arguments, masked by the names that the task's function gives them."""
+    """Return the arguments, masked by the names of the parameters of the task's function."""
     args, kwargs = arguments_of(job, most)
     return {"args": history.as_list(args), "kwargs": history.as_dict(kwargs)}

@@ -1,7 +1,7 @@
-"""The lines behind targets, as people look at them: what holds each target, and who waits for it.
+"""The targets and their lines: the job that holds each target, and the jobs that wait for it.
 
-What a look costs is bounded, whatever waits: at most `MAX_TARGETS` lines are looked at, of each the front, and so many of its jobs
-are counted that all lines together stay within `BUDGET` entries of an index.
+The cost is bounded: at most `MAX_TARGETS` lines are read, of each line only the front. Its jobs are counted only so
+far that all lines together read at most `BUDGET` entries of an index.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jobqueue.db.overview import QUEUED_IN_LINE, Ending, Front
 from jobqueue.db.targets import HELD, PARKED
 from jobqueue.models import Job
 
-MAX_TARGETS = 1001  # one more than anybody asks for at once, so that it shows that there are more
+MAX_TARGETS = 1001  # one more than any caller requests, so that callers can see that there are more
 MAX_SEARCHED = 5000
 MAX_TENANTS = 1000
 MAX_COUNTED = 10_000  # of the jobs that wait for one target
@@ -33,7 +33,7 @@ COLUMNS = ("pk", "task", "status", "waiting_for", "holds_target", "run_at", "enq
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Show one target: the job that holds or blocks it (none: the next may be taken), and those that wait for it."""
+    """A target, the job that holds or blocks it (None: the next job can be taken), and the jobs that wait for it."""
 
     tenant: str
     target: str
@@ -47,28 +47,28 @@ class Line:
 
     @property
     def stuck(self) -> bool:
-        """Whether others wait for a job that goes on only when a person says so."""
+        """Whether jobs wait for a job that only an operator can move."""
         return self.waiting > 0 and self.holder_status in BLOCKING
 
 
 def lines(*, search: str = "", tenant: str | None = None, limit: int = 100) -> list[Line]:
-    """Return the lines that something holds, blocks or waits for: first those that wait for a person, then by who waits longest.
+    """Return the lines that are held, blocked or waited for: first those that wait for an operator, then by age of their wait.
 
-    `search` is a part of a target's name as it is shown, with its secrets hidden; beyond the first `MAX_SEARCHED` names, only a whole
-    name is found. A tenant may be named, "" for the jobs without one.
+    `search` is a part of a target's name as shown, with its secrets masked; beyond the first `MAX_SEARCHED` names,
+    only a full name is found. `tenant` selects a tenant, or the jobs without one ("").
     """
     return [line for line, _ in look(search=search, tenant=tenant)][:limit]
 
 
 def look(*, search: str = "", tenant: str | None = None) -> list[tuple[Line, Front]]:
-    """Return up to `MAX_TARGETS` lines in the same order, each with the jobs at its front."""
+    """Return up to `MAX_TARGETS` lines in the order of `lines`, each with the jobs at its front."""
     fronts = Job.objects.database.fronts(_targets(clean(search).strip(), tenant if tenant is None else clean(tenant)))
     found = [front for front in fronts if any(front[2:])]
     return sorted(zip(_lines(found), found, strict=True), key=lambda one: _by_need(one[0]))
 
 
 def stuck_lines() -> tuple[list[Job], bool]:
-    """Return the jobs that block a target for which others wait, and whether there are more targets than were checked."""
+    """Return the jobs that block a target for which other jobs wait, and whether there are more targets than were checked."""
     database = Job.objects.database
     targets: dict[Target, None] = {}
     more = False
@@ -83,7 +83,7 @@ def stuck_lines() -> tuple[list[Job], bool]:
 
 
 def blocker_of(front: Front, jobs: Mapping[int, Any]) -> Any | None:
-    """Return which of the jobs at the front stands in the way; a holder that waits to run again is stopped by one that blocks."""
+    """Return the job at the front that stops the line; a blocker takes precedence over a holder that waits to run again."""
     holder, blocker = jobs.get(front.holder or 0), jobs.get(front.blocker or 0)
     if holder is not None and (blocker is None or holder.place not in (states.QUEUED, states.PENDING_TARGET)):
         return holder
@@ -91,7 +91,7 @@ def blocker_of(front: Front, jobs: Mapping[int, Any]) -> Any | None:
 
 
 def stands_since(job: Job, ending: Ending | None) -> datetime | None:
-    """Return since when a job stands as it does, as far as its row tells; one that was stopped has stood since its last run ended."""
+    """Return the time since which a job is in its state, if its row has it; for a stopped job, the end of its last run."""
     known: datetime | None
     if job.status in (states.Status.RUNNING, states.Status.ERROR):
         known = job.started_at if job.status == states.Status.RUNNING else job.finished_at
@@ -103,7 +103,7 @@ def stands_since(job: Job, ending: Ending | None) -> datetime | None:
 
 
 def _targets(search: str, tenant: str | None) -> list[Target]:
-    """Return the targets to look at: those that somebody waits for first, then those that are held, then the others."""
+    """Return the targets to read: first those that jobs wait for, then those that are held, then the others."""
     database = Job.objects.database
     whole, found = list[Target](), dict[Target, None]()
     if search:
@@ -125,7 +125,7 @@ def _lines(fronts: list[Front]) -> list[Line]:
 def _line(
     front: Front, job: Any, holder: Any, since: Mapping[int, datetime | None], count: int, capped: bool, oldest: datetime | None
 ) -> Line:
-    # A holder that waits to run again is in its own line, but waits for no other.
+    # A holder that waits to run again is in its own line, but waits for no other job.
     alone = holder is not None and holder.place in (states.QUEUED, states.PENDING_TARGET) and not capped
     waiting = count - 1 if alone else count
     return Line(
@@ -146,7 +146,7 @@ def _jobs(ids: Iterable[int]) -> dict[int, Job]:
 
 
 def _waiting(targets: list[Target]) -> dict[tuple[str, str], tuple[int, bool, datetime | None]]:
-    """Return for each target how many wait, whether there may be more, and since when the first of them does."""
+    """Return for each target the number of waiting jobs, whether there may be more, and the time since which the first waits."""
     share = BUDGET // max(len(targets), 1)
     most, first = min(max(share, 10), MAX_COUNTED), min(max(share // 10, 5), 1000)
     found: dict[tuple[str, str], tuple[int, bool, datetime | None]] = {(one.tenant, one.name): (0, False, None) for one in targets}
@@ -159,7 +159,7 @@ def _waiting(targets: list[Target]) -> dict[tuple[str, str], tuple[int, bool, da
 
 
 def _since(jobs: list[Job]) -> dict[int, datetime | None]:
-    """Return since when each job stands as it does, as far as its row tells."""
+    """Return the time since which each job is in its state, if its row has it."""
     endings = Job.objects.database.endings([job.pk for job in jobs if job.status in STOPPED])
     return {job.pk: stands_since(job, endings.get(job.pk)) for job in jobs}
 

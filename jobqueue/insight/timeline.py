@@ -1,4 +1,4 @@
-"""The newest events of one job, for people: a bounded number, texts masked."""
+"""The newest events of one job: a bounded number, with masked texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 50
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Show one event; `seconds` lie between the event before it and this one, None for the first that is shown."""
+    """An event; `seconds` is the time since the event before it, None for the first that is shown."""
 
     id: int
     name: str

@@ -1,4 +1,4 @@
-"""The waits of all attempts of a job, by its row alone: its history, and its times."""
+"""The waits of all attempts of a job, computed from its history and its times alone."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ WAITING = (states.Status.QUEUED, states.Status.PENDING, states.Status.RUNNING)
 
 
 def waits(job: Job, runs: Sequence[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:
-    """Return each attempt with the seconds that it waited: the first since the job was created, another since the run before ended.
+    """Return each attempt with the seconds that it waited: from the job's creation, or from the end of the run before.
 
-    A pause before a retry counts, and so do runs that count as none, since no entry tells of them: those that were handed back, or that
-    went to sleep. The wait of an attempt that has not begun counts until now. It is None if it is unknown: a long history has lost the
-    runs behind its first one.
+    A pause before a retry counts. So do runs without an entry in the history: those that were handed back or ended
+    in a sleep. The wait of an attempt that has not begun lasts until now. A wait is None if it is unknown, because
+    a long history no longer has the runs after its first one.
     """
     starts = [(_number(entry.get("attempt")), moment(entry, "started_at")) for entry in runs]
     ends = [job.created_at, *(moment(entry, "finished_at") for entry in runs)]
@@ -38,13 +38,13 @@ def waits(job: Job, runs: Sequence[dict[str, Any]], now: datetime) -> list[dict[
 
 
 def in_all(found: Sequence[dict[str, Any]]) -> float:
-    """Return how long all attempts waited whose waits are known."""
+    """Return the sum of the known waits of all attempts, in seconds."""
     known: list[float] = [one["waited_seconds"] for one in found if one["waited_seconds"] is not None]
     return sum(known, 0.0)
 
 
 def in_words(found: Sequence[dict[str, Any]], shown: Callable[[float], str]) -> str:
-    """Return the waits of the newest attempts, each and all in sum, as words."""
+    """Return the waits of the newest attempts and the sum of all waits, as text."""
     each = [
         f"{'unknown' if one['waited_seconds'] is None else shown(one['waited_seconds'])} before run {one['attempt'] or '?'}"
         for one in found[-MAX_SHOWN:]
@@ -63,7 +63,7 @@ def between(begin: datetime | None, end: datetime | None) -> float | None:
 
 
 def moment(entry: dict[str, Any], name: str) -> datetime | None:
-    """Return a time of an entry, None if it names none."""
+    """Return a time of an entry, None if it has none."""
     value = entry.get(name)
     try:
         return datetime.fromisoformat(value) if isinstance(value, str) else None

@@ -1,7 +1,7 @@
-"""Why a job waits: the one gate that it stands before now, in a sentence for somebody who was woken at three in the morning.
+"""Why a job waits: the gate that stops it now, in a sentence for an operator.
 
-The job is read anew, and a bounded number of entries of indexes with it, whatever else waits. The gates are looked at in the order in
-which a claim meets them. What is told was so at one moment: a worker may take the job while it is being read.
+The row of the job is read again, and a bounded number of index entries. The gates are checked in the order of a
+claim. The answer is true for one moment: a worker can take the job during the reading.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WHAT_TO_DO = {
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Name what a job waits for: the gate for programs, the sentence for people, and the other job where there is one."""
+    """The reason for a wait: the gate for programs, the sentence for people, and the job that is waited for, if there is one."""
 
     gate: str
     text: str
@@ -48,9 +48,9 @@ class Why:
 
 
 def why_waiting(job: Any) -> Why | None:
-    """Return what a job waits for, None for one that does not wait (it runs, or has ended).
+    """Return the reason why a job waits; None if it runs or has ended.
 
-    `job` is a job, its number or public id, or the result of an enqueue. Raises `JobDoesNotExist`.
+    `job` is a job, its number or public id, or the result of an enqueue. Raise `JobDoesNotExist`.
     """
     found = _read(_number(job))
     why = _gate(found)
@@ -74,7 +74,7 @@ def _gate(found: Any) -> Why | None:
 
 
 def _number(job: Any) -> int:
-    """Return the number that a job, a number or a result stands for."""
+    """Return the number of a job, given as a job, a number, a public id or a result."""
     number = job if isinstance(job, int | str) else getattr(job, "pk", None) or getattr(job, "id", None)
     text = str(public_ids.number_of(number))
     if isinstance(job, bool) or not (text.isascii() and text.isdigit() and len(text) < 20):
@@ -101,7 +101,7 @@ def _paused_queue(job: Any) -> Why | None:
 
 
 def _target(job: Any) -> Why | None:
-    """Look at who holds or blocks the target; else at who is better in line: priority, then age."""
+    """Return the job that holds or blocks the target, or the next job in its line, by priority and age."""
     if not job.target:
         return None
     [front] = Job.objects.database.fronts([job.behind])
@@ -209,11 +209,11 @@ def _free(job: Any) -> Why:
 
 
 def _is_registered(path: str) -> bool:
-    """Return whether this process knows a task; the tasks lie above this module, so they are looked up here."""
+    """Return whether this process knows a task; tasks are a higher layer, so the registry is imported at runtime."""
     registry: Any = importlib.import_module("jobqueue.tasks.registry")
     try:
         registry.discover()
-    except Exception as error:  # noqa: BLE001 - a project's module may raise anything while it is imported
+    except Exception as error:  # noqa: BLE001 - a project's module can raise any exception during its import
         repeats.log(logging.WARNING, "Only some of the tasks are known here, since a module of tasks cannot be imported: %s", error)
     return registry.find(path) is not None
 
@@ -231,7 +231,7 @@ def _named(job: Any, *, capital: bool = True) -> str:
 
 
 def _stands(job: Any) -> str:
-    """Say how another job stands, and what a person can do about it."""
+    """Return the state of another job, and what an operator can do about it."""
     now, status = job.now, job.status
     if job.place in (states.PENDING_TIME, states.PENDING_CHILDREN):
         return _rests(job)
@@ -270,7 +270,7 @@ def _since(job: Any) -> str:
 
 
 def _paused_since(job: Any) -> str:
-    """Say since when a job is paused, where its history tells: one that was paused while it ran."""
+    """Return the time since which a job is paused, as text, if its history has it: for a job that was paused while it ran."""
     ending = Job.objects.database.endings([job.pk]).get(job.pk)
     when = moment_of(ending.finished_at) if ending is not None and ending.outcome == states.Status.PAUSED else None
     return f" since {clock(when, job.now)}" if when else ""

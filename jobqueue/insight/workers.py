@@ -1,4 +1,4 @@
-"""Who is alive, by the rows that workers write for people each 10 s; never consulted for correctness."""
+"""The live workers, from the rows that workers write every 10 s for display; correctness does not depend on these rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_WORKERS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Count the live workers: those that take jobs of a queue, those that are about to stop, and those of other queues."""
+    """The numbers of live workers that serve a queue, that are about to stop, and that serve other queues."""
 
     able: int
     draining: int
@@ -32,13 +32,13 @@ class Serving:
 
 
 def alive() -> QuerySet[Worker]:
-    """Return the workers that were heard a moment ago, by the database's clock."""
+    """Return the workers with a recent heartbeat, by the database's clock."""
     workers = Worker.objects.using(Job.objects.database.alias)
     return workers.filter(heartbeat_at__gt=Now() - timedelta(seconds=HEARD_SECONDS))
 
 
 def running_jobs(worker_ids: Iterable[str]) -> dict[str, int]:
-    """Return how many jobs each worker holds now, by their leases: a worker's own row is up to 10 s old."""
+    """Return the number of jobs that each worker holds, by their leases, because a worker's own row is up to 10 s old."""
     rows = Job.objects.current.filter(status=states.Status.RUNNING, lease_owner__in=[*worker_ids]).order_by()
     return dict(rows.values_list("lease_owner").annotate(number=Count("pk")))
 
@@ -50,7 +50,7 @@ def serves(worker: Worker, queue: str) -> bool:
 
 
 def serving(queue: str | None) -> Serving:
-    """Count the live workers from the view of one queue (None: of any)."""
+    """Count the live workers from the view of one queue (None: of any queue)."""
     found = list(alive()[:MAX_WORKERS])
     mine = [worker for worker in found if queue is None or serves(worker, queue)]
     able = [worker for worker in mine if worker.state == Worker.State.RUNNING]
@@ -59,13 +59,13 @@ def serving(queue: str | None) -> Serving:
 
 
 def stuck_services(worker: Worker) -> list[str]:
-    """Return what is wrong with the services of a worker, a sentence for each, as its row has it."""
+    """Return the problems of a worker's services from its row, one sentence for each."""
     services: Any = worker.services
     return [text for name, told in services.items() if (text := _stuck(name, told))] if isinstance(services, dict) else []
 
 
 def failed_modules(worker: Worker) -> list[str]:
-    """Return a sentence for each module that a worker could not import, as its row has it."""
+    """Return a sentence for each module that a worker could not import, from its row."""
     modules: Any = worker.failed_modules
     found = modules.items() if isinstance(modules, dict) else ()
     return [f"it could not import {name}, so it runs none of its tasks: {error}" for name, error in found]

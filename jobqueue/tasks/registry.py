@@ -33,7 +33,7 @@ _declarers: dict[str, Any] = {}
 _entries: dict[str, Entry] = {}
 _tried: set[str] = set()
 _discovered = threading.Event()
-_lock = threading.RLock()  # reentrant, because a module that is imported under it can look up a task by its path
+_lock = threading.RLock()  # reentrant, because a module that is imported under it can find a task by its path
 
 
 @dataclass(frozen=True, slots=True)

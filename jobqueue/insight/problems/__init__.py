@@ -1,7 +1,8 @@
-"""Everything that is wrong with the installation: named problems, each with what to do about it.
+"""All problems of the installation, each with what to do about it.
 
-A check is a function of the thresholds that yields problems. Its name is the code of its problems, and it reads a bounded number of
-rows. To add one, write it in a module of this package, add its threshold to `Thresholds`, and name it in `CHECKS`.
+A check is a function of the thresholds that yields problems. Its name is the code of its problems, and it reads a
+bounded number of rows. To add one, write it in a module of this package, add its threshold to `Thresholds`, and
+name it in `CHECKS`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ CHECKS: Final[tuple[Check, ...]] = (
 
 
 def problems(thresholds: Thresholds | None = None) -> list[Problem]:
-    """Return everything that is wrong, errors first; raise an error of the database only if it does not answer."""
+    """Return all problems, errors first; raise an error of the database only in an outage or if its tables are missing."""
     given = thresholds or Thresholds()
     found = [problem for check in CHECKS for problem in _checked(check, given)]
     return sorted(found, key=lambda problem: problem.severity != Severity.ERROR)

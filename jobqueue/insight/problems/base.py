@@ -1,4 +1,4 @@
-"""What a problem is, and from which value on something counts as one."""
+"""The form of a problem, and the thresholds above which a value is a problem."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Final
 from jobqueue.insight.workers import HEARD_SECONDS
 
 MAX_COUNTED: Final = 10_000
-MAX_NAMED: Final = 10  # objects of one kind that have a problem each; the rest are counted
+MAX_NAMED: Final = 10  # objects of one kind that are listed separately; the rest are counted
 MAX_SECONDS: Final = 366 * 24 * 3600
 OFF: Final = "off"
 
 
 class Severity(StrEnum):
-    """How much a problem stops: an error keeps jobs from running, a warning needs a person but lets other jobs run."""
+    """The severity of a problem: an error keeps jobs from running; a warning needs an operator, but other jobs still run."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -33,10 +33,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong.
+    """One problem.
 
-    `code` names the kind for programs. `subject` names the object if there is one; else `count` objects have the problem, or more if
-    `more` is set. `link` leads to exactly these objects.
+    `code` names the kind for programs. `subject` names the object if there is one; otherwise `count` objects have
+    the problem, or more if `more` is set. `link` leads to exactly these objects.
     """
 
     code: str
@@ -58,7 +58,7 @@ SECONDS, NUMBER = "SECONDS", "N"
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The values above which something is a problem; None switches the check off.
+    """The values above which something is a problem; None disables the check.
 
     Each field is an option of ``manage.py jobqueue health``: `max_age` is ``--max-age``.
     """
@@ -85,7 +85,7 @@ def above(number: float | None, threshold: float | None) -> bool:
 
 
 def shortened(found: Iterable[Problem]) -> list[Problem]:
-    """Return at most `MAX_NAMED` problems of one code; the last one then counts those that are left out."""
+    """Return at most `MAX_NAMED` problems of one code; if there are more, the last one counts the rest."""
     every = list(found)
     if len(every) <= MAX_NAMED:
         return every

@@ -16,7 +16,7 @@ PAGE = "jobqueue_webhookdelivery_changelist"
 
 
 def failed_webhooks(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem if too many deliveries were given up lately."""
+    """Yield a problem if too many deliveries were given up recently."""
     rows = WebhookDelivery.objects.current.filter(status=Status.FAILED, finished_at__gt=Now() - timedelta(seconds=given.since))
     number, more = _count(rows.order_by("-finished_at").values_list("finished_at"), given.max_failed_webhooks)
     if above(number, given.max_failed_webhooks):
@@ -38,7 +38,7 @@ def retried_webhooks(given: Thresholds) -> Iterator[Problem]:
 
 
 def late_webhooks(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem if a delivery has been due for too long: no worker sends it."""
+    """Yield a problem if a delivery has been due for too long without a worker that sends it."""
     rows: Any = WebhookDelivery.objects.current.filter(status=Status.PENDING).annotate(now=Now()).order_by("next_attempt_at")
     for due, now in rows.values_list("next_attempt_at", "now")[:1]:
         late = (now - due).total_seconds()

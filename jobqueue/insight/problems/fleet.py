@@ -1,4 +1,4 @@
-"""Problems of workers and duties, as their rows have them."""
+"""Problems of workers and duties, from their rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def stuck_service(given: Thresholds) -> Iterator[Problem]:
 
 
 def failed_module(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem for each module of tasks that a live worker could not import."""
+    """Yield a problem for each task module that a live worker could not import."""
     fix = "The worker's log has the traceback. Deploy a version that can be imported, and restart the worker."
     for worker in alive()[:MAX_WORKERS]:
         for text in failed_modules(worker):
@@ -41,7 +41,7 @@ def failed_module(given: Thresholds) -> Iterator[Problem]:
 
 
 def stuck_threads(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem for each live worker with threads that were given up on."""
+    """Yield a problem for each live worker with abandoned threads."""
     if given.max_stuck_threads is None:
         return
     for worker in alive().filter(stuck__gt=given.max_stuck_threads).order_by("-stuck")[:MAX_WORKERS]:
@@ -51,7 +51,7 @@ def stuck_threads(given: Thresholds) -> Iterator[Problem]:
 
 
 def silent_worker(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem for each worker that stopped to write heartbeats a while ago without leaving in order."""
+    """Yield a problem for each worker whose heartbeats stopped a while ago without an orderly end."""
     if given.max_silent is None:
         return
     rows: Any = Worker.objects.using(Job.objects.database.alias).annotate(now=Now())
@@ -63,7 +63,7 @@ def silent_worker(given: Thresholds) -> Iterator[Problem]:
 
 
 def stuck_duty(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem for each duty that nobody performs."""
+    """Yield a problem for each duty that no worker performs."""
     for one in duties.leaders():
         if one.problem:
             text = f"Duty {one.name!r}: {one.problem}."

@@ -1,4 +1,4 @@
-"""Problems of queues, jobs, targets and schedules. Each check reads a bounded number of index entries, whatever the tables hold."""
+"""Problems of queues, jobs, targets and schedules; each check reads a bounded number of index entries."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from jobqueue.models import Job, Queue, Schedule
 
 STUCK_SECONDS = 60
 WAITS = {*states.WaitingFor.values} - {states.WaitingFor.NOTHING.value}
-MAX_READ = 1000  # of the newest jobs in ERROR, for those that were set aside
-MAX_SCANNED = 500  # of the oldest jobs, and of the newest, for those that no index has
+MAX_READ = 1000  # the newest jobs in ERROR that are read for those that were set aside
+MAX_SCANNED = 500  # the oldest and the newest jobs that are read for states that no index has
 
 
 def long_wait(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem for each queue whose oldest QUEUED job waits for too long; a queue that is paused or limited to 0 has none."""
+    """Yield a problem for each queue whose oldest QUEUED job waits for too long, unless the queue is paused or limited to 0."""
     if given.max_age is None:
         return
     for queue in queue_states():
@@ -38,7 +38,7 @@ def long_wait(given: Thresholds) -> Iterator[Problem]:
 
 
 def unserved_queue(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem for each queue that has QUEUED jobs and no live worker; with no worker at all, `no_worker` says so."""
+    """Yield a problem for each queue that has QUEUED jobs and no live worker; without any worker, `no_worker` reports that."""
     workers = list(alive()[:MAX_WORKERS])
     rules = {rule for worker in workers if (rule := queue_rules.parse_stored(worker.queues)) is not None}
     if given.max_unserved_queues is None or not workers or queue_rules.ALL in rules:
@@ -54,7 +54,7 @@ def unserved_queue(given: Thresholds) -> Iterator[Problem]:
 
 
 def failed_jobs(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem if too many jobs ended in ERROR lately and are still in it."""
+    """Yield a problem if too many jobs ended in ERROR recently and are still in it."""
     if given.max_failed_jobs is None:
         return
     rows = Job.objects.current.filter(status=states.Status.ERROR, finished_at__gt=Now() - timedelta(seconds=given.since))
@@ -68,7 +68,7 @@ def failed_jobs(given: Thresholds) -> Iterator[Problem]:
 
 
 def set_aside_jobs(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem for each job that was set aside lately, since its row could not be read or written, and is still in ERROR."""
+    """Yield a problem for each job in ERROR that was set aside recently because its row could not be read or written."""
     recently = Now() - timedelta(seconds=given.since)
     rows = Job.objects.current.filter(status=states.Status.ERROR, finished_at__gt=recently).order_by("-finished_at")
     for job_id, message in rows.values_list("pk", "message")[:MAX_READ]:
@@ -79,7 +79,7 @@ def set_aside_jobs(given: Thresholds) -> Iterator[Problem]:
 
 
 def stuck_rows(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem if live workers leave jobs of lost workers, or jobs that are due, as they are."""
+    """Yield a problem if live workers do not move jobs of lost workers, or jobs that are due."""
     if not alive().exists():
         return
     long_ago = Now() - timedelta(seconds=STUCK_SECONDS)
@@ -108,9 +108,9 @@ def stuck_rows(given: Thresholds) -> Iterator[Problem]:
 
 
 def unknown_states(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem for each job whose status, or what it waits for, does not exist: no worker, duty or retention ever finds it.
+    """Yield a problem for each job whose status or reason to wait does not exist, so that no worker, duty or retention finds it.
 
-    No index has these. They are looked for among the oldest jobs, where they stay behind, and among the newest.
+    No index has these jobs. The check reads the oldest jobs, among which they remain, and the newest.
     """
     found: dict[int, str] = {}
     for order in ("pk", "-pk"):
@@ -126,7 +126,7 @@ def unknown_states(given: Thresholds) -> Iterator[Problem]:
 
 
 def blocked_targets(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem if jobs wait for targets that a PAUSED or failed job blocks: only a person can move these on."""
+    """Yield a problem if jobs wait for targets that a PAUSED or failed job blocks: only an operator can release these."""
     if given.max_blocked_targets is None:
         return
     found, more = stuck_lines()
@@ -141,7 +141,7 @@ def blocked_targets(given: Thresholds) -> Iterator[Problem]:
 
 
 def failing_schedules(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem if schedules could not enqueue their job at the last try."""
+    """Yield a problem if schedules could not enqueue their job at the last attempt."""
     names = list(Schedule.objects.current.failing().order_by("name").values_list("name", flat=True)[: MAX_COUNTED + 1])
     if above(len(names), given.max_failing_schedules):
         more = len(names) > MAX_COUNTED
@@ -154,7 +154,7 @@ def failing_schedules(given: Thresholds) -> Iterator[Problem]:
 
 
 def schedule_conflicts(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem for each schedule that several projects or services declare under one name: only the first one is enqueued."""
+    """Yield a problem for each schedule that several projects or services declare by one name: only the first is enqueued."""
     for row in Schedule.objects.current.active().exclude(conflict="").order_by("name")[: MAX_COUNTED + 1]:
         text = f"The schedule {row.name!r} is declared twice: {row.conflict}."
         link = Link("jobqueue_schedule_change", (str(row.pk),))
