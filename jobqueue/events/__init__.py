@@ -1,1 +1,1 @@
-"""The log of events: what writes it in the transaction of a move, and what streams it to clients."""
+"""The log of events: writing in the transaction of a move, replay, and streams to clients."""

@@ -1,9 +1,9 @@
-"""Record: what happened to a job goes into its log in the transaction of the move, while its row is locked.
+"""Record events of a job in its log, in the transaction of the move, while the row of the job is locked.
 
-The moves that happen to very many jobs (enqueue, the start and the success of runs) write their events in their own statements (see
-``db/events.py``). All others come here: one statement for each call, whatever it records, so that a batch is recorded at once.
+The most frequent moves (enqueue, the start and the success of runs) write their events in their own statements (see
+``db/events.py``). All other moves call this module, which sends one statement per call, also for a batch.
 
-What is recorded is what people may see: texts are masked and cut, and no arguments, results or tracebacks are among them.
+Events hold only what users may see: texts are masked and cut; arguments, results and tracebacks are left out.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ MAX_TEXT_BYTES = 2000
 
 
 def record(job: Job, name: str, data: dict[str, Any] | None = None, *, attempt: int | None = None) -> None:
-    """Write one event of a job that the caller has moved or changed in this transaction, and what webhooks are to tell of it."""
+    """Write one event of a job that the caller has changed in this transaction, and the webhook deliveries for it."""
     record_all([event(job, name, data, attempt=attempt)])
 
 
 def record_all(events: Iterable[Event]) -> None:
-    """Write events, those of one job in this order."""
+    """Write events; those of one job keep this order."""
     Job.objects.database.tell(events)
 
 
@@ -43,7 +43,8 @@ def event(
 ) -> Event:
     """Return an event of a job as it was read, to be recorded.
 
-    Its attempt is that of the run, unless it is named; `status` is the job's now, where the name does not tell.
+    The attempt is that of the run, unless it is given. `status` is the status of the job, if the name of the event
+    does not imply it.
     """
     told = shown(data)
     return Event(
@@ -62,12 +63,12 @@ def event(
 
 
 def shown(data: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return what people may see of an event's data; None where there is nothing."""
+    """Return the parts of an event's data that users may see; None if there are none."""
     return {key: _shown(value) for key, value in data.items()} if data else None
 
 
 def last_progress(job: Job, progress: int, message: str | None) -> Event | None:
-    """Return the event of the last progress that a run has told of; None where the job's row, as it was read, has it already."""
+    """Return the event of a run's last progress; None if the job's row, as it was read, has that progress already."""
     text = job.message if message is None else message
     if (progress, text) == (job.progress, job.message):
         return None
@@ -75,7 +76,7 @@ def last_progress(job: Job, progress: int, message: str | None) -> Event | None:
 
 
 def record_of(ids: Sequence[int], name: str) -> None:
-    """Write the same event of each of the jobs, which the caller has locked."""
+    """Write the same event for each of the jobs, which the caller has locked."""
     if ids:
         Job.objects.database.tell_of(ids, name)
 

@@ -1,4 +1,4 @@
-"""Replay: what a client missed while it was away, read from the log in pages, up to where the shared reader stands."""
+"""Replay: read the events that a client missed from the log in pages, up to the position of the shared reader."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PAGE = 500
 
 
 def is_of_another_history(last: Position, begin: Cursor) -> bool:
-    """Return whether a position was sent by another database, or by a state of this one that was undone."""
+    """Return whether a position is from another database, or from a state of this one that was rolled back."""
     return last.history != begin.history or last.horizon > begin.latest
 
 
 def is_lost(last: Position, begin: Cursor) -> bool:
-    """Return whether events may be gone that a client at this position has not seen: the log begins later, or is another one."""
+    """Return whether a client at this position may have missed events: the log begins later, or is another one."""
     if is_of_another_history(last, begin):
         return True
     if conf.event_age() is None:
@@ -30,21 +30,21 @@ def is_lost(last: Position, begin: Cursor) -> bool:
     if oldest is None:
         return last.horizon < begin.horizon
     event_id, xid = oldest
-    # The first event there ever was is still there; or one that the client has seen is, and all later ones are, too.
+    # Nothing is lost if the first event ever still exists, or if the oldest one was seen by the client.
     return event_id != 1 and (xid if xid is not None else event_id) > last.horizon
 
 
 def pages(wanted: Wanted, last: Position, begin: Cursor) -> Iterator[bytes]:
-    """Yield the messages of the events from a client's position on, which the shared reader has left behind.
+    """Yield the messages of the events from a client's position up to the position of the shared reader.
 
-    Each carries the position behind it: a client that is cut in the middle goes on from there.
+    Each message carries the position after it: a client whose connection ends in the middle continues from there.
     """
     database = Job.objects.database
     end = begin.horizon
     start = cursor = Cursor.behind(last)
     if not database.one_writer:
         cursor = cursor._replace(upto=begin.since)
-    held: list[tuple[Position, bytes]] = []  # the newest event: the very last one carries the position where live events begin
+    held: list[tuple[Position, bytes]] = []  # the newest event: the very last one carries the position at which live events begin
     while True:
         rows, after = database.events_after(cursor, PAGE, job_id=wanted.job_id, behind=wanted.target)
         mine = wanted.shown([row for row in rows if wanted.has(row) and not (database.one_writer and row.id > end)])

@@ -1,8 +1,9 @@
-"""Whether the server that runs this process was told to stop.
+"""Whether the server that runs this process was asked to stop.
 
-A server that stops waits for its open responses, and a stream has no end. No interface reports the stop to an application, so it is read
-from the handler of SIGTERM: of uvicorn and gunicorn that is a method of the server itself, which remembers the signal. An event loop
-keeps its handlers to itself, so there a handler of ours is put before that of the loop (hypercorn, and gunicorn's worker for ASGI).
+A server that stops waits for its open responses, and a stream does not end by itself. No interface reports the stop
+to an application, so this module reads it from the handler of SIGTERM. With uvicorn and gunicorn, the handler is a
+method of the server itself, which stores the signal. An event loop hides its handlers, so a handler of jobqueue is
+installed before that of the loop (hypercorn, and gunicorn's worker for ASGI).
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ def server() -> Any:
 
 
 def server_ends() -> bool:
-    """Return whether the server that runs this process was told to stop."""
+    """Return whether the server that runs this process was asked to stop."""
     found = server()
     return _signaled.is_set() or getattr(found, "should_exit", False) is True or getattr(found, "alive", True) is False
 
 
 def listen() -> None:
-    """Notice SIGTERM in a process whose event loop handles it; call it from the loop. Elsewhere, do nothing."""
+    """Install a handler of SIGTERM if an event loop handles that signal; call it from the loop. Otherwise, do nothing."""
     if threading.current_thread() is not threading.main_thread():
         return
     before = signal.getsignal(signal.SIGTERM)
-    # A server's own method is readable as it is; without a handler in Python the signal ends the process, and it must go on to do so.
+    # A server's method can be read without this. Without a Python handler, the signal must still end the process.
     if not callable(before) or hasattr(before, "__self__") or getattr(before, "jobqueue", False):
         return
 
@@ -41,4 +42,4 @@ def listen() -> None:
 
     notice.jobqueue = True  # type: ignore[attr-defined]
     signal.signal(signal.SIGTERM, notice)
-    signal.siginterrupt(signal.SIGTERM, False)  # as event loops set it: no system call is cut short
+    signal.siginterrupt(signal.SIGTERM, False)  # as event loops set it: no system call is interrupted

@@ -1,11 +1,14 @@
-"""One reader for all streams of a process: it reads the log of events once and hands each event to the clients that want it.
+"""One reader for all streams of a process: it reads the log of events once and passes each event to the clients that want it.
 
-The reader has a thread and a database connection of its own, no transaction between two reads, and lives only while there are streams.
-It remembers a snapshot (see ``db/eventlog.py``), so it reads each event once, whatever the order of commits. A client that comes gets the
-snapshot that the reader stands at: what lies before it is replayed to the client from the log, what lies behind it comes from the reader,
-so that nothing falls between the two. Each client has a bounded queue; one that does not keep up is ended, and resumes by its last id.
+The reader has a thread and a database connection of its own and no transaction between two reads. It runs only
+while there are streams. It stores a snapshot (see ``db/eventlog.py``), so it reads each event once, whatever the
+order of commits.
 
-Each event carries the position behind it, so that a client that is cut in the middle goes on from there.
+A new client gets the current snapshot of the reader. Events before it are replayed to the client from the log;
+later events come from the reader. So no event is lost between the two. Each client has a bounded queue; a client
+whose queue is full is ended, and resumes by its last id.
+
+Each event carries the position after it: a client whose connection ends in the middle continues from there.
 """
 
 from __future__ import annotations
@@ -27,40 +30,41 @@ from jobqueue.models import Job
 
 POLL_SECONDS, IDLE_POLL_SECONDS = 0.25, 0.5
 PAGE = 1000
-LINGER_TURNS = 10  # without a client, before the thread and its connection go
+LINGER_TURNS = 10  # without a client, before the thread and its connection end
 MAX_REMEMBERED = 10_000
 
 logger = logging.getLogger("jobqueue")
 
 
 class Reader(Service):
-    """Read the log on, and hand out what is new."""
+    """The thread that reads the log and passes new events to the clients."""
 
     name = "events"
 
     def __init__(self, hub: Hub) -> None:
-        """Read for a hub."""
+        """Create the reader of a hub."""
         super().__init__(on_error=self._failed)
         self._hub = hub
         self._cursor: Cursor | None = None
-        self._connection: Any = None  # by which the cursor was read
+        self._connection: Any = None  # the connection by which the cursor was read
         self._idle_turns = self._lonely_turns = 0
         self._watch = watch.Watch()
         self._facts: dict[int, tuple[str, str]] = {}
 
     def set_up(self) -> None:
-        """Take a connection of our own, which no client's request shares."""
+        """Take a connection of its own, which no request of a client shares."""
         Job.objects.database.reserve_connection("events")
 
     def turn(self) -> float | None:
-        """Hand out what happened since the last turn."""
-        if stopping := server_ends():  # before anything is asked of a database, which may be away
+        """Pass the events since the last turn to the clients."""
+        if stopping := server_ends():  # before any query, because the database may be unreachable
             self._hub.end_all("shutdown")
         self._hub.cut_stalled(stopping=stopping)
         database = Job.objects.database
         database.connection.close_if_unusable_or_obsolete()
         is_new = database.connection.connection is not self._connection
-        if self._cursor is not None and is_new and database.event_history() != self._cursor.history:  # restored, or another server
+        # restored, or another server
+        if self._cursor is not None and is_new and database.event_history() != self._cursor.history:
             self._hub.end_all("history")
             self._cursor = None
         if self._cursor is None:
@@ -72,12 +76,12 @@ class Reader(Service):
             return 0.0
         moved = self._read(clients) if clients else False
         if not clients:
-            self._cursor = None  # whoever comes next begins at the present
+            self._cursor = None  # the next client begins at the present
         self._idle_turns = 0 if moved else self._idle_turns + 1
         return POLL_SECONDS if self._idle_turns < 8 else IDLE_POLL_SECONDS
 
     def tear_down(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         Job.objects.database.connection.close()
 
     def _read(self, clients: dict[Wanted, list[Subscription]]) -> bool:
@@ -94,7 +98,7 @@ class Reader(Service):
         return moved
 
     def _hand_out(self, rows: list[EventRow], clients: dict[Wanted, list[Subscription]], before: Cursor, after: Cursor) -> None:
-        """Hand the page between two cursors to the clients."""
+        """Pass the page between two cursors to the clients."""
         wanted = matched(rows, clients)
         self._learn({row.job_id for row, _ in wanted})
         for_key: dict[Wanted, list[tuple[int, bytes]]] = defaultdict(list)
@@ -113,7 +117,7 @@ class Reader(Service):
                     client.end("deleted")
 
     def _learn(self, ids: set[int]) -> None:
-        """Look up the task and the queue of jobs, which never change."""
+        """Read the task and the queue of jobs, which never change."""
         missing = ids - self._facts.keys()
         if missing:
             if len(self._facts) > MAX_REMEMBERED:
@@ -122,7 +126,7 @@ class Reader(Service):
             self._facts.update(facts_of(missing))
 
     def _progress(self, clients: dict[Wanted, list[Subscription]], position: Position) -> None:
-        """Tell what no event tells: how far the jobs have come that have a stream of their own."""
+        """Send progress, which has no events, to the clients that watch one job."""
         watched = {key.job_id: members for key, members in clients.items() if key.job_id is not None}
         for job_id, told in self._watch.changes(watched):
             lines = wire.message(position, wire.body(told))
@@ -135,20 +139,20 @@ class Reader(Service):
 
 
 class Hub:
-    """Know the clients of this process, and keep a reader while there are any."""
+    """The clients of this process, and their reader, which runs while there are any."""
 
     def __init__(self) -> None:
-        """Begin without a client."""
+        """Create it without a client."""
         self._lock = threading.Lock()
         self._clients: set[Subscription] = set()
         self._reader: Reader | None = None
 
     def __len__(self) -> int:
-        """Return how many clients there are."""
+        """Return the number of clients."""
         return len(self._clients)
 
     def subscribe(self, wanted: Wanted, wake: Callable[[], object], cut: Callable[[], object] = lambda: None) -> Subscription:
-        """Take a client in; its `begin` is set, and it is woken, as soon as the reader knows of it. `cut` ends its connection."""
+        """Add a client. The reader sets its `begin` and wakes it in its next turn. `cut` ends its connection."""
         client = Subscription(wanted, wake, cut)
         with self._lock:
             self._clients.add(client)
@@ -159,27 +163,27 @@ class Hub:
         return client
 
     def unsubscribe(self, client: Subscription) -> None:
-        """Forget a client and what waits for it."""
+        """Remove a client and its queued messages."""
         with self._lock:
             self._clients.discard(client)
         client.end("gone")
         client.take()
 
     def admit(self, cursor: Cursor) -> dict[Wanted, list[Subscription]]:
-        """Let in who came since the last turn; return who wants what."""
+        """Admit the clients that came since the last turn; return the clients by what they want."""
         with self._lock:
             clients = [client for client in self._clients if not client.ended]
         found: dict[Wanted, list[Subscription]] = defaultdict(list)
         for client in clients:
             if client.begin is None:
-                if cursor.more:  # a page is still to be read again: what lies before it would be lost for this client
+                if cursor.more:  # A page is still to be read again; its events would be lost for this client.
                     continue
                 client.admit(cursor)
             found[client.wanted].append(client)
         return found
 
     def dismiss(self, reader: Reader) -> bool:
-        """Let the reader go where there is no client; whoever comes later starts another."""
+        """Stop the reader if there is no client; a later client starts another one."""
         with self._lock:
             if self._clients:
                 return False
@@ -189,21 +193,21 @@ class Hub:
             return True
 
     def end_all(self, why: str) -> None:
-        """Let all streams end, as at the end of the process; their clients come back by their last id."""
+        """End all streams, as at the end of the process; their clients reconnect with their last id."""
         with self._lock:
             clients = list(self._clients)
         for client in clients:
             client.end(why)
 
     def cut_stalled(self, *, stopping: bool) -> None:
-        """Cut the connections of the clients that do not read what they are sent."""
+        """Cut the connections of the clients that do not read."""
         with self._lock:
             clients = list(self._clients)
         for client in clients:
             client.cut_if_stalled(stopping=stopping)
 
     def close(self, seconds: float = 5.0) -> bool:
-        """End all streams and the reader; return whether it ended in time."""
+        """End all streams and the reader; return whether the reader ended in time."""
         self.end_all("shutdown")
         with self._lock:
             reader, self._reader = self._reader, None
@@ -214,7 +218,7 @@ class Hub:
 
 
 def _positioned(events: Sequence[tuple[int, bytes]], before: Cursor, after: Cursor) -> tuple[list[bytes], Position]:
-    """Return the messages of the events of a page, given their ids and lines, and the position behind them and the page."""
+    """Return the messages of a page of events, given their ids and lines, and the position after the page."""
     if not events:
         return [], after.position
     database = Job.objects.database

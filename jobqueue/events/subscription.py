@@ -1,4 +1,4 @@
-"""What one client of a stream wants, and what it has not been sent yet."""
+"""One client of a stream: what it wants, and its unsent messages."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from jobqueue.db.cursors import Cursor, Position
 from jobqueue.events.wanted import Wanted
 
 MAX_QUEUED = 5000
-SLOW = "slow"  # why a client that did not keep up is ended
-# How long a server may take to pass one part on to the client before the connection is cut.
+SLOW = "slow"  # the reason of a client whose queue is full
+# How long a server can take to pass one part to the client before the connection is cut.
 STALLED_SECONDS, STALLED_AT_END_SECONDS, STALLED_AT_STOP_SECONDS = 30.0, 3.0, 1.0
 
 
 class Subscription:
-    """Hold what one client has not been sent yet."""
+    """One client of a stream, with a queue of its unsent messages."""
 
     def __init__(self, wanted: Wanted, wake: Callable[[], object], cut: Callable[[], object] = lambda: None) -> None:
-        """Keep what the client wants, how to wake its sender, and how to cut its connection (from any thread)."""
+        """Store what the client wants, how to wake its sender, and how to cut its connection (from any thread)."""
         self.wanted = wanted
-        self.begin: Cursor | None = None  # where the reader stood when this client came
-        self.ended = ""  # why it is to end, once its queue is empty
-        self.writing_since: float | None = None  # while the server passes a part on
+        self.begin: Cursor | None = None  # the position of the reader when this client came
+        self.ended = ""  # the reason to end, when its queue is empty
+        self.writing_since: float | None = None  # while the server passes a part to the client
         self._wake, self._cut = wake, cut
         self._lock = threading.Lock()
         self._queue: deque[bytes] = deque()
         self._position = Position("0", 0)
 
     def admit(self, begin: Cursor) -> None:
-        """Let it begin where the reader stands."""
+        """Set the position at which the client begins."""
         self.begin, self._position = begin, begin.position
         self.wake()
 
     def put(self, messages: Iterable[bytes], position: Position) -> None:
-        """Add messages, after which the client is at this position; end the client where it has not kept up."""
+        """Add messages, after which the client is at this position; end the client if its queue is full."""
         with self._lock:
             if not self.ended:
                 self._queue.extend(messages)
@@ -46,32 +46,32 @@ class Subscription:
         self.wake()
 
     def settle(self, position: Position) -> None:
-        """Move the position on where nothing was for this client."""
+        """Move the position if there was nothing for this client."""
         with self._lock:
             if not self.ended:
                 self._position = position
 
     def take(self) -> tuple[bytes, Position]:
-        """Return all that waits to be sent, and the position behind it."""
+        """Return all unsent messages, and the position after them."""
         with self._lock:
             taken = b"".join(self._queue)
             self._queue.clear()
             return taken, self._position
 
     def end(self, why: str) -> None:
-        """Let the client's stream end after what is queued."""
+        """End the client's stream after the queued messages."""
         self.ended = self.ended or why
         self.wake()
 
     def wake(self) -> None:
-        """Wake whoever sends; a loop that has been closed needs nothing any more."""
+        """Wake the sender; a closed loop has no sender any more."""
         try:
             self._wake()
         except RuntimeError:
             self.ended = self.ended or "gone"
 
     def cut_if_stalled(self, *, stopping: bool) -> None:
-        """Cut the connection of a client that has not read for too long: the write that waits for it cannot be ended otherwise."""
+        """Cut the connection of a client that has not read for too long: a write that blocks cannot be ended in another way."""
         since = self.writing_since
         limit = STALLED_AT_STOP_SECONDS if stopping else STALLED_AT_END_SECONDS if self.ended else STALLED_SECONDS
         if since is not None and time.monotonic() - since > limit:

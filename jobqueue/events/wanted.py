@@ -1,4 +1,4 @@
-"""Which events the client of a stream gets: those that it asked for, as far as its user may see their jobs."""
+"""The events that a client of a stream gets: those that it requested, if its user may see their jobs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from jobqueue.db.eventlog import EventRow
 
 
 class Wanted(NamedTuple):
-    """Say which events a client wants: those of a job, of a target, of a tenant, or all of them.
+    """A selection of events: those of a job, of a target, of a tenant, or all.
 
-    `sight` narrows them to the jobs that the client's user may see.
+    `sight` restricts them to the jobs that the client's user may see.
     """
 
     job_id: int | None = None
@@ -23,11 +23,11 @@ class Wanted(NamedTuple):
     sight: Sight | None = None
 
     def has(self, row: EventRow) -> bool:
-        """Return whether an event is among them."""
+        """Return whether an event belongs to the selection, without regard to `sight`."""
         return self._replace(sight=None) in _wants(row)
 
     def shown(self, rows: list[EventRow]) -> list[EventRow]:
-        """Return those of the events that the client's user may see."""
+        """Return the events that the client's user may see."""
         if self.sight is None:
             return rows
         seen = self.sight.among({row.job_id for row in rows})
@@ -35,13 +35,13 @@ class Wanted(NamedTuple):
 
 
 def _wants(row: EventRow) -> tuple[Wanted, ...]:
-    """Return all that a client may want in order to get this event."""
+    """Return all selections that an event belongs to."""
     behind = (Wanted(target=Target(row.tenant, row.target)),) if row.target else ()
     return (Wanted(job_id=row.job_id), *behind, Wanted(tenant=row.tenant), Wanted())
 
 
 def matched(rows: list[EventRow], clients: Iterable[Wanted]) -> list[tuple[EventRow, list[Wanted]]]:
-    """Return the events that any client gets, each with what those clients want; one query for each different sight."""
+    """Return the events that any client gets, each with the selections of those clients; one query for each different sight."""
     keys_of: dict[Wanted, list[Wanted]] = defaultdict(list)
     for key in clients:
         keys_of[key._replace(sight=None)].append(key)

@@ -1,4 +1,4 @@
-"""Look at the rows of a few jobs, for what no event tells: how far a job is that somebody watches."""
+"""Read the rows of a few watched jobs to report their progress, which has no events."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from jobqueue.core import event_names as names
 from jobqueue.core import masking
 from jobqueue.models import Job, JobPhase
 
-MAX_WATCHED = 500  # at a time; with more, each of them is looked at in its turn
+MAX_WATCHED = 500  # per turn; if there are more, each turn reads a part of them
 MAX_TEXT_BYTES = 2000
 COLUMNS = ("pk", "status", "progress", "phase", "message", "attempt", "tenant", "target", "task", "queue")
 
 
 class Watch:
-    """Remember how far each watched job was."""
+    """The last known progress of each watched job."""
 
     def __init__(self) -> None:
-        """Begin without a job."""
+        """Create it without a job."""
         self._seen: dict[int, tuple[int, Any]] = {}
         self._turn = 0
 
     def changes(self, watched: dict[int, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the jobs that have changed, or have one more watcher, with what to tell of them."""
+        """Yield the jobs that have changed or have another watcher, each with the data to send."""
         for gone in self._seen.keys() - watched.keys():
             del self._seen[gone]
         ids = self._some(watched)

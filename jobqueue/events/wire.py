@@ -1,6 +1,7 @@
-"""What a stream of events looks like to its client: each event as one JSON object, in the lines of ``text/event-stream``.
+"""The format of a stream for its client: each event is one JSON object, in the lines of ``text/event-stream``.
 
-The ``id:`` of a message is no event's number. It is the position from which a client has to read again so that it misses nothing.
+The ``id:`` of a message is not the number of an event. It is the position from which a client must read so that it
+misses nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ STATUS_AFTER: Final = {**names.STATUS_AFTER, names.STARTED: Status.RUNNING.value
 
 
 def described(row: EventRow, facts: tuple[str, str] | None) -> dict[str, Any]:
-    """Return an event of the log as JSON values; `facts` are the job's task and queue, None where it is gone."""
+    """Return an event of the log as JSON values; `facts` are the job's task and queue, None if the job is deleted."""
     status = STATUS_AFTER.get(row.name)
     return {
         "id": row.id,
@@ -40,7 +41,7 @@ def described(row: EventRow, facts: tuple[str, str] | None) -> dict[str, Any]:
 
 
 def body(told: dict[str, Any]) -> bytes:
-    """Return the lines of a message but for its id; JSON has no line breaks of its own, and ASCII none of anybody else's."""
+    """Return the lines of a message without its id; JSON in ASCII contains no line breaks."""
     return f"event: {told['event']}\ndata: {json.dumps(told, separators=(',', ':'))}\n\n".encode("ascii")
 
 
@@ -50,10 +51,10 @@ def message(position: Position, lines: bytes) -> bytes:
 
 
 def ping(position: Position) -> bytes:
-    """Return a comment that keeps the connection open, and moves the client's position on without an event."""
+    """Return a comment that keeps the connection open, and moves the client's position without an event."""
     return b": ping\nid: %s\n\n" % str(position).encode("ascii")
 
 
 def retry(milliseconds: int) -> bytes:
-    """Return the line that says how long to wait before connecting again; no message of its own, but the first line of the next one."""
+    """Return the line that sets the delay before a client reconnects; it is not a message, but the first line of the next one."""
     return b"retry: %d\n" % milliseconds
