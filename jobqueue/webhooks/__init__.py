@@ -1,1 +1,1 @@
-"""Send messages about jobs to receivers elsewhere: the outbox, the guard of addresses, the sending, the crew of senders."""
+"""Messages about jobs to receivers: the outbox, the check of addresses, the sending, and the pool of senders."""

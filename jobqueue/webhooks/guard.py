@@ -1,7 +1,7 @@
-"""Decide whether a receiver may be spoken to, by the addresses that its name has now.
+"""Decide by the current addresses of a receiver's name whether messages may be sent to it.
 
-A name is resolved once. Every address that it has is judged, and the connection is made to one of those addresses: what the name
-means a moment later matters to nobody.
+A name is resolved once. All of its addresses are checked, and the connection is made to one of them. A later change
+of the name has no effect.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from jobqueue.core.webhook_rules import is_named, networks
 
-# What the standard library's judgement leaves open, depending on its version.
+# Networks that some versions of the standard library count as public.
 INSIDE = tuple(
     map(
         ip_network,
@@ -29,18 +29,18 @@ INSIDE = tuple(
             "198.18.0.0/15",
             "224.0.0.0/3",
             "168.63.129.16/32",  # a cloud's host, public by its number alone
-            "fc00::/7",  # among them a cloud's metadata at fd00:ec2::254
+            "fc00::/7",  # includes a cloud's metadata at fd00:ec2::254
             "fe80::/10",
             "fec0::/10",
             "ff00::/8",
-            "64:ff9b:1::/48",  # NAT64 of one's own network
-            "2001::/32",  # Teredo, and 6to4: tunnels that end wherever the address says
-            "2001:2::/48",  # benchmarks, and identifiers that are no places
+            "64:ff9b:1::/48",  # NAT64 of a local network
+            "2001::/32",  # Teredo; like 6to4, a tunnel to any address
+            "2001:2::/48",  # benchmarks, and identifiers that are not locators
             "2001:10::/28",
             "2001:20::/28",
             "2002::/16",
             "3fff::/20",  # documentation
-            "5f00::/16",  # segments of one's own network
+            "5f00::/16",  # segments of a local network
             "100::/64",
             "2001:db8::/32",
         ),
@@ -48,7 +48,7 @@ INSIDE = tuple(
 )
 NAT64 = ip_network("64:ff9b::/96")
 COMPATIBLE = ip_network("::/96")
-ISATAP = (0x00005EFE, 0x02005EFE)  # the third quarter of an address that carries one of IPv4: a tunnel inside of a network
+ISATAP = (0x00005EFE, 0x02005EFE)  # the third quarter of an address that contains one of IPv4: a tunnel inside of a network
 PORTS = (80, 443)
 FIRST_FREE_PORT = 1024
 
@@ -56,15 +56,15 @@ Address = IPv4Address | IPv6Address
 
 
 class Refused(Exception):
-    """Say why a receiver is not spoken to."""
+    """The reason why messages may not be sent to a receiver."""
 
 
 class Unresolved(Exception):
-    """Say that a name has no address just now."""
+    """The report that a name has no address at present."""
 
 
 def addresses(host: str, port: int, allowed: tuple[str, ...]) -> list[str]:
-    """Return the addresses of a receiver, all of them judged; raise `Refused` or `Unresolved`."""
+    """Return the addresses of a receiver after all of them were checked; raise `Refused` or `Unresolved`."""
     found = _resolve(host, port)
     if is_named(host, allowed):
         return [text for text, _ in found]
@@ -72,7 +72,7 @@ def addresses(host: str, port: int, allowed: tuple[str, ...]) -> list[str]:
     let_in = [any(address in network for network in inner) for _, address in found]
     for (_, address), is_allowed in zip(found, let_in, strict=True):
         if not is_allowed and is_inside(address):
-            # Which address it is would tell a viewer of deliveries what names mean inside of this network.
+            # The address itself would show to viewers of deliveries what names mean inside of this network.
             raise Refused(f"{host} has an address that is not public; WEBHOOK_ALLOWED_HOSTS can allow it")
     if port < FIRST_FREE_PORT and port not in PORTS and not all(let_in):
         raise Refused(f"port {port} is not a port of webhooks (80, 443, and from 1024 on); WEBHOOK_ALLOWED_HOSTS can allow the host")
@@ -80,7 +80,7 @@ def addresses(host: str, port: int, allowed: tuple[str, ...]) -> list[str]:
 
 
 def literal_problem(url: str, allowed: tuple[str, ...]) -> str:
-    """Return why a URL that holds an address itself is refused, however that is written; "" where it is not, or it holds a name."""
+    """Return why a URL that contains an address, in any notation, is rejected; "" if it is allowed or contains a name."""
     host = urlsplit(url).hostname or ""
     try:
         address: Address = ip_address(host.partition("%")[0]) if ":" in host else IPv4Address(socket.inet_aton(host))
@@ -92,7 +92,7 @@ def literal_problem(url: str, allowed: tuple[str, ...]) -> str:
 
 
 def is_inside(address: Address) -> bool:
-    """Return whether an address may lead inside of a network, also one that carries another address in it."""
+    """Return whether an address can lead inside of a network; this includes addresses that contain another address."""
     carried = _carried(address)
     if carried is not None:
         return is_inside(carried)

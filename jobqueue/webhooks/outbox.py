@@ -1,9 +1,10 @@
-"""The outbox: take what is due, write down what came of it, send again what a person asks for.
+"""The outbox: claim due deliveries, write the results of attempts, and redeliver on request.
 
-A delivery is taken by moving its `next_attempt_at` ahead by more than an attempt can last, in one short transaction; the message is sent
-outside of any. Whoever writes the outcome names the attempt and that time: if another sender has taken the delivery since, nothing is
-written. A sender that dies between sending and writing leaves a row that becomes due again: the same message, with the same id and
-body, is sent a second time. So a message is delivered at least once.
+A delivery is claimed by moving its `next_attempt_at` ahead by more than an attempt can last, in one short
+transaction. The message is sent outside of any transaction. The sender that writes the result names the attempt and
+that time: if another sender has claimed the delivery since, nothing is written. If a sender dies between sending
+and writing, the row becomes due again, and the same message, with the same id and body, is sent a second time. So a
+message is delivered at least once.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from jobqueue.lifecycle.aside import PREFIX, reason_of
 from jobqueue.lifecycle.batches import SET_ASIDE_SECONDS, Batches
 from jobqueue.models import Job, WebhookDelivery
 
-VISIBLE_AFTER_SECONDS = 10.0  # beyond the time of an attempt
+VISIBLE_AFTER_SECONDS = 10.0  # in addition to the time of an attempt
 LOOK_AT = 100
-MAX_ATTEMPTS = 2**31 - 1  # what the column holds
+MAX_ATTEMPTS = 2**31 - 1  # the maximum of the column
 MAX_LOOKS = 50
 MAX_KNOWN = 1000
 MAX_MESSAGE_BYTES = 4000
@@ -39,7 +40,7 @@ Status = WebhookDelivery.Status
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Hold one attempt that was begun: what to send, and what names the attempt."""
+    """One attempt that has begun: the message, and the columns that identify the attempt."""
 
     delivery_id: int
     job_id: int
@@ -55,24 +56,25 @@ class Message:
 
 
 class Beginner:
-    """Begin attempts of what is due, whatever single rows hold."""
+    """The claim of due deliveries, which bad rows cannot stop."""
 
     def __init__(self) -> None:
-        """Leave no row alone yet."""
+        """Create it without rows that are set aside."""
         self._aside = Batches("Beginning an attempt of a webhook delivery", LOOK_AT)
 
     def claim(self, limit: int, room: Callable[[str], int], full: Collection[str] = ()) -> list[Message]:
-        """Begin an attempt of up to `limit` due deliveries. Skip receivers that are busy enough, and rows that are locked.
+        """Begin an attempt of up to `limit` due deliveries; skip receivers that have no room, and rows that are locked.
 
-        `room` returns how many attempts to a receiver may begin, and is called once for each; rows of those that are `full` are not read.
-        A row that cannot be read or written ends as FAILED with the reason. If that is refused, too, it is left alone for a while.
+        `room` returns how many attempts to a receiver may begin, and is called once for each. Rows of receivers in
+        `full` are not read. A row that cannot be read or written ends as FAILED with the reason. If the database
+        rejects that, too, the row is skipped for a while.
         """
         with Job.objects.database.atomic():
             now = Job.objects.database.clock()
             taken = _choose(now, limit, room, set(full), self._aside.set_aside, self._end)
             until = now + timedelta(seconds=conf.current().webhook_timeout_seconds + VISIBLE_AFTER_SECONDS)
             try:
-                with Job.objects.database.atomic():  # a savepoint: what is refused ends no more than this
+                with Job.objects.database.atomic():  # a savepoint: an error rolls back only this block
                     return [_begin(row, now, until) for row in taken]
             except Exception as error:
                 if not _is_of_a_row(error):
@@ -138,7 +140,7 @@ def _choose(
 
 
 def _read(rows: QuerySet[WebhookDelivery], end: End) -> list[WebhookDelivery]:
-    """Return the rows that can be read; end the others."""
+    """Return the rows that can be read; end the rest."""
     try:
         with Job.objects.database.atomic():
             return list(rows)
@@ -158,7 +160,7 @@ def _read(rows: QuerySet[WebhookDelivery], end: End) -> list[WebhookDelivery]:
 
 
 def answered_lately() -> list[str]:
-    """Return the receivers of the newest messages that answered the last attempt, whatever they said, the latest last."""
+    """Return the receivers of the newest messages that answered the last attempt, with any status, the latest last."""
     newest = WebhookDelivery.objects.current.order_by("-pk").values_list("url", "response_status")[:MAX_KNOWN]
     return list(dict.fromkeys(webhook_rules.origin(url) for url, status in reversed(newest) if status is not None))
 
@@ -175,7 +177,7 @@ def _tenant(row: WebhookDelivery) -> str:
 
 
 def body_of(row: WebhookDelivery) -> str:
-    """Return the message of a delivery: the event and what it tells, its secrets hidden."""
+    """Return the message of a delivery: the event and its data, with masked secrets."""
     facts: dict[str, Any] = {"public_id": public_ids.public_id(row.job_id), **(row.facts if isinstance(row.facts, dict) else {})}
     # PostgreSQL writes the time in the zone of the session, which is the project's if USE_TZ is False.
     at = (moment(str(facts.pop("at", ""))) or row.created_at).astimezone(UTC).isoformat()
@@ -185,10 +187,10 @@ def body_of(row: WebhookDelivery) -> str:
 
 
 def settle(message: Message, *, delivered: bool, final: bool, status: int | None, error: str, retry_after: float | None) -> str:
-    """Write what came of an attempt, and tell it of the job; return the delivery's status, or "" where another sender has taken it."""
+    """Write the result of an attempt and record it on the job; return the delivery's status, or "" if another sender claimed it."""
     database = Job.objects.database
     with database.atomic():
-        # The job first: whoever deletes it takes its deliveries along in this order.
+        # The job is locked first, because a transaction that deletes the job takes the locks in this order.
         job = _locked(message.job_id)
         mine = WebhookDelivery.objects.current.claimed(message.delivery_id, message.attempts, message.until)
         given_up = final or message.attempts >= conf.current().webhook_max_attempts
@@ -221,15 +223,15 @@ def _locked(job_id: int) -> Job | None:
 
 
 def redeliver(delivery_id: int) -> bool:
-    """Send a message again that was delivered or given up, with the same id and body; return whether it was one of these."""
+    """Make a message that was delivered or given up due again, with the same id and body; return whether it was one of these."""
     with Job.objects.database.atomic():
         rows = WebhookDelivery.objects.current.filter(pk=delivery_id)
-        # Its attempts are counted anew, so that it gets all of them again.
+        # Its attempts are counted from 0, so that it gets all of them again.
         return bool(rows.ended().update(status=Status.PENDING, attempts=0, next_attempt_at=Now(), finished_at=None))
 
 
 def give_up(row: WebhookDelivery) -> None:
-    """End a pending delivery, which the caller has locked behind its job, and record that on the job."""
+    """End a pending delivery, which the caller has locked after its job, and record that on the job."""
     error = masking.PLAIN.cut(f"{GIVEN_UP}. {row.error}" if row.error else f"{GIVEN_UP}.", MAX_MESSAGE_BYTES)
     WebhookDelivery.objects.current.filter(pk=row.pk).update(status=Status.FAILED, finished_at=Now(), error=error)
     if (job := _locked(row.job_id)) is not None:
@@ -238,20 +240,20 @@ def give_up(row: WebhookDelivery) -> None:
 
 
 def send_to(row: WebhookDelivery, url: str) -> None:
-    """Send a message to another URL at once; the caller has locked the row."""
+    """Make a message due immediately at another URL; the caller has locked the row."""
     fresh = {"status": Status.PENDING, "attempts": 0, "next_attempt_at": Now(), "finished_at": None}
     WebhookDelivery.objects.current.filter(pk=row.pk).update(url=url, **fresh)
 
 
 def next_due_seconds() -> float | None:
-    """Return how long it is to the next attempt, below 0 where it is due; None where there is nothing to send."""
+    """Return the seconds until the next attempt, below 0 if it is due; None if there is nothing to send."""
     rows = WebhookDelivery.objects.current.filter(status=Status.PENDING).order_by("next_attempt_at")
     found = rows.annotate(now=Now()).values_list("next_attempt_at", "now").first()
     return None if found is None else (found[0] - found[1]).total_seconds()
 
 
 def check_able() -> None:
-    """Raise `JobQueueError` with the reason where this process cannot send."""
+    """Raise `JobQueueError` with the reason if this process cannot send."""
     if missing := webhook_rules.missing_packages():
         names = ", ".join(missing)
         raise JobQueueError(

@@ -1,4 +1,4 @@
-"""The receiver of a queue: where the events of its jobs are sent, unless a job has a URL of its own, and which events are sent."""
+"""The receiver of a queue: the URL to which the events of its jobs are sent, unless a job has its own, and the events that are sent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jobqueue.webhooks.guard import literal_problem
 
 @dataclass(frozen=True, slots=True)
 class QueueWebhook:
-    """Tell to whom the events of a queue's jobs are sent, and which; no events named means those that end a job."""
+    """The webhook of a queue: its URL and its events; no events means those that end a job."""
 
     name: str
     changed: bool
@@ -29,10 +29,10 @@ class QueueWebhook:
 
 
 def set_queue_webhook(name: str, url: str | None, events: Sequence[str] | None = None) -> QueueWebhook:
-    """Send the events of a queue's jobs to a URL; None takes it away.
+    """Set the URL to which the events of a queue's jobs are sent; None removes it.
 
-    `events` says which ones, also for jobs with a URL of their own: none named means job.completed, job.failed and job.canceled, and
-    None leaves them as they were. What was told before stays with the receiver that it was meant for.
+    `events` selects the events, also for jobs with a URL of their own: an empty list means job.completed,
+    job.failed and job.canceled; None leaves the selection unchanged. Deliveries that exist already keep their URL.
     """
     check_name(name)
     check_webhook(url, events)
@@ -42,7 +42,8 @@ def set_queue_webhook(name: str, url: str | None, events: Sequence[str] | None =
     with Job.objects.database.atomic():
         rows = Queue.objects.current.filter(pk=name)
         if any(wanted.values()):
-            # As for pauses: of two who decide at once, the second waits here for the first, and then changes its row.
+            # As for pauses: of two concurrent callers, the second waits here for the first, and then changes its
+            # row.
             Queue.objects.current.bulk_create([Queue(name=name)], ignore_conflicts=True)
         before = rows.select_for_update(no_key=True).values(*wanted).first()
         changed = before is not None and before != wanted
@@ -53,21 +54,21 @@ def set_queue_webhook(name: str, url: str | None, events: Sequence[str] | None =
 
 
 def queue_webhook(name: str) -> QueueWebhook:
-    """Return to whom the events of a queue's jobs are sent now; an empty URL: to nobody."""
+    """Return the URL and the events of a queue's webhook; the URL is empty if there is none."""
     found = Queue.objects.current.filter(pk=name).values_list("webhook_url", "webhook_events").first()
     return _told(name, *found) if found else QueueWebhook(name, changed=False, url="", events=())
 
 
 def queue_webhooks() -> dict[str, QueueWebhook]:
-    """Return the queues that have a receiver, or whose events were chosen."""
+    """Return the queues that have a receiver, or a selection of events."""
     decided = Queue.objects.current.filter(~Q(webhook_url="") | ~Q(webhook_events=[]))
     return {row[0]: _told(*row) for row in decided.values_list("pk", "webhook_url", "webhook_events")[:MAX_QUEUES]}
 
 
 def check_webhook(url: Any, events: Any) -> None:
-    """Refuse a receiver that cannot be one, and events that nobody sends.
+    """Reject a URL that cannot be a receiver's, and events that are never sent.
 
-    A name is not looked up here: what it means is judged at each attempt, by the worker that sends.
+    A name is not resolved here: the worker that sends checks its addresses at each attempt.
     """
     if url is not None and url != "":
         settings = conf.current()

@@ -1,4 +1,4 @@
-"""What people see and do about deliveries: the newest ones, those of one job, and sending one again."""
+"""Operations on deliveries: list the newest ones and those of one job, and send one again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAME_URL = "it goes to the present URL already"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Tell whether a delivery was changed as asked, and if not, why."""
+    """The result of a request: whether the delivery was changed, and if not, the reason."""
 
     delivery_id: int
     done: bool
@@ -34,7 +34,7 @@ class Answer:
 
 
 def redeliver(delivery_id: int) -> Answer:
-    """Send a message that was delivered or given up once more: the same id and body, and all attempts anew."""
+    """Send a message that was delivered or given up again: with the same id and body, and all attempts."""
     if outbox.redeliver(delivery_id):
         return Answer(delivery_id, done=True)
     there = WebhookDelivery.objects.current.filter(pk=delivery_id).exists()
@@ -42,7 +42,7 @@ def redeliver(delivery_id: int) -> Answer:
 
 
 def send_now(delivery_id: int) -> Answer:
-    """Make the next attempt of a pending delivery at once."""
+    """Make the next attempt of a pending delivery due immediately."""
     with Job.objects.database.atomic():
         row = _locked(delivery_id)
         reason = _busy(row, NOT_TO_BE_SENT)
@@ -52,7 +52,7 @@ def send_now(delivery_id: int) -> Answer:
 
 
 def give_up(delivery_id: int) -> Answer:
-    """End a pending delivery as FAILED; an attempt that is under way still reaches the receiver, and its answer is not written."""
+    """End a pending delivery as FAILED; an attempt under way still reaches the receiver, but its answer is not written."""
     with Job.objects.database.atomic():
         row = _locked(delivery_id)
         reason = NO_SUCH if row is None else "" if row.status == Status.PENDING else ENDED_ALREADY
@@ -62,7 +62,7 @@ def give_up(delivery_id: int) -> Answer:
 
 
 def use_present_url(delivery_id: int) -> Answer:
-    """Send a message that was not delivered to the URL that its job, or else its queue, has now; with all attempts anew."""
+    """Send a message that was not delivered to the current URL of its job, or else of its queue, with all attempts."""
     with Job.objects.database.atomic():
         row = _locked(delivery_id)
         reason = _busy(row, DELIVERED, and_failed=True)
@@ -75,24 +75,25 @@ def use_present_url(delivery_id: int) -> Answer:
 
 
 def present_url(row: WebhookDelivery) -> str:
-    """Return where the events of a delivery's job are sent now: to its own URL, or else to that of its queue; empty: nowhere."""
+    """Return the current URL for the events of a delivery's job: its own, or else that of its queue; empty if there is none."""
     mine = Job.objects.current.filter(pk=row.job_id).values_list("webhook_url", flat=True).first()
     return mine or queue_webhook(row.queue).url
 
 
 def _locked(delivery_id: int) -> Any:
     rows: Any = WebhookDelivery.objects.current.annotate(now=Now()).filter(pk=delivery_id)
-    # The job first, as wherever a delivery is changed: a transaction that deletes the job takes the locks in this order.
+    # The job is locked first, as in all changes of deliveries: a transaction that deletes the job uses this order.
     if (job_id := rows.values_list("job_id", flat=True).first()) is not None:
         Job.objects.current.filter(pk=job_id).select_for_update(no_key=True).values_list("pk").first()
     return rows.select_for_update(no_key=True, of=("self",)).first()
 
 
 def _busy(row: Any, ended: str, *, and_failed: bool = False) -> str:
-    """Return why a delivery cannot be sent at once; empty if it can.
+    """Return why a delivery cannot be sent immediately; empty if it can.
 
-    The row does not tell whether an attempt is under way. So one that is due within the time of an attempt is left alone: else its
-    answer would not be written, and the message sent twice.
+    The row does not show whether an attempt is under way. So a delivery that is due within the time of an attempt
+    is left unchanged: otherwise the answer of a running attempt would not be written, and the message would be sent
+    twice.
     """
     if row is None:
         return NO_SUCH

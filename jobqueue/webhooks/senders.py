@@ -1,9 +1,10 @@
-"""The senders: a bounded number of threads that speak to receivers and touch no database.
+"""The senders: a bounded number of threads that send messages to receivers and never use the database.
 
-Each receiver gets a few of them at the most, and one only until it has answered once, or while it lets us wait in vain. Half of all are
-kept from those that let us wait, and of that half some are kept from those that have not answered yet. So receivers that never answer
-delay none that does, however many they are, also when they are met for the first time; among those that are new, each has its turn. The
-thread that leads the duty takes deliveries, hands them over, and writes what came of them.
+Each receiver gets at most `MAX_PER_RECEIVER` senders. It gets only one until it has answered once, and while its
+last answer did not come in time. Half of all senders never serve slow receivers, and a part of this half never
+serves receivers that have not answered yet. So receivers that never answer do not delay those that do, even if
+there are many and all are new. New receivers take turns. The thread that leads the duty claims deliveries, passes
+them to the senders, and writes the results.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 
 MAX_SENDERS = 32
 MAX_PER_RECEIVER = 4
-MAX_SLOW = 16  # of the senders, those that may wait for receivers that did not answer in time before
-MAX_UNSURE = 24  # those that may wait for these, or for receivers of which nothing is known yet
-PATIENCE_SECONDS = 2.0  # beyond the time of an attempt: the look-up of a name cannot be bounded from within
+MAX_SLOW = 16  # the maximum of senders for receivers whose last answer did not come in time
+MAX_UNSURE = 24  # the maximum of senders for these and for receivers that have not answered yet
+PATIENCE_SECONDS = 2.0  # in addition to the time of an attempt, because the resolution of a name cannot be limited from within
 MAX_REMEMBERED = 1000
 
 logger = logging.getLogger("jobqueue")
@@ -40,42 +41,42 @@ logger = logging.getLogger("jobqueue")
 
 @dataclass(eq=False, slots=True)
 class Flight:
-    """One attempt under way."""
+    """One attempt that is under way."""
 
     message: Message
     origin: str
     began: float
-    in_secrets: bool = False  # WEBHOOK_SECRET, which may be a callable of the project, is asked
+    in_secrets: bool = False  # WEBHOOK_SECRET, which can be a callable of the project, is being read
     thread: threading.Thread | None = None
     answer: Answer | None = None
 
 
 class SenderPool:
-    """Send what the outbox holds; one thread calls it."""
+    """The pool of sender threads for the outbox; only one thread calls its methods."""
 
     def __init__(self) -> None:
-        """Send nothing yet."""
+        """Create it without threads."""
         self.hurried = False
         self._flights: set[Flight] = set()
-        self._lost: list[Flight] = []  # whose threads hang in a look-up of a name
+        self._lost: list[Flight] = []  # their threads hang in the resolution of a name
         self._slow: set[str] = set()  # receivers whose last answer did not come in time
-        self._quick: dict[str, None] | None = None  # those whose last answer did, the latest last; None: nobody has looked yet
+        self._quick: dict[str, None] | None = None  # those whose last answer did, the latest last; None until the first read
         self._beginner = outbox.Beginner()
-        self._unsigned: set[str] = set()  # queues of which it has been told
+        self._unsigned: set[str] = set()  # queues without a secret that were logged
         self._landed = threading.Event()
 
     @property
     def in_flight(self) -> int:
-        """How many attempts are under way."""
+        """The number of attempts that are under way."""
         return len(self._flights)
 
     def start_due(self) -> int:
-        """Begin attempts of what is due, as far as there are senders; return how many."""
+        """Begin attempts of due deliveries while there are free senders; return their number."""
         self._lost = [flight for flight in self._lost if flight.thread is not None and flight.thread.is_alive()]
         free = MAX_SENDERS - len(self._flights) - len(self._lost)
         if free <= 0:
             return 0
-        if self._quick is None:  # else, after each change of the leader, good receivers would stand in line with the unknown
+        if self._quick is None:  # else, after each change of the leader, good receivers would wait behind unknown ones
             self._quick = dict.fromkeys(outbox.answered_lately())
         under_way = [flight.origin for flight in (*self._flights, *self._lost)]
         unsure = MAX_UNSURE - sum(one not in self._quick for one in under_way)
@@ -98,18 +99,18 @@ class SenderPool:
         return len(messages)
 
     def collect(self, seconds: float) -> tuple[int, int]:
-        """Wait so long at the most for the first attempt to end, and write all that have; return how many arrived and how many did not."""
+        """Wait up to `seconds` for the first attempt to end, and write all ended ones; return how many succeeded and how many did not."""
         good = bad = 0
         if self._flights:
             self._landed.wait(seconds)
-        self._landed.clear()  # before the look: who lands during it is seen in the next
+        self._landed.clear()  # before the check: an attempt that ends during it is seen next time
         for flight in [one for one in self._flights if one.answer is not None]:
             delivered = self._write(flight, flight.answer or _failed(""))
             good, bad = good + delivered, bad + (not delivered)
         return good, bad + self._give_up()
 
     def end(self, seconds: float) -> list[str]:
-        """Wait so long for what is under way, write it, and let the rest be tried again; return the receivers that did not answer."""
+        """Wait up to `seconds` for attempts, write them, and release the rest for a retry; return the receivers that did not answer."""
         deadline = time.monotonic() + seconds
         while self._flights and not self.hurried and (rest := deadline - time.monotonic()) > 0:
             self.collect(min(rest, 0.2))
@@ -133,7 +134,7 @@ class SenderPool:
         flight.thread.start()
 
     def _send(self, flight: Flight) -> None:
-        """Send one message; this is all that a sender's thread does."""
+        """Send one message, in the thread of a sender."""
         from jobqueue.webhooks.sending import Answer, send
 
         message = flight.message
@@ -160,11 +161,11 @@ class SenderPool:
             self._landed.set()
 
     def _secrets(self, message: Message, receiver: str) -> tuple[str, ...]:
-        """Return what a message is signed with."""
+        """Return the secrets that sign a message."""
         try:
             secrets = secrets_of(conf.webhook_secret(), message.queue, message.tenant, receiver)
         finally:
-            let_go()  # a callable of the project may have asked the database, and this thread ends
+            let_go()  # a callable of the project may have used the database, and this thread ends
         if not secrets and message.queue not in self._unsigned:
             self._unsigned.add(message.queue)
             how = "not sent" if conf.current().webhook_signed_only else "sent unsigned"
@@ -172,7 +173,7 @@ class SenderPool:
         return secrets
 
     def _give_up(self) -> int:
-        """Let go of attempts that last longer than one may."""
+        """Abandon attempts that take longer than the limit; return their number."""
         longest = conf.current().webhook_timeout_seconds + PATIENCE_SECONDS
         late = [flight for flight in self._flights if time.monotonic() - flight.began > longest]
         for flight in late:
@@ -182,7 +183,7 @@ class SenderPool:
         return len(late)
 
     def _write(self, flight: Flight, answer: Answer) -> bool:
-        """Write what came of an attempt, and return whether the message was delivered; an outage is raised, and it is written later."""
+        """Write the result of an attempt; return whether the message was delivered. Raise in an outage, to write it later."""
         self._note_pace(flight.origin, answer)
         message = flight.message
         try:

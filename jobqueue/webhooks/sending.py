@@ -1,8 +1,9 @@
-"""Send one message over HTTP, within one deadline for everything, to an address that was judged.
+"""Send one message over HTTP, within one deadline for the whole exchange, to an address that was checked.
 
-The time limits of HTTP clients count from byte to byte: a receiver that sends one byte a second keeps them waiting for ever. Here each
-wait gets what is left of the whole. Proxies of the environment are not used, and redirects not followed: both lead to addresses that
-nobody has judged. Of the answer only the status and ``Retry-After`` are kept, so that nobody can read through us what is inside.
+The time limits of HTTP clients apply to each wait: a receiver that sends one byte per second never exceeds them.
+Here, each wait is limited by the rest of the deadline. Proxies of the environment are not used, and redirects are
+not followed, because both lead to addresses that were not checked. Of the answer only the status and
+``Retry-After`` are stored, so that the author of a URL cannot read content inside of this network.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _making = threading.Lock()
 
 
 class Answer(NamedTuple):
-    """Tell what came of one attempt; `final` where no other one is to follow, `late` where the receiver did not answer in time."""
+    """The result of one attempt; `final` if no other attempt follows, `late` if the receiver did not answer in time."""
 
     delivered: bool = False
     final: bool = False
@@ -47,7 +48,7 @@ class Answer(NamedTuple):
     late: bool = False
 
     def outcome(self) -> dict[str, Any]:
-        """Return what is written of it."""
+        """Return the part of it that is written to the database."""
         told = self._asdict()
         del told["late"]
         return told
@@ -64,22 +65,22 @@ def send(
     at: datetime | None = None,
     https_only: bool = False,
 ) -> Answer:
-    """Send a message and return what came of it; it takes no longer than so many seconds, but for the look-up of the name."""
+    """Send a message and return the result; it takes at most `seconds`, without the resolution of the name."""
     hide = masking.Mask(values=[url, url[len(origin(url)) :]])
     try:
         if problem := url_problem(url, https_only=https_only):
             raise guard.Refused(problem)
         if url.lower().startswith("https:"):
-            _tls()  # made once, which takes a while: before the time begins
+            _tls()  # created once, which takes a while: before the time begins
         return _send(url, headers(message_id, body, secrets, at), body.encode(), allowed, time.monotonic() + seconds)
     except (guard.Refused, httpx.InvalidURL) as error:
         return Answer(final=True, error=_told(f"Refused: {error}.", hide))
     except (httpcore.TimeoutException, TimeoutError):
         return Answer(error=f"No answer within {seconds:g} s.", late=True)
-    except httpcore.ProtocolError as error:  # its text quotes what the receiver said, such as the banner of another service
+    except httpcore.ProtocolError as error:  # its text quotes the receiver, such as the banner of another service
         closed = "disconnected" in str(error)
         return Answer(error="The receiver disconnected without an answer." if closed else "The receiver does not answer in HTTP.")
-    except Exception as error:  # noqa: BLE001 - whatever a receiver or a library does is told in the delivery's row
+    except Exception as error:  # noqa: BLE001 - any error of a receiver or a library is stored in the delivery's row
         return Answer(error=_told(str(error) if isinstance(error, guard.Unresolved) else exception_summary(error, hide), hide))
 
 
@@ -107,7 +108,7 @@ def headers(message_id: str, body: str, secrets: Iterable[str], at: datetime | N
 
 def _exchange(url: httpx.URL, found: list[str], sent: Mapping[str, str], body: bytes, deadline: float) -> Answer:
     transport = Pinned(found, deadline, _tls() if url.scheme == "https" else None)
-    # Without a client, which would write the whole URL, with the secrets in it, into the log of the project.
+    # A client of httpx would log the whole URL with the secrets in it, so none is used.
     with transport, contextlib.closing(transport.handle_request(httpx.Request("POST", url, content=body, headers=dict(sent)))) as response:
         status = response.status_code
         transport.hurry(BODY_SECONDS)
@@ -121,7 +122,7 @@ def _exchange(url: httpx.URL, found: list[str], sent: Mapping[str, str], body: b
 
 
 def _read_a_little(response: httpx.Response) -> None:
-    """Let a short answer arrive in full, so that the receiver sees no broken connection; what it says is of no interest."""
+    """Read a short answer in full, so that the receiver sees no broken connection; its content is not used."""
     read = 0
     try:
         for part in response.iter_raw(MAX_READ_BYTES):
@@ -129,7 +130,7 @@ def _read_a_little(response: httpx.Response) -> None:
             if read >= MAX_READ_BYTES:
                 break
     except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError):
-        pass  # the status has been told
+        pass  # the status is known already
 
 
 def _told(text: str, hide: masking.Mask) -> str:
@@ -138,7 +139,7 @@ def _told(text: str, hide: masking.Mask) -> str:
 
 
 def _tls() -> ssl.SSLContext:
-    """Return what judges certificates: the system's authorities, and those that come with httpx."""
+    """Return the TLS context, with the authorities of the system and those of certifi."""
     with _making:
         return _made()
 
@@ -151,14 +152,14 @@ def _made() -> ssl.SSLContext:
 
 
 class Deadline:
-    """Hold the time at which an exchange is over, whatever it is then about."""
+    """The time at which an exchange is over, in any phase."""
 
     def __init__(self, at: float) -> None:
-        """Take a monotonic time."""
+        """Store a monotonic time."""
         self.at = at
 
     def left(self) -> float:
-        """Return how many seconds are left; raise where there are none."""
+        """Return how many seconds are left; raise if there are none."""
         seconds = self.at - time.monotonic()
         if seconds <= 0:
             raise httpcore.ReadTimeout("The time for the whole exchange is over.")
@@ -166,20 +167,20 @@ class Deadline:
 
 
 class Pinned(httpx.BaseTransport):
-    """Be a transport of httpx whose connections go to given addresses; the certificate and ``Host`` are still those of the name."""
+    """A transport of httpx whose connections go to given addresses; the certificate and ``Host`` are still those of the name."""
 
     def __init__(self, found: list[str], deadline: float, tls: ssl.SSLContext | None) -> None:
-        """Connect nowhere yet."""
+        """Create the pool without a connection."""
         self._deadline = Deadline(deadline)
         network = Network(found, self._deadline)
         self._pool = httpcore.ConnectionPool(ssl_context=tls, max_connections=1, network_backend=network)
 
     def hurry(self, seconds: float) -> None:
-        """Let what is left of the exchange take so long at the most."""
+        """Limit the rest of the exchange to this number of seconds."""
         self._deadline.at = min(self._deadline.at, time.monotonic() + seconds)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Pass a request on, and its answer back."""
+        """Send a request, and return its response."""
         url = request.url
         target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
         content: Any = request.stream
@@ -192,35 +193,36 @@ class Pinned(httpx.BaseTransport):
 
 
 class Body(httpx.SyncByteStream):
-    """Be the body of an answer, read as it comes."""
+    """The body of a response, read in parts."""
 
     def __init__(self, answer: httpcore.Response) -> None:
-        """Read nothing yet."""
+        """Store the response."""
         self._answer = answer
 
     def __iter__(self) -> Any:
-        """Read on."""
+        """Read the next part."""
         return self._answer.iter_stream()
 
     def close(self) -> None:
-        """Read no further."""
+        """Stop reading."""
         self._answer.close()
 
 
 class Network(httpcore.NetworkBackend):
-    """Connect to given addresses in place of a name, within a deadline."""
+    """A network backend that connects to given addresses in place of a name, within a deadline."""
 
     def __init__(self, found: list[str], deadline: Deadline) -> None:
-        """Connect nowhere yet."""
+        """Store the addresses and the deadline."""
         self._found, self._deadline = found, deadline
         self._sockets = httpcore.SyncBackend()
 
     def connect_tcp(
         self, host: str, port: int, timeout: float | None = None, local_address: str | None = None, socket_options: Any = None
     ) -> httpcore.NetworkStream:
-        """Connect to the first address that answers."""
+        """Connect to the first address that accepts."""
         for number, address in enumerate(self._found, 1):
-            # Half of what is left for each but the last: a dead address must not use up the time of a living one.
+            # Each address but the last gets half of the rest: a dead address must not use up the time of a live
+            # one.
             seconds = self._deadline.left() / (1 if number == len(self._found) else 2)
             try:
                 stream = self._sockets.connect_tcp(address, port, timeout=seconds, socket_options=socket_options)
@@ -233,25 +235,25 @@ class Network(httpcore.NetworkBackend):
 
 
 class Bounded(httpcore.NetworkStream):
-    """Be a connection of which each wait gets what is left of the whole."""
+    """A connection each of whose waits is limited by the rest of the deadline."""
 
     def __init__(self, stream: httpcore.NetworkStream, deadline: Deadline) -> None:
-        """Take a connection over."""
+        """Wrap a connection."""
         self._stream, self._deadline = stream, deadline
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Read what comes next."""
+        """Read the next bytes."""
         return self._stream.read(max_bytes, self._deadline.left())
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Write a little at a time, since each part may have to wait."""
+        """Write in small parts, because each part can block."""
         for begin in range(0, len(buffer), WRITE_BYTES):
             self._stream.write(buffer[begin : begin + WRITE_BYTES], self._deadline.left())
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        """Begin to speak TLS."""
+        """Start TLS."""
         return Bounded(self._stream.start_tls(ssl_context, server_hostname, self._deadline.left()), self._deadline)
 
     def close(self) -> None:
@@ -259,5 +261,5 @@ class Bounded(httpcore.NetworkStream):
         self._stream.close()
 
     def get_extra_info(self, info: str) -> Any:
-        """Tell what the connection tells."""
+        """Return information about the connection."""
         return self._stream.get_extra_info(info)
