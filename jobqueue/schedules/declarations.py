@@ -1,8 +1,9 @@
-"""Schedules in code: declare them beside the tasks, and check them (`scheduled_jobs` makes their jobs).
+"""Declarations of schedules in code, and their checks (`jobs.enqueue_scheduled` creates their jobs).
 
-A worker brings the declarations into rows when it starts (`sync_schedules`). The code decides what is enqueued when; people decide
-whether: enabling and disabling is kept over restarts. A schedule that the code declares no longer is *retired*: it is not enqueued,
-but its row stays, with the proofs of its times, and comes back to life when it is declared again (as in a rollback).
+A worker writes the declarations into rows when it starts (`sync_schedules`). The code decides what is enqueued and
+when. Operators decide whether: enabling and disabling survives restarts. A schedule that is no longer declared is
+*retired*: it is not enqueued, but its row stays with its ticks, and is used again if it is declared again (as in a
+rollback).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from jobqueue.core.texts import clean, safe_repr
 from jobqueue.exceptions import InvalidArgumentType, InvalidArgumentValue, InvalidOption
 from jobqueue.tasks import options, registry
 
-if TYPE_CHECKING:  # a schedule may be declared before there are models
+if TYPE_CHECKING:  # a schedule can be declared before the models are loaded
     from jobqueue.models import Schedule
 
 MAX_NAME = 200
@@ -37,7 +38,7 @@ _declared: dict[str, Declaration] = {}
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Hold what the code says of one schedule; the fields are those of the row."""
+    """The declaration of one schedule; the fields are those of the row."""
 
     name: str
     task: str
@@ -56,7 +57,7 @@ class Declaration:
     declared_in: str = field(default="", compare=False)
 
     def row(self) -> Schedule:
-        """Return a row that says the same."""
+        """Return a row with the values of the declaration."""
         from jobqueue.models import Schedule
 
         values = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -64,12 +65,12 @@ class Declaration:
 
     @property
     def timing(self) -> crons.Timing:
-        """When it is due, as the row says it."""
+        """The times at which it is due, in the form of the row."""
         return crons.Timing(self.cron, self.interval_seconds, self.time_zone)
 
     @property
     def options(self) -> dict[str, Any]:
-        """What its jobs have that is not the task's own, as the row says it."""
+        """The options of its jobs that replace those of the task, in the form of the row."""
         given = {"queue_name": self.queue, "priority": self.priority, "tenant": self.tenant, "target": self.target}
         return {name: value for name, value in given.items() if value not in ("", None)}
 
@@ -92,18 +93,19 @@ def schedule(
     missed_limit: int = 100,
     enabled: bool = True,
 ) -> None:
-    """Declare that a task is enqueued again and again: by a cron expression, or each `interval` (seconds or a timedelta).
+    """Declare that a task is enqueued periodically: by a cron expression, or at each `interval` (seconds or a timedelta).
 
-    `time_zone` is that of the expression (None: the project's `TIME_ZONE`); `missed` says what becomes of times that passed in a
-    downtime: "once" (one late job for all of them), "skip", or "all" (the newest `missed_limit`). Declare it where the tasks are
-    declared, with the task itself or its dotted path. `enabled` counts when the schedule is first seen; then people decide.
+    `time_zone` is that of the expression (None: the project's `TIME_ZONE`). `missed` sets what happens to times
+    that passed while no worker ran: "once" (one late job for all of them), "skip", or "all" (the newest
+    `missed_limit`). Declare it in the modules of the tasks, with the task itself or its dotted path. `enabled`
+    applies when the row is created; later, operators decide.
     """
     check_name(name)
     args_text, kwargs_text = payload.dumps_arguments(args, kwargs or {})
     made = Declaration(
         name=name,
         task=_path(task),
-        args=json.loads(args_text),  # as the row will return them, or each start would find a difference
+        args=json.loads(args_text),  # as the row returns them, else each start would find a difference
         kwargs=json.loads(kwargs_text),
         queue=queue_name or "",
         priority=priority,
@@ -131,20 +133,20 @@ def _caller() -> str:
 
 
 def declarations() -> dict[str, Declaration]:
-    """Return the declarations by name, as far as their modules are imported."""
+    """Return the declarations of all imported modules, by name."""
     return dict(_declared)
 
 
 def declared() -> list[str]:
-    """Return the names of the schedules that the code declares, as far as its modules are imported."""
+    """Return the names of the schedules that imported modules declare."""
     return sorted(_declared)
 
 
-# Rules: for declarations, for forms, and for rows when their time has come
+# Rules: for declarations, for forms, and for rows that are due
 
 
 def check(row: Schedule | Declaration) -> None:
-    """Refuse a definition that no job could come from, naming the value, the rule and the fix."""
+    """Reject a definition that cannot create a job; the error names the value, the rule and the fix."""
     check_timing(row)
     for rule in placement_rules(row):
         rule()
@@ -152,7 +154,7 @@ def check(row: Schedule | Declaration) -> None:
 
 
 def placement_rules(row: Schedule | Declaration) -> list[Callable[[], object]]:
-    """Return the rules for the rest: what becomes of missed times, and where the jobs go. Each raises for one mistake."""
+    """Return the rules for missed times and for the options of the jobs. Each raises for one mistake."""
     given = row.options
     return [
         lambda: _check_missed(row),
@@ -187,7 +189,7 @@ def _check_target(row: Schedule | Declaration) -> None:
 
 
 def check_timing(row: Schedule | Declaration) -> None:
-    """Refuse what is never due."""
+    """Reject a timing that is never due."""
     if row.interval_seconds is not None:
         crons.check_interval(row.interval_seconds)
     if not isinstance(row.cron, str):
@@ -196,7 +198,7 @@ def check_timing(row: Schedule | Declaration) -> None:
 
 
 def check_arguments(row: Schedule | Declaration, entry: registry.Entry | None = None) -> None:
-    """Refuse arguments that are no list and no object, that JSON does not keep, or that do not fit the task where it is given."""
+    """Reject arguments that are no list or object, that JSON cannot store, or that do not fit the task, if it is given."""
     if not isinstance(row.args, list):
         raise InvalidArgumentType(f"args is a {type(row.args).__qualname__}; it must be a list, such as [7].")
     if not isinstance(row.kwargs, dict):
@@ -207,7 +209,7 @@ def check_arguments(row: Schedule | Declaration, entry: registry.Entry | None = 
 
 
 def check_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, takes_context: bool) -> None:
-    """Refuse arguments that do not fit the parameters of a task; the error names no value."""
+    """Reject arguments that do not fit the parameters of a task; the error names no value."""
     try:
         signature = inspect.signature(func)
     except (TypeError, ValueError):
@@ -220,14 +222,14 @@ def check_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, tak
 
 
 def check_name(name: Any) -> None:
-    """Refuse a name that no schedule can have."""
+    """Reject a name that no schedule can have."""
     if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME or clean(name) != name:
         rule = f"text of 1 to {MAX_NAME} characters without NUL"
         raise InvalidOption(f"The name of the schedule is {safe_repr(name)}; it must be {rule}, such as 'nightly-report'.")
 
 
 def _seconds(interval: Any) -> Any:
-    """Return the seconds of a timedelta, and anything else as it is, to be checked."""
+    """Return the seconds of a timedelta, and any other value unchanged, to be checked."""
     if not isinstance(interval, timedelta):
         return interval
     seconds = interval.total_seconds()

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class DefinitionChangedError(Exception):
-    """The definition of a schedule has changed since its key and target were asked for."""
+    """A definition of a schedule that has changed since its key and target were computed."""
 
 
 class Own(NamedTuple):
-    """The unique key and the target of a schedule's next job, and the definition that they were asked for with."""
+    """The unique key and the target of a schedule's next job, and the definition from which they were computed."""
 
     definition: tuple[Any, ...]
     options: dict[str, str]
 
 
 def calls_project(path: str) -> bool:
-    """Return whether code of the project is called to make a job of a task: its import, or what returns its key or its target."""
+    """Return whether code of the project runs to create a job of a task: its import, or the callable of its key or target."""
     entry = registry.find(path)
     if entry is None:
         return path.rpartition(".")[0] not in sys.modules
@@ -37,7 +37,7 @@ def calls_project(path: str) -> bool:
 
 
 def own(row: Schedule) -> Own:
-    """Ask the task for the unique key and the target of the next job."""
+    """Return the unique key and the target of the next job; this can call code of the project."""
     task = _task(row, None)
     given = {name: getattr(task, name, None) for name in ("unique_key", "target")}
     found = {name: options.resolved(name, value, tuple(row.args), row.kwargs) for name, value in given.items() if callable(value)}
@@ -49,16 +49,17 @@ def _definition(row: Schedule) -> tuple[Any, ...]:
 
 
 def enqueue_scheduled(row: Schedule, nominal: datetime | None, own: Own | None = None) -> int:
-    """Make the job of a schedule, with the task's own options where the schedule has none; return the job's number.
+    """Create the job of a schedule, with the task's own options where the schedule sets none; return the job's number.
 
-    Its metadata tell the schedule's name, and the nominal time. Where a live job has the task's unique key, that one stands for it.
-    With `own`, no callable of the task is called; raises `DefinitionChangedError` if it is for another definition.
+    Its metadata have the schedule's name and the nominal time. If an unfinished job has the task's unique key,
+    return the number of that job. With `own`, no callable of the task is called; raise `DefinitionChangedError` if
+    `own` is for another definition.
     """
     task = _task(row, nominal)
     if own is not None:
         if own.definition != _definition(row):
             raise DefinitionChangedError
-        # As callables, since None would mean the task's own.
+        # As callables, because None would mean the task's own.
         task = task.using(**{name: partial(_constant, text) for name, text in own.options.items()}) if own.options else task
     backend = backend_of(task)
     if not isinstance(backend, DatabaseBackend):
@@ -87,7 +88,7 @@ def _task(row: Schedule, nominal: datetime | None) -> Any:
 
 
 def run_schedule_now(name: str) -> int:
-    """Make a job like those of a schedule at once, enabled or not; its times stay as they are. Return the job's number."""
+    """Create a job of a schedule now, even if it is disabled; its times do not change. Return the job's number."""
     from jobqueue.schedules import ticks
 
     return ticks.run_now(name, enqueue_scheduled)

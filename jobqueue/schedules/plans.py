@@ -1,8 +1,8 @@
-"""The next time of a schedule, and what it was computed from.
+"""The next time of a schedule, and the data from which it was computed.
 
-`planned` is the timing and the version of the time zone rules, `counted_from` the time behind which `planned_at` is the next one. So a
-timing that was changed in any way, even by SQL, is found by one comparison, and so are new rules. A `next_at` that differs from
-`planned_at` was set by hand: it stays.
+`planned` is the timing and the version of the time zone rules; `planned_at` is the first time after `counted_from`.
+So one comparison finds a timing that was changed in any way, even by SQL, and new time zone rules. A `next_at` that
+differs from `planned_at` was set by hand: it is not changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PLAN = ("cron", "interval_seconds", "time_zone", "next_at", "planned_at", "count
 
 
 def plan(schedule: Schedule, behind: datetime, next_at: datetime | None = None) -> dict[str, Any]:
-    """Return the columns that say when a schedule is due next: at the first of its times behind a moment, or at `next_at`."""
+    """Return the columns for the next time of a schedule: its first time after a moment, or `next_at`."""
     found = schedule.timing.after(behind) if next_at is None else next_at
     return {"next_at": found, "planned_at": found, "counted_from": behind, "planned": _written(schedule)}
 
@@ -29,13 +29,13 @@ def _written(schedule: Schedule) -> str:
 
 
 def outdated(service: str, now: datetime, limit: int, aside: Collection[int] = ()) -> list[tuple[int, str]]:
-    """Return the schedules (key and name) whose next time was computed from another timing, or by other rules; none of those `aside`."""
+    """Return the schedules (key and name) whose next time was computed from another timing or other rules, without those `aside`."""
     rows = Schedule.objects.current.active().of(service).ready(now).planned_otherwise(cron.rules_version()).exclude(pk__in=aside)
     return list(rows.order_by("pk").values_list("pk", "name")[:limit])
 
 
 def moved(service: str) -> list[tuple[int, str]]:
-    """Return the schedules (key and name) whose next time is another one by the rules that this process has now."""
+    """Return the schedules (key and name) whose next time changes by the time zone rules of this process."""
     rows = Schedule.objects.current.active().of(service).filter(counted_from__isnull=False).only("name", *PLAN)
     return [(row.pk, row.name) for row in rows.iterator(1000) if _is_moved(row)]
 
@@ -48,7 +48,7 @@ def _is_moved(schedule: Schedule) -> bool:
 
 
 def _recounted(schedule: Schedule) -> datetime | None:
-    """Return the next time by today's rules, counted from where it was counted before."""
+    """Return the next time by the current rules, counted from the same moment as before."""
     planned: datetime | None = schedule.next_at
     if schedule.counted_from is None or planned != schedule.planned_at:
         return planned
@@ -56,9 +56,10 @@ def _recounted(schedule: Schedule) -> datetime | None:
 
 
 def replan(schedule_id: int, now: datetime) -> bool:
-    """Compute the next time of a schedule anew if its timing or the rules have changed; return whether it was written.
+    """Compute the next time of a schedule again if its timing or the rules have changed; return whether it was written.
 
-    Another timing counts from now on. Other rules count from the last time: a run that they put before now was missed.
+    A changed timing counts from now. With changed rules, the time counts from the last one: a run that they move
+    before now was missed.
     """
     with Job.objects.database.atomic():
         schedule = Schedule.objects.current.active().unlocked().filter(pk=schedule_id).first()
@@ -68,19 +69,20 @@ def replan(schedule_id: int, now: datetime) -> bool:
             changes = plan(schedule, now)
         else:
             next_at, planned_at = _recounted(schedule), schedule.planned_at
-            if schedule.next_at == planned_at:  # else it was set by hand, which the next change of the rules must see, too
+            # else it was set by hand, which must still be visible at the next change of the rules
+            if schedule.next_at == planned_at:
                 planned_at = next_at
             changes = {"next_at": next_at, "planned_at": planned_at, "planned": _written(schedule)}
         return bool(Schedule.objects.current.filter(pk=schedule.pk).update(retry_at=None, last_error="", **changes))
 
 
 def to_forget(service: str) -> ScheduleQuerySet:
-    """Return the schedules that are not enqueued and have a next time all the same."""
+    """Return the schedules that are not enqueued but have a next time."""
     return Schedule.objects.current.of(service).inactive().filter(next_at__isnull=False)
 
 
 def forget_inactive(rows: ScheduleQuerySet, limit: int) -> int:
-    """Forget the next times of schedules that are not enqueued: enabled again, in whatever way, they count from then on."""
+    """Clear the next times of schedules that are not enqueued: when one is enabled again, its times count from then."""
     if not rows.exists():
         return 0
     with Job.objects.database.atomic():

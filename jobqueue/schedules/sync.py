@@ -1,8 +1,8 @@
-"""Bring the schedules that the code declares into rows, when a worker starts.
+"""Write the schedules that the code declares into rows, when a worker starts.
 
-Several projects, or services of one, may share a database. Each touches its own rows only: those of its `SERVICE`; without that name,
-those that a module declares which is part of this project. A name that two of them declare is a conflict: the row stays with its first
-owner and says who else declares it, which `health` reports.
+Several projects, or services of one project, can share a database. Each writes only its own rows: those of its
+`SERVICE`, or, without that setting, those that a module of this project declares. If two of them declare the same
+name, that is a conflict: the row stays with its first owner and names the other one, and `health` reports it.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ logger = logging.getLogger("jobqueue")
 
 
 def sync_schedules() -> int:
-    """Bring the declarations into rows, and retire the rows that are declared no longer; return how many rows changed.
+    """Write the declarations into rows, and retire the rows that are no longer declared; return how many rows changed.
 
-    Safe to call at any time from anywhere; each worker does when it starts. A row of the same name that was made in the admin
-    becomes that of the code. One that fails is logged, and stops no other; one that somebody has locked is left as it is.
+    It is safe to call at any time, in any process; each worker calls it when it starts. If a row of the same name
+    was created in the admin, the code takes it over. A schedule that fails is logged, and the rest continues; a
+    locked row is left unchanged.
     """
     return bring_schedules()[0]
 
 
 def bring_schedules() -> tuple[int, int]:
-    """Do what `sync_schedules` does; return how many rows changed, and how many were left, so that it is worth trying again."""
+    """Write the declarations as `sync_schedules` does; return how many rows changed, and how many a later call can still change."""
     registry.discover()
     rows, known = Schedule.objects.by_name(), declarations()
     steps: list[tuple[str, Callable[[], int]]] = [(name, partial(_bring, one, rows.get(name))) for name, one in sorted(known.items())]
     for name, row in rows.items():
         if name not in known:
-            # A module that failed may declare the rest.
+            # a module that failed may declare the rest
             if row.source == Schedule.Source.CODE and row.retired_at is None and _is_ours(row) and not imports.failures():
                 steps.append((name, partial(_retire, name)))
             elif row.conflict and _says_this_service(row.conflict):
@@ -83,7 +84,7 @@ def _bring(one: Declaration, row: Schedule | None) -> int:
     if row.conflict and _says_this_service(row.conflict):
         wanted["conflict"] = ""
     if all(getattr(row, name) == value for name, value in wanted.items()):
-        return 0  # as at nearly every start: nothing is locked
+        return 0  # as at nearly each start: nothing is locked
     for name, value in wanted.items():
         setattr(row, name, value)
     done = ticks.define(row, list(wanted), wait=False)
@@ -92,7 +93,7 @@ def _bring(one: Declaration, row: Schedule | None) -> int:
     return int(done)
 
 
-# Whose row it is
+# The owner of a row
 
 
 def _is_ours(row: Schedule) -> bool:
@@ -101,14 +102,14 @@ def _is_ours(row: Schedule) -> bool:
 
 
 def _may_take(row: Schedule) -> bool:
-    """Return whether a row is this service's to define: it was so, or it had no name and is not declared by a module of another project."""
+    """Return whether this service may define a row: the row has its name, or has none and no module of another project declares it."""
     if row.service:
         return row.service == conf.service()
     return row.source != Schedule.Source.CODE or _is_known(row)
 
 
 def _is_known(row: Schedule) -> bool:
-    """Return whether the module that declares a row belongs to this project: then it has the word, even if the module is gone."""
+    """Return whether the module that declares a row belongs to this project, even if the module is gone."""
     module = row.declared_in or row.task.rpartition(".")[0]
     return module in sys.modules or module in conf.current().task_modules or apps.get_containing_app_config(module) is not None
 
@@ -118,7 +119,7 @@ def _this_service() -> str:
 
 
 def _says_this_service(conflict: str) -> bool:
-    """Return whether it was this service that found a conflict."""
+    """Return whether this service recorded a conflict."""
     if not conflict.startswith(f"{_this_service()} "):
         return False
     module = conflict.rpartition(" ")[2]
@@ -126,7 +127,7 @@ def _says_this_service(conflict: str) -> bool:
 
 
 def _note_conflict(row: Schedule, text: str) -> int:
-    """Write who else declares a schedule; "" if nobody does any more."""
+    """Write which other service declares a schedule; "" if none does any more."""
     if text and text != row.conflict:
         owner = f"service {row.service!r}" if row.service else f"the project with {row.declared_in or row.task}"
         logger.error("Schedule %s belongs to %s: %s. Rename one of them. It stays as it is.", row.name, owner, text)

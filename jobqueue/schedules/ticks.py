@@ -1,10 +1,11 @@
-"""Schedules: the tick that makes the job, and what people decide.
+"""The ticks of schedules, which create the jobs, and the operators' changes of schedules.
 
-A tick is one transaction under the lock of the schedule's row: the proof of the nominal time, its job, and the next time, all or
-nothing. So of two who believe to lead, whatever their clocks say, the second finds the time moved on; and where the time was moved
-back (another expression, a clock set back) the proof is still there, and the nominal time gets no second job.
+A tick is one transaction under the lock of the schedule's row. It writes the tick row of the nominal time, its job,
+and the next time, all or nothing. So if two workers both believe that they lead, the second finds the next time
+moved, whatever their clocks show. If the time was moved back (another expression, a clock that was set back), the
+tick row still exists, and the nominal time gets no second job.
 
-How a task becomes a job is given from outside (`Enqueue`): it lies in a higher layer.
+The caller passes the function that creates a job of a task (`Enqueue`), because it is in a higher layer.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from jobqueue.models import Job, Schedule, ScheduleTick
 from jobqueue.schedules.plans import plan
 
 RETRY_SECONDS = 30.0
-AT_ONCE = 100  # jobs that one transaction makes at most
+AT_ONCE = 100  # the maximum of jobs that one transaction creates
 KEEP_TICKS = timedelta(days=3)
 
 Enqueue = Callable[[Schedule, datetime | None], int]
 """Make the job of a schedule for a nominal time (None: for no time, but now); return its number."""
 
-# What a change of the definition changes beside it.
+# Columns that each change of the definition also changes.
 ANEW: dict[str, Any] = {"retry_at": None, "last_error": ""}
 
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Tell what a tick did: how many jobs it made, and whether more are due by now."""
+    """The result of a tick: the number of jobs that it created, and whether more are due."""
 
     jobs: int = 0
     more: bool = False
@@ -46,7 +47,7 @@ class Ticked:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleAnswer:
-    """Tell what a request did to a schedule: whether anything changed, or was so already, and how it stands now."""
+    """The result of a request: whether the schedule changed, and its state now."""
 
     name: str
     changed: bool
@@ -56,7 +57,7 @@ class ScheduleAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleState:
-    """Show one schedule; no arguments in it."""
+    """The state of one schedule, without arguments."""
 
     name: str
     source: str
@@ -74,13 +75,16 @@ class ScheduleState:
 
 
 def tick(schedule_id: int, now: datetime, enqueue: Enqueue, at_once: int | None = None) -> Ticked:
-    """Make at most some jobs of one schedule that are due at `now`, the database's time, and move it on; raise if it cannot be done."""
+    """Create up to `at_once` jobs of one schedule that are due at `now`, the database's time, and set its next time.
+
+    Raise if the jobs cannot be created.
+    """
     with Job.objects.database.atomic():
         schedule = Schedule.objects.current.due(now).unlocked().filter(pk=schedule_id).first()
-        if schedule is None:  # somebody else has it, or has done it
+        if schedule is None:  # another worker has locked it, or has done it
             return Ticked()
         timing = schedule.timing
-        if schedule.next_at is None or schedule.next_at > now:  # nobody knew it, or by a clock that was ahead
+        if schedule.next_at is None or schedule.next_at > now:  # no time was computed yet, or by a clock that was ahead
             _move(schedule, **plan(schedule, now), last_at=None)
             return Ticked()
         due = cron.due(timing, schedule.next_at, now, schedule.missed, min(max(schedule.missed_limit, 1), cron.MAX_MISSED))
@@ -99,7 +103,7 @@ def _job(schedule: Schedule, nominal: datetime, enqueue: Enqueue) -> int | None:
     if ticks.filter(schedule=schedule, nominal_at=nominal).exists():
         return None
     job_id = enqueue(schedule, nominal)
-    # Where it is there all the same, the constraint undoes the whole transaction, job included.
+    # If the row exists after all, its constraint rolls back the whole transaction with the job.
     ticks.bulk_create([ScheduleTick(schedule=schedule, nominal_at=nominal, job_id=job_id)])
     return job_id
 
@@ -109,7 +113,7 @@ def _move(schedule: Schedule, **changes: Any) -> None:
 
 
 def set_aside(schedule_id: int, now: datetime, error: BaseException) -> bool:
-    """Note on a schedule why it could not be enqueued, and try it again later; return whether that is news."""
+    """Record on a schedule why it could not be enqueued, and when to retry; return whether the reason is new."""
     with Job.objects.database.atomic():
         schedule = Schedule.objects.current.unlocked().filter(pk=schedule_id).first()
         if schedule is None:
@@ -120,7 +124,7 @@ def set_aside(schedule_id: int, now: datetime, error: BaseException) -> bool:
 
 
 def forget_ticks(now: datetime, limit: int) -> int:
-    """Delete ticks that no clock can bring back, at most `limit`, the oldest first; return how many."""
+    """Delete up to `limit` ticks whose times cannot become due again, the oldest first; return how many."""
     with Job.objects.database.atomic():
         old = ScheduleTick.objects.current.forgettable(now, KEEP_TICKS).order_by("nominal_at")
         ids = list(old.select_for_update(skip_locked=True, of=("self",)).values_list("pk", flat=True)[:limit])
@@ -129,16 +133,16 @@ def forget_ticks(now: datetime, limit: int) -> int:
         return ScheduleTick.objects.current.filter(pk__in=ids).delete()[0]
 
 
-# What people decide
+# Changes by operators
 
 
 def enable_schedule(name: str) -> ScheduleAnswer:
-    """Let a schedule be enqueued again, from its next time on: what fell into the pause was not missed, and is not made up for."""
+    """Enable a schedule from its next time on; times while it was disabled do not count as missed."""
     return _decide(name, enabled=True)
 
 
 def disable_schedule(name: str) -> ScheduleAnswer:
-    """Let a schedule be enqueued no more, until it is enabled; jobs that it has made go on."""
+    """Disable a schedule until it is enabled again; its existing jobs continue."""
     return _decide(name, enabled=False)
 
 
@@ -155,7 +159,7 @@ def _decide(name: str, *, enabled: bool) -> ScheduleAnswer:
 
 
 def create(schedule: Schedule) -> bool:
-    """Write a new schedule, its first time counted from now on; return False where its name is taken."""
+    """Write a new schedule, whose times count from now; return False if its name is taken."""
     try:
         with Job.objects.database.atomic():
             for name, value in _planned(schedule).items():
@@ -170,10 +174,9 @@ def create(schedule: Schedule) -> bool:
 
 
 def define(schedule: Schedule, names: Sequence[str], *, wait: bool = True) -> bool:
-    """Write these fields of a schedule that is there, and no others; where its times change, the next is counted from now on.
+    """Write only these fields of an existing schedule; if its timing changes, its times count from now. Return whether it changed.
 
-    Return whether anything changed. What a leader writes meanwhile stays. Without `wait`, a row that somebody has locked is as good as
-    gone: `Schedule.DoesNotExist`.
+    Concurrent writes of a leader stay. Without `wait`, raise `Schedule.DoesNotExist` if the row is locked.
     """
     with Job.objects.database.atomic():
         rows = Schedule.objects.current
@@ -188,7 +191,7 @@ def define(schedule: Schedule, names: Sequence[str], *, wait: bool = True) -> bo
 
 
 def retire(name: str) -> None:
-    """Retire a schedule of the code; raise `Schedule.DoesNotExist` where somebody has it locked, or has retired or deleted it."""
+    """Retire a schedule of the code; raise `Schedule.DoesNotExist` if it is locked, or retired or deleted already."""
     with Job.objects.database.atomic():
         rows = Schedule.objects.current.filter(name=name, source=Schedule.Source.CODE, retired_at__isnull=True)
         found = rows.unlocked().only("pk").get()
@@ -196,7 +199,7 @@ def retire(name: str) -> None:
 
 
 def note_conflict(schedule_id: int, text: str) -> int:
-    """Write who else declares a schedule; return how many rows changed."""
+    """Write which other service declares a schedule; return how many rows changed."""
     with Job.objects.database.atomic():
         return Schedule.objects.current.filter(pk=schedule_id).update(conflict=text)
 
@@ -204,13 +207,13 @@ def note_conflict(schedule_id: int, text: str) -> int:
 def remove(schedule: Schedule) -> None:
     """Delete a schedule with its ticks; its jobs stay."""
     with Job.objects.database.atomic():
-        # First the row, so that no leader makes a tick while the ticks are deleted.
+        # The row is locked first, so that no leader creates a tick while the ticks are deleted.
         for found in Schedule.objects.current.locked().filter(pk=schedule.pk):
             found.delete()
 
 
 def run_now(name: str, enqueue: Enqueue) -> int:
-    """Make a job like those of a schedule at once, enabled or not; its times stay as they are. Return the job's number."""
+    """Create a job of a schedule now, even if it is disabled; its times do not change. Return the job's number."""
     with Job.objects.database.atomic():
         return enqueue(_found(name), None)
 
@@ -239,7 +242,7 @@ def _missing(name: Any) -> NoReturn:
 
 
 def schedule_states() -> list[ScheduleState]:
-    """Return every schedule with its next and its last time, by name."""
+    """Return all schedules with their next and last times, by name."""
     found = Schedule.objects.current.order_by("name")
     return [
         ScheduleState(
