@@ -1,13 +1,15 @@
-"""Retention: mark ended jobs as stale after one time, delete them after another.
+"""Retention: mark ended jobs as stale after a time, and delete them after another.
 
-For each time that the rules know there is a walk, along the index of those that have ended, from the oldest to the one that has just come
-of age. Each look reads a bounded number of jobs, whatever they are, and goes on behind the last one; those that another rule speaks of
-are passed over, once. So a job that is kept is looked at once for each time in the rules, not again and again. A walk that came to
-its end goes on from there in the next run, a little earlier: a run that ended then may have been written late. Now and then it starts
-anew from the oldest, for what was set aside or slipped through; the less often the less there was to find.
+For each age in the rules there is a walk along the index of ended jobs, from the oldest to the one that has just
+reached that age. Each step reads a bounded number of jobs and continues after the last one. Jobs to which another
+rule applies are skipped, once. So a job that is kept is read once for each age, not again and again.
 
-Jobs that wait, run or are paused have not ended, so no walk sees them; one that is resumed between look and deletion is kept by
-the guard of the deletion (see ``retention/erase.py``).
+When a walk has reached its end, the next run continues a little before that point, because a run that ended then
+may have been written late. From time to time the walk starts again from the oldest job, for jobs that were set
+aside or missed; the less it finds, the rarer it does so.
+
+Jobs that wait, run or are paused have not ended, so no walk reads them. A job that is resumed between the step and
+its deletion is kept by the guard of the deletion (see ``retention/erase.py``).
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from jobqueue.retention.erase import Done, Hook, Pace, call, erase, in_parts, on
 
 BUDGET_SECONDS = 1.0
 LATE_SECONDS = 120.0
-PATIENCE_SECONDS = 10.0  # for slow receivers: retention is in no hurry
+PATIENCE_SECONDS = 10.0  # for slow receivers: retention can wait
 ANEW_SECONDS, MAX_ANEW_SECONDS = 3600.0, 24 * 3600.0
 MAX_LATER = 1000
 LOOK = 500
@@ -40,7 +42,7 @@ LOOK = 500
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """Tell what one run did; `more` where it ended before there was nothing left to do. `events` went with the deleted jobs."""
+    """The result of one run; `more` if it ended with work left. `events` were deleted with the jobs."""
 
     deleted: int = 0
     stale: int = 0
@@ -50,30 +52,30 @@ class Swept:
 
 
 class Walk:
-    """Do one thing to the jobs that have come to one age, from the oldest on."""
+    """One action on the jobs that have reached one age, from the oldest."""
 
     def __init__(self, rules: Rules, age: float, pace: Pace, hook: Hook | None) -> None:
-        """Prepare; the first run starts from the oldest."""
+        """Create it; the first run starts from the oldest job."""
         self.rules, self.age, self.pace, self.hook = rules, age, pace, hook
         self._key: Key | None = None
         self._look = LOOK
-        self._ended_at: float | None = None  # when it came to its end, on this process's clock
+        self._ended_at: float | None = None  # the time of its end, on this process's clock
         self._began_anew = time.monotonic()
         self._anew_seconds = ANEW_SECONDS
         self._found = 0
         self._later: list[Ended] = []
 
     def run(self) -> Done:
-        """Walk until nothing is left, or the time is up."""
+        """Act on jobs until none is left, or the time is up."""
         result = Done()
         left = self._later[self._act_on(self._later, result) :]
         self._start()
-        over = False  # one look at least, whatever the time: else a run could come to nothing for ever
+        over = False  # at least one step in any case: otherwise runs could make no progress forever
         while not over:
             found, complete = self._look_on()
             wanted = [one for one in found if self.wants(one)]
             acted = self._act_on(wanted, result)
-            if acted < len(wanted):  # the next run begins behind those that were done
+            if acted < len(wanted):  # the next run begins after those that were done
                 found = [one for one in found if one.key < wanted[acted].key]
                 complete, over = False, True
             if found:
@@ -88,7 +90,7 @@ class Walk:
         return result
 
     def _act_on(self, wanted: Sequence[Ended], result: Done) -> int:
-        """Act on batches of the jobs, one at least, until the time is up; return how many were done with."""
+        """Act on batches of the jobs, at least one, until the time is up; return for how many jobs that is complete."""
         acted = 0
         while acted < len(wanted) and not (acted and self.pace.over):
             batch = wanted[acted : acted + self.pace.size]
@@ -98,15 +100,15 @@ class Walk:
         return acted
 
     def wants(self, one: Ended) -> bool:
-        """Return whether the walk is for a job."""
+        """Return whether the walk acts on a job."""
         return self.rules.seconds(one.queue, one.status) == self.age
 
     def act(self, found: Sequence[Ended]) -> Done:
-        """Do the thing to a batch."""
+        """Act on a batch."""
         raise NotImplementedError
 
     def _start(self) -> None:
-        """Start anew from the oldest, if it is time for that after an end."""
+        """Start again from the oldest job if the walk has ended long enough ago."""
         now = time.monotonic()
         if self._ended_at is not None and now - self._began_anew >= self._anew_seconds:
             self._anew_seconds = ANEW_SECONDS if self._found else min(2 * self._anew_seconds, MAX_ANEW_SECONDS)
@@ -114,7 +116,7 @@ class Walk:
             self._key = self._ended_at = None
 
     def _look_on(self) -> tuple[list[Ended], bool]:
-        """Return the next jobs, as many as the database gives in time, and whether these are the last."""
+        """Return the next jobs, as many as the database returns in time, and whether these are the last."""
         key, since = self._key, None
         if self._ended_at is not None:
             key, since = None, self.age + LATE_SECONDS + time.monotonic() - self._ended_at
@@ -133,28 +135,28 @@ class Walk:
 
 
 class Deletion(Walk):
-    """Delete them."""
+    """The walk that deletes jobs."""
 
     def wants(self, one: Ended) -> bool:
-        """Return whether the walk is for a job that may go."""
+        """Return whether the walk acts on a job that may be deleted."""
         return super().wants(one) and may_go(one)
 
     def act(self, found: Sequence[Ended]) -> Done:
-        """Delete a batch, and tell of it."""
+        """Delete a batch, and send signals for it."""
         done = erase(found, self.age, self.hook, self.pace)
         _tell(signals.job_deleted, done.done)
         return done
 
 
 class Marking(Walk):
-    """Mark them as stale."""
+    """The walk that marks jobs as stale."""
 
     def wants(self, one: Ended) -> bool:
-        """Return whether the walk is for a job that was not marked yet."""
+        """Return whether the walk acts on a job that is not marked yet."""
         return not one.stale and super().wants(one)
 
     def act(self, found: Sequence[Ended]) -> Done:
-        """Mark a batch, and tell of it."""
+        """Mark a batch, and send signals for it."""
         done = in_parts(found, self._mark, self.pace)
         _tell(signals.job_stale, done.done)
         return done
@@ -175,13 +177,13 @@ def _set_stale(jobs: Sequence[Ended]) -> None:
 
 
 def may_go(one: Ended) -> bool:
-    """Return whether a job may be deleted: one in ERROR with a target holds its line, which only a person lets go on."""
+    """Return whether a job may be deleted: one in ERROR with a target blocks its line until an operator decides."""
     return not (one.target and one.status == states.Status.ERROR)
 
 
 @dataclass(slots=True)
 class Sweep:
-    """Do what the rules say, in runs of a bounded time; remembers between them how far it came."""
+    """Retention by the rules, in runs of a bounded time; it stores its position between runs."""
 
     stale: Rules
     delete: Rules
@@ -191,16 +193,16 @@ class Sweep:
     _pace: Pace = field(default_factory=Pace)
 
     def __post_init__(self) -> None:
-        """Make a walk for each time in the rules; deletions come first, so that nothing is marked that is about to go."""
+        """Create a walk for each age in the rules; deletions come first, so that no job is marked just before its deletion."""
         self._walks = [Deletion(self.delete, age, self._pace, self.on_delete) for age in self.delete.ages()]
         self._walks += [Marking(self.stale, age, self._pace, self.on_stale) for age in self.stale.ages()]
 
     def run(self, budget_seconds: float = BUDGET_SECONDS) -> Swept:
-        """Do what is due, for about so long."""
+        """Do what is due, for about `budget_seconds`."""
         done: dict[type[Walk], int] = {Deletion: 0, Marking: 0}
         set_aside, more, events = 0, False, 0
         for walk in self._walks:
-            # Each has its share, so that one with very much to do keeps none from its turn.
+            # Each walk has its share of the time, so that a walk with much work does not delay the rest.
             self._pace.begin(budget_seconds / len(self._walks))
             result = walk.run()
             done[type(walk)] += len(result.done)
@@ -215,7 +217,7 @@ def by_settings() -> Sweep:
 
 
 def due(rules: Rules) -> Iterator[Ended]:
-    """Yield the jobs that have come to the age that rules give them, without touching any."""
+    """Yield the jobs that have reached the age that rules set for them, without changing any."""
     for age in rules.ages():
         key: Key | None = None
         while found := Job.objects.database.ended_before(age, key, LOOK):
@@ -224,7 +226,7 @@ def due(rules: Rules) -> Iterator[Ended]:
 
 
 def _tell(signal: Signal, jobs: Sequence[Ended]) -> None:
-    """Send a signal for each of the jobs, if anybody listens, inside its tenant's context."""
+    """Send a signal for each of the jobs, if a receiver is connected, inside its tenant's context."""
     if not jobs or not signals.listened_to(signal):
         return
     signals.deliver(_send, [(signal, one) for one in jobs], patience=PATIENCE_SECONDS)
@@ -236,7 +238,7 @@ def _send(item: tuple[Signal, Ended], _: None) -> None:
     try:
         with conf.tenant_context(one.tenant), hygiene.leaving_no_transaction("A receiver of job_stale or job_deleted"):
             signal.send_robust(Sweep, **values, status=one.status, finished_at=Job.objects.database.moment(one.ended))
-    except BaseException as error:  # what was done is done; telling of one must not keep the rest from being told
+    except BaseException as error:  # the job is done; an error for one job must not stop the signals of the rest
         if is_for_the_process(error):
             raise
         repeats.log(logging.WARNING, "Job %s: that retention has reached it was not told to those who listen: %s", one.id, error)

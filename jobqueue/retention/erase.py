@@ -1,15 +1,16 @@
-"""Erase: delete jobs that have ended, and what belongs to them, a batch in a transaction.
+"""Delete ended jobs and their children, one batch per transaction.
 
-The order of locks is everybody's: first the targets that the deletion of a job in ERROR may free, then the rows. Nothing here waits for
-a lock: a job that somebody has locked, whose target's lock is taken, or that has a locked child, is left for later. Each row is judged
-once it is locked: one that was resumed meanwhile stays.
+Locks are taken in the same order as everywhere: first the targets that the deletion of a job in ERROR may free,
+then the rows. Nothing here waits for a lock: a job that is locked, whose target is locked, or that has a locked
+child, is left for later. Each row is checked after it is locked: a job that was resumed meanwhile stays.
 
-A batch that the database refuses, or that takes too long, is tried again in halves, down to the one row that is to blame. That one is
-set aside with the reason in the log, and the rest is deleted. Children (rows of models with a CASCADE foreign key to the job) go with
-the job; the children of a job that has very many go first, in batches of their own.
+If the database rejects a batch, or it takes too long, its halves are tried, down to the row that causes the error.
+That row is set aside with the reason in the log, and the rest is deleted. Children (rows of models with a CASCADE
+foreign key to the job) are deleted with the job. The children of a job that has very many are deleted first, in
+batches of their own.
 
-Where a hook is called, nobody knows how long it takes: after half a second of it, or when the time of the run is up, what was reached is
-deleted, and the rest is for the next transaction.
+A hook can take any time. After half a second, or when the time of the run is up, the jobs that were reached are
+deleted, and the next transaction handles the rest.
 """
 
 from __future__ import annotations
@@ -33,21 +34,22 @@ from jobqueue.models import Job, JobEvent
 BATCH = 500
 MAX_CHILDREN = 10_000  # deleted together with their jobs
 SLOW_SECONDS, QUICK_SECONDS = 0.5, 0.1
-MAX_LOGGED = 10  # reasons of each run
+MAX_LOGGED = 10  # reasons in each run
 
 Hook = Callable[[Job], Any]
 logger = logging.getLogger("jobqueue")
 
 
 class TooManyChildrenError(Exception):
-    """The jobs of a batch have more children than one transaction deletes."""
+    """A batch of jobs with more children than one transaction deletes."""
 
 
 @dataclass(slots=True)
 class Done:
-    """Collect what came of jobs: those that were done, those that somebody had locked, and how many were set aside.
+    """The results for jobs: those that were done, those that were locked, and the number of those that were set aside.
 
-    `unreached` are the last of a batch, for which there was no time: nothing was done to them. `events` went with their jobs.
+    `unreached` are the last jobs of a batch, for which there was no time: they are unchanged. `events` were deleted
+    with their jobs.
     """
 
     done: list[Ended] = field(default_factory=list)
@@ -58,7 +60,7 @@ class Done:
     events: int = 0
 
     def add(self, other: Done) -> None:
-        """Add what came of others, but for those that were not reached."""
+        """Add the results for other jobs, without those that were not reached."""
         self.done += other.done
         self.later += other.later
         self.set_aside += other.set_aside
@@ -68,14 +70,14 @@ class Done:
 
 @dataclass(slots=True)
 class Pace:
-    """Fit the size of batches to what the database bears, and keep the time."""
+    """The size of batches, adapted to the speed of the database, and the time limit of a run."""
 
     size: int = BATCH
     until: float = 0.0
     logged: int = 0
 
     def begin(self, budget_seconds: float) -> None:
-        """Begin a run that may take so long."""
+        """Begin a run with a time limit in seconds."""
         self.until = time.monotonic() + budget_seconds
         self.logged = 0
 
@@ -85,18 +87,18 @@ class Pace:
         return time.monotonic() >= self.until
 
     def took(self, seconds: float) -> None:
-        """Make batches smaller after a slow one, and larger, by and by, after quick ones."""
+        """Make batches smaller after a slow one, and gradually larger after quick ones."""
         if seconds > SLOW_SECONDS:
             self.halve()
         elif seconds < QUICK_SECONDS:
             self.size = min(self.size + self.size // 8 + 1, BATCH)
 
     def halve(self) -> None:
-        """Make batches half as large."""
+        """Halve the size of batches."""
         self.size = max(self.size // 2, 1)
 
     def tell(self, text: str, *values: Any) -> None:
-        """Log why something is kept; the first few of a run stand for all."""
+        """Log why a job is kept, for the first few of a run."""
         self.logged += 1
         if self.logged <= MAX_LOGGED:
             logger.warning(text, *values)
@@ -105,18 +107,19 @@ class Pace:
 
 
 def in_parts(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], pace: Pace) -> Done:
-    """Do something to a batch in one transaction; where that fails, to its halves, until what is to blame stands alone."""
+    """Act on a batch in one transaction; if that fails, act on its halves, until the job that causes the error is alone."""
     began, inside = time.monotonic(), False
     try:
         with Job.objects.database.atomic():
             inside = True
             done = once(found)
-    except BaseException as error:  # SystemExit and the like, too, of a receiver of a project's own models that go with the job
+    # includes SystemExit and the like, of a receiver for a project's own models that are deleted with the job
+    except BaseException as error:
         if is_for_the_process(error):
             raise
         given_up, locked = db.was_given_up(error), db.is_lock_refusal(error)
         if inside and db.is_outage(error):
-            pace.halve()  # perhaps the connection was cut since it took too long
+            pace.halve()  # the connection may have been cut because it took too long
         if not inside or db.is_outage(error) or isinstance(error, LeadershipLost):
             raise
         if given_up and not locked:
@@ -146,12 +149,13 @@ def _in_halves(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], 
 
 
 def erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) -> Done:
-    """Delete the jobs that still are as they were found and ended so many seconds ago; the hook is called with each before."""
+    """Delete the jobs that are unchanged and ended `age` seconds ago; the hook is called with each before its deletion."""
     return in_parts(found, lambda part: _erase(part, age, hook, pace), pace)
 
 
 def _erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) -> Done:
-    # No lock of a target is needed: one that has ended for good holds none, and a job in ERROR that does is not deleted.
+    # No lock of a target is needed: a job that has ended for good holds none, and a job in ERROR that does is not
+    # deleted.
     ids = [one.id for one in found]
     mine = Job.objects.database.lock_ended(ids, age, for_deletion=True)
     result = Done(later=_still_there(found, {*ids} - {*mine}, age))
@@ -174,7 +178,7 @@ def _erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) ->
 
 
 def _still_there(found: Sequence[Ended], ids: set[int], age: float) -> list[Ended]:
-    """Return which of the jobs could not be locked since somebody else has them locked, not since they have changed."""
+    """Return which of the jobs could not be locked because another transaction has locked them, not because they have changed."""
     if not ids:
         return []
     there = dict(Job.objects.current.filter(pk__in=ids).values_list("pk", "status"))
@@ -182,16 +186,17 @@ def _still_there(found: Sequence[Ended], ids: set[int], age: float) -> list[Ende
 
 
 def onward(found: Sequence[Ended], first: Ended) -> Sequence[Ended]:
-    """Return one of a batch, and all behind it."""
+    """Return one job of a batch, and all after it."""
     return found[found.index(first) :]
 
 
 def call(
     hook: Hook | None, jobs: Sequence[Ended], name: str, pace: Pace, prepare: Callable[[Sequence[Ended]], object] = lambda jobs: None
 ) -> list[Ended]:
-    """Call a hook with each of the jobs, read whole one at a time, until the time is up; return those that were reached, one at least.
+    """Call a hook with each job, read whole one at a time, until the time is up; return those that were reached, at least one.
 
-    Each is prepared before. Each call has a savepoint: one that raises, be it SystemExit, undoes its own work alone.
+    `prepare` is called with each job before. Each call of the hook has a savepoint: an exception, even SystemExit,
+    rolls back only that call.
     """
     if hook is None:
         prepare(jobs)
@@ -205,7 +210,7 @@ def call(
         job = Job.objects.current.get(pk=one.id)
         try:
             with conf.tenant_context(one.tenant), Job.objects.database.atomic():
-                guarded(hook)(job)  # a child that it forks must not write in this transaction
+                guarded(hook)(job)  # a child process that it forks must not write in this transaction
         except LeadershipLost:
             raise
         except BaseException as error:
@@ -219,7 +224,7 @@ def call(
 
 
 def _relations() -> Iterator[Any]:
-    """Yield the foreign keys to the job, of ours and of the project's, but the one by which a model inherits from it."""
+    """Yield the foreign keys to the job, of all models, but the one by which a model inherits from it."""
     for relation in Job._meta.get_fields(include_hidden=True):
         if isinstance(relation, models.ManyToOneRel) and not relation.parent_link:
             yield relation
@@ -231,7 +236,7 @@ def _referring(relation: Any, ids: Sequence[int]) -> Any:
 
 
 def _protected(found: Sequence[Ended], pace: Pace) -> set[int]:
-    """Return which of the jobs must stay because rows with PROTECT refer to them; asked for all at once, since they may be many."""
+    """Return which of the jobs must stay because rows with PROTECT refer to them; one query per relation for all jobs."""
     kept: set[int] = set()
     for relation in _relations():
         if relation.on_delete is models.PROTECT and found:
@@ -246,12 +251,13 @@ def _protected(found: Sequence[Ended], pace: Pace) -> set[int]:
 
 
 def _lock_children(ids: Sequence[int]) -> None:
-    """Lock the children that go with the jobs; fail at once where somebody else has one locked, or they are too many."""
+    """Lock the children that are deleted with the jobs; raise immediately if one is locked, or if they are too many."""
     total = 0
     for relation in _relations():
         if relation.on_delete is models.CASCADE and ids:
             rows = _referring(relation, ids)
-            if relation.related_model._meta.app_label != Job._meta.app_label:  # ours are written by whoever has locked the job
+            # writers of jobqueue's children have locked the job
+            if relation.related_model._meta.app_label != Job._meta.app_label:
                 rows = rows.select_for_update(nowait=True, of=("self",))
             total += len(rows.values_list("pk", flat=True)[: MAX_CHILDREN + 1])
             if total > MAX_CHILDREN:
@@ -259,9 +265,9 @@ def _lock_children(ids: Sequence[int]) -> None:
 
 
 def _thin_out(one: Ended, pace: Pace) -> Done:
-    """Delete children of a job that has very many, in transactions of their own, for as long as the time of the run lasts.
+    """Delete children of a job that has very many, in transactions of their own, until the time of the run is up.
 
-    A job that is resumed right now has lost its oldest children then.
+    A job that is resumed at that moment has lost its oldest children.
     """
     size = MAX_CHILDREN // 2
     while True:

@@ -1,8 +1,9 @@
-"""Delete what the log and the outbox of webhooks have kept for long enough, also of jobs that are still there or long gone.
+"""Delete old rows of the event log and of the outbox of webhooks, even if their jobs still exist or are long deleted.
 
-Each batch is found by the primary key, from the oldest row on, deleted by it, and committed by itself. The ids of a table rise with time,
-so a batch without an old row ends the walk. The walk remembers how far it came, since the index is full of dead entries behind it; now and
-then it starts anew, for what was not ready to go. Messages that are still to be sent stay, whatever their age.
+Each batch is found by the primary key, from the oldest row, deleted by it, and committed alone. The ids of a table
+rise with time, so a batch without an old row ends the walk. The walk stores its position, because the index before
+it is full of dead entries. From time to time it starts again, for rows that could not be deleted before. Unsent
+messages stay at any age.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ TABLES = {JobEvent._meta.db_table: "at", WebhookDelivery._meta.db_table: "finish
 
 
 class OldEvents:
-    """Delete events, and messages that were sent or given up, that are so many seconds old."""
+    """The deletion of events, and of messages that were sent or given up, that have reached an age in seconds."""
 
     def __init__(self, age: float | None) -> None:
-        """Prepare; without an age nothing is ever deleted."""
+        """Create it; without an age, nothing is deleted."""
         self._age = age
         self._after = dict.fromkeys(TABLES, 0)
         self._began = time.monotonic()
 
     def run(self, budget_seconds: float, batch: int = BATCH) -> tuple[int, bool]:
-        """Delete for about so long; return how many rows went, and whether there may be more."""
+        """Delete for about `budget_seconds`; return how many rows were deleted, and whether there may be more."""
         if self._age is None:
             return 0, False
         if time.monotonic() - self._began >= ANEW_SECONDS:
