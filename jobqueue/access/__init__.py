@@ -1,1 +1,1 @@
-"""Who may see what, what is hidden from everyone, and the record of who did what."""
+"""Rules of access: which user may see which jobs, what is masked for all users, and the audit of changes."""

@@ -1,7 +1,7 @@
-"""The audit: who has changed, or tried to change, what, from where, and with which result.
+"""The audit: who has changed, or tried to change, which object, from which address, and with which result.
 
-Each is one line of the logger ``jobqueue.audit``, whoever the actor is. If the actor is a row of the project's user model, and the admin is
-installed, a change is an entry of the admin's log, too, in the transaction of the change.
+Each change is one record of the logger ``jobqueue.audit``. If the actor is a row of the project's user model, and
+the admin is installed, a change is also an entry of the admin's log, in the transaction of the change.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ logger = logging.getLogger("jobqueue.audit")
 
 
 def record(actor: Any, verb: str, what: Model | str, verdict: str, address: str = "", *, text: str = "", gone: bool = False) -> None:
-    """Record one change or refusal; `text` is a sentence for the admin's log, and `gone` says that the object was deleted."""
+    """Record one change or refusal; `text` is a sentence for the admin's log; `gone` means that the object was deleted."""
     line(actor, verb, what, verdict, address, text)
-    if isinstance(what, Model) and verdict in (DONE, REQUESTED):  # the admin's log is the history of what was changed
+    if isinstance(what, Model) and verdict in (DONE, REQUESTED):  # the admin's log is the history of changes
         _write(actor, what, text or f"{verb}: {verdict}", gone=gone)
 
 
 def line(actor: Any, verb: str, what: Model | str, verdict: str, address: str = "", text: str = "") -> None:
-    """Write the line alone: for what Django itself has written into the admin's log."""
+    """Write only the log record, for changes that Django itself has written into the admin's log."""
     named = what if isinstance(what, str) else f"{what._meta.verbose_name} {what.pk}"
     values = [printable(mask_text(one))[:MAX_REPR] for one in (name_of(actor), verb, named, verdict, address, text)]
     extra = dict(zip(("actor", "verb", "object", "verdict", "address", "text"), values, strict=True))
@@ -42,7 +42,7 @@ def line(actor: Any, verb: str, what: Model | str, verdict: str, address: str = 
 
 
 def name_of(actor: Any) -> str:
-    """Return what names an actor: a user of the project, of its authenticator, or of the command line."""
+    """Return the name of an actor: a user of the project, of its authenticator, or of the command line."""
     if isinstance(actor, str):
         return actor
     name = getattr(actor, "username", None) or getattr(actor, "name", None) or str(actor)
@@ -51,12 +51,12 @@ def name_of(actor: Any) -> str:
 
 
 def address_of(request: HttpRequest) -> str:
-    """Return where a request comes from, as the server tells it."""
+    """Return the address of a request's sender, as the server reports it."""
     return str(request.META.get("REMOTE_ADDR", ""))
 
 
 def operator() -> tuple[str, str]:
-    """Return who runs a command, and on which machine."""
+    """Return the user who runs a command, and the machine."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError, ImportError):  # a container's user may have no name

@@ -1,4 +1,4 @@
-"""What hides the secrets of a job or a schedule: the names and the values that its arguments, its metadata and its task tell."""
+"""The masks of jobs and schedules: names and values from the arguments, the metadata and the task decide what is secret."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobqueue.core.masking import Mask
 
 
 def mask_of(row: Any) -> Mask:
-    """Return the mask of a job or a schedule that was read whole; it is made once for each row that was read."""
+    """Return the mask of a job or a schedule that was read whole; it is created once for each row object."""
     found: Mask | None = row.__dict__.get("_mask")
     if found is None:
         entry = declared(row.task)
@@ -24,7 +24,7 @@ def mask_of(row: Any) -> Mask:
 
 
 def arguments_of(row: Any, most: int = WHOLE) -> tuple[Any, Any]:
-    """Return the arguments of a job or a schedule with secrets hidden; a column that holds something else as it is, but masked.
+    """Return the arguments of a job or a schedule with masked secrets; a column with another type of value is masked, too.
 
     Of each column the first `most` characters are returned, by default all.
     """
@@ -40,7 +40,7 @@ def arguments_of(row: Any, most: int = WHOLE) -> tuple[Any, Any]:
 
 
 def _in_order(func: Any, kwargs: dict[Any, Any]) -> dict[Any, Any]:
-    """Return arguments in the order of the function's signature; PostgreSQL keeps them in an order of its own."""
+    """Return arguments in the order of the function's signature, because PostgreSQL stores them in an order of its own."""
     try:
         names = [*inspect.signature(func).parameters] if func is not None else []
     except (TypeError, ValueError):
@@ -49,10 +49,10 @@ def _in_order(func: Any, kwargs: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def declared(path: str) -> Any:
-    """Return what is registered for a task, or None; the tasks lie above this module, so they are looked up here."""
+    """Return the registry's entry of a task, or None; tasks are a higher layer, so the registry is imported at runtime."""
     registry: Any = importlib.import_module("jobqueue.tasks.registry")
     try:
         registry.discover()
-    except Exception as error:  # noqa: BLE001 - a project's module may raise anything while it is imported
+    except Exception as error:  # noqa: BLE001 - a project's module can raise any exception during its import
         repeats.log(logging.WARNING, "Only some of the tasks are known here, since a module of tasks cannot be imported: %s", error)
     return registry.find(path)

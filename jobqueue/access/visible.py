@@ -1,7 +1,7 @@
-"""Which jobs a user may see: the setting ``VISIBLE_JOBS``, the same for the admin, the REST API and the streams.
+"""The jobs that a user may see: the setting ``VISIBLE_JOBS``, the same for the admin, the REST API and the streams.
 
-The callable of the setting returns a `Q` on `Job` for a user. If it raises, or returns anything else, the user sees nothing: an error in
-a rule about rights must not show one tenant's jobs to another.
+The callable of the setting returns a `Q` on `Job` for a user. If it raises, or returns any other type, the user
+sees nothing: an error in a rule about rights must not show one tenant's jobs to another.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def condition(user: Any) -> Q | None:
             return None
         found = rule(user)
         if isinstance(found, Q):
-            Job.objects.filter(found)  # a column that does not exist raises here, and not on a page
-    except Exception:  # noqa: BLE001 - code of the project may raise anything
+            Job.objects.filter(found)  # a column that does not exist raises here, not on a page
+    except Exception:  # noqa: BLE001 - code of the project can raise any exception
         repeats.log(
             logging.ERROR, "VISIBLE_JOBS failed for user %s, who sees no jobs.", safe_repr(str(getattr(user, "pk", None))), exc_info=True
         )
@@ -51,7 +51,7 @@ def narrow(user: Any, jobs: QuerySet[Job]) -> QuerySet[Job]:
 
 
 def narrow_deliveries(user: Any, deliveries: QuerySet[WebhookDelivery]) -> QuerySet[WebhookDelivery]:
-    """Return those of the webhook deliveries whose job the user may see; a deleted job is seen only by users who see all jobs."""
+    """Return the webhook deliveries whose job the user may see; those of deleted jobs only if the user sees all jobs."""
     wanted = condition(user)
     return deliveries if wanted is None else deliveries.filter(Exists(Job.objects.filter(wanted, pk=OuterRef("job_id"))))
 
@@ -62,7 +62,7 @@ def is_narrowed(user: Any) -> bool:
 
 
 def may_see(user: Any, job_id: int) -> bool:
-    """Return whether the user may see a job; a job that does not exist hides nothing."""
+    """Return whether the user may see a job; True for a job that does not exist."""
     wanted = condition(user)
     if wanted is None:
         return True
@@ -71,10 +71,10 @@ def may_see(user: Any, job_id: int) -> bool:
 
 
 class Sight:
-    """What a narrowed user may see in a stream; equal for users with the same condition, so that their streams share one query."""
+    """The jobs that a restricted user may see in a stream; equal if the conditions are equal, so that streams share one query."""
 
     def __init__(self, wanted: Q) -> None:
-        """Take the condition; it is compared by its SQL, since two equal subqueries are different objects."""
+        """Store the condition; it is compared by its SQL, because two equal subqueries are different objects."""
         self._wanted = wanted
         self._known: dict[int, None] = {}
         try:
@@ -93,7 +93,7 @@ class Sight:
         return hash(self._key)
 
     def among(self, ids: Collection[int]) -> set[int]:
-        """Return which of the jobs may be seen; a job that was deleted may, if it was seen here before."""
+        """Return which of the jobs may be seen; a deleted job may, if it was seen here before."""
         if not ids:
             return set()
         there = dict(Job.objects.current.filter(pk__in=ids).values_list("pk", "pk"))
@@ -106,6 +106,6 @@ class Sight:
 
 
 def sight(user: Any) -> Sight | None:
-    """Return what the user may see in a stream; None if the user sees all jobs."""
+    """Return the `Sight` of a user in a stream; None if the user sees all jobs."""
     wanted = condition(user)
     return None if wanted is None else Sight(wanted)
