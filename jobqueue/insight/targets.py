@@ -103,7 +103,7 @@ def stands_since(job: Job, ending: Ending | None) -> datetime | None:
 
 
 def _targets(search: str, tenant: str | None) -> list[Target]:
-    """Return the targets to read: first those that jobs wait for, then those that are held, then the others."""
+    """Return the targets to read: first those that jobs wait for, then those that are held, then the rest."""
     database = Job.objects.database
     whole, found = list[Target](), dict[Target, None]()
     if search:
