@@ -1,1 +1,1 @@
-"""The REST API: plain Django views over the verbs of ``lifecycle``, and the OpenAPI document that is made of the same table."""
+"""The REST API: plain Django views for the verbs of ``lifecycle``, and an OpenAPI document from the same table."""

@@ -1,8 +1,8 @@
-"""Who sends a request, and whether they may: the authenticator, permissions, and the CSRF check of sessions.
+"""Authentication and permissions of requests: the authenticator, permissions, and the CSRF check of sessions.
 
-A browser sends cookies, and credentials of the schemes in `AMBIENT`, by itself, wherever a form or an image comes from. So a request
-that changes anything needs a CSRF token, unless it is authenticated by something that only its sender can have put there: an
-``Authorization`` header of another scheme, with a user whom the session does not name.
+A browser sends cookies, and credentials of the schemes in `AMBIENT`, by itself, also for forms and images of
+foreign pages. So a request that changes anything needs a CSRF token, unless it is authenticated by data that only
+its sender can have added: an ``Authorization`` header of another scheme, for a user who is not that of the session.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ SAFE_METHODS = ("GET", "HEAD")
 
 
 def session_user(request: HttpRequest) -> Any:
-    """Return the user of the request's session, or None: the default authenticator, and one that others may fall back on."""
+    """Return the user of the request's session, or None: the default authenticator, and a fallback for other authenticators."""
     user = getattr(request, "user", None)
     return user if user is not None and user.is_authenticated else None
 
 
 def authenticated(request: HttpRequest) -> Any:
-    """Return the active user who sends the request; refuse an unknown one."""
+    """Return the active user who sends the request; reject an unknown one."""
     authenticator = conf.api_authenticator()
     try:
         user = (authenticator or session_user)(request)
@@ -42,14 +42,14 @@ def authenticated(request: HttpRequest) -> Any:
 
 
 def check_permissions(user: Any, names: Sequence[str]) -> None:
-    """Refuse a user who lacks one of the permissions, naming it."""
+    """Reject a user who lacks one of the permissions; the error names it."""
     for name in names:
         if not user.has_perm(f"jobqueue.{name}"):
             raise Problem(403, f"The permission jobqueue.{name} is needed.", permission=f"jobqueue.{name}")
 
 
 def check_csrf(request: HttpRequest, user: Any) -> None:
-    """Refuse a change that a foreign page may have sent in the name of its reader."""
+    """Reject a change that a foreign page may have sent in the name of the user."""
     if request.method in SAFE_METHODS or (_has_token(request) and not _is_of_session(request, user)):
         return
     if reason := _Csrf(_no_view).reason(request):
@@ -72,12 +72,12 @@ def _no_view(request: HttpRequest) -> HttpResponse:
 
 
 class _Csrf(CsrfViewMiddleware):
-    """Judge one request, whether or not the project has this middleware, and keep the reason in place of a page in HTML."""
+    """A CSRF check of one request, with or without this middleware in the project; it stores the reason instead of an HTML page."""
 
     _reason = ""
 
     def reason(self, request: HttpRequest) -> str:
-        """Return why the request is refused; empty where it is not."""
+        """Return why the request is rejected; empty if it is not."""
         self.process_view(request, _no_view, (), {})
         return self._reason
 

@@ -1,4 +1,4 @@
-"""Record what is changed over REST, and what is refused: the line of the audit, and the entry of the admin's log."""
+"""Record changes over REST, and rejected ones, as records of the audit and entries of the admin's log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SENTENCES = {"cancel": "Canceled", "pause": "Paused", "resume": "Resumed", "run_
 
 
 def record(request: HttpRequest, user: Any, job: Job, verb: str, answer: Answer) -> None:
-    """Record what a verb did to a job, or that it was refused."""
+    """Record the result of a verb for a job, including a refusal."""
     gone = False
     if answer.verdict is Verdict.REFUSED:
         text = f"Not {SENTENCES[verb].lower()} over REST: {answer.reason}."
@@ -29,7 +29,7 @@ def record(request: HttpRequest, user: Any, job: Job, verb: str, answer: Answer)
 
 
 def record_queue(request: HttpRequest, user: Any, name: str, verb: str, *, changed: bool) -> None:
-    """Record what a verb did to a queue."""
+    """Record the result of a verb for a queue."""
     if changed:
         audit.record(user, verb, Queue(name=name), audit.DONE, audit.address_of(request), text=f"{SENTENCES[verb]} over REST.")
     else:
@@ -37,7 +37,7 @@ def record_queue(request: HttpRequest, user: Any, name: str, verb: str, *, chang
 
 
 def refused(request: HttpRequest, user: Any, why: str) -> None:
-    """Record a change of something that does not exist, that its sender may not see, or that the request names wrongly."""
+    """Record a change of an object that does not exist, that its sender may not see, or that the request names wrongly."""
     audit.line(user, request.method or "", request.path, audit.REFUSED, audit.address_of(request), why)
 
 

@@ -1,7 +1,7 @@
-"""From the table to Django's URL patterns: one view for each address, which guards every request in the same order.
+"""URL patterns from the table of endpoints: one view for each URL, which checks each request in the same order.
 
-The method, the user, the permissions, the CSRF token; only then is anything read that the path names. Whatever goes wrong, the
-answer is JSON.
+It checks the method, the user, the permissions and the CSRF token. Only then does it read the objects that the path
+names. All answers, including errors, are JSON.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ logger = logging.getLogger("jobqueue")
 
 
 def patterns(endpoints: Iterable[Endpoint]) -> list[URLPattern]:
-    """Return a pattern for each address, and a last one for all others."""
+    """Return a pattern for each URL, and a last one for unknown URLs."""
     by_path: dict[str, list[Endpoint]] = {}
     for endpoint in endpoints:
         by_path.setdefault(endpoint.path, []).append(endpoint)
@@ -47,12 +47,12 @@ def _route(place: str) -> str:
 
 
 class _View:
-    """Answer the requests to one address."""
+    """The view of one URL."""
 
-    # The check is made by `access`, where a token needs none. Each change is a transaction of its own that takes the locks in order:
-    # one around the request (ATOMIC_REQUESTS) must not be there before.
+    # `access` makes the check, because requests with a token need none. Each change is a transaction of its own
+    # that takes the locks in order, so there must be none around the request (ATOMIC_REQUESTS).
     csrf_exempt = True
-    # Nor may a middleware send whoever has no session to a page where people log in.
+    # A middleware must not redirect requests without a session to a login page.
     login_required = False
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
@@ -69,11 +69,11 @@ class _View:
             return Problem(404, str(error)).response()
         except (SuspiciousOperation, BadRequest, MultiPartParserError) as error:
             return Problem(400, f"The request cannot be read: {error}").response()
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, who asked for JSON gets JSON; and a server stays
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - any error must lead to JSON, and must not end the server
             return _failed(request, error)
 
     def reply(self, request: HttpRequest, given: dict[str, str]) -> HttpResponseBase:
-        """Guard the request and return what its endpoint answers."""
+        """Check the request, and return the answer of its endpoint."""
         if not self.endpoints:
             raise Problem(404, UNKNOWN)
         endpoint = self.endpoints.get("GET" if request.method == "HEAD" else request.method or "")
@@ -84,7 +84,7 @@ class _View:
             return self.guarded(request, endpoint, given)
 
     def guarded(self, request: HttpRequest, endpoint: Endpoint, given: dict[str, str]) -> HttpResponseBase:
-        """Return what an endpoint answers to those who may ask."""
+        """Return the answer of an endpoint if the user may use it."""
         user = None
         if not endpoint.public:
             try:
@@ -98,7 +98,8 @@ class _View:
         try:
             reply = endpoint.handler(request, user, given)
         except (Problem, JobDoesNotExist) as problem:
-            # A state that forbids a change (409) is recorded with its job. The rest includes the jobs of another tenant.
+            # A state that forbids a change (409) is recorded with its job. The rest includes the jobs of another
+            # tenant.
             if request.method not in access.SAFE_METHODS and getattr(problem, "status", 404) != 409:
                 audit.refused(request, user, str(problem))
             raise
@@ -106,7 +107,7 @@ class _View:
 
 
 def _failed(request: HttpRequest, error: BaseException) -> HttpResponse:
-    """Log an unexpected error, tell those who collect them, and say no more of it than that."""
+    """Log an unexpected error, send Django's signal for it, and return an answer without details."""
     logger.error("A request to the REST API failed: %s %s", request.method, ascii(request.path), exc_info=error)
     got_request_exception.send(sender=_View, request=request)
     if db.is_connection_error(error):

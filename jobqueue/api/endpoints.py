@@ -1,4 +1,4 @@
-"""The one table of the endpoints: addresses, methods, permissions and the OpenAPI document are all made of it."""
+"""The table of the endpoints, the only source of URLs, methods, permissions and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jobqueue.lifecycle import control
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Describe one method of one address; `path` has its parameters in braces, as OpenAPI writes them."""
+    """One method of one URL; `path` has its parameters in braces, as OpenAPI writes them."""
 
     method: str
     path: str
@@ -27,13 +27,13 @@ class Endpoint:
     permissions: tuple[str, ...] = ("view_job",)
     query: tuple[str, ...] = ()
     done: tuple[int, ...] = (200,)
-    refuses: bool = False  # whether the job's state may forbid it
+    refuses: bool = False  # whether the state of the job can forbid it
     streams: bool = False  # a stream of events in place of JSON
     public: bool = False
 
 
 def openapi(request: HttpRequest, user: Any, given: Given) -> Reply:
-    """Return the description of this API, with the address under which it was asked for."""
+    """Return the description of this API, with the address of the request as its server."""
     return 200, schema.document(ENDPOINTS, server=request.path.removesuffix("openapi.json"))
 
 

@@ -1,4 +1,4 @@
-"""Read what a request names, and refuse what cannot name anything: the database is never asked for it."""
+"""Read the parameters of requests, and reject values that cannot name an object, without a query."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Given = dict[str, str]
 
 
 def job_id(text: str) -> int:
-    """Return the number of the job that a path names by its public id or its number; there is no job under anything else."""
+    """Return the number of the job that a path names by its public id or its number; raise a `Problem` for any other text."""
     if (found := public_ids.job_id_of(text)) is not None:
         return found
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
@@ -36,11 +36,11 @@ def job_id(text: str) -> int:
 
 
 def job(request: HttpRequest, user: Any, given: Given, *columns: str) -> Job:
-    """Return the job that the path names, with the database's time; refuse one of another target or tenant than the request says.
+    """Return the job that the path names, with the database's time; reject a job of another target or tenant than the request's.
 
-    A job that the user may not see is answered as one that does not exist.
+    For a job that the user may not see, the answer is the same as for a job that does not exist.
 
-    A path with a target names the job's place in full, so the tenant is "" where the query does not give one.
+    A path with a target names the job in full, so the tenant is "" if the query does not have one.
     """
     number = job_id(given["job_id"])
     tenant, target = text(request, "tenant"), given.get("target")
@@ -58,14 +58,14 @@ def job(request: HttpRequest, user: Any, given: Given, *columns: str) -> Job:
 
 
 def queue(name: str) -> str:
-    """Return the name of a queue that the path names; no queue has one that the table cannot hold."""
+    """Return the name of a queue that the path names; reject names that the table cannot store."""
     if len(name) > MAX_TEXT or clean(name) != name:
         raise Problem(404, f"{shown(name)} is no queue's name: it must have at most {MAX_TEXT} characters, none of them NUL.")
     return name
 
 
 def text(request: HttpRequest, name: str) -> str | None:
-    """Return a text of the query, None where it is not given."""
+    """Return a text of the query, None if it is not given."""
     value = request.GET.get(name)
     if value is not None and (len(value) > MAX_TEXT or has_control(value)):
         raise Problem(400, f"{name} is {shown(value)}; it must have at most {MAX_TEXT} characters, none of them a control character.")
@@ -73,7 +73,7 @@ def text(request: HttpRequest, name: str) -> str | None:
 
 
 def until(request: HttpRequest) -> timedelta | None:
-    """Return after how long the query lets a pause end: a whole number of seconds from now on, or None."""
+    """Return after how long the query ends a pause: a whole number of seconds from now, or None."""
     value = request.GET.get("until")
     if value is None:
         return None
@@ -83,7 +83,7 @@ def until(request: HttpRequest) -> timedelta | None:
 
 
 def limit(request: HttpRequest) -> int:
-    """Return how many entries the query asks for."""
+    """Return how many entries the query requests."""
     value = request.GET.get("limit")
     if value is None:
         return DEFAULT_LINES
@@ -94,11 +94,11 @@ def limit(request: HttpRequest) -> int:
 
 
 def has_control(value: str) -> bool:
-    """Return whether a text holds what no name of ours does: a control character or a lone surrogate."""
+    """Return whether a text contains characters that no name has: a control character or a lone surrogate."""
     return any(unicodedata.category(one) in ("Cc", "Cs") for one in value)
 
 
 def shown(value: Any) -> str:
-    """Return a short form of what was sent, for an error."""
+    """Return a short form of a value of the request, for an error."""
     text = ascii(value)
     return text if len(text) <= 80 else f"{text[:80]}…"

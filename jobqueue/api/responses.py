@@ -1,4 +1,4 @@
-"""What the API answers: JSON whatever happens, never stored by a cache, never taken for another type."""
+"""Responses of the API: always JSON, never stored by a cache, never interpreted as another type."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CODES = {
 
 
 class _Encoder(DjangoJSONEncoder):
-    """Encode what Django's encoder does, and show what it refuses, such as bytes that SQLite holds in a text column."""
+    """Django's encoder, which also encodes other types as text, such as bytes that SQLite has in a text column."""
 
     def default(self, value: Any) -> Any:
         try:
@@ -31,10 +31,10 @@ class _Encoder(DjangoJSONEncoder):
 
 
 class Problem(Exception):
-    """End a request with an error: its HTTP status, a sentence for people, and what programs may want to know beside it."""
+    """An error that ends a request: its HTTP status, a sentence for people, and details for programs."""
 
     def __init__(self, status: int, message: str, /, *, headers: dict[str, str] | None = None, **details: Any) -> None:
-        """Keep what to answer."""
+        """Store the answer."""
         super().__init__(message)
         self.status = status
         self.headers = headers or {}
@@ -46,7 +46,7 @@ class Problem(Exception):
 
 
 def answer(body: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> JsonResponse:
-    """Return a JSON answer with the headers that all of them have."""
+    """Return a JSON answer with the headers that all answers have."""
     made = JsonResponse(body, _Encoder, status=status)
     made.headers["Cache-Control"] = "no-store, private"
     made.headers["X-Content-Type-Options"] = "nosniff"

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the table of endpoints and the shapes of their answers."""
+"""The OpenAPI document, built from the table of endpoints and the shapes of their answers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ DONE = {200: "Done.", 202: "The job runs, and was asked to stop."}
 
 
 def document(endpoints: Iterable[Endpoint], *, server: str) -> dict[str, Any]:
-    """Return the description of these endpoints under an address."""
+    """Return the OpenAPI document of these endpoints, with a server address."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         paths.setdefault(f"/{endpoint.path}", {})[endpoint.method.lower()] = _operation(endpoint)
@@ -97,7 +97,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _errors(endpoint: Endpoint, in_path: list[str]) -> list[int]:
-    """Return the statuses of the errors that an endpoint may answer with."""
+    """Return the statuses of the errors that an endpoint can answer with."""
     possible = {
         400: bool(endpoint.query) or endpoint.method != "GET",
         401: not endpoint.public,

@@ -1,4 +1,4 @@
-"""The shapes of what the API answers, as JSON Schema: every field is always there, and no other."""
+"""The shapes of the API's answers, as JSON Schema: an answer has each of the fields, and no other."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def described(shape: Shape, text: str) -> Shape:
 
 
 def record(**fields: Shape) -> Shape:
-    """Return the shape of an object that has just these fields."""
+    """Return the shape of an object that has exactly these fields."""
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 

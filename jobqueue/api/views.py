@@ -1,4 +1,4 @@
-"""The endpoints' work: each takes the request, its user and what the path names, and returns the HTTP status and the body."""
+"""The handlers of the endpoints: each gets the request, its user and the path's parameters, and returns the HTTP status and the body."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ STATUSES = {control.Verdict.DONE: 200, control.Verdict.REQUESTED: 202}
 
 
 def show_job(request: HttpRequest, user: Any, given: Given) -> Reply:
-    """Return the job's report and what it waits for; tracebacks for those who may open the admin, as there."""
+    """Return the job's report and what it waits for; with tracebacks if the user may open the admin, which shows them, too."""
     return 200, endpoints.told(params.job(request, user, given), user)
 
 
 def act(verb: str, do: Callable[[int], control.Answer]) -> Handler:
-    """Return the handler of a verb on a job."""
+    """Return the handler of a verb for a job."""
 
     def handle(request: HttpRequest, user: Any, given: Given) -> Reply:
         job = params.job(request, user, given, "task", "tenant", "target", "status")
@@ -50,7 +50,7 @@ def act(verb: str, do: Callable[[int], control.Answer]) -> Handler:
 
 
 def list_targets(request: HttpRequest, user: Any, given: Given) -> Reply:
-    """Return the targets that something holds, blocks or waits for."""
+    """Return the targets that are held, blocked or waited for."""
     most = params.limit(request)
     found = lines_for(user, search=params.text(request, "search") or "", tenant=params.text(request, "tenant"))[: most + 1]
     return 200, {"targets": [_line(line) for line in found[:most]], "more": len(found) > most}
@@ -62,7 +62,7 @@ def _line(line: Line) -> dict[str, Any]:
 
 
 def act_on_queue(verb: str) -> Handler:
-    """Return the handler that pauses or resumes a queue as a whole."""
+    """Return the handler that pauses or resumes a queue."""
 
     def handle(request: HttpRequest, user: Any, given: Given) -> Reply:
         name = params.queue(given["queue"])
@@ -76,10 +76,10 @@ def act_on_queue(verb: str) -> Handler:
 
 
 def list_queues(request: HttpRequest, user: Any, given: Given) -> Reply:
-    """Return the queues, their pauses and limits, and what waits and runs in each."""
+    """Return the queues, their pauses and limits, and their numbers of queued and running jobs."""
     return 200, {"queues": [{**_plain(one), "name": mask_text(one.name)} for one in queue_states_for(user)]}
 
 
 def _plain(record: Any) -> dict[str, Any]:
-    """Return a record's fields, its times as ISO text like those of a report."""
+    """Return a record's fields, with times as ISO text, as in a report."""
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(record).items()}

@@ -1,8 +1,9 @@
-"""Send a stream to a server that speaks ASGI: nothing is held for a client but its queue.
+"""Send a stream through an ASGI server; a client occupies only its queue.
 
-What was handed to the server for a client that does not read waits in the server's buffer until the client goes. So does the task that
-sends to it, and uvicorn, when it is told to stop, waits for both. So the connection is aborted then; uvicorn ends the task as for any
-client that has gone. It is found among the server's connections by the request that came over it. Other servers do not give it.
+If a client does not read, sent bytes stay in the server's buffer, and the task that sends them stays blocked, until
+the client disconnects. When uvicorn is asked to stop, it waits for both. So this module aborts the connection, and
+uvicorn ends the task as for any client that has disconnected. The connection is found among the server's
+connections by the scope of the request. Other servers do not give access to it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PART_BYTES = 65_536
 
 
 def transport_of(scope: Mapping[str, Any]) -> Any:
-    """Return the transport of the connection over which a request came to uvicorn; None where it is gone, or the server is another."""
+    """Return the transport of a request's connection in uvicorn; None if it is closed, or the server is another one."""
     for one in list(getattr(getattr(stopping.server(), "server_state", None), "connections", ())):
         if getattr(one, "scope", None) is scope:
             return getattr(one, "transport", None)
@@ -35,19 +36,19 @@ def transport_of(scope: Mapping[str, Any]) -> Any:
 
 
 def unread(scope: Mapping[str, Any]) -> int:
-    """Return how many bytes the server holds that the client has not taken."""
+    """Return the number of bytes in the server's buffer that the client has not read."""
     transport = transport_of(scope)
     return 0 if transport is None else int(transport.get_write_buffer_size())
 
 
 def abort(scope: Mapping[str, Any]) -> None:
-    """Cut the connection if the client has still not taken what was sent to it."""
+    """Abort the connection if the client has still not read what was sent to it."""
     if unread(scope):
         transport_of(scope).abort()
 
 
 async def send_async(stream: Stream, scope: Mapping[str, Any], place: StreamSlot) -> AsyncIterator[bytes]:
-    """Yield the stream's bytes; the request's scope names its connection, the place is its user's."""
+    """Yield the stream's bytes; the request's scope identifies its connection, `place` is the slot of its user."""
     loop, wake = asyncio.get_running_loop(), asyncio.Event()
     stopping.listen()
     client = hub.subscribe(
@@ -61,13 +62,13 @@ async def send_async(stream: Stream, scope: Mapping[str, Any], place: StreamSlot
     finally:
         place.leave()
         hub.unsubscribe(client)
-        if unread(scope):  # nothing more is sent, but what the server has may be more than the client ever reads
+        if unread(scope):  # nothing more is sent, but the buffer can hold more than the client ever reads
             loop.call_later(STALLED_AT_STOP_SECONDS if stopping.server_ends() else STALLED_AT_END_SECONDS, abort, scope)
 
 
 async def _parts_of(stream: Stream, client: Subscription, wake: asyncio.Event, place: StreamSlot) -> AsyncIterator[bytes]:
     yield wire.retry(RETRY_MILLISECONDS)
-    await sync_to_async(let_go)()  # what a middleware has asked since, in the request's own thread
+    await sync_to_async(let_go)()  # ends queries that a middleware has made, in the request's own thread
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(wake.wait(), ADMIT_SECONDS)
     opening = stream.opening(client)
@@ -80,11 +81,11 @@ async def _parts_of(stream: Stream, client: Subscription, wake: asyncio.Event, p
     clock = Clock()
     while client.begin is not None:
         wake.clear()
-        ended, over = client.ended, clock.is_over  # before the queue is emptied: what came until then is sent
+        ended, over = client.ended, clock.is_over  # read before the queue is emptied, so that all earlier messages are sent
         if clock.must_check() and not await threads.run_in_pool(stream.source.allowed, "check"):
             return
         part = clock.to_send(client)
-        for begin in range(0, len(part), PART_BYTES):  # so that it is seen whether its client reads
+        for begin in range(0, len(part), PART_BYTES):  # small parts show whether the client reads
             yield part[begin : begin + PART_BYTES]
         if over and not ended:
             yield wire.retry(RETRY_SOON_MILLISECONDS)

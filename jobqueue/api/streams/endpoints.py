@@ -1,4 +1,4 @@
-"""The endpoints that stream events: of a job, of a target, of all."""
+"""The endpoints that stream events: of a job, of a target, of all jobs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ENDED = (Status.SUCCESS.value, Status.CANCELED.value)
 
 
 def told(job: Job, user: Any, most: int = MAX_BYTES) -> dict[str, Any]:
-    """Return the report on a job and why it waits; tracebacks for those who may open the admin."""
+    """Return the report on a job and why it waits; with tracebacks if the user may open the admin."""
     why = why_for(user, job)
     shown = report(job, tracebacks=getattr(user, "is_staff", False), most=most)
     return {**shown, "why_waiting": _why(why) if why is not None else None}
@@ -46,7 +46,7 @@ def _why(why: Why) -> dict[str, Any]:
 
 
 def snapshot_of(job_id: int, user: Any) -> Callable[[], dict[str, Any]]:
-    """Return what reads a job's state, as the address of the job itself shows it; empty where it is gone."""
+    """Return a function that reads a job's state in the form of the job's own URL; its value is None if the job is gone."""
 
     def read() -> dict[str, Any]:
         job = Job.objects.current.annotate(now=Now()).filter(pk=job_id).first()
@@ -68,7 +68,7 @@ def of_job(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
 
 
 def of_target(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
-    """Stream the events of the jobs of one target, which need not have any yet."""
+    """Stream the events of the jobs of one target, which may have no job yet."""
     name, tenant = given["target"], params.text(request, "tenant") or ""
     if len(name) > params.MAX_TEXT or params.has_control(name):
         raise Problem(404, f"{params.shown(name)} is no target's name.")
@@ -86,7 +86,7 @@ def of_all(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
 
 
 def _stream(request: HttpRequest, user: Any, wanted: Wanted, jobs: QuerySet[Job]) -> HttpResponseBase:
-    """Stream the events of jobs that the user may see; the stream ends when that changes, and its client comes back."""
+    """Stream the events of jobs that the user may see; when that set changes, the stream ends and its client reconnects."""
     still, seen = recheck.still(request, user, NAMES), visible.sight(user)
 
     def allowed() -> bool:
@@ -96,7 +96,7 @@ def _stream(request: HttpRequest, user: Any, wanted: Wanted, jobs: QuerySet[Job]
 
 
 def _briefly(user: Any, jobs: QuerySet[Job]) -> Callable[[], dict[str, Any]]:
-    """Return what reads the state of some jobs, in brief."""
+    """Return a function that reads the state of some jobs in short form."""
 
     def read() -> dict[str, Any]:
         rows = list(visible.narrow(user, jobs).order_by("pk").values(*BRIEF)[: MAX_IN_SNAPSHOT + 1])

@@ -1,4 +1,4 @@
-"""Count the open streams of each user, so that one who opens ever more of them leaves room for all others."""
+"""The limit of open streams per user, so that one user cannot occupy the room of all."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jobqueue import conf
 from jobqueue.api.responses import Problem
 
 BUSY_SECONDS = "10"
-# What tells apart the users of a project's own authenticator, which need not be rows of a model.
+# Attributes that identify the users of a project's own authenticator, which need not be rows of a model.
 NAMES = ("pk", "id", "username", "name")
 
 
 def identity(user: Any) -> Hashable:
-    """Return what tells a user from others of its kind; those that have nothing of the sort count as one."""
+    """Return a key that identifies a user among those of its type; users without any such attribute count as one."""
     kind = f"{type(user).__module__}.{type(user).__qualname__}"
     for name in NAMES:
         value = getattr(user, name, None)
@@ -28,22 +28,22 @@ def identity(user: Any) -> Hashable:
 
 
 class Turn:
-    """The lock under which the streams of one user read what they begin with, one after another, in threads and in coroutines.
+    """A lock under which the streams of one user read their first data one after another, in threads and in coroutines.
 
-    One user's many pages of a large job would delay the streams of all others.
+    Otherwise one user's many requests for a large job would delay the streams of all users.
     """
 
     def __init__(self) -> None:
-        """Begin free."""
+        """Create the lock, free."""
         self._thread = threading.Lock()
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     def __enter__(self) -> None:
-        """Wait for the turn of a thread."""
+        """Wait for the lock in a thread."""
         self._thread.acquire()
 
     def __exit__(self, *_: object) -> None:
-        """Let the next one."""
+        """Release the lock."""
         self._thread.release()
 
     @property
@@ -51,23 +51,23 @@ class Turn:
         return self._loops.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     async def __aenter__(self) -> None:
-        """Wait for the turn of a coroutine."""
+        """Wait for the lock in a coroutine."""
         await self._lock.acquire()
 
     async def __aexit__(self, *_: object) -> None:
-        """Let the next one."""
+        """Release the lock."""
         self._lock.release()
 
 
 class StreamSlot:
-    """Be one of a user's streams; `leave` gives it back, and so does its end, where the request was dropped before the stream began."""
+    """One of the streams that a user may have; `leave` releases it, as does its deletion if the request ended before the stream."""
 
-    _lock = threading.RLock()  # of the collector of garbage, too, which may run in the middle of `leave`
+    _lock = threading.RLock()  # reentrant, because the garbage collector can run in the middle of `leave`
     _open: ClassVar[Counter[Hashable]] = Counter()
     _turns: ClassVar[WeakValueDictionary[Hashable, Turn]] = WeakValueDictionary()
 
     def __init__(self, user: Any, share: int = 0) -> None:
-        """Take a place; refuse, by a `Problem`, a user who has as many streams as one may, or this share of the process (0: no limit)."""
+        """Take a slot; raise a `Problem` if the user has the maximum of streams, or this share of the process (0: no limit)."""
         self._taken = False
         self._key = identity(user)
         setting = conf.current().event_streams_per_user
@@ -80,7 +80,7 @@ class StreamSlot:
             self.turn = StreamSlot._turns.setdefault(self._key, Turn())
 
     def leave(self) -> None:
-        """Give the place back; a second call does nothing."""
+        """Release the slot; a second call does nothing."""
         with StreamSlot._lock:
             taken, self._taken = self._taken, False
             if taken and StreamSlot._open[self._key] > 1:
@@ -89,7 +89,7 @@ class StreamSlot:
                 del StreamSlot._open[self._key]
 
     def __del__(self) -> None:
-        """Give the place back."""
+        """Release the slot."""
         self.leave()
 
 

@@ -1,7 +1,8 @@
-"""What a stream consists of, under ASGI and under WSGI: its source, what it begins with, and when its next step is due.
+"""The parts of a stream, under ASGI and under WSGI: its source, its beginning, and the time of its next step.
 
-The order of things is what makes it whole: the shared reader takes the client in and says where it stands; then a snapshot of the job is
-read, or what the client missed is replayed up to there; then comes what the reader hands out.
+The order makes it complete. First the shared reader admits the client and reports its position. Then a snapshot of
+the job is read, or the events that the client missed are replayed up to that position. Then the reader sends its
+events.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from jobqueue.events.subscription import Subscription
 from jobqueue.events.wanted import Wanted
 
 RETRY_MILLISECONDS = 3000
-RETRY_SOON_MILLISECONDS = 500  # after a stream that has ended for no other reason than its age
+RETRY_SOON_MILLISECONDS = 500  # after a stream that ended only because of its age
 ADMIT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Say what a stream tells, who may hear it, and what it begins with; the two functions ask the database."""
+    """The source of a stream: which events, whether the user may see them, and the snapshot; the two functions use the database."""
 
     wanted: Wanted
     allowed: Callable[[], bool]
@@ -35,14 +36,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One stream: its source, the position at which the client comes back (None for a new one), and whether it wants a snapshot."""
+    """One stream: its source, the position from which the client resumes (None for a new one), and whether it wants a snapshot."""
 
     source: Source
     last: Position | None
     snapshot: bool
 
     def opening(self, client: Subscription) -> Iterator[bytes]:
-        """Yield what comes before live events; each step asks the database."""
+        """Yield the messages before the live events; each step uses the database."""
         begin = client.begin
         if begin is None:
             return
@@ -66,31 +67,31 @@ def _own(name: str, data: dict[str, Any]) -> bytes:
 
 
 class Clock:
-    """The times of one stream: when a ping is due, when its permission is checked again, when it is old enough to end."""
+    """The times of one stream: its next ping, its next check of permissions, and its end."""
 
     def __init__(self) -> None:
-        """Begin now."""
+        """Start the times now."""
         settings = conf.current()
         self.ping_seconds = settings.event_ping_seconds
         now = time.monotonic()
         self._sent, self._checked = now, now
         # Streams that began together do not all end together.
         self._end = now + settings.event_stream_seconds * random.uniform(0.9, 1.0)  # noqa: S311
-        self.pings = False  # whether what was sent last is a ping
+        self.pings = False  # whether the last message is a ping
 
     @property
     def rest(self) -> float:
-        """How long nothing is due."""
+        """The seconds until the next action is due."""
         now = time.monotonic()
         return max(0.0, min(self._sent + self.ping_seconds, self._checked + recheck.CHECK_SECONDS, self._end) - now)
 
     @property
     def is_over(self) -> bool:
-        """Whether the stream has lasted for as long as one may."""
+        """Whether the stream has reached its maximum age."""
         return time.monotonic() >= self._end
 
     def to_send(self, client: Subscription) -> bytes:
-        """Return what is to be sent now: events, or a ping where one is due."""
+        """Return the bytes to send now: events, or a ping if one is due."""
         taken, position = client.take()
         if not taken and time.monotonic() - self._sent < self.ping_seconds:
             return b""
@@ -98,7 +99,7 @@ class Clock:
         return taken or wire.ping(position)
 
     def must_check(self) -> bool:
-        """Return whether it is time to ask, and take it as asked."""
+        """Return whether a check is due, and record that it is done."""
         if time.monotonic() - self._checked < recheck.CHECK_SECONDS:
             return False
         self._checked = time.monotonic()

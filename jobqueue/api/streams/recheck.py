@@ -1,4 +1,4 @@
-"""Ask again, while a stream is open, whether its user may still see it: a right that was taken away ends the stream."""
+"""Check again, while a stream is open, whether its user may still see it: a revoked permission ends the stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _verdicts: dict[Any, tuple[float, bool]] = {}
 
 
 def still(request: HttpRequest, user: Any, names: Sequence[str]) -> Callable[[], bool]:
-    """Return what tells whether the request would be let in now as it was before; streams of one session share the answer."""
+    """Return a function that checks whether the request would still be allowed; streams of one session share its result."""
     session = getattr(request, "session", None)
     named = session.get(SESSION_KEY) if session is not None else None
     by_session = named is not None and named == str(user.pk)
@@ -43,9 +43,9 @@ def still(request: HttpRequest, user: Any, names: Sequence[str]) -> Callable[[],
 
 
 def renew(request: HttpRequest) -> None:
-    """Read the request's session and its user anew, as they are now."""
+    """Read the request's session and its user again."""
     request.session = type(request.session)(request.session.session_key)
-    request.user = get_user(request)  # nobody, where the session has ended
+    request.user = get_user(request)  # an anonymous user if the session has ended
 
 
 def _is_missing(error: Exception) -> bool:

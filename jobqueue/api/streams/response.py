@@ -1,4 +1,4 @@
-"""Answer a request with a stream of events, or refuse it; under ASGI and under WSGI."""
+"""Answer a request with a stream of events, or reject it; under ASGI and under WSGI."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEADERS = {
     "Cache-Control": "no-store, private, no-transform",
     "X-Accel-Buffering": "no",
     "X-Content-Type-Options": "nosniff",
-    "Content-Encoding": "identity",  # a middleware that compresses would hold events back
+    "Content-Encoding": "identity",  # a middleware that compresses would delay events
 }
 
 
@@ -37,22 +37,22 @@ AUTH_LIMIT = threading.BoundedSemaphore(4)
 
 @contextlib.contextmanager
 def at_the_door() -> Iterator[None]:
-    """Let a few at a time ask who they are: under ASGI each request has a thread, and so a connection, of its own."""
+    """Limit the number of concurrent authentications: under ASGI each request has a thread, and so a connection, of its own."""
     with AUTH_LIMIT:
         try:
             yield
         finally:
-            let_go()  # or the thread of this request would keep its connection as long as the stream lasts
+            let_go()  # otherwise the thread of this request would keep its connection until the end of the stream
 
 
 def are_served() -> bool:
-    """Return whether the settings allow streams at all."""
+    """Return whether the settings allow streams."""
     settings = conf.current()
     return settings.event_log != "none" and settings.event_streams_most > 0
 
 
 def respond(request: HttpRequest, user: Any, source: Source) -> HttpResponseBase:
-    """Answer with a stream; refuse, by a `Problem`, if there is nothing to stream or no room."""
+    """Answer with a stream; raise a `Problem` if there is nothing to stream or no room."""
     settings = conf.current()
     if settings.event_log == "none":
         reason = "no events are recorded"
@@ -69,7 +69,7 @@ def respond(request: HttpRequest, user: Any, source: Source) -> HttpResponseBase
         return HttpResponse(headers=HEADERS)
     if isinstance(request, ASGIRequest):
         return StreamingHttpResponse(send_async(stream, request.scope, StreamSlot(user)), headers=HEADERS)
-    # One user's pages must leave room for those of others.
+    # One user's streams must leave room for those of other users.
     return StreamingHttpResponse(Sync(stream, request.META, StreamSlot(user, max(1, most // 2))), headers=HEADERS)
 
 

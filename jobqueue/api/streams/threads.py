@@ -1,4 +1,4 @@
-"""The few threads in which all streams of a process ask the database, so that none of them keeps a connection."""
+"""The few threads in which all streams of a process query the database, so that no stream keeps a connection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from jobqueue.core.texts import exception_summary
 from jobqueue.db import let_go
 from jobqueue.exceptions import is_for_the_process
 
-THREADS = {"ask": 2, "check": 1}  # of each kind: what a stream begins with never delays the end of one whose user has lost the permission
+# Separate kinds, so that the first data of streams never delay the end of a stream whose user has lost the
+# permission.
+THREADS = {"ask": 2, "check": 1}
 Answer = TypeVar("Answer")
 
 _starting = threading.Lock()
@@ -20,21 +22,21 @@ _threads: dict[str, ThreadPoolExecutor] = {}
 
 
 def run_here(ask: Callable[[], Answer]) -> Answer:
-    """Ask in this thread, and keep no connection."""
+    """Call a function in this thread, and release its connection."""
     try:
         return ask()
     except BaseException as error:
         if isinstance(error, Exception) or is_for_the_process(error):
             raise
-        # SystemExit and the like of a project's authenticator, which would end the event loop, and the server with it.
+        # SystemExit and the like of a project's authenticator would end the event loop, and the server with it.
         raise RuntimeError(f"What a stream asked raised {exception_summary(error)}.") from error
     finally:
         let_go()
 
 
 async def run_in_pool(ask: Callable[[], Answer], kind: str = "ask") -> Answer:
-    """Ask in one of the threads of this kind while the event loop goes on."""
+    """Call a function in one of the threads of this kind, without blocking the event loop."""
     with _starting:
-        if kind not in _threads:  # begun with the first stream, after a server has forked
+        if kind not in _threads:  # started with the first stream, after a server has forked
             _threads[kind] = ThreadPoolExecutor(THREADS[kind], f"jobqueue-stream-{kind}")
     return await asyncio.wrap_future(_threads[kind].submit(run_here, ask))

@@ -1,7 +1,8 @@
-"""Send a stream to a server that speaks WSGI: each stream keeps a thread of the server, so there are few.
+"""Send a stream through a WSGI server; each stream occupies a thread of the server, so their number is small.
 
-A client that never reads blocks that thread in a write, which nothing can end but the end of the connection. Where the server gives the
-socket, it is shut down then, and the kernel gives up a client that has vanished without a word.
+A client that never reads blocks that thread in a write, which only the end of the connection can end. If the server
+gives access to the socket, it is shut down in this case, and the kernel closes the connection of a client that has
+vanished.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from jobqueue.events.subscription import STALLED_SECONDS, Subscription
 
 PROBE_SECONDS = 1.0  # between the two parts of a ping
 SOCKETS = ("gunicorn.socket", "werkzeug.socket")
-TEST_CLIENT = "django.test.client"  # says that it has one thread, and holds no server up
-WAITRESS = "waitress-"  # how the names of its threads begin
+TEST_CLIENT = "django.test.client"  # it reports one thread, and blocks no server
+WAITRESS = "waitress-"  # the prefix of the names of its threads
 
 logger = logging.getLogger("jobqueue")
 _reported = threading.Event()
 
 
 def most_places(environ: Mapping[str, Any]) -> int:
-    """Return how many streams this process serves at a time: at most half of the server's threads, as far as these are known."""
+    """Return how many streams this process serves at a time: at most half of the server's threads, if their number is known."""
     most = conf.current().event_streams_most
     threads = _threads(environ)
     if threads is None or threads // 2 >= most:
@@ -70,30 +71,30 @@ def busy(most: int) -> Problem:
 
 
 class Line:
-    """The socket of a client, where the server gives it."""
+    """The socket of a client, if the server gives access to it."""
 
     def __init__(self, environ: Mapping[str, Any]) -> None:
-        """Let the kernel give up a client that acknowledges nothing."""
+        """Find the socket, and limit the time for which the kernel waits for acknowledgments."""
         self._socket: Any = next((environ[name] for name in SOCKETS if name in environ), None)
         if self._socket is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
             with contextlib.suppress(OSError):  # a Unix socket has no such option
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(STALLED_SECONDS * 1000))
 
     def cut(self) -> None:
-        """Shut the connection down, so that a write that waits for the client fails."""
+        """Shut down the connection, so that a blocked write to the client fails."""
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
 
 
 class Sync:
-    """Iterate over the stream's bytes; `close` gives the place back, begun or not."""
+    """An iterator over the stream's bytes; `close` releases its slots, even before it has begun."""
 
     _lock = threading.Lock()
     _open: ClassVar[set[Sync]] = set()
 
     def __init__(self, stream: Stream, environ: Mapping[str, Any], place: StreamSlot) -> None:
-        """Take one of the few places of the process, beside that of the user."""
+        """Take one of the slots of the process, in addition to that of the user."""
         self.client: Subscription | None = None
         self._place = place
         self._line = Line(environ)
@@ -106,11 +107,11 @@ class Sync:
             Sync._open.add(self)
 
     def __iter__(self) -> Iterator[bytes]:
-        """Return itself."""
+        """Return the iterator."""
         return self
 
     def __next__(self) -> bytes:
-        """Return the next bytes, waiting for them."""
+        """Return the next bytes; block until there are some."""
         if self.client is not None:
             self.client.writing_since = None
         part = next(self._parts)
@@ -119,7 +120,7 @@ class Sync:
         return part
 
     def close(self) -> None:
-        """Give the places back; a second call does nothing."""
+        """Release the slots; a second call does nothing."""
         self._parts.close()
         self._place.leave()
         with Sync._lock:
@@ -146,8 +147,8 @@ class Sync:
                     return
                 part = clock.to_send(client)
                 if part and clock.pings:
-                    # The first write to a client that has gone is answered by a reset, and only the next one fails: it is not to be
-                    # the next ping.
+                    # The first write to a vanished client is answered by a reset, and only the next one fails.
+                    # So a ping is written in two parts.
                     yield part[:-1]
                     wake.wait(PROBE_SECONDS)
                     part = part[-1:]
