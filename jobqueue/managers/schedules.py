@@ -107,7 +107,7 @@ class ScheduleTickQuerySet(models.QuerySet["ScheduleTick"]):
     """Sets of ticks."""
 
     def forgettable(self, now: datetime, keep: timedelta) -> ScheduleTickQuerySet:
-        """Return the ticks that no change of a clock can make due again: older by `keep` than now and than the last tick of their schedule."""
+        """Return the ticks that no clock change makes due again: older by `keep` than now and than the last tick of their schedule."""
         last = models.ExpressionWrapper(F("schedule__last_at") - keep, output_field=MomentField())
         return self.filter(nominal_at__lt=now - keep).filter(nominal_at__lt=last)
 
