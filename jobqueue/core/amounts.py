@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def bounded(number: int, more: bool) -> str:
-    """Return a count as text; with a plus sign if the count ended at its bound, as in "10,000+"."""
+    """Return a count as text, with a plus sign if the count ended at its bound, as in "10,000+"."""
     return f"{number:,}{'+' if more else ''}"
 
 
@@ -19,7 +19,7 @@ def verb(number: int, one: str, several: str, *, more: bool = False) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a length of time in words: "the last hour" needs "hour", "the last 90 s" needs "90 s"."""
+    """Return a length of time in words, to follow "the last": "hour", or "90 s"."""
     for length, noun in ((86_400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= length and seconds % length == 0:
             number = int(seconds // length)

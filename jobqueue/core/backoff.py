@@ -1,12 +1,13 @@
-"""Say how long a job waits before its next attempt.
+"""Back-off: the delay of a job before its next attempt.
 
-A policy is any callable ``(exception, failures) -> seconds``; ``failures`` counts the failed attempts, the one just made included. The
-three made here are frozen and hashable, since they are fields of frozen tasks. They are exact to their cap and safe at any number of
-failures.
+A policy is any callable ``(exception, failures) -> seconds``. ``failures`` counts the failed attempts, including the
+last one. The three policies of this module are frozen and hashable, because they are fields of frozen tasks. They are
+exact up to their cap and safe for any number of failures.
 
-Jitter keeps jobs that failed together from coming back together. It only ever lengthens the wait, by up to 40 %, drawn evenly; where
-the cap leaves no room for that, the same range is moved down to end at the cap. So a delay d becomes one in [d, 1.4 d], at the cap one
-in [cap / 1.4, cap]: the spread is at least 28 % of the delay, and no delay is below 71 % of what the policy says.
+Jitter prevents jobs that failed together from running again together. It only lengthens the delay, by up to 40 %,
+evenly distributed. If the cap leaves no room for that, the same range is moved down to end at the cap. So a delay d
+becomes one in [d, 1.4 d], and at the cap one in [cap / 1.4, cap]. The spread is at least 28 % of the delay, and no
+delay is below 71 % of the policy's.
 """
 
 import math
@@ -24,15 +25,15 @@ JITTER = 0.4
 
 
 class Backoff(Protocol):
-    """Be a callable that returns the delay before the next attempt, in seconds or as a timedelta."""
+    """A callable that returns the delay before the next attempt, in seconds or as a timedelta."""
 
     def __call__(self, exception: BaseException | None, failures: int, /) -> float | timedelta:
-        """Return the delay after the given number of failed attempts, the last of them by ``exception``."""
+        """Return the delay after the given number of failed attempts, the last of which raised ``exception``."""
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """Wait the same time after every failure; made by ``fixed``."""
+    """A policy with the same delay after every failure; made by ``fixed``."""
 
     seconds: float
     jitter: bool
@@ -48,7 +49,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Linear:
-    """Wait ``base`` seconds longer after every failure, at most ``cap``; made by ``linear``."""
+    """A policy whose delay grows by ``base`` seconds with every failure, up to ``cap``; made by ``linear``."""
 
     base: float
     cap: float
@@ -66,7 +67,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Exponential:
-    """Wait ``factor`` times longer after every failure, at most ``cap`` seconds; made by ``exponential``."""
+    """A policy whose delay grows by ``factor`` with every failure, up to ``cap`` seconds; made by ``exponential``."""
 
     base: float
     factor: float
@@ -111,12 +112,12 @@ def exponential(
 
 
 def delay_seconds(policy: Backoff, exception: BaseException | None, failures: int) -> float:
-    """Return the delay that a policy gives, at most 366 days; raise InvalidBackoff where it raises or gives no delay."""
+    """Return the delay of a policy, at most 366 days; raise InvalidBackoff if the policy raises or returns no delay."""
     try:
         returned = policy(exception, failures)
     except Interrupted:
         raise
-    except BaseException as error:  # also SystemExit: a user's callable must not end the worker's thread
+    except BaseException as error:  # also SystemExit: a callable of the project must not end the worker's thread
         raise InvalidBackoff(
             f"The backoff {safe_repr(policy)} raised {exception_summary(error)} after {failures} failed attempts."
         ) from error
@@ -135,14 +136,14 @@ def _countable(failures: int) -> int:
 
 
 def _spread(exact: float, cap: float, random: Callable[[], float]) -> float:
-    """Return a delay from the range that the module's docstring gives."""
+    """Return a delay from the range that the module's docstring defines."""
     high = min(exact * (1 + JITTER), cap)
     low = min(exact, high / (1 + JITTER))
     return min(low + (high - low) * random(), high)
 
 
 def _base_and_cap(base: float | timedelta, cap: float | timedelta, name: str) -> tuple[float, float]:
-    """Return both in seconds, refusing a base above the cap."""
+    """Return both in seconds; reject a base above the cap."""
     base_seconds, cap_seconds = delay_in_seconds(base, f"{name}(base)"), delay_in_seconds(cap, f"{name}(cap)")
     if base_seconds > cap_seconds:
         raise InvalidOption(f"{name}(base) is {base_seconds} and cap is {cap_seconds}; raise cap, since no delay is longer than it.")
@@ -150,7 +151,7 @@ def _base_and_cap(base: float | timedelta, cap: float | timedelta, name: str) ->
 
 
 def _flag(jitter: bool, name: str) -> bool:
-    """Return the flag, refusing what is no bool."""
+    """Return the flag; reject a value that is not a bool."""
     if not isinstance(jitter, bool):
         raise InvalidOption(f"{name}(jitter) is {safe_repr(jitter)}; it must be True or False.")
     return jitter

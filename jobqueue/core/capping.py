@@ -1,4 +1,4 @@
-"""Cut large JSON values before they are masked and shown: both take time that grows with the value, and nobody reads megabytes."""
+"""Cut large JSON values before they are masked and shown: both take time that grows with the value, and pages show only the beginning."""
 
 from collections.abc import Mapping
 
@@ -12,21 +12,22 @@ CUT = "…"
 
 
 def capped(value: object, most: int = SHOWN_BYTES, mask: Mask = PLAIN) -> object:
-    """Return a copy of a JSON value in which only the first `most` characters are left, with a mark wherever something is cut.
+    """Return a copy of a JSON value with at most its first `most` characters, and a mark at each place where something is cut.
 
-    `mask` hides secrets in a text that is cut, or half a secret would be left. The rest of the value is still to be masked.
+    `mask` hides secrets in a text before it is cut, because a cut secret would be shown. The caller masks the rest of
+    the value.
     """
     return _Cap(most, mask).of(value, MAX_DEPTH)
 
 
 class _Cap:
-    """What is left of a budget of characters."""
+    """The rest of a budget of characters."""
 
     def __init__(self, most: int, mask: Mask) -> None:
         self.rest, self.mask = most, mask
 
     def of(self, value: object, depth: int) -> object:
-        """Return what the rest of the budget leaves of a value."""
+        """Return as much of a value as the rest of the budget allows."""
         if isinstance(value, str):
             return self.text(value)
         self.rest -= 4

@@ -1,14 +1,14 @@
-"""When a schedule is due: nominal times from a cron expression in a time zone, or from an interval. Pure: no clock, no database.
+"""The times of a schedule: nominal times from a cron expression in a time zone, or from an interval. Pure: no clock, no database.
 
-The rule over changes of the clock (daylight saving):
+The rules for changes of the clock (daylight saving time):
 
-- Where the hour is a wildcard (``*`` or ``*/2``) an expression follows elapsed time: it is due at every instant whose local time
+- If the hour is a wildcard (``*`` or ``*/2``), an expression follows elapsed time. It is due at every instant whose local time
   matches. ``0 * * * *`` has 25 times on the long day and 23 on the short one.
-- Any other expression means local times of the day. One that occurs twice is due once, at the first; one that does not exist is due
-  at the end of the gap, and several that fall into one gap are due there once.
-- An interval counts from 1970 in UTC and knows no zones: every 3600 s is each full hour.
+- Any other expression means local times of the day. A time that occurs twice is due once, at the first. A time that does not
+  exist is due at the end of the gap; several that fall into one gap are due there once.
+- An interval counts from 1970 in UTC and has no time zone: every 3600 s is each full hour.
 
-cronsim reads the expression and finds the local times; what these are in UTC is decided here.
+cronsim parses the expression and finds the local times. This module converts them to UTC.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ EXAMPLE: Final = "Say '0 3 * * *' for every night at three: minute, hour, day of
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Hold a cron expression with its time zone, or an interval; exactly one of both."""
+    """A cron expression with its time zone, or an interval; exactly one of the two."""
 
     cron: str = ""
     interval_seconds: int | None = None
     time_zone: str = "UTC"
 
     def text(self, rules: str) -> str:
-        """Return the timing and a version of the rules of time zones as one text, as `ScheduleQuerySet.planned_otherwise` writes it."""
+        """Return the timing and the version of the time zone rules as one text, in the form of `ScheduleQuerySet.planned_otherwise`."""
         return f"{self.cron}|{'' if self.interval_seconds is None else self.interval_seconds}|{self.time_zone}|{rules}"
 
     def check(self, now: datetime) -> None:
-        """Refuse what can never be due after `now`, naming the value, the rule and the fix."""
+        """Reject a timing that can never be due after `now`; the error names the value, the rule and the fix."""
         if bool(self.cron) == (self.interval_seconds is not None):
             given = "both are given" if self.cron else "none is given"
             raise InvalidOption(f"A schedule has either cron or an interval, but {given}. {EXAMPLE}")
@@ -63,11 +63,11 @@ class Timing:
         self.after(now)
 
     def after(self, moment: datetime) -> datetime:
-        """Return the first nominal time behind a moment, in UTC."""
+        """Return the first nominal time after a moment, in UTC."""
         return next(self.times(moment))
 
     def times(self, moment: datetime) -> Iterator[datetime]:
-        """Yield the nominal times behind a moment, in UTC, without end."""
+        """Yield the nominal times after a moment, in UTC, without end."""
         moment = moment.astimezone(UTC)
         if self.interval_seconds is not None:
             yield from self._intervals(moment)
@@ -87,7 +87,7 @@ class Timing:
 
 
 def check_interval(seconds: object) -> None:
-    """Refuse anything but whole seconds within bounds."""
+    """Reject anything but whole seconds within the bounds."""
     if isinstance(seconds, bool) or not isinstance(seconds, int) or not 1 <= seconds <= MAX_INTERVAL:
         rule = f"a whole number of seconds from 1 to {MAX_INTERVAL} (366 days), or a timedelta of so long"
         raise InvalidOption(f"The interval is {safe_repr(seconds)}; it must be {rule}.")
@@ -98,7 +98,7 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         if 0 < len(name) <= MAX_ZONE:
             return ZoneInfo(name)
-    except Exception:  # noqa: BLE001, S110 - KeyError, ValueError, or OSError where the name is a folder's
+    except Exception:  # noqa: BLE001, S110 - KeyError, ValueError, or OSError if the name is that of a folder
         pass
     near = difflib.get_close_matches(str(name)[:MAX_ZONE], available_timezones(), 1)
     hint = f"did you mean {near[0]!r}?" if near else "it must be a name such as 'Europe/Berlin' or 'UTC'."
@@ -119,10 +119,11 @@ def rules_version() -> str:
 
 
 def due(timing: Timing, next_at: datetime, now: datetime, missed: str, most: int) -> list[datetime]:
-    """Return which nominal times from `next_at` to `now` get a job, the oldest first.
+    """Return the nominal times from `next_at` to `now` that get a job, the oldest first.
 
-    All, where the oldest is a minute old at most. Else there was a downtime, and `missed` decides: "once" only the newest, "skip"
-    the newest where it is a minute old at most, "all" the newest `most`. Costs about `most` steps, however long the downtime was.
+    If the oldest is at most a minute old, these are all. Else there was a downtime, and `missed` decides: "once"
+    returns only the newest, "skip" the newest if it is at most a minute old, "all" the newest `most`. This takes
+    about `most` steps, however long the downtime was.
     """
     before = next_at - SECOND
     if (now - next_at).total_seconds() <= ON_TIME_SECONDS:
@@ -137,11 +138,11 @@ def _between(timing: Timing, before: datetime, now: datetime, most: int) -> list
 
 
 def _newest(timing: Timing, before: datetime, now: datetime, number: int) -> list[datetime]:
-    """Return the newest times up to `now`, by bisection: to walk over all that were missed could take for ever."""
+    """Return the newest times up to `now`, by bisection: a loop over all missed times could take very long."""
     found = _between(timing, before, now, number + 1)
     if len(found) <= number:
         return found
-    low, high = before, now  # behind `low` lie more than `number`, behind `high` none
+    low, high = before, now  # there are more than `number` times after `low`, and none after `high`
     while high - low > SECOND:
         middle = low + (high - low) / 2
         some = _between(timing, middle, now, number + 1)
@@ -155,11 +156,11 @@ def _newest(timing: Timing, before: datetime, now: datetime, number: int) -> lis
 
 
 def _walls(cron: str, wall: datetime) -> Iterator[datetime]:
-    """Yield the local times that match, behind one; no zones here."""
+    """Yield the matching local times after a local time, without a time zone."""
     try:
         if len(cron) > MAX_CRON:
             raise CronSimError(f"longer than {MAX_CRON} characters")
-        if len(cron.split()) != 5:  # a sixth field would be seconds: say an interval
+        if len(cron.split()) != 5:  # a sixth field would be seconds, for which there are intervals
             raise CronSimError("Wrong number of fields")
         found = CronSim(cron, wall)
     except Exception as error:
@@ -181,16 +182,16 @@ def _naive(moment: datetime) -> datetime:
 
 
 def _fixed(cron: str, zone: ZoneInfo, moment: datetime) -> datetime:
-    """Return the first instant behind a moment, where each local time counts once."""
+    """Return the first instant after a moment, if each local time counts once."""
     for wall in _walls(cron, _naive(moment.astimezone(zone))):
         found = _first(zone, wall)
-        if found > moment:  # in the repeated hour, what comes again was due in the first one
+        if found > moment:  # a time that is repeated was due when it occurred first
             return found
     raise AssertionError("unreachable")
 
 
 def _first(zone: ZoneInfo, wall: datetime) -> datetime:
-    """Return when a local time occurs first; of one that does not exist, the end of the gap."""
+    """Return when a local time occurs first; for a time that does not exist, the end of the gap."""
     found = wall.replace(tzinfo=zone).astimezone(UTC)
     if _naive(found.astimezone(zone)) == wall:
         return found
@@ -199,17 +200,17 @@ def _first(zone: ZoneInfo, wall: datetime) -> datetime:
 
 
 def _elapsed(cron: str, zone: ZoneInfo, moment: datetime) -> datetime:
-    """Return the first instant behind a moment whose local time matches."""
+    """Return the first instant after a moment whose local time matches."""
     offset = _offset(zone, moment)
     while True:
         found = next(_walls(cron, _naive(moment + offset))).replace(tzinfo=UTC) - offset
         seen = min(found, moment + DAY)
-        if _offset(zone, seen) != offset:  # the clock changes before: go on from there, with the new offset
+        if _offset(zone, seen) != offset:  # the clock changes before that: continue from there, with the new offset
             moment = _change(zone, moment, seen) - SECOND
             offset = _offset(zone, moment + SECOND)
         elif seen == found:
             return found
-        else:  # nothing matches for more than a day: go on shortly before the next that does
+        else:  # nothing matches for more than a day: continue shortly before the next match
             moment = max(seen, found - 2 * DAY)
             offset = _offset(zone, moment)
 

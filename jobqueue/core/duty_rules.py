@@ -1,4 +1,4 @@
-"""The rules of the setting ``DUTIES``: which duties of jobqueue have which options."""
+"""The rules of the setting ``DUTIES``: which duties of jobqueue can have which options."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEXT = (
 
 
 def is_duties(value: Any) -> bool:
-    """Return whether a value gives options to duties of jobqueue."""
+    """Return whether a value maps duties of jobqueue to their options."""
     return isinstance(value, Mapping) and all(
         isinstance(name, str) and name in BUILTIN and _is_options(options) for name, options in value.items()
     )
@@ -41,6 +41,6 @@ def _is_options(value: Any) -> bool:
 
 
 def shorter_rotations(duties: Mapping[str, Mapping[str, Any]] | None, lease_seconds: float) -> list[tuple[str, float]]:
-    """Return the duties that would change their leader before a lease can run out, each with its ``rotate_after_seconds``."""
+    """Return the duties whose leader would change before a lease can run out, each with its ``rotate_after_seconds``."""
     given = {name: options.get("rotate_after_seconds") for name, options in (duties or {}).items()}
     return [(name, seconds) for name, seconds in sorted(given.items()) if seconds is not None and seconds < lease_seconds]

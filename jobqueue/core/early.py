@@ -1,4 +1,4 @@
-"""Signals before anything else is imported: process 1 of a container has no default handlers, and loses a SIGTERM that comes too early."""
+"""Signals before any other import: process 1 of a container has no default handlers, and would ignore an early SIGTERM."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import sys
 
 
 def end_on_signals() -> None:
-    """End the process at once on SIGTERM and SIGINT: until a worker has started there is nothing to end in order."""
+    """End the process immediately on SIGTERM and SIGINT: before a worker has started, there is nothing to end in order."""
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, lambda *_: os._exit(0))

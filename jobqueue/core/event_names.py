@@ -1,6 +1,7 @@
-"""The names of the events that a job's log tells, and what follows from a name alone.
+"""The names of the events of jobs, and what follows from a name alone.
 
-Each run ends with exactly one of `ENDINGS`; a job that is canceled or paused while it does not run has that event, too.
+Each run ends with exactly one of `ENDINGS`. A job that is canceled or paused while it does not run has that event,
+too.
 """
 
 from typing import Final
@@ -83,5 +84,5 @@ ENDING_OF: Final[dict[str, str]] = {
 
 
 def happens(name: str, log: str) -> bool:
-    """Return whether something that is told very often happens at all, by the setting `EVENT_LOG`."""
+    """Return whether an event is written and sent at all. Progress is only if the setting `EVENT_LOG` (`log`) is "all"."""
     return name != PROGRESS or log == "all"

@@ -1,4 +1,4 @@
-"""Code of the project may fork: its child must never come back into our code, which would write in the name of its parent."""
+"""Forks: code of the project may fork, and the child must never return into jobqueue, where it would act as its parent."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ T = TypeVar("T")
 
 
 def leave_if_forked(pid: int, error: BaseException | None = None) -> None:
-    """End this process at once unless it is the one that began the task (`pid`); with the status that its exception asks for.
+    """End this process immediately unless it is the one that began the task (`pid`), with the exit status of its exception.
 
-    Nothing is cleaned up, since all of it belongs to the parent: connections, locks, what is not flushed.
+    Nothing is cleaned up, because all of it belongs to the parent: connections, locks, buffers that are not flushed.
     """
     if os.getpid() != pid:
         os._exit(status_of(error))
 
 
 def guarded(function: Callable[P, T]) -> Callable[P, T]:
-    """Return a function that ends the process if it comes back in a child."""
+    """Return a function that ends the process if the call returns in a child."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         pid = os.getpid()
@@ -36,7 +36,7 @@ def guarded(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def aguarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a coroutine function that ends the process if it comes back in a child."""
+    """Return a coroutine function that ends the process if the call returns in a child."""
 
     async def call(*args: Any, **kwargs: Any) -> Any:
         pid = os.getpid()
@@ -52,7 +52,7 @@ def aguarded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def status_of(error: BaseException | None) -> int:
-    """Return the status with which a process ends because of an exception."""
+    """Return the exit status of a process that ends because of an exception."""
     if error is None:
         return 0
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):

@@ -1,8 +1,9 @@
 """Hide secrets wherever arguments, results, errors or messages leave the database.
 
-What is secret is decided by names: of arguments, of dictionary keys, and of what stands before a value in a text (`secret_forms`). The
-setting ``SECRET_NAMES`` adds names for all tasks, the option ``secret`` of a task adds names for its jobs. The values that have such a name
-in a job's arguments or metadata are hidden in all texts of that job, whatever stands before them (`Mask`).
+Names decide what is secret: names of arguments, dictionary keys, and names before a value in a text (`secret_forms`).
+The setting ``SECRET_NAMES`` adds names for all tasks, and the option ``secret`` of a task adds names for its jobs. If
+a value in a job's arguments or metadata has such a name, it is hidden in all texts of that job, whatever precedes it
+(`Mask`).
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ SHORTEST_VALUE = 4
 SHORTEST_LINE = 16
 MAX_KEPT_NAME = 100
 MAX_KEPT_TEXT = 2000
-MAX_VALUES = 10_000  # of more, no text of the job is shown
+MAX_VALUES = 10_000  # if there are more, no text of the job is shown
 COMMON = frozenset({"true", "false", "none", "null"})
 
-# Anywhere in a name, since no harmless word contains one of these.
+# Anywhere in a name, because no harmless word contains one of these.
 _ANYWHERE = re.compile(
     r"password|passwd|passphrase|passcode|token|secret|authorization|credential|jwt|cookies?(?!cutter)|bearer"
     r"|passwort|kennwort|mots?depasse|contrasen?a|wachtwoord"
 )
-# As a word of its own, alone or after one of the usual ones: "monkey", "keyboard", "spinning" and "design" are harmless.
+# As a word of its own, alone or after one of the usual prefixes: "monkey", "keyboard", "spinning" and "design" are
+# harmless.
 _BEFORE_KEY = "api|access|auth|client|encryption|license|master|private|service|signing|ssh"
 _WORDS = "pass|pwd|pw|auth|otp|totp|pin|senha|dsn|cvv|cvc|iban|sig|signature|sessid|sessionid|session_id|phpsessid|jsessionid|sid"
 _AS_WORD = re.compile(rf"(?:^|_)(?:(?:{_BEFORE_KEY})?keys?|{_WORDS})(?:_|$)")
@@ -46,13 +48,13 @@ _more_names: Callable[[], Sequence[str]] = tuple
 
 
 def names_from(read: Callable[[], Sequence[str]]) -> None:
-    """Read the names of the project from a function, which lies in a higher layer."""
+    """Register the function that returns the project's names; it is in a higher layer."""
     global _more_names  # noqa: PLW0603 - set once, while the settings' module is imported
     _more_names = read
 
 
 def is_secret_name(name: str, fields: Iterable[str] = ()) -> bool:
-    """Return whether a name says that its value is a secret: ``api_key``, ``authToken``, ``DB_PASSWORD``; `fields` are more names."""
+    """Return whether a name is that of a secret: ``api_key``, ``authToken``, ``DB_PASSWORD``; `fields` are more names."""
     more = (*_more_names(), *fields)
     return _is_secret(name, more) if len(name) <= MAX_KEPT_NAME else _says_secret(name, more)
 
@@ -65,7 +67,7 @@ def _says_secret(name: str, more: tuple[str, ...]) -> bool:
     return pattern is not None and pattern.search(plain) is not None
 
 
-_is_secret = functools.lru_cache(maxsize=1000)(_says_secret)  # each failed run asks for the names of its arguments
+_is_secret = functools.lru_cache(maxsize=1000)(_says_secret)  # called for the names of the arguments of each failed run
 
 
 def _plain(name: str) -> str:
@@ -79,12 +81,12 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[str] | None:
 
 
 class Mask:
-    """What hides the secrets of a job: by their names, with the names that its task adds, and by the values that it knows to be secret."""
+    """The mask of a job. It hides secrets by their names, including those of the task, and by the known secret values of the job."""
 
     __slots__ = ("_fields", "_hidden", "_last", "_values", "overlap")
 
     def __init__(self, fields: Sequence[str] = (), values: Iterable[str] = ()) -> None:
-        """Take the task's names and the job's secret values."""
+        """Store the task's names and the forms of the job's secret values."""
         self._fields = tuple(fields)
         forms = {form for value in values for form in _forms(value)}
         self._values = sorted(forms, key=len, reverse=True)  # a value that contains another one is hidden as a whole
@@ -94,7 +96,7 @@ class Mask:
         """How far beyond a cut a text must be read, so that no secret is cut before it is hidden."""
 
     def __repr__(self) -> str:
-        """Show none of the values."""
+        """Return a text without the values."""
         return "<Mask>"
 
     @classmethod
@@ -108,13 +110,13 @@ class Mask:
         takes_context: bool = False,
         fields: Sequence[str] = (),
     ) -> Mask:
-        """Return the mask of a job: positional arguments are named by the parameters of its function."""
+        """Return the mask of a job. The parameters of its function are the names of positional arguments."""
         given = args if isinstance(args, list | tuple) else []
         names = _positional_names(func, len(given) + takes_context)[takes_context:]
         named: list[object] = []
         for index, value in enumerate(given):
             name = names[index] if index < len(names) else None
-            if not _is_harmless(value, name, fields):  # mostly all are, and each failed run asks
+            if not _is_harmless(value, name, fields):  # most are harmless, and this runs for each failed run
                 named.append(value if name is None else {name: value})
         more = [one for one in (kwargs, metadata) if one]
         return cls(fields, _secrets([*named, *more], fields) if named or more else ())
@@ -124,7 +126,7 @@ class Mask:
         if not isinstance(text, str):  # bytes, which SQLite may hold in a text column
             text = str(text)
         names, last = self.names, self._last
-        if text == last[0] and names == last[1]:  # the message of an error is shown by itself and with its traceback
+        if text == last[0] and names == last[1]:  # the message of an error is shown by itself and in its traceback
             return last[2]
         known = self.known(text)
         hidden = known if self._hidden else secret_forms.hide(known, self.is_secret, every_name=bool(names))
@@ -139,7 +141,7 @@ class Mask:
         return (*more, *self._fields) if self._fields else (*more,)
 
     def known(self, text: str) -> str:
-        """Return a text in which the values that the job is known to keep secret are hidden, and nothing else."""
+        """Return a text in which only the known secret values of the job are hidden."""
         if self._hidden:
             return MASK
         for value in self._values:
@@ -148,11 +150,11 @@ class Mask:
         return text
 
     def cut(self, text: str, limit_bytes: int) -> str:
-        """Return at most the first bytes of a text with its secrets hidden: always in this order, or half a secret would be shown."""
+        """Return at most the first bytes of a text. Secrets are hidden before the cut, or a part of one could be shown."""
         return texts.shorten(str(text), limit_bytes, self)
 
     def is_secret(self, name: str) -> bool:
-        """Return whether a name says that its value is a secret."""
+        """Return whether a name is that of a secret."""
         return is_secret_name(name, self._fields)
 
     def value(self, value: object) -> object:
@@ -167,10 +169,10 @@ class Mask:
         *,
         takes_context: bool = False,
     ) -> tuple[list[object], dict[str, object]]:
-        """Return the arguments of a call with secrets hidden, positional ones by the names of the function's parameters.
+        """Return the arguments of a call with secrets hidden. Positional ones have the names of the function's parameters.
 
-        Without a function, for a task that is gone, positional arguments are judged by what they hold only. With `takes_context` the
-        first parameter is the context, which is not among the arguments.
+        Without a function, as for a task that no longer exists, positional arguments are judged by their contents
+        only. With `takes_context`, the first parameter is the context, which is not among the arguments.
         """
         names = _positional_names(func, len(args) + takes_context)[takes_context:]
         masked = [MASK if index < len(names) and self.is_secret(names[index]) else self.value(one) for index, one in enumerate(args)]
@@ -218,18 +220,18 @@ def mask_text(text: str) -> str:
 
 
 def _value_keys(value: Mapping[object, object], is_secret: Callable[[str], bool]) -> set[object]:
-    """Return the keys whose values are secrets: also "value" beside a "name" that is secret, as in lists of headers and variables."""
+    """Return the keys whose values are secrets, including "value" beside a secret "name", as in lists of headers and variables."""
     found: set[object] = {key for key in value if isinstance(key, str) and is_secret(key)}
     for name in ("name", "key", "Name", "Key"):
         said = value.get(name)
         if isinstance(said, str) and is_secret(said):
-            found.discard(name)  # "key": "token" names the value
+            found.discard(name)  # "key": "token" is the name of the value
             found |= {key for key in ("value", "Value") if key in value}
     return found
 
 
 def _after_names(value: Sequence[object], is_secret: Callable[[str], bool]) -> set[int]:
-    """Return the places of secrets in a list: after an option of a command line, or in a pair such as a header."""
+    """Return the indexes of secrets in a list: after an option of a command line, or in a pair such as a header."""
     found = set()
     for index, item in enumerate(value[:-1]):
         if isinstance(item, str) and len(item) < 100 and isinstance(value[index + 1], str | int | float):
@@ -240,14 +242,14 @@ def _after_names(value: Sequence[object], is_secret: Callable[[str], bool]) -> s
 
 
 def _is_harmless(value: object, name: str | None, fields: Sequence[str]) -> bool:
-    """Return whether an argument holds no secret, at a first look."""
+    """Return whether a quick check finds that an argument holds no secret."""
     if isinstance(value, str):
         return "://" not in value and (name is None or not is_secret_name(name, fields))
     return not isinstance(value, Mapping | list | tuple)
 
 
 def _secrets(values: Iterable[object], fields: Sequence[str]) -> Iterator[str]:
-    """Yield the texts that have a secret name somewhere in the values, and the passwords in its URLs."""
+    """Yield the texts that have a secret name somewhere in the values, and the passwords in their URLs."""
 
     def is_secret(name: str) -> bool:
         return is_secret_name(name, fields)
@@ -269,7 +271,7 @@ def _secrets(values: Iterable[object], fields: Sequence[str]) -> Iterator[str]:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield the forms in which a secret value may stand in a text: as it is, escaped, or in lines."""
+    """Yield the forms in which a secret value can appear in a text: unchanged, escaped, or as separate lines."""
     if len(value) < SHORTEST_VALUE or value.lower() in COMMON or not value.strip(" \t\r\n*"):
         return
     plain = value.encode("utf-8", "replace").decode()
@@ -279,7 +281,7 @@ def _forms(value: str) -> Iterator[str]:
 
 
 def _positional_names(func: Callable[..., object] | None, count: int) -> list[str]:
-    """Return the names that `count` positional arguments have in a function, as far as they are known."""
+    """Return the names of `count` positional arguments of a function, as far as they are known."""
     if func is None:
         return []
     try:

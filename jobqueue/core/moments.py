@@ -15,17 +15,17 @@ RULE = f"it must lie between {FIRST:%Y-%m-%d} and {LAST:%Y-%m-%d}"
 
 
 def is_readable(moment: datetime) -> bool:
-    """Return whether a row can hold this time; one without a time zone must fit in each."""
+    """Return whether a row can hold this time. A time without a time zone must fit in every zone."""
     try:
         if moment.utcoffset() is None:
             return FIRST + ONE_DAY <= moment.replace(tzinfo=UTC) <= LAST - ONE_DAY
         return FIRST <= moment <= LAST
-    except Exception:  # noqa: BLE001 - a time zone is foreign code, and its offset may lie beyond the calendar
+    except Exception:  # noqa: BLE001 - a time zone is foreign code, and its offset may be outside of the calendar
         return False
 
 
 def check_moment(value: Any, name: str) -> None:
-    """Refuse what is not a datetime that a row can hold."""
+    """Reject a value that is not a datetime that a row can hold."""
     if not isinstance(value, datetime):
         raise InvalidOption(f"{name} is {safe_repr(value)}, a {type(value).__qualname__}; it must be a datetime.")
     if not is_readable(value):
@@ -33,7 +33,7 @@ def check_moment(value: Any, name: str) -> None:
 
 
 def check_ahead(value: Any, name: str) -> None:
-    """Refuse what is not a datetime that a row can hold, or a timedelta that leads to one from now."""
+    """Reject a value that is neither a datetime that a row can hold nor a timedelta that leads to one from now."""
     if isinstance(value, timedelta):
         if value > timedelta() and value > LAST - datetime.now(UTC):
             raise InvalidOption(f"{name} is {safe_repr(value)}, counted from now; {RULE}. Use a shorter timedelta.")
@@ -45,13 +45,13 @@ def check_ahead(value: Any, name: str) -> None:
 
 
 def check_run_after(value: Any) -> None:
-    """Refuse what is not None and names no time that a row can hold."""
+    """Reject a value that is neither None nor a time that a row can hold."""
     if value is not None:
         check_ahead(value, "run_after")
 
 
 def moment_of(text: object) -> datetime | None:
-    """Return the time that an ISO text names, None where it names none that could be compared with ours."""
+    """Return the time of an ISO text, or None if the text is no time with a time zone."""
     try:
         when = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:

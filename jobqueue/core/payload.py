@@ -1,12 +1,14 @@
-"""Turn arguments, results and metadata into JSON that comes back from any database equal to what went in.
+"""Turn arguments, results and metadata into JSON that any database returns equal to the input.
 
-``json.dumps`` alone is no judge: it turns the key 1 into "1", writes NaN, and passes NUL characters, which PostgreSQL refuses deep
-inside the caller's transaction. So a value is accepted only if it is made of None, bool, int, finite float, str, sequences (stored as
-lists) and mappings with str keys (stored as dicts), or of subclasses of these that are equal to what is stored. The order of the keys of
-a mapping, and the sign of -0.0, are not kept by PostgreSQL, whose jsonb has neither.
+``json.dumps`` alone is not enough: it turns the key 1 into "1", writes NaN, and accepts NUL characters, which
+PostgreSQL then refuses in the caller's transaction. Therefore a value is accepted only if it consists of None, bool,
+int, finite float, str, sequences (stored as lists) and mappings with str keys (stored as dicts), or of subclasses of
+these that are equal to their stored form. PostgreSQL does not keep the order of the keys of a mapping and the sign of
+-0.0, because jsonb has neither.
 
-The usual small value costs one look at its types and one call of the encoder; only where that look finds something does a second, slow
-walk search for the place, so that the error can name it. Errors never show values: they may be secrets.
+The usual small value costs one check of its types and one call of the encoder. Only if that check finds a problem
+does a second, slow walk search for its place, so that the error can name it. Errors never show values, because these
+may be secrets.
 """
 
 import json
@@ -24,7 +26,8 @@ from jobqueue.exceptions import Interrupted, InvalidArgumentType, InvalidArgumen
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 100
 MAX_DIGITS = 4300
-# A value takes two bytes of JSON at least, with its comma. Counting keeps a small object that refers to itself a million times cheap.
+# A value takes at least two bytes of JSON, with its comma. The count bounds the cost of a small object that refers to
+# itself a million times.
 MAX_VALUES = MAX_BYTES // 2 + 10
 
 _SCALARS = frozenset({type(None), bool, int, float, str})
@@ -39,7 +42,7 @@ _STRING_OR_BIG_FLOAT = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d(?:\.\d+)?e\+\d+')
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """Say what is being stored, and which errors refuse it."""
+    """The value that is being stored, for its errors."""
 
     name: str
     """What the errors call the value that was passed."""
@@ -61,7 +64,7 @@ _CHECKPOINT = _Subject("checkpoint", "The checkpoint cannot be stored:", Invalid
 
 
 def dumps_arguments(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[str, str]:
-    """Return the arguments of a job as JSON texts; raise InvalidArgumentType or InvalidArgumentValue, naming the place."""
+    """Return the arguments of a job as JSON texts; raise InvalidArgumentType or InvalidArgumentValue, which name the place."""
     return (
         _dumps(args if type(args) in (list, tuple) else list(args), _ARGS) if args else "[]",
         _dumps(kwargs if type(kwargs) is dict else dict(kwargs), _KWARGS) if kwargs else "{}",
@@ -69,30 +72,30 @@ def dumps_arguments(args: Sequence[object], kwargs: Mapping[str, object]) -> tup
 
 
 def dumps_metadata(metadata: Mapping[str, object]) -> str:
-    """Return the metadata of a job as a JSON text; raise InvalidArgumentType or InvalidArgumentValue, naming the place."""
+    """Return the metadata of a job as a JSON text; raise InvalidArgumentType or InvalidArgumentValue, which name the place."""
     if not isinstance(metadata, Mapping):
         raise InvalidArgumentType(f"{_METADATA.sentence} it is a {type_name(metadata)}; it must be a dict.")
     return _dumps(metadata if type(metadata) is dict else dict(metadata), _METADATA)
 
 
 def dumps_checkpoint(data: object) -> str:
-    """Return the checkpoint of a phase as a JSON text; raise InvalidArgumentType or InvalidArgumentValue, naming the place."""
+    """Return the checkpoint of a phase as a JSON text; raise InvalidArgumentType or InvalidArgumentValue, which name the place."""
     return "null" if data is None else _dumps(data, _CHECKPOINT)
 
 
 def dumps_result(value: object) -> str:
-    """Return the result of a task as a JSON text; raise ResultNotStorable, naming the place."""
+    """Return the result of a task as a JSON text; raise ResultNotStorable, which names the place."""
     try:
         return "null" if value is None else _dumps(value, _RESULT)
     except (ResultNotStorable, Interrupted):
         raise
-    except BaseException as error:  # a task's own class may raise anything in its methods
+    except BaseException as error:  # methods of a project's class may raise anything
         raise ResultNotStorable(f"{_RESULT.sentence} to look at it raised {exception_summary(error)}.") from error
 
 
 def _dumps(value: object, subject: _Subject) -> str:
-    """Return the value as a JSON text of at most MAX_BYTES, or refuse it."""
-    # The lists of args and kwargs are ours and no part of what the caller nested.
+    """Return the value as a JSON text of at most MAX_BYTES, or reject it."""
+    # The list or dict around args and kwargs does not count as a level of the caller's value.
     depth = MAX_DEPTH + 1 if subject is _ARGS or subject is _KWARGS else MAX_DEPTH
     if not (_is_flat(value) or _is_plain(value, depth)):
         _Search(subject).search(value, subject.name, depth)
@@ -102,7 +105,8 @@ def _dumps(value: object, subject: _Subject) -> str:
         _Search(subject).search(value, subject.name, depth)
         raise subject.wrong_value(f"{subject.sentence} {subject.name} is not JSON: {error}") from error
     _check_size(text, subject)
-    # Cheap hints in the text: an escaped NUL or surrogate (or a harmless look-alike), and a number that no reader would accept.
+    # Cheap hints in the text: an escaped NUL or surrogate (or a harmless similar text), and a number that no reader
+    # accepts.
     if "\\u0000" in text or "\\ud" in text or (len(text) > MAX_DIGITS and _MANY_DIGITS.search(text)):
         _Search(subject).search(value, subject.name, depth)
     if "e+" in text:
@@ -112,7 +116,7 @@ def _dumps(value: object, subject: _Subject) -> str:
 
 
 def _check_size(text: str, subject: _Subject) -> None:
-    """Refuse a text of more than MAX_BYTES; it is ASCII, so its length is its size."""
+    """Reject a text of more than MAX_BYTES; it is ASCII, so its length is its size."""
     if len(text) > MAX_BYTES:
         raise subject.wrong_value(
             f"{subject.sentence} {subject.name} takes {len(text):,} bytes as JSON, the limit is {MAX_BYTES:,}. {subject.remedy}"
@@ -120,7 +124,7 @@ def _check_size(text: str, subject: _Subject) -> None:
 
 
 def _is_flat(value: Any) -> bool:
-    """Return whether a value is a list, tuple or dict that holds nothing but scalars: the usual case, judged without a loop."""
+    """Return whether a value is a list, tuple or dict of scalars only: the usual case, checked without a loop."""
     kind = type(value)
     if kind is dict:
         return _ONLY_STR.issuperset(map(type, value)) and _SCALARS.issuperset(map(type, value.values()))
@@ -128,7 +132,7 @@ def _is_flat(value: Any) -> bool:
 
 
 def _is_plain(value: object, depth: int) -> bool:
-    """Return whether a value is made of exactly the JSON types, at most ``depth`` levels deep; go down level by level."""
+    """Return whether a value consists of exactly the JSON types, at most ``depth`` levels deep; check level by level."""
     if type(value) in _SCALARS:
         return True
     level, seen = [value], 0
@@ -156,7 +160,7 @@ def _is_plain(value: object, depth: int) -> bool:
 
 
 class _Search:
-    """Walk through a value and raise the error of the first part that cannot be stored, if there is one."""
+    """A walk through a value that raises the error of the first part that cannot be stored, if there is one."""
 
     def __init__(self, subject: _Subject) -> None:
         """Start counting the values."""
@@ -164,7 +168,7 @@ class _Search:
         self.seen = 0
 
     def search(self, value: object, where: str, depth: int) -> None:
-        """Refuse the value, or search what it holds."""
+        """Reject the value, or search its members."""
         self.seen += 1
         if self.seen > MAX_VALUES:
             self.refuse_value(self.subject.name, f"holds more than {MAX_VALUES:,} values. {self.subject.remedy}")
@@ -203,7 +207,7 @@ class _Search:
             self.search(item, inside, depth)
 
     def string(self, value: str, where: str) -> None:
-        """Refuse text that no database stores."""
+        """Reject text that no database stores."""
         found = _UNSTORABLE.search(str.__str__(value))
         if found:
             what = "a NUL character" if found.group() == "\0" else "half of a surrogate pair"
@@ -214,19 +218,19 @@ class _Search:
         self.same(value, str.__str__(value), where)
 
     def integer(self, value: int, where: str) -> None:
-        """Refuse numbers that Python itself would not read back."""
+        """Reject numbers that Python itself would not parse."""
         if value.bit_length() > MAX_DIGITS * 4 or abs(int(value)) >= _TOO_BIG:
             self.refuse_value(where, f"is an int of more than {MAX_DIGITS} digits, which no reader of JSON accepts. Pass hex(value).")
         self.same(value, int(value), where)
 
     def number(self, value: float, where: str) -> None:
-        """Refuse NaN and infinity."""
+        """Reject NaN and infinity."""
         if not math.isfinite(value):
             self.refuse_value(where, f"is the float {float(value)}, which JSON does not have. Pass None or a text in its place.")
         self.same(value, float(value), where)
 
     def same(self, value: object, stored: object, where: str) -> None:
-        """Refuse an object of a subclass that is not equal to what is stored of it."""
+        """Reject an object of a subclass that is not equal to its stored form."""
         if type(value) not in _SCALARS and value != stored:
             self.refuse_type(where, value)
 
@@ -239,18 +243,18 @@ class _Search:
         )
 
     def refuse_value(self, where: str, problem: str) -> NoReturn:
-        """Raise the error for a value of a fitting type."""
+        """Raise the error for a value of an accepted type."""
         raise self.subject.wrong_value(f"{self.subject.sentence} {where} {problem}")
 
 
 def _spelled_out(match: re.Match[str]) -> str:
-    """Write a float like 1e+16 with all of its digits and ".0": PostgreSQL's jsonb would return the short form as an int."""
+    """Return a float like 1e+16 with all of its digits and ".0", because PostgreSQL's jsonb would return the short form as an int."""
     text = match.group()
     return text if text[0] == '"' else f"{int(float(text))}.0"
 
 
 def _converted(value: object) -> object:
-    """Return a mapping or sequence as one that the encoder knows; a value that was searched is nothing else."""
+    """Return a mapping or sequence as one that the encoder accepts; other types have been rejected by the search."""
     if isinstance(value, Mapping):
         return dict(value.items())
     if isinstance(value, Sequence) and not isinstance(value, _NOT_LISTS):
@@ -264,5 +268,5 @@ _FAST_ENCODER = _MAKE_ENCODER and _MAKE_ENCODER(None, _converted, json.encoder.e
 
 
 def _encode(value: object) -> str:
-    """Return compact JSON; JSONEncoder would build its C encoder anew for every call, which takes longer than to encode."""
+    """Return compact JSON. JSONEncoder would build its C encoder again for every call, which takes longer than to encode."""
     return "".join(_FAST_ENCODER(value, 0)) if _FAST_ENCODER else _ENCODER.encode(value)

@@ -1,6 +1,7 @@
-"""The phases of a pipeline as data: their names, how far a run is over all of them, and what a deployment changed. Pure.
+"""The phases of a pipeline as data: their names, the progress over all of them, and changes by a deployment. Pure.
 
-The rule for deployments: a phase that has finished stays finished, and whatever has not finished is run as the code declares it now.
+The rule for deployments: a phase that has finished stays finished, and all unfinished ones run as the code declares
+them now.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ SUCCESS = "SUCCESS"
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Name one step of a pipeline, and the function that does it."""
+    """A step of a pipeline, and the function that does it."""
 
     name: str
     func: Callable[..., Any]
 
     @property
     def is_async(self) -> bool:
-        """Whether it is a coroutine function."""
+        """Whether the phase is a coroutine function."""
         return iscoroutinefunction(self.func)
 
 
 @dataclass(slots=True)
 class Standing:
-    """Tell how one phase of a job stands; `result` and `checkpoint` are JSON text, None where there is none."""
+    """The state of one phase of a job; `result` and `checkpoint` are JSON text, or None if there is none."""
 
     name: str
     status: str = "PENDING"
@@ -46,7 +47,7 @@ class Standing:
 
     @property
     def finished(self) -> bool:
-        """Whether it is never run again."""
+        """Whether the phase has finished and will not run again."""
         return self.status == SUCCESS
 
 
@@ -62,7 +63,7 @@ def phase(name: str) -> Callable[[Callable[..., Any]], Phase]:
 
 
 def declared(phases: Any) -> tuple[Phase, ...]:
-    """Return what a declaration lists as phases; raise `InvalidOption` with the value, the rule and the fix."""
+    """Return the phases of a declaration; raise `InvalidOption` with the value, the rule and the fix."""
     if not isinstance(phases, list | tuple):
         raise InvalidOption(f"phases is a {type(phases).__qualname__}; it must be a list of functions, in the order in which they run.")
     if not 0 < len(phases) <= MAX_PHASES:
@@ -104,15 +105,16 @@ def _check_name(name: Any) -> None:
 
 
 def overall(index: int, percent: float, number: int) -> int:
-    """Return how far a pipeline is that is in its phase `index` (from 0), in percent, rounded half up."""
+    """Return the progress of a pipeline that is in its phase `index` (from 0), in percent, rounded half up."""
     return math.floor((100 * index + percent) / number + 0.5)
 
 
 def reconciled(names: Sequence[str], rows: Iterable[Standing]) -> list[Standing]:
-    """Return how each declared phase stands, in the order of the code; raise `PhasesChanged` where a job cannot go on.
+    """Return the state of each declared phase, in the order of the code; raise `PhasesChanged` if a job cannot continue.
 
-    It can where the phases that have finished are the first ones of the code. A finished phase that the code no longer has may have
-    been taken out, its result staying readable, unless there is also a new one: that may be the same under another name.
+    It can continue if the phases that have finished are the first ones of the code. A finished phase that the code no
+    longer has counts as removed, and its result stays readable. If there is also a new phase, the job cannot
+    continue: the finished one may have been renamed.
     """
     known = {row.name: row for row in rows}
     done = [name for name, row in known.items() if row.finished]

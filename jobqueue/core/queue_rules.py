@@ -1,6 +1,7 @@
-"""Which queues a worker serves: names, prefixes such as ``mail-*``, and exclusions such as ``!mail-bulk``.
+"""The queues that a worker serves: names, prefixes such as ``mail-*``, and exclusions such as ``!mail-bulk``.
 
-A queue is served if an item includes it, or no item includes any queue, and no item excludes it. The order of the items has no meaning.
+A queue is served if an item includes it, or no item includes any queue, and no item excludes it. The order of the
+items has no meaning.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ TEXT = "a list of queue names, prefixes such as mail-*, and exclusions such as !
 
 @dataclass(frozen=True, slots=True)
 class ServedQueues:
-    """A rule that says which queues are served; without any item it serves all."""
+    """The rule for the queues that are served; without items, it serves all."""
 
     names: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
@@ -32,7 +33,7 @@ class ServedQueues:
 
     @property
     def has_patterns(self) -> bool:
-        """Whether the names of the served queues must be found among those that exist: the items do not list them."""
+        """Whether the items do not list the names of the served queues, so that these must be found among the existing ones."""
         return not self.is_all and (bool(self.prefixes) or not self.names)
 
     @property
@@ -47,7 +48,8 @@ class ServedQueues:
     def condition(self, column: str) -> tuple[str, list[str]]:
         """Return the SQL condition on a column, beginning with AND, and its parameters; empty if all queues are served.
 
-        By `substr`, which is the same in PostgreSQL and SQLite: LIKE has characters of its own, and ignores case in SQLite.
+        It uses `substr`, which is the same in PostgreSQL and SQLite. LIKE has special characters, and ignores case in
+        SQLite.
         """
         included, its = _among(column, "IN", "=", self.names, self.prefixes)
         excluded, others = _among(column, "NOT IN", "<>", self.without, self.without_prefixes)
@@ -62,7 +64,7 @@ ALL = ServedQueues()
 
 
 class Problem(NamedTuple):
-    """What is wrong with an item, and how to correct it."""
+    """A problem of an item, and its remedy."""
 
     text: str
     fix: str
@@ -70,7 +72,7 @@ class Problem(NamedTuple):
 
 @functools.lru_cache(maxsize=1000)
 def parse(items: tuple[str, ...]) -> ServedQueues:
-    """Return the rule of items; those that `problem` refuses give a rule, too, so that a row with wrong items can be shown."""
+    """Return the rule of items. Items that `problem` rejects give a rule, too, so that a row with wrong items can be shown."""
     included = [item for item in items if not item.startswith("!")]
     excluded = [item[1:] for item in items if item.startswith("!")]
     if "*" in included:
@@ -79,13 +81,13 @@ def parse(items: tuple[str, ...]) -> ServedQueues:
 
 
 def parse_stored(items: Any) -> ServedQueues | None:
-    """Return the rule of items as the row of a worker has them; None if they serve no queue at all: raw SQL may have written them."""
+    """Return the rule of items from the row of a worker; None if they serve no queue at all, as raw SQL may have written them."""
     texts = tuple(item for item in items if isinstance(item, str)) if isinstance(items, list) else ()
     return None if isinstance(items, list) and items and not texts else parse(texts)
 
 
 def problem(items: Sequence[str]) -> Problem | None:
-    """Return the first problem of items; None if they can be served."""
+    """Return the first problem of items, or None if they can be served."""
     return next(_problems(items), None)
 
 

@@ -1,6 +1,6 @@
-"""Log lines that may come once per row: one per kind and interval, and the number of those left out.
+"""Log lines that may be repeated for each row: one line per kind and interval, and the number of those left out.
 
-The next line of the kind carries that number; if there is none, `flush` writes it, which each worker calls again and again.
+The next line of the kind reports that number. If there is none, `flush` writes it, which each worker calls regularly.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ _kinds: dict[_Key, _Kind] = {}
 def log(level: int, text: str, *values: Any, kind: str = "", exc_info: Any = None) -> None:
     """Log a line, unless one of its kind was logged in the last interval; then count it.
 
-    Lines are of one kind if they have the same text before its values are put in, the same `kind`, and the same class of the exception
-    that is being handled.
+    Lines are of one kind if they have the same text without its values, the same `kind`, and the same class of the
+    exception that is being handled.
     """
-    # No lock: an exception that is thrown into a task's thread could leave it locked. Of two threads at once, both may log.
+    # No lock: an exception that is raised in a task's thread could leave it locked. Two threads at the same time may
+    # both log.
     now, key = time.monotonic(), (text, kind, sys.exc_info()[0])
     seen = _kinds.get(key)
     if seen is not None and now - seen.at < INTERVAL_SECONDS:
@@ -53,7 +54,7 @@ def log(level: int, text: str, *values: Any, kind: str = "", exc_info: Any = Non
 
 
 def flush(seconds: float = INTERVAL_SECONDS) -> None:
-    """Log how many lines were left out, for each kind whose last line is so many seconds ago."""
+    """Log how many lines were left out, for each kind whose last line is at least `seconds` old."""
     now = time.monotonic()
     for seen in list(_kinds.values()):
         if seen.left_out and now - seen.at >= seconds:
@@ -62,5 +63,5 @@ def flush(seconds: float = INTERVAL_SECONDS) -> None:
 
 
 def forget() -> None:
-    """Forget what was logged."""
+    """Forget the lines that were logged."""
     _kinds.clear()

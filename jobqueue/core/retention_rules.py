@@ -1,7 +1,7 @@
-"""How long ended jobs are kept: the settings of retention, judged and read into one table.
+"""The time for which ended jobs are kept: the settings of retention, checked and read into one table.
 
-A time is a number of seconds, a timedelta, or None (never). It is said for all outcomes or for each; a queue may say it anew. Where a
-setting says nothing, what is usual holds (`USUAL`); an empty dict says never.
+A time is a number of seconds, a timedelta, or None (never). It applies to all outcomes or to each, and a queue can
+override it. If a setting has no value, the usual times apply (`USUAL`); an empty dict means never.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ def is_time(value: Any) -> bool:
 
 
 def is_time_or_never(value: Any) -> bool:
-    """Return whether a value is one time, or says in words that it never comes."""
+    """Return whether a value is one time, or the word for never."""
     return value == NEVER or (value is not None and is_time(value))
 
 
 def is_times(value: Any) -> bool:
-    """Return whether a value says a time for all outcomes, or for some of them."""
+    """Return whether a value is a time for all outcomes, or a dict of times for some of them."""
     if isinstance(value, Mapping):
         return all(name in OUTCOMES and is_time(time) for name, time in value.items())
     return is_time(value)
 
 
 def is_by_queue(value: Any) -> bool:
-    """Return whether a value says times for queues."""
+    """Return whether a value maps queues to times."""
     return isinstance(value, Mapping) and all(
         isinstance(queue, str)
         and queue
@@ -66,23 +66,23 @@ def is_by_queue(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Tell after how many seconds one thing is done to an ended job, by its queue and outcome; None: never."""
+    """The seconds after which one thing is done to an ended job, by its queue and outcome; None means never."""
 
     general: Times = field(default_factory=dict)
     queues: Mapping[str, Times] = field(default_factory=dict)
 
     def seconds(self, queue: str, outcome: str) -> float | None:
-        """Return the seconds of one kind of job; a queue that does not say has what is said for all."""
+        """Return the seconds for a queue and an outcome; a queue without its own time has the general one."""
         own = self.queues.get(queue)
         return own[outcome] if own is not None and outcome in own else self.general.get(outcome)
 
     def ages(self) -> list[float]:
-        """Return all the times that the rules know, each once, the shortest first."""
+        """Return all the times in the rules, each once, the shortest first."""
         told = [*self.general.values(), *(time for own in self.queues.values() for time in own.values())]
         return sorted({time for time in told if time is not None})
 
     def only(self, outcomes: Collection[str], queues: Collection[str]) -> Rules:
-        """Return the rules for some outcomes and queues alone; of all where none is named."""
+        """Return the rules for some outcomes and queues alone; for all if the collection is empty."""
 
         def wanted(queue: str) -> dict[str, float | None]:
             return {outcome: self.seconds(queue, outcome) for outcome in OUTCOMES if not outcomes or outcome in outcomes}
@@ -94,23 +94,23 @@ class Rules:
         return Rules(kept, {queue: {**nothing, **wanted(queue)} for queue in self.queues})
 
     def __bool__(self) -> bool:
-        """Be true where anything is ever done."""
+        """Return whether the rules have any time."""
         return bool(self.ages())
 
 
 def rules(name: str, general: Any, by_queue: Mapping[str, Mapping[str, Any]] | None) -> Rules:
-    """Return the rules of one setting (`name`) from its value and what queues say of it; all of it was judged before."""
+    """Return the rules of one setting (`name`) from its value and those of the queues, all of which have been checked."""
     own = {queue: _times(said[name]) for queue, said in (by_queue or {}).items() if name in said}
     return Rules(_times(USUAL[name] if general is None else general), own)
 
 
 def after(outcomes: Iterable[str], seconds: float) -> Rules:
-    """Return the rules that outcomes, in whatever queue, have one time."""
+    """Return rules that give these outcomes one time in every queue."""
     return Rules(dict.fromkeys(outcomes, seconds))
 
 
 def seconds_or_never(value: Any) -> float | None:
-    """Return one time in seconds, None for never; it was judged before."""
+    """Return one time in seconds, None for never; the value has been checked."""
     return None if value == NEVER else _seconds(value)
 
 

@@ -1,7 +1,8 @@
-"""The forms in which secrets stand in texts: after a name, in a URL, in a header, on a command line, or by themselves.
+"""The forms of secrets in texts: after a name, in a URL, in a header, on a command line, or by themselves.
 
-Every repetition in these patterns is bounded, or ends at a character that begins the next match, so that the time grows with the length
-of the text only. Most texts hold none of the words that a form needs, and are not searched for it.
+Every repetition in these patterns is bounded, or ends at a character that begins the next match, so the time grows
+linearly with the length of the text. Most texts hold none of the words that a form needs, and are not searched for
+it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from jobqueue.core.secret_sentences import MASK, has_any, hide_said, inner, repl
 
 IsSecret = Callable[[str], bool]
 
-# Parts of the names that `masking.is_secret_name` knows. A text without any of them has no secret after a name.
+# Parts of the names that `masking.is_secret_name` accepts. A text without any of them has no secret after a name.
 NAME_PARTS: Final = (
     *("pass", "pwd", "pw", "secret", "token", "auth", "credential", "key", "jwt", "otp", "pin", "cookie", "sess", "dsn", "cvv", "cvc"),
     *(
@@ -34,7 +35,7 @@ NAME_PARTS: Final = (
         "비밀번호",
     ),
 )
-# URLs. What follows "://host:" is a port, or a password, whose "@" may have been cut off.
+# URLs. After "://host:" there is a port, or a password, whose "@" may have been cut off.
 _URL_PASSWORD = re.compile(r"""(://[^\s/?#:@"'<>\[]*:)(?!\d{0,5}(?:[\s/?#"'<>,;)\]}\\.…]|$))[^\s/?#"<>…@]+""")
 _URL_PASSWORD_AT = re.compile(r"""(://[^\s/?#:@"'<>]*:)[^\s/?#"<>]+@""")
 _URL_TOKEN = re.compile(r"""(https?://)[^\s/?#:@"'<>]+@""", re.IGNORECASE)
@@ -43,7 +44,7 @@ _DRIVER_PASSWORD = re.compile(r"""(?<![\w.%+-])([\w.%+-]{1,80}:)[^\s@"']{1,200}(
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)", re.DOTALL
 )
-# Tokens that are known by how they begin.
+# Tokens that are recognized by their beginnings.
 _TOKEN_STARTS: Final = (
     *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-", "sk_live_", "sk_test_"),
     *("rk_live_", "pk_live_", "whsec_", "npm_", "pypi-", "shpat_", "hvs.", "dop_v1_", "sk-ant-", "sk-proj-", "AIza", "AKIA", "ASIA", "SG."),
@@ -59,7 +60,8 @@ _OPTION_IN_LIST = re.compile(r"""-([A-Za-z][\w-]{0,80})\\{0,7}["']\s{0,3},\s{0,3
 _USER_OPTION = re.compile(r"""-(?:u|-user|-proxy-user)(?:[\s=]{1,3}|["']\s{0,3},\s{0,3}["'])[^\s:"',]{1,80}:([^\s"']+)""")
 _PASS_OPTION = re.compile(r"""sshpass(?:\s{1,3}|["'],\s{0,3}["'])-p(?:\s{0,3}|["'],\s{0,3}["'])([^\s"']+)""")
 
-# Programs that take a password after a short option: attached (mysql -psecret), or as the next word (redis-cli -a secret).
+# Programs that take a password after a short option: attached (mysql -psecret), or as the next word (redis-cli -a
+# secret).
 _GAP = r"""(?=[\s"'])[^\n;|]{0,300}?[\s"']"""
 _PORTS = r"(?!\d{1,5}:\d{1,5}(?!\d))"  # docker run mysql -p 3306:3306
 _ATTACHED = re.compile(rf"""(?<![\w.])(?:(?:mysql|mariadb)[\w-]{{0,20}}|7za?|rar){_GAP}-p{_PORTS}([^\s"']+)""")
@@ -98,11 +100,11 @@ _IBAN = re.compile(r"[A-Z]{2}\d{2}(?:[ ]?[A-Za-z0-9]{1,4}){2,8}")
 _HEADERS: Final = ("cookie", "authorization")
 _SCHEME = re.compile(r"(?:bearer|basic|token|negotiate)\s", re.IGNORECASE)
 
-# Lines of source code in a traceback of Python. What stands after a name there is code: only the literals in it can be secrets.
+# Lines of source code in a Python traceback. After a name there is code, in which only the literals can be secrets.
 _SOURCE = re.compile(
     r"""^([ ]{0,40})File "[^"\n]{0,1000}(?:\.pyw?|>)", line \d{1,9}(?:, in [^\n]*)?\n((?:\1[ ]{2}[^\n]*(?:\n|\Z))+)""", re.MULTILINE
 )
-_CODE = re.compile(r"""[A-Za-z_"']""")  # how an expression begins that is shown without its literals; others are hidden whole
+_CODE = re.compile(r"""[A-Za-z_"']""")  # the beginning of an expression that is shown without its literals; any other is hidden as a whole
 _CODE_PART = re.compile(
     r"""(?P<key> (?<=[\w\])]\[) (?: "[^"\n]*" | '[^'\n]*' | -?\d+ ) (?=\]) )     # of a subscript
         | (?P<literal> [bruft]{0,2} (?P<mark>["']) (?:(?!(?P=mark))[^\\\n]|\\.)* (?:(?P=mark)|(?=\n)|\Z) | \d[\w.]* )
@@ -122,12 +124,12 @@ _SAID = re.compile(
     r"""\b(?i:password|passwd|passphrase|passcode|secret|token|api[ _-]?key|cookie)\s{1,3}(?:(?:is|was)\s{1,3})?(["'])([^"'\n]{4,})\1"""
 )
 
-# What PostgreSQL says of a row that it refuses.
+# PostgreSQL's messages about a row that it refuses.
 _ROW = re.compile(r"(Failing row contains |Key \([^)\n]{0,300}\)=|JSON data, line \d{1,9}: |portal parameter \$\d{1,5} = )([^\n]+)")
 
 
 def hide(text: str, is_secret: IsSecret, *, every_name: bool = False) -> str:
-    """Return a text with its secrets hidden; with `every_name`, `is_secret` knows names that have none of `NAME_PARTS`."""
+    """Return a text with its secrets hidden; with `every_name`, `is_secret` accepts names that have none of `NAME_PARTS`."""
     lower = text.lower()
     text = _hide_urls(text)
     if "-----begin" in lower:
@@ -189,7 +191,7 @@ def _hide_after_names(text: str, is_secret: IsSecret) -> str:
     while name := _NAME.search(text, end):
         parts.append(text[end : name.end()])
         end = name.end()
-        # "KeyError: ..." introduces a message, in which the search goes on.
+        # "KeyError: ..." introduces a message, in which the search continues.
         if not is_secret(name[1]) or name[1].endswith(("Error", "Exception")):
             continue
         while sources and sources[-1][1] <= name.start():
@@ -205,7 +207,7 @@ def _hide_after_names(text: str, is_secret: IsSecret) -> str:
 
 
 def _without_literals(text: str, at: int) -> tuple[str, int]:
-    """Return the expression of Python that begins at a place with its literals hidden, and where it ends."""
+    """Return the Python expression that begins at a position with its literals hidden, and where it ends."""
     if text[at - 1 : at].isspace() and "\n" in text[max(at - 4, 0) : at]:  # the line has ended: "if token:"
         return "", at
     parts, depth = [], 0
@@ -220,11 +222,11 @@ def _without_literals(text: str, at: int) -> tuple[str, int]:
 
 
 def _value(name: re.Match[str], text: str, at: int) -> re.Match[str] | None:
-    """Return the value that begins at a place, as far as it belongs to the name."""
+    """Return the value that begins at a position, as far as it belongs to the name."""
     called = name[1].lower()
     if _QUOTE.match(text, at) is None:
         if called.endswith(_HEADERS) and ":" in text[name.end(1) : at] and not _SCHEME.match(text, at):
-            before = text[name.start() - 1 : name.start()]  # the quote in which the whole header stands
+            before = text[name.start() - 1 : name.start()]  # the quote around the whole header
             return _REST_OF_QUOTED.get(before, _REST_OF_LINE).match(text, at)
         if called.endswith("iban") and (found := _IBAN.match(text, at)):
             return found

@@ -1,4 +1,4 @@
-"""Secrets in sentences: the password is x, PIN 1234, mot de passe : x, machine h login u password x; and what hides a match.
+"""Secrets in sentences: the password is x, PIN 1234, mot de passe : x, machine h login u password x; and helpers that hide a match.
 
 As in `secret_forms`, every repetition is bounded.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 MASK: Final = "********"
-# Words for "password" in other languages. The names that have ASCII letters only are in `masking`, too.
+# Words for "password" in other languages. Names in ASCII letters only are in `masking`, too.
 FOREIGN: Final = re.compile(
     r"(?:passwort|kennwort|mots?[ _-]de[ _-]passe|contrase[nñ]a|wachtwoord|senha|lösenord|hasło|пароль|密码|密碼|パスワード|비밀번호)"
 )
@@ -35,7 +35,8 @@ _SAID_HINT = re.compile(
 )
 _NETRC_WORDS: Final = ("machine", "login", "default", "account")
 _CODES: Final = ("pin ", "otp ", "code ", "pin\t", "pin\n")
-# What is said of a secret, and is none: the token is missing. A word that ends so is mostly none, too.
+# Words that follow "the token is" and are no secret, such as "missing". A word with one of the endings is mostly
+# none, either.
 _HARMLESS: Final = frozenset(
     (
         *("a", "abgelaufen", "about", "above", "already", "also", "always", "an", "another", "as", "at", "authentication", "available"),
@@ -52,7 +53,7 @@ _HARMLESS_ENDS: Final = ("ed", "ing", "ly", "able", "ible", "less")
 
 
 def hide_said(text: str) -> str:
-    """Hide what follows a word such as "password" without a sign or quotes, unless it is a word that is said of secrets."""
+    """Hide the word after one such as "password", without a sign or quotes between them, unless it is a harmless word."""
 
     def unless_harmless(pattern: re.Pattern[str], text: str) -> str:
         return pattern.sub(lambda found: found[0] if _is_harmless(found[1]) else replaced(found, 1), text)
@@ -74,14 +75,14 @@ def _is_harmless(value: str) -> bool:
 
 def has_any(text: str, parts: Iterable[str]) -> bool:
     """Return whether a text holds one of the parts."""
-    for part in parts:  # noqa: SIM110 - twice as fast as `any` with a generator, and each failed run asks several times
+    for part in parts:  # noqa: SIM110 - twice as fast as `any` with a generator, and called several times for each failed run
         if part in text:
             return True
     return False
 
 
 def replaced(found: re.Match[str], group: int) -> str:
-    """Return what was found with one of its groups hidden."""
+    """Return the text of a match with one of its groups hidden."""
     begin, end = found.start(group) - found.start(), found.end(group) - found.start()
     return f"{found[0][:begin]}{MASK}{found[0][end:]}"
 

@@ -1,8 +1,8 @@
-"""One start, stop and wait for every thread that runs in the background of a worker.
+"""The start, the stop and the waits of every background thread of a worker.
 
-A `Service` repeats `turn` until it is stopped. `turn` returns how many seconds to rest; `wake` cuts the rest short, and a
-wake during a turn is remembered, so that the next turn follows at once. Whatever a turn raises is reported and the turn is
-tried again after a growing, jittered pause: a service never dies of one bad turn.
+A `Service` repeats `turn` until it is stopped. `turn` returns how many seconds to rest. `wake` ends the rest early; a
+wake during a turn is remembered, and the next turn follows immediately. If a turn raises anything, the error is
+reported, and the turn is tried again after a growing, jittered pause. One bad turn never ends a service.
 """
 
 import logging
@@ -22,14 +22,14 @@ def in_service_thread() -> bool:
 
 
 class Service:
-    """Run `turn` again and again in a thread of its own."""
+    """A thread that repeats `turn`."""
 
     name = "service"
     longest_backoff_seconds = 5.0
-    calls_project_code = False  # it may hang: that is reported, and ends nothing
+    calls_project_code = False  # if set, a turn may hang; this is reported, but does not end the worker
 
     def __init__(self, on_error: ErrorHandler | None = None) -> None:
-        """Prepare the thread; `on_error` is told of each failed turn with the number of failures in a row."""
+        """Prepare the thread; `on_error` is called for each failed turn with the number of failures in a row."""
         self._on_error = on_error
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -47,10 +47,10 @@ class Service:
         raise NotImplementedError
 
     def tear_down(self) -> None:
-        """Give back what the thread holds (runs in the thread, after the last turn)."""
+        """Release what the thread holds (runs in the thread, after the last turn)."""
 
     def report(self) -> None:
-        """Log what is wrong, if anything is; called again and again, and never waits."""
+        """Log problems, if there are any; called regularly, so it must not wait."""
 
     def start(self) -> None:
         """Start the thread; a second call does nothing."""
@@ -58,33 +58,33 @@ class Service:
             if self._thread is None:
                 thread = threading.Thread(target=self._main, name=f"jobqueue-{self.name}", daemon=True)
                 thread.start()
-                self._thread = thread  # only now, since a thread that has not started cannot be joined
+                self._thread = thread  # set last, because a thread that has not started cannot be joined
 
     def stop(self) -> None:
-        """Ask the service to end after its present turn; returns at once."""
+        """Ask the service to end after its present turn; return immediately."""
         self._stopping.set()
         self._wake.set()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait for the end; return whether the thread has ended."""
+        """Wait for the end of the thread; return whether it has ended."""
         if self._thread is None:
             return True
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def wake(self) -> None:
-        """Let the next turn begin now, or right after the present one."""
+        """Start the next turn now, or right after the present one."""
         if not self._wake.is_set():  # setting takes a lock, and this is called for every job
             self._wake.set()
 
     def wait(self, seconds: float | None) -> bool:
-        """Rest, at most so long; return whether the service is to stop. Use it in place of sleep."""
+        """Rest for up to `seconds`; return whether the service is to stop. Use it instead of sleep."""
         self._wake.wait(seconds)
         return self._stopping.is_set()
 
     @property
     def details(self) -> dict[str, float | str]:
-        """More of its state for the worker's row."""
+        """More values of its state, for the worker's row."""
         return {}
 
     @property
@@ -108,7 +108,7 @@ class Service:
         try:
             self._attempt(self.set_up)
             while not self._stopping.is_set():
-                self._wake.clear()  # before the turn: a wish that comes during it is kept
+                self._wake.clear()  # before the turn, so that a wake during the turn is kept
                 pause = self._attempt(self.turn)
                 if not self._stopping.is_set():
                     self._wake.wait(pause)
@@ -119,7 +119,7 @@ class Service:
         self.turn_began = time.monotonic()
         try:
             pause = step()
-        except BaseException as error:  # noqa: BLE001 - SystemExit and the like must not end a background thread unseen
+        except BaseException as error:  # noqa: BLE001 - SystemExit and the like must not end a background thread unnoticed
             self.failures += 1
             self._report_error(error)
             return self.backoff_seconds()
@@ -139,6 +139,6 @@ class Service:
             logger.exception("The failure of the %s could not be reported: %s", self.name, error)
 
     def backoff_seconds(self) -> float:
-        """Return the pause after the present number of failures in a row, jittered so that a fleet does not return in step."""
+        """Return the pause after the present number of failures in a row, jittered so that workers do not retry in step."""
         ceiling: float = min(0.1 * 2.0 ** min(self.failures, 10), self.longest_backoff_seconds)
         return ceiling * random.uniform(0.5, 1.0)  # noqa: S311

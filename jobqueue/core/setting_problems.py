@@ -1,4 +1,4 @@
-"""Describe what is wrong with a settings dict: unknown names, refused values, and values that contradict each other."""
+"""The problems of a settings dict: unknown names, rejected values, and values that contradict each other."""
 
 import difflib
 import functools
@@ -12,7 +12,7 @@ from jobqueue.core.texts import safe_repr
 
 
 class Problem(NamedTuple):
-    """Describe one wrong setting: the id of its system check, what is wrong, and how to put it right."""
+    """A problem of a setting: the id of its system check, what is wrong, and how to correct it."""
 
     id: str
     message: str
@@ -20,7 +20,7 @@ class Problem(NamedTuple):
 
 
 def problems(setting: str, raw: Any, known: "Mapping[str, Field[Any]]") -> list[Problem]:
-    """Return everything that is wrong with the dict of that setting, given its known fields; an empty list if nothing is."""
+    """Return all problems of the dict of that setting, given its known fields."""
     if not isinstance(raw, Mapping):
         return [
             Problem("E005", f"{setting} is a {type(raw).__name__}.", f'It must be a dict, for instance {setting} = {{"MAX_WORKERS": 8}}.')
@@ -57,7 +57,7 @@ def _heartbeat(values: Mapping[str, Any], prefix: str = "") -> Sequence[Problem]
 
 
 def _rotations(values: Mapping[str, Any]) -> Sequence[Problem]:
-    """Compare how long duties keep their leader with their lease."""
+    """Compare the time for which duties keep their leader with their lease."""
     lease = values["DUTY_LEASE_SECONDS"]
     hint = f"Set it to {lease} or more, or lower DUTY_LEASE_SECONDS: else the leader changes faster than others look."
     return [
@@ -67,7 +67,7 @@ def _rotations(values: Mapping[str, Any]) -> Sequence[Problem]:
 
 
 def _queues(values: Mapping[str, Any]) -> Sequence[Problem]:
-    """Judge the items that say which queues are served."""
+    """Check the items of the served queues."""
     wrong = queue_rules.problem(values["QUEUES"])
     return [] if wrong is None else [Problem("E002", f"QUEUES: {wrong.text}", wrong.fix)]
 
@@ -82,7 +82,7 @@ TOGETHER: tuple[tuple[frozenset[str], Callable[[Mapping[str, Any]], Sequence[Pro
 
 
 def _accepts(rule: Rule, value: Any) -> bool:
-    """Return whether a rule accepts a value; one that cannot even be judged, like an int beyond all floats, is not accepted."""
+    """Return whether a rule accepts a value. A value that cannot be checked, such as an int beyond all floats, is not accepted."""
     try:
         return rule.accepts(value)
     except (TypeError, ValueError, OverflowError):
@@ -90,14 +90,14 @@ def _accepts(rule: Rule, value: Any) -> bool:
 
 
 def _unknown(setting: str, name: object, known: "Mapping[str, Field[Any]]") -> Problem:
-    """Describe a name that is no setting."""
+    """Return the problem of a name that is no setting."""
     near = difflib.get_close_matches(str(name).upper(), known, n=1)
     hint = f"Did you mean {near[0]}?" if near else f"The settings are {', '.join(known)}."
     return Problem("E001", f"Unknown setting {name!r} in {setting}.", hint)
 
 
 def _wrong(one: "Field[Any]", name: str, value: object) -> Problem:
-    """Describe a value that its rule refuses."""
+    """Return the problem of a value that its rule rejects."""
     hint = f"It must be {one.metadata['rule'].text}; the default is {one.default!r}."
     if isinstance(value, str) and isinstance(one.default, tuple):
         hint += f" One name alone is written [{safe_repr(value)}]."

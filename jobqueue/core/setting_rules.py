@@ -1,4 +1,4 @@
-"""The rules that settings obey: what values one takes, in words and as a judgement."""
+"""The rules of settings: the values that each accepts, in words and as a check."""
 
 import math
 import re
@@ -9,26 +9,26 @@ from jobqueue.exceptions import MAX_DELAY_SECONDS
 
 
 class Rule(NamedTuple):
-    """Say in words what values a setting takes, and judge one."""
+    """The values that a setting accepts, in words and as a check."""
 
     text: str
     accepts: Callable[[Any], bool]
 
 
 def number(text: str, accepts: Callable[[float], bool]) -> Rule:
-    """Return a rule for a finite number; a bool is none."""
+    """Return a rule for a finite number; a bool is not one."""
     return Rule(
         text, lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and accepts(value)
     )
 
 
 def whole(text: str, accepts: Callable[[int], bool]) -> Rule:
-    """Return a rule for a whole number; a bool is none."""
+    """Return a rule for a whole number; a bool is not one."""
     return Rule(text, lambda value: isinstance(value, int) and not isinstance(value, bool) and accepts(value))
 
 
 def texts(text: str) -> Rule:
-    """Return a rule for a list or tuple of texts that are not empty; one text alone is none."""
+    """Return a rule for a list or tuple of texts that are not empty; a single text is not accepted."""
     return Rule(text, lambda value: isinstance(value, list | tuple) and all(isinstance(item, str) and item.strip() for item in value))
 
 
@@ -39,7 +39,7 @@ MAX_RELEASE = 200
 
 
 def is_service(value: Any) -> bool:
-    """Return whether a value names a service."""
+    """Return whether a value is the name of a service."""
     return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.-]{1,50}", value) is not None
 
 
@@ -47,17 +47,17 @@ SERVICE = Rule("a name of 1 to 50 letters, digits, dots, dashes and underscores"
 
 
 def is_callable_or_path(value: Any) -> bool:
-    """Return whether a value can be called, or may be the dotted path of what can."""
+    """Return whether a value can be called, or may be the dotted path of a callable."""
     return callable(value) or (isinstance(value, str) and all(part.isidentifier() for part in value.split(".")) and "." in value)
 
 
 def is_slots(value: Any) -> bool:
-    """Return whether a value gives tenants their slots."""
+    """Return whether a value maps tenants to their slots."""
     return isinstance(value, Mapping) and all(isinstance(name, str) and name and COUNT.accepts(number) for name, number in value.items())
 
 
 def is_release(value: Any) -> bool:
-    """Return whether a value names a release."""
+    """Return whether a value is a release, or a callable."""
     return callable(value) or (isinstance(value, str) and 0 < len(value) <= MAX_RELEASE)
 
 

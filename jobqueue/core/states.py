@@ -1,7 +1,7 @@
 """The states of a job and the one table of allowed moves between them.
 
-A move is a pair of places. A place is a status, and for PENDING also what the job waits for. Every writer of
-`status` (all of them are in ``db/`` and ``managers/``) names its move; `check` refuses one that is not in the table.
+A move is a pair of places. A place is a status, and for PENDING also what the job waits for. Every writer of `status`
+is in ``db/`` or ``managers/`` and names its move; `check` rejects a move that is not in the table.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from django.db.models import TextChoices
 
 
 class Status(TextChoices):
-    """Say where a job is in its life; the stored value is the name."""
+    """The states of a job; the stored value is the name."""
 
     PENDING = "PENDING", "Pending"
     QUEUED = "QUEUED", "Queued"
@@ -22,7 +22,7 @@ class Status(TextChoices):
 
 
 class WaitingFor(TextChoices):
-    """Say what a PENDING job waits for; empty in every other status."""
+    """What a PENDING job waits for; empty in every other status."""
 
     NOTHING = "", "nothing"
     TIME = "time", "its time"
@@ -31,7 +31,7 @@ class WaitingFor(TextChoices):
 
 
 class Recovery(TextChoices):
-    """Say what becomes of a job whose worker is lost."""
+    """What becomes of a job whose worker is lost."""
 
     REQUEUE = "requeue", "run again"
     HOLD = "hold", "hold for a person"
@@ -81,11 +81,11 @@ MOVES: Final[dict[Place, frozenset[Place]]] = {
 
 
 def allows(origin: Place, destination: Place) -> bool:
-    """Return whether the table has the move; it has none from a place that does not exist."""
+    """Return whether the table has the move; it has none from an unknown place."""
     return destination in MOVES.get(origin, frozenset())
 
 
 def check(origin: Place, destination: Place) -> None:
-    """Raise `ValueError` unless the table has the move: a bug of ours, never of a user."""
+    """Raise `ValueError` if the table does not have the move, which is always a bug of jobqueue."""
     if not allows(origin, destination):
         raise ValueError(f"A job cannot move from {origin} to {destination}; allowed: {sorted(MOVES.get(origin, ()))}.")

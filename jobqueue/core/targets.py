@@ -1,6 +1,7 @@
-"""The line of jobs behind a target: the key of its lock, and whom a claim may take. Pure: data in, data out.
+"""The line of jobs behind a target: the key of its lock, and the jobs that a claim may take. Pure: data in, data out.
 
-A target names something that only one job at a time may work on, such as one customer's account. It belongs to one tenant.
+A target is the name of something that only one job at a time can work on, such as the account of a customer. It
+belongs to one tenant.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ BLOCKING = ("PAUSED", "ERROR")
 
 
 class Target(NamedTuple):
-    """Name one target of one tenant."""
+    """A target of a tenant."""
 
     tenant: str
     name: str
@@ -27,7 +28,7 @@ class Target(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """Name a QUEUED job with a target that a claim has locked."""
+    """A QUEUED job with a target that a claim has locked."""
 
     id: int
     claim_rank: int
@@ -36,12 +37,12 @@ class Candidate(NamedTuple):
 
     @property
     def behind(self) -> Target:
-        """Its target."""
+        """The target of the job."""
         return Target(self.tenant, self.target)
 
 
 class Standing(NamedTuple):
-    """Tell of one job that matters to a target: it holds it, blocks it, or is the best of those that are QUEUED."""
+    """A job that matters to a target: it holds it, blocks it, or is the best of those that are QUEUED."""
 
     tenant: str
     target: str
@@ -52,7 +53,7 @@ class Standing(NamedTuple):
 
 @dataclass(slots=True)
 class Decision:
-    """Say what a claim does with its candidates: run them, park them, or leave them alone (the rest)."""
+    """What a claim does with its candidates: take them, park them, or leave them unchanged (the rest)."""
 
     take: list[int] = field(default_factory=list)
     park: list[int] = field(default_factory=list)
@@ -61,15 +62,16 @@ class Decision:
 
 
 def in_lock_order(targets: Iterable[Target]) -> list[int]:
-    """Return the keys of some targets' locks, each once, in the order in which everybody takes them: else two could wait in a circle."""
+    """Return the keys of the targets' locks, each once, in the order in which all transactions take them, to avoid deadlocks."""
     return sorted({target.key for target in targets})
 
 
 def decide(candidates: Sequence[Candidate], locked: Collection[int], standings: Iterable[Standing]) -> Decision:
-    """Decide on candidates by what stood there after the locks (their keys in `locked`) were taken.
+    """Decide on candidates by the state of their targets after the locks (their keys in `locked`) were taken.
 
-    A QUEUED holder is the head whatever its priority; else the best by priority, then by age. A job is never parked because of
-    itself: a holder that waits to run again is parked only because of another one that is PAUSED or in ERROR.
+    A QUEUED holder is the head, whatever its priority; else the best job is, by priority, then by age. A job is never
+    parked because of itself: a holder that waits to run again is parked only because of another job that is PAUSED or
+    in ERROR.
     """
     decision = Decision()
     heads: dict[Target, int] = {}
@@ -98,7 +100,7 @@ def _decide_one(decision: Decision, target: Target, line: Sequence[Candidate], h
             taken = True
         else:
             decision.park.append(candidate.id)
-    # Where the head is somebody whom this claim does not see, only its own candidates are parked: nobody holds the target yet,
-    # and whoever takes the head parks the others.
+    # If the head is a job that this claim does not see, only its own candidates are parked: no job holds the target
+    # yet, and the claim that takes the head parks the rest.
     if others or (taken and len(line) > 1):
         decision.crowded.add(target)

@@ -1,7 +1,8 @@
-"""Make texts that any database stores and a person can read, whatever an exception does.
+"""Make texts that any database stores and that can be read, even if an exception misbehaves.
 
-All functions that take an exception are safe: its ``__str__``, ``__repr__`` or ``__notes__`` may raise anything, its chain may be
-endless, its traceback may have a million frames. The amount is limited before anything is rendered. No local variables are shown.
+All functions that take an exception are safe: its ``__str__``, ``__repr__`` or ``__notes__`` may raise anything, its
+chain may be endless, its traceback may have a million frames. The amount is limited before anything is rendered.
+Local variables are not shown.
 """
 
 import re
@@ -25,7 +26,8 @@ MAX_NOTES = 5
 CAUSE = "\nThe above exception was the direct cause of the following exception:\n"
 CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n"
 
-# Texts of frames, by where these stand: as Python shows them, and with secrets hidden, by the names of secrets that were asked for.
+# Texts of frames, by the places of the frames: as Python shows them, and with secrets hidden, by the names of the
+# secrets.
 KEPT_TEXTS = 200
 _kept: dict[tuple[tuple[str, CodeType, int, int], ...], tuple[str, dict[tuple[str, ...], str]]] = {}
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -37,37 +39,37 @@ def clean(text: str) -> str:
 
 
 def ascii_only(text: str) -> str:
-    """Return the text with all that is not ASCII as escapes, for a database or an output that takes nothing else."""
+    """Return the text with all other characters than ASCII escaped, for a database or an output that accepts nothing else."""
     return clean(text).encode("ascii", "backslashreplace").decode()
 
 
 def printable(text: str) -> str:
-    """Return the text with everything escaped that is not printable, such as line breaks and what steers a terminal."""
+    """Return the text with all unprintable characters escaped, such as line breaks and control sequences of a terminal."""
     return (
         text if text.isprintable() else "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
     )
 
 
 class Hide(Protocol):
-    """What hides secrets in a text; `overlap` is how far beyond a cut it must read."""
+    """A callable that hides secrets in a text; `overlap` is how far beyond a cut it must read."""
 
     overlap: int
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of secrets that not every text is searched for."""
+        """The names of secrets that are not searched for in every text."""
 
     def __call__(self, text: str) -> str:
         """Return the text with its secrets hidden."""
 
     def known(self, text: str) -> str:
-        """Return the text in which only the values that are known to be secret are hidden."""
+        """Return the text in which only the known secret values are hidden."""
 
 
 def shorten(text: str, limit_bytes: int, hide: Hide | None = None) -> str:
-    """Return at most the first ``limit_bytes`` bytes of the text, as UTF-8, with a mark where it was cut.
+    """Return at most the first ``limit_bytes`` bytes of the text, as UTF-8, with a mark if it was cut.
 
-    Secrets are hidden before the cut. Of a text that is much too long, only what is near the limit is searched.
+    Secrets are hidden before the cut. In a text that is much too long, only the part up to the limit is searched.
     """
     if hide is None:
         return _cut(text, limit_bytes, tail_share=0.0)
@@ -78,7 +80,7 @@ def shorten(text: str, limit_bytes: int, hide: Hide | None = None) -> str:
 
 
 def safe_repr(value: object, limit_bytes: int = 200) -> str:
-    """Return a short ``repr``, or a placeholder where that raises."""
+    """Return a short ``repr``, or a placeholder if it raises."""
     return shorten(_safely(repr, value), limit_bytes)
 
 
@@ -89,7 +91,7 @@ def exception_path(exception: BaseException) -> str:
 
 
 def exception_summary(exception: BaseException, hide: Hide | None = None) -> str:
-    """Return the exception's name and message as one line of at most 500 characters; `hide` hides secrets before it is cut."""
+    """Return the exception's name and message as one line of at most 500 characters; `hide` hides secrets before the cut."""
     line = " ".join(_headline(exception, 4 * SUMMARY_CHARACTERS, hide).split())
     return line if len(line) <= SUMMARY_CHARACTERS else line[: SUMMARY_CHARACTERS - 1] + "…"
 
@@ -97,8 +99,8 @@ def exception_summary(exception: BaseException, hide: Hide | None = None) -> str
 def error_text(exception: BaseException, limit_bytes: int = 64_000, *, skip_frames: int = 0, hide: Hide | None = None) -> str:
     """Return the traceback of an exception and its chain as text of at most ``limit_bytes`` bytes; never raise.
 
-    ``skip_frames`` leaves out that many of the outermost frames of the exception itself, which are the caller's; if it has no others,
-    they are shown.
+    ``skip_frames`` is the number of the outermost frames of the exception itself that are omitted, because they are
+    the caller's. If it has no other frames, they are shown.
     """
     try:
         text = "\n".join(_Renderer(limit_bytes // 8, hide).chain(exception, skip_frames, depth=0))
@@ -108,15 +110,15 @@ def error_text(exception: BaseException, limit_bytes: int = 64_000, *, skip_fram
 
 
 class _Renderer:
-    """Render exceptions into lines until their number is used up."""
+    """A renderer of exceptions into lines, up to a number of exceptions."""
 
     def __init__(self, message_bytes: int, hide: Hide | None) -> None:
-        """Keep how long a message may be, and what hides its secrets."""
+        """Store the maximum length of a message, and the callable that hides its secrets."""
         self.message_bytes, self.hide = message_bytes, hide
         self.left = MAX_EXCEPTIONS
 
     def chain(self, exception: BaseException, skip_frames: int, depth: int) -> Iterator[str]:
-        """Yield the lines of an exception, those of what caused it first."""
+        """Yield the lines of an exception, those of its causes first."""
         links = _chain(exception)
         if len(links) > CHAIN_LENGTH:
             half = CHAIN_LENGTH // 2
@@ -141,7 +143,7 @@ class _Renderer:
             yield from self.members(exception, depth + 1)
 
     def members(self, group: BaseExceptionGroup[BaseException], depth: int) -> Iterator[str]:
-        """Yield the lines of what a group holds, indented."""
+        """Yield the lines of the members of a group, indented."""
         members = group.exceptions
         shown = members[:GROUP_WIDTH] if depth <= GROUP_DEPTH else ()
         for number, member in enumerate(shown, 1):
@@ -158,7 +160,7 @@ def _left_out(number: int, noun: str, where: str = "") -> str:
 
 
 def _chain(exception: BaseException) -> list[tuple[BaseException, str]]:
-    """Return the exception and what caused it, each with how it led to the one before it; a circle is followed once."""
+    """Return the exception and its causes, each with the sentence that links it to the one before it; a circle is followed once."""
     links, seen = [(exception, "")], {id(exception)}
     while True:
         last = links[-1][0]
@@ -193,10 +195,11 @@ def _frames(trace: TracebackType | None, skip: int, hide: Hide | None) -> Iterat
 
 
 def _rendered(frames: Sequence[TracebackType], hide: Hide | None) -> str:
-    """Return frames as Python shows them, each line bounded, with secrets hidden: lines of source code hold them, too.
+    """Return frames as Python shows them, each line bounded, with secrets hidden, because lines of source code can hold secrets.
 
-    Jobs that fail mostly fail alike, and Python parses the source for each frame: so texts are kept. What a frame looks like follows
-    from its code and the place in it. Two pieces of code may be equal but for their file, which is why that is named, too.
+    Most failed jobs fail in the same way, and Python parses the source for each frame, so the texts are cached. The
+    text of a frame follows from its code and the place in it. Two code objects can be equal except for their files,
+    so the file is part of the key.
     """
     places = tuple((frame.tb_frame.f_code.co_filename, frame.tb_frame.f_code, frame.tb_lasti, frame.tb_lineno) for frame in frames)
     kept = _kept.get(places)
@@ -208,7 +211,7 @@ def _rendered(frames: Sequence[TracebackType], hide: Hide | None) -> str:
         )
         if len(_kept) >= KEPT_TEXTS:
             _kept.clear()
-        # No lock: an interrupt of the task may be thrown in here, and each of these steps is whole by itself.
+        # No lock: an interrupt of the task may be raised here, and each of these steps is atomic.
         kept = _kept[places] = (text, {})
     text, hidden_texts = kept
     if hide is None:
@@ -244,7 +247,7 @@ def _notes(exception: BaseException, limit_bytes: int, hide: Hide | None) -> Ite
 
 
 def _class_attribute(kind: type, name: str) -> str:
-    """Return the module or the name of a class, or a placeholder where it has none that is a text."""
+    """Return the module or the name of a class, or a placeholder if it has none that is a text."""
     try:
         value = getattr(kind, name)
         return clean(str.__str__(value))
@@ -253,7 +256,7 @@ def _class_attribute(kind: type, name: str) -> str:
 
 
 def _safely(convert: Callable[[object], str], value: object) -> str:
-    """Return ``str(value)`` or ``repr(value)``, or a placeholder that names what it raised."""
+    """Return ``str(value)`` or ``repr(value)``, or a placeholder that names the exception it raised."""
     try:
         # A subclass of str may override every method that is called on the text later.
         return str.__str__(convert(value))
@@ -263,7 +266,7 @@ def _safely(convert: Callable[[object], str], value: object) -> str:
 
 
 def _cut(text: str, limit_bytes: int, tail_share: float) -> str:
-    """Return the text with a mark in place of what exceeds the limit, keeping a share of the limit for the text's end."""
+    """Return the text with a mark in place of the part beyond the limit; keep a share of the limit for the end of the text."""
     if len(text) * 4 <= limit_bytes:
         return text
     encoded = text.encode("utf-8", "replace")
@@ -273,7 +276,7 @@ def _cut(text: str, limit_bytes: int, tail_share: float) -> str:
 
 
 def _marked(encoded: bytes, limit_bytes: int, tail_share: float, size: int) -> str:
-    """Return the first and the last bytes of a text, with a mark between them that names its whole size."""
+    """Return the first and the last bytes of a text, with a mark between them that gives its whole size."""
     mark = f"… [cut, {size} bytes]".encode()
     room = max(limit_bytes - len(mark) - 2, 0)
     tail = int(room * tail_share)

@@ -1,4 +1,4 @@
-"""Time limits of jobs: how they are given, kept in the job's options, and told."""
+"""Time limits of jobs: their values, their place in the job's options, and their texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_OPTIONS = "{}"
 
 
 def in_seconds(value: object) -> float:
-    """Return a time limit as seconds; refuse what is no number of seconds or timedelta above 0 and up to 366 days."""
+    """Return a time limit in seconds; reject a value that is not a number of seconds or a timedelta, above 0 and up to 366 days."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MAX_DELAY_SECONDS:
         rule = f"it must be a number of seconds above 0, at most {MAX_DELAY_SECONDS} (366 days), or a timedelta"
@@ -29,7 +29,7 @@ def options_text(seconds: float | None) -> str:
 
 
 def of_options(options: Any) -> float | None:
-    """Return the time limit in a job's options, whatever somebody has written into them; None where there is none."""
+    """Return the time limit in a job's options, or None if there is none; the options may have been edited to any value."""
     seconds = options.get(OPTION) if isinstance(options, dict) else None
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
         return None
@@ -45,10 +45,10 @@ def of_text(options: str) -> float | None:
 
 
 def shown(seconds: float) -> str:
-    """Return a time limit as a person reads it."""
+    """Return a time limit as text."""
     return f"{seconds:.12g} s"
 
 
 def exceeded(seconds: float | None) -> TimeLimitExceeded:
-    """Return the error of a run that went on for longer."""
+    """Return the error of a run that exceeded its time limit."""
     return TimeLimitExceeded() if seconds is None else TimeLimitExceeded(f"The time limit of {shown(seconds)} was exceeded")

@@ -1,4 +1,4 @@
-"""What errors say of values that JSON does not have: their type, and what to pass in their place. They never show a value."""
+"""The parts of errors about values that JSON does not have: their type, and what to pass instead. They never show a value."""
 
 import datetime
 import decimal
@@ -25,7 +25,7 @@ FIXES: tuple[tuple[type | tuple[type, ...], str], ...] = (
 
 
 def fix(value: object) -> str:
-    """Return what to pass in place of a value of a type that JSON does not have."""
+    """Return what to pass instead of a value of a type that JSON does not have."""
     if hasattr(type(value), "_meta"):
         return "Pass its primary key (x.pk) and load it in the task."
     for kinds, fix in FIXES:
@@ -41,14 +41,14 @@ def type_name(value: object) -> str:
 
 
 def shown_key(key: str) -> str:
-    """Return a key as an error shows it: printable and short."""
+    """Return a key for an error: printable and short."""
     return ascii(key[:40])[1:-1] + ("…" if len(key) > 40 else "")
 
 
 def not_run(value: object) -> str:
     """Return the error for a result whose code has not run, such as a coroutine that a wrapper returned; "" for any other."""
     if inspect.iscoroutine(value):
-        value.close()  # else Python warns of it later, at another place
+        value.close()  # else Python warns about it later, at another place
         return (
             "The task returned a coroutine, which is not awaited: the body of the coroutine did not run. Declare the task with async def, "
             "or mark its wrapper with asgiref.sync.markcoroutinefunction."

@@ -1,4 +1,4 @@
-"""What is a webhook's URL, secret, event and receiver, and when a message is tried again: rules without a database or a network."""
+"""The rules for a webhook's URL, secret, events and receiver, and for its attempts, without a database or a network."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from urllib.parse import SplitResult, urlsplit
 
 from jobqueue.core import event_names as names
 
-# What is told of messages themselves would be told without end, and progress far too often.
+# Events about messages would cause messages without end, and progress is too frequent.
 EVENTS = names.SENDABLE
 PACKAGES = ("httpx", "httpcore", "certifi", "standardwebhooks")
 MAX_URL = 2000
 MAX_HOST = 260
 
-# Seconds between one attempt and the next: a short outage costs seconds, a night without a receiver loses nothing.
+# Seconds between one attempt and the next: a short outage costs seconds, and a receiver that is down for a night
+# loses no message.
 DELAYS = (5, 30, 120, 600, 3600, 14400, 43200)
 MAX_DELAY = 604_800
 DELAYS_TEXT = "a list of numbers from 0 to 604800 (7 days), at least one"
-JITTER = 0.25  # of the delay, on top: a receiver that failed for all does not get all back at one moment
+JITTER = 0.25  # of the delay, added to it, so that a receiver that was down does not get all messages again at the same time
 MAX_RETRY_AFTER = 86400
 
 OTHERS = "*"
@@ -41,14 +42,14 @@ TIMEOUT_TEXT = "a number above 0, at most 60"
 HOSTS_TEXT = "a list of host names, names that begin with a dot (all hosts below), addresses or networks"
 _LABELS = re.compile(r"\.?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*", re.IGNORECASE)
 
-# The host and the port at the beginning of what follows "://".
+# The host and the port at the beginning of the text after "://".
 _PLACE = re.compile(r"(?:\[[0-9a-fA-F:.]{2,45}\]|[^\[\]/?#;:@\s]{1,255})(?::\d{1,5}(?!\d))?")
 
 Network = IPv4Network | IPv6Network
 
 
 def url_problem(value: Any, *, https_only: bool = False) -> str:
-    """Return what keeps a value from being the URL of a receiver, as the end of a sentence; "" where nothing does."""
+    """Return why a value cannot be the URL of a receiver, as the end of a sentence; "" if it can."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_URL:
         return f"it must be text of 1 to {MAX_URL} characters"
     if any(not one.isprintable() or one.isspace() for one in value) or "\\" in value:
@@ -72,7 +73,7 @@ def _parts_problem(parts: SplitResult, *, https_only: bool) -> str:
 
 
 def origin(url: str) -> str:
-    """Return what names the receiver of a URL: scheme, host and port; where it has none, the whole."""
+    """Return the receiver of a URL: scheme, host and port; for a text that is no URL, the whole text."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -81,19 +82,20 @@ def origin(url: str) -> str:
 
 
 def host(url: str) -> str:
-    """Return the host and the port of a URL, for people to read: no credentials, path or query, which may hold secrets."""
+    """Return the host and the port of a URL for display, without credentials, path and query, which may hold secrets."""
     return origin(str(url)).partition("://")[2].rpartition("@")[2][:MAX_HOST]
 
 
 def is_timeout(value: Any) -> bool:
-    """Return whether a value is the time that one attempt may take."""
+    """Return whether a value can be the time limit of one attempt."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MAX_TIMEOUT
 
 
 def shown_url(url: str) -> str:
-    """Return a URL as users without the right to change it see it: its origin, and a short hash that tells two URLs apart.
+    """Return a URL for users who may not change it: its origin, and a short hash that distinguishes two URLs.
 
-    Anything else may be the secret: a part of the path, a parameter, a query, a fragment. No URL is shown as nothing.
+    Anything else may be the secret: a part of the path, a parameter, a query, a fragment. An empty URL gives an empty
+    text.
     """
     if not url:
         return ""
@@ -110,7 +112,7 @@ def shown_url(url: str) -> str:
 
 
 def missing_packages() -> list[str]:
-    """Return which of the packages that send webhooks are not installed here."""
+    """Return which of the packages that send webhooks are not installed."""
     return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
 
 
@@ -118,22 +120,22 @@ def missing_packages() -> list[str]:
 
 
 def is_secrets(value: Any) -> bool:
-    """Return whether a value gives webhooks their secrets."""
+    """Return whether a value can be the secrets of webhooks."""
     if isinstance(value, Mapping):
         return all(isinstance(name, str) and name and _is_secret_or_list(one) for name, one in value.items())
     return callable(value) or is_path(value) or _is_secret_or_list(value)
 
 
 def is_path(value: Any) -> bool:
-    """Return whether a value is the dotted path of a callable; base64 holds no dots."""
+    """Return whether a value is the dotted path of a callable; base64 has no dots."""
     return isinstance(value, str) and "." in value and all(part.isidentifier() for part in value.split("."))
 
 
 def secrets_of(value: Any, queue: str, tenant: str = "", receiver: str = "") -> tuple[str, ...]:
-    """Return the secrets with which messages to a receiver (its origin) are signed; none where there is none.
+    """Return the secrets that sign messages to a receiver (its origin); empty if there are none.
 
-    Whatever a callable of the project raises goes on to the caller, and so does what is wrong with its answer: a message is not sent
-    unsigned, or signed for another receiver, by mistake.
+    An exception of the project's callable is raised to the caller, and so is an error about its return value.
+    Otherwise a message could be sent unsigned, or signed for another receiver, by mistake.
     """
     if callable(value):
         value = value(queue, tenant, receiver)
@@ -163,7 +165,7 @@ def _is_secret(value: Any) -> bool:
     return SHORTEST_SECRET <= len(plain) <= MAX_SECRET
 
 
-# Receivers that are allowed though they are inside
+# Receivers in internal networks that are allowed
 
 
 def is_hosts(value: Any) -> bool:
@@ -198,7 +200,7 @@ def _network(text: str) -> Network | None:
 
 
 def event_problem(value: Any) -> str:
-    """Return what keeps a value from being a queue's list of events, as the end of a sentence; "" where nothing does."""
+    """Return why a value cannot be a queue's list of events, as the end of a sentence; "" if it can."""
     if not isinstance(value, list | tuple):
         return f"it must be a list of {', '.join(EVENTS)}"
     unknown = [one for one in value if one not in EVENTS]
@@ -218,7 +220,7 @@ def _is_delay(value: Any) -> bool:
 
 
 def delay_seconds(delays: Sequence[float], attempts: int, retry_after: float | None = None) -> float:
-    """Return how long to wait after so many attempts; never shorter than the receiver asked for, up to a day."""
+    """Return the delay after this number of attempts. It is never shorter than the receiver asked for, up to a day."""
     base: float = delays[min(max(attempts, 1), len(delays)) - 1]
     if retry_after is not None:
         base = max(base, min(retry_after, MAX_RETRY_AFTER))
@@ -226,7 +228,7 @@ def delay_seconds(delays: Sequence[float], attempts: int, retry_after: float | N
 
 
 def retry_after_seconds(text: str | None, now: datetime | None = None) -> float | None:
-    """Return what a ``Retry-After`` header asks for, in seconds: a number or a date; None where it says neither."""
+    """Return the seconds of a ``Retry-After`` header, which holds a number or a date; None if it holds neither."""
     if not text or len(text) > 100:
         return None
     text = text.strip()
