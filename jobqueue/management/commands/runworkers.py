@@ -85,7 +85,7 @@ class Command(BaseCommand):
             status = self._serve(options, is_process=is_process)
         except CommandError:
             if is_process:
-                exit_anyway(1)  # no process may read the output, and Django then blocks while it prints the error
+                exit_anyway(1)  # if no process reads the output, Django blocks when it prints the error
             raise
         if status:
             sys.exit(status)

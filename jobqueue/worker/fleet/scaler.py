@@ -1,7 +1,7 @@
 """The scaler sets the number of slots of the shared lane: running plus claimable jobs, between `MIN_WORKERS` and `MAX_WORKERS`.
 
 The lane grows at once: every `SCALE_SECONDS`, and when a claim finds more jobs than free slots. It shrinks only after a quiet time, to the
-highest number of slots that was needed in that time, so that a load that varies starts and stops no threads. A busy thread is never
+highest number of slots that was needed in that time. So a load that varies starts and stops no threads. A busy thread is never
 stopped (see ``worker/running/pool.py``). A connection pool is a limit, too: a thread beyond its size would only wait for a connection.
 
 The scaler sends no statement while slots are free.

@@ -8,8 +8,8 @@
    deliveries that got no response.
 5. The listener and the other services end and close their connections.
 6. Jobs that did not react are handed back, too. Only the end of the process stops their threads, so this is one of the last steps:
-   the process ends before another worker has repeated much of their work. A run that is overdue after its time limit, which is
-   why the process ends, is not waited for in step 2, and its job fails.
+   the process ends before another worker has repeated much of their work. An overdue run still runs long after its time limit, and the
+   process ends because of it. Step 2 does not wait for such a run, and its job fails.
 7. The signals that are still queued are sent, until `DELIVERY_GRACE_SECONDS` after the start of step 4.
 
 The heartbeat renews leases until the last outcome is written. The log names each thread that does not stop, and the process then exits

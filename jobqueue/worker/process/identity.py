@@ -1,7 +1,7 @@
 """The identity of a worker process: a random UUID for each start, since host names and process ids repeat.
 
 On SQLite the process holds a lock on a file beside the database while it lives. The name of the file is the identity. If the lock
-is free, the process is dead, and other workers recover its jobs at once instead of waiting for the leases to run out.
+is free, the process is dead, and other workers recover its jobs at once. They need not wait until the leases run out.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """The finisher writes outcomes to the database in batches, and at once when it is idle.
 
 When a job with a target ends, the next job of the target is handed over to this worker in the same transaction. A slot takes at most
-`CHAIN_MOST` jobs in a row in this way, for at most `CHAIN_SECONDS` since the first was claimed, so that other jobs get the slot, too.
+`CHAIN_MOST` jobs in a row in this way, for at most `CHAIN_SECONDS` since the first was claimed. Other jobs then get the slot.
 
 If many outcomes wait, a second finisher with a second connection writes successes of jobs without a target at the same time: one
 finisher builds its batch while the server executes the statement of the other one.
 
-If an outcome cannot be written, the finisher retries with back-off while the heartbeat renews the lease, for at most `LEASES` times the
-length of a lease. Then it drops the outcome, the lease runs out, and the job is recovered. A slot counts as busy until its outcome is
-acknowledged or refused.
+If an outcome cannot be written, the finisher retries with back-off, for at most `LEASES` times the length of a lease. The heartbeat
+renews the lease meanwhile. Then the finisher drops the outcome, the lease runs out, and the job is recovered. A slot counts as busy
+until its outcome is acknowledged or refused.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Finisher(DatabaseService):
         self._room.set()
         if len(self._buffer) > len(later):
             return 0.0
-        # The lock of a target is held for milliseconds, that of a row perhaps for long.
+        # The lock of a target is held only briefly, that of a row perhaps for long.
         self._locked_pause = min(2 * self._locked_pause, LOCKED_SECONDS) if later else SHORT_SECONDS
         return self._locked_pause if later else None
 
@@ -178,7 +178,7 @@ class Finisher(DatabaseService):
         if gate is None or gate.limits.max_running is not None:
             return None
         leases = {run.lease for run, outcome in batch if outcome.target is not None and self._may_chain(run, now)}
-        if leases:  # the dispatcher refreshes them, too, but may rest longer than a pause of a queue may go unnoticed
+        if leases:  # the dispatcher refreshes them, too, but may rest for too long to notice a pause of a queue in time
             gate.refresh_queues()
         return HandOver(LeaseHolder(self._worker_id, self._lease_seconds), leases, gate.served, gate.closed)
 
