@@ -1,4 +1,4 @@
-"""The admin: look at jobs, targets, queues, schedules, workers, duties and webhooks, and act on them by verbs, each with its permission.
+"""The admin: pages for jobs, targets, queues, schedules, workers, duties and webhooks, and verbs with a permission each.
 
 No form edits a row, but that of a schedule and that of a queue's webhook.
 """

@@ -1,7 +1,8 @@
-"""The verbs on the list and on the page of one job.
+"""The verbs on the list of jobs and on the page of one job.
 
-A verb is checked where it acts: the permission, `get_queryset` (a project may narrow what a user sees), and the state of the locked
-row. Jobs that run are interrupted, any are deleted, and more than one is canceled, only after a page has named them.
+A verb is checked when it acts: the permission, `get_queryset` (a project can restrict what a user sees), and the
+state of the locked row. A confirmation page lists the jobs first if running jobs would be interrupted, if any job
+would be deleted, or if more than one would be canceled.
 """
 
 from __future__ import annotations
@@ -27,34 +28,34 @@ from jobqueue.admin.verbs import DELETE, VERBS, Verb
 from jobqueue.lifecycle.control import Answer, Verdict
 from jobqueue.models import Job
 
-MAX_AT_ONCE = 500  # each job is a transaction, and a field of the confirmation's form, of which Django takes 1000
+MAX_AT_ONCE = 500  # each job is a transaction, and a field of the confirmation's form, of which Django accepts 1000
 UNSELECTED = ("", "0", "false", "False")
 
 Action = Callable[["ActingAdmin", HttpRequest, QuerySet[Job]], HttpResponse | None]
 
 
 def action_of(verb: Verb) -> Action:
-    """Return the bulk action that does a verb."""
+    """Return the bulk action for a verb."""
 
     def act(modeladmin: ActingAdmin, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse | None:
         return modeladmin.act_on_selected(request, queryset, verb)
 
     act.__name__ = verb.name
     act.short_description = verb.label  # type: ignore[attr-defined]
-    # Not "delete": that is Django's own way to delete, which knows nothing of targets and is refused.
+    # Not "delete": that is Django's own deletion, which does not know targets, and is rejected.
     act.allowed_permissions = ("delete_job" if verb is DELETE else verb.name,)  # type: ignore[attr-defined]
     return act
 
 
-# Each job is changed in a transaction of its own: one around all of them (ATOMIC_REQUESTS) would hold the locks of all.
+# Each job is changed in a transaction of its own: one around all of them (ATOMIC_REQUESTS) would hold all locks.
 @method_decorator(transaction.non_atomic_requests, name="changelist_view")
 @method_decorator(transaction.non_atomic_requests, name="verb_view")
 class ActingAdmin(ReadOnlyAdmin[Job]):
-    """Do the verbs."""
+    """The admin with the verbs on jobs."""
 
     actions = tuple(action_of(verb) for verb in VERBS.values())
 
-    # Django asks these before it offers an action.
+    # Django calls these before it offers an action.
 
     def has_cancel_permission(self, request: HttpRequest) -> bool:
         """Return whether the user may cancel."""
@@ -69,7 +70,7 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
         return VERBS["resume"].allowed(request)
 
     def has_run_now_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user may let scheduled jobs run now."""
+        """Return whether the user may make scheduled jobs run now."""
         return VERBS["run_now"].allowed(request)
 
     def has_delete_job_permission(self, request: HttpRequest) -> bool:
@@ -77,22 +78,22 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
         return VERBS["delete"].allowed(request)
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the address to which the buttons of a job's page are sent."""
+        """Add the URL for the buttons of a job's page."""
         view = self.admin_site.admin_view(self.verb_view)
         return [path("<int:object_id>/act/<slug:name>/", view, name="jobqueue_job_act"), *super().get_urls()]
 
     @audited
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list or do a bulk action."""
-        # The list is wide: the sidebar's room is worth more to it.
+        """Show the list or run a bulk action."""
+        # The list is wide, so the sidebar is off.
         return super().changelist_view(request, {"title": "Jobs", "is_nav_sidebar_enabled": False, **(extra_context or {})})
 
     def act_on_selected(self, request: HttpRequest, queryset: QuerySet[Job], verb: Verb) -> HttpResponse | None:
-        """Do a verb to what is selected on the list."""
+        """Run a verb on the selected jobs of the list."""
         if not verb.allowed(request):
             raise PermissionDenied
         if request.POST.get("select_across", "") in UNSELECTED:
-            # Not by the list's filters: a job that has left them since is told about, not dropped in silence.
+            # The list's filters are not applied: a job that no longer matches them must be reported, not skipped.
             selected = {int(value) for value in request.POST.getlist(ACTION_CHECKBOX_NAME)}
             jobs = list(self.get_queryset(request).defer(*listing.BIG_COLUMNS).filter(pk__in=selected))
             return self.act(request, verb, jobs, missing=selected - {job.pk for job in jobs})
@@ -105,7 +106,7 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
 
     @audited
     def verb_view(self, request: HttpRequest, object_id: int, name: str) -> HttpResponse:
-        """Do a verb to one job, by POST; a GET (as after a login) only leads to the job's page."""
+        """Run a verb on one job, by POST; a GET (as after a login) only redirects to the job's page."""
         verb = VERBS.get(name)
         if verb is None:
             raise Http404(f"Jobs have no action {name!r}.")
@@ -121,24 +122,24 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
         asked = self.act(request, verb, [job], on_list=False)
         if asked is not None:
             return asked
-        # Whoever is gone has no page any more.
+        # A deleted job has no page any more.
         gone = verb is DELETE and self.get_object(request, str(object_id)) is None
         return self.back(request, None if gone else job.pk)
 
     def back(self, request: HttpRequest, job_id: int | None) -> HttpResponse:
-        """Lead to where a button was: the page of a job, or the list where there is none."""
+        """Redirect to the page of the button: that of a job, or the list if there is none."""
         name, args = ("change", [job_id]) if job_id is not None else ("changelist", [])
         return HttpResponseRedirect(reverse(f"admin:jobqueue_job_{name}", args=args, current_app=self.admin_site.name))
 
     def gone(self, request: HttpRequest, object_id: object) -> HttpResponse:
-        """Say that there is no such job, and lead to the list."""
+        """Report that there is no such job, and redirect to the list."""
         self.message_user(request, f"There is no job {str(object_id)[:40]} (any more).", messages.WARNING)
         return HttpResponseRedirect(reverse("admin:jobqueue_job_changelist", current_app=self.admin_site.name))
 
     def act(
         self, request: HttpRequest, verb: Verb, jobs: list[Job], *, missing: set[int] | None = None, on_list: bool = True
     ) -> HttpResponse | None:
-        """Do a verb to some jobs and tell what came of it; return the page that asks, where somebody must confirm first."""
+        """Run a verb on some jobs and report the result; return the confirmation page if the user must confirm first."""
         if {job.pk for job in confirm.doubtful(verb, jobs)} - confirm.confirmed(request):
             return self._ask(request, confirm.context(verb, jobs, on_list=on_list))
         tally = perform(

@@ -1,4 +1,4 @@
-"""What the admins share: no list is filtered by what it does not offer, and only verbs change anything."""
+"""The base classes of the admins: lists accept only the filters that they offer, and only verbs change data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jobqueue.core.texts import clean, shorten
 M = TypeVar("M", bound=Model)
 MAX_ID = 2**63 - 1
 
-# The lookups in the links of Django's own filters of a field. None of them compares a part of a value.
+# The lookups in the links of Django's own filters of a field. All compare whole values.
 EXACT_LOOKUPS = ("exact", "isnull", "in")
 GONE = "it is no longer there, or not yours to change"
 DATE_LOOKUPS = (*EXACT_LOOKUPS, "gte", "lt")
@@ -32,15 +32,15 @@ DATE_LOOKUPS = (*EXACT_LOOKUPS, "gte", "lt")
 if TYPE_CHECKING:
 
     class Generic(admin.ModelAdmin[M]):
-        """Stand for the admin that the type checker sees."""
+        """The base admin for the type checker."""
 
 else:
 
     class Generic(admin.ModelAdmin):
-        """Stand for the admin at run time, where it need not be generic on Django 5.2."""
+        """The base admin at run time, because it is not generic on Django 5.2."""
 
         def __class_getitem__(cls, model: Any) -> type:
-            """Return the class itself: the model is for the type checker alone."""
+            """Return the class itself: only the type checker uses the model."""
             return cls
 
 
@@ -63,14 +63,14 @@ class Base(Generic[M]):
     """The base of all admins of jobqueue."""
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Allow the filters that the list offers, and no other: ``?kwargs__password__startswith=a`` reads a secret letter by letter."""
+        """Allow only the filters that the list offers: ``?kwargs__password__startswith=a`` would reveal a secret letter by letter."""
         return any(lookup in self._lookups(one) for one in self.get_list_filter(request))
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list, or do an action.
+        """Show the list, or run an action.
 
-        The answer is 400 to a filter that the list does not offer, with a page that names the filters, and to a selected row that is not a
-        number, if the rows have numbers.
+        The answer is 400 for a filter that the list does not offer, with a page that lists the filters. It is also
+        400 for a selected row that is not a number, if the rows have numbers.
         """
         if isinstance(self.opts.pk, IntegerField):
             for value in request.POST.getlist(ACTION_CHECKBOX_NAME):
@@ -100,7 +100,7 @@ class Base(Generic[M]):
         }
         return TemplateResponse(request, "jobqueue/admin/unknown_filter.html", context, status=400)
 
-    # The audit. Django calls the first three for what its own forms do, and our verbs call them, too.
+    # The audit. Django calls the first three for its own forms, and the verbs call them, too.
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """Record an addition."""
@@ -141,20 +141,20 @@ class Base(Generic[M]):
 
 
 class ReadOnlyAdmin(Base[M]):
-    """Refuse every form: run-time columns belong to the protocol, and a saved form would overwrite what a worker wrote meanwhile."""
+    """An admin without forms: run-time columns belong to the protocol, and a saved form would overwrite concurrent writes of workers."""
 
     empty_value_display = NOTHING
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Refuse."""
+        """Return False."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
-        """Refuse."""
+        """Return False."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
-        """Refuse."""
+        """Return False."""
         return False
 
     class Media:

@@ -1,4 +1,4 @@
-"""Do one thing to some jobs, one transaction each with its audit record, and tell what came of how many."""
+"""Run one verb on some jobs, with a transaction and an audit record each, and report the results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Audit = Callable[[Job, Answer | None, str], object]
 
 @dataclass(slots=True)
 class BulkResult:
-    """Count the answers to one verb."""
+    """The results of one verb, counted."""
 
     verb: Verb
     done: list[int] = field(default_factory=list)
@@ -45,7 +45,7 @@ class BulkResult:
             self.done.append(answer.job_id)
 
     def messages(self) -> list[tuple[int, str]]:
-        """Return what to tell, each with its level."""
+        """Return the messages to show, each with its level."""
         told = []
         if self.done:
             told.append((messages.SUCCESS, f"{_jobs(self.done)} {_were(self.done)} {self.verb.done}."))
@@ -61,7 +61,7 @@ class BulkResult:
 
 
 def perform(verb: Verb, jobs: Iterable[Job], audit: Audit) -> BulkResult:
-    """Do `verb` to each job; after the database has failed once, no other is tried."""
+    """Run `verb` on each job; after a connection error of the database, skip the rest."""
     tally = BulkResult(verb)
     answers = True
     for job in jobs:
@@ -81,7 +81,7 @@ def perform(verb: Verb, jobs: Iterable[Job], audit: Audit) -> BulkResult:
 
 
 def _one(verb: Verb, job: Job, audit: Audit) -> Answer:
-    # The change and its record are committed together: there is none without the other.
+    # The change and its record are committed together.
     with Job.objects.database.atomic():
         answer = verb.act(job.pk)
         if answer.verdict is Verdict.DONE:

@@ -1,4 +1,4 @@
-"""The cells of the lists: what a job's columns look like. No queries, no styles or scripts in the markup."""
+"""The columns of the list of jobs, without queries, and without styles or scripts in the markup."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jobqueue.core.states import PENDING_TARGET, Status, WaitingFor
 from jobqueue.models import Job
 
 BRIEF_CHARACTERS = 120
-# A sign beside the colour, for those who see no difference between red and green.
+# A sign in addition to the colour, for users who do not see the difference between red and green.
 SIGNS: Final = {
     "pending": "◔",
     "queued": "•",
@@ -35,19 +35,19 @@ SIGNS: Final = {
 
 
 def badge(kind: str, label: str, note: str = "") -> SafeString:
-    """Return a coloured label with a sign, and a note behind it."""
+    """Return a coloured label with a sign, and a note after it."""
     shown = format_html('<span class="jq-badge jq-{}"><span aria-hidden="true">{}</span> {}</span>', kind, SIGNS.get(kind, "•"), label)
     return format_html('{} <span class="jq-note">{}</span>', shown, note) if note else shown
 
 
 def now_of(job: Job) -> datetime:
-    """Return the database's time when the job was read."""
+    """Return the database's time at which the job was read."""
     now: datetime = getattr(job, "now", None) or clock.now()
     return now
 
 
 def owner_of(job: Job) -> str:
-    """Return the identity of the worker that runs the job, or ran it last; empty where none has."""
+    """Return the identity of the worker that runs the job, or ran it last; empty if there is none."""
     if job.lease_owner:
         return job.lease_owner
     last = job.worker_ids[-1] if isinstance(job.worker_ids, list) and job.worker_ids else ""
@@ -62,7 +62,7 @@ def number(job: Job) -> str:
 
 @admin.display(description="status")
 def status(job: Job) -> SafeString:
-    """Return a job's status as people say it: a claimed job that has not begun is assigned, one that was asked to stop is stopping."""
+    """Return a job's status; a claimed job that has not begun is "assigned", one that was asked to stop is "stopping"."""
     if job.status == Status.RUNNING:
         if job.cancel_requested:
             return badge("stopping", "Stopping", f"to be {job.cancel_outcome.lower()}")
@@ -79,7 +79,7 @@ def queue(job: Job) -> str:
 
 @admin.display(description="task")
 def task(job: Job) -> SafeString:
-    """Return the task's name, its module in small print, and the beginning of what the job says."""
+    """Return the task's name, its module in small print, and the beginning of the job's message."""
     module, _, name = job.task.rpartition(".")
     shown = format_html(
         '<span class="jq-task" title="{}">{}</span><span class="jq-module">{}</span>{}', job.task, name, module, _target(job)
@@ -94,13 +94,13 @@ def task(job: Job) -> SafeString:
 def _target(job: Job) -> SafeString | str:
     if not job.target:
         return ""
-    if masking.mask_text(job.target) != job.target:  # an address is shown and stored
+    if masking.mask_text(job.target) != job.target:  # URLs are shown and stored
         return format_html('<span class="jq-target">{}</span>', masking.mask_text(job.target))
     return format_html('<a class="jq-target" href="{}">{}</a>', jobs_of_target(job), job.target)
 
 
 def jobs_of_target(job: Job) -> str:
-    """Return the address of the list of the jobs of the same target."""
+    """Return the URL of the list of the jobs of the same target."""
     query = urlencode({"target": job.target, **({"tenant": job.tenant} if job.tenant else {})})
     return f"{reverse('admin:jobqueue_job_changelist')}?{query}"
 
@@ -113,7 +113,7 @@ def priority(job: Job) -> str:
 
 @admin.display(description="progress")
 def progress(job: Job) -> SafeString | str:
-    """Return a bar, where there is anything to show."""
+    """Return a bar if there is progress to show."""
     if job.progress <= 0 and job.status != Status.RUNNING:
         return NOTHING
     bar = '<progress class="jq-bar jq-bar-{}" max="100" value="{}" aria-label="progress"></progress> <span class="jq-percent">{} %</span>'
@@ -122,7 +122,7 @@ def progress(job: Job) -> SafeString | str:
 
 @admin.display(description="waited")
 def waited(job: Job) -> str:
-    """Return how long a job was free to be taken, or has waited for its target, before it began; or when it is due."""
+    """Return how long a job was available, or has waited for its target, before it began; or when it is due."""
     now = now_of(job)
     if job.place == PENDING_TARGET:
         return between(job.enqueued_at, now)
@@ -139,7 +139,7 @@ def waited(job: Job) -> str:
 
 @admin.display(description="ran")
 def ran(job: Job) -> str:
-    """Return how long the present or the last run took."""
+    """Return how long the current or the last run took."""
     if job.started_at is None:
         return NOTHING
     if job.status == Status.RUNNING:
@@ -151,7 +151,7 @@ def ran(job: Job) -> str:
 
 @admin.display(description="attempt")
 def attempt(job: Job) -> SafeString | str:
-    """Return the number of runs begun, and of how many where the budget still bounds it."""
+    """Return the number of runs, with the maximum while `max_attempts` still limits it."""
     if not job.attempt:
         return NOTHING
     runs = f"{job.attempt} of {job.max_attempts}" if job.attempt <= job.max_attempts else str(job.attempt)
@@ -162,7 +162,7 @@ def attempt(job: Job) -> SafeString | str:
 
 @admin.display(description="worker")
 def worker(job: Job) -> SafeString | str:
-    """Return where the job runs or ran: host and process where they are known, else the worker's shortened identity."""
+    """Return where the job runs or ran: host and process if they are known, else the worker's shortened identity."""
     owner = owner_of(job)
     if not owner:
         return NOTHING

@@ -1,6 +1,6 @@
-"""Ask before running jobs are interrupted, before any are deleted, and before several are canceled.
+"""Confirmation before running jobs are interrupted, before any job is deleted, and before several are canceled.
 
-The page names the jobs and says what cannot be undone; those that it named are not asked about again.
+The page lists the jobs and the effects that cannot be undone. Jobs that were confirmed once are not listed again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_SHOWN = 50
 
 
 def doubtful(verb: Verb, jobs: list[Job]) -> list[Job]:
-    """Return which of the jobs a person must be asked about: all that it would end, if it ends more than one for good."""
+    """Return the jobs that the user must confirm: all that the verb would end, if it ends more than one for good."""
     able = [job for job in jobs if verb.possible(job)]
     return able if verb.final and len(able) > 1 else [job for job in able if verb.asks(job)]
 
@@ -33,7 +33,7 @@ def confirmed(request: HttpRequest) -> set[int]:
 
 
 def context(verb: Verb, jobs: list[Job], *, on_list: bool) -> dict[str, Any]:
-    """Return what the page shows, and the fields with which its form says the same again, confirmed."""
+    """Return the context of the page, with the fields with which its form repeats the request, confirmed."""
     found = doubtful(verb, jobs)
     shown = found[:MAX_SHOWN]
     workers = listing.workers_of(shown)
@@ -64,7 +64,7 @@ def context(verb: Verb, jobs: list[Job], *, on_list: bool) -> dict[str, Any]:
 
 
 def _others_note(verb: Verb, number: int, *, able: bool) -> str:
-    """Say which other jobs are selected: some that the verb also moves, or none but those that it cannot move."""
+    """Return a text about the other selected jobs: those that the verb also changes, or those that it cannot change."""
     if able:
         return f"{plural(number, 'job')} that {'does' if number == 1 else 'do'} not run."
     if verb.asks_about is None:

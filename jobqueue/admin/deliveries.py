@@ -1,4 +1,4 @@
-"""The admin of `WebhookDelivery`: what was sent and what came of it, and sending it again."""
+"""The admin of `WebhookDelivery`: the deliveries with their results, and verbs on them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ from jobqueue.models import WebhookDelivery
 Status = WebhookDelivery.Status
 
 
-# Each delivery is changed in a transaction of its own: one around all of them (ATOMIC_REQUESTS) would hold the locks of all.
+# Each delivery is changed in a transaction of its own: one around all of them (ATOMIC_REQUESTS) would hold all
+# locks.
 @method_decorator(transaction.non_atomic_requests, name="changelist_view")
 @method_decorator(transaction.non_atomic_requests, name="verb_view")
 class DeliveryAdmin(DeliveryVerbsAdmin):
-    """Show deliveries; what can be done to them is in ``delivery_verbs``."""
+    """The admin of deliveries; their verbs are in ``delivery_verbs``."""
 
     list_display = (
         cells.number,
@@ -45,7 +46,7 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
         cells.next_attempt,
         cells.answer,
     )
-    sortable_by = (cells.number,)  # type: ignore[assignment]  # no other order has an index
+    sortable_by = (cells.number,)  # type: ignore[assignment] - no other order has an index
     list_filter = (delivery_list.StatusFilter, delivery_list.EventFilter, delivery_list.RetriedFilter, EndedFilter)
     list_per_page = 50
     list_max_show_all = 100
@@ -62,7 +63,7 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
         return visible.narrow_deliveries(request.user, super().get_queryset(request)).annotate(now=Now())
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[delivery_list.DeliveryChangeList]:
-        """Return our list."""
+        """Return `DeliveryChangeList`."""
         return delivery_list.DeliveryChangeList
 
     def get_search_results(
@@ -73,7 +74,7 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
 
     @audited
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list or send again what is selected."""
+        """Show the list or run an action on the selected deliveries."""
         return super().changelist_view(request, {"title": "Webhook deliveries", "is_nav_sidebar_enabled": False, **(extra_context or {})})
 
     def change_view(
@@ -122,7 +123,7 @@ def _rows(delivery: WebhookDelivery) -> list[Row]:
 
 
 def _body(text: str) -> str:
-    """Return the message as it is sent, indented, its secrets hidden; empty where it is not made yet."""
+    """Return the message as it is sent, indented, with masked secrets; empty if it does not exist yet."""
     try:
         return masked_json(json.loads(text)) if text else ""
     except ValueError:

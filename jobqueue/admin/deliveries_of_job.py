@@ -1,4 +1,4 @@
-"""The newest deliveries of a job, for its page; shown to who may look at deliveries."""
+"""The newest deliveries of a job, for its page; shown to users who may see deliveries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CELLS = (cells.status, cells.event, cells.receiver, cells.attempts, cells.next_a
 
 
 def context(request: HttpRequest, job_id: int) -> dict[str, Any]:
-    """Return what the template shows of a job's deliveries, with the address of all of them where there are more."""
+    """Return the context of a job's deliveries, with the URL of all of them if there are more."""
     if not any(request.user.has_perm(f"jobqueue.{verb}_webhookdelivery") for verb in ("view", "change")):
         return {"deliveries": []}
     found = of_job(job_id, MOST + 1)

@@ -1,4 +1,4 @@
-"""The cells of the list of deliveries; URLs and answers come from outside: masked, shortened, and escaped by the template."""
+"""The columns of the list of deliveries; URLs and answers are foreign data: masked, shortened, and escaped by the template."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = {"PENDING": "pending", "DELIVERED": "success", "FAILED": "error"}
 
 
 def now_of(delivery: WebhookDelivery) -> datetime:
-    """Return the database's time when the delivery was read."""
+    """Return the database's time at which the delivery was read."""
     now: datetime = getattr(delivery, "now", None) or clock.now()
     return now
 
@@ -34,7 +34,7 @@ def number(delivery: WebhookDelivery) -> str:
 
 @admin.display(description="status")
 def status(delivery: WebhookDelivery) -> SafeString:
-    """Return the status; one that has failed before and is tried again says so."""
+    """Return the status, with a note if an attempt failed and another one follows."""
     note = "is tried again" if delivery.status == WebhookDelivery.Status.PENDING and delivery.attempts else ""
     return badge(KINDS.get(delivery.status, "pending"), delivery.get_status_display(), note)
 
@@ -53,7 +53,7 @@ def job(delivery: WebhookDelivery) -> SafeString:
 
 @admin.display(description="receiver")
 def receiver(delivery: WebhookDelivery) -> SafeString:
-    """Return the URL, its secrets hidden and its middle left out; no link, since nobody is to be led there by a click."""
+    """Return the URL with masked secrets and a shortened middle; not as a link, because a click must not open it."""
     url = shown_url(delivery.url)
     short = url if len(url) <= BRIEF_URL else f"{url[: BRIEF_URL - 20]}…{url[-19:]}"
     return format_html('<span class="jq-url">{}</span>', short)
@@ -61,13 +61,13 @@ def receiver(delivery: WebhookDelivery) -> SafeString:
 
 @admin.display(description="attempts")
 def attempts(delivery: WebhookDelivery) -> str:
-    """Return how often it was sent."""
+    """Return the number of attempts."""
     return str(delivery.attempts)
 
 
 @admin.display(description="next attempt")
 def next_attempt(delivery: WebhookDelivery) -> SafeString | str:
-    """Return when it is sent next, or when it ended."""
+    """Return when the next attempt is due, or when the delivery ended."""
     now = now_of(delivery)
     if delivery.status == WebhookDelivery.Status.PENDING:
         return f"in {between(now, delivery.next_attempt_at)}" if delivery.next_attempt_at > now else "due now"
@@ -76,12 +76,12 @@ def next_attempt(delivery: WebhookDelivery) -> SafeString | str:
 
 @admin.display(description="last answer")
 def answer(delivery: WebhookDelivery) -> SafeString | str:
-    """Return what came of the last attempt: the status of the answer, and what was wrong."""
+    """Return the result of the last attempt: the status of the answer, and the error."""
     said = prose(delivery.error, MAX_ANSWER).strip().partition("\n")[0]
     if delivery.response_status is None and not said:
         return NOTHING
     code = "" if delivery.response_status is None else str(delivery.response_status)
-    # What failed usually says the number itself.
+    # The text of an error usually contains the number.
     code = "" if said and code and code in said else code
     kind = "error" if said else "success"
     return format_html('<span class="jq-answer jq-answer-{}">{}</span>', kind, " ".join(part for part in (code, said) if part))

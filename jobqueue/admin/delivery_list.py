@@ -1,4 +1,4 @@
-"""The list of deliveries at any size of the table: newest first, no full count, and no filter that looks at all of a large table."""
+"""The list of deliveries, for tables of any size: newest first, without a full count, and without filters that scan a large table."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Status = WebhookDelivery.Status
 
 
 class ChoiceFilter(SimpleListFilter):
-    """Compare one column with one of a few values that the code knows."""
+    """A filter that compares one column with one of a few known values."""
 
     offered: tuple[tuple[str, str], ...] = ()
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the choices, the chosen one always among them."""
+        """Return the choices, always with the chosen one."""
         chosen = self.value()
         more = [(chosen, masking.mask_text(clean(chosen)))] if chosen and chosen not in dict(self.offered) else []
         return [*self.offered, *more]
@@ -40,21 +40,21 @@ class ChoiceFilter(SimpleListFilter):
 
 
 class StatusFilter(ChoiceFilter):
-    """Choose a status."""
+    """A filter by status."""
 
     title = parameter_name = "status"
     offered = tuple((str(value), str(label)) for value, label in Status.choices)
 
 
 class EventFilter(ChoiceFilter):
-    """Choose an event."""
+    """A filter by event."""
 
     title = parameter_name = "event"
     offered = tuple((name, name) for name in webhook_rules.EVENTS)
 
 
 class RetriedFilter(SimpleListFilter):
-    """Choose the deliveries of which an attempt has failed and another one is to come."""
+    """A filter for deliveries that have failed once and wait for another attempt."""
 
     title = "retried"
     parameter_name = "retried"
@@ -80,12 +80,12 @@ def search(queryset: QuerySet[WebhookDelivery], text: str) -> QuerySet[WebhookDe
 
 
 class DeliveryChangeList(ChangeList):
-    """Leave the messages themselves in the database, and look for what no index finds among the newest deliveries only."""
+    """The list without the messages themselves; filters without an index search only the newest deliveries."""
 
     newest_only = False
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[WebhookDelivery]:
-        """Return what the page lists."""
+        """Return the rows of the page."""
         queryset: QuerySet[WebhookDelivery] = super().get_queryset(request, exclude_parameters)
         status, event = self.params.get("status"), self.params.get("event")
         by_index = not event and (status == Status.PENDING or (status == Status.FAILED and bool(self.params.get("ended_within"))))
@@ -99,7 +99,7 @@ class DeliveryChangeList(ChangeList):
 
     @property
     def summary(self) -> str:
-        """How many deliveries there are, as exactly as it is cheap to know."""
+        """The number of deliveries, as exactly as it is cheap to know."""
         paginator: Any = self.paginator
         if paginator.more:
             return f"{MAX_COUNTED:,}+ deliveries; the first {MAX_COUNTED:,} are on these pages"
@@ -107,7 +107,7 @@ class DeliveryChangeList(ChangeList):
 
     @cached_property
     def nothing_found(self) -> nothing.NothingFound | None:
-        """Say what was searched if a search or a filter found nothing."""
+        """Return the scope of the search, if a search or a filter found nothing."""
         if self.result_count or not (self.query or self.has_active_filters):
             return None
         wanted = self.query.strip()
@@ -116,5 +116,5 @@ class DeliveryChangeList(ChangeList):
 
     @property
     def window_note(self) -> str:
-        """What was not looked at; empty where everything was."""
+        """A note if only a part was searched; empty otherwise."""
         return f"Only the newest {WINDOW:,} deliveries were looked at." if self.newest_only else ""

@@ -1,4 +1,4 @@
-"""What a person can do to deliveries: redeliver, send now, give up, use the present URL; one or many, asked about first."""
+"""The verbs on deliveries: redeliver, send now, give up, use the present URL; on one or many, after a confirmation."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ Status = WebhookDelivery.Status
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """An action on deliveries: who may do it, to which, and how the pages tell of it."""
+    """An action on deliveries: its permission, the states in which it is possible, and its texts."""
 
-    name: str  # of its address
+    name: str  # in its URL
     label: str
     asks: str  # "Send {} again?"
     done: str
     record: str
     permission: str
     statuses: tuple[str, ...]
-    others: str  # what is so of the selected ones that it cannot move
+    others: str  # the state of the selected ones that it cannot change
     refusal: str  # the same as a reason
     warning: str
     act: Callable[[int], Answer]
@@ -121,7 +121,7 @@ VERBS: Final = {verb.name: verb for verb in (REDELIVER, SEND_NOW, USE_PRESENT_UR
 
 
 def action_of(verb: Verb) -> Any:
-    """Return the bulk action that does a verb."""
+    """Return the bulk action for a verb."""
 
     def act(modeladmin: DeliveryVerbsAdmin, request: HttpRequest, queryset: QuerySet[WebhookDelivery]) -> HttpResponse | None:
         return modeladmin.act_on_selected(request, queryset, verb)
@@ -136,7 +136,7 @@ CONFIRMED_CELLS = (cells.status, cells.event, cells.job, cells.receiver, cells.a
 
 
 class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
-    """Do the verbs."""
+    """The admin with the verbs on deliveries."""
 
     actions = tuple(action_of(verb) for verb in VERBS.values())
 
@@ -145,11 +145,11 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
         return REDELIVER.allowed(request)
 
     def has_give_up_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user may give messages up."""
+        """Return whether the user may give up messages."""
         return GIVE_UP.allowed(request)
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the addresses to which the buttons of a delivery's page are sent."""
+        """Add the URLs for the buttons of a delivery's page."""
         view = self.admin_site.admin_view(self.verb_view)
         mine = [
             path(f"<int:object_id>/{verb.name}/", view, {"name": verb.name}, name=f"jobqueue_webhookdelivery_{verb.name.replace('-', '_')}")
@@ -158,14 +158,14 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
         return [*mine, *super().get_urls()]
 
     def verbs_of(self, request: HttpRequest, delivery: WebhookDelivery) -> list[tuple[Verb, str]]:
-        """Return what the user can do to a delivery, each with its address."""
+        """Return the verbs that the user can run on a delivery, each with its URL."""
         able = [verb for verb in VERBS.values() if verb.allowed(request) and verb.possible(delivery)]
         names = [f"admin:jobqueue_webhookdelivery_{verb.name.replace('-', '_')}" for verb in able]
         return [(verb, reverse(name, args=[delivery.pk], current_app=self.admin_site.name)) for verb, name in zip(able, names, strict=True)]
 
     @audited
     def verb_view(self, request: HttpRequest, object_id: int, name: str) -> HttpResponse:
-        """Do a verb to one delivery, by POST; a GET (as after a login) only leads to its page."""
+        """Run a verb on one delivery, by POST; a GET (as after a login) only redirects to its page."""
         verb = VERBS.get(name)
         if verb is None:
             raise Http404(f"Deliveries have no action {name!r}.")
@@ -181,11 +181,12 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
         return asked or HttpResponseRedirect(reverse(page, args=[delivery.pk], current_app=self.admin_site.name))
 
     def act_on_selected(self, request: HttpRequest, queryset: QuerySet[WebhookDelivery], verb: Verb) -> HttpResponse | None:
-        """Do a verb to what is selected on the list."""
+        """Run a verb on the selected deliveries of the list."""
         if not verb.allowed(request):
             raise PermissionDenied
         if request.POST.get("select_across", "") in UNSELECTED:
-            # Not by the list's filters: what has left them since is told about, not dropped in silence.
+            # The list's filters are not applied: a delivery that no longer matches them must be reported, not
+            # skipped.
             selected = {int(value) for value in request.POST.getlist(ACTION_CHECKBOX_NAME)}
             found = list(self.get_queryset(request).filter(pk__in=selected))
             self.log_missing(request, verb.name, [f"webhook delivery {one}" for one in sorted(selected - {row.pk for row in found})])
@@ -197,14 +198,14 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
         return self._act(request, verb, rows[:MAX_AT_ONCE])
 
     def _act(self, request: HttpRequest, verb: Verb, rows: list[WebhookDelivery], *, on_list: bool = True) -> HttpResponse | None:
-        """Do a verb and tell to how many; return the page that asks, if a person must confirm first."""
+        """Run a verb and report the numbers; return the confirmation page if the user must confirm first."""
         can = [row for row in rows if verb.possible(row)]
         confirmed = {listing.as_id(part) for part in request.POST.get(FIELD, "").split(",")}
         if {row.pk for row in can} - confirmed:
             return self._ask(request, verb, can, len(rows) - len(can), on_list=on_list)
         done, reasons = [], [verb.refusal] * (len(rows) - len(can))
         for row in sorted(can, key=lambda row: row.pk):
-            # The change and its record are committed together: there is none without the other.
+            # The change and its record are committed together.
             with Job.objects.database.atomic():
                 if answer := verb.act(row.pk):
                     self.log_change(request, row, f"{verb.record}; it was {row.status}.")
@@ -239,11 +240,11 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
         return TemplateResponse(request, "jobqueue/admin/redeliver.html", context)
 
     def page_context(self, request: HttpRequest) -> dict[str, Any]:
-        """Return what every page of deliveries needs."""
+        """Return the context that all pages of deliveries need."""
         request.current_app = self.admin_site.name
         return {**self.admin_site.each_context(request), "is_nav_sidebar_enabled": False, "opts": self.opts, "media": self.media}
 
     def gone(self, request: HttpRequest, object_id: object) -> HttpResponse:
-        """Say that there is no such delivery, and lead to the list."""
+        """Report that there is no such delivery, and redirect to the list."""
         self.message_user(request, f"There is no delivery {str(object_id)[:40]} (any more).", messages.WARNING)
         return HttpResponseRedirect(reverse("admin:jobqueue_webhookdelivery_changelist", current_app=self.admin_site.name))

@@ -1,4 +1,4 @@
-"""What the page of one job shows. Every text here is plain (the template escapes it), masked, and of bounded length."""
+"""The data of the page of one job. All texts are plain (the template escapes them), masked, and of bounded length."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BRIEF = 300
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a section; `block` values are shown as they are, in lines."""
+    """One line of a section; a `block` value is shown unchanged, with its line breaks."""
 
     name: str
     value: str
@@ -66,10 +66,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Everything that the template shows of a job."""
+    """The data of the template for one job."""
 
     job: Job
-    over: bool  # nothing will ever change but for its deletion
+    over: bool  # nothing can change any more, except by deletion
     zone: str
     report: list[Row]
     status: str
@@ -86,7 +86,7 @@ class Page:
 
 
 def page(job: Job) -> Page:
-    """Return what to show of a job that was read whole."""
+    """Return the data of the page of a job that was read whole."""
     now = columns.now_of(job)
     mask = mask_of(job)
     events, older = timeline(job, mask=mask)
@@ -111,7 +111,8 @@ def page(job: Job) -> Page:
 
 def _event(one: Happening) -> Event:
     label = one.name.removeprefix("job.").replace(".", " ").replace("_", " ").capitalize()
-    # The message first; what else there is, by name. A phase's place is in the list of phases, and its first attempt goes without saying.
+    # The message comes first, then the other values by name. Two values are left out: the position of a phase,
+    # which the list of phases shows, and attempt 1.
     data = {name: value for name, value in one.data.items() if name != "position" and (name, value) != ("attempt", 1)}
     message = data.pop("message", None)
     rest = [_datum(name, value) for name, value in data.items() if value not in (None, "")]
@@ -121,7 +122,7 @@ def _event(one: Happening) -> Event:
 
 
 def _datum(name: str, value: object) -> str:
-    """Return one value of an event; a length of time rounded."""
+    """Return one value of an event as text; a duration is rounded."""
     words = name.replace("_", " ")
     if name.endswith("_seconds") and isinstance(value, int | float):
         return f"{words.removesuffix(' seconds')}: {duration(value)}"
@@ -133,7 +134,7 @@ def _has_report(job: Job) -> bool:
 
 
 def _report(job: Job) -> list[Row]:
-    """Return what came of the job in a few lines; the rest of the page has the particulars."""
+    """Return the results of the job in a few lines; the rest of the page has the details."""
     told = report(job, most=SHOWN_BYTES)
     last, in_all, waited = told["ran_seconds"], told["ran_seconds_in_all"], told["waited_seconds"]
     count = told["attempts"]
@@ -141,7 +142,8 @@ def _report(job: Job) -> list[Row]:
     took = "" if last is None else f"{duration(last)} in the last run"
     runs = [f"{count['runs']} begun", f"{count['failures']} failed of at most {count['max_attempts']}"]
     error = (errors[-1]["message"] or errors[-1]["exception"] or errors[-1]["outcome"] or "unknown") if errors else ""
-    if not errors and job.status == Job.Status.ERROR:  # it ended without a run, as one that was set aside, or its history is not readable
+    # it ended without a run, as after it was set aside, or its history is not readable
+    if not errors and job.status == Job.Status.ERROR:
         errors, error = [{}], mask_of(job)(job.message)
     return _rows(
         ("Outcome", job.get_status_display().capitalize() if job.status in ENDED else "not ended yet"),
@@ -154,7 +156,7 @@ def _report(job: Job) -> list[Row]:
 
 
 def arguments(job: Job) -> list[Row]:
-    """Return the arguments by name; positional ones of an unknown task by number, and a malformed column as it is."""
+    """Return the arguments by name; positional ones of an unknown task by number, and a malformed column unchanged."""
     args, kwargs = arguments_of(job, SHOWN_BYTES)
     if not isinstance(job.args, list) or not isinstance(job.kwargs, dict):
         return [_argument("args", as_json(args)), _argument("kwargs", as_json(kwargs))]
@@ -170,7 +172,7 @@ def _argument(name: str, text: str) -> Row:
 
 
 def _names(func: Callable[..., Any] | None, count: int, takes_context: bool) -> list[str]:
-    """Return a name for each of `count` positional arguments; the context is none of them."""
+    """Return a name for each of `count` positional arguments, without the context."""
     try:
         parameters = [*inspect.signature(func).parameters.values()] if func is not None else []
     except (TypeError, ValueError):
@@ -199,7 +201,7 @@ def _what(job: Job, mask: Mask) -> list[Row]:
 
 
 def _target(job: Job, mask: Mask) -> str:
-    """Return the target, as a link to all of its jobs; one that holds a secret is no link, since an address is shown and stored."""
+    """Return the target as a link to its jobs; a target with a secret is not linked, because URLs are shown and stored."""
     shown = prose(job.target, mask=mask)
     if not job.target or shown != job.target:
         return shown
@@ -217,7 +219,7 @@ def _when(job: Job, now: datetime) -> list[Row]:
         ("Finished", job.finished_at),
     )
     known_times = [(name, moment(when, now)) for name, when in times if when is not None]
-    # The report has these, from the history of the runs: the times of the row may differ by some milliseconds.
+    # The report has these from the history of the runs; the times of the row can differ by some milliseconds.
     spans = [] if _has_report(job) else [("Waited", columns.waited(job)), ("Ran", columns.ran(job))]
     return _rows(*known_times, *spans)
 
@@ -248,7 +250,7 @@ def _lease(job: Job, now: datetime) -> list[Row]:
 
 
 def _runs(history: object, mask: Mask) -> Iterator[Run]:
-    """Yield the runs that did not succeed, the newest first; an entry of another shape is shown as it is."""
+    """Yield the runs that did not succeed, the newest first; an entry of another form is shown unchanged."""
     entries = history if isinstance(history, list) else [history] if history else []
     for number, entry in reversed([*enumerate(entries, 1)][-MAX_RUNS:]):
         if isinstance(entry, dict):

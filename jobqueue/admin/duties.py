@@ -1,4 +1,4 @@
-"""The admin of `BackgroundJobLease`: who leads what, what it did last, what is wrong; and taking a duty away from its leader."""
+"""The admin of `BackgroundJobLease`: the leader of each duty, its last run and its problem; and the action to release a duty."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BRIEF_CHARACTERS = 200
 
 
 class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
-    """Show the duties."""
+    """The admin of the duties."""
 
     list_display = COLUMNS
     list_per_page = 100
@@ -38,23 +38,23 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
     readonly_fields = fields
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BackgroundJobLease]:
-        """Return the duties with the database's time, by which they are judged."""
+        """Return the duties with the database's time, against which their times are compared."""
         return super().get_queryset(request).annotate(now=Now())
 
     @audited
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list, or do an action on it; refuse names that no duty can have."""
+        """Show the list, or run an action on it; reject names that no duty can have."""
         if any("\0" in name for name in request.POST.getlist(ACTION_CHECKBOX_NAME)):
             raise BadRequest("The name of a duty holds no NUL.")
         return super().changelist_view(request, {"title": "Duties", "is_nav_sidebar_enabled": False, **(extra_context or {})})
 
     def has_release_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user may take duties away from their leaders."""
+        """Return whether the user may release duties."""
         return request.user.has_perm("jobqueue.release_backgroundjoblease")
 
     @admin.action(description="Release: let the next worker lead it", permissions=["release"])
     def release(self, request: HttpRequest, queryset: QuerySet[BackgroundJobLease]) -> None:
-        """Take the selected duties away from their leaders."""
+        """Release the selected duties from their leaders."""
         free = []
         for row in queryset.order_by("pk"):
             if holder := duties.release(row.pk):
@@ -78,7 +78,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
 
     @admin.display(description="for")
     def held_for(self, row: BackgroundJobLease) -> str:
-        """Return how long it has led it."""
+        """Return how long its leader has led it."""
         return _length(_told(row).held_seconds)
 
     @admin.display(description="last heard")
@@ -89,12 +89,12 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
 
     @admin.display(description="every")
     def every(self, row: BackgroundJobLease) -> str:
-        """Return how often it is done."""
+        """Return its interval."""
         return _length(_told(row).interval_seconds)
 
     @admin.display(description="last run")
     def last_run(self, row: BackgroundJobLease) -> SafeString | str:
-        """Return when the last run that was completed began."""
+        """Return when the last completed run began."""
         when = duties.moment(_told(row).last_run_at)
         return ago(when, _now(row)) if when else NOTHING
 
@@ -105,13 +105,13 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
 
     @admin.display(description="did")
     def did(self, row: BackgroundJobLease) -> str:
-        """Return how many items the last run did, and all runs."""
+        """Return how many items the last run handled, and all runs."""
         found = _told(row)
         return f"{found.last_items:,} (of {found.items:,} in {plural(found.runs, 'run')})"
 
     @admin.display(description="set aside")
     def set_aside(self, row: BackgroundJobLease) -> str:
-        """Return how many rows could not be done; the log says why."""
+        """Return how many rows were set aside; the log has the reasons."""
         return f"{_told(row).set_aside:,}"
 
     @admin.display(description="errors")
@@ -121,7 +121,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
 
     @admin.display(description="last error")
     def last_error(self, row: BackgroundJobLease) -> SafeString | str:
-        """Return the last error, and when it came."""
+        """Return the last error and its time."""
         found = _told(row)
         when = duties.moment(found.last_error_at)
         return (
@@ -130,7 +130,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
 
     @admin.display(description="state")
     def shown_problem(self, row: BackgroundJobLease) -> SafeString:
-        """Return whether all is well, loudly where it is not."""
+        """Return its state, with emphasis if there is a problem."""
         found = _told(row)
         if found.problem:
             return format_html('<strong class="jq-alarm">{}</strong>', excerpt(found.problem, BRIEF_CHARACTERS))

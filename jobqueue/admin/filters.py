@@ -1,7 +1,7 @@
-"""The filters of the list, none of which looks at the whole table to offer its choices.
+"""The filters of the lists; none scans the whole table for its choices.
 
-Tasks come from the registry and the newest jobs; queues from there, from the workers, and from an index that holds queued jobs only. A
-value that is not among the choices still works in the address of the page.
+Tasks come from the registry and the newest jobs. Queues come from there, from the workers, and from an index that
+has only queued jobs. A value that is not among the choices still works in the URL of the page.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NEWEST = 1000
 
 
 class ColumnFilter(SimpleListFilter):
-    """Compare one column with one value."""
+    """A filter that compares one column with one value."""
 
     column: ClassVar[str]
 
@@ -39,7 +39,7 @@ class ColumnFilter(SimpleListFilter):
         raise NotImplementedError
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
-        """Return the choices, the chosen one always among them."""
+        """Return the choices, always with the chosen one."""
         offered = self.choices_offered(model_admin.get_queryset(request))
         chosen = self.value()
         if chosen and chosen not in dict(offered):
@@ -59,75 +59,75 @@ class ColumnFilter(SimpleListFilter):
 
 
 class StatusFilter(ColumnFilter):
-    """Choose a status."""
+    """A filter by status."""
 
     title = "status"
     parameter_name = column = "status"
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
-        """Return all of them."""
+        """Return all statuses."""
         return [(str(value), str(label)) for value, label in states.Status.choices]
 
 
 class WaitingForFilter(ColumnFilter):
-    """Choose what a pending job waits for."""
+    """A filter by what a pending job waits for."""
 
     title = "waiting for"
     parameter_name = "waiting"
     column = "waiting_for"
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
-        """Return what there is to wait for."""
+        """Return the reasons to wait."""
         return [(str(value), str(label)) for value, label in states.WaitingFor.choices if value]
 
     def narrow(self, queryset: QuerySet[Job], value: str) -> QuerySet[Job]:
-        """Name the status, too, as the index does."""
+        """Filter by the status, too, as the index does."""
         return queryset.filter(status=states.Status.PENDING, waiting_for=value)
 
 
 class QueueFilter(ColumnFilter):
-    """Choose a queue."""
+    """A filter by queue."""
 
     title = "queue"
     parameter_name = column = "queue"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
-        """Return the choices; to a user who may not see all jobs, no queue is named because of a hidden job."""
+        """Return the choices; users who may not see all jobs get no name of a queue that only hidden jobs have."""
         self.narrowed = is_narrowed(request.user)
         return super().lookups(request, model_admin)
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
-        """Return the queues that somebody fills, serves, or has jobs in."""
+        """Return the queues that tasks, workers or jobs name."""
         found = task_choices.queues() | newest(visible, "queue")
         if not self.narrowed:
             found |= {queue for queue in Job.objects.database.queued_queues(MAX_CHOICES) if isinstance(queue, str)}
         for queues in Worker.objects.values_list("queues", flat=True)[:MAX_CHOICES]:
             rule = queue_rules.parse_stored(queues)
             found |= {*rule.listed} if rule is not None else set()
-        return [(queue, queue) for queue in sorted(found)[:MAX_CHOICES] if masking.mask_text(queue) == queue]  # addresses are stored
+        return [(queue, queue) for queue in sorted(found)[:MAX_CHOICES] if masking.mask_text(queue) == queue]  # URLs are stored
 
 
 class TaskFilter(ColumnFilter):
-    """Choose a task."""
+    """A filter by task."""
 
     title = "task"
     parameter_name = column = "task"
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
-        """Return the tasks that are registered or were enqueued lately."""
-        lately = sorted(newest(visible, "task"))[:MAX_CHOICES]  # these first, where there are more than can be offered
+        """Return the tasks that are registered or were enqueued recently."""
+        lately = sorted(newest(visible, "task"))[:MAX_CHOICES]  # these first, if there are more than can be offered
         paths = sorted({*lately, *[path for path in task_choices.paths() if path not in lately][: MAX_CHOICES - len(lately)]})
         return [(path, f"{path.rpartition('.')[2]} ({path.rpartition('.')[0]})" if "." in path else path) for path in paths]
 
 
 class EndedFilter(SimpleListFilter):
-    """Choose what ended within the last N seconds; any number of seconds works in the address of the page."""
+    """A filter for objects that ended within the last N seconds; any number of seconds works in the URL of the page."""
 
     title = "ended"
     parameter_name = "ended_within"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
-        """Return some lengths of time, the chosen one always among them."""
+        """Return some durations, always with the chosen one."""
         offered = [(str(seconds), f"in the last {span(seconds)}") for seconds in (3600, 86_400, 14 * 86_400)]
         seconds = self.seconds
         if seconds is not None and self.value() not in dict(offered):
@@ -136,7 +136,7 @@ class EndedFilter(SimpleListFilter):
 
     @property
     def seconds(self) -> float | None:
-        """The chosen number of seconds; None if the address names none."""
+        """The chosen number of seconds; None if the URL has none."""
         try:
             seconds = float(self.value() or "nan")
         except ValueError:
@@ -144,7 +144,7 @@ class EndedFilter(SimpleListFilter):
         return seconds if 0 <= seconds <= MAX_SECONDS else None
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return what ended since; nothing if the value is no number of seconds."""
+        """Return the objects that ended since; nothing if the value is not a number of seconds."""
         if not self.value():
             return queryset
         seconds = self.seconds
@@ -152,7 +152,7 @@ class EndedFilter(SimpleListFilter):
 
 
 class FailingFilter(SimpleListFilter):
-    """Choose the active schedules whose job could not be enqueued at the last try."""
+    """A filter for the active schedules whose job could not be enqueued at the last attempt."""
 
     title = "last try"
     parameter_name = "failing"
@@ -169,23 +169,23 @@ class FailingFilter(SimpleListFilter):
 
 
 def newest(visible: QuerySet[Job], column: str) -> set[str]:
-    """Return the texts that a column has in the newest jobs; SQLite may hold other values."""
+    """Return the texts that a column has in the newest jobs; SQLite can store other values, too."""
     return {value for value in visible.order_by("-pk").values_list(column, flat=True)[:NEWEST] if isinstance(value, str)}
 
 
 class TargetFilter(ColumnFilter):
-    """Show the target that the page's address names; offers nothing but to take it away."""
+    """A filter by the target in the page's URL; its only choice removes it."""
 
     title = "target"
     parameter_name = column = "target"
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
-        """Return none: there may be very many."""
+        """Return no choices, because there can be very many."""
         return []
 
 
 class TenantFilter(ColumnFilter):
-    """Choose a tenant."""
+    """A filter by tenant."""
 
     title = "tenant"
     parameter_name = column = "tenant"

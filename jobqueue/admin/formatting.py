@@ -1,4 +1,4 @@
-"""Say durations, times, texts and values as a person reads them; secrets hidden, what is too long shortened with a mark."""
+"""Format durations, times, texts and values for people; secrets are masked, and long texts are shortened with a mark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time in at most two units, such as "0.21 s" or "2 h 05 min"."""
+    """Return a duration in at most two units, such as "0.21 s" or "2 h 05 min"."""
     seconds = max(seconds, 0.0)
     if seconds < 10:
         return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
@@ -34,12 +34,12 @@ def duration(seconds: float) -> str:
 
 
 def between(begin: datetime, end: datetime) -> str:
-    """Return the time from one moment to another."""
+    """Return the duration from one time to another."""
     return duration((end - begin).total_seconds())
 
 
 def moment(when: datetime, now: datetime | None = None) -> SafeString:
-    """Return a moment in the project's time zone, and how far it lies from `now`."""
+    """Return a time in the project's time zone, and its distance from `now`."""
     local = timezone.localtime(when)
     shown = format_html('<time datetime="{}">{}</time>', when.isoformat(), f"{local:%Y-%m-%d %H:%M:%S} {local.tzname() or ''}".strip())
     if now is None:
@@ -49,14 +49,14 @@ def moment(when: datetime, now: datetime | None = None) -> SafeString:
 
 
 def ago(when: datetime, now: datetime) -> SafeString:
-    """Return how long ago a moment was; the moment itself is shown to who points at it."""
+    """Return how long ago a time was; its tooltip shows the time itself."""
     local = timezone.localtime(when)
     title = f"{local:%Y-%m-%d %H:%M:%S} {local.tzname() or ''}".strip()
     return format_html('<time datetime="{}" title="{}">{} ago</time>', when.isoformat(), title, between(when, now))
 
 
 def parsed(value: object) -> datetime | None:
-    """Return the moment that an ISO text names, None where it names none."""
+    """Return the time in an ISO text, None if it has none."""
     try:
         return datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:
@@ -64,7 +64,7 @@ def parsed(value: object) -> datetime | None:
 
 
 def excerpt(text: str, longest: int = LONGEST) -> str:
-    """Return the text; of one that is too long the beginning and the end, with a mark between them."""
+    """Return the text; if it is too long, its beginning and its end, with a mark between them."""
     if len(text) <= longest:
         return text
     half = longest // 2
@@ -72,9 +72,10 @@ def excerpt(text: str, longest: int = LONGEST) -> str:
 
 
 def prose(value: object, longest: int = LONGEST, mask: Mask = PLAIN) -> str:
-    """Return a text with its secrets hidden, shortened where it is too long."""
+    """Return a text with masked secrets, shortened if it is too long."""
     text = value if isinstance(value, str) else as_json(value)
-    # Masked before it is shortened, or half a secret would stand alone behind the cut. Of an absurd length only the beginning counts.
+    # It is masked before it is shortened, otherwise half a secret could remain at the cut. Of a huge text only the
+    # beginning is masked and shown.
     if len(text) > MAX_MASKED:
         shown = mask(text[: MAX_MASKED + mask.overlap])[:MAX_MASKED]
         return excerpt(f"{shown}\n… [the rest of {len(text):,} characters left out]", longest)
@@ -82,10 +83,10 @@ def prose(value: object, longest: int = LONGEST, mask: Mask = PLAIN) -> str:
 
 
 def masked_json(value: object, mask: Mask = PLAIN) -> str:
-    """Return a JSON value, indented, its secrets hidden."""
+    """Return a JSON value, indented, with masked secrets."""
     return as_json(mask.value(capped(value, mask=mask)))
 
 
 def as_json(value: object) -> str:
-    """Return a value that holds no secret (any more) as indented JSON, shortened where it is too long."""
+    """Return a value without secrets as indented JSON, shortened if it is too long."""
     return excerpt(json.dumps(value, indent=2, ensure_ascii=False, default=str))

@@ -1,12 +1,12 @@
-"""Hidden values in a form of JSON: which of them are restored when the form comes back, and which a person must enter again.
+"""Masked values in a form of JSON: which of them are restored when the form is submitted, and which the user must enter again.
 
-The form shows a mask in place of each secret. A mask that comes back unchanged stands for the stored secret, unless the change could send
-the secret to another receiver:
+The form shows a mask in place of each secret. A mask that is submitted unchanged means the stored secret,
+unless the change could send the secret to another receiver:
 
-- A secret is restored if the object that holds it is as it was shown, but for its descriptions (`DESCRIPTIONS`).
-- The objects of a list may be moved, added and removed: each is found again by what it holds.
-- A secret is not restored if an object around it was changed in a value that may name a receiver (`_names_place`), or in a part that has
-  such a value while the secret's own object has none.
+- A secret is restored if the object that contains it is unchanged, except for its descriptions (`DESCRIPTIONS`).
+- The objects of a list can be moved, added and removed: each is recognized by its content.
+- A secret is not restored if an object around it was changed in a value that may name a receiver (`_has_place`), or
+  in a part that has such a value while the secret's own object has none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from jobqueue.core.masking import MASK
 
-# Keys whose values decide nothing: they may be added and changed beside a secret.
+# Keys whose values have no effect: they can be added and changed beside a secret.
 DESCRIPTIONS: Final = frozenset({"note", "notes", "comment", "comments", "description", "remark", "remarks", "label", "title"})
 
 _PLACE_KEY = re.compile(
@@ -30,9 +30,9 @@ _PLACE_VALUE = re.compile(r"://|@|^/|\w\.[A-Za-z]{2,}|:\d{1,5}(?:/|$)")
 
 
 def restored(given: Any, shown: Any, stored: Any, *, moved: bool = False) -> Any:
-    """Return what was given with the stored secrets in place of their masks; a secret that is not restored keeps its mask.
+    """Return the submitted value with the stored secrets in place of their masks; a secret that is not restored keeps its mask.
 
-    `moved` says that a value around it, which may name a receiver, was changed.
+    `moved` means that a value around it, which may name a receiver, was changed.
     """
     if given == shown and not moved:
         return stored
@@ -44,7 +44,7 @@ def restored(given: Any, shown: Any, stored: Any, *, moved: bool = False) -> Any
 
 
 def names_other_place(given: Any, shown: Any, name: str = "") -> bool:
-    """Return whether a change of the value `name` may name another receiver, at any depth; an item taken from a list names none."""
+    """Return whether a change of the value `name` may name another receiver, at any depth; a removed list item does not."""
     if given == shown:
         return False
     if isinstance(given, dict) and isinstance(shown, dict):
@@ -57,7 +57,7 @@ def names_other_place(given: Any, shown: Any, name: str = "") -> bool:
 
 
 def places_of_masks(value: Any, name: str) -> list[str]:
-    """Return where there are masks in a value, such as ``kwargs.feeds[0].token``."""
+    """Return the paths of masks in a value, such as ``kwargs.feeds[0].token``."""
     if isinstance(value, dict):
         inside = [(item, f"{name}.{key}") for key, item in value.items()]
     elif isinstance(value, list):
@@ -92,7 +92,7 @@ def _object(given: dict[str, Any], shown: dict[str, Any], stored: dict[str, Any]
 
 def _list(given: list[Any], shown: list[Any], stored: list[Any], moved: bool) -> list[Any]:
     plain = [one for one in given if not _is_container(one)] == [one for one in shown if not _is_container(one)]
-    moved = moved or not plain  # what a plain item means is not known
+    moved = moved or not plain  # the meaning of a plain item is not known
     whole = not moved and len(given) == len(shown) and not names_other_place(given, shown)
     places = _matched(given, shown)
     return [
@@ -106,9 +106,9 @@ def _list(given: list[Any], shown: list[Any], stored: list[Any], moved: bool) ->
 
 
 def _matched(given: list[Any], shown: list[Any]) -> dict[int, int]:
-    """Return for the places of objects in the given list their places in the list that was shown.
+    """Return a mapping from the indexes of objects in the submitted list to their indexes in the list that was shown.
 
-    Objects that are alike are matched in their order if none of them was added or removed, and else not at all.
+    Equal objects are matched in their order if none of them was added or removed, and otherwise not at all.
     """
     before, after = _by_key(shown), _by_key(given)
     found = {
@@ -131,13 +131,13 @@ def _by_key(items: list[Any]) -> dict[str, list[int]]:
 
 
 def _key(value: Any) -> str:
-    """Return what makes two values alike: all but the descriptions of an object."""
+    """Return the key by which values are equal: all but the descriptions of an object."""
     kept = {name: one for name, one in value.items() if name not in DESCRIPTIONS} if isinstance(value, dict) else value
     return json.dumps(kept, sort_keys=True)
 
 
 def _has_place(name: str, value: Any) -> bool:
-    """Return whether a value may name a receiver, by its name or by what it holds."""
+    """Return whether a value may name a receiver, by its name or by its content."""
     if isinstance(value, dict):
         return bool(value and _PLACE_KEY.search(name)) or any(_has_place(key, one) for key, one in value.items())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The admin of `Job`: the list, and the page of one job; what can be done on both is in ``acting``, the targets are in ``targets``."""
+"""The admin of `Job`: the list, and the page of one job; the verbs are in ``actions``, the targets in ``targets``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PART_HEADER = "X-Jobqueue-Part"
 
 
 class JobAdmin(LiveAdmin):
-    """Show jobs, and let people cancel, pause, resume, hurry and delete them."""
+    """The admin of jobs, with verbs to cancel, pause, resume, run now and delete them."""
 
     list_display = (
         columns.number,
@@ -40,7 +40,7 @@ class JobAdmin(LiveAdmin):
         columns.attempt,
         columns.worker,
     )
-    sortable_by = (columns.number,)  # type: ignore[assignment]  # no other order has an index
+    sortable_by = (columns.number,)  # type: ignore[assignment] - no other order has an index
     list_filter = (
         filters.StatusFilter,
         filters.WaitingForFilter,
@@ -64,7 +64,7 @@ class JobAdmin(LiveAdmin):
         return visible.narrow(request.user, super().get_queryset(request)).annotate(now=Now())
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[listing.JobChangeList]:
-        """Return our list."""
+        """Return `JobChangeList`."""
         return listing.JobChangeList
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Job], search_term: str) -> tuple[QuerySet[Job], bool]:
@@ -74,7 +74,7 @@ class JobAdmin(LiveAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show one job, or for its live page only what it says of the job; there is no form to submit."""
+        """Show one job, or for its live page only the part about the job; there is no form to submit."""
         if request.method not in ("GET", "HEAD"):
             raise PermissionDenied
         job = self.get_object(request, unquote(object_id))
@@ -100,14 +100,14 @@ class JobAdmin(LiveAdmin):
             "verbs": [verb for verb in VERBS.values() if verb.possible(job) and verb.allowed(request)],
             **(extra_context or {}),
         }
-        # The part alone shows no messages, which are for the next page that somebody sees.
+        # The part alone shows no messages; they are for the next whole page.
         response = TemplateResponse(request, f"jobqueue/admin/{'job' if part else 'detail'}.html", context)
         patch_vary_headers(response, [PART_HEADER])
         return response
 
 
 def _why(request: HttpRequest, job: Job) -> Why | None:
-    """Return what the job waits for; None where it waits for nothing, or is gone by now."""
+    """Return the reason why the job waits; None if it does not wait, or is deleted."""
     try:
         return why_for(request.user, job)
     except JobDoesNotExist:

@@ -1,9 +1,9 @@
-"""The list at any size of the table: newest first, no full count, no scan of more than a bounded part.
+"""The list of jobs, for tables of any size: newest first, without a full count, and with scans of a bounded part only.
 
-What an index finds is looked for in the whole table: a number, and the statuses PAUSED, ERROR, CANCELED, RUNNING and QUEUED, and
-what PENDING jobs wait for. Everything else (a task, a queue, SUCCESS) has no index, since each one would slow down every write of every
-worker. It is looked for among the newest `WINDOW` jobs and, by their partial indexes, among the older jobs that have not ended well. The
-page says so.
+A search by index covers the whole table: by number, by the statuses PAUSED, ERROR, CANCELED, RUNNING and QUEUED,
+and by what PENDING jobs wait for. Other columns (task, queue) and SUCCESS have no index, because each index would
+slow down all writes of all workers. These searches cover the newest `WINDOW` jobs and, by their partial indexes,
+the older jobs that have not ended well. The page reports this limit.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ else:
 
 
 def search(queryset: QuerySet[Job], text: str) -> QuerySet[Job]:
-    """Return the job with this number, else those whose task's path is this text, or a registered one that contains it."""
+    """Return the job with this number; otherwise those whose task's path is this text, or a registered path that contains it."""
     wanted = text.strip()
     if not wanted:
         return queryset
     if (job_id := as_id(wanted)) is not None:
-        return queryset.filter(pk=job_id)  # one that no column can hold is found nowhere; Django sees to that
+        return queryset.filter(pk=job_id)  # a number that the column cannot store matches nothing; Django handles that
     return queryset.filter(task__in=tasks_like(wanted))
 
 
 def tasks_like(text: str) -> list[str]:
-    """Return a text and the registered tasks' paths that contain it: the database compares whole paths only."""
+    """Return a text and the registered tasks' paths that contain it: the database compares only whole paths."""
     return [*(path for path in task_choices.paths() if text.lower() in path.lower()), text]
 
 
 def as_id(text: str) -> int | None:
-    """Return the number that "12", "#12" or a public id means, None for any other text; at most one more than `MAX_ID`."""
+    """Return the number for "12", "#12" or a public id, None for any other text; at most `MAX_ID` + 1."""
     digits = text.strip().removeprefix("#")
     if (job_id := public_ids.job_id_of(digits)) is not None:
         return job_id
@@ -71,36 +71,37 @@ def as_id(text: str) -> int | None:
 
 
 class CappedPaginator(BasePaginator):
-    """Count no further than `MAX_COUNTED`: a full count of a large table takes minutes when they are needed most."""
+    """A paginator that counts up to `MAX_COUNTED`: a full count of a large table can take minutes."""
 
     @cached_property
     def counted(self) -> int:
-        """How many rows were seen, one more than `MAX_COUNTED` at the most."""
+        """Return the number of rows that were counted, at most `MAX_COUNTED` + 1."""
         rows: Any = self.object_list
-        # In the list's own order: PostgreSQL then walks the primary key's index from its newest end, and no further than the window.
+        # In the list's own order, PostgreSQL reads the primary key's index from its newest end, and stops at the
+        # limit.
         number: int = rows.values("pk")[: MAX_COUNTED + 1].count()
         return number
 
     @property
     def count(self) -> int:
-        """How many rows the pages hold."""
+        """The number of rows on the pages."""
         return min(self.counted, MAX_COUNTED)
 
     @property
     def more(self) -> bool:
-        """Whether there are rows behind the last page."""
+        """Whether there are rows after the last page."""
         return self.counted > MAX_COUNTED
 
 
 class JobChangeList(BaseChangeList):
-    """Leave the big columns in the database, and bring each page's workers along in one query."""
+    """The list without the big columns; the workers of each page are read in one query."""
 
     newest_only = False
     unchecked = False
     counts_hidden_jobs = False  # whether an estimate of all rows counts jobs that the user may not see
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Job]:
-        """Return what the page lists."""
+        """Return the rows of the page."""
         self.counts_hidden_jobs = visible.is_narrowed(request.user)
         queryset: QuerySet[Job] = super().get_queryset(request, exclude_parameters)
         if self._needs_scan():
@@ -111,7 +112,7 @@ class JobChangeList(BaseChangeList):
         return queryset.defer(*BIG_COLUMNS).annotate(brief=Left("message", 300))
 
     def _within_window(self, queryset: QuerySet[Job], before: int) -> QuerySet[Job]:
-        """Return those of the newest jobs, and the open ones, however old they are."""
+        """Return those of the newest jobs, and the open ones of any age."""
         recent = queryset.filter(pk__gt=before)
         if "\0" in "".join([*self.params.values(), self.query]):
             return recent
@@ -122,13 +123,13 @@ class JobChangeList(BaseChangeList):
         return queryset.filter(pk__in={*found, *seen})
 
     def _open(self, before: int) -> list[int]:
-        """Return the newest of the open jobs behind the window that the filters choose."""
+        """Return the newest of the open jobs outside of the window that the filters select."""
         wanted = {column: [self.params[column]] for column in ("queue", "task", "tenant") if self.params.get(column)}
         if text := self.query.strip():
             wanted["task"] = tasks_like(text)
         status = self.params.get("status")
         if self.params.get("ended_within"):
-            status = status or states.Status.ERROR  # of the open states the only one that has a time of its end
+            status = status or states.Status.ERROR  # of the open states the only one with a time of its end
         statuses = list(OPEN) if not status else [status]
         found, self.unchecked = Job.objects.database.open_jobs(statuses, before, wanted, MAX_CHECKED)
         return sorted(found, reverse=True)[: MAX_COUNTED + 1]
@@ -160,7 +161,7 @@ class JobChangeList(BaseChangeList):
 
     @property
     def summary(self) -> str:
-        """How many jobs there are, as exactly as it is cheap to know."""
+        """The number of jobs, as exactly as it is cheap to know."""
         paginator: Any = self.paginator
         noun = "job" if paginator.count == 1 else "jobs"
         if not paginator.more:
@@ -173,13 +174,13 @@ class JobChangeList(BaseChangeList):
 
     @property
     def chips(self) -> list[tuple[str, str, str]]:
-        """The target and the tenant that the list is narrowed to: the name, the value, and the address of the list without it."""
+        """The target and the tenant of the filter: the name, the value, and the URL of the list without it."""
         chosen = [(name, self.params[name]) for name in ("target", "tenant") if self.params.get(name)]
         return [(name, masking.mask_text(clean(value)), self.get_query_string(remove=[name])) for name, value in chosen]
 
     @cached_property
     def nothing_found(self) -> NothingFound | None:
-        """Say what was searched if a search or a filter found nothing."""
+        """Return the scope of the search, if a search or a filter found nothing."""
         if self.result_count or not (self.query or self.has_active_filters):
             return None
         wanted = self.query.strip()
@@ -188,7 +189,7 @@ class JobChangeList(BaseChangeList):
 
     @property
     def window_note(self) -> str:
-        """What was not searched; empty if everything was, or if the page says it since it found nothing."""
+        """The scope of the search; empty if it covered everything, or if the page shows it because nothing was found."""
         if not self.newest_only:
             return ""
         if self.params.get("target"):
@@ -198,7 +199,7 @@ class JobChangeList(BaseChangeList):
 
 
 def has_nul(request: HttpRequest) -> bool:
-    """Return whether the search text holds a NUL, which no stored text can hold (and Django's form turns into no search at all)."""
+    """Return whether the search text has a NUL, which no stored text has (Django's form would ignore the search)."""
     return "\0" in request.GET.get(SEARCH_VAR, "")
 
 

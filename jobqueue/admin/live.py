@@ -1,4 +1,4 @@
-"""The stream of events behind the page of one job: the session's user, the page's own permissions, also where no REST API is included."""
+"""The event stream of a job's page, with the session's user and the page's permissions; it works without the REST API."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from jobqueue.models import Job
 
 
 class LiveAdmin(TargetsAdmin):
-    """Stream what happens to a job."""
+    """The admin with a stream of a job's events."""
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the address of the stream; it is no page, so nobody is sent from it to where people log in."""
+        """Add the URL of the stream; it is not a page, so it does not redirect to the login."""
         return [path("<int:object_id>/events/", _without_login(self.events_view), name="jobqueue_job_events"), *super().get_urls()]
 
     def events_address(self, job: Job) -> str:
-        """Return the address of a job's stream; empty if the settings allow none."""
+        """Return the URL of a job's stream; empty if the settings allow none."""
         if not response.are_served():
             return ""
         return reverse("admin:jobqueue_job_events", args=[job.pk], current_app=self.admin_site.name)
 
     def events_view(self, request: HttpRequest, object_id: int) -> HttpResponseBase:
-        """Stream the events of one job to those who may see its page."""
+        """Stream the events of one job to users who may see its page."""
         try:
             if request.method not in ("GET", "HEAD"):
                 raise Problem(405, "The method must be one of: GET, HEAD.", headers={"Allow": "GET, HEAD"})

@@ -1,4 +1,4 @@
-"""What a list says if it found nothing: what was searched, in how many rows, and what would find more."""
+"""The text of a list that found nothing: what was searched, in how many rows, and which links may find more."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MAX_NUMBER_BYTES = 60
 
 @dataclass(frozen=True, slots=True)
 class NothingFound:
-    """The sentence, and links that may find more: each a text and an address."""
+    """The sentence, and links that may find more, each with a text and a URL."""
 
     text: str
     offers: list[tuple[str, str]]
 
 
 def jobs(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) -> NothingFound:
-    """Return what the list of jobs says; `scope` names the rows that were searched if these were not all."""
+    """Return the text for the list of jobs; `scope` names the rows that were searched, if these are not all."""
     number = len(cl.root_queryset.order_by()[: most + 1].values_list("pk"))
     where = scope or f"all {plural(min(number, most), 'job', more=number > most)}"
     chosen = [name for name in cl.params if cl.params[name] and name not in NO_FILTERS]
@@ -50,7 +50,7 @@ def jobs(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) -> Not
 
 
 def deliveries(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) -> NothingFound:
-    """Return what the list of deliveries says."""
+    """Return the text for the list of deliveries."""
     number = len(cl.root_queryset.order_by()[: most + 1].values_list("pk"))
     where = scope or f"all {plural(min(number, most), 'delivery', 'deliveries', more=number > most)}"
     if wanted and (job_id is None or not 0 < job_id <= MAX_ID):
@@ -60,13 +60,13 @@ def deliveries(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) 
 
 
 def _no_number(wanted: str) -> str:
-    """Say that a text cannot be the number of a job."""
+    """Return a text that says that a text cannot be the number of a job."""
     shown = shorten(clean(masking.mask_text(wanted)), MAX_NUMBER_BYTES)
     return f"{shown} is not the number of a job, which is a whole number from 1 to {MAX_ID}."
 
 
 def _offers(cl: Any, wanted: str) -> list[tuple[str, str]]:
-    """Return links to the jobs of a queue or a target that has the name that was searched for."""
+    """Return links to the jobs of a queue or a target whose name is the search text."""
     if not wanted or "\0" in wanted or masking.mask_text(wanted) != wanted:
         return []
     shown = shorten(clean(wanted), MAX_TEXT_BYTES)

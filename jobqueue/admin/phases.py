@@ -16,7 +16,7 @@ MAX_MESSAGE = 300
 
 @dataclass(frozen=True, slots=True)
 class PhaseRow:
-    """Show one phase."""
+    """The data of one phase."""
 
     name: str
     status: str

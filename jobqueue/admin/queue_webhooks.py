@@ -1,4 +1,4 @@
-"""The form of a queue's webhook: where the events of its jobs are sent, and which. Who may only look sees the secrets in the URL hidden."""
+"""The form of a queue's webhook: its URL and its events. Users who may only view it see the URL with masked secrets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT_EVENTS = ", ".join(event_names.SENT_BY_DEFAULT)
 
 
 class WebhookForm(forms.Form):
-    """Let a person say where the events of a queue's jobs are sent, and which."""
+    """The form for the URL and the events of a queue's webhook."""
 
     url = forms.CharField(
         label="URL",
@@ -40,7 +40,7 @@ class WebhookForm(forms.Form):
     )
 
     def clean(self) -> None:
-        """Refuse what no webhook can be sent to."""
+        """Reject a URL to which no webhook can be sent."""
         super().clean()
         try:
             check_webhook(self.cleaned_data.get("url"), None)
@@ -50,10 +50,10 @@ class WebhookForm(forms.Form):
 
 @method_decorator(transaction.non_atomic_requests, name="webhook_view")
 class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
-    """Show the form, and save it."""
+    """The admin with the form of a queue's webhook."""
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the address of the form; the queue is named in its query, since a name may hold anything."""
+        """Add the URL of the form; the queue is named in its query, because a name can have any characters."""
         return [path("webhook/", self.admin_site.admin_view(self.webhook_view), name="jobqueue_queue_webhook"), *super().get_urls()]
 
     @audited
@@ -90,7 +90,7 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         return TemplateResponse(request, "jobqueue/admin/queue_webhook.html", context)
 
     def _save(self, request: HttpRequest, name: str, url: str, events: list[str]) -> None:
-        # The change and its record are committed together: there is none without the other.
+        # The change and its record are committed together.
         with Job.objects.database.atomic():
             answer = set_queue_webhook(name, url, events)
             if answer.changed:
@@ -103,7 +103,7 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
 
     @admin.display(description="events go to")
     def events_go_to(self, queue: Queue) -> str:
-        """Return the URL of the receiver, its secrets hidden: whoever may look at a queue sees this page."""
+        """Return the URL of the receiver with masked secrets, because all users who may view a queue see this page."""
         return excerpt(webhook_rules.shown_url(queue.webhook_url), LONGEST) if queue.webhook_url else NOTHING
 
     @admin.display(description="events that are sent")
@@ -112,16 +112,16 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         return ", ".join(queue_webhook(queue.pk).events) or DEFAULT_EVENTS
 
     def may_set_webhook(self, request: HttpRequest) -> bool:
-        """Return whether the user may say where a queue's events are sent; only then is the URL shown whole."""
+        """Return whether the user may set a queue's webhook; only then is the URL shown whole."""
         return request.user.has_perm("jobqueue.set_webhook_queue")
 
     def is_hidden(self, request: HttpRequest, name: str) -> bool:
-        """Return whether a project lets the user not see a queue that has a row."""
+        """Return whether a queue has a row that the project hides from the user."""
         return Queue.objects.current.filter(pk=name).exists() and not self.get_queryset(request).filter(pk=name).exists()
 
 
 def receiver(webhook: QueueWebhook | None) -> str:
-    """Return the URL of a queue's receiver with its secrets hidden."""
+    """Return the URL of a queue's receiver with masked secrets."""
     return excerpt(webhook_rules.shown_url(webhook.url), LONGEST) if webhook is not None and webhook.url else ""
 
 

@@ -1,4 +1,4 @@
-"""The admin of `Queue`: what waits and runs in each, pause and resume, how many may run at once, and where its events are sent."""
+"""The admin of `Queue`: queued and running jobs, pause and resume, the limit of running jobs, and the webhook."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Shown:
 
     state: QueueState
     name: str
-    plain: bool  # no secret is hidden in its name, so that addresses and forms may hold it
+    plain: bool  # its name contains no secret, so URLs and forms can contain it
     badge: str
     queued: str
     oldest: str
@@ -55,18 +55,18 @@ class Shown:
 
 @method_decorator(transaction.non_atomic_requests, name="decide_view")
 class QueueAdmin(QueueWebhookAdmin):
-    """Show the queues, those without a row, too, and let people decide on them."""
+    """The admin of the queues, including those without a row, with the operators' decisions."""
 
     fields = ("name", "paused", "max_running", "events_go_to", "events_sent", "changed_at")
     readonly_fields = fields
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the address to which the buttons are sent."""
+        """Add the URL for the buttons."""
         view = self.admin_site.admin_view(self.decide_view)
         return [path("decide/<slug:what>/", view, name="jobqueue_queue_decide"), *super().get_urls()]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show every queue that has a row, or a job that is queued or runs."""
+        """Show all queues that have a row, or a job that is queued or runs."""
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
             raise PermissionDenied
         visible = set(self.get_queryset(request).values_list("pk", flat=True))
@@ -91,7 +91,7 @@ class QueueAdmin(QueueWebhookAdmin):
 
     @audited
     def decide_view(self, request: HttpRequest, what: str) -> HttpResponse:
-        """Pause, resume or limit one queue, by POST; a GET (as after a login) only leads to the page."""
+        """Pause, resume, limit or forget one queue, by POST; a GET (as after a login) only redirects to the page."""
         if what not in PERMISSIONS:
             raise Http404(f"Queues have no action {what!r}.")
         if not self.has_view_permission(request) or not self._may(request, what):
@@ -103,7 +103,7 @@ class QueueAdmin(QueueWebhookAdmin):
     def _decide(self, request: HttpRequest, what: str, name: str) -> None:
         try:
             limit = _limit(request.POST.get("max_running", "")) if what == "limit" else None
-            # The change and its record are committed together: there is none without the other.
+            # The change and its record are committed together.
             with Job.objects.database.atomic():
                 if "\0" not in name and self.is_hidden(request, name):
                     raise PermissionDenied

@@ -1,4 +1,4 @@
-"""The cells of the list of schedules, and of the page of one. No queries, no styles or scripts in the markup."""
+"""The columns of the list and the page of schedules, without queries, and without styles or scripts in the markup."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def next_times(timing: Timing, now: datetime) -> list[tuple[str, str]]:
 
 
 def timing_of(data: Mapping[str, str]) -> Timing:
-    """Return the timing that stands in a form, saved or not."""
+    """Return the timing in a form, saved or not."""
     text = data.get("interval_seconds", "").strip()
     if text and not (text.isascii() and text.isdigit() and len(text) < 10):
         rule = f"a whole number of seconds from 1 to {MAX_INTERVAL}"
@@ -44,7 +44,7 @@ def timing_of(data: Mapping[str, str]) -> Timing:
 
 @admin.display(description="schedule", ordering="name")
 def name(one: Schedule) -> SafeString | str:
-    """Return the name, and whether it comes from the code."""
+    """Return the name, with a note if it comes from the code."""
     return format_html('{} <span class="jq-note">in code</span>', one.name) if one.source == Schedule.Source.CODE else one.name
 
 
@@ -93,20 +93,20 @@ def last_time(one: Schedule) -> SafeString:
 
 @admin.display(description="last error")
 def error(one: Schedule) -> SafeString:
-    """Return why it could not be enqueued; its secrets were hidden when it was stored."""
+    """Return why it could not be enqueued; its secrets were masked when it was stored."""
     text = one.last_error or one.conflict
     return format_html('<span class="jq-alarm">{}</span>', text) if text else NOTHING
 
 
 @admin.display(description="declared in")
 def source(one: Schedule) -> str:
-    """Return where it comes from."""
+    """Return where it is declared."""
     return "the code: change it there" if one.source == Schedule.Source.CODE else "the admin"
 
 
 @admin.display(description="next times")
 def upcoming(one: Schedule) -> SafeString | str:
-    """Return the next five times, in its zone and in UTC; none of a schedule that is not active."""
+    """Return the next five times, in its zone and in UTC; none for a schedule that is not active."""
     if not one.active:
         return "none: it is disabled" if one.retired_at is None else "none: the code declares it no longer"
     try:
@@ -118,19 +118,19 @@ def upcoming(one: Schedule) -> SafeString | str:
 
 @admin.display(description="target")
 def target(one: Schedule) -> SafeString | str:
-    """Return the target, secrets hidden."""
+    """Return the target with masked secrets."""
     return mask_of(one)(one.target) or NOTHING
 
 
 @admin.display(description="args")
 def args(one: Schedule) -> SafeString:
-    """Return the positional arguments, secrets hidden."""
+    """Return the positional arguments with masked secrets."""
     return format_html('<pre class="jq-pre">{}</pre>', as_json(masked(one)[0]))
 
 
 @admin.display(description="kwargs")
 def kwargs(one: Schedule) -> SafeString:
-    """Return the arguments by name, secrets hidden."""
+    """Return the keyword arguments with masked secrets."""
     return format_html('<pre class="jq-pre">{}</pre>', as_json(masked(one)[1]))
 
 

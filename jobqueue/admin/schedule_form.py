@@ -1,4 +1,4 @@
-"""The form of a schedule: a registered task, its arguments as JSON with the secrets hidden, and when it is due."""
+"""The form of a schedule: a registered task, its arguments as JSON with masked secrets, and its timing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_NAMED = 50
 
 
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
-    """The form of what is enqueued when. A secret that is left hidden stays as it is stored, if no change can send it elsewhere."""
+    """The form of a schedule; an unchanged mask keeps the stored secret, if no change can send it to another receiver."""
 
     task = forms.ChoiceField(help_text="Only registered tasks can be chosen: those in tasks.py of an app, and in TASK_MODULES.")
     args = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="Positional arguments: a JSON list, [7].")
@@ -41,7 +41,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = FIELDS
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Fill in the choices, and the arguments with their secrets hidden."""
+        """Set the choices, and the arguments with masked secrets."""
         super().__init__(*args, **kwargs)
         stored = self.instance
         self.stored = {name: getattr(stored, name) for name in FIELDS}
@@ -52,33 +52,33 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             self.initial[name] = json.dumps(value, ensure_ascii=False)
 
     def clean_args(self) -> Any:
-        """Read the positional arguments."""
+        """Parse the positional arguments."""
         return self._read("args")
 
     def clean_kwargs(self) -> Any:
-        """Read the arguments by name."""
+        """Parse the keyword arguments."""
         return self._read("kwargs")
 
     def clean(self) -> None:
-        """Refuse what no job could come from."""
+        """Reject a definition that cannot create a job."""
         super().clean()
         self._restore()
-        self._validate_constraints = False  # the rules below say the same, with the fix
+        self._validate_constraints = False  # the rules below report the same, with the fix
         row = Schedule(**{**self.stored, **self.cleaned_data})
         for fields, rule in self._rules(row):
             if any(field in self.errors for field in fields):
-                continue  # it says the same again, or judges a value that is refused already
+                continue  # it would report the same again, or check a value that is rejected already
             try:
                 rule()
             except JobQueueError as error:
                 self.add_error(fields[0] if fields and fields[0] in self.fields else None, str(error))
                 if fields == ("time_zone",):
-                    row.time_zone = "UTC"  # so that the mistakes of the cron expression are shown, too
-        # What differs from the row, not from what was shown: line ends and hidden secrets are no change.
+                    row.time_zone = "UTC"  # so that errors of the cron expression are reported, too
+        # Compared with the row, not with the form: line ends and masked secrets are no change.
         self.changed_data = [name for name, value in self.cleaned_data.items() if value != self.stored.get(name)]
 
     def _rules(self, row: Schedule) -> list[tuple[tuple[str, ...], Callable[[], object]]]:
-        """Return the rules, each with the fields that it judges; none: its mistake stands above the form."""
+        """Return the rules, each with the fields that it checks; without fields, its error is shown above the form."""
         return [
             (("name",), lambda: declarations.check_name(row.name)),
             (("task",), lambda: check_schedulable(row.task)),
@@ -98,7 +98,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         return value
 
     def _restore(self) -> None:
-        """Put the stored secrets in place of their masks, and name all masks for which this is not possible."""
+        """Restore the stored secrets of the masks, and report all masks that cannot be restored."""
         given = {name: self.cleaned_data[name] for name in JSON_FIELDS if name in self.cleaned_data}
         other_task = self.cleaned_data.get("task") != self.stored["task"]
         try:
@@ -109,7 +109,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def _restore_each(self, given: dict[str, Any], moved: set[str], *, other_task: bool) -> None:
         for name, value in given.items():
-            # A hidden secret was meant for the task that the row has: another one may treat it with less care.
+            # A masked secret was meant for the task of the row: another task can treat it less carefully.
             stored = self.shown[name] if other_task else self.stored[name]
             found = self.cleaned_data[name] = restored(value, self.shown[name], stored, moved=bool(moved - {name}))
             hidden = [] if found == self.stored[name] else places_of_masks(found, name)
@@ -126,12 +126,12 @@ def _enter_again(places: list[str]) -> str:
 
 
 def masked(row: Schedule) -> tuple[Any, Any]:
-    """Return the arguments with their secrets hidden, positional ones by the names of the task's parameters."""
+    """Return the arguments with masked secrets, positional ones by the names of the task's parameters."""
     return arguments_of(row)
 
 
 def check_schedulable(path: str) -> None:
-    """Refuse a task that is declared with ``schedulable=False``."""
+    """Reject a task that is declared with ``schedulable=False``."""
     entry = task_choices.entry(path)
     if entry is not None and not entry.schedulable:
         raise InvalidOption(f"The task {path!r} is declared with schedulable=False; choose another task, or change its declaration.")

@@ -1,4 +1,4 @@
-"""The admin of `Schedule`: what is enqueued again and again, when next, and what went wrong; a form, and verbs with a permission each."""
+"""The admin of `Schedule`: the schedules, their next times and errors; a form, and verbs with a permission each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MASKED: Final[dict[str, Any]] = {"args": cells.args, "kwargs": cells.kwargs, "ta
 
 
 class Done(NamedTuple):
-    """What a verb did, and the job that it made, if it made one."""
+    """The result of a verb, and the job that it created, if any."""
 
     text: str
     job_id: int | None = None
@@ -68,11 +68,11 @@ VERBS: Final[dict[str, tuple[str, Callable[[str], Done]]]] = {
 
 @method_decorator(transaction.non_atomic_requests, name="act_view")
 class ScheduleAdmin(Base[Schedule]):
-    """Show the schedules; those of the code cannot be edited here, but enabled, disabled and run."""
+    """The admin of the schedules; those of the code cannot be edited, but enabled, disabled and run."""
 
     form = ScheduleForm
     list_display = (cells.name, cells.task, cells.when, cells.state, cells.next_time, cells.last_time, cells.error)
-    sortable_by = (cells.name, cells.next_time, cells.last_time)  # type: ignore[assignment]  # callables, as above
+    sortable_by = (cells.name, cells.next_time, cells.last_time)  # type: ignore[assignment] - callables, as above
     search_fields = ("name", "task")
     list_filter = (FailingFilter,)
     show_facets = admin.ShowFacets.NEVER
@@ -83,23 +83,23 @@ class ScheduleAdmin(Base[Schedule]):
     class Media:
         css = {"all": ("jobqueue/admin.css",)}
 
-    # Who may
+    # Permissions
 
     def has_change_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
-        """Refuse what the code declares: the next start would undo it."""
+        """Return False for schedules of the code: the next start of a worker would undo a change."""
         return super().has_change_permission(request, obj) and (obj is None or obj.source == Schedule.Source.ADMIN)
 
     def has_view_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
-        """Let those who may change schedules look at all of them."""
+        """Allow users who may change schedules to view all of them."""
         return super().has_view_permission(request, obj) or super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
-        """Refuse what the code declares: it would come back, without the proofs of its times."""
+        """Return False for schedules of the code: the next start would create them again, without their ticks."""
         mine = obj is None or obj.source == Schedule.Source.ADMIN or obj.retired_at is not None
         return super().has_delete_permission(request, obj) and mine
 
     def has_run_now_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user may make jobs of schedules."""
+        """Return whether the user may create jobs of schedules."""
         return self._may(request, "run_now")
 
     def has_enable_permission(self, request: HttpRequest) -> bool:
@@ -120,7 +120,7 @@ class ScheduleAdmin(Base[Schedule]):
         return super().get_queryset(request).annotate(now=Now())
 
     def get_fieldsets(self, request: HttpRequest, obj: Schedule | None = None) -> Any:
-        """Return what is shown; to who may only look, the arguments with their secrets hidden."""
+        """Return the fields; users who may only view see the arguments with masked secrets."""
         editable = self.has_change_permission(request, obj) if obj else True
         what = WHAT if editable else tuple(MASKED.get(name, name) for name in WHAT)
         if obj is None:
@@ -129,14 +129,14 @@ class ScheduleAdmin(Base[Schedule]):
         return ((None, {"fields": what}), ("When", {"fields": WHEN}), ("How it goes", {"fields": SHOWN}))
 
     def get_readonly_fields(self, request: HttpRequest, obj: Schedule | None = None) -> Any:
-        """Return the fields that only tell."""
+        """Return the fields that are only shown."""
         return (*SHOWN, *MASKED.values())
 
     def save_model(self, request: HttpRequest, obj: Schedule, form: Any, change: bool) -> None:
-        """Write the fields of the form alone: what a leader has written meanwhile stays."""
+        """Write only the fields of the form, so that concurrent writes of a leader stay."""
         names = [name for name in (*WHAT, *WHEN) if name in form.fields]
         if obj.enabled and not self._may(request, "enable") and (not change or any(name in WHAT for name in form.changed_data)):
-            # What a user without that right has decided to run must not run before another user has seen it.
+            # A definition by a user without that permission must not run before another user has seen it.
             obj.enabled = False
             names.append("enabled")
             self.message_user(request, f"Schedule {obj.name} is disabled: enabling it needs another permission.", messages.WARNING)
@@ -148,22 +148,23 @@ class ScheduleAdmin(Base[Schedule]):
                 raise InvalidOption(f"Somebody has made a schedule {obj.name!r} at this moment; reload the list.")
 
     def delete_model(self, request: HttpRequest, obj: Schedule) -> None:
-        """Delete one, whatever a leader does at this moment."""
+        """Delete a schedule; this is safe while a leader works on it."""
         verbs.remove(obj)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """Name the schedules alone: their ticks may be hundreds of thousands."""
+        """Name only the schedules: they can have hundreds of thousands of ticks."""
         return [str(obj) for obj in objs], {"schedules": len(objs)}, set(), []
 
     def get_actions(self, request: HttpRequest, action_location: Any = None) -> Any:
-        """Leave out the deletion of many: each is asked about on its own page."""
-        more = {} if action_location is None else {"action_location": action_location}  # Django 6.1 tells it, older ones know no such thing
+        """Remove the bulk deletion: each deletion is confirmed on the schedule's own page."""
+        # Django 6.1 passes it, older versions do not know it
+        more = {} if action_location is None else {"action_location": action_location}
         return {name: action for name, action in super().get_actions(request, **more).items() if name != "delete_selected"}
 
     # Pages
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the addresses of the buttons and of the preview."""
+        """Add the URLs of the buttons and of the preview."""
         wrap = self.admin_site.admin_view
         return [
             path("preview/", wrap(self.preview_view), name="jobqueue_schedule_preview"),
@@ -172,7 +173,7 @@ class ScheduleAdmin(Base[Schedule]):
         ]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list, with the sidebar's room for it."""
+        """Show the list without the sidebar."""
         return super().changelist_view(request, {"title": "Schedules", "is_nav_sidebar_enabled": False, **(extra_context or {})})
 
     def changeform_view(
@@ -184,7 +185,7 @@ class ScheduleAdmin(Base[Schedule]):
 
     @audited
     def act_view(self, request: HttpRequest, schedule_id: int, verb: str) -> HttpResponse:
-        """Do a verb to one schedule, by POST; a GET (as after a login) only leads to its page."""
+        """Run a verb on one schedule, by POST; a GET (as after a login) only redirects to its page."""
         if verb not in VERBS:
             raise Http404(f"Schedules have no action {verb!r}.")
         found = self.get_object(request, str(schedule_id))
@@ -199,7 +200,7 @@ class ScheduleAdmin(Base[Schedule]):
         return HttpResponseRedirect(reverse("admin:jobqueue_schedule_change", args=[found.pk], current_app=self.admin_site.name))
 
     def preview_view(self, request: HttpRequest) -> HttpResponse:
-        """Show the next times of what stands in the form, saved or not."""
+        """Show the next times for the values of the form, saved or not."""
         if not (self.has_add_permission(request) or self.has_change_permission(request)):
             raise PermissionDenied
         try:
@@ -215,7 +216,7 @@ class ScheduleAdmin(Base[Schedule]):
 
     @admin.action(description="Run now: make a job of each", permissions=["run_now"])
     def run_now_selected(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
-        """Make a job of each selected schedule."""
+        """Create a job of each selected schedule."""
         self._act(request, "run_now", queryset)
 
     @admin.action(description="Enable", permissions=["enable"])
@@ -231,7 +232,7 @@ class ScheduleAdmin(Base[Schedule]):
     def _act(self, request: HttpRequest, verb: str, found: Any) -> None:
         for schedule in found:
             try:
-                # What is done and the record of it are committed together.
+                # The change and its record are committed together.
                 with Job.objects.database.atomic():
                     told = VERBS[verb][1](schedule.name)
                     self.log_change(request, schedule, told.text)

@@ -1,4 +1,4 @@
-"""The page of targets: what holds each of them, who waits, and what a person can do about it."""
+"""The page of targets: the job that holds each of them, the jobs that wait, and what an operator can do."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class Shown:
 
 @method_decorator(transaction.non_atomic_requests, name="clear_view")
 class TargetsAdmin(ActingAdmin):
-    """Show the targets, and clear one."""
+    """The admin with the page of targets and the verb to clear one."""
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the page, and the address to which its buttons are sent."""
+        """Add the page, and the URL for its buttons."""
         wrap = self.admin_site.admin_view
         return [
             path("targets/", wrap(self.targets_view), name="jobqueue_job_targets"),
@@ -64,7 +64,7 @@ class TargetsAdmin(ActingAdmin):
         ]
 
     def targets_view(self, request: HttpRequest) -> HttpResponse:
-        """Show the lines, those first that wait for a person."""
+        """Show the lines, first those that wait for an operator."""
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
             raise PermissionDenied
         search, tenant = request.GET.get(SEARCH, "").strip(), request.GET.get(TENANT)
@@ -93,7 +93,7 @@ class TargetsAdmin(ActingAdmin):
 
     @audited
     def clear_view(self, request: HttpRequest) -> HttpResponse:
-        """Cancel whatever holds or blocks one target, by POST, so that its line moves on."""
+        """Cancel all jobs that hold or block one target, by POST, so that its next job can run."""
         if not self.has_view_permission(request) or not CANCEL.allowed(request):
             raise PermissionDenied
         page = self.back(request, None)
@@ -109,14 +109,14 @@ class TargetsAdmin(ActingAdmin):
         return page
 
     def back(self, request: HttpRequest, job_id: int | None) -> HttpResponse:
-        """Lead to this page where the button was on it."""
+        """Redirect to this page if the button was on it."""
         if request.GET.get(FROM) != "targets":
             return super().back(request, job_id)
         kept = {name: request.GET[name] for name in (SEARCH, STUCK) if request.GET.get(name)}
         return HttpResponseRedirect(f"{self._address('targets')}{f'?{urlencode(kept)}' if kept else ''}")
 
     def _visible(self, request: HttpRequest, found: list[tuple[Line, Front]]) -> list[tuple[Line, Front]]:
-        """Return the lines of which the user may see a job: a project may narrow that by `get_queryset`."""
+        """Return the lines of which the user may see a job: a project can restrict that by `get_queryset`."""
         ids = {job_id for _, front in found for job_id in front[2:] if job_id is not None}
         seen = set(self.get_queryset(request).filter(pk__in=ids).values_list("pk", flat=True))
         return [(line, front) for line, front in found if seen.intersection(front[2:])]
@@ -129,7 +129,7 @@ class TargetsAdmin(ActingAdmin):
 
     def _one(self, request: HttpRequest, line: Line, front: Front, job: Job | None, now: Any) -> Shown:
         kept = {FROM: "targets", **{name: request.GET[name] for name in (SEARCH, STUCK) if request.GET.get(name)}}
-        # An address is shown, stored and logged: a target that holds a secret is in none.
+        # A URL is shown, stored and logged, so no URL contains a target with a secret.
         plain = _name(line.target) == line.target
         behind = {TENANT: line.tenant, TARGET: line.target}
         of_tenant = {TENANT: line.tenant} if line.tenant else {}

@@ -1,4 +1,4 @@
-"""The registered tasks, as far as this process can import them: a page must open even where a task module is broken."""
+"""The registered tasks that this process can import; a broken task module must not break a page."""
 
 import logging
 
@@ -7,7 +7,7 @@ from jobqueue.tasks import registry
 
 
 def entry(path: str) -> registry.Entry | None:
-    """Return what is registered under a path, or None."""
+    """Return the registry's entry of a path, or None."""
     _discover()
     return registry.find(path)
 
@@ -19,12 +19,12 @@ def paths() -> list[str]:
 
 
 def queues() -> set[str]:
-    """Return the queues that registered tasks go to by default."""
+    """Return the default queues of the registered tasks."""
     return {found.task.queue_name for path in paths() if (found := registry.find(path)) is not None}
 
 
 def _discover() -> None:
     try:
         registry.discover()
-    except Exception as error:  # noqa: BLE001 - a project's module may raise anything while it is imported
+    except Exception as error:  # noqa: BLE001 - a project's module can raise any exception during its import
         repeats.log(logging.WARNING, "The admin knows only some of the tasks, since a module of tasks cannot be imported: %s", error)

@@ -1,4 +1,4 @@
-"""What a person can do to jobs: cancel, pause, resume, run now, delete; each with a permission of its own."""
+"""The verbs on jobs: cancel, pause, resume, run now, delete; each with a permission of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jobqueue.models import Job
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """Name an action, who may do it, when it is possible, and how to tell of it."""
+    """An action on jobs: its permission, the states in which it is possible, and its texts."""
 
     name: str
     label: str
@@ -24,17 +24,17 @@ class Verb:
     requested: str
     act: Callable[[int], control.Answer]
     possible: Callable[[Job], bool]
-    statuses: tuple[Status, ...]  # where it is possible, as far as the status alone tells
-    warning: str = ""  # what happens to the jobs that it asks about, for the confirmation; empty: it never asks
-    asks_about: Status | None = Status.RUNNING  # None: about each that it can be done to
-    final: bool = False  # it cannot be undone: of more than one job it always asks
+    statuses: tuple[Status, ...]  # the statuses in which it may be possible
+    warning: str = ""  # the effect on the jobs, for the confirmation; empty: no confirmation
+    asks_about: Status | None = Status.RUNNING  # None: confirm each job that it can change
+    final: bool = False  # it cannot be undone: for more than one job, always confirm
 
     def allowed(self, request: HttpRequest) -> bool:
         """Return whether the request's user has this verb's permission."""
         return request.user.has_perm(f"jobqueue.{self.name}_job")
 
     def asks(self, job: Job) -> bool:
-        """Return whether a person must confirm that it is done to this job."""
+        """Return whether the user must confirm the verb for this job."""
         return bool(self.warning) and self.asks_about in (None, job.status) and self.possible(job)
 
 

@@ -1,4 +1,4 @@
-"""The admin of `Worker`: who is there, and who was not heard for a while."""
+"""The admin of `Worker`: the worker processes, with those whose heartbeats stopped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jobqueue.models import Worker
 
 
 class WorkerAdmin(ReadOnlyAdmin[Worker]):
-    """Show the worker processes."""
+    """The admin of the worker processes."""
 
     list_display = (
         "process",
@@ -58,31 +58,31 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
     readonly_fields = fields
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list, with the sidebar's room for it."""
+        """Show the list without the sidebar."""
         return super().changelist_view(request, {"title": "Workers", "is_nav_sidebar_enabled": False, **(extra_context or {})})
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[WorkerChangeList]:
-        """Return our list."""
+        """Return `WorkerChangeList`."""
         return WorkerChangeList
 
     @admin.display(description="running")
     def running_now(self, worker: Worker) -> str:
-        """Return how many jobs it holds now, by their leases: its own row is up to 10 s old."""
+        """Return how many jobs it holds now, by their leases, because its own row is up to 10 s old."""
         number = getattr(worker, "held", None)
         return f"{running_jobs([str(worker.pk)]).get(str(worker.pk), 0) if number is None else number:,}"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
-        """Return the workers with the database's time, by which they are judged."""
+        """Return the workers with the database's time, against which their heartbeats are compared."""
         return super().get_queryset(request).annotate(now=Now())
 
     @admin.display(description="host : process", ordering="host")
     def process(self, worker: Worker) -> str:
-        """Return where it runs."""
+        """Return its host and process."""
         return str(worker)
 
     @admin.display(description="state")
     def shown_state(self, worker: Worker) -> SafeString:
-        """Return what it does; silent where it was not heard for too long."""
+        """Return its state; "silent" if its last heartbeat is too old."""
         if (_now(worker) - worker.heartbeat_at).total_seconds() > HEARD_SECONDS:
             return columns.badge("silent", "Silent")
         return columns.badge(worker.state.lower(), worker.get_state_display().capitalize())
@@ -95,7 +95,7 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
 
     @admin.display(description="slots", ordering="slots")
     def shown_slots(self, worker: Worker) -> SafeString | str:
-        """Return how many slots it has, and the last change of their number; why is shown to who points at it."""
+        """Return the number of its slots, and their last change; the tooltip shows the reason."""
         change = _change(worker)
         if change is None:
             return str(worker.slots)
@@ -110,12 +110,12 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
 
     @admin.display(description="stuck threads")
     def stuck_threads(self, worker: Worker) -> SafeString | str:
-        """Return the number of threads that were given up on, loudly where there are any."""
+        """Return the number of abandoned threads, with emphasis if there are any."""
         return format_html('<strong class="jq-alarm">{}</strong>', worker.stuck) if worker.stuck else "0"
 
     @admin.display(description="services")
     def troubles(self, worker: Worker) -> SafeString | str:
-        """Return which of its services are stuck, loudly where any is."""
+        """Return the services that are stuck, with emphasis if there are any."""
         found = stuck_services(worker) + failed_modules(worker)
         return format_html('<strong class="jq-alarm">{}</strong>', "; ".join(found)) if found else "all go on"
 
@@ -131,10 +131,10 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
 
 
 class WorkerChangeList(ChangeList):
-    """Count the jobs of all workers of a page in one query."""
+    """The list that counts the jobs of all workers of a page in one query."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Fetch the page, and how many jobs each of its workers holds."""
+        """Fetch the page, and the number of jobs that each of its workers holds."""
         super().get_results(request)
         workers: list[Any] = list(self.result_list)
         held = running_jobs(str(worker.pk) for worker in workers)
@@ -144,7 +144,7 @@ class WorkerChangeList(ChangeList):
 
 
 class Change(NamedTuple):
-    """Say a change of slots in words."""
+    """A change of slots as text."""
 
     moved: str
     ago: str
@@ -152,7 +152,7 @@ class Change(NamedTuple):
 
 
 def _change(worker: Worker) -> Change | None:
-    """Return the last change of a worker's slots; None where there was none, or the row says nothing sensible."""
+    """Return the last change of a worker's slots; None if there was none, or the row has unusable values."""
     told: Any = worker.scaling
     numbers = [told.get(name) for name in ("age", "before", "after", "running", "claimable")] if isinstance(told, dict) else []
     known = [number for number in numbers if isinstance(number, int | float)]
