@@ -121,7 +121,7 @@ def rules_version() -> str:
 def due(timing: Timing, next_at: datetime, now: datetime, missed: str, most: int) -> list[datetime]:
     """Return the nominal times from `next_at` to `now` that get a job, the oldest first.
 
-    If the oldest is at most a minute old, these are all. Else there was a downtime, and `missed` decides: "once"
+    If the oldest is at most a minute old, these are all. Otherwise there was a downtime, and `missed` decides: "once"
     returns only the newest, "skip" the newest if it is at most a minute old, "all" the newest `most`. This takes
     about `most` steps, however long the downtime was.
     """

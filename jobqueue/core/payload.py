@@ -1,9 +1,9 @@
 """Turn arguments, results and metadata into JSON that any database returns equal to the input.
 
 ``json.dumps`` alone is not enough: it turns the key 1 into "1", writes NaN, and accepts NUL characters, which
-PostgreSQL then refuses in the caller's transaction. Therefore a value is accepted only if it consists of None, bool,
-int, finite float, str, sequences (stored as lists) and mappings with str keys (stored as dicts), or of subclasses of
-these that are equal to their stored form. PostgreSQL does not keep the order of the keys of a mapping and the sign of
+PostgreSQL then refuses in the caller's transaction. Therefore only these types are accepted: None, bool, int, finite
+float, str, sequences (stored as lists) and mappings with str keys (stored as dicts). Instances of subclasses are
+accepted if they equal their stored form. PostgreSQL does not keep the order of the keys of a mapping and the sign of
 -0.0, because jsonb has neither.
 
 The usual small value costs one check of its types and one call of the encoder. Only if that check finds a problem

@@ -69,9 +69,9 @@ def in_lock_order(targets: Iterable[Target]) -> list[int]:
 def decide(candidates: Sequence[Candidate], locked: Collection[int], standings: Iterable[Standing]) -> Decision:
     """Decide on candidates by the state of their targets after the locks (their keys in `locked`) were taken.
 
-    A QUEUED holder is the head, whatever its priority; else the best job is, by priority, then by age. A job is never
-    parked because of itself: a holder that waits to run again is parked only because of another job that is PAUSED or
-    in ERROR.
+    A QUEUED holder is the head, whatever its priority; otherwise the best job is, by priority, then by age. A job is
+    never parked because of itself: a holder that waits to run again is parked only because of another job that is
+    PAUSED or in ERROR.
     """
     decision = Decision()
     heads: dict[Target, int] = {}

@@ -48,7 +48,7 @@ def shown_key(key: str) -> str:
 def not_run(value: object) -> str:
     """Return the error for a result whose code has not run, such as a coroutine that a wrapper returned; "" for any other."""
     if inspect.iscoroutine(value):
-        value.close()  # else Python warns about it later, at another place
+        value.close()  # otherwise, Python warns about it later, at another place
         return (
             "The task returned a coroutine, which is not awaited: the body of the coroutine did not run. Declare the task with async def, "
             "or mark its wrapper with asgiref.sync.markcoroutinefunction."

@@ -211,7 +211,7 @@ def _takes_no_writes(connection: Any) -> bool:
 
 
 def is_in_transaction(connection: Any) -> bool:
-    """Return whether an open connection is inside of a transaction, by whatever code it was opened."""
+    """Return whether an open connection is inside of a transaction, also one that was opened without Django."""
     if connection.in_atomic_block or not connection.autocommit:
         return True
     raw = connection.connection

@@ -158,8 +158,8 @@ class Overview(Targets):
 
     def _reading(self) -> contextlib.AbstractContextManager[None]:
         # A hint lasts until the end of the transaction. If the caller has one open, the hint is given in a savepoint
-        # and taken back; else the message is a transaction by itself. With one writer at a time, there are no hints,
-        # and readers do not block the writer.
+        # and taken back; otherwise the message is a transaction by itself. With one writer at a time, there are no
+        # hints, and readers do not block the writer.
         if self.one_writer:
             return contextlib.nullcontext()
         return self.atomic() if self.connection.in_atomic_block else self.hot()

@@ -67,8 +67,8 @@ def can_be_sent_together(connection: Any) -> bool:
 def guarded(connection: Any) -> Iterator[None]:
     """Surround statements with kept plans; errors are Django's.
 
-    If the session has lost a plan, the connection keeps no more plans, and the error is one after which the caller
-    reconnects.
+    If the session has lost a plan, the connection keeps no more plans, and the error is an OperationalError, so that
+    the caller reconnects.
     """
     from psycopg import Error, OperationalError
 

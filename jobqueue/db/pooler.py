@@ -19,7 +19,7 @@ def stands_between(connection: Any) -> bool:
     raw = connection.connection
     found: bool | None = getattr(raw, ANSWER, None)
     if found is None:
-        # Bypass Django's cursor, so that this does not appear in the query log.
+        # Bypass Django's cursor, so that query logs and wrappers do not count this statement.
         with connection.wrap_database_errors:
             [told] = raw.execute("SELECT pg_backend_pid()").fetchone()
         found = told != raw.info.backend_pid

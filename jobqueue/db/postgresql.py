@@ -58,7 +58,7 @@ class PostgreSQL(Writes):
         """Give this thread a connection of its own: no pool, READ COMMITTED, short time-outs for a silent network.
 
         It connects only to a server that accepts writes: with several hosts, or through a proxy, a connection could
-        else lead to a standby.
+        otherwise lead to a standby.
         """
         reserved = reserve(self.alias, purpose, keep_plans=keep_plans)
         reserved.settings_dict["OPTIONS"].setdefault("target_session_attrs", "read-write")
@@ -227,7 +227,7 @@ class PostgreSQL(Writes):
         return run_ends.end_runs(self, ends)
 
     def relay(self, end: RunEnd, hand_over: tuple[LeaseHolder, Target, ServedQueues, Sequence[str]]) -> Relayed | None:
-        """Do this in one message (see `db/finish_and_take_next.py`) if the connection keeps plans; else return None."""
+        """Do this in one message (see `db/finish_and_take_next.py`) if the connection keeps plans; otherwise return None."""
         if not plans.can_be_sent_together(self.connection):
             return None
         setattr(self.connection, plans.HINTED, True)

@@ -2,8 +2,8 @@
 
 Planning takes the server a third of its time for a job. PREPARE and EXECUTE are sent as text: a statement that the
 driver prepares must be a message of its own, which costs the client more than planning costs the server. A session
-that has lost the plan (DISCARD, or an unnoticed pooler), or whose table has changed, reports an error before it has
-an effect. The statement is then sent in full, and no plan is kept on that connection any more.
+that has lost the plan (DISCARD, or an unnoticed pooler), or whose table has changed, reports an error before the
+statement has any effect. The statement is then sent in full, and no plan is kept on that connection any more.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _prepare(connection: Any, sql: str, number: int) -> bytes | None:
     # The name comes from the text, so a name never means another statement, whatever session a pooler leads to.
     name = f"jobqueue_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     try:
-        # Bypass Django's cursor, so that this does not appear in the query log.
+        # Bypass Django's cursor, so that query logs and wrappers do not count this statement.
         connection.connection.execute(f"PREPARE {name} AS {text}")
     except Error:
         return None  # the statement itself reports the error, if the plan is not the cause

@@ -58,8 +58,8 @@ class Claimed(NamedTuple):
 class RunEnd(NamedTuple):
     """The move of a job whose run ends, and the values to write. Times are seconds before or after the statement; JSON is text.
 
-    It is written only if the request to stop in the row equals `flag` ("" for none), and, if `alone` is set, only if
-    the job has no phases. None leaves a column unchanged.
+    It is written only if the request to stop in the row equals `flag` ("" for none). If `alone` is set, it is written
+    only if the job has no phases. None leaves a column unchanged.
     """
 
     job_id: int

@@ -40,7 +40,7 @@ WITH mine AS MATERIALIZED (
         {o.event} AS event, {o.data}::jsonb AS data, {o.shown}::jsonb AS shown{computing}
 ){telling} {answer}"""
 
-# Written only if a run of the batch has succeeded, or has not.
+# Assignments for batches in which a run has a result, and in which a run has not succeeded.
 RESULT = ", result = coalesce({o.result}::jsonb, j.result)"
 NO_SUCCESS = """,
         attempt = greatest(j.attempt - {o.given_back}, 0), failures = j.failures + {o.failed},

@@ -39,7 +39,7 @@ class Statements:
 
     @contextlib.contextmanager
     def atomic(self) -> Iterator[None]:
-        """Open a short transaction, or a savepoint inside the caller's, after the check of the thread's fence (``db/fence.py``)."""
+        """Open a short transaction, or a savepoint inside the caller's, that begins with the thread's check (``db/fence.py``)."""
         with transaction.atomic(using=self.alias), fence.passed():
             yield
 

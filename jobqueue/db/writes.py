@@ -181,7 +181,7 @@ class Writes(Database):
         """Take `number` ids from the sequence, in order, as texts; return them with the time now and the time `ahead` of it.
 
         The ids come in one row, because many rows take the driver longer. A select of its own finds the sequence:
-        else the server would find it again for each id, which takes several times as long as the id.
+        otherwise the server would find it again for each id, which takes several times as long as the id.
         """
         sequence = f"(SELECT pg_get_serial_sequence('{self.table}', 'id')::regclass)"
         ids = f"array_to_string(ARRAY(SELECT nextval({sequence}) FROM generate_series(1, %s)), ',')"

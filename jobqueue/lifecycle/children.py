@@ -92,7 +92,7 @@ def _check(job: Job, ids: Sequence[int]) -> None:
 
 
 def _check_targets(job: Job) -> None:
-    """Refuse the wait if a child waits, in a line, for a target that this job keeps, or that a job which waits for this job keeps.
+    """Refuse to wait for a child that needs a target which this job, or a job that waits for it, keeps.
 
     The child can also wait indirectly: behind the holder of another target, which waits for a child that needs such a
     target, and so on.

@@ -5,9 +5,9 @@ with the locks of their targets. A statement that begins after the locks are tak
 decides which jobs run and which are parked. If a limit is set, all of this happens in one transaction that holds the
 lock of the limit.
 
-If a statement violates a constraint, one row is bad. The rows are then taken one by one, and the bad row is set aside
-as ERROR with the reason, so that it does not block the jobs after it. A row that cannot be changed at all is `stuck`:
-the caller excludes it from its next claims (`Scope.stuck`).
+If a statement violates a constraint, one row is bad. The rows are then taken one by one. The bad row is set aside as
+ERROR with the reason, and so does not block the jobs after it. A row that cannot be changed at all is `stuck`: the
+caller excludes it from its next claims (`Scope.stuck`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Claim(NamedTuple):
 
 
 def claim(lender: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] | None = None, limits: Limits | None = None) -> Claim:
-    """Read the best `limit` QUEUED jobs of the scope and take those that may run; `after` is the cursor to continue behind."""
+    """Read the best `limit` QUEUED jobs of the scope and take those that may run; `after` is the cursor to start after."""
     if limits:
         return _limited(lender, scope, limit, limits)
     database = Job.objects.database

@@ -9,7 +9,7 @@ A job that has crashed before begins only after its start was written (see ``wor
 start was written, the job was still waiting for its turn when the process was lost. That is not a crash, and the job
 returns to the queue as if handed back.
 
-Nor is it a crash if the worker was stopping (a container's second signal comes soon), or was ended because of another
+Nor is it a crash if the worker was stopping (a container gets a second signal soon), or was ended because of another
 job. Such a job becomes QUEUED again, up to `MAX_UNBLAMED` times. After that, each loss counts.
 """
 

@@ -99,7 +99,7 @@ def _lock_and_write(outcomes: Sequence[Outcome]) -> list[Settled]:
 
 
 def _relay(outcomes: Sequence[Outcome], hand_over: HandOver) -> list[Settled] | None:
-    """Lock, write and take the next job in one message if there is exactly one outcome and it is a success; else return None.
+    """Lock, write and take the next job in one message if there is exactly one outcome and it is a success; otherwise return None.
 
     Return None also if the statement wrote nothing.
     """

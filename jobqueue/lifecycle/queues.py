@@ -58,7 +58,7 @@ class QueueState:
 def pause_queue(name: str, *, until: datetime | timedelta | None = None) -> QueueAnswer:
     """Stop starting jobs of a queue; running jobs continue.
 
-    The pause ends at `until`, a time or a timedelta from now on, if it is given; else with `resume_queue`.
+    The pause ends at `until`, a time or a timedelta from now on, if it is given; otherwise with `resume_queue`.
     """
     if until is None:
         return _decide(name, Q(paused=True, paused_until__isnull=True), paused=True, paused_until=None)

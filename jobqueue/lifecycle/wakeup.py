@@ -23,7 +23,7 @@ QUEUES = "queues"
 DUE = "due"
 DUTIES = "duties"
 # Longer than the leader that promotes due jobs may rely on an answer: a second of rest, after a glance that is two
-# seconds old.
+# seconds old (`lifecycle/glance.py`).
 SOON_SECONDS = 3.5
 PAUSE_SECONDS = 0.025
 

@@ -158,7 +158,7 @@ class Job(models.Model):
             models.Index(fields=["lease_owner"], condition=Q(status="RUNNING"), name="jobqueue_job_running"),
             # With the id, so that retention can continue among many jobs that ended at the same time.
             models.Index(fields=["finished_at", "id"], condition=Q(status__in=list(states.ENDED)), name="jobqueue_job_ended"),
-            # The status first: else a query for the few jobs in ERROR would read all canceled ones.
+            # The status first: otherwise, a query for the few jobs in ERROR would read all canceled ones.
             models.Index(fields=["status", "id"], condition=Q(status__in=["PAUSED", "ERROR", "CANCELED"]), name="jobqueue_job_attention"),
             models.Index(fields=["expires_at"], condition=UNBEGUN & Q(expires_at__isnull=False), name="jobqueue_job_expires"),
             models.Index(fields=["finished_at"], condition=Q(status="ERROR"), name="jobqueue_job_failed"),
