@@ -38,7 +38,7 @@ def finish(outcomes: Sequence[Outcome], hand_over: HandOver | None = None) -> li
     plain = [outcome for outcome in outcomes if outcome.target is None]
     targeted = [outcome for outcome in outcomes if outcome.target is not None]
     done: list[Settled] = []
-    # One statement for each kind: outcomes that one has written must not be written again because the other was
+    # One statement for each kind: outcomes that one has written must not be written again because the other one was
     # refused.
     for succeeds in (True, False):
         alike = [outcome for outcome in plain if (outcome.kind is Kind.SUCCESS) is succeeds and not must_read(outcome)]
@@ -92,7 +92,7 @@ def _finish_alone(outcomes: Sequence[Outcome]) -> list[Settled]:
 
 def _lock_and_write(outcomes: Sequence[Outcome]) -> list[Settled]:
     # Take the locks before any row. Do not wait for them: outcomes whose locks are taken are written later, so they
-    # do not delay the others.
+    # do not delay the rest.
     locked = try_lock({o.target for o in outcomes if o.target is not None})
     later = [Settled(o, "", later=True) for o in outcomes if o.target not in locked]
     return [*later, *_write_all([o for o in outcomes if o.target in locked])]

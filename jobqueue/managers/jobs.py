@@ -110,7 +110,7 @@ class JobQuerySet(models.QuerySet["Job"]):
     def delete(self) -> tuple[int, dict[str, int]]:
         """Delete the jobs and settle their targets. If one of them runs, delete nothing and raise `JobIsRunning`.
 
-        Jobs that no target waits for are deleted in one statement, the others in one transaction each.
+        Jobs that no target waits for are deleted in one statement, all other jobs in one transaction each.
         """
         running = list(self.filter(status=states.Status.RUNNING).order_by("pk").values_list("pk", flat=True)[:10])
         if running:
