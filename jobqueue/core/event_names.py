@@ -84,5 +84,5 @@ ENDING_OF: Final[dict[str, str]] = {
 
 
 def happens(name: str, log: str) -> bool:
-    """Return whether an event is written and sent at all. Progress is only if the setting `EVENT_LOG` (`log`) is "all"."""
+    """Return whether an event is written and sent at all; progress is not, unless the setting `EVENT_LOG` (`log`) is "all"."""
     return name != PROGRESS or log == "all"

@@ -116,7 +116,7 @@ def _relay(outcomes: Sequence[Outcome], hand_over: HandOver) -> list[Settled] | 
 
 
 def _move_on(done: Sequence[Settled], hand_over: HandOver | None, release: Callable[[Collection[Target]], int] = settle) -> list[Settled]:
-    """Hand the next jobs of free targets over to this worker if it may take them; `release` the others."""
+    """Hand the next jobs of free targets over to this worker if it may take them; `release` the rest."""
     freed = {one.outcome.target: one for one in done if one.status in states.FINAL and one.outcome.target is not None}
     taken = {target: one.following for target, one in freed.items() if one.following is not None}
     if hand_over is not None and (mine := [target for target, one in freed.items() if one.outcome.lease in hand_over.leases]):

@@ -92,7 +92,7 @@ def _after_commit(payload: str, *, always: bool = False) -> None:
     alias = router.db_for_write(Job)
     database = for_alias(alias, Job._meta.db_table)
     if database.can_notify and conf.current().notify:
-        # Robust: the job is committed, so a failed notification must not look like a failed enqueue.
+        # Robust: the job is committed, so a failed notification must not appear as a failed enqueue.
         transaction.on_commit(lambda: _send(alias, payload, always=always), using=alias, robust=True)
 
 
