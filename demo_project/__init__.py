@@ -1,1 +1,1 @@
-"""Show `jobqueue` at work: a small site that indexes the source of the running Python's standard library."""
+"""A demo of `jobqueue`: a small site that indexes the source of the running Python's standard library."""

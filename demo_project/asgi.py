@@ -1,4 +1,4 @@
-"""Serve the demo site by ASGI."""
+"""The ASGI application of the demo site."""
 
 import os
 

@@ -1,8 +1,9 @@
 """Run the demo: ``python -m demo_project.demo [--once] [--port 8000] [--jobs N] [--no-serve]``.
 
-It prepares the database, enqueues a batch of jobs that indexes Python's standard library, runs `manage.py runworkers`
-beside it and shows how the jobs go. In a terminal it then serves the site until Ctrl-C; elsewhere, and with ``--once``,
-it ends when the batch has: with 0 when all went as meant, 1 when not, 130 when it was interrupted.
+It prepares the database, enqueues a batch of jobs that indexes Python's standard library, runs `manage.py
+runworkers` in a child process, and shows the progress of the jobs. In a terminal, it then serves the site until
+Ctrl-C. Without a terminal, or with ``--once``, it ends with the batch. The exit status is 0 if all jobs ended as
+intended, 1 if not, and 130 if it was interrupted.
 """
 
 import argparse
@@ -22,7 +23,7 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo and return the exit status."""
     stop = Stop()
-    stop.listen()  # before anything that takes time
+    stop.listen()  # before any step that takes time
     from rich.console import Console
 
     options, console = _parser().parse_args(arguments), Console()

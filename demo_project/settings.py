@@ -1,4 +1,4 @@
-"""Settings of the demo site. ``DATABASE_URL`` names the database; without it an embedded PostgreSQL is started."""
+"""The settings of the demo site. ``DATABASE_URL`` names the database; without it, an embedded PostgreSQL is started."""
 
 import base64
 import os
@@ -18,14 +18,14 @@ from demo_project import embedded
 
 env = environ.Env()
 BASE_DIR = embedded.CHECKOUT
-DATA = embedded.DATA  # everything that the demo writes; DEMO_DATA_DIR moves it
+DATA = embedded.DATA  # all files that the demo writes; DEMO_DATA_DIR moves them
 DATA.mkdir(parents=True, exist_ok=True)
 
 
 def kept(path: Path, make: Callable[[], str]) -> str:
-    """Return the secret kept in `path`, made on first use: it survives a restart, and none lies in the repository."""
+    """Return the secret in `path`, created on first use: it survives a restart, and is not in the repository."""
     if not path.exists():
-        with tempfile.NamedTemporaryFile("w", dir=path.parent) as file:  # readable by its owner alone
+        with tempfile.NamedTemporaryFile("w", dir=path.parent) as file:  # readable only by its owner
             file.write(make())
             file.flush()
             with suppress(FileExistsError):  # another process was first: its key counts
@@ -39,9 +39,10 @@ def webhook_secret() -> str:
 
 
 def database() -> dict[str, Any]:
-    """Return the ``DATABASES`` entry that ``DATABASE_URL`` asks for.
+    """Return the ``DATABASES`` entry for ``DATABASE_URL``.
 
-    A pair of servers is written ``postgres://user@host1:5432,host2:5432/name?target_session_attrs=read-write`` (docs/databases.md).
+    A pair of servers is written ``postgres://user@host1:5432,host2:5432/name?target_session_attrs=read-write``
+    (docs/databases.md).
     """
     if not env.str("DATABASE_URL", default=""):
         config: dict[str, Any] = embedded.database("demo", DATA / "postgres")
@@ -53,7 +54,8 @@ def database() -> dict[str, Any]:
                 "DATABASE_URL names a database in memory, which no worker process can see: name a file, as in sqlite:///demo.sqlite3"
             )
         config["NAME"] = str(BASE_DIR / config["NAME"])
-        # IMMEDIATE and WAL let several writers queue up; the default fails a transaction that reads first and writes later.
+        # With IMMEDIATE and WAL, several writers can wait for each other; by default, a transaction that reads
+        # first and writes later fails.
         config["OPTIONS"] = {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": "PRAGMA journal_mode=WAL"}
     return {**config, "CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}
 
@@ -82,8 +84,8 @@ TASKS = {
         "QUEUES": ["index", "covers", "reports", "mail", "catalogue"],
     }
 }
-# A short lease: after `kill -9` of the worker its jobs come back in ten seconds instead of thirty.
-# Webhooks go to the demo's own receiver, on this machine: a site of one's own allows no loopback addresses.
+# A short lease: after `kill -9` of the worker, its jobs are recovered in ten seconds instead of thirty.
+# Webhooks go to the demo's own receiver, on this machine; a real site would allow no loopback addresses.
 WEBHOOK_SECRET = env.str("WEBHOOK_SECRET", default="") or kept(DATA / "webhook-secret", webhook_secret)
 JOBQUEUE: dict[str, Any] = {"LEASE_SECONDS": 10, "WEBHOOK_SECRET": WEBHOOK_SECRET, "WEBHOOK_ALLOWED_HOSTS": ["127.0.0.1"]}
 
@@ -124,6 +126,6 @@ else:
     EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
     EMAIL_FILE_PATH = DATA / "mail"
 DEFAULT_FROM_EMAIL = "library@example.org"
-# Names of its own: other projects on localhost share the cookie jar.
+# Names of its own: other projects on localhost share the cookies.
 SESSION_COOKIE_NAME = "jobqueue_demo_session"
 CSRF_COOKIE_NAME = "jobqueue_demo_csrf"

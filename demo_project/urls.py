@@ -14,17 +14,17 @@ admin.site.index_title = "Jobs and the library that they build"
 
 
 def media(request: HttpRequest, path: str) -> HttpResponseBase:
-    """Serve a file that a job has made."""
+    """Serve a file that a job has created."""
     return _whole(serve(request, path, document_root=str(settings.MEDIA_ROOT)))
 
 
 def static(request: HttpRequest, path: str) -> HttpResponseBase:
-    """Serve a static file, also with DEBUG off: this site is for one machine."""
+    """Serve a static file, also with DEBUG off, because this site is for one machine."""
     return _whole(serve_static(request, path, insecure=True))
 
 
 def _whole(response: HttpResponseBase) -> HttpResponseBase:
-    """Return a file at once: under ASGI, Django warns of a file that is read in parts."""
+    """Return a file as one response: under ASGI, Django warns about a file that is read in parts."""
     if not isinstance(response, StreamingHttpResponse):
         return response
     whole = HttpResponse(response.getvalue(), status=response.status_code, headers=dict(response.headers))

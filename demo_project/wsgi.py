@@ -1,4 +1,4 @@
-"""Serve the demo site by WSGI."""
+"""The WSGI application of the demo site."""
 
 import os
 

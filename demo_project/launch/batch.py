@@ -1,4 +1,4 @@
-"""Compose the batch of jobs: the same machine and the same size give the same batch."""
+"""The composition of the batch of jobs: the same machine and the same size give the same batch."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,20 +8,20 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-SECONDS, SLOTS = 80, 8  # how long the full batch takes, with how many slots
-LONG_SECONDS, LONG_DELAY = 30, 25  # rebuild_search: the one to cancel by hand, after there was time to log in
-EXPORT_SECONDS, EXPORT_DELAY = 60, 6  # export_archive: the one that the demo cancels
-PAUSE = 0.7  # of every job but those of the modules, whose pause fills the rest of the time
+SECONDS, SLOTS = 80, 8  # the duration of the full batch, with this number of slots
+LONG_SECONDS, LONG_DELAY = 30, 25  # rebuild_search: the job to cancel by hand, late enough to log in first
+EXPORT_SECONDS, EXPORT_DELAY = 60, 6  # export_archive: the job that the demo cancels
+PAUSE = 0.7  # of all jobs but those of the modules, whose pauses fill the rest of the time
 REFRESHES = 8
 READERS = ("ada@example.org", "grace@example.org", "guido@example.org")
-REPORT_PAUSE, REPORT_DELAY = 3.3, 20  # publish_report: of each of its three phases; the one whose progress to watch
+REPORT_PAUSE, REPORT_DELAY = 3.3, 20  # publish_report: of each of its three phases; the job whose progress to watch
 EXTRAS = REFRESHES + len(READERS) + 4
 CHORES = ("make_cover", "measure_package", "check_links")
 SMALLEST = EXTRAS + len(CHORES) + 1
 
 
 class WrongSize(ValueError):
-    """Say that a batch cannot have so many jobs."""
+    """A number of jobs that a batch cannot have."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Order:
-    """One job to be, and its place in the line: 0 is the first, 1 the last."""
+    """A job to enqueue, and its place in the order: 0 is the first, 1 the last."""
 
     place: float
     task: str
@@ -44,12 +44,12 @@ class Order:
 
 
 def full_size(shelves: Mapping[str, Sequence[str]]) -> int:
-    """Return how many jobs do everything: one per module, some chores per package, and the extras."""
+    """Return the number of jobs of a full batch: one per module, some chores per package, and the extras."""
     return sum(len(modules) for modules in shelves.values()) + len(CHORES) * len(shelves) + EXTRAS
 
 
 def compose(shelves: Mapping[str, Sequence[str]], size: int) -> list[Group]:
-    """Return a batch of `size` jobs over packages of modules, in the order in which they are to be enqueued."""
+    """Return a batch of `size` jobs for packages of modules, in the order in which they are to be enqueued."""
     most = full_size(shelves)
     if not SMALLEST <= size <= most:
         raise WrongSize(f"A batch of {size} jobs: it must have from {SMALLEST} to {most} on this machine.")
@@ -61,7 +61,7 @@ def compose(shelves: Mapping[str, Sequence[str]], size: int) -> list[Group]:
 
 
 def kinds(groups: Iterable[Group]) -> dict[str, int]:
-    """Return how many jobs of each task there are."""
+    """Return the number of jobs of each task."""
     found: dict[str, int] = {}
     for group in groups:
         found[group.task] = found.get(group.task, 0) + len(group.calls)
@@ -78,7 +78,7 @@ def _long(scale: float) -> list[Group]:
     """Return the long jobs and the pipeline; they start a little later than the rest."""
     calls = (
         ("rebuild_search", max(2.0, LONG_SECONDS * scale), LONG_DELAY),
-        ("export_archive", max(20.0, EXPORT_SECONDS * scale), EXPORT_DELAY),  # long enough to be caught
+        ("export_archive", max(20.0, EXPORT_SECONDS * scale), EXPORT_DELAY),  # long enough to be canceled while it runs
     )
     report = {"pause": round(max(0.2, REPORT_PAUSE * scale), 1)}
     return [
@@ -91,7 +91,7 @@ def _long(scale: float) -> list[Group]:
 
 
 def _modules(modules: Sequence[tuple[str, str]], scale: float, packages: int) -> Iterator[Order]:
-    """Index each module; the pauses make the slots busy for SECONDS, and differ, so that the slots do not march in step."""
+    """Yield the jobs of the modules; their pauses keep the slots busy for SECONDS, and differ, so that the slots are not in step."""
     others = scale * (LONG_SECONDS + EXPORT_SECONDS / 6) + PAUSE * (len(CHORES) * packages + 2.5 * REFRESHES)
     pause = min(3.0, max(0.1, (SECONDS * SLOTS * scale - others) / len(modules)))
     for at, (_, module) in enumerate(modules):
@@ -99,7 +99,7 @@ def _modules(modules: Sequence[tuple[str, str]], scale: float, packages: int) ->
 
 
 def _chores(packages: Sequence[str], modules: Sequence[tuple[str, str]]) -> Iterator[Order]:
-    """Do the chores of a package a little behind its last module, so that they find it indexed."""
+    """Yield the chores of each package a little after its last module, so that they find it indexed."""
     last = {shelf: at for at, (shelf, _) in enumerate(modules)}
     for package in packages:
         for task in CHORES:
@@ -107,7 +107,7 @@ def _chores(packages: Sequence[str], modules: Sequence[tuple[str, str]]) -> Iter
 
 
 def _extras(packages: Sequence[str]) -> Iterator[Order]:
-    """Spread what fails, what is retried and what is mailed over the line."""
+    """Yield the jobs that fail, are retried or send mail, spread over the order."""
     yield Order(0.3, "broken_parser", ("legacy.txt",))
     refreshed = spread(packages, REFRESHES)
     for at, package in enumerate(refreshed):
@@ -117,6 +117,6 @@ def _extras(packages: Sequence[str]) -> Iterator[Order]:
 
 
 def _grouped(orders: Iterable[Order]) -> Iterator[Group]:
-    """Put neighbours of one task together, to be enqueued at once."""
+    """Group neighbours of one task, to be enqueued together."""
     for task, neighbours in groupby(orders, key=lambda order: order.task):
         yield Group(task, tuple((order.arguments, {"pause": order.pause}) for order in neighbours))

@@ -1,4 +1,4 @@
-"""Run child processes in groups of their own, so that Ctrl-C reaches them through us alone, and end them whole."""
+"""Child processes in groups of their own: Ctrl-C reaches them only through the demo, and each ends with its whole group."""
 
 import os
 import signal
@@ -13,10 +13,10 @@ TICK = 0.1
 
 
 class Child:
-    """One child process and whatever it starts itself."""
+    """A child process and the processes that it starts."""
 
     def __init__(self, arguments: Sequence[str], log: Path, cwd: Path) -> None:
-        """Start the child; what it prints goes to the end of `log`."""
+        """Start the child; its output goes to the end of `log`."""
         self.log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -25,7 +25,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The child's process id, which is its group's id as well."""
+        """The child's process id, which is also its group's id."""
         return self._process.pid
 
     @property
@@ -34,7 +34,7 @@ class Child:
         return self._process.poll()
 
     def end(self, stop: Stop, grace: float = 15.0) -> None:
-        """Ask the child to end, wait so many seconds or until somebody insists, then kill what is left of its group."""
+        """Ask the child to end, wait up to `grace` seconds or until a second request to stop, then kill the rest of its group."""
         if self.code is None:
             self._send(signal.SIGTERM)
         while self.code is None and grace > 0 and not stop.urgent:
@@ -44,7 +44,7 @@ class Child:
         self._process.wait()
 
     def wait(self, seconds: float) -> int | None:
-        """Wait so long for the child to end and return its exit code, None if it still runs."""
+        """Wait up to `seconds` for the child to end; return its exit code, or None if it still runs."""
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""Show the batch: live in a terminal, one line from time to time elsewhere."""
+"""The display of the batch: live in a terminal, otherwise one line every few seconds."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -17,10 +17,10 @@ from rich.text import Text
 
 from demo_project.launch.watch import Ended, Kind, Running, Snapshot, Status
 
-LINE_SECONDS = 5  # between two lines where there is no terminal
-WINDOW_SECONDS = 5  # over which the rate is taken
-WIDE = 150  # columns from which on the two tables stand side by side
-FRAME_LINES = 5  # of a table: its head, its rules, what stands above it
+LINE_SECONDS = 5  # between two lines without a terminal
+WINDOW_SECONDS = 5  # the span over which the rate is computed
+WIDE = 150  # the number of columns from which the two tables are shown side by side
+FRAME_LINES = 5  # of a table: its head, its rules, the lines above it
 COLUMNS = (
     ("waiting", "waiting", "white"),
     ("retrying", "retry", "yellow"),
@@ -33,10 +33,10 @@ COLUMNS = (
 
 
 class Display:
-    """Tell a person how the batch goes."""
+    """The display of the batch's progress."""
 
     def __init__(self, console: Console) -> None:
-        """Begin to count the time."""
+        """Start the clock."""
         self.console = console
         self._began = monotonic()
         self._looks: deque[tuple[float, int]] = deque()
@@ -44,13 +44,13 @@ class Display:
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> Self:
-        """Take the lower part of the terminal."""
+        """Start the live display."""
         if self._live:
             self._live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Give the terminal back."""
+        """Release the terminal."""
         if self._live:
             self._live.stop()
 
@@ -60,7 +60,7 @@ class Display:
         return monotonic() - self._began
 
     def update(self, snapshot: Snapshot) -> None:
-        """Show a new look at the batch."""
+        """Show a new snapshot of the batch."""
         rate = self._rate(snapshot.all)
         if self._live:
             self._live.update(self.picture(snapshot, rate), refresh=True)
@@ -69,7 +69,7 @@ class Display:
             self.console.print(_line(snapshot.all, self.elapsed, rate), highlight=False, soft_wrap=True)
 
     def _rate(self, total: Kind) -> float:
-        """Return how many jobs ended per second lately."""
+        """Return how many jobs ended per second recently."""
         now = monotonic()
         self._looks.append((now, total.total - total.open))
         while now - self._looks[0][0] > WINDOW_SECONDS:
@@ -78,7 +78,7 @@ class Display:
         return (after - before) / (last - first) if last > first else 0.0
 
     def picture(self, snapshot: Snapshot, rate: float) -> RenderableType:
-        """Return what the terminal shows of one look."""
+        """Return the terminal's picture of a snapshot."""
         total = snapshot.all
         head = Table.grid(padding=(0, 2))
         bar = ProgressBar(total=max(total.total, 1), completed=total.total - total.open, width=40)
@@ -106,7 +106,7 @@ def kinds_table(snapshot: Snapshot) -> Table:
 
 
 def running_table(running: Iterable[Running]) -> Table:
-    """Return a table of what runs now."""
+    """Return a table of the running jobs."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("running now", "about", "progress", "", "s"):
         table.add_column(title, no_wrap=True, max_width=26, justify="right" if title == "s" else "left")
@@ -118,7 +118,7 @@ def running_table(running: Iterable[Running]) -> Table:
 
 
 def banner(url: str | None, user: str, password: str, log: str) -> Panel:
-    """Return where to look, and with which name and password."""
+    """Return a panel with the URLs, the user and the password."""
     rows = Table.grid(padding=(0, 2))
     if url:
         rows.add_row("library", f"[link={url}]{url}[/]")
@@ -131,7 +131,7 @@ def banner(url: str | None, user: str, password: str, log: str) -> Panel:
 
 
 def summary(jobs: Iterable[Ended]) -> Table:
-    """Return a table of what became of the batch."""
+    """Return a table of the batch's results."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="What became of the batch", title_justify="left")
     for title in ("task", "jobs", "done", "retried", "error", "canceled", "paused", "mean s"):
         table.add_column(title, justify="left" if title == "task" else "right")

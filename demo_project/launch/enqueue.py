@@ -1,4 +1,4 @@
-"""Put a composed batch into the queue."""
+"""Enqueue a composed batch."""
 
 from collections.abc import Iterable
 
@@ -11,10 +11,10 @@ from jobqueue.models import Job
 
 
 def enqueue(groups: Iterable[Group]) -> tuple[list[int], int]:
-    """Enqueue all jobs in one transaction; return their ids, and how many of them an earlier run had left behind.
+    """Enqueue all jobs in one transaction; return their ids, and how many of them an earlier run had left unfinished.
 
-    The tasks have unique keys: what an interrupted run left waiting is found again and not enqueued twice. What was paused
-    meanwhile is resumed, or the batch would never end.
+    The tasks have unique keys: a job that an interrupted run left unfinished is found again, and not enqueued
+    twice. Paused jobs are resumed, because the batch would never end otherwise.
     """
     with transaction.atomic():
         results = [result for group in groups for result in enqueue_many(getattr(tasks, group.task).using(**group.options), group.calls)]

@@ -1,4 +1,4 @@
-"""Make the database ready and somebody who may use the admin."""
+"""Prepare the database, and a user of the admin."""
 
 import os
 import secrets
@@ -11,12 +11,12 @@ USER = "admin"
 
 
 def migrate() -> None:
-    """Bring the tables up to date."""
+    """Apply the migrations."""
     call_command("migrate", interactive=False, verbosity=0)
 
 
 def admin_password(path: Path) -> str:
-    """Make sure that the user `admin` exists and return its password, which is kept in `path`."""
+    """Create the user `admin` if necessary, and return its password, which is stored in `path`."""
     if not path.exists():
         with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
             file.write(secrets.token_urlsafe(12))

@@ -1,4 +1,4 @@
-"""Run the demo from the empty database to the summary."""
+"""One run of the demo, from the empty database to the summary."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from jobqueue import request_job_cancel, set_queue_webhook
 from jobqueue.models import Job
 
 LOOK_SECONDS = 0.5
-STALL_SECONDS = 120  # without any change, where nobody is there to press Ctrl-C
+STALL_SECONDS = 120  # without any change, in a run that no user watches
 CANCEL_AT = 15  # percent of export_archive
 ON_PURPOSE: dict[tuple[str, str], str] = {
     ("broken_parser", Job.Status.ERROR): "One ERROR is on purpose (the job parses Python 2); its page in the admin shows the traceback",
@@ -28,7 +28,7 @@ ON_PURPOSE: dict[tuple[str, str], str] = {
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line asked for."""
+    """The options of the command line."""
 
     once: bool
     port: int
@@ -37,21 +37,21 @@ class Options:
 
 
 class Stalled(Exception):
-    """Say that the batch does not move any more."""
+    """A batch in which no job moves any more."""
 
 
 class Demo:
-    """One run of the demo; `end` leaves nothing behind, however far it came."""
+    """One run of the demo; `end` cleans up after any part of it."""
 
     def __init__(self, options: Options, stop: Stop, console: Console) -> None:
-        """Prepare nothing yet."""
+        """Store the options; start nothing."""
         self.options, self.stop, self.console = options, stop, console
         self.stays = console.is_terminal and options.serve and not options.once
         self._site: Site | None = None
         self._workers: Workers | None = None
 
     def run(self) -> int:
-        """Run the batch, show it, sum it up, and serve the site where there is a terminal; return the exit status."""
+        """Run the batch, show it, print its summary, and serve the site in a terminal; return the exit status."""
         self._say("Preparing the database ...")
         prepare.migrate()
         password = prepare.admin_password(settings.DATA / "admin-password")
@@ -60,7 +60,7 @@ class Demo:
         self.stop.check()
         log = settings.DATA / "workers.log"
         self._site = Site(self.options.port) if self.options.serve else None
-        # The address of an earlier run may be another one, or nobody's.
+        # The URL of an earlier run may be another one, or no longer served.
         set_queue_webhook("reports", f"{self._site.url}webhooks/receive/" if self._site else None, [])
         welcome = banner(self._site.url if self._site else None, prepare.USER, password, str(log))
         self.console.print(welcome)
@@ -91,7 +91,7 @@ class Demo:
         return ids
 
     def _watch(self, ids: list[int], workers: Workers) -> None:
-        """Show the batch until no job of it is open."""
+        """Show the batch until none of its jobs is open."""
         moved, before = monotonic(), None
         with Display(self.console) as display:
             while True:
@@ -115,7 +115,7 @@ class Demo:
                 request_job_cancel(job.job_id, outcome=Job.Status.CANCELED)
 
     def _sum_up(self, ids: list[int]) -> int:
-        """Print the summary and return 0, or 1 where something failed that was not meant to."""
+        """Print the summary and return 0, or 1 if a job ended in another way than intended."""
         jobs = watch.ended(ids)
         self.console.print(summary(jobs))
         for job in jobs:
@@ -128,7 +128,7 @@ class Demo:
         return 1 if unexpected else 0
 
     def _stay(self, workers: Workers) -> None:
-        """Serve the site, with workers that run what is enqueued or resumed, until somebody stops it."""
+        """Serve the site, and run workers for jobs that are enqueued or resumed, until a request to stop."""
         self._say("The site and the workers go on until Ctrl-C.")
         with suppress(Stopped):
             while True:

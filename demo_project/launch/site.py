@@ -1,4 +1,4 @@
-"""Serve the demo site from this process, by uvicorn in a thread, on the loopback address alone: streams of events cost it no threads."""
+"""The web server of the demo: uvicorn in a thread of this process, on the loopback address only; streams of events need no threads."""
 
 import errno
 import socket
@@ -9,15 +9,15 @@ from django.core.asgi import get_asgi_application
 
 from jobqueue.events.stream import hub
 
-TRIED = 50  # ports, from the one that was asked for
-END_SECONDS = 2  # for the streams that browsers hold open
+TRIED = 50  # ports, from the requested one
+END_SECONDS = 2  # for the streams that browsers keep open
 
 
 class Site:
     """A running web server."""
 
     def __init__(self, port: int) -> None:
-        """Bind the first free port from `port` on, and serve it."""
+        """Bind the first free port from `port`, and serve the site."""
         self._socket = _bound(port)
         config = uvicorn.Config(
             get_asgi_application(), lifespan="off", log_level="critical", access_log=False, timeout_graceful_shutdown=END_SECONDS
@@ -28,11 +28,11 @@ class Site:
 
     @property
     def url(self) -> str:
-        """The address of the site."""
+        """The URL of the site."""
         return f"http://127.0.0.1:{self._socket.getsockname()[1]}/"
 
     def end(self) -> None:
-        """Stop serving; open streams are told first."""
+        """Stop the server; open streams are ended first."""
         hub.close(END_SECONDS)
         self._server.should_exit = True
         self._thread.join()

@@ -1,4 +1,4 @@
-"""Look at the batch in the database: two short queries a look."""
+"""Snapshots of the batch from the database, with two short queries each."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ OPEN = (Status.PENDING, Status.QUEUED, Status.RUNNING)
 
 @dataclass
 class Kind:
-    """How many jobs of one task are where."""
+    """The numbers of one task's jobs in each place."""
 
     waiting: int = 0
     retrying: int = 0
@@ -29,12 +29,12 @@ class Kind:
 
     @property
     def total(self) -> int:
-        """How many jobs there are."""
+        """The number of jobs."""
         return sum(vars(self).values())
 
     @property
     def open(self) -> int:
-        """How many are still to end."""
+        """The number of jobs that have not ended."""
         return self.waiting + self.retrying + self.running
 
     def __add__(self, other: "Kind") -> "Kind":
@@ -69,13 +69,13 @@ class Snapshot:
 
     @property
     def mark(self) -> object:
-        """A value that changes whenever a job moves or tells of progress."""
+        """A value that changes when a job moves or reports progress."""
         return self.kinds, [(job.job_id, job.attempt, job.progress) for job in self.running]
 
 
 @dataclass(frozen=True)
 class Ended:
-    """One job of the batch after the end."""
+    """One job of the batch after its end."""
 
     job_id: int
     kind: str
@@ -85,20 +85,20 @@ class Ended:
 
     @property
     def unexpected(self) -> bool:
-        """Whether the demo did not mean this to happen; what a person canceled or paused is that person's business."""
+        """Whether the demo did not intend this end; jobs that a user canceled or paused do not count."""
         if self.kind == "broken_parser":
             return self.status == Status.SUCCESS
         return self.status == Status.ERROR or (self.kind == "export_archive" and self.status == Status.SUCCESS)
 
 
 def look(ids: Iterable[int]) -> Snapshot:
-    """Return where the jobs are."""
+    """Return a snapshot of the jobs."""
     jobs = Job.objects.filter(pk__in=list(ids)).order_by()
     kinds: dict[str, Kind] = defaultdict(Kind)
     counts = jobs.values_list("task", "status", "failures").annotate(count=Count("pk"), begun=Count("started_at"))
     for task, status, failures, count, begun in counts:
         kind = kinds[short(task)]
-        if status == Status.RUNNING:  # what a worker has claimed and not begun yet waits, for a person who looks on
+        if status == Status.RUNNING:  # a claimed job that has not begun counts as waiting
             kind.running, kind.waiting = kind.running + begun, kind.waiting + count - begun
         else:
             place = _place(status, failures)
@@ -110,7 +110,7 @@ def look(ids: Iterable[int]) -> Snapshot:
 
 
 def ended(ids: Iterable[int]) -> list[Ended]:
-    """Return what became of each job."""
+    """Return the end of each job."""
     columns = ("pk", "task", "status", "failures", "started_at", "finished_at")
     rows = Job.objects.filter(pk__in=list(ids)).order_by("pk").values_list(*columns)
     return [

@@ -1,4 +1,4 @@
-"""Keep one `manage.py runworkers` alive beside the demo."""
+"""The demo's `manage.py runworkers` process, which is restarted if it is killed."""
 
 import sys
 from pathlib import Path
@@ -12,11 +12,11 @@ GRACE_SECONDS = 5
 
 
 class WorkersFailed(Exception):
-    """Say that the workers ended by themselves, or too often."""
+    """Workers that ended by themselves, or too often."""
 
 
 class Workers:
-    """The worker process; a new one is started when somebody kills it."""
+    """The worker process; a new one is started if it is killed."""
 
     def __init__(self, log: Path, stop: Stop) -> None:
         """Start it."""
@@ -27,11 +27,11 @@ class Workers:
 
     @property
     def pid(self) -> int:
-        """The process id of the worker that runs now."""
+        """The process id of the current worker."""
         return self._child.pid
 
     def check(self) -> str | None:
-        """Start a new process where the old one was killed, and say so; raise `WorkersFailed` where it failed by itself."""
+        """Start a new process if the old one was killed, and return a notice; raise `WorkersFailed` if it failed by itself."""
         code = self._child.code
         if code is None:
             return None
@@ -48,7 +48,7 @@ class Workers:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def end(self) -> None:
-        """Let the worker hand back what it runs, and end."""
+        """Stop the worker, which hands back its jobs first."""
         self._child.end(self._stop)
 
     def _start(self) -> Child:

@@ -1,1 +1,1 @@
-"""Index, search and picture the source of Python's standard library."""
+"""The library: an index, a search and pictures of the source of Python's standard library."""

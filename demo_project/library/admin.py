@@ -1,4 +1,4 @@
-"""Show the library's rows in the admin."""
+"""The admin of the library's rows."""
 
 from django.contrib import admin
 
@@ -7,7 +7,7 @@ from demo_project.library.models import Module, Package
 
 @admin.register(Package)
 class PackageAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """List the packages with what was measured."""
+    """The list of the packages with their measures."""
 
     list_display = ("name", "summary", "complexity", "link_count")
     search_fields = ("name", "summary")
@@ -15,7 +15,7 @@ class PackageAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 @admin.register(Module)
 class ModuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """List the modules."""
+    """The list of the modules."""
 
     list_display = ("name", "package", "line_count", "indexed_at")
     list_filter = ("package",)

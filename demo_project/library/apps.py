@@ -1,10 +1,10 @@
-"""Tell Django about the library."""
+"""The app of the library."""
 
 from django.apps import AppConfig
 
 
 class LibraryConfig(AppConfig):
-    """Configure the demo's one application."""
+    """The configuration of the library's app."""
 
     name = "demo_project.library"
     default_auto_field = "django.db.models.BigAutoField"

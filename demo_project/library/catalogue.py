@@ -1,4 +1,4 @@
-"""Find the source files of the running Python's standard library."""
+"""The source files of the running Python's standard library."""
 
 import os
 import sysconfig
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-TOP = "top-level"  # the shelf of modules that belong to no package
+TOP = "top-level"  # the name for modules that belong to no package
 SKIPPED = {"__phello__", "__pycache__", "dist-packages", "idle_test", "lib2to3", "site-packages", "test", "tests"}
 
 
 @dataclass(frozen=True)
 class Source:
-    """One module: its dotted name, the package that it stands in, its file."""
+    """One module: its dotted name, its package, its file."""
 
     name: str
     package: str
@@ -27,7 +27,7 @@ class Source:
 
 @lru_cache(maxsize=1)
 def sources() -> tuple[Source, ...]:
-    """Return every module of the standard library but its tests, by name."""
+    """Return all modules of the standard library but its tests, by name."""
     root = Path(sysconfig.get_path("stdlib"))
     found = [_source(root, folder / name) for folder, names in _folders(root) for name in names]
     return tuple(sorted(found, key=lambda source: source.name))
@@ -56,7 +56,7 @@ def _by_name() -> dict[str, Source]:
 
 
 def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Walk the folders that are packages, with the names of their modules' files."""
+    """Yield the folders that are packages, with the names of their modules' files."""
     for folder, below, names in os.walk(root):
         below[:] = [name for name in below if name not in SKIPPED and name.isidentifier()]
         yield Path(folder), [name for name in names if name.endswith(".py") and name[:-3].isidentifier()]

@@ -1,4 +1,4 @@
-"""Draw the cover of a package: a map in which each module has the area of its source, in colours made from the name."""
+"""The cover of a package: a map in which each module has the area of its source, in colours derived from the name."""
 
 import colorsys
 import io
@@ -12,7 +12,7 @@ WIDTH, HEIGHT = 480, 640
 MARGIN = 36
 TITLE = 172  # the height of the band above the map
 GAP = 3
-HUES = (0.00, 0.04, 0.08, 0.12, 0.36, 0.45, 0.50, 0.55, 0.60, 0.65, 0.72, 0.79, 0.86, 0.93)  # few greens: they drown the rest
+HUES = (0.00, 0.04, 0.08, 0.12, 0.36, 0.45, 0.50, 0.55, 0.60, 0.65, 0.72, 0.79, 0.86, 0.93)  # few greens: they dominate the rest
 
 Colour = tuple[int, int, int]
 
@@ -27,7 +27,7 @@ class Box:
     height: float
 
     def split(self, share: float) -> tuple["Box", "Box"]:
-        """Cut the longer side; the first part gets `share` of the area."""
+        """Split the longer side; the first part gets `share` of the area."""
         if self.width >= self.height:
             cut = self.width * share
             return Box(self.left, self.top, cut, self.height), Box(self.left + cut, self.top, self.width - cut, self.height)
@@ -52,7 +52,7 @@ def cover(title: str, sizes: Mapping[str, int], caption: str) -> bytes:
 
 
 def treemap(sizes: Mapping[str, int], box: Box) -> Iterator[tuple[str, Box]]:
-    """Give each name a rectangle of `box` whose area is its share of all sizes."""
+    """Yield for each name a rectangle of `box` whose area is its share of all sizes."""
     yield from _divide(sorted(sizes.items(), key=lambda item: (-item[1], item[0])), box)
 
 
@@ -69,7 +69,7 @@ def _divide(items: list[tuple[str, int]], box: Box) -> Iterator[tuple[str, Box]]
 
 
 def _map(draw: ImageDraw.ImageDraw, sizes: Mapping[str, int], hue: float) -> None:
-    """Fill the lower part of the canvas with one tile per module, named where the name fits."""
+    """Fill the lower part of the canvas with one tile per module, with its name if that fits."""
     area = Box(MARGIN, TITLE, WIDTH - 2 * MARGIN, HEIGHT - TITLE - MARGIN)
     font = ImageFont.load_default(14)
     for name, box in treemap({name: max(size, 1) for name, size in sizes.items()}, area):
@@ -84,7 +84,7 @@ def _map(draw: ImageDraw.ImageDraw, sizes: Mapping[str, int], hue: float) -> Non
 
 
 def _fit(text: str, size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """Return the built-in font at `size`, or smaller where `text` would not fit between the margins."""
+    """Return the built-in font at `size`, or smaller if `text` would not fit between the margins."""
     font = ImageFont.load_default(size)
     width = font.getlength(text)
     return font if width <= WIDTH - 2 * MARGIN else ImageFont.load_default(size * (WIDTH - 2 * MARGIN) / width)

@@ -1,4 +1,4 @@
-"""Read Python source: what it defines, how branched it is, which addresses its docstrings name."""
+"""Extract facts from Python source: its definitions, its branches, and the URLs in its docstrings."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ COMMON = re.compile(
 )
 BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.IfExp, ast.comprehension, ast.Assert)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-# Before Python 3.13 the parser counts how deep it is for all threads together, and fails where two take turns.
+# Before Python 3.13, all threads share the parser's count of its depth, and concurrent calls fail.
 _parser = threading.Lock()
 
 
@@ -25,7 +25,7 @@ def _parsed(source: bytes, filename: str) -> ast.Module:
 
 @dataclass(frozen=True)
 class Found:
-    """One definition as it stands in the source."""
+    """One definition in the source."""
 
     kind: str
     qualified_name: str
@@ -41,7 +41,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Extract:
-    """What one module's source holds."""
+    """The contents of one module's source."""
 
     docstring: str
     line_count: int
@@ -50,13 +50,13 @@ class Extract:
 
 @dataclass(frozen=True)
 class Measure:
-    """How branched the functions of some source are."""
+    """The number of functions in some source, and of their branches."""
 
     functions: int
     branches: int
 
     def __add__(self, other: "Measure") -> "Measure":
-        """Return both together."""
+        """Return the sum of both."""
         return Measure(self.functions + other.functions, self.branches + other.branches)
 
     @property
@@ -66,7 +66,7 @@ class Measure:
 
 
 def extract(source: bytes, filename: str = "<source>") -> Extract:
-    """Return the docstring and the definitions of `source`; raise SyntaxError where it is not Python of this version."""
+    """Return the docstring and the definitions of `source`; raise SyntaxError if it is not Python of this version."""
     tree = _parsed(source, filename)
     return Extract(clean(ast.get_docstring(tree) or ""), source.count(b"\n") + 1, tuple(_definitions(tree, "", in_class=False)))
 
@@ -79,22 +79,22 @@ def measure(source: bytes, filename: str = "<source>") -> Measure:
 
 
 def urls(text: str) -> set[str]:
-    """Return the web addresses named in `text`, without the punctuation that follows them."""
+    """Return the URLs in `text`, without the punctuation after them."""
     return {match.rstrip(".,;:") for match in URL.findall(text)}
 
 
 def words(text: str) -> list[str]:
-    """Return the words of `text` that are worth counting, in lower case."""
+    """Return the significant words of `text`, in lower case."""
     return [word for word in WORD.findall(text.lower()) if not COMMON.fullmatch(word)]
 
 
 def clean(text: str) -> str:
-    """Return `text` as every database can store it: no NUL, no lone surrogate."""
+    """Return `text` in a form that each database can store: no NUL, no lone surrogate."""
     return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _definitions(node: ast.AST, prefix: str, *, in_class: bool) -> Iterator[Found]:
-    """Walk statements and class bodies, also behind `if` and `try`; what a function hides in its body is its own business."""
+    """Yield the definitions in statements and class bodies, also inside of `if` and `try`, but not in the bodies of functions."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (*FUNCTIONS, ast.ClassDef)):
             yield _found(child, prefix, in_class=in_class)

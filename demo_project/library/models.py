@@ -1,4 +1,4 @@
-"""Keep what was found in the standard library's source."""
+"""The tables of the library."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ from django.urls import reverse
 
 
 class Package(models.Model):
-    """One package of the standard library, or the shelf of modules that stand alone."""
+    """One package of the standard library, or the group of modules without a package."""
 
     name = models.CharField(max_length=100, unique=True)
     summary = models.CharField(max_length=300, blank=True)
@@ -23,7 +23,7 @@ class Package(models.Model):
         return self.name
 
     def get_absolute_url(self) -> str:
-        """Return the address of the package's page."""
+        """Return the URL of the package's page."""
         return reverse("library:package", args=[self.name])
 
 
@@ -45,7 +45,7 @@ class Module(models.Model):
         return self.name
 
     def get_absolute_url(self) -> str:
-        """Return the address of the module's page."""
+        """Return the URL of the module's page."""
         return reverse("library:module", args=[self.name])
 
 
@@ -53,7 +53,7 @@ class Definition(models.Model):
     """One class, function or method."""
 
     class Kind(models.TextChoices):
-        """Tell apart what can be defined."""
+        """The kinds of definitions."""
 
         CLASS = "CLASS", "class"
         FUNCTION = "FUNCTION", "function"
@@ -76,16 +76,16 @@ class Definition(models.Model):
         ]
 
     def __str__(self) -> str:
-        """Return the name as it would be imported."""
+        """Return the name in the form of an import."""
         return f"{self.module_id}:{self.qualified_name}"
 
     def get_absolute_url(self) -> str:
-        """Return the address of the definition's place on its module's page."""
+        """Return the URL of the definition's line on its module's page."""
         return f"{self.module.get_absolute_url()}?line={self.line}#line-{self.line}"
 
 
 class Word(models.Model):
-    """One word that many docstrings use, offered on the search page."""
+    """A word that many docstrings use, offered on the search page."""
 
     text = models.CharField(max_length=60, unique=True)
     uses = models.PositiveIntegerField()

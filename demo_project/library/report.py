@@ -1,4 +1,4 @@
-"""The report on the library: a picture of bars, and the page around it."""
+"""The report on the library: a picture of bars, and a page with it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ def bar(row: int, name: str, count: int, most: int) -> str:
 
 
 def chart(bars: Sequence[str]) -> bytes:
-    """Return the picture; the bars are SVG that `bar` made."""
+    """Return the picture of bars that `bar` created."""
     size = f'viewBox="0 0 {LEFT + WIDE + 80} {ROW * len(bars) + 16}"'
     style = "<style>text { font: 13px sans-serif } rect { fill: #417690 }</style>"
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{style}{"".join(bars)}</svg>'.encode()

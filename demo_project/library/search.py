@@ -1,4 +1,4 @@
-"""Find definitions by words."""
+"""The search for definitions by words."""
 
 from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
 
@@ -8,12 +8,12 @@ MAX_WORDS = 6
 
 
 def terms(query: str) -> list[str]:
-    """Return the words to look for; NUL is dropped, since PostgreSQL refuses it."""
+    """Return the words of a search, without NUL, which PostgreSQL rejects."""
     return query.replace("\0", "").lower().split()[:MAX_WORDS]
 
 
 def definitions(query: str) -> QuerySet[Definition]:
-    """Return the definitions that hold every word of `query`, those named like it first."""
+    """Return the definitions that contain all words of `query`, those with a matching name first."""
     words = terms(query)
     if not words:
         return Definition.objects.none()

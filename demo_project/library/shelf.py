@@ -1,4 +1,4 @@
-"""Write what was found to the database; every function may run any number of times and leaves the same rows."""
+"""Functions that write facts about the library to the database; all are idempotent."""
 
 import hashlib
 import os
@@ -14,12 +14,12 @@ from django.utils import timezone
 from demo_project.library import catalogue, covers, extract
 from demo_project.library.models import Definition, Module, Package, Word
 
-SEARCHED = 2000  # characters of a definition that the search page looks at
+SEARCHED = 2000  # the characters of a definition that the search page searches
 
 
 @transaction.atomic
 def store_module(source: catalogue.Source) -> int:
-    """Index one module: replace its row and its definitions, and return how many there are."""
+    """Index one module: replace its row and its definitions, and return their number."""
     code = source.read()
     found = extract.extract(code, source.name)
     values = {
@@ -29,7 +29,8 @@ def store_module(source: catalogue.Source) -> int:
         "digest": hashlib.sha256(code).hexdigest(),
         "indexed_at": timezone.now(),
     }
-    # The row lock of the update makes a second run of the same job wait until the first has replaced the definitions.
+    # The row lock of the update makes a second run of the same job wait until the first has replaced the
+    # definitions.
     module, _ = Module.objects.update_or_create(name=source.name, defaults=values)
     module.definitions.all().delete()
     if source.name == source.package:
@@ -39,7 +40,7 @@ def store_module(source: catalogue.Source) -> int:
 
 
 def package(name: str) -> Package:
-    """Return the row of the package called `name`, made if need be."""
+    """Return the row of the package called `name`; create it if necessary."""
     summary = "Modules that stand alone" if name == catalogue.TOP else ""
     return Package.objects.get_or_create(name=name, defaults={"summary": summary})[0]
 
@@ -81,7 +82,7 @@ def count_words(names: Iterable[str]) -> Iterator[Counter[str]]:
 
 @transaction.atomic
 def store_words(uses: Counter[str], limit: int = 28) -> int:
-    """Replace the words that the search page offers by the `limit` most used ones."""
+    """Replace the words of the search page by the `limit` most used ones."""
     ranked = sorted(uses.items(), key=lambda item: (-item[1], item[0]))[:limit]
     Word.objects.exclude(text__in=[text for text, _ in ranked]).delete()
     rows = [Word(text=text[:60], uses=count) for text, count in ranked]
@@ -96,7 +97,7 @@ def write_media(name: str, content: bytes) -> str:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Put `content` at `path` in one step: a reader sees the old file or the new one, whatever crashes."""
+    """Replace the file at `path` in one step: after a crash, a reader sees the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(content)

@@ -1,7 +1,7 @@
-"""Run the library's work as background jobs.
+"""The library's background jobs.
 
-Most tasks take `pause`: seconds in which they only wait, so that a person can watch them run. Every task may be
-delivered more than once and leaves the same rows and files each time.
+Most tasks have the argument `pause`: the seconds for which they only wait, so that a user can watch them run. All
+tasks are idempotent: several runs leave the same rows and files.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ REPORTED = 12  # packages in the picture
 
 
 def once_per(kind: str) -> Callable[..., str]:
-    """Return a unique key for `kind` and a task's first argument: what is still waiting is not enqueued again."""
+    """Return a unique key of `kind` and a task's first argument, so that an unfinished job is not enqueued again."""
 
     def key(name: str, *_args: object, **_options: object) -> str:
         return f"{kind}:{name}"
@@ -51,7 +51,7 @@ def make_cover(context: TaskContext, package: str, pause: float = 0.0) -> str:
 
 @task(queue_name="reports", unique_key=once_per("measure"), takes_context=True, timeout=300)
 def measure_package(context: TaskContext, package: str, pause: float = 0.0) -> float:
-    """Measure how branched the functions of a package are; this one keeps a processor busy, for five minutes at most."""
+    """Measure the branches of a package's functions; this keeps a processor busy, for at most five minutes."""
     context.progress(10, "parsing")
     context.wait(pause)
     return shelf.measure_package(package, catalogue.packages()[package])
@@ -59,7 +59,7 @@ def measure_package(context: TaskContext, package: str, pause: float = 0.0) -> f
 
 @task(queue_name="reports", unique_key=once_per("links"), takes_context=True)
 async def check_links(context: TaskContext, package: str, pause: float = 0.0) -> int:
-    """Count the different web addresses in a package's docstrings, without a thread."""
+    """Count the different URLs in a package's docstrings, without a thread."""
     await asyncio.sleep(pause)
     found: set[str] = set()
     async for text in Definition.objects.filter(module__package__name=package).values_list("docstring", flat=True).aiterator():
@@ -79,7 +79,7 @@ async def check_links(context: TaskContext, package: str, pause: float = 0.0) ->
     takes_context=True,
 )
 def flaky_refresh(context: TaskContext, package: str, pause: float = 0.0) -> str:
-    """Refresh a package's summary from a mirror that answers only at the second or third try."""
+    """Refresh a package's summary from a mirror that responds only at the second or third attempt."""
     context.wait(pause)
     needed = 2 + crc32(package.encode()) % 2
     if context.attempt < needed:
@@ -89,7 +89,7 @@ def flaky_refresh(context: TaskContext, package: str, pause: float = 0.0) -> str
 
 @task(queue_name="index", unique_key=once_per("parse"), takes_context=True)
 def broken_parser(context: TaskContext, sample: str, pause: float = 0.0) -> int:
-    """Parse a sample in the syntax of Python 2: this job always ends in ERROR, on purpose."""
+    """Parse a sample in the syntax of Python 2; this job always ends in ERROR, on purpose."""
     context.progress(10, "parsing")
     context.wait(pause)
     return len(extract.extract((SAMPLES / sample).read_bytes(), sample).definitions)
@@ -97,7 +97,7 @@ def broken_parser(context: TaskContext, sample: str, pause: float = 0.0) -> int:
 
 @task(queue_name="mail", priority=-5, unique_key=once_per("digest"), takes_context=True)
 def mail_digest(context: TaskContext, reader: str, packages: list[str], pause: float = 0.0) -> int:
-    """Mail a reader what is indexed of some packages; the fixed Message-ID lets a mailbox drop a second copy."""
+    """Mail a reader the numbers of some packages; the fixed Message-ID allows a mailbox to drop a second copy."""
     context.wait(pause)
     rows = Package.objects.filter(name__in=packages).annotate(files=Count("modules"), lines=Sum("modules__line_count")).order_by("name")
     lines = [f"{row.name:<20} {row.files:>5} modules {row.lines or 0:>8,} lines" for row in rows]
@@ -109,7 +109,7 @@ def mail_digest(context: TaskContext, reader: str, packages: list[str], pause: f
 
 @task(queue_name="reports", priority=20, unique_key="rebuild_search", takes_context=True)
 def rebuild_search(context: TaskContext, seconds: float = 30.0) -> int:
-    """Count the words of all docstrings for the search page: long, with progress, made to be cancelled by hand."""
+    """Count the words of all docstrings for the search page: a long job with progress, to be canceled by hand."""
     names, uses = list(catalogue.packages()), Counter[str]()
     for done, counter in enumerate(shelf.count_words(names), 1):
         uses.update(counter)
@@ -120,7 +120,7 @@ def rebuild_search(context: TaskContext, seconds: float = 30.0) -> int:
 
 @task(queue_name="reports", priority=20, unique_key="export_archive", takes_context=True)
 def export_archive(context: TaskContext, seconds: float = 60.0) -> str:
-    """Export all modules as JSON lines; the demo cancels this one, and no half of a file stays behind."""
+    """Export all modules as JSON lines; the demo cancels this job, which leaves no partial file."""
     names, lines = list(catalogue.packages()), []
     for done, name in enumerate(names, 1):
         modules = Module.objects.filter(package__name=name).annotate(size=Count("definitions"))
@@ -132,7 +132,7 @@ def export_archive(context: TaskContext, seconds: float = 60.0) -> str:
 
 
 def collect(context: TaskContext, pause: float = 0.0) -> dict[str, int]:
-    """Count what is indexed of each package."""
+    """Count the definitions of each package."""
     names, found = list(catalogue.packages()), {}
     for done, name in enumerate(names, 1):
         found[name] = Definition.objects.filter(module__package__name=name).count()
@@ -142,7 +142,7 @@ def collect(context: TaskContext, pause: float = 0.0) -> dict[str, int]:
 
 
 def draw(context: TaskContext, pause: float = 0.0) -> str:
-    """Draw the largest packages as bars; the checkpoint lets a second run go on at the bar where the first one ended."""
+    """Draw the largest packages as bars; with the checkpoint, a second run continues at the bar at which the first one ended."""
     largest = Counter(context.phase_result("collect")).most_common(REPORTED)
     bars: list[str] = context.checkpoint_data or []
     for name, count in largest[len(bars) :]:
@@ -154,7 +154,7 @@ def draw(context: TaskContext, pause: float = 0.0) -> str:
 
 
 def write_up(context: TaskContext, pause: float = 0.0) -> str:
-    """Write the page around the picture."""
+    """Write the page with the picture."""
     context.progress(50, "writing")
     context.wait(pause)
     return shelf.write_media("reports/library.html", report.page(context.phase_results()["collect"], "library.svg"))
@@ -162,4 +162,4 @@ def write_up(context: TaskContext, pause: float = 0.0) -> str:
 
 @pipeline(phases=[collect, draw, phase("write the page")(write_up)], queue_name="reports", priority=15, unique_key="publish_report")
 def publish_report(context: TaskContext, pause: float = 0.0) -> None:
-    """Collect what is indexed, draw it, and write a page about it; each step takes so long that a person can watch it."""
+    """Count the definitions, draw a picture, and write a page about them; each step is slow enough to watch."""

@@ -1,4 +1,4 @@
-"""Show the library: search, packages, modules."""
+"""The pages of the library: search, packages, modules."""
 
 from django.core.paginator import Paginator
 from django.db.models import Count, QuerySet, Sum
@@ -12,7 +12,7 @@ PER_PAGE = 25
 
 
 def home(request: HttpRequest) -> HttpResponse:
-    """Search definitions; without a query, show the covers of all packages."""
+    """Show the definitions of a search; without a query, show the covers of all packages."""
     query = request.GET.get("q", "").strip()[:200]
     if not query:
         return render(request, "library/home.html", {"packages": _packages(), "words": Word.objects.all(), **_totals()})
@@ -29,7 +29,7 @@ def package(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def module(request: HttpRequest, name: str) -> HttpResponse:
-    """Show one module and its definitions, opened at the page that holds the line asked for."""
+    """Show one module and its definitions, at the page with the requested line."""
     found = get_object_or_404(Module.objects.select_related("package"), name=name)
     line = request.GET.get("line", "")
     paginator = Paginator(found.definitions.defer("search"), 2 * PER_PAGE)

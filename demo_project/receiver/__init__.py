@@ -1,1 +1,1 @@
-"""A service that receives webhooks, as another company would write it; here it lives in the same project."""
+"""A service that receives webhooks, as another company would write it; here it is part of the same project."""

@@ -4,7 +4,7 @@ from django.apps import AppConfig
 
 
 class ReceiverConfig(AppConfig):
-    """Configure the receiver."""
+    """The configuration of the receiver's app."""
 
     name = "demo_project.receiver"
     default_auto_field = "django.db.models.BigAutoField"

@@ -1,4 +1,4 @@
-"""What has arrived."""
+"""The table of received messages."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from django.db import models
 
 
 class Message(models.Model):
-    """One message, however often it came: its id is the same each time."""
+    """One message, even if it came several times: its id is the same each time."""
 
     message_id = models.CharField(max_length=100, unique=True)
     type = models.CharField(max_length=100)
@@ -18,5 +18,5 @@ class Message(models.Model):
         ordering: ClassVar[list[str]] = ["-id"]
 
     def __str__(self) -> str:
-        """Return what it tells and its id."""
+        """Return its type and its id."""
         return f"{self.type} {self.message_id}"

@@ -1,4 +1,4 @@
-"""Receive webhooks: believe nothing that is not signed, take each message once, answer at once."""
+"""The receiver of webhooks: it rejects unsigned messages, stores each message once, and answers immediately."""
 
 import json
 
@@ -15,10 +15,10 @@ from demo_project.receiver.models import Message
 MAX_SHOWN = 50
 
 
-@csrf_exempt  # no browser sends these; the signature says who does
+@csrf_exempt  # no browser sends these requests; the signature authenticates the sender
 @require_POST
 def receive(request: HttpRequest) -> HttpResponse:
-    """Take one message; 400 for one whose signature does not hold."""
+    """Store one message; answer 400 if its signature is wrong."""
     try:
         told = Webhook(settings.WEBHOOK_SECRET).verify(request.body, dict(request.headers))
     except (WebhookVerificationError, ValueError):
@@ -26,12 +26,12 @@ def receive(request: HttpRequest) -> HttpResponse:
     made, created = Message.objects.get_or_create(
         message_id=request.headers["webhook-id"], defaults={"type": told["type"], "body": request.body.decode()}
     )
-    if not created:  # it was sent again: the work for it has been done
+    if not created:  # it was sent again: its work is done already
         Message.objects.filter(pk=made.pk).update(times=F("times") + 1)
     return HttpResponse(status=204)
 
 
 def messages(request: HttpRequest) -> HttpResponse:
-    """Show what has arrived."""
+    """Show the received messages."""
     found = [(message, json.loads(message.body)) for message in Message.objects.all()[:MAX_SHOWN]]
     return render(request, "receiver/messages.html", {"messages": found, "number": Message.objects.count()})

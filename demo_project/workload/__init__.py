@@ -1,1 +1,1 @@
-"""Work of every kind whose end is known beforehand: for demonstrations, loads and tests."""
+"""Jobs of all kinds with ends that are known in advance: for demonstrations, loads and tests."""

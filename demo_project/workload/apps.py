@@ -1,10 +1,10 @@
-"""Tell Django about the workload."""
+"""The app of the workload."""
 
 from django.apps import AppConfig
 
 
 class WorkloadConfig(AppConfig):
-    """Configure the app with the catalogue of work kinds; it has no models."""
+    """The configuration of the app with the catalogue of work; it has no models."""
 
     name = "demo_project.workload"
     verbose_name = "Workload"

@@ -1,7 +1,7 @@
-"""The catalogue of work kinds: what each job will do, foretold from its kind, number and seed alone.
+"""The catalogue of work: the behavior of each job, predicted from its kind, number and seed alone.
 
-Nothing here is random: the same kind, number and seed give the same duration, outcome and attempts, on every machine. So whoever
-enqueued a mix can say afterwards whether each job ended as it must (see ``workload/verdict.py``).
+Nothing here is random: the same kind, number and seed give the same duration, outcome and attempts, on all
+machines. So ``workload/verdict.py`` can check later whether each job of a mix ended as predicted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ RETRIES = 3
 
 @dataclass(frozen=True)
 class Kind:
-    """Say how jobs of one kind go: how long a run takes, how many fail first, and how the last one ends."""
+    """A kind of job: the duration of a run, the number of failures before the last run, and the end of the last run."""
 
     name: str
     text: str
@@ -27,13 +27,13 @@ class Kind:
 
     @property
     def retryable(self) -> bool:
-        """Whether a run that fails is tried again."""
+        """Whether a run that fails is retried."""
         return self.failing[1] > 0
 
 
 @dataclass(frozen=True)
 class Foretold:
-    """Tell what will become of one job: how long each of its runs takes, how many there are, and the end."""
+    """The prediction for one job: the duration of each run, the number of runs, and the end."""
 
     kind: str
     number: int
@@ -65,7 +65,7 @@ KINDS = {
 
 
 def foretell(kind: str, number: int, seed: str = "", pace: float = 1.0) -> Foretold:
-    """Return what will become of a job; `pace` stretches (above 1) or shortens (below 1) every run."""
+    """Return the prediction for a job; `pace` multiplies the duration of each run."""
     one = KINDS[kind]
     least, most = one.seconds
     seconds = least + (most - least) * _fraction(seed, kind, number, "seconds")
@@ -76,7 +76,7 @@ def foretell(kind: str, number: int, seed: str = "", pace: float = 1.0) -> Foret
 
 
 def catalogue(count: int, kinds: Sequence[str] = (), seed: str = "", pace: float = 1.0) -> Iterator[Foretold]:
-    """Yield what will become of the jobs 1 to `count` of a mix of kinds (none named: of all), by the weights of the kinds."""
+    """Yield the predictions for the jobs 1 to `count` of a mix of kinds (empty: all kinds), by the weights of the kinds."""
     names = [name for name in kinds or KINDS for _ in range(KINDS[name].weight)]
     for number in range(1, count + 1):
         yield foretell(names[int(len(names) * _fraction(seed, "mix", number, ""))], number, seed, pace)

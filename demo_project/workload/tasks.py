@@ -1,4 +1,4 @@
-"""The tasks of the catalogue: each does what ``workload/kinds.py`` foretells of its kind, number, seed and pace."""
+"""The tasks of the catalogue: each behaves as ``workload/kinds.py`` predicts for its kind, number, seed and pace."""
 
 import asyncio
 import hashlib
@@ -11,20 +11,20 @@ from jobqueue import Fatal, TaskContext, fixed, request_job_cancel, task
 
 QUEUE = "catalogue"
 STEPS = 10
-# Until the request to stop has come back to the one who made it; the database tells of it, or the next heartbeat.
+# The time in which the request to stop reaches the job that made it, from the database or with the next heartbeat.
 MAX_STOP_SECONDS = 60.0
 RETRYING: dict[str, Any] = {"max_attempts": RETRIES, "retry_on": (ConnectionError,), "backoff": fixed(0.2)}
 
 
 @task(queue_name=QUEUE)
 def instant(number: int, seed: str = "", pace: float = 1.0) -> int | None:
-    """Return at once."""
+    """Return immediately."""
     return foretell("instant", number, seed, pace).result
 
 
 @task(queue_name=QUEUE)
 def short(number: int, seed: str = "", pace: float = 1.0) -> int | None:
-    """Take a moment in a call that nothing interrupts, as a query does."""
+    """Wait a moment in a call that cannot be interrupted, like a query."""
     told = foretell("short", number, seed, pace)
     threading.Event().wait(told.duration_seconds)
     return told.result
@@ -32,7 +32,7 @@ def short(number: int, seed: str = "", pace: float = 1.0) -> int | None:
 
 @task(queue_name=QUEUE, takes_context=True)
 def long(context: TaskContext, number: int, seed: str = "", pace: float = 1.0) -> int | None:
-    """Take seconds, and tell how far it is."""
+    """Run for seconds, and report progress."""
     told = foretell("long", number, seed, pace)
     for step in range(STEPS):
         context.progress(100 * step / STEPS, f"step {step + 1} of {STEPS}")
@@ -42,7 +42,7 @@ def long(context: TaskContext, number: int, seed: str = "", pace: float = 1.0) -
 
 @task(queue_name=QUEUE, takes_context=True)
 def sleepy(context: TaskContext, number: int, seed: str = "", pace: float = 1.0) -> int | None:
-    """Rest where it can be stopped at any time."""
+    """Wait in a way that can be stopped at any time."""
     told = foretell("sleepy", number, seed, pace)
     context.wait(told.duration_seconds)
     return told.result
@@ -50,7 +50,7 @@ def sleepy(context: TaskContext, number: int, seed: str = "", pace: float = 1.0)
 
 @task(queue_name=QUEUE, takes_context=True)
 def heavy(context: TaskContext, number: int, seed: str = "", pace: float = 1.0) -> int | None:
-    """Keep a processor busy: its seconds are those of the processor, so it takes longer beside others."""
+    """Keep a processor busy: its seconds are processor time, so it takes longer beside other jobs."""
     told = foretell("heavy", number, seed, pace)
     digest, end = b"", time.thread_time() + told.duration_seconds
     while time.thread_time() < end:
@@ -80,7 +80,7 @@ def flaky(context: TaskContext, number: int, seed: str = "", pace: float = 1.0) 
 
 @task(queue_name=QUEUE, takes_context=True, **RETRYING)
 def gives_up(context: TaskContext, number: int, seed: str = "", pace: float = 1.0) -> None:
-    """Fail in every run."""
+    """Fail in each run."""
     told = foretell("gives_up", number, seed, pace)
     context.wait(told.duration_seconds)
     raise _failure(told, ConnectionError)
@@ -88,13 +88,13 @@ def gives_up(context: TaskContext, number: int, seed: str = "", pace: float = 1.
 
 @task(queue_name=QUEUE)
 def broken(number: int, seed: str = "", pace: float = 1.0) -> None:
-    """Fail at once."""
+    """Fail immediately."""
     raise _failure(foretell("broken", number, seed, pace), ValueError)
 
 
 @task(queue_name=QUEUE, max_attempts=RETRIES)
 def hopeless(number: int, seed: str = "", pace: float = 1.0) -> None:
-    """Fail for good though there are attempts left."""
+    """Fail for good although attempts are left."""
     raise _failure(foretell("hopeless", number, seed, pace), Fatal)
 
 
@@ -117,7 +117,7 @@ async def coroutine_fails(number: int, seed: str = "", pace: float = 1.0) -> Non
 
 @task(queue_name=QUEUE, takes_context=True)
 def cancels_itself(context: TaskContext, number: int, seed: str = "", pace: float = 1.0) -> None:
-    """Ask for its own cancellation, and rest until that comes."""
+    """Request its own cancellation, and wait for it."""
     context.wait(foretell("cancels_itself", number, seed, pace).duration_seconds)
     request_job_cancel(context.job_id, outcome="CANCELED")
     context.wait(MAX_STOP_SECONDS)

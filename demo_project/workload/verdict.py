@@ -1,4 +1,4 @@
-"""Compare jobs of the catalogue with what was foretold of them."""
+"""Compare jobs of the catalogue with their predictions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from demo_project.workload.tasks import TASKS
 from jobqueue.core.states import ENDED
 from jobqueue.models import Job
 
-# A run is timed by two clocks, the process's and the database's.
-# A worker tells how long ago a run began, and the server reckons from when it reads that, which may be late on a busy machine.
+# The clocks of the process and of the database time a run. A worker sends how long ago a run began, and the server
+# counts from the time at which it reads that, which can be late on a busy machine.
 TOLERANCE_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Tell how one job went: whether it has ended, and in what it is not as foretold."""
+    """The result for one job: whether it has ended, and how it differs from its prediction."""
 
     job_id: int
     foretold: Foretold
@@ -24,7 +24,7 @@ class Verdict:
 
 
 def verdicts(kinds: Sequence[str] = (), seed: str = "") -> Iterator[Verdict]:
-    """Yield a verdict on each job of these kinds (none named: of all) and this seed."""
+    """Yield a verdict on each job of these kinds (empty: all kinds) and this seed."""
     paths = {TASKS[name].module_path: name for name in kinds or KINDS}
     for job in Job.objects.filter(task__in=paths).order_by("pk").iterator():
         told = _of(job, paths[job.task], seed)
@@ -34,11 +34,11 @@ def verdicts(kinds: Sequence[str] = (), seed: str = "") -> Iterator[Verdict]:
 
 
 def differences(job: Job, told: Foretold) -> Iterator[str]:
-    """Yield in what a job that has ended differs from what was foretold."""
+    """Yield the differences between an ended job and its prediction."""
     if job.status != told.outcome:
         yield f"it ended as {job.status}, foretold was {told.outcome} ({job.message[:200]})"
         return
-    # A run whose worker was lost is one more run, and may take the place of one that was to fail.
+    # A run whose worker was lost is one more run, and can replace one that was to fail.
     if not told.attempts <= job.attempt <= told.attempts + job.crashes:
         yield f"it took {job.attempt} runs, {job.crashes} of them lost with a worker; foretold were {told.attempts}"
     if job.result != told.result:
@@ -49,7 +49,7 @@ def differences(job: Job, told: Foretold) -> Iterator[str]:
 
 
 def _of(job: Job, kind: str, seed: str) -> Foretold | None:
-    """Return what was foretold of a job; None where it is of another seed, or somebody has enqueued it with arguments of their own."""
+    """Return the prediction for a job; None if it has another seed, or arguments that are not the catalogue's."""
     match job.args:
         case [int(number), str(its_seed), int(pace) | float(pace)] if its_seed == seed:
             return foretell(kind, number, seed, pace)

@@ -1,4 +1,4 @@
-"""``manage.py enqueue_catalogue``: enqueue a mix of work whose end is known, and say afterwards whether it came about."""
+"""``manage.py enqueue_catalogue``: enqueue a mix of work with a known end, and check later whether it ended so."""
 
 import math
 import sys
@@ -18,12 +18,12 @@ SHOWN = 20
 
 
 class Command(BaseCommand):
-    """Enqueue jobs of the catalogue, or check them."""
+    """The command that enqueues jobs of the catalogue, or checks them."""
 
     help = "Enqueue a mix of work kinds whose end is known beforehand; with --check, compare every job with what was foretold."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add what is enqueued and what is done."""
+        """Add the options for what is enqueued and what is done."""
         parser.add_argument("--count", type=int, default=200, help="how many jobs (default: 200)")
         parser.add_argument("--kinds", default="", help=f"names, separated by commas (default: all): {', '.join(KINDS)}")
         parser.add_argument("--seed", default="", help="another text gives other numbers; the same one always the same")
@@ -33,7 +33,7 @@ class Command(BaseCommand):
         parser.add_argument("--list", action="store_true", help="enqueue nothing; show the kinds")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do what was asked for."""
+        """Enqueue jobs, check them, or list the kinds."""
         kinds = _kinds(options["kinds"])
         if options["list"]:
             self._list()
