@@ -83,6 +83,6 @@ def catalogue(count: int, kinds: Sequence[str] = (), seed: str = "", pace: float
 
 
 def _fraction(seed: str, kind: str, number: int, what: str) -> float:
-    """Return a number from 0 to below 1 that looks random and never changes."""
+    """Return a pseudorandom number from 0 to below 1 that is always the same for the same arguments."""
     digest = blake2b("\0".join((seed, kind, str(number), what)).encode(), digest_size=6).digest()
     return int.from_bytes(digest) / 2**48
