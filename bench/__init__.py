@@ -1,1 +1,1 @@
-"""Measure jobqueue beside the limit that raw SQL reaches on the same machine, in one run: ``python -m bench``."""
+"""Benchmarks that compare jobqueue with raw SQL on the same machine, in one run: ``python -m bench``."""

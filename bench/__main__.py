@@ -1,4 +1,4 @@
-"""``python -m bench``: measure, print a table with the targets beside the figures, write JSON."""
+"""``python -m bench``: measure, print a table of the figures with their targets, and write JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WITH_STATEMENTS = {"idle", "idle_many", "heartbeat"}
 
 
 def main() -> int:
-    """Run the scenarios that the command line names."""
+    """Run the scenarios of the command line."""
     options = _options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # workers and the server end, too
     size = QUICK if options.quick else Size()
@@ -51,7 +51,7 @@ def main() -> int:
                     subject.prepare(cluster)
                 for name in chosen:
                     rows += _measure(name, cluster, size)
-    if harness:  # after our own server has ended
+    if harness:  # after the server of this run has ended
         rows += peers.measure(harness, size.repeats, quick=options.quick)
     print(report.table(rows))
     print(f"\nWhat others reached on another day, in one run of the peers' harness (docs/benchmarks.md):\n\n{report.published()}\n")

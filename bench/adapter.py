@@ -1,4 +1,4 @@
-"""Our own subject of the peer benchmark, and its Django settings: everything at its default but the number of threads."""
+"""The adapter of jobqueue for the peer benchmark, and its Django settings: all defaults but the number of threads."""
 
 import os
 from pathlib import Path

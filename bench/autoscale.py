@@ -1,4 +1,4 @@
-"""How the number of slots follows the load: a burst, then a sawtooth. What is seen is kept, for a picture (``python -m bench.plot``)."""
+"""How the number of slots follows the load: a burst, then waves. The samples are kept for a picture (``python -m bench.plot``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.worker import Worker
 LEAST, MOST = 2, 8
 LOOK_SECONDS = 0.05
 BURST_JOB_SECONDS, WAVE_JOB_SECONDS, WAVE_SECONDS = 2.0, 0.5, 7.0
-UP_SECONDS, DOWN_SECONDS = 2.0, 14.0  # wanted; the quiet time is 10 s
+UP_SECONDS, DOWN_SECONDS = 2.0, 14.0  # the targets; the quiet time is 10 s
 START_SECONDS = 30.0
 SCALING = dataclasses.replace(OURS, worker=("-m", "django", "runworkers", "--min-workers", str(LEAST), "--max-workers", str(MOST)))
 LOOK = (
@@ -27,7 +27,7 @@ LOOK = (
 
 
 class Sample(NamedTuple):
-    """Tell what was seen at one moment: seconds since the begin, jobs that are queued, jobs that run, slots."""
+    """One sample: seconds since the beginning, queued jobs, running jobs, slots."""
 
     at: float
     queued: int
@@ -36,27 +36,27 @@ class Sample(NamedTuple):
 
 
 class Watch:
-    """Look at the queue and the slots again and again, in a thread, for as long as the context lasts."""
+    """A thread that samples the queue and the slots until the context ends."""
 
     def __init__(self, cluster: Cluster, database: str) -> None:
-        """Prepare."""
+        """Create it without samples."""
         self.samples: list[Sample] = []
         self._cluster, self._database = cluster, database
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._look)
 
     def __enter__(self) -> Self:
-        """Begin to look."""
+        """Start to sample."""
         self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Stop looking."""
+        """Stop sampling."""
         self._end.set()
         self._thread.join()
 
     def until(self, condition: Callable[[Sample], bool], what: str, cap_seconds: float = DRAIN_CAP_SECONDS) -> float:
-        """Wait for what a sample from now on shows; return when that was, in the samples' time."""
+        """Wait for a new sample that meets the condition; return its time, counted as in the samples."""
         seen, deadline = len(self.samples), time.monotonic() + cap_seconds
         while time.monotonic() < deadline:
             for sample in self.samples[seen:]:
@@ -75,7 +75,7 @@ class Watch:
 
 
 def autoscale(cluster: Cluster, size: Size) -> Iterator[Row]:
-    """Watch the slots through a burst and the time after it, then through waves and the time after them."""
+    """Sample the slots through a burst and the time after it, then through waves and the time after them."""
     database = fresh(cluster, SCALING)
     with Worker(SCALING, cluster, database), Watch(cluster, database) as watch:
         watch.until(lambda sample: sample.slots == LEAST, "the worker is there", START_SECONDS)

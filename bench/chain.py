@@ -1,4 +1,4 @@
-"""The limit of one line: the statements that end a job and take the next of its target, a transaction for each job, and nothing else."""
+"""The limit of one line: only the statements that end a job and take the next of its target, one transaction per job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HAND_OVER = (
 
 
 def run(connection: psycopg.Connection[Any], jobs: int, target: str = "t0") -> float:
-    """Take the parked jobs of a target one after another on a connection in autocommit; return how many a second."""
+    """Take the parked jobs of a target one after another on a connection in autocommit; return the jobs per second."""
     done = 0
     row = connection.execute(HAND_OVER, [target]).fetchone()
     began = time.perf_counter()

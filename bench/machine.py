@@ -1,4 +1,4 @@
-"""The whole machine, many coroutines at once, half load, the heartbeat of many running jobs, and many idle workers."""
+"""The whole machine, many coroutines at a time, half load, the heartbeat of many running jobs, and many idle workers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ CALLS = "SELECT sum(calls) FROM pg_stat_statements WHERE dbid = (SELECT oid FROM
 
 @dataclasses.dataclass(frozen=True)
 class Drained:
-    """Tell what a drain by several processes reached, and the microseconds of processor time that a job took of them and of the server."""
+    """The result of a drain by several processes: its rate, and the processor time per job.
+
+    The times are in microseconds, of the workers and of the server.
+    """
 
     rate: float
     worker: float
@@ -40,7 +43,7 @@ class Drained:
 
 
 def processes(cluster: Cluster, size: Size) -> Iterator[Row]:
-    """Drain with 1, 2, 3 ... processes, against as many of the raw limit; all have started before there is work."""
+    """Drain with 1, 2, 3 ... processes, against as many of the raw limit; all have started before there are jobs."""
     found: dict[int, Row] = {}
     one: list[Drained] = []
     for count in size.processes:
@@ -64,7 +67,7 @@ def processes(cluster: Cluster, size: Size) -> Iterator[Row]:
 
 
 def _model(known: list[Drained], of: int, count: int) -> float:
-    """Return the rate that so many processes reach by what is known of fewer: as many times as much, until the cores are used up."""
+    """Return the rate that a model predicts for `count` processes: proportional to the processes, until the cores are used up."""
     rate = statistics.median(one.rate for one in known) * count / of
     spent = statistics.median(one.worker + one.server for one in known)
     return min(rate, 1e6 * (os.cpu_count() or 1) / spent)
@@ -81,7 +84,7 @@ def _processes(cluster: Cluster, subject: Subject, count: int, jobs: int) -> Dra
         served = processor_seconds(cluster.processes())
         run(*subject.burst, str(jobs), environment=cluster.environment(database))
         done, ended = workers[0].wait_until_done(jobs, DRAIN_CAP_SECONDS)
-        # All that serve now: some connections are opened with the first work.
+        # All processes of the server now: some connections are opened with the first job.
         spent, served = sum(worker.cpu_seconds for worker in workers) - before, processor_seconds(cluster.processes()) - served
     if done < jobs:
         raise RuntimeError(f"{count} processes of {subject.name} did {done} of {jobs} jobs in {DRAIN_CAP_SECONDS} s")
@@ -132,14 +135,14 @@ def _half_load(cluster: Cluster, jobs: int) -> list[float]:
 
 
 def heartbeat(cluster: Cluster, size: Size) -> Iterator[Row]:
-    """Watch the heartbeats of many running jobs: statements for each, and how many of the updates stay out of the indexes."""
+    """Measure the heartbeats of many running jobs: their statements, and the share of updates that change no index."""
     slots = ("--min-workers", str(size.running), "--max-workers", str(size.running))
     subject = dataclasses.replace(OURS, worker=("-m", "django", "runworkers", *slots))
     database = fresh(cluster, OURS)
     run("-m", "bench.client", "rests", str(size.running), LONG_SECONDS, environment=cluster.environment(database))
     with Worker(subject, cluster, database, environment={"BENCH_HEARTBEAT": str(size.heartbeat_every)}) as worker:
         _wait_until(cluster, database, f"SELECT count(*) = {size.running} FROM jobqueue_job WHERE status = 'RUNNING'")
-        time.sleep(size.heartbeat_every + QUIET_SECONDS)  # each has its first renewal, and its start is written
+        time.sleep(size.heartbeat_every + QUIET_SECONDS)  # each job has its first renewal, and its start is written
         before = _counts(cluster, database)
         time.sleep(size.heartbeat_seconds)
         calls, rows, updated, heap_only = (now - then for now, then in zip(_counts(cluster, database), before, strict=True))
@@ -159,7 +162,7 @@ def _counts(cluster: Cluster, database: str) -> tuple[float, ...]:
 
 
 def idle_many(cluster: Cluster, size: Size) -> Iterator[Row]:
-    """Watch many idle workers on one database: statements and processor time of each."""
+    """Measure many idle workers on one database: statements and processor time of each."""
     database = fresh(cluster, OURS)
     with contextlib.ExitStack() as stack:
         workers = [stack.enter_context(Worker(OURS, cluster, database)) for _ in range(size.idle_workers)]

@@ -1,7 +1,7 @@
-"""The peers: what the harness of the peer benchmark measures for ours, raw SQL and other queues, as rows of our table.
+"""The peers: the figures of the peer benchmark for jobqueue, raw SQL and other queues, as rows of the table.
 
-The harness is a program of its own (``docs/benchmarks.md`` says what it must do): `HARNESS` names its folder, `HARNESS_PYTHON` the
-interpreter that has what it needs, if this one has not.
+The harness is a separate program (``docs/benchmarks.md`` has its requirements). `HARNESS` names its folder.
+`HARNESS_PYTHON` names the interpreter with its packages, if it is another one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Rounds = dict[str, dict[str, list[dict[str, Any]]]]
 
 
 class Figure(NamedTuple):
-    """Name a figure of the harness, and what is wanted of ours against raw SQL and against the fastest of some peers."""
+    """A figure of the harness, with the wanted ratios of jobqueue to raw SQL and to the fastest of some peers."""
 
     key: str
     text: str
@@ -64,7 +64,7 @@ def program() -> Path | None:
 
 
 def measure(harness: Path, repeats: int, *, quick: bool) -> list[Row]:
-    """Run the harness to its end; return its rows."""
+    """Run the harness; return its rows."""
     with tempfile.TemporaryDirectory(prefix="jobqueue-bench-") as directory:
         out = Path(directory) / "peers.json"
         _run(harness, out, SMOKE if quick else WORKS, repeats)
@@ -75,13 +75,13 @@ def _run(harness: Path, out: Path, works: Sequence[str], repeats: int) -> None:
     given = {"--adapter": str(CHECKOUT / "bench" / "adapter.py"), "--subjects": ",".join(SUBJECTS), "--work": ",".join(works)}
     options = [part for pair in given.items() for part in pair]
     command = [os.environ.get(PYTHON) or sys.executable, str(harness), *options, "--repeat", str(repeats), "--out", str(out)]
-    # The harness puts its own folder and the adapter's first; nothing of this process is to be found before them.
+    # The harness puts its own folder and the adapter's first; no path of this process may precede them.
     environment = {name: value for name, value in os.environ.items() if name not in ("DJANGO_SETTINGS_MODULE", "PYTHONPATH")}
     with subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=sys.stderr, stderr=subprocess.PIPE, text=True) as process:
         try:
             _, errors = process.communicate(timeout=ROUND_SECONDS * repeats)
         except BaseException:
-            process.terminate()  # killed, it would leave its servers behind
+            process.terminate()  # a killed harness would leave its servers behind
             raise
     if process.returncode or not out.is_file():
         raise SystemExit(
@@ -114,7 +114,7 @@ def _by_work(runs: Sequence[dict[str, dict[str, Any]]]) -> dict[str, list[dict[s
 
 
 def _values(rounds: Rounds, name: str, figure: Figure) -> list[float | None]:
-    """Return the figure of each round; None where that round failed. Empty where there is none at all."""
+    """Return the figure of each round; None if that round failed. Empty if all rounds failed."""
     values = [result.get(figure.field) for result in rounds.get(name, {}).get(figure.work, [])]
     return values if any(values) else []
 

@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def picture(samples: Sequence[Sequence[float]]) -> str:
-    """Return the SVG of samples (seconds, queued, running, slots): the jobs that wait above, slots and running jobs below."""
+    """Return the SVG of samples (seconds, queued, running, slots): queued jobs above, slots and running jobs below."""
     seconds = max(sample[0] for sample in samples)
     upper = _Panel("Jobs that wait", TOP, MIDDLE - 40, seconds, max(sample[1] for sample in samples))
     lower = _Panel("Slots (line) and jobs that run (area)", MIDDLE, HEIGHT - BOTTOM, seconds, max(max(sample[2:]) for sample in samples))
@@ -53,21 +53,21 @@ def picture(samples: Sequence[Sequence[float]]) -> str:
 
 
 class _Panel:
-    """Be one diagram: a part of the picture's height, and the scale in it."""
+    """One diagram: a part of the picture's height, and its scale."""
 
     def __init__(self, title: str, top: float, bottom: float, seconds: float, most: float) -> None:
-        """Give it its place."""
+        """Set its position and scale."""
         self.title, self.top, self.bottom = title, top, bottom
         self.step = _step(most)
         self.most = max(math.ceil(most / self.step), 1) * self.step
         self._seconds = seconds or 1.0
 
     def x(self, at: float) -> float:
-        """Return the place of a time."""
+        """Return the position of a time."""
         return LEFT + (WIDTH - LEFT - RIGHT) * at / self._seconds
 
     def y(self, value: float) -> float:
-        """Return the height of a value."""
+        """Return the position of a value."""
         return self.bottom - (self.bottom - self.top) * value / self.most
 
     def frame(self) -> list[str]:
@@ -85,7 +85,7 @@ class _Panel:
         return f'<path class="{kind}" d="{self._steps(points)}"/>'
 
     def area(self, kind: str, points: Sequence[Point]) -> str:
-        """Return the same, filled down to zero."""
+        """Return the area under a line in steps."""
         begin, end = self.x(points[0][0]), self.x(points[-1][0])
         return f'<path class="{kind}" d="M{begin:.1f},{self.bottom} L{self._steps(points)[1:]} L{end:.1f},{self.bottom} Z"/>'
 

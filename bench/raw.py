@@ -1,4 +1,4 @@
-"""The limit: a queue of raw SQL in one narrow table and one connection, which keeps a crash-safe promise and nothing else.
+"""The limit: a crash-safe queue in raw SQL, with one narrow table and one connection, and no other feature.
 
 It claims 100 jobs in one statement and finishes 100 in one statement, each with a commit of its own.
 """
@@ -31,7 +31,7 @@ SEND = "WITH made AS (INSERT INTO raw_job (number) VALUES (%s)) SELECT pg_notify
 
 
 def work(stamping: bool) -> None:
-    """Run jobs for ever; a job that has nothing to do costs a call."""
+    """Run jobs until the process is killed; an empty job costs one call."""
     handler = stamps.write if stamping else _nothing
     with psycopg.connect(autocommit=True) as connection:
         connection.execute("LISTEN raw_job")
@@ -46,7 +46,7 @@ def work(stamping: bool) -> None:
 
 
 async def nap() -> None:
-    """Run jobs for ever that sleep for 10 ms, all of a batch at once."""
+    """Run jobs that sleep for 10 ms, all of a batch at a time, until the process is killed."""
     claim = CLAIM.replace(f"LIMIT {BATCH}", f"LIMIT {NAPS}")
     with psycopg.connect(autocommit=True) as connection:
         while True:
@@ -59,7 +59,7 @@ async def nap() -> None:
 
 
 def burst(jobs: int) -> None:
-    """Queue jobs for workers that wait, in one transaction, with statistics."""
+    """Queue jobs for waiting workers, in one transaction, with statistics."""
     with psycopg.connect(autocommit=True) as connection:
         with connection.transaction():
             connection.execute(FILL.format(first=1, last=jobs))

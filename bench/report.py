@@ -1,7 +1,7 @@
-"""What a run found, as a table for people and as JSON.
+"""The results of a run, as a table and as JSON.
 
-``python -m bench.report figures.json [more.json ...]`` prints what runs have kept as Markdown for ``docs/benchmark-results.md``; where two
-of them have the same row, the later file's is taken.
+``python -m bench.report figures.json [more.json ...]`` prints stored results as Markdown for
+``docs/benchmark-results.md``. If two files have the same row, the later file's row is used.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _number(value: float) -> str:
 
 
 def data(rows: Sequence[Row], size: Any, cluster_version: str) -> dict[str, Any]:
-    """Return everything that was found, and where."""
+    """Return all results, with the machine, the versions and the sizes."""
     return {
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": {"cpus": os.cpu_count(), "system": platform.platform(), "load": os.getloadavg()},
@@ -59,12 +59,12 @@ def data(rows: Sequence[Row], size: Any, cluster_version: str) -> dict[str, Any]
 
 
 def published() -> str:
-    """Return what peers reached once, in one run of the peers' harness on a machine of this kind."""
+    """Return the figures of the peers from one earlier run of their harness on a machine of this kind."""
     return PUBLISHED.read_text().rstrip()
 
 
 def document(runs: Sequence[dict[str, Any]]) -> str:
-    """Return runs' rows as Markdown, with what tells of the machine above them and the load beside them."""
+    """Return the rows of runs as Markdown, with a description of the machine and the load before each row."""
     told = dict.fromkeys(_circumstances(run) for run in runs)
     latest: dict[str, tuple[Row, float | None]] = {}
     for kept in (kept for run in runs for kept in run["rows"]):
@@ -80,7 +80,7 @@ def document(runs: Sequence[dict[str, Any]]) -> str:
 def _circumstances(run: dict[str, Any]) -> str:
     at, versions = datetime.datetime.fromisoformat(run["at"]), run["versions"]
     repeats = run["size"]["repeats"]
-    server = f" PostgreSQL {versions['postgresql']}," if versions["postgresql"] else ""  # the harness's own is not ours to tell
+    server = f" PostgreSQL {versions['postgresql']}," if versions["postgresql"] else ""  # the harness uses a server of its own
     return (
         f"Taken on {at.day} {at:%B %Y} on a machine with {run['machine']['cpus']} cores,{server}"
         f" Python {versions['python']}, Django {versions['django']}, psycopg {versions['psycopg']};"
@@ -89,7 +89,7 @@ def _circumstances(run: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Print the table of the files that the command line names."""
+    """Print the table of the files on the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.report", description="Print figures that `python -m bench` kept as Markdown.")
     parser.add_argument("figures", nargs="+", type=Path, help="JSON files, the latest last")
     print(document([json.loads(file.read_text()) for file in parser.parse_args().figures]))

@@ -1,4 +1,4 @@
-"""What retention costs those who wait for a job: how soon jobs begin beside the deletion of expired ones with two events each."""
+"""The effect of retention on pick-up times: how soon jobs begin while expired jobs with two events each are deleted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def retention(cluster: Cluster, size: Size) -> Iterator[Row]:
 
 
 def _paced(cluster: Cluster, size: Size, *, beside: bool) -> tuple[list[float], float, float]:
-    """Return the times in ms, and how many jobs were deleted a second meanwhile by a process of how many MB."""
+    """Return the times in ms, the deleted jobs per second meanwhile, and the memory of the deleting process in MB."""
     database = fresh(cluster, OURS)
     cluster.execute(EXPIRED.format(size.expired), database)
     cluster.execute(EVENTS, database)
@@ -77,7 +77,7 @@ def _paced(cluster: Cluster, size: Size, *, beside: bool) -> tuple[list[float], 
 
 
 def _until_it_deletes(cluster: Cluster, database: str, expired: int) -> int:
-    """Wait until the first batch has gone; return how many are left."""
+    """Wait until the first batch is deleted; return how many jobs are left."""
     return int(_awaited(lambda: left if (left := cluster.execute(LEFT, database)[0][0]) < expired else None, "a deletion"))
 
 

@@ -1,6 +1,7 @@
-"""The chain of one line once more: the very statements of the product, sent by a bare loop that keeps their plans, and nothing else.
+"""The chain of one line with the statements of jobqueue itself, sent by a bare loop that keeps their plans.
 
-What a worker adds to them (threads, the run of the task, the account of what it holds, the claim after every 20 jobs) is the rest.
+The difference to a worker is the cost of the rest: threads, the run of the task, the record of held jobs, the claim
+after each 20 jobs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from psycopg import Cursor
 
 
 def run(jobs: int, target_name: str = "t0") -> dict[str, Any]:
-    """Take the parked jobs of a target one after another; return how many a second."""
+    """Take the parked jobs of a target one after another; return the jobs per second."""
     from jobqueue.core import queue_rules
     from jobqueue.core.event_names import COMPLETED
     from jobqueue.core.targets import Target
@@ -29,7 +30,7 @@ def run(jobs: int, target_name: str = "t0") -> dict[str, Any]:
     end, ending = run_ends.statement(database, [success], LOCKED, TELL_ENDED)
     follow, following = database.handing_over(lender, [target], everything, (), ENDED)
     raw: Any = connection.connection
-    raw.cursor_factory = Cursor  # Django's own writes the values into the text, which no plan can be kept for
+    raw.cursor_factory = Cursor  # Django's own cursor writes the values into the text, for which no plan can be kept
     raw.prepare_threshold = 0
     row = raw.execute(*database.handing_over(lender, [target], everything, ())).fetchone()
     done, began = 0, time.perf_counter()

@@ -1,4 +1,4 @@
-"""What is measured, each for ours and for the raw limit, one right after the other: neighbours in time meet the same machine."""
+"""The scenarios, each measured for jobqueue and then for the raw limit, so that both run under the same conditions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATEMENTS = "SELECT query, calls FROM pg_stat_statements WHERE dbid = (SELECT o
 
 @dataclass(frozen=True)
 class Size:
-    """Say how much is measured."""
+    """The sizes of the measurements."""
 
     repeats: int = 3
     drain: int = 20_000
@@ -91,7 +91,7 @@ QUICK = Size(
 
 @dataclass
 class Row:
-    """Hold one line of the report; `target` judges ours, the ratio or both, in words and as a function."""
+    """One line of the report; `target` describes the goal for jobqueue's figure or the ratio, `met` its result."""
 
     key: str
     text: str
@@ -104,7 +104,7 @@ class Row:
 
 
 def paired(key: str, text: str, runs: dict[str, list[float]], least: float | None = None) -> Row:
-    """Return the row of rates that were taken in turns: medians, and the median of the ratios of neighbours."""
+    """Return the row of rates that were measured in turns: medians, and the median of the ratios of neighbours."""
     ratio = statistics.median(ours / raw for ours, raw in zip(runs["ours"], runs["raw"], strict=True))
     return Row(
         key,
@@ -119,10 +119,10 @@ def paired(key: str, text: str, runs: dict[str, list[float]], least: float | Non
 
 
 def fresh(cluster: Cluster, subject: Subject, jobs: int = 0, *, analyzed: bool = True) -> str:
-    """Make the subject's database anew, with so many jobs queued; return its name."""
+    """Create the subject's database again, with `jobs` queued jobs; return its name."""
     database = f"{subject.name}_run"
     cluster.create(database, subject.template)
-    if not analyzed:  # else the daemon's ANALYZE comes in the middle of some runs and not of others
+    if not analyzed:  # else autovacuum's ANALYZE falls into some runs and not into others
         cluster.execute(f"ALTER TABLE {subject.table} SET (autovacuum_enabled = false)", database)
     if jobs:
         subject.fill(cluster, database, jobs)
@@ -133,7 +133,7 @@ def fresh(cluster: Cluster, subject: Subject, jobs: int = 0, *, analyzed: bool =
 
 
 def drain(cluster: Cluster, size: Size) -> Iterator[Row]:
-    """Empty a queue of jobs that do nothing, with statistics and, as after a burst into a new table, without."""
+    """Drain a queue of empty jobs, with statistics, and without, as after a burst into a new table."""
     analyzed_rates: list[float] = []
     for key, text, analyzed in (("drain", "drain, jobs/s", True), ("drain_new", "drain without statistics, jobs/s", False)):
         runs: dict[str, list[float]] = {"ours": [], "raw": []}
@@ -211,13 +211,13 @@ def _latency(cluster: Cluster, subject: Subject, jobs: int) -> list[float]:
 
 
 def quantile(values: list[float], part: float) -> float:
-    """Return the value that so large a part of the values does not exceed."""
+    """Return the value that a given part of the values does not exceed."""
     ordered = sorted(values)
     return ordered[min(int(len(ordered) * part), len(ordered) - 1)]
 
 
 def idle(cluster: Cluster, size: Size) -> Iterator[Row]:
-    """Watch one idle worker: statements by pg_stat_statements, and processor time."""
+    """Measure one idle worker: statements by pg_stat_statements, and processor time."""
     found = {subject.name: _idle(cluster, subject, size.idle_seconds) for subject in BOTH}
     rates = {name: sum(seen["statements"].values()) for name, seen in found.items()}
     yield Row(
@@ -237,7 +237,7 @@ def _idle(cluster: Cluster, subject: Subject, seconds: float) -> dict[str, Any]:
     database = fresh(cluster, subject, jobs=1)
     with Worker(subject, cluster, database) as worker, cluster.connect(database) as connection:
         worker.wait_until_served()
-        time.sleep(min(seconds, SETTLED_SECONDS))  # it looks closely for a while after work
+        time.sleep(min(seconds, SETTLED_SECONDS))  # it polls more often for a while after work
         before, cpu, began = _calls(connection), worker.cpu_seconds, time.monotonic()
         time.sleep(seconds)
         after, spent, span = _calls(connection), worker.cpu_seconds - cpu, time.monotonic() - began
@@ -248,13 +248,13 @@ def _idle(cluster: Cluster, subject: Subject, seconds: float) -> dict[str, Any]:
 def _calls(connection: psycopg.Connection[Any]) -> dict[str, int]:
     found: dict[str, int] = {}
     for text, calls in connection.execute(STATEMENTS).fetchall():
-        if "pg_stat_statements" not in text:  # our own look
+        if "pg_stat_statements" not in text:  # not the query above
             found[text] = found.get(text, 0) + calls
     return found
 
 
 def memory(cluster: Cluster, size: Size) -> Iterator[Row]:
-    """Read what the worker process holds after some jobs, and whether that grows from ten times as many on."""
+    """Measure the memory of the worker process after some jobs, and whether it grows from ten times as many."""
     few, _, many = size.memory
     found = {subject.name: _memory(cluster, subject, size.memory) for subject in BOTH}
     ours, raw = found["ours"], found["raw"]
@@ -268,7 +268,7 @@ def _memory(cluster: Cluster, subject: Subject, numbers: Sequence[int]) -> dict[
     database, done, found = fresh(cluster, subject, numbers[0]), numbers[0], {}
     with Worker(subject, cluster, database) as worker:
         for number in numbers:
-            while done < number:  # in portions of the first size: the queue's length is not what is asked
+            while done < number:  # in portions of the first size, because the length of the queue is not measured here
                 subject.fill(cluster, database, min(numbers[0], number - done))
                 done += numbers[0]
                 worker.wait_until_served(DRAIN_CAP_SECONDS)

@@ -1,4 +1,4 @@
-"""Django settings of the measured processes: everything at its default, no log line for each job."""
+"""Django settings of the measured processes: all defaults, and no log line per job."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Moments of the latency measurement: when each job was sent, and when its handler began."""
+"""The times of the latency measurement: when each job was sent, and when its handler began."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _opened() -> int:
 
 
 def write(number: int) -> None:
-    """Append the present time under a number; one system call, so that lines of several threads do not mix."""
+    """Append the current time with a number; one system call, so that lines of several threads do not mix."""
     os.write(_opened(), f"{number} {time.time()!r}\n".encode())
 
 
@@ -28,7 +28,7 @@ def read(path: Path) -> dict[int, float]:
 
 
 def pace(enqueue: Callable[[int], object], first: int, count: int, gap_seconds: float) -> dict[int, float]:
-    """Enqueue so many jobs at an even pace; return when each call began."""
+    """Enqueue `count` jobs at an even pace; return when each call began."""
     sent = {}
     due = time.monotonic()
     for number in range(first, first + count):

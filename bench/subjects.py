@@ -1,4 +1,4 @@
-"""The two that are measured, ours and the raw limit: how each is set up, filled and started, and how its table tells the time."""
+"""The two subjects, jobqueue and the raw limit: their setup, their queues, their processes, and the times in their tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLIENT_SECONDS = 900
 
 @dataclass(frozen=True)
 class Subject:
-    """Name what differs between the two: SQL, and arguments for the interpreter."""
+    """The differences between the two: SQL, and arguments for the interpreter."""
 
     name: str
     table: str
@@ -36,11 +36,11 @@ class Subject:
 
     @property
     def template(self) -> str:
-        """The database that every measurement's own is copied from."""
+        """The database from which the database of each measurement is copied."""
         return f"{self.name}_template"
 
     def prepare(self, cluster: Cluster) -> None:
-        """Make the template with empty tables."""
+        """Create the template with empty tables."""
         cluster.create(self.template)
         if self is RAW:
             cluster.execute(raw.SCHEMA, self.template)
@@ -77,7 +77,7 @@ RAW = Subject(
     stamping_worker=("-m", "bench.raw", "stamp"),
     paced=("-m", "bench.raw", "paced"),
     burst=("-m", "bench.raw", "burst"),
-    # Not LISTEN: what is shown is a connection's last statement, a claim.
+    # Not LISTEN: pg_stat_activity shows a connection's last statement, a claim.
     started="SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'UPDATE raw_job%'",
 )
 BOTH = (OURS, RAW)
@@ -89,7 +89,7 @@ def variables(environment: dict[str, str]) -> dict[str, str]:
 
 
 def run(*arguments: str, environment: dict[str, str]) -> Any:
-    """Run the interpreter to its end in the checkout; return what its last line of JSON says, if there is one."""
+    """Run the interpreter in the checkout; return the value of its last line of JSON, if there is one."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=CHECKOUT,

@@ -16,26 +16,26 @@ def noop(number: int) -> None:
 
 @task
 def stamp(number: int) -> None:
-    """Write down when the handler began."""
+    """Record when the handler began."""
     stamps.write(number)
 
 
 @task
 def rest(seconds: float) -> None:
-    """Keep a slot for so long."""
+    """Keep a slot for this number of seconds."""
     time.sleep(seconds)
 
 
 @task
 def stamp_and_rest(number: int) -> None:
-    """Write down when the handler began, and keep a slot for 50 ms."""
+    """Record when the handler began, and keep a slot for 50 ms."""
     stamps.write(number)
     time.sleep(0.05)
 
 
 @task(max_attempts=2)
 def fail_once(number: int) -> None:
-    """Ask for a second attempt, at once; there is one process, so it remembers."""
+    """Request a second attempt without delay; the first is recorded in memory, because there is only one process."""
     if number not in _failed:
         _failed.add(number)
         raise Retry(delay=0)

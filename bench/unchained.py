@@ -1,4 +1,4 @@
-"""A worker process without hand-over: the next job of a target is claimed like any other. The arguments are those of ``runworkers``."""
+"""A worker process without hand-over: the next job of a target is claimed like any other. It takes the arguments of ``runworkers``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.core.management import execute_from_command_line
 
 
 def main() -> None:
-    """Run the worker; what it is told to take over jobs with goes nowhere."""
+    """Run the worker; the part of the finisher that takes over jobs is replaced."""
     django.setup()
     from jobqueue.worker.reporting.finisher import Finisher
 

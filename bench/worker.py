@@ -1,4 +1,4 @@
-"""A real worker process, and the wait for what it does."""
+"""A real worker process, and functions that wait for its results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEGABYTE = 2**20
 
 
 def processor_seconds(processes: Iterable[psutil.Process]) -> float:
-    """Return the processor time that those of the processes have used which are still there."""
+    """Return the processor time of those of the processes that still exist."""
     spent = 0.0
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -33,12 +33,12 @@ def processor_seconds(processes: Iterable[psutil.Process]) -> float:
 
 
 class Worker:
-    """Run one worker process of a subject on a database for as long as the context lasts."""
+    """One worker process of a subject on a database, which ends with the context."""
 
     def __init__(
         self, subject: Subject, cluster: Cluster, database: str, *, stamps: str = "", environment: dict[str, str] | None = None
     ) -> None:
-        """Prepare; with `stamps`, its jobs write down when they begin."""
+        """Store the arguments; with `stamps`, the jobs record when they begin."""
         self._subject, self._cluster, self._database = subject, cluster, database
         self._arguments = subject.stamping_worker if stamps else subject.worker
         self._environment = {**cluster.environment(database), **({"BENCH_STAMPS": stamps} if stamps else {}), **(environment or {})}
@@ -59,7 +59,7 @@ class Worker:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Stop the process: in order, else by force."""
+        """Stop the process: by SIGTERM, else by SIGKILL."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -85,16 +85,17 @@ class Worker:
         return processor_seconds([self._process, *self._process.children(recursive=True)])
 
     def kill(self) -> None:
-        """End the process at once: what it runs is not worth waiting for."""
+        """Kill the process, without waiting for its jobs."""
         self._process.kill()
 
     def wait_until_done(self, jobs: int, cap_seconds: float) -> tuple[int, float]:
-        """Wait until the database has recorded so many jobs as done, or the time is up; return how many, and when that was seen.
+        """Wait until the database has recorded this number of jobs as done, or the time is up; return how many, and the time.
 
-        The newest job is looked at by its key, and all are counted only when it is done: looking must not cost what is measured.
+        Only the newest job is queried, by its key, until it is done; then all are counted. Queries must not affect
+        the measurement.
         """
         look = f"SELECT count(*) FROM {self._subject.table} WHERE {self._subject.done}"
-        # In the list of columns: as a condition it would lead the planner into an index of all that are done.
+        # In the list of columns: as a condition, it would make the planner use an index of all done jobs.
         newest = f"SELECT {self._subject.done} FROM {self._subject.table} WHERE id = (SELECT max(id) FROM {self._subject.table})"
         until = time.monotonic() + cap_seconds
         with self._cluster.connect(self._database) as connection:
@@ -110,17 +111,17 @@ class Worker:
             return connection.execute(look).fetchone()[0], time.time()  # type: ignore[index]
 
     def wait_until_count(self, jobs: int, cap_seconds: float) -> None:
-        """Wait until so many jobs are done, however many are left."""
+        """Wait until this number of jobs is done."""
         look = f"SELECT count(*) FROM (SELECT 1 FROM {self._subject.table} WHERE {self._subject.done} LIMIT {jobs}) AS done"
         until = time.monotonic() + cap_seconds
         with self._cluster.connect(self._database) as connection:
             while connection.execute(look).fetchone()[0] < jobs:  # type: ignore[index]
                 if time.monotonic() > until or not self.alive:
                     raise RuntimeError(f"Not {jobs} jobs done in {cap_seconds} s: {self._tail()}")
-                time.sleep(0.1)  # it may read the whole table
+                time.sleep(0.1)  # the query can read the whole table
 
     def wait_until_served(self, cap_seconds: float = 60.0) -> None:
-        """Wait until every job in the table is done, whatever their number; raise where that takes too long."""
+        """Wait until all jobs in the table are done; raise if that takes too long."""
         count = f"SELECT count(*) FROM {self._subject.table}"
         with self._cluster.connect(self._database) as connection:
             row = connection.execute(count).fetchone()
