@@ -63,7 +63,7 @@ def badge(kind: str) -> str:
 
 
 def page_of(job: Any) -> str:
-    return f"{LIST}{job.id}/change/"
+    return f"{LIST}{job.job_id}/change/"
 
 
 def test_jobs_are_watched_paused_resumed_and_canceled(open_page: Open, workers: Workers) -> None:
@@ -86,24 +86,24 @@ def test_jobs_are_watched_paused_resumed_and_canceled(open_page: Open, workers: 
 
     # Pause it from the list.
     page.goto(LIST)
-    page.check(f"input.action-select[value='{long.id}']")
+    page.check(f"input.action-select[value='{long.job_id}']")
     page.select_option("select[name=action]", "pause")
     page.click("button[name=index]")
     says(page, "count_slowly", ".jq-table")
-    page.click(f"text=Pause job {long.id}")
-    says(page, f"Running job {long.id} was asked to stop, to be paused.")
+    page.click(f"text=Pause job {long.job_id}")
+    says(page, f"Running job {long.job_id} was asked to stop, to be paused.")
     reload_until(page, badge("paused"))
 
     # Resume it, and cancel it on its own page, at the second thought.
     page.goto(page_of(long))
     page.click("text=Resume")
-    says(page, f"Job {long.id} was resumed.")
+    says(page, f"Job {long.job_id} was resumed.")
     reload_until(page, badge("running"))
     page.click(".jq-verb-cancel")
     page.click("text=Leave as it is")
     page.wait_for_selector(badge("running"))
     page.click(".jq-verb-cancel")
-    page.click(f"text=Cancel job {long.id}")
+    page.click(f"text=Cancel job {long.job_id}")
     reload_until(page, badge("canceled"))
     assert [each.inner_text() for each in page.locator(".jq-verb").all()] == ["Delete"]
     assert Job.objects.get(pk=long.job_id).status == "CANCELED"

@@ -62,7 +62,7 @@ def watch(web: Web, browser: Any, admin_client: Any, complaints: list[str]) -> I
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("dialog", dialog)
         page.route("**/favicon.ico", lambda route: route.fulfill(status=204))
-        address = f"/admin/jobqueue/job/{job.id}/change/"
+        address = f"/admin/jobqueue/job/{job.job_id}/change/"
         page.goto(address)
         page.evaluate("window.neverLoadedAgain = true")
         return page
@@ -126,7 +126,7 @@ def test_a_pipeline_moves_before_ones_eyes_until_it_is_canceled_on_its_page(watc
     # Canceled by keyboard, on this very page.
     assert page.evaluate("window.neverLoadedAgain")
     page.locator(".jq-verb-cancel").press("Enter")
-    page.locator(f"text=Cancel job {job.id}").press("Enter")
+    page.locator(f"text=Cancel job {job.job_id}").press("Enter")
     page.locator(".jq-badge.jq-canceled").wait_for()
     assert wait_for(job, "CANCELED").message
     assert [each.inner_text() for each in page.locator(".jq-verb").all()] == ["Delete"]
@@ -165,7 +165,7 @@ def test_the_page_comes_back_after_the_server_was_restarted_and_misses_nothing(
     connection(page, "reconnecting")
     picture(page, "live-reconnecting")
     workers.start(TASK_MODULES=[pipelines.__name__])
-    wait_until(lambda: Job.objects.get(pk=job.id).progress == 83, "the last phase is at its half, while nobody could see it", 40)
+    wait_until(lambda: Job.objects.get(pk=job.job_id).progress == 83, "the last phase is at its half, while nobody could see it", 40)
     assert names(page) == ["job.enqueued"]
     web.start()
     connection(page, "live")

@@ -78,7 +78,7 @@ class Listening:
 
 @pytest.fixture(autouse=True)
 def quick(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the reader look often, and silence be heard soon."""
+    """Let the reader query often, and report silence soon."""
     monkeypatch.setattr(streams, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(streams, "IDLE_POLL_SECONDS", 0.02)
     settings.JOBQUEUE = {"EVENT_PING_SECONDS": 2}
@@ -202,7 +202,7 @@ def test_a_client_that_is_cut_again_and_again_in_a_replay_goes_on_where_it_was(l
         one.response.close()
         # The last few may come twice while a transaction of another test, in another database of the server, is older than they are.
         assert list(dict.fromkeys(got)) == missed[: len({*got})], "no event is left out"
-        assert len({*got}) > 0.9 * len(got), "each connection goes on where the one before was cut"
+        assert len({*got}) > 0.9 * len(got), "each connection continues where the one before was cut"
     late = tell(job, "job.paused").pk
     one = listen(places(job)[0], **{"Last-Event-ID": position})
     assert one.event("job.paused")["id"] == late

@@ -39,7 +39,9 @@ def test_a_child_that_uses_the_database_harms_no_connection_of_its_worker(worker
     worker = workers.start(MIN_WORKERS=1, MAX_WORKERS=1).ready()
     behind = [workers.enqueue(tasks.count_rows) for _ in range(8)]
     for job in jobs:
-        assert wait_for(job, "SUCCESS", seconds=30).result == [0, [0, 0, True], 0, 0]
+        before, (inside, after_it, is_default), after, code = wait_for(job, "SUCCESS", seconds=30).result
+        assert (before, inside, after_it, after) == (before,) * 4, "each of them read the table"
+        assert (is_default, code) == (True, 0)
     assert [wait_for(job, "SUCCESS").attempt for job in behind] == [1] * 8
     assert worker.stop() == 0
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from jobqueue.models import Worker
 from tests.faults import tasks
 from tests.faults.harness import ROOT, WorkerProcess, Workers, job_id, row, state, wait_for, wait_until
 from tests.faults.proc import processes
@@ -92,7 +93,7 @@ def test_the_jobs_of_a_worker_that_dies_at_the_very_end_are_recovered_by_the_par
     (_, _, pid) = serving(parent, 1)[0]
     wait_for(job, "RUNNING")
     parent.terminate()
-    wait_until(lambda: "Stopping: " in parent.text, "the worker drains")
+    wait_until(lambda: Worker.objects.filter(pid=pid, state=Worker.State.DRAINING).exists(), "its row says that the worker drains")
     os.kill(pid, signal.SIGKILL)
     assert parent.wait() == 1, "not all ended as they should"
     assert (row(job).status, row(job).crashes, row(job).lease_owner) == ("QUEUED", 0, ""), "it was stopping: no crash of the job"
