@@ -1,7 +1,7 @@
 """The client that enqueues, in a process of its own: it prints one line of JSON.
 
-``single`` and ``bulk`` alternate with the bare statement that writes the same row through the same connection to
-the same table, so that both run under the same conditions.
+``single`` and ``bulk`` alternate with the bare statement that writes the same row, so that both run under the same
+conditions. Both use the same connection and the same table.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def fresh(cluster: Cluster, subject: Subject, jobs: int = 0, *, analyzed: bool =
     """Create the subject's database again, with `jobs` queued jobs; return its name."""
     database = f"{subject.name}_run"
     cluster.create(database, subject.template)
-    if not analyzed:  # else autovacuum's ANALYZE falls into some runs and not into others
+    if not analyzed:  # else autovacuum's ANALYZE falls into only some of the runs
         cluster.execute(f"ALTER TABLE {subject.table} SET (autovacuum_enabled = false)", database)
     if jobs:
         subject.fill(cluster, database, jobs)

@@ -1,7 +1,7 @@
 """Run the demo: ``python -m demo_project.demo [--once] [--port 8000] [--jobs N] [--no-serve]``.
 
-It prepares the database, enqueues a batch of jobs that indexes Python's standard library, runs `manage.py
-runworkers` in a child process, and shows the progress of the jobs. In a terminal, it then serves the site until
+It prepares the database and enqueues a batch of jobs that indexes Python's standard library. It runs `manage.py
+runworkers` in a child process and shows the progress of the jobs. In a terminal, it then serves the site until
 Ctrl-C. Without a terminal, or with ``--once``, it ends with the batch. The exit status is 0 if all jobs ended as
 intended, 1 if not, and 130 if it was interrupted.
 """

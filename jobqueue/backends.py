@@ -171,7 +171,7 @@ def _send_enqueued(sender: type, result: JobResult) -> None:
         signals.task_enqueued.send_robust(sender, task_result=result)
     except (Interrupted, TimeLimitExceeded):  # raised in the thread of a task that must stop
         raise
-    except BaseException as error:  # `send_robust` does not catch SystemExit and the like; the job exists all the same
+    except BaseException as error:  # `send_robust` does not catch SystemExit and the like; the job exists in any case
         if is_for_the_process(error):
             raise
         repeats.log(logging.ERROR, "Job %s: the signal of its enqueue was not sent to all who listen.", result.job_id, exc_info=True)

@@ -168,7 +168,7 @@ def release() -> str:
 
 
 def tenant_slots() -> dict[str, int]:
-    """Return the slots of each tenant that has a number of its own, as they are now; raise ImproperlyConfigured for anything else."""
+    """Return the current slots of each tenant that has slots of its own; raise ImproperlyConfigured for a wrong value."""
     value = _called(current().tenants) or {}
     value = value() if callable(value) else value
     if not is_slots(value):

@@ -1,7 +1,8 @@
 """The audit: who has changed, or tried to change, which object, from which address, and with which result.
 
-Each change is one record of the logger ``jobqueue.audit``. If the actor is a row of the project's user model, and
-the admin is installed, a change is also an entry of the admin's log, in the transaction of the change.
+Each change is one record of the logger ``jobqueue.audit``. If the admin is installed and the actor is a row of the
+project's user model, the admin's log gets an entry for a change, too. It is written in the transaction of the
+change.
 """
 
 from __future__ import annotations

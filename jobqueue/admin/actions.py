@@ -1,8 +1,8 @@
 """The verbs on the list of jobs and on the page of one job.
 
 A verb is checked when it acts: the permission, `get_queryset` (a project can restrict what a user sees), and the
-state of the locked row. A confirmation page lists the jobs first if running jobs would be interrupted, if any job
-would be deleted, or if more than one would be canceled.
+state of the locked row. A confirmation page lists the jobs first if running jobs would be interrupted, any job
+deleted, or more than one canceled.
 """
 
 from __future__ import annotations

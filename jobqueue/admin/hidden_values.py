@@ -5,8 +5,8 @@ unless the change could send the secret to another receiver:
 
 - A secret is restored if the object that contains it is unchanged, except for its descriptions (`DESCRIPTIONS`).
 - The objects of a list can be moved, added and removed: each is recognized by its content.
-- A secret is not restored if an object around it was changed in a value that may name a receiver (`_has_place`), or
-  in a part that has such a value while the secret's own object has none.
+- A secret is not restored if an object around it was changed in a value that may name a receiver (`_has_place`).
+  The same holds for a change in another part that has such a value, unless the secret's own object has one.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def problems() -> list[str]:
 
 
 def release(name: str) -> str:
-    """Release a duty, so that the next worker that checks leads it; return the id of its last leader, or "" if it had none."""
+    """Release a duty, so that the next worker that checks leads it; return the id of the worker that led it, or ""."""
     holder = BackgroundJobLease.objects.release(name)
     if holder:
         wakeup.duties_changed()

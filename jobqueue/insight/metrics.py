@@ -5,9 +5,9 @@ rows: created jobs by the ids since the sample before, ended jobs by the index o
 `MAX_COUNTED` rows. If there are more, the rate is that of the newest `MAX_COUNTED` jobs, over the time in which
 they came.
 
-The rates describe a window that closed `LAG_SECONDS` ago, so that late commits are counted, too. Not counted are
-jobs that were deleted before the sample (immediate retention), jobs from an enqueue whose transaction took longer
-than `LAG_SECONDS`, and failed runs that are retried.
+The rates describe a window that closed `LAG_SECONDS` ago, so that late commits are counted, too. Not counted are:
+jobs that were deleted before the sample (immediate retention); jobs of an enqueue whose transaction took longer
+than `LAG_SECONDS`; failed runs that are retried.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Retention: mark ended jobs as stale after a time, and delete them after another.
 
-For each age in the rules there is a walk along the index of ended jobs, from the oldest to the one that has just
+For each age in the rules, a walk reads the index of ended jobs, from the oldest job to the one that has just
 reached that age. Each step reads a bounded number of jobs and continues after the last one. Jobs to which another
 rule applies are skipped, once. So a job that is kept is read once for each age, not again and again.
 
-When a walk has reached its end, the next run continues a little before that point, because a run that ended then
-may have been written late. From time to time the walk starts again from the oldest job, for jobs that were set
-aside or missed; the less it finds, the rarer it does so.
+After a walk has reached its end, the next run continues from a little earlier: a run that ended then may have been
+written late. From time to time the walk starts again from the oldest job, for jobs that were set aside or missed;
+the less it finds, the rarer it does so.
 
 Jobs that wait, run or are paused have not ended, so no walk reads them. A job that is resumed between the step and
 its deletion is kept by the guard of the deletion (see ``retention/erase.py``).

@@ -1,16 +1,16 @@
 """Delete ended jobs and their children, one batch per transaction.
 
-Locks are taken in the same order as everywhere: first the targets that the deletion of a job in ERROR may free,
-then the rows. Nothing here waits for a lock: a job that is locked, whose target is locked, or that has a locked
-child, is left for later. Each row is checked after it is locked: a job that was resumed meanwhile stays.
+Only rows are locked: a job in ERROR that blocks its target is not deleted, so no lock of a target is needed.
+Nothing here waits for a lock: a job that is locked, or that has a locked child, is left for later. Each row is
+checked after it is locked: a job that was resumed meanwhile stays.
 
 If the database rejects a batch, or it takes too long, its halves are tried, down to the row that causes the error.
 That row is set aside with the reason in the log, and the rest is deleted. Children (rows of models with a CASCADE
 foreign key to the job) are deleted with the job. The children of a job that has very many are deleted first, in
 batches of their own.
 
-A hook can take any time. After half a second, or when the time of the run is up, the jobs that were reached are
-deleted, and the next transaction handles the rest.
+A hook can take any time. After half a second, or at the end of the run's time, the jobs that were reached are
+deleted. The next transaction handles the rest.
 """
 
 from __future__ import annotations

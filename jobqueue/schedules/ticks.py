@@ -2,8 +2,8 @@
 
 A tick is one transaction under the lock of the schedule's row. It writes the tick row of the nominal time, its job,
 and the next time, all or nothing. So if two workers both believe that they lead, the second finds the next time
-moved, whatever their clocks show. If the time was moved back (another expression, a clock that was set back), the
-tick row still exists, and the nominal time gets no second job.
+moved, whatever their clocks show. If the time was moved back (by another expression, or by a clock), the tick row
+still exists, so the nominal time gets no second job.
 
 The caller passes the function that creates a job of a task (`Enqueue`), because it is in a higher layer.
 """

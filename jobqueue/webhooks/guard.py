@@ -19,7 +19,7 @@ INSIDE = tuple(
         (
             "0.0.0.0/8",
             "10.0.0.0/8",
-            "100.64.0.0/10",  # of carriers, behind their NAT
+            "100.64.0.0/10",  # carrier-grade NAT
             "127.0.0.0/8",
             "169.254.0.0/16",  # link-local; the clouds' metadata at 169.254.169.254
             "172.16.0.0/12",
@@ -28,7 +28,7 @@ INSIDE = tuple(
             "192.168.0.0/16",
             "198.18.0.0/15",
             "224.0.0.0/3",
-            "168.63.129.16/32",  # a cloud's host, public by its number alone
+            "168.63.129.16/32",  # a cloud's host, although its number is public
             "fc00::/7",  # includes a cloud's metadata at fd00:ec2::254
             "fe80::/10",
             "fec0::/10",

@@ -3,8 +3,8 @@
 A delivery is claimed by moving its `next_attempt_at` ahead by more than an attempt can last, in one short
 transaction. The message is sent outside of any transaction. The sender that writes the result names the attempt and
 that time: if another sender has claimed the delivery since, nothing is written. If a sender dies between sending
-and writing, the row becomes due again, and the same message, with the same id and body, is sent a second time. So a
-message is delivered at least once.
+and writing, the row becomes due again. The same message, with the same id and body, is then sent a second time. So
+a message is delivered at least once.
 """
 
 from __future__ import annotations

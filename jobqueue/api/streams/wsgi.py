@@ -1,8 +1,8 @@
 """Send a stream through a WSGI server; each stream occupies a thread of the server, so their number is small.
 
 A client that never reads blocks that thread in a write, which only the end of the connection can end. If the server
-gives access to the socket, it is shut down in this case, and the kernel closes the connection of a client that has
-vanished.
+gives access to the socket, this module shuts it down in this case. The kernel then also closes the connection of a
+client that has vanished.
 """
 
 from __future__ import annotations
