@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Calls:
-    """Calls by key: a key whose last call has not returned is not called again, so a call that hangs occupies only one thread."""
+    """A register of calls by key: a hanging call is not repeated, so it occupies only one thread."""
 
     def __init__(self, seconds: float) -> None:
         """Create it without calls; each call may take this many seconds."""
@@ -21,7 +21,7 @@ class Calls:
         self._threads: dict[Hashable, threading.Thread] = {}
 
     def __call__(self, key: Hashable, function: Callable[[], T]) -> T:
-        """Return the result of a function that is called in a thread of its own; raise what it raises, or TimeoutError."""
+        """Call a function in a thread of its own and return its result; raise what it raises, or TimeoutError."""
         before = self._threads.pop(key, None)
         if before is not None and before.is_alive():
             self._threads[key] = before
@@ -50,5 +50,5 @@ class Calls:
 
 
 def call_within(seconds: float, function: Callable[[], T]) -> T:
-    """Return the result of a function that is called in a thread of its own; raise what it raises, or TimeoutError."""
+    """Call a function in a thread of its own and return its result; raise what it raises, or TimeoutError after `seconds`."""
     return Calls(seconds)(None, function)

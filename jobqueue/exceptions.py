@@ -18,47 +18,47 @@ class JobQueueError(Exception):
 
 
 class InvalidOption(JobQueueError, ValueError):
-    """An option of a task, a job or a back-off that has a wrong value."""
+    """The error for a wrong value of an option of a task, a job or a back-off."""
 
 
 class InvalidArguments(JobQueueError):
-    """Arguments or metadata that the database would return changed."""
+    """The error for arguments or metadata that the database would not return unchanged."""
 
 
 class InvalidArgumentType(InvalidArguments, TypeError):
-    """An argument of a type that JSON does not have."""
+    """The error for an argument of a type that JSON does not have."""
 
 
 class InvalidArgumentValue(InvalidArguments, ValueError):
-    """An argument of a valid type with a value that cannot be stored."""
+    """The error for an argument of a valid type with a value that cannot be stored."""
 
 
 class ResultNotStorable(JobQueueError, ValueError, TypeError):
-    """A task that returned a value that cannot be stored as its result."""
+    """The error for a return value of a task that cannot be stored as its result."""
 
 
 class InvalidBackoff(JobQueueError):
-    """A back-off policy that raised, or returned a value that is not a delay."""
+    """The error for a back-off policy that raised, or returned a value that is not a delay."""
 
 
 class TenantContextFailed(JobQueueError):
-    """The context of a job's tenant that could not be entered or left, or a tenant whose schema is gone."""
+    """The error for a tenant whose context could not be entered or left, or whose schema is gone."""
 
 
 class TransactionUndone(JobQueueError):
-    """A transactional task that succeeded, but whose transaction cannot be committed; its work is rolled back."""
+    """The error for a transactional task that succeeded, but whose transaction cannot be committed; its work is rolled back."""
 
 
 class JobIsRunning(JobQueueError):
-    """The refusal to delete a running job; cancel it first."""
+    """The error for an attempt to delete a running job; cancel it first."""
 
 
 class JobDoesNotExist(JobQueueError):
-    """An id that no job has."""
+    """The error for an id that no job has."""
 
 
 class UnknownTask(JobQueueError):
-    """The path of a task that no registered task has."""
+    """The error for a job whose task is not registered."""
 
 
 class WorkerLost(JobQueueError):
@@ -66,11 +66,11 @@ class WorkerLost(JobQueueError):
 
 
 class LeadershipLost(JobQueueError):
-    """A duty that another worker leads now, or whose leader is unknown: this run must not write any more."""
+    """The error for a duty that another worker leads now, or whose leader is unknown: this run must not write any more."""
 
 
 class RunContextFailed(JobQueueError):
-    """A context manager of `RUN_CONTEXTS` that could not be created or entered, so that the run failed."""
+    """The error for a context manager of `RUN_CONTEXTS` that could not be created or entered, so that the run failed."""
 
 
 class RunFailed(JobQueueError):
@@ -94,7 +94,7 @@ class LeaseLost(Interrupted):
 
 
 class TimeLimitExceeded(JobQueueError, TimeoutError):
-    """A run that has reached its time limit (``timeout=``): a failure like any other, which ``except TimeoutError`` catches.
+    """The error of a run that has reached its time limit (``timeout=``): a failure, which ``except TimeoutError`` catches.
 
     It is raised once. A task that catches it has `TIMEOUT_GRACE_SECONDS` to clean up. If the task then returns, it
     has succeeded.
@@ -125,31 +125,31 @@ class Fatal(Exception):
 
 
 class PhasesChanged(JobQueueError, Fatal):
-    """A pipeline whose phases a deployment changed so that a job that has begun cannot continue."""
+    """The error for a pipeline whose phases a deployment changed so that a job that has begun cannot continue."""
 
 
 class PhaseUnknown(JobQueueError, LookupError):
-    """A phase that does not exist in the pipeline, or has not finished."""
+    """The error for a phase that does not exist in the pipeline, or has not finished."""
 
 
 class ChildrenRefused(JobQueueError, Fatal):
-    """The refusal to wait for jobs that could end only after the job that waits."""
+    """The error for a wait for jobs that can end only after the waiting job."""
 
 
 class TransactionLeftOpen(JobQueueError):
-    """A phase that left a transaction open, so that its writes in that transaction are rolled back."""
+    """The error for a phase that left a transaction open, so that its writes in that transaction are rolled back."""
 
 
 class NoPhases(JobQueueError, Fatal):
-    """The refusal of an operation that only a phase can use, in a task without phases or outside of a phase."""
+    """The error for an operation that only a phase can use, in a task without phases or outside of a phase."""
 
 
 class InsideTransaction(JobQueueError, Fatal):
-    """The refusal to end a phase inside of a transaction: the exception that ends it would roll the transaction back."""
+    """The error for the end of a phase inside of a transaction: the exception that ends it would roll the transaction back."""
 
 
 class PhaseResultNotStorable(ResultNotStorable, Fatal):
-    """A phase that returned a value that cannot be stored as its result."""
+    """The error for a return value of a phase that cannot be stored as its result."""
 
 
 class Suspended(BaseException):

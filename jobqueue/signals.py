@@ -1,13 +1,13 @@
 """The signals of jobqueue; a payload is built only if a receiver is connected.
 
-``job_settled``: the end of a run was written. Arguments: job_id, task, queue, status, attempt, seconds, worker_id,
-message, and exception (the exception of the run, or None). If there is an exception, the signal is sent inside of
-an ``except`` block, as ``task_finished`` is.
-``job_lost``: a job was recovered from a lost worker. Arguments: job_id, task, status, worker_id.
-``job_stale``: an ended job was marked as stale; ``job_deleted``: retention has deleted a job. Both are sent after
-the commit. Arguments: job_id, task, queue, tenant, target, status, finished_at.
-``job_event``: an event was stored (see ``core/event_names.py``). It is sent after the commit, in the process that
-wrote the event. Arguments: name, job_id, at, attempt, tenant, target, data (a dict or None).
+- ``job_settled``: the end of a run was written. Arguments: job_id, task, queue, status, attempt, seconds, worker_id,
+  message, and exception (the exception of the run, or None). If there is an exception, the signal is sent inside of
+  an ``except`` block, as ``task_finished`` is.
+- ``job_lost``: a job was recovered from a lost worker. Arguments: job_id, task, status, worker_id.
+- ``job_stale``: an ended job was marked as stale; ``job_deleted``: retention has deleted a job. Both are sent after
+  the commit. Arguments: job_id, task, queue, tenant, target, status, finished_at.
+- ``job_event``: an event was stored (see ``core/event_names.py``). It is sent after the commit, in the process that
+  wrote the event. Arguments: name, job_id, at, attempt, tenant, target, data (a dict or None).
 """
 
 import logging

@@ -21,7 +21,7 @@ SMALLEST = EXTRAS + len(CHORES) + 1
 
 
 class WrongSize(ValueError):
-    """A number of jobs that a batch cannot have."""
+    """The error for a number of jobs that a batch cannot have."""
 
 
 @dataclass(frozen=True)

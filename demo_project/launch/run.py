@@ -37,7 +37,7 @@ class Options:
 
 
 class Stalled(Exception):
-    """A batch in which no job moves any more."""
+    """The error for a batch in which no job moves any more."""
 
 
 class Demo:

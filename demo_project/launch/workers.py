@@ -12,7 +12,7 @@ GRACE_SECONDS = 5
 
 
 class WorkersFailed(Exception):
-    """Workers that ended by themselves, or too often."""
+    """The error for workers that ended by themselves, or too often."""
 
 
 class Workers:

@@ -50,7 +50,7 @@ class _View:
     """The view of one URL."""
 
     # `access` makes the check, because requests with a token need none. Each change is a transaction of its own
-    # that takes the locks in order, so there must be none around the request (ATOMIC_REQUESTS).
+    # that takes the locks in order, so no transaction may be around the request (ATOMIC_REQUESTS).
     csrf_exempt = True
     # A middleware must not redirect requests without a session to a login page.
     login_required = False

@@ -41,7 +41,7 @@ logger = logging.getLogger("jobqueue")
 
 
 class TooManyChildrenError(Exception):
-    """A batch of jobs with more children than one transaction deletes."""
+    """The error for a batch of jobs with more children than one transaction deletes."""
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DefinitionChangedError(Exception):
-    """A definition of a schedule that has changed since its key and target were computed."""
+    """The error for a schedule whose definition has changed since its key and target were computed."""
 
 
 class Own(NamedTuple):

@@ -26,7 +26,7 @@ PARTS = {
 
 
 class InvalidTaskFunction(InvalidOption, compat.InvalidTask):  # type: ignore[misc,valid-type]
-    """A function that cannot be a task; it is also Django's error for this."""
+    """The error for a function that cannot be a task; it is also Django's error for this."""
 
 
 def check_function(func: Any) -> None:

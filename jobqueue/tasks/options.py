@@ -20,7 +20,7 @@ FARTHEST_PRIORITY = 100
 
 
 class InvalidTaskOption(InvalidOption, compat.InvalidTask):  # type: ignore[misc,valid-type]
-    """A wrong value of an option that django.tasks also has; it is also Django's error for this."""
+    """The error for a wrong value of an option that django.tasks also has; it is also Django's error for this."""
 
 
 def check_names(given: Iterable[str], known: Iterable[str]) -> None:

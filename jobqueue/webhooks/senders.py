@@ -1,4 +1,4 @@
-"""The senders: a bounded number of threads that send messages to receivers and never use the database.
+"""The senders: a bounded number of threads that send messages to receivers and make no queries.
 
 Each receiver gets at most `MAX_PER_RECEIVER` senders. It gets only one until it has answered once, and while its
 last answer did not come in time. Half of all senders never serve slow receivers, and a part of this half never
