@@ -108,7 +108,7 @@ class Walk:
         raise NotImplementedError
 
     def _start(self) -> None:
-        """Start again from the oldest job if the walk has ended long enough ago."""
+        """Start again from the oldest job if the walk has ended, and its last start is long enough ago."""
         now = time.monotonic()
         if self._ended_at is not None and now - self._began_anew >= self._anew_seconds:
             self._anew_seconds = ANEW_SECONDS if self._found else min(2 * self._anew_seconds, MAX_ANEW_SECONDS)

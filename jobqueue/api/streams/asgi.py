@@ -68,7 +68,7 @@ async def send_async(stream: Stream, scope: Mapping[str, Any], place: StreamSlot
 
 async def _parts_of(stream: Stream, client: Subscription, wake: asyncio.Event, place: StreamSlot) -> AsyncIterator[bytes]:
     yield wire.retry(RETRY_MILLISECONDS)
-    await sync_to_async(let_go)()  # ends queries that a middleware has made, in the request's own thread
+    await sync_to_async(let_go)()  # releases the connection that a middleware may have used in the request's thread
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(wake.wait(), ADMIT_SECONDS)
     opening = stream.opening(client)

@@ -60,7 +60,7 @@ class Turn:
 
 
 class StreamSlot:
-    """One of the streams that a user may have; `leave` releases it, as does its deletion if the request ended before the stream."""
+    """One of the streams that a user may have; `leave` releases it, or the garbage collector if the request ended before the stream."""
 
     _lock = threading.RLock()  # reentrant, because the garbage collector can run in the middle of `leave`
     _open: ClassVar[Counter[Hashable]] = Counter()
