@@ -1,4 +1,4 @@
-"""The catalogue of work: the behavior of each job, predicted from its kind, number and seed alone.
+"""The catalogue of work: what each job does, predicted from its kind, number and seed alone.
 
 Nothing here is random: the same kind, number and seed give the same duration, outcome and attempts, on all
 machines. So ``workload/verdict.py`` can check later whether each job of a mix ended as predicted.

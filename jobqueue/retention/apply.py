@@ -6,7 +6,7 @@ rule applies are skipped, once. So a job that is kept is read once for each age,
 
 After a walk has reached its end, the next run continues from a little earlier: a run that ended then may have been
 written late. From time to time the walk starts again from the oldest job, for jobs that were set aside or missed;
-the less it finds, the rarer it does so.
+if it finds nothing, the pause before the next start doubles.
 
 Jobs that wait, run or are paused have not ended, so no walk reads them. A job that is resumed between the step and
 its deletion is kept by the guard of the deletion (see ``retention/erase.py``).
@@ -90,7 +90,7 @@ class Walk:
         return result
 
     def _act_on(self, wanted: Sequence[Ended], result: Done) -> int:
-        """Act on batches of the jobs, at least one, until the time is up; return for how many jobs that is complete."""
+        """Act on batches of the jobs, at least one, until the time is up; return the number of jobs that were handled."""
         acted = 0
         while acted < len(wanted) and not (acted and self.pace.over):
             batch = wanted[acted : acted + self.pace.size]
