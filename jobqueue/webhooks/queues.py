@@ -42,8 +42,7 @@ def set_queue_webhook(name: str, url: str | None, events: Sequence[str] | None =
     with Job.objects.database.atomic():
         rows = Queue.objects.current.filter(pk=name)
         if any(wanted.values()):
-            # As for pauses: of two concurrent callers, the second waits here for the first, and then changes its
-            # row.
+            # As for pauses: of two concurrent callers, the second waits here for the first, then changes its row.
             Queue.objects.current.bulk_create([Queue(name=name)], ignore_conflicts=True)
         before = rows.select_for_update(no_key=True).values(*wanted).first()
         changed = before is not None and before != wanted
