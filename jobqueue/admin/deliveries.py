@@ -46,7 +46,7 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
         cells.next_attempt,
         cells.answer,
     )
-    sortable_by = (cells.number,)  # type: ignore[assignment] - no other order has an index
+    sortable_by = (cells.number,)  # type: ignore[assignment]  # no other order has an index
     list_filter = (delivery_list.StatusFilter, delivery_list.EventFilter, delivery_list.RetriedFilter, EndedFilter)
     list_per_page = 50
     list_max_show_all = 100

@@ -40,7 +40,7 @@ class JobAdmin(LiveAdmin):
         columns.attempt,
         columns.worker,
     )
-    sortable_by = (columns.number,)  # type: ignore[assignment] - no other order has an index
+    sortable_by = (columns.number,)  # type: ignore[assignment]  # no other order has an index
     list_filter = (
         filters.StatusFilter,
         filters.WaitingForFilter,

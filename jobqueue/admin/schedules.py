@@ -72,7 +72,7 @@ class ScheduleAdmin(Base[Schedule]):
 
     form = ScheduleForm
     list_display = (cells.name, cells.task, cells.when, cells.state, cells.next_time, cells.last_time, cells.error)
-    sortable_by = (cells.name, cells.next_time, cells.last_time)  # type: ignore[assignment] - callables, as above
+    sortable_by = (cells.name, cells.next_time, cells.last_time)  # type: ignore[assignment]  # callables, as above
     search_fields = ("name", "task")
     list_filter = (FailingFilter,)
     show_facets = admin.ShowFacets.NEVER

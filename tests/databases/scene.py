@@ -60,15 +60,20 @@ def wait_until(condition: Callable[[], Any], what: str, seconds: float = 20.0) -
     return found
 
 
+def number_of(job: Any) -> int:
+    """Return the number of a job, or of the job of a result."""
+    return int(getattr(job, "job_id", None) or job.pk)
+
+
 def state(job: Any) -> str:
     from jobqueue.models import Job
 
-    return str(Job.objects.current.values_list("status", flat=True).get(pk=job.job_id))
+    return str(Job.objects.current.values_list("status", flat=True).get(pk=number_of(job)))
 
 
 def ended(*jobs: Any, status: str = "SUCCESS") -> None:
     for job in jobs:
-        wait_until(lambda job=job: state(job) == status, f"job {job.job_id} is {status} (it is {state(job)})")
+        wait_until(lambda job=job: state(job) == status, f"job {number_of(job)} is {status} (it is {state(job)})")
 
 
 def told(*words: str) -> str:
@@ -162,13 +167,13 @@ def stop_jobs() -> None:
 
     job = wait.using(target="stopped").enqueue()
     wait_until(lambda: state(job) == "RUNNING", "it runs")
-    pause(job.job_id)
+    pause(number_of(job))
     ended(job, status="PAUSED")
-    resume(job.job_id)
+    resume(number_of(job))
     wait_until(lambda: state(job) == "RUNNING", "it runs again")
     behind = wait.using(target="stopped").enqueue()
-    wait_until(lambda: str(job.job_id) in str(why_waiting(behind.job_id)), "it is told what another waits for")
-    request_job_cancel(job.job_id)
+    wait_until(lambda: str(number_of(job)) in str(why_waiting(behind.job_id)), "it is told what another waits for")
+    request_job_cancel(number_of(job))
     ended(job, status="PAUSED")
     for one in (behind, job):
         cancel(one.job_id)
@@ -228,7 +233,7 @@ def use_commands() -> None:
     from tests.databases.tasks import child
 
     job = child.using(queue_name="commanded").enqueue()
-    for words in (("status",), ("leaders",), ("schedules",), ("report", str(job.job_id)), ("pause", "q"), ("resume", "q"), ("health",)):
+    for words in (("status",), ("leaders",), ("schedules",), ("report", str(number_of(job))), ("pause", "q"), ("resume", "q"), ("health",)):
         with contextlib.suppress(SystemExit):  # health has its own opinion
             assert told("jobqueue", *words)
     told("jobqueue", "prune")
@@ -249,23 +254,23 @@ def use_the_admin() -> None:
         page = client.get(f"/admin/jobqueue/{model}/")
         assert page.status_code == 200, model
     assert client.get("/admin/jobqueue/job/targets/").status_code == 200
-    seen = Job.objects.filter(pk=job.job_id).exists()  # a copy that lags shows people less
-    assert client.get(f"/admin/jobqueue/job/{job.job_id}/change/").status_code == (200 if seen else 302)
+    seen = Job.objects.filter(pk=number_of(job)).exists()  # a copy that lags shows people less
+    assert client.get(f"/admin/jobqueue/job/{number_of(job)}/change/").status_code == (200 if seen else 302)
     for rows, name in ((Schedule, "schedule"), (Queue, "queue"), (Worker, "worker"), (WebhookDelivery, "webhookdelivery")):
         for row in rows.objects.all()[:1]:
             assert client.get(f"/admin/jobqueue/{name}/{row.pk}/change/").status_code in (200, 302), name
-    answer = client.post(f"/admin/jobqueue/job/{job.job_id}/act/pause/")
+    answer = client.post(f"/admin/jobqueue/job/{number_of(job)}/act/pause/")
     assert answer.status_code in (302, 404), answer.status_code
     if seen:
         assert state(job) == "PAUSED"
-        chosen = {"action": "cancel_jobs", "_selected_action": [job.job_id]}
+        chosen = {"action": "cancel_jobs", "_selected_action": [number_of(job)]}
         client.post("/admin/jobqueue/job/", chosen)
         client.post("/admin/jobqueue/queue/decide/pause/", {"queue": "decided"})
         form = {"name": "by hand", "task": "tests.databases.tasks.child", "args": "[]", "kwargs": "{}", "enabled": "on"}
         form |= {"cron": "0 3 * * *", "time_zone": "UTC", "missed": "once", "missed_limit": "100"}
         assert client.post("/admin/jobqueue/schedule/add/", form).status_code == 302
         assert Schedule.objects.current.filter(name="by hand").exists()
-        client.post("/admin/jobqueue/job/", {"action": "delete_selected", "_selected_action": [job.job_id], "post": "yes"})
+        client.post("/admin/jobqueue/job/", {"action": "delete_selected", "_selected_action": [number_of(job)], "post": "yes"})
         assert LogEntry.objects.using("default").exists()
 
 
@@ -274,19 +279,19 @@ def use_the_api() -> None:
     from tests.databases.tasks import wait
 
     client, job = person(), wait.using(queue_name="nobody's", target="asked").enqueue()
-    for place in ("openapi.json", f"jobs/{job.job_id}/", "targets/", "queues/"):
+    for place in ("openapi.json", f"jobs/{number_of(job)}/", "targets/", "queues/"):
         answer = client.get(f"/jobqueue/{place}")
         assert answer.status_code == 200, (place, answer.content)
-    stream = client.get(f"/jobqueue/jobs/{job.job_id}/events/?snapshot=1")
+    stream = client.get(f"/jobqueue/jobs/{number_of(job)}/events/?snapshot=1")
     assert stream.status_code == 200
     assert next(iter(stream.streaming_content))
     stream.close()
     for verb in ("pause", "resume", "cancel"):
-        answer = client.post(f"/jobqueue/jobs/{job.job_id}/{verb}/")
+        answer = client.post(f"/jobqueue/jobs/{number_of(job)}/{verb}/")
         assert answer.status_code in (200, 202), answer.content
     assert state(job) == "CANCELED"
-    assert client.delete(f"/jobqueue/jobs/{job.job_id}/").status_code == 200
-    assert not Job.objects.current.filter(pk=job.job_id).exists()
+    assert client.delete(f"/jobqueue/jobs/{number_of(job)}/").status_code == 200
+    assert not Job.objects.current.filter(pk=number_of(job)).exists()
     assert client.post("/jobqueue/queues/asked/pause/").status_code == 200
 
 
