@@ -43,8 +43,8 @@ def write(model: Any, pk: Any, column: str, value: str) -> None:
 _REFUSING = {
     "postgresql": (
         "SET CONSTRAINTS ALL IMMEDIATE",
-        "CREATE FUNCTION pg_temp.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'never'; END $$",
-        "CREATE TRIGGER refuse BEFORE UPDATE ON jobqueue_job FOR EACH ROW WHEN ({}) EXECUTE FUNCTION pg_temp.refuse()",
+        "CREATE OR REPLACE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'never'; END $$",
+        "CREATE TRIGGER refuse BEFORE UPDATE ON jobqueue_job FOR EACH ROW WHEN ({}) EXECUTE FUNCTION refuse_change()",
     ),
     "sqlite": ("CREATE TRIGGER refuse BEFORE UPDATE ON jobqueue_job WHEN {} BEGIN SELECT RAISE(ABORT, 'never'); END",),
 }
@@ -62,4 +62,4 @@ def refusing_changes(condition: str) -> Iterator[None]:
         with connection.cursor() as cursor:
             cursor.execute("DROP TRIGGER refuse" if connection.vendor == "sqlite" else "DROP TRIGGER refuse ON jobqueue_job")
             if connection.vendor == "postgresql":
-                cursor.execute("DROP FUNCTION pg_temp.refuse()")
+                cursor.execute("DROP FUNCTION refuse_change()")
