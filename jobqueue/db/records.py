@@ -68,7 +68,7 @@ class RunEnd(NamedTuple):
     alone: bool
     status: str
     waiting_for: str
-    event: str  # "": the log has it already
+    event: str  # "": the log gets neither the start nor the end
     data: str | None = None  # of the event
     shown: str | None = None  # data of the event of the last progress, if it is not in the log yet
     began_ago: float | None = None

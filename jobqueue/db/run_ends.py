@@ -55,7 +55,7 @@ NO_SUCCESS = """,
 HAPPENED = """SELECT m.id AS job_id, CASE e.n WHEN 1 THEN '{started}' WHEN 2 THEN '{progress}' ELSE m.event END AS name,
     CASE e.n WHEN 1 THEN m.began WHEN 2 THEN {now} ELSE coalesce(m.finished_at, {now}) END AS at, m.attempt, {of_job}
     FROM moved AS m CROSS JOIN (VALUES {numbers}) AS e(n)
-    WHERE CASE e.n WHEN 1 THEN m.began IS NOT NULL AND m.id IN (SELECT id FROM mine WHERE fresh)
+    WHERE CASE e.n WHEN 1 THEN m.began IS NOT NULL AND m.event <> '' AND m.id IN (SELECT id FROM mine WHERE fresh)
         WHEN 2 THEN m.shown IS NOT NULL ELSE m.event <> '' END"""
 
 # The format of `datetime.isoformat`, in any time zone of the session.

@@ -64,7 +64,7 @@ def _end(database: Database, end: RunEnd) -> tuple[list[EndedRun], list[Event]]:
     happened = [(end.event, database.moment(finished_at), end.data)] if end.event else []
     if end.shown is not None:
         happened.insert(0, (names.PROGRESS, None, end.shown))
-    if fresh and fresh[0][0] is not None:
+    if fresh and fresh[0][0] is not None and end.event:  # a repeated try has neither start nor end in the log
         happened.insert(0, (names.STARTED, database.moment(started_at or fresh[0][0]), None))
     events = [
         Event(job_id, name, at, attempt + end.given_back, tenant, target, data, queue, task, status, url) for name, at, data in happened

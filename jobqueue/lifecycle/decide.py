@@ -46,6 +46,7 @@ class Standing(NamedTuple):
     progress: int = 0
     message: str = ""
     was_read: bool = True
+    has_start: bool = False  # the log has the start of this run
 
 
 NOT_READ = Standing(datetime.min.replace(tzinfo=UTC), was_read=False)
@@ -191,9 +192,10 @@ def _last_progress(standing: Standing, progress: int, message: str | None) -> st
 def _is_repeated(outcome: Outcome, standing: Standing, status: str) -> bool:
     """Return whether the log has the event of this end already.
 
-    A task that is unknown is tried again every few seconds, but only the first try is recorded.
+    A task that is unknown is tried again every few seconds, but only the first try is recorded. A start that the log has gets its end.
     """
-    return bool(standing.unknown_since) and outcome.kind is Kind.UNKNOWN_TASK and status == states.Status.PENDING
+    is_again = bool(standing.unknown_since) and outcome.kind is Kind.UNKNOWN_TASK and status == states.Status.PENDING
+    return is_again and not standing.has_start
 
 
 def _as_json(data: Mapping[str, Any] | None) -> str | None:

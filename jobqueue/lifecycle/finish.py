@@ -25,7 +25,7 @@ from jobqueue.models import Job
 
 # The columns that a decision, the phases and their events need, without the arguments and the result, which may be
 # large.
-READ = ("lease_token", "status", "cancel_requested", "cancel_outcome", "options", "progress", "message", "phase")
+READ = ("lease_token", "status", "cancel_requested", "cancel_outcome", "options", "progress", "message", "phase", "started_at")
 OF_EVENTS = ("attempt", "tenant", "target", "queue", "task", "webhook_url")
 
 
@@ -173,7 +173,7 @@ def _locked(outcomes: Sequence[Outcome]) -> dict[Lease, Job]:
 def _standing(job: Job) -> Standing:
     since = history.as_dict(job.options).get(UNKNOWN_SINCE, "")
     flag = job.cancel_outcome if job.cancel_requested else ""
-    return Standing(job.now, flag, str(since), job.progress, job.message)  # type: ignore[attr-defined]
+    return Standing(job.now, flag, str(since), job.progress, job.message, has_start=job.started_at is not None)  # type: ignore[attr-defined]
 
 
 def _end(outcomes: Mapping[Lease, Outcome], ends: Sequence[RunEnd]) -> list[Settled]:
