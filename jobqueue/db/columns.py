@@ -44,12 +44,13 @@ class Columns:
     def __init__(self, rows: Sequence[Sequence[Any]], kind: Any) -> None:
         """Turn rows of a named tuple into parameters."""
         self.params: dict[str, Any] = {}
+        self._same: dict[str, Any] = {}
         arrays = []
         for name, values in zip(kind._fields, zip(*rows, strict=True), strict=True):
             sql_type = self.types[name]
-            same = name != "job_id" and (values.count(values[0]) == len(values))
+            same = name != "job_id" and values[0] == values[-1] and values.count(values[0]) == len(values)
             if same:
-                self.params[name] = values[0]
+                self.params[name] = self._same[name] = values[0]
             else:
                 self.params[name] = _literal(values, sql_type) if sql_type in ("bigint", "float8") else list(values)
                 arrays.append(name)
@@ -60,6 +61,10 @@ class Columns:
         self.ids = "%(job_id)s::bigint[]"
         self.source = f"unnest({', '.join(f'%({name})s::{self.types[name]}[]' for name in arrays)}) AS o({', '.join(arrays)})"
 
+    def all_are(self, **values: Any) -> bool:
+        """Return whether all rows have these values in these columns."""
+        return all(name in self._same and self._same[name] == value for name, value in values.items())
+
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> str: ...
@@ -67,8 +72,9 @@ class Columns:
 
 def _literal(numbers: Sequence[Any], sql_type: str) -> str:
     """Return numbers as the literal of an array, seconds with six decimals. The driver's own adaptation is far slower for thousands."""
-    write = str if sql_type == "bigint" else SECONDS
-    return f"{{{','.join('NULL' if number is None else write(number) for number in numbers)}}}"
+    if None in numbers:
+        return f"{{{','.join('NULL' if number is None else SECONDS(number) for number in numbers)}}}"
+    return f"{{{','.join(map(str if sql_type == 'bigint' else SECONDS, numbers))}}}"
 
 
 def cell(value: Any) -> str:

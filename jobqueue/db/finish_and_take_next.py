@@ -42,6 +42,6 @@ def relay(database: Writes, end: RunEnd, hand_over: tuple[LeaseHolder, Target, S
     )
     return Relayed(
         step == "locked",
-        [EndedRun(*row) for row in database.heard_of(ended, len(EndedRun._fields))],
+        [EndedRun(*row) for row in database.heard_of(ended, len(run_ends.returned([end])))],
         in_claim_order(map(Claimed._make, taken)),
     )

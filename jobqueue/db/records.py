@@ -69,17 +69,17 @@ class RunEnd(NamedTuple):
     status: str
     waiting_for: str
     event: str  # "": the log gets neither the start nor the end
-    data: str | None = None  # of the event
-    shown: str | None = None  # data of the event of the last progress, if it is not in the log yet
     began_ago: float | None = None
     ended_ago: float | None = None  # None: the job has not ended
-    given_back: int = 0  # 1: the run uses up no attempt
-    forgets_start: bool = False
-    failed: int = 0
     message: str | None = None
     metadata: str | None = None
     progress: int | None = None
     result: str | None = None
+    data: str | None = None  # of the event
+    shown: str | None = None  # data of the event of the last progress, if it is not in the log yet
+    given_back: int = 0  # 1: the run uses up no attempt
+    forgets_start: bool = False
+    failed: int = 0
     run_in: float | None = None
     run_at: datetime | None = None
     phase: str | None = None
@@ -88,13 +88,12 @@ class RunEnd(NamedTuple):
 
 
 class EndedRun(NamedTuple):
-    """The stored end of one run."""
+    """A run whose end was stored; `queue` and `tenant` are those of a job that may run again."""
 
     job_id: int
     token: int
-    status: str
-    queue: str
-    tenant: str
+    queue: str = ""
+    tenant: str = ""
 
     @property
     def lease(self) -> Lease:

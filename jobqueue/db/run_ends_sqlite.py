@@ -69,4 +69,4 @@ def _end(database: Database, end: RunEnd) -> tuple[list[EndedRun], list[Event]]:
     events = [
         Event(job_id, name, at, attempt + end.given_back, tenant, target, data, queue, task, status, url) for name, at, data in happened
     ]
-    return [EndedRun(job_id, token, status, queue, tenant)], events
+    return [EndedRun(job_id, token, queue, tenant)], events

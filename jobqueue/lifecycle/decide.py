@@ -53,13 +53,16 @@ NOT_READ = Standing(datetime.min.replace(tzinfo=UTC), was_read=False)
 """What most rows say: no person has asked the job to stop. The statement that writes the decision checks it."""
 
 
+SUCCESS = states.SUCCESS[0]
 Changes = dict[str, Any]
 Decision = tuple[states.Place, Changes]
 
 
 def must_read(outcome: Outcome) -> bool:
     """Return whether the row must be read before this outcome is decided. The rest is decided for a row without a request to stop."""
-    shows = outcome.kind is not Kind.SUCCESS and (outcome.told is not None or outcome.phase is not None or outcome.done is not None)
+    if outcome.kind is Kind.SUCCESS:
+        return False
+    shows = outcome.told is not None or outcome.phase is not None or outcome.done is not None
     return shows or outcome.kind in READ_FIRST
 
 
@@ -91,19 +94,12 @@ def decide(outcome: Outcome, standing: Standing, now: float) -> RunEnd:
 
 
 def _success(outcome: Outcome, standing: Standing, now: float) -> RunEnd:
+    # By position: a named tuple takes names much more slowly, and this is done for each job.
+    job_id, token = outcome.lease
+    message = FINISHED_FIRST if standing.flag else outcome.message
+    began, ended = now - (outcome.began or now), now - (outcome.ended or now)
     return RunEnd(
-        *outcome.lease,
-        standing.flag,
-        alone=False,
-        status=states.SUCCESS[0],
-        waiting_for="",
-        event=names.COMPLETED,
-        began_ago=now - (outcome.began or now),
-        ended_ago=now - (outcome.ended or now),
-        message=FINISHED_FIRST if standing.flag else outcome.message,
-        metadata=outcome.metadata,
-        progress=100,
-        result=outcome.result,
+        job_id, token, standing.flag, False, SUCCESS, "", names.COMPLETED, began, ended, message, outcome.metadata, 100, outcome.result
     )
 
 

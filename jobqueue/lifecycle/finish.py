@@ -17,7 +17,7 @@ from jobqueue.core import states
 from jobqueue.core.targets import Target
 from jobqueue.db import EndedRun, Lease, Now, RunEnd
 from jobqueue.lifecycle import history, suspend, wakeup
-from jobqueue.lifecycle.decide import NOT_READ, Standing, decide, must_read
+from jobqueue.lifecycle.decide import NOT_READ, SUCCESS, Standing, decide, must_read
 from jobqueue.lifecycle.outcome import UNKNOWN_SINCE, HandOver, Kind, Outcome, Settled
 from jobqueue.lifecycle.refusals import one_by_one_if_refused
 from jobqueue.lifecycle.release import settle, settle_safely, try_lock
@@ -35,19 +35,17 @@ def finish(outcomes: Sequence[Outcome], hand_over: HandOver | None = None) -> li
     Outcomes with a target are written in a transaction of their own that holds the locks of the targets. This
     transaction also releases the next jobs of the targets, or hands them over to this worker.
     """
+    success = Kind.SUCCESS
     plain = [outcome for outcome in outcomes if outcome.target is None]
     targeted = [outcome for outcome in outcomes if outcome.target is not None]
-    done: list[Settled] = []
     # One statement for each kind: outcomes that one has written must not be written again because the other one was
     # refused.
-    for succeeds in (True, False):
-        alike = [outcome for outcome in plain if (outcome.kind is Kind.SUCCESS) is succeeds and not must_read(outcome)]
-        done += one_by_one_if_refused(_write, alike, _read_and_write)
-    written = {one.outcome.lease for one in done}
-    others = [outcome for outcome in plain if outcome.lease not in written]
+    done = one_by_one_if_refused(_write, [outcome for outcome in plain if outcome.kind is success], _read_and_write)
+    failures = [outcome for outcome in plain if outcome.kind is not success and not must_read(outcome)]
+    done += one_by_one_if_refused(_write, failures, _read_and_write)
     return [
         *done,
-        *one_by_one_if_refused(_read_and_write, others, _read_and_write),
+        *one_by_one_if_refused(_read_and_write, _unwritten(plain, done), _read_and_write),
         *one_by_one_if_refused(partial(_finish_targeted, hand_over), targeted, _finish_alone, _finish_alone),
     ]
 
@@ -139,8 +137,14 @@ def _move_on(done: Sequence[Settled], hand_over: HandOver | None, release: Calla
 def _write_all(outcomes: Sequence[Outcome]) -> list[Settled]:
     """Write outcomes. The caller has opened a transaction, because a statement may be refused after another has written outcomes."""
     done = _write([outcome for outcome in outcomes if not must_read(outcome)])
+    return [*done, *_read_and_write(_unwritten(outcomes, done))]
+
+
+def _unwritten(outcomes: Sequence[Outcome], done: Sequence[Settled]) -> list[Outcome]:
+    if len(done) == len(outcomes):
+        return []
     written = {one.outcome.lease for one in done}
-    return [*done, *_read_and_write([outcome for outcome in outcomes if outcome.lease not in written])]
+    return [outcome for outcome in outcomes if outcome.lease not in written]
 
 
 def _write(outcomes: Sequence[Outcome]) -> list[Settled]:
@@ -176,21 +180,23 @@ def _standing(job: Job) -> Standing:
     return Standing(job.now, flag, str(since), job.progress, job.message, has_start=job.started_at is not None)  # type: ignore[attr-defined]
 
 
-def _end(outcomes: Mapping[Lease, Outcome], ends: Sequence[RunEnd]) -> list[Settled]:
+def _end(outcomes: Mapping[tuple[int, int], Outcome], ends: Sequence[RunEnd]) -> list[Settled]:
     """Write decisions, and wake the workers and duties that act on them; return the outcomes that were written."""
     if not ends:
         return []
     written = Job.objects.database.end_runs(ends)
-    if any(end.status != states.Status.SUCCESS for end in ends):
-        _wake(outcomes, written)
-    return [Settled(outcomes[one.lease], one.status) for one in written]
+    status = {end[:2]: end.status for end in ends}
+    done = [Settled(outcomes[one[:2]], status[one[:2]]) for one in written]
+    if {*status.values()} != {SUCCESS}:
+        _wake(done, written)
+    return done
 
 
-def _wake(outcomes: Mapping[Lease, Outcome], written: Sequence[EndedRun]) -> None:
-    for one in written:
+def _wake(done: Sequence[Settled], written: Sequence[EndedRun]) -> None:
+    for one, row in zip(done, written, strict=True):
         if one.status == states.Status.QUEUED:
-            wakeup.work(one.queue, one.tenant)
-    waiting = [outcomes[one.lease] for one in written if one.status == states.Status.PENDING]
+            wakeup.work(row.queue, row.tenant)
+    waiting = [one.outcome for one in done if one.status == states.Status.PENDING]
     if waiting:  # for a time or for children: the same duty promotes both
         wakeup.due(min(0.0 if outcome.kind is Kind.WAIT else outcome.delay_seconds for outcome in waiting))
 

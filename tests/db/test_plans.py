@@ -159,7 +159,7 @@ def succeeded(lease: Lease) -> RunEnd:
 
 def failed(lease: Lease) -> RunEnd:
     values: dict[str, Any] = {"began_ago": 0.1, "failed": 1, "run_in": 5.0, "message": "ValueError: no", "entry": '{"outcome": "RETRY"}'}
-    return RunEnd(*lease, "", True, "PENDING", "time", "job.retrying", '{"message": "ValueError: no"}', **values)
+    return RunEnd(*lease, "", True, "PENDING", "time", "job.retrying", data='{"message": "ValueError: no"}', **values)
 
 
 OWNERS_WRITES: dict[str, Callable[[Database, list[Lease]], Any]] = {
