@@ -10,7 +10,7 @@ delay all other outcomes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from jobqueue.core import states
@@ -150,7 +150,7 @@ def _unwritten(outcomes: Sequence[Outcome], done: Sequence[Settled]) -> list[Out
 def _write(outcomes: Sequence[Outcome]) -> list[Settled]:
     """Write the outcomes of jobs without a request to stop and without phases; return those that were written."""
     now = time.monotonic()
-    return _end({outcome.lease: outcome for outcome in outcomes}, [decide(outcome, NOT_READ, now) for outcome in outcomes])
+    return _end(outcomes, [decide(outcome, NOT_READ, now) for outcome in outcomes])
 
 
 def _read_and_write(outcomes: Sequence[Outcome]) -> list[Settled]:
@@ -160,13 +160,13 @@ def _read_and_write(outcomes: Sequence[Outcome]) -> list[Settled]:
     now = time.monotonic()
     with Job.objects.database.atomic():
         jobs = _locked(outcomes)
-        ours = {outcome.lease: outcome for outcome in outcomes if outcome.lease in jobs}
-        ends = [decide(outcome, _standing(jobs[lease]), now) for lease, outcome in ours.items()]
-        for outcome, end in zip(ours.values(), ends, strict=True):
+        ours = [outcome for outcome in outcomes if outcome.lease in jobs]
+        ends = [decide(outcome, _standing(jobs[outcome.lease]), now) for outcome in ours]
+        for outcome, end in zip(ours, ends, strict=True):
             if outcome.kind is not Kind.SUCCESS:
                 suspend.end_phases(jobs[outcome.lease], outcome, (end.status, end.waiting_for), end.message or "")
         done = _end(ours, ends)
-    return [*done, *_missed([outcome for outcome in outcomes if outcome.lease not in ours])]
+    return [*done, *_missed([outcome for outcome in outcomes if outcome.lease not in jobs])]
 
 
 def _locked(outcomes: Sequence[Outcome]) -> dict[Lease, Job]:
@@ -180,14 +180,14 @@ def _standing(job: Job) -> Standing:
     return Standing(job.now, flag, str(since), job.progress, job.message, has_start=job.started_at is not None)  # type: ignore[attr-defined]
 
 
-def _end(outcomes: Mapping[tuple[int, int], Outcome], ends: Sequence[RunEnd]) -> list[Settled]:
-    """Write decisions, and wake the workers and duties that act on them; return the outcomes that were written."""
+def _end(outcomes: Sequence[Outcome], ends: Sequence[RunEnd]) -> list[Settled]:
+    """Write the decision of each outcome, and wake the workers and duties that act on them; return the outcomes that were written."""
     if not ends:
         return []
     written = Job.objects.database.end_runs(ends)
-    status = {end[:2]: end.status for end in ends}
-    done = [Settled(outcomes[one[:2]], status[one[:2]]) for one in written]
-    if {*status.values()} != {SUCCESS}:
+    settled = {end[:2]: Settled(outcome, end.status) for outcome, end in zip(outcomes, ends, strict=True)}
+    done = [settled[one[:2]] for one in written]
+    if any(end.status != SUCCESS for end in ends):
         _wake(done, written)
     return done
 
