@@ -173,7 +173,7 @@ def test_the_command_line_is_recorded(lines: Lines) -> None:
         run(*arguments)
     assert lines() == [
         (who, "pause", "queue mail", "done"),
-        (who, "pause", "queue mail", "as it was"),
+        (who, "pause", "queue mail", "no change"),
         (who, "resume", "queue mail", "done"),
         (who, "cancel", f"job {job.pk}", "done"),
         (who, "cancel", "job 1000000000", "refused"),
@@ -183,7 +183,7 @@ def test_the_command_line_is_recorded(lines: Lines) -> None:
         (who, "set-webhook", "queue mail", "done"),
         (who, "set-webhook", "mail", "refused"),
         (who, "forget", "queue mail", "done"),
-        (who, "forget", "queue mail", "as it was"),
+        (who, "forget", "queue mail", "no change"),
         (who, "prune", "jobs", "done"),
     ]
 

@@ -48,10 +48,10 @@ def test_a_queue_is_paused_and_resumed() -> None:
     JobFactory(queue="mail", success=True)
     assert run("pause", "mail") == ("Queue 'mail' is paused: no job of it is begun, those that run go on.\n", 0)
     assert Queue.objects.get(pk="mail").paused
-    assert run("pause", "mail")[0].endswith(", as it was.\n")
+    assert run("pause", "mail")[0].endswith(" (no change).\n")
     answer = {"name": "mail", "changed": True, "paused": False, "max_running": None, "paused_until": None, "warning": ""}
     assert told("resume", "mail") == (answer, 0)
-    assert run("resume", "nobody") == ("Queue 'nobody' is not paused, as it was.\n", 0)
+    assert run("resume", "nobody") == ("Queue 'nobody' is not paused (no change).\n", 0)
 
 
 def test_a_pause_ends_at_the_time_that_was_said() -> None:
@@ -72,7 +72,7 @@ def test_a_mistyped_queue_is_warned_of_and_can_be_forgotten() -> None:
     assert lines[1].startswith("Warning: No task, setting, schedule, worker or recent job knows a queue 'mial'.")
     assert run("forget", "mial") == ("Queue 'mial' is forgotten: its pause, limit and webhook are gone.\n", 0)
     assert not Queue.objects.exists()
-    assert run("forget", "mial") == ("Queue 'mial' has no row to forget.\n", 0)
+    assert run("forget", "mial") == ("Queue 'mial' has no row to remove.\n", 0)
     JobFactory(queue="busy")
     pause_queue("busy")
     with pytest.raises(CommandError, match="has jobs that are QUEUED or RUNNING"):

@@ -26,7 +26,7 @@ MAX_ID = 2**63 - 1
 
 # The lookups in the links of Django's own filters of a field. All compare whole values.
 EXACT_LOOKUPS = ("exact", "isnull", "in")
-GONE = "it is no longer there, or not yours to change"
+GONE = "it no longer exists, or you may not change it"
 DATE_LOOKUPS = (*EXACT_LOOKUPS, "gte", "lt")
 
 if TYPE_CHECKING:

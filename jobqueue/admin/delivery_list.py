@@ -117,4 +117,4 @@ class DeliveryChangeList(ChangeList):
     @property
     def window_note(self) -> str:
         """A note if only a part was searched; empty otherwise."""
-        return f"Only the newest {WINDOW:,} deliveries were looked at." if self.newest_only else ""
+        return f"Searched: only the newest {WINDOW:,} deliveries." if self.newest_only else ""

@@ -70,8 +70,8 @@ REDELIVER: Final = Verb(
     others="still to be sent",
     refusal=redelivery.STILL_TO_BE_SENT,
     warning=(
-        "The same message is sent again, with the same id and content. A receiver that keeps the ids it has seen does nothing twice; "
-        "others may."
+        "The same message is sent again, with the same id and content. A receiver that records the ids of messages "
+        "ignores it; any other receiver processes it twice."
     ),
     act=redelivery.redeliver,
 )
@@ -85,7 +85,7 @@ SEND_NOW: Final = Verb(
     permission="redeliver",
     statuses=(Status.PENDING,),
     others="not to be sent",
-    warning="The next attempt is made at once. It counts as one of the attempts, and the pause behind it is as long as ever.",
+    warning="The next attempt is made at once. It counts as one of the attempts, and the delay after it is the usual one.",
     act=redelivery.send_now,
 )
 GIVE_UP: Final = Verb(
@@ -99,8 +99,8 @@ GIVE_UP: Final = Verb(
     statuses=(Status.PENDING,),
     others="not to be sent",
     warning=(
-        "The receiver gets no further attempt and never hears of these events, unless the delivery is redelivered. An attempt that is "
-        "under way cannot be taken back."
+        "No further attempt is made, and the receiver never gets these events unless the delivery is redelivered. An "
+        "attempt in progress cannot be stopped."
     ),
     act=redelivery.give_up,
 )
@@ -114,7 +114,7 @@ USE_PRESENT_URL: Final = Verb(
     permission="redeliver",
     statuses=(Status.PENDING, Status.FAILED),
     others="delivered",
-    warning="The message goes to the URL that the job, or else its queue, has now, at once and with all attempts anew.",
+    warning="The message is sent at once to the URL that the job, or else its queue, has now. The attempts are counted from 0 again.",
     act=redelivery.use_present_url,
 )
 VERBS: Final = {verb.name: verb for verb in (REDELIVER, SEND_NOW, USE_PRESENT_URL, GIVE_UP)}
@@ -193,7 +193,7 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
             return self._act(request, verb, found)
         rows = list(queryset.filter(status__in=verb.statuses)[: MAX_AT_ONCE + 1])
         if len(rows) > MAX_AT_ONCE:
-            text = f"More than {MAX_AT_ONCE} were selected. Only the newest {MAX_AT_ONCE} are taken; repeat it for the rest."
+            text = f"More than {MAX_AT_ONCE} were selected. Only the newest {MAX_AT_ONCE} were processed; repeat the action for the rest."
             self.message_user(request, text, messages.INFO)
         return self._act(request, verb, rows[:MAX_AT_ONCE])
 
@@ -218,7 +218,7 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
         for reason in dict.fromkeys(reasons):
             self.message_user(request, f"{reasons.count(reason):,} not {verb.done}: {reason}.", messages.WARNING)
         if not rows:
-            self.message_user(request, f"Nothing is {verb.done}: {NO_SUCH}.", messages.WARNING)
+            self.message_user(request, f"Nothing was {verb.done}: {NO_SUCH}.", messages.WARNING)
         return None
 
     def _ask(self, request: HttpRequest, verb: Verb, rows: list[WebhookDelivery], others: int, *, on_list: bool) -> HttpResponse:

@@ -149,7 +149,7 @@ def _report(job: Job) -> list[Row]:
         ("Outcome", job.get_status_display().capitalize() if job.status in ENDED else "not ended yet"),
         ("Runs", ", ".join([*runs, *([f"{count['crashes']} lost with a worker"] if count["crashes"] else [])])),
         ("Waited", in_words(told["waits"], duration)),
-        ("Was free for", "" if waited is None else f"{duration(waited)} before the last run"),
+        ("Was claimable for", "" if waited is None else f"{duration(waited)} before the last run"),
         ("Ran", f"{took}{f', {duration(in_all)} in all' if last is not None and in_all > last else ''}"),
         ("Errors", f"{f'{len(errors)}; the last: ' if len(errors) > 1 else ''}{excerpt(error, BRIEF)}" if errors else "none"),
     )
@@ -188,7 +188,7 @@ def _rows(*pairs: tuple[str, Any]) -> list[Row]:
 def _what(job: Job, mask: Mask) -> list[Row]:
     return _rows(
         ("Task", job.task),
-        ("Registered here", "yes" if task_choices.entry(job.task) else "no: this process knows no such task"),
+        ("Registered here", "yes" if task_choices.entry(job.task) else "no: this process has no such task"),
         ("Queue", prose(job.queue, mask=mask)),
         ("Priority", job.priority),
         ("Tenant", job.tenant),
@@ -212,10 +212,10 @@ def _when(job: Job, now: datetime) -> list[Row]:
     times = (
         ("Created", job.created_at),
         ("Not before", job.run_at),
-        ("Canceled if not begun by" if job.first_started_at is None and job.finished_at is None else "Was to begin by", job.expires_at),
-        ("Waits for its target since" if job.place == PENDING_TARGET else "Free to be taken since", job.enqueued_at),
-        ("First began", job.first_started_at),
-        ("Last began", job.started_at if job.started_at != job.first_started_at else None),
+        ("Canceled if not started by" if job.first_started_at is None and job.finished_at is None else "Had to start by", job.expires_at),
+        ("Waits for its target since" if job.place == PENDING_TARGET else "Claimable since", job.enqueued_at),
+        ("First started", job.first_started_at),
+        ("Last started", job.started_at if job.started_at != job.first_started_at else None),
         ("Finished", job.finished_at),
     )
     known_times = [(name, moment(when, now)) for name, when in times if when is not None]
@@ -227,7 +227,7 @@ def _when(job: Job, now: datetime) -> list[Row]:
 def _budget(job: Job) -> list[Row]:
     limit = time_limits.of_options(job.options)
     return _rows(
-        ("Runs begun", job.attempt),
+        ("Runs started", job.attempt),
         ("Failures", f"{job.failures} of {job.max_attempts}"),
         ("Lost with a worker", job.crashes),
         ("Time limit of a run", time_limits.shown(limit) if limit else ""),

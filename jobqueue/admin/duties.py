@@ -45,25 +45,29 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, or run an action on it; reject names that no duty can have."""
         if any("\0" in name for name in request.POST.getlist(ACTION_CHECKBOX_NAME)):
-            raise BadRequest("The name of a duty holds no NUL.")
+            raise BadRequest("The name of a duty must not contain NUL.")
         return super().changelist_view(request, {"title": "Duties", "is_nav_sidebar_enabled": False, **(extra_context or {})})
 
     def has_release_permission(self, request: HttpRequest) -> bool:
         """Return whether the user may release duties."""
         return request.user.has_perm("jobqueue.release_backgroundjoblease")
 
-    @admin.action(description="Release: let the next worker lead it", permissions=["release"])
+    @admin.action(description="Release: another worker becomes the leader", permissions=["release"])
     def release(self, request: HttpRequest, queryset: QuerySet[BackgroundJobLease]) -> None:
         """Release the selected duties from their leaders."""
         free = []
         for row in queryset.order_by("pk"):
             if holder := duties.release(row.pk):
-                self.log_change(request, row, f"Taken from worker {holder}.")
-                self.message_user(request, f"{row.pk} was taken from worker {holder}; the next to look leads it.", messages.SUCCESS)
+                self.log_change(request, row, f"Released from worker {holder}.")
+                self.message_user(
+                    request,
+                    f"{row.pk} was released from worker {holder}; the next worker that checks it becomes its leader.",
+                    messages.SUCCESS,
+                )
             else:
                 free.append(row.pk)
         if free:
-            self.message_user(request, f"Nobody leads {', '.join(free)}.", messages.INFO)
+            self.message_user(request, f"No worker leads {', '.join(free)}.", messages.INFO)
 
     @admin.display(description="duty", ordering="job_name")
     def duty(self, row: BackgroundJobLease) -> str:
@@ -81,7 +85,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
         """Return how long its leader has led it."""
         return _length(_told(row).held_seconds)
 
-    @admin.display(description="last heard")
+    @admin.display(description="last heartbeat")
     def heard(self, row: BackgroundJobLease) -> str:
         """Return how long ago the leader renewed it."""
         seconds = _told(row).heard_seconds
@@ -134,7 +138,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
         found = _told(row)
         if found.problem:
             return format_html('<strong class="jq-alarm">{}</strong>', excerpt(found.problem, BRIEF_CHARACTERS))
-        return columns.badge("success", "Goes on") if found.worker_id else columns.badge("pending", "Free")
+        return columns.badge("success", "OK") if found.worker_id else columns.badge("pending", "Free")
 
 
 def _told(row: BackgroundJobLease) -> duties.Leader:

@@ -47,7 +47,7 @@ class LiveAdmin(TargetsAdmin):
             raise Problem(403, "Log in to the admin to see this.")
         job = self.get_object(request, str(object_id))
         if not self.has_view_permission(request, job):
-            raise Problem(403, "The permission jobqueue.view_job is needed.", permission="jobqueue.view_job")
+            raise Problem(403, "The permission jobqueue.view_job is required.", permission="jobqueue.view_job")
         if job is None:
             raise Problem(404, f"There is no job {object_id}.")
         source = Source(Wanted(job_id=job.pk), lambda: self._still(request, job.pk), snapshot_of(job.pk, request.user))

@@ -30,13 +30,13 @@ class WebhookForm(forms.Form):
         label="URL",
         required=False,
         widget=forms.TextInput(attrs={"class": "vLargeTextField", "maxlength": webhook_rules.MAX_URL, "inputmode": "url"}),
-        help_text="Such as https://example.com/hook. Empty: nothing is sent, but for jobs that have a URL of their own.",
+        help_text="For example https://example.com/hook. If empty, webhooks are sent only for jobs that have their own URL.",
     )
     events = forms.MultipleChoiceField(
         choices=[(name, name) for name in webhook_rules.EVENTS],
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text=f"With none chosen these are sent: {DEFAULT_EVENTS}. The choice also holds for jobs that have a URL of their own.",
+        help_text=f"If none is selected, these are sent: {DEFAULT_EVENTS}. The selection also applies to jobs that have their own URL.",
     )
 
     def clean(self) -> None:
@@ -128,5 +128,5 @@ def receiver(webhook: QueueWebhook | None) -> str:
 def _told(answer: QueueWebhook) -> str:
     to = f"events are sent to {excerpt(webhook_rules.shown_url(answer.url), LONGEST)}" if answer.url else "no events are sent"
     which = f": {', '.join(answer.events)}" if answer.events and answer.url else ""
-    text = f"{to}{which}{'' if answer.changed else ', as it was'}."
+    text = f"{to}{which}{'' if answer.changed else ' (no change)'}."
     return f"{text[:1].upper()}{text[1:]}"

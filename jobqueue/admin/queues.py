@@ -124,7 +124,7 @@ class QueueAdmin(QueueWebhookAdmin):
 
     def _forget(self, request: HttpRequest, name: str) -> None:
         if not forget_queue(name):
-            self.message_user(request, f"Queue {name}: there is no row to forget.", messages.INFO)
+            self.message_user(request, f"Queue {name}: there is no row to remove.", messages.INFO)
             return
         audit.record(request.user, "forget", Queue(name=name), audit.DONE, audit.address_of(request), text="Forgotten.", gone=True)
         self.message_user(request, f"Queue {name}: forgotten, with its pause, limit and webhook.", messages.SUCCESS)
@@ -147,7 +147,7 @@ def _told(what: str, answer: QueueAnswer) -> str:
         now = "no limit" if answer.max_running is None else f"at most {answer.max_running:,} running at once"
     else:
         now = "paused" if answer.paused else "not paused"
-    return f"{now[:1].upper()}{now[1:]}{'' if answer.changed else ', as it was'}."
+    return f"{now[:1].upper()}{now[1:]}{'' if answer.changed else ' (no change)'}."
 
 
 def _shown(state: QueueState, rows: set[Any], webhook: QueueWebhook | None) -> Shown:

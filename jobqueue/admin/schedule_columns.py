@@ -67,7 +67,7 @@ def when(one: Schedule) -> SafeString | str:
 def state(one: Schedule) -> SafeString:
     """Return whether it is enqueued when it is due."""
     if one.retired_at is not None:
-        return badge("canceled", "Retired", "declared no longer")
+        return badge("canceled", "Retired", "no longer declared")
     if not one.enabled:
         return badge("paused", "Disabled")
     return badge("error", "Failing") if one.last_error else badge("success", "Enabled")
@@ -108,7 +108,7 @@ def source(one: Schedule) -> str:
 def upcoming(one: Schedule) -> SafeString | str:
     """Return the next five times, in its zone and in UTC; none for a schedule that is not active."""
     if not one.active:
-        return "none: it is disabled" if one.retired_at is None else "none: the code declares it no longer"
+        return "none: it is disabled" if one.retired_at is None else "none: the code no longer declares it"
     try:
         times = next_times(one.timing, _now(one))
     except InvalidOption as error:

@@ -32,7 +32,8 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         required=False,
         widget=forms.Textarea(attrs={"rows": 5}),
         help_text=(
-            'Arguments by name: a JSON object, {"customer_id": 7}. What is hidden stays as it is, if only notes beside it are changed.'
+            'Arguments by name: a JSON object, {"customer_id": 7}. A hidden value is kept if only values that it does not '
+            "depend on are changed."
         ),
     )
 
@@ -94,7 +95,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             value = json.loads(text) if text.strip() else JSON_FIELDS[name]()
             places_of_masks(value, name)
         except (ValueError, RecursionError):
-            raise ValidationError("This is no JSON: texts stand in double quotes, and it is true, false and null.") from None
+            raise ValidationError("This is not valid JSON. Put strings in double quotes, and write true, false and null.") from None
         return value
 
     def _restore(self) -> None:
@@ -121,7 +122,7 @@ def _enter_again(places: list[str]) -> str:
     named = ", ".join(place[:200] for place in places[:MAX_NAMED])
     more = f" and {len(places) - MAX_NAMED} more" if len(places) > MAX_NAMED else ""
     are, again = ("is", "write its value again") if len(places) == 1 else ("are", "write their values again")
-    why = "the task, or what stands beside it, was changed, and a secret is not moved to another place"
+    why = "the task or a value beside it was changed, and a secret is not moved to another place"
     return f"{named}{more} {are} hidden as {MASK}: {again}, since {why}."
 
 

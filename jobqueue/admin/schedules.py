@@ -43,20 +43,20 @@ class Done(NamedTuple):
         if self.job_id is None:
             return f"Schedule {name}: {self.text}"
         address = reverse("admin:jobqueue_job_change", args=[self.job_id])
-        return format_html('Schedule {}: <a href="{}">job {}</a> was made.', name, address, self.job_id)
+        return format_html('Schedule {}: <a href="{}">job {}</a> was enqueued.', name, address, self.job_id)
 
 
 def _run_now(name: str) -> Done:
     job_id = int(run_schedule_now(name))
-    return Done(f"Job {job_id} was made.", job_id)
+    return Done(f"Job {job_id} was enqueued.", job_id)
 
 
 def _enable(name: str) -> Done:
-    return Done("Enabled." if verbs.enable_schedule(name).changed else "Enabled, as it was.")
+    return Done("Enabled." if verbs.enable_schedule(name).changed else "Enabled (no change).")
 
 
 def _disable(name: str) -> Done:
-    return Done("Disabled." if verbs.disable_schedule(name).changed else "Disabled, as it was.")
+    return Done("Disabled." if verbs.disable_schedule(name).changed else "Disabled (no change).")
 
 
 VERBS: Final[dict[str, tuple[str, Callable[[str], Done]]]] = {
@@ -126,7 +126,7 @@ class ScheduleAdmin(Base[Schedule]):
         if obj is None:
             may = ("enabled",) if self._may(request, "enable") else ()
             return ((None, {"fields": what}), ("When", {"fields": (*WHEN, *may)}))
-        return ((None, {"fields": what}), ("When", {"fields": WHEN}), ("How it goes", {"fields": SHOWN}))
+        return ((None, {"fields": what}), ("When", {"fields": WHEN}), ("State", {"fields": SHOWN}))
 
     def get_readonly_fields(self, request: HttpRequest, obj: Schedule | None = None) -> Any:
         """Return the fields that are only shown."""
@@ -139,13 +139,15 @@ class ScheduleAdmin(Base[Schedule]):
             # A definition by a user without that permission must not run before another user has seen it.
             obj.enabled = False
             names.append("enabled")
-            self.message_user(request, f"Schedule {obj.name} is disabled: enabling it needs another permission.", messages.WARNING)
+            self.message_user(
+                request, f"Schedule {obj.name} is disabled: you do not have the permission to enable schedules.", messages.WARNING
+            )
         if change:
             verbs.define(obj, names)
         else:
             obj.source, obj.service = Schedule.Source.ADMIN, conf.service()
             if not verbs.create(obj):
-                raise InvalidOption(f"Somebody has made a schedule {obj.name!r} at this moment; reload the list.")
+                raise InvalidOption(f"Another user has just created a schedule {obj.name!r}; reload the list.")
 
     def delete_model(self, request: HttpRequest, obj: Schedule) -> None:
         """Delete a schedule; this is safe while a leader works on it."""
@@ -214,7 +216,7 @@ class ScheduleAdmin(Base[Schedule]):
 
     # Actions
 
-    @admin.action(description="Run now: make a job of each", permissions=["run_now"])
+    @admin.action(description="Run now: enqueue a job of each", permissions=["run_now"])
     def run_now_selected(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         """Create a job of each selected schedule."""
         self._act(request, "run_now", queryset)

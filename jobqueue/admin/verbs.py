@@ -67,8 +67,8 @@ CANCEL: Final = Verb(
     possible=_can_cancel,
     statuses=(Status.PENDING, Status.QUEUED, Status.RUNNING, Status.PAUSED, Status.ERROR),
     warning=(
-        "Canceling is final: a canceled job never runs again, and cannot be resumed. A running task is interrupted where it stands, and "
-        "what it has done so far is not undone. If others wait for the target of a job, the next one begins."
+        "Canceling is final: a canceled job never runs again, and cannot be resumed. A running task is interrupted, and "
+        "what it has done so far is not undone. If other jobs wait for the target of a job, the next one starts."
     ),
     final=True,
 )
@@ -80,7 +80,7 @@ PAUSE: Final = Verb(
     act=control.pause,
     possible=_can_pause,
     statuses=(Status.PENDING, Status.QUEUED, Status.RUNNING),
-    warning="The task is interrupted where it stands. When the job is resumed, the task starts from its beginning.",
+    warning="The task is interrupted. When the job is resumed, the task starts from its beginning.",
 )
 RESUME: Final = Verb(
     name="resume",
@@ -109,8 +109,8 @@ DELETE: Final = Verb(
     possible=_can_delete,
     statuses=tuple(status for status in Status if status != Status.RUNNING),
     warning=(
-        "A deleted job is gone with its arguments, its result and its history; this cannot be undone. If others wait for its target, the "
-        "next one begins."
+        "Deleting a job removes its arguments, its result and its history; this cannot be undone. If other jobs wait for "
+        "its target, the next one starts."
     ),
     asks_about=None,
     final=True,

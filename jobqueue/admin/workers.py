@@ -117,14 +117,14 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
     def troubles(self, worker: Worker) -> SafeString | str:
         """Return the services that are stuck, with emphasis if there are any."""
         found = stuck_services(worker) + failed_modules(worker)
-        return format_html('<strong class="jq-alarm">{}</strong>', "; ".join(found)) if found else "all go on"
+        return format_html('<strong class="jq-alarm">{}</strong>', "; ".join(found)) if found else "OK"
 
     @admin.display(description="started", ordering="started_at")
     def started(self, worker: Worker) -> SafeString:
         """Return when it started."""
         return moment(worker.started_at, _now(worker))
 
-    @admin.display(description="last heard", ordering="heartbeat_at")
+    @admin.display(description="last heartbeat", ordering="heartbeat_at")
     def heard(self, worker: Worker) -> str:
         """Return how long ago it last wrote its row."""
         return f"{between(worker.heartbeat_at, _now(worker))} ago"

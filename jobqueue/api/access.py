@@ -37,7 +37,7 @@ def authenticated(request: HttpRequest) -> Any:
         user = None
     if user is None or not user.is_authenticated or not getattr(user, "is_active", True):
         scheme = "Bearer" if authenticator is not None else "Session"
-        raise Problem(401, "Say who you are: this address needs a user.", headers={"WWW-Authenticate": f'{scheme} realm="jobqueue"'})
+        raise Problem(401, "Authentication is required.", headers={"WWW-Authenticate": f'{scheme} realm="jobqueue"'})
     return user
 
 
@@ -45,7 +45,7 @@ def check_permissions(user: Any, names: Sequence[str]) -> None:
     """Reject a user who lacks one of the permissions; the error names it."""
     for name in names:
         if not user.has_perm(f"jobqueue.{name}"):
-            raise Problem(403, f"The permission jobqueue.{name} is needed.", permission=f"jobqueue.{name}")
+            raise Problem(403, f"The permission jobqueue.{name} is required.", permission=f"jobqueue.{name}")
 
 
 def check_csrf(request: HttpRequest, user: Any) -> None:

@@ -33,7 +33,7 @@ def record_queue(request: HttpRequest, user: Any, name: str, verb: str, *, chang
     if changed:
         audit.record(user, verb, Queue(name=name), audit.DONE, audit.address_of(request), text=f"{SENTENCES[verb]} over REST.")
     else:
-        audit.line(user, verb, Queue(name=name), "as it was", audit.address_of(request))
+        audit.line(user, verb, Queue(name=name), "no change", audit.address_of(request))
 
 
 def refused(request: HttpRequest, user: Any, why: str) -> None:

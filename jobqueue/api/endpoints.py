@@ -40,8 +40,8 @@ def openapi(request: HttpRequest, user: Any, given: Given) -> Reply:
 VERBS: Final = (
     ("cancel", "Stop a job for good; a running one is asked to stop.", control.cancel, (200, 202)),
     ("pause", "Stop a job so that it can be resumed; a running one is asked to stop.", control.pause, (200, 202)),
-    ("resume", "Let a job that is paused or in error run again; take the request back from one that is stopping.", control.resume, (200,)),
-    ("run_now", "Let a job that waits for its time run at once.", control.run_now, (200,)),
+    ("resume", "Resume a job that is paused or in error; withdraw the request to stop from one that is stopping.", control.resume, (200,)),
+    ("run_now", "Run a job that waits for its time at once.", control.run_now, (200,)),
 )
 
 
@@ -81,8 +81,8 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
             query=("until",) if verb == "pause" else (),
         )
         for verb, summary in (
-            ("pause", "Pause a queue as a whole: none of its jobs is begun, those that run go on."),
-            ("resume", "Let the jobs of a queue be begun again."),
+            ("pause", "Pause a queue: workers start none of its jobs, and running jobs continue."),
+            ("resume", "Resume a queue: workers start its jobs again."),
         )
     ),
 )

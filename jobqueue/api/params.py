@@ -30,8 +30,8 @@ def job_id(text: str) -> int:
         return found
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
     if not 0 < number <= MAX_ID or str(number) != text:
-        rule = f"it must be a job's public id, or its number, a whole number from 1 to {MAX_ID}"
-        raise Problem(404, f"{shown(text)} is no job's id: {rule}.")
+        rule = f"it must be the job's public id, or its number, from 1 to {MAX_ID}"
+        raise Problem(404, f"{shown(text)} is not the id of a job: {rule}.")
     return number
 
 
@@ -49,10 +49,10 @@ def job(request: HttpRequest, user: Any, given: Given, *columns: str) -> Job:
     if found is None:
         raise Problem(404, f"There is no job {given['job_id']}.")
     if target is not None and found.target != target:
-        raise Problem(404, f"Job {given['job_id']} is not of target {shown(target)}.")
+        raise Problem(404, f"Job {given['job_id']} does not belong to target {shown(target)}.")
     if (target is not None or tenant is not None) and found.tenant != (tenant or ""):
         raise Problem(
-            404, f"Job {given['job_id']} is not of {f'tenant {shown(tenant)}' if tenant else 'those without a tenant (say ?tenant=)'}."
+            404, f"Job {given['job_id']} {f'does not belong to tenant {shown(tenant)}' if tenant else 'has a tenant: name it by ?tenant='}."
         )
     return found
 
@@ -60,7 +60,7 @@ def job(request: HttpRequest, user: Any, given: Given, *columns: str) -> Job:
 def queue(name: str) -> str:
     """Return the name of a queue that the path names; reject names that the table cannot store."""
     if len(name) > MAX_TEXT or clean(name) != name:
-        raise Problem(404, f"{shown(name)} is no queue's name: it must have at most {MAX_TEXT} characters, none of them NUL.")
+        raise Problem(404, f"{shown(name)} is not a valid name of a queue: it must have at most {MAX_TEXT} characters and no NUL.")
     return name
 
 
@@ -68,7 +68,7 @@ def text(request: HttpRequest, name: str) -> str | None:
     """Return a text of the query, None if it is not given."""
     value = request.GET.get(name)
     if value is not None and (len(value) > MAX_TEXT or has_control(value)):
-        raise Problem(400, f"{name} is {shown(value)}; it must have at most {MAX_TEXT} characters, none of them a control character.")
+        raise Problem(400, f"{name} is {shown(value)}; it must have at most {MAX_TEXT} characters and no control characters.")
     return value
 
 
@@ -78,7 +78,7 @@ def until(request: HttpRequest) -> timedelta | None:
     if value is None:
         return None
     if not (value.isascii() and value.isdigit() and len(value) <= 9 and value[0] != "0"):
-        raise Problem(400, f"until is {shown(value)}; it must be a whole number of seconds from now on, from 1 to {MAX_PAUSE}.")
+        raise Problem(400, f"until is {shown(value)}; it must be a whole number of seconds, counted from now, from 1 to {MAX_PAUSE}.")
     return timedelta(seconds=int(value))
 
 

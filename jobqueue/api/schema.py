@@ -26,30 +26,30 @@ PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
         {**NAME, "pattern": r"^[^\u0000]+$"},
         "The queue's name, percent-encoded; it may have slashes.",
     ),
-    "tenant": (QUERY, "The tenant; of a target without one, nothing."),
+    "tenant": (QUERY, "The tenant; empty for a target without a tenant."),
     "search": (QUERY, "A part of the target's name."),
-    "snapshot": ({"enum": ["0", "1"]}, "Whether to begin with the present state; without it, only a new client gets that."),
+    "snapshot": ({"enum": ["0", "1"]}, "Whether the stream starts with the current state; by default only for a new client."),
     "last_event_id": (
         {"type": "integer", "minimum": 0, "maximum": params.MAX_ID},
         "The id of the last message that was received, for clients that cannot send the header Last-Event-ID.",
     ),
     "until": (
         {"type": "integer", "minimum": 1, "maximum": params.MAX_PAUSE},
-        "After how many seconds the pause ends by itself; without it, with a resume.",
+        "The number of seconds after which the pause ends; by default it ends with a resume.",
     ),
     "limit": (
         {"type": "integer", "minimum": 1, "maximum": params.MAX_LINES, "default": params.DEFAULT_LINES},
-        "How many at most.",
+        "The maximum number of entries.",
     ),
 }
 ERRORS = {
-    400: "Something in the query cannot be what it must be, or the request cannot be read.",
-    401: "Nobody is named, or the token is wrong.",
-    403: "A permission is missing, or the session's CSRF token.",
-    404: "There is no such job, or it is of another target or tenant.",
+    400: "A parameter of the query is invalid, or the request cannot be read.",
+    401: "The credentials are missing or invalid.",
+    403: "A permission or the session's CSRF token is missing.",
+    404: "The job does not exist, or it belongs to another target or tenant.",
     409: "The job's state does not allow it; nothing was changed.",
-    429: "The user has as many streams open as one may have.",
-    500: "Something failed that should not have.",
+    429: "The user has reached the limit of open streams.",
+    500: "The server failed to process the request.",
     503: "The database did not answer.",
 }
 STREAM = "Messages in text/event-stream; the data of each is one such object."
@@ -63,7 +63,7 @@ def document(endpoints: Iterable[Endpoint], *, server: str) -> dict[str, Any]:
         paths.setdefault(f"/{endpoint.path}", {})[endpoint.method.lower()] = _operation(endpoint)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "jobqueue", "version": jobqueue.__version__, "description": "Watch and steer background jobs."},
+        "info": {"title": "jobqueue", "version": jobqueue.__version__, "description": "Observe and control background jobs."},
         "servers": [{"url": server.rstrip("/") or "/"}],
         "security": [*([{"token": []}] if conf.api_authenticator() is not None else []), {"session": []}],
         "paths": paths,
@@ -93,7 +93,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     if endpoint.public:
         return {**described, "security": []}
     needs = " and ".join(f"jobqueue.{name}" for name in endpoint.permissions)
-    return {**described, "description": f"Needs the permission {needs}."}
+    return {**described, "description": f"Requires the permission {needs}."}
 
 
 def _errors(endpoint: Endpoint, in_path: list[str]) -> list[int]:

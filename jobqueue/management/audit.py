@@ -23,9 +23,9 @@ def record(options: dict[str, Any], data: Any) -> None:
             audit.record(actor, verb, f"delivery {one['delivery']}", audit.DONE if done else audit.REFUSED, host, text=one["reason"])
     elif what in ("pause", "resume") or (what == "set-webhook" and options["url"] is not None):
         text = data.get("url", "") if what == "set-webhook" else ""
-        audit.record(actor, verb, f"queue {data['name']}", audit.DONE if data["changed"] else "as it was", host, text=text)
+        audit.record(actor, verb, f"queue {data['name']}", audit.DONE if data["changed"] else "no change", host, text=text)
     elif what == "forget":
-        audit.record(actor, verb, f"queue {data['name']}", audit.DONE if data["forgotten"] else "as it was", host)
+        audit.record(actor, verb, f"queue {data['name']}", audit.DONE if data["forgotten"] else "no change", host)
     elif what == "prune" and not options["dry_run"]:
         audit.record(actor, verb, "jobs", audit.DONE, host, text=f"{data['deleted']} deleted, {data['stale']} marked as stale")
 

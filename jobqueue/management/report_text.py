@@ -65,7 +65,7 @@ def _facts(told: dict[str, Any], why: str) -> Iterator[tuple[str, str]]:
     yield "result", _json(told["outcome"]["result"])
     yield "attempts", attempts(told)
     yield "waited", waits.in_words(told["waits"], seconds)
-    yield "was free for", "" if told["waited_seconds"] is None else seconds(told["waited_seconds"])
+    yield "claimable for", "" if told["waited_seconds"] is None else seconds(told["waited_seconds"])
     yield "ran", ran(told)
     yield "progress", f"{told['progress']} %" if told["progress"] else ""
     yield "phase", told["phase"]

@@ -92,7 +92,7 @@ def set_webhook(options: dict[str, Any]) -> Answer:
     receiver = webhook_rules.shown_url(answer.url)
     data = {"name": answer.name, "changed": answer.changed, "url": receiver, "events": list(answer.events)}
     which = f": {', '.join(answer.events)}" if answer.events and answer.url else ""
-    same = "" if answer.changed or url is None else ", as it was"
+    same = "" if answer.changed or url is None else " (no change)"
     to = f"The events of queue {answer.name!r} are sent to {receiver}{which}" if answer.url else f"Queue {answer.name!r} sends no events"
     return data, [f"{to}{same}."], True
 

@@ -67,7 +67,7 @@ def bring_schedules() -> tuple[int, int]:
 
 def _retire(name: str) -> int:
     ticks.retire(name)
-    logger.info("Schedule %s is declared no longer: it is retired.", name)
+    logger.info("Schedule %s is no longer declared: it is retired.", name)
     return 1
 
 

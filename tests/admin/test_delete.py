@@ -33,7 +33,7 @@ def test_a_job_that_does_not_run_is_deleted_once_the_page_has_named_it(operator:
     page = operator.post(button(job, "delete"))
     assert (page.status_code, left(job)) == (200, [job.pk])
     text = page.content.decode()
-    assert "is gone with its arguments" in text
+    assert "Deleting a job removes its arguments" in text
     assert f"Delete job {job.pk}" in text
     response = confirm(operator, button(job, "delete"))
     assert (response.url, told(response), left(job)) == (LIST, [f"Job {job.pk} was deleted."], [])

@@ -102,7 +102,7 @@ def test_of_a_large_table_only_the_newest_are_filtered_and_nothing_is_counted_wi
     mine = [query["sql"] for query in queries if "jobqueue_webhookdelivery" in query["sql"]]
     assert [sql for sql in mine if "COUNT(" in sql and "LIMIT" not in sql] == []
     assert [sql for sql in mine if '"facts"' in sql or '"body"' in sql] == []
-    assert "Only the newest 3 deliveries were looked at." in text(viewer, f"{LIST}?status=FAILED")
+    assert "Searched: only the newest 3 deliveries." in text(viewer, f"{LIST}?status=FAILED")
     assert old.pk in listed(viewer)
     assert old.pk in listed(viewer, f"?status=FAILED&q={old.job_id}")
 
@@ -214,7 +214,7 @@ def test_several_are_sent_again_and_those_still_to_be_sent_are_told_of(sender: C
     asked = choose(sender, "redeliver_selected", sent, failed, waiting, url=LIST)
     page = asked.content.decode()
     assert "Send 2 deliveries again?" in page
-    assert "Also selected, and left as they are: 1 that is still to be sent." in page
+    assert "Also selected, and not changed: 1 that is still to be sent." in page
     confirmed = f"{failed.pk},{sent.pk}"
     response = choose(sender, "redeliver_selected", sent, failed, waiting, url=LIST, confirmed=confirmed)
     assert told(response) == ["2 deliveries are sent again.", "1 not sent again: it is still to be sent, or is being sent."]
@@ -354,7 +354,7 @@ def test_several_are_given_up_at_once_and_the_page_says_what_that_means(chief: C
     sent = DeliveryFactory(delivered=True)
     page = choose(chief, "give_up_selected", *made, sent, url=LIST)
     assert "Give up 2 deliveries?" in page.content.decode()
-    assert "The receiver gets no further attempt" in page.content.decode()
+    assert "No further attempt is made" in page.content.decode()
     confirmed = ",".join(str(one.pk) for one in made)
     response = choose(chief, "give_up_selected", *made, sent, url=LIST, confirmed=confirmed)
     assert told(response) == ["2 deliveries are given up.", "1 not given up: it was delivered or given up already."]

@@ -48,7 +48,7 @@ def test_a_duty_is_shown_with_its_leader_and_what_it_did(admin_client: Client) -
     lease()
     BackgroundJobLease.objects.create(job_name="free")
     text = page(admin_client)
-    assert all(part in text for part in ("promote_due_jobs", "web-1:4711", "5 (of 1,234 in 12 runs)", "Goes on", "1 min 00 s"))
+    assert all(part in text for part in ("promote_due_jobs", "web-1:4711", "5 (of 1,234 in 12 runs)", "OK", "1 min 00 s"))
     assert "nobody" in text
     assert "Free" in text
 
@@ -126,7 +126,10 @@ def test_a_duty_is_taken_from_its_leader(admin_client: Client) -> None:
     lease("two")
     BackgroundJobLease.objects.create(job_name="three")
     answer = admin_client.post(DUTIES, {"action": "release", "index": 0, "select_across": 0, "_selected_action": ["one", "three"]})
-    assert told(answer) == ["one was taken from worker 7c1e; the next to look leads it.", "Nobody leads three."]
+    assert told(answer) == [
+        "one was released from worker 7c1e; the next worker that checks it becomes its leader.",
+        "No worker leads three.",
+    ]
     assert dict(BackgroundJobLease.objects.values_list("pk", "held_by_worker_id")) == {"one": "", "two": "7c1e", "three": ""}
     assert BackgroundJobLease.objects.get(pk="one").metadata["runs"] == 12
 

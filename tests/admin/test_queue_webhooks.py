@@ -47,7 +47,7 @@ def test_saving_it_again_changes_nothing_and_says_so(editor: Client) -> None:
     data = {"queue": "mail", "url": URL, "events": ["job.failed"]}
     editor.post(FORM, data)
     changed_at = Queue.objects.get().changed_at
-    assert told(editor.post(FORM, data))[-1].endswith("job.failed, as it was.")
+    assert told(editor.post(FORM, data))[-1].endswith("job.failed (no change).")
     assert Queue.objects.get().changed_at == changed_at
     assert len(audit()) == 1
 
@@ -59,7 +59,7 @@ def test_an_empty_url_takes_the_receiver_away_and_leaves_the_pause(editor: Clien
 
 
 def test_no_url_for_a_queue_without_a_row_makes_none(editor: Client) -> None:
-    assert told(editor.post(FORM, {"queue": "mail", "url": ""})) == ["Queue mail: No events are sent, as it was."]
+    assert told(editor.post(FORM, {"queue": "mail", "url": ""})) == ["Queue mail: No events are sent (no change)."]
     assert row() is None
 
 

@@ -66,7 +66,7 @@ def test_each_number_leads_to_so_many_jobs_however_old_they_are(chief: Client, m
 def test_a_queue_is_paused_resumed_and_limited_and_who_did_it_is_kept(chief: Client) -> None:
     assert told(chief.post(DECIDE["pause"], {"queue": "mail"})) == ["Queue mail: Paused."]
     assert rows() == [("mail", True, None)]
-    assert told(chief.post(DECIDE["pause"], {"queue": "mail"}))[-1] == "Queue mail: Paused, as it was."
+    assert told(chief.post(DECIDE["pause"], {"queue": "mail"}))[-1] == "Queue mail: Paused (no change)."
     assert told(chief.post(DECIDE["limit"], {"queue": "mail", "max_running": " 12 "}))[-1] == "Queue mail: At most 12 running at once."
     chief.post(DECIDE["resume"], {"queue": "mail"})
     assert rows() == [("mail", False, 12)]

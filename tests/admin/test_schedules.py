@@ -105,9 +105,9 @@ def test_a_schedule_is_made_whose_first_time_lies_ahead(editor: Client) -> None:
     [
         ({"task": "os.system"}, "task", "os.system is not one of the available choices"),
         ({"task": ""}, "task", "required"),
-        ({"args": "{"}, "args", "This is no JSON"),
-        ({"args": "[" * 100_000}, "args", "This is no JSON"),
-        ({"args": "9" * 5000}, "args", "This is no JSON"),
+        ({"args": "{"}, "args", "This is not valid JSON"),
+        ({"args": "[" * 100_000}, "args", "This is not valid JSON"),
+        ({"args": "9" * 5000}, "args", "This is not valid JSON"),
         ({"args": "7"}, "kwargs", "args is a int; it must be a list"),
         ({"kwargs": "[]"}, "kwargs", "kwargs is a list; it must be an object"),
         ({"kwargs": '{"b": NaN}'}, "kwargs", "is the float nan"),
@@ -372,11 +372,11 @@ def test_a_selection_that_is_no_number_is_a_bad_request(editor: Client, selected
 def test_a_schedule_is_run_disabled_and_enabled_from_its_page_and_the_list(editor: Client) -> None:
     one = ScheduleFactory(name="nightly", next_at=NOON)
     assert told(editor.post(act(one, "run_now"))) == [
-        f'Schedule nightly: <a href="/admin/jobqueue/job/{Job.objects.get().pk}/change/">job {Job.objects.get().pk}</a> was made.'
+        f'Schedule nightly: <a href="/admin/jobqueue/job/{Job.objects.get().pk}/change/">job {Job.objects.get().pk}</a> was enqueued.'
     ]
     assert editor.post(act(one, "disable")).url == page(one)
     assert not stored().enabled
-    assert told(editor.post(act(one, "disable")))[-1] == "Schedule nightly: Disabled, as it was."
+    assert told(editor.post(act(one, "disable")))[-1] == "Schedule nightly: Disabled (no change)."
     editor.post(act(one, "enable"))
     assert stored().enabled
     assert stored().next_at > clock.now()
@@ -464,7 +464,7 @@ def test_who_adds_a_schedule_without_the_right_to_enable_adds_it_disabled(login:
     author = login("view_schedule", "add_schedule", "change_schedule")
     assert "enabled" not in author.get(f"{LIST}add/").context["adminform"].form.fields
     answer = author.post(f"{LIST}add/", FORM)
-    assert told(answer)[0] == "Schedule nightly is disabled: enabling it needs another permission."
+    assert told(answer)[0] == "Schedule nightly is disabled: you do not have the permission to enable schedules."
     assert not stored().enabled
     assert stored().next_at is not None
 

@@ -69,7 +69,7 @@ def test_lines_are_searched_by_name_and_narrowed_to_a_tenant(viewer: Client) -> 
         JobFactory(target="order:3", paused=True, tenant=tenant)
     assert [one.line.target for one in lines(viewer, "?q=ORDER")] == ["order:3", "order:3"]
     assert [(one.line.tenant, one.line.target) for one in lines(viewer, "?q=order&tenant=acme")] == [("acme", "order:3")]
-    assert "Take away the filter: tenant acme" in text_of(viewer, f"{PAGE}?tenant=acme")
+    assert "Remove the filter: tenant acme" in text_of(viewer, f"{PAGE}?tenant=acme")
 
 
 @pytest.mark.parametrize("query", ["?q=%00", "?tenant=%00", f"?q={'x' * 5000}", "?q=%F0%9F%92%A9", "?q='%22--", "?tenant="])
@@ -196,7 +196,7 @@ def test_the_list_is_narrowed_to_a_target_by_its_exact_name_and_says_so(viewer: 
     assert listed(viewer, "?tenant=acme") == [jobs[2].pk]
     assert listed(viewer, "?target=customer") == listed(viewer, "?target=%00") == []
     page = text_of(viewer, f"{LIST}?target=customer:7&status=QUEUED")
-    assert 'aria-label="Take away the filter: target customer:7"' in page
+    assert 'aria-label="Remove the filter: target customer:7"' in page
     assert 'class="jq-chip" href="?status=QUEUED"' in page
 
 

@@ -107,7 +107,7 @@ def test_a_job_that_a_project_hides_cannot_be_changed_by_its_number(operator: Cl
     response = choose(operator, "cancel", hidden, seen)
     choose(operator, "cancel", seen, select_across=1)
     assert states(hidden, seen) == ["QUEUED", "CANCELED"]
-    assert told(response)[-1] == f"Job {hidden.pk} was not canceled: it is no longer there, or not yours to change."
+    assert told(response)[-1] == f"Job {hidden.pk} was not canceled: it no longer exists, or you may not change it."
 
 
 # Many jobs
@@ -237,7 +237,7 @@ def test_a_job_that_is_deleted_meanwhile_is_told_and_the_others_go_on(operator: 
     response = choose_with(operator, monkeypatch, act, gone, there)
     assert told(response) == [
         f"Job {there.pk} was canceled.",
-        f"Job {gone.pk} was not canceled: it is no longer there, or not yours to change.",
+        f"Job {gone.pk} was not canceled: it no longer exists, or you may not change it.",
     ]
 
 

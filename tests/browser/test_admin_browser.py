@@ -100,7 +100,7 @@ def test_jobs_are_watched_paused_resumed_and_canceled(open_page: Open, workers: 
     says(page, f"Job {long.job_id} was resumed.")
     reload_until(page, badge("running"))
     page.click(".jq-verb-cancel")
-    page.click("text=Leave as it is")
+    page.click("text=Go back")
     page.wait_for_selector(badge("running"))
     page.click(".jq-verb-cancel")
     page.click(f"text=Cancel job {long.job_id}")

@@ -57,7 +57,7 @@ def test_a_schedule_is_previewed_made_run_and_disabled(crowd: None, open_page: O
     page.get_by_role("button", name="Save", exact=True).click()
     page.get_by_role("link", name="hourly").first.click()
     page.get_by_role("button", name="Run now").click()
-    says(page, f"Schedule hourly: Job {Job.objects.get().pk} was made.")
+    says(page, f"Schedule hourly: Job {Job.objects.get().pk} was enqueued.")
     assert page.get_by_role("button", name="Enable").count() == 0
     page.get_by_role("button", name="Disable").click()
     says(page, "Schedule hourly: Disabled.")

@@ -80,9 +80,9 @@ def test_a_stuck_line_is_found_and_moved_on_by_keyboard_alone(open_page: Open, s
     page.get_by_role("button", name="Clear target customer:7").press("Enter")
     says(page, f"Job {shop.pk} was canceled.")
     assert page.locator(".jq-stuck").count() == 0
-    says(page, "nobody; the next is", ".jq-cardlist")
+    says(page, "no job; the next is", ".jq-cardlist")
     page.get_by_role("link", name="customer:7", exact=True).press("Enter")
-    page.get_by_role("link", name="Take away the filter: target customer:7").press("Enter")
+    page.get_by_role("link", name="Remove the filter: target customer:7").press("Enter")
     page.wait_for_url("**/admin/jobqueue/job/?")
     assert Job.objects.filter(target="customer:7", status="QUEUED").count() == 1
 
@@ -95,7 +95,7 @@ def test_the_page_of_a_waiting_job_leads_to_the_one_it_waits_for(open_page: Open
     picture(page, "why")
     page.click(f"text=See job {shop.pk}")
     page.click(".jq-verb-delete")
-    says(page, "A deleted job is gone with its arguments", ".jq-lead")
+    says(page, "Deleting a job removes its arguments", ".jq-lead")
     picture(page, "delete")
     page.click(f"text=Delete job {shop.pk}")
     says(page, f"Job {shop.pk} was deleted.")

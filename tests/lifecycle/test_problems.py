@@ -89,7 +89,7 @@ def test_a_target_whose_jobs_wait_for_a_person_is_a_problem(worker: Any) -> None
     JobFactory(target="runs", waiting_for_target=True)
     [problem] = only("blocked_targets")
     assert problem.count == 2
-    assert f"The jobs of 2 targets wait for a person, such as behind job {first.pk}, which is PAUSED" in problem.text
+    assert f"The jobs of 2 targets wait for an operator, such as behind job {first.pk}, which is PAUSED" in problem.text
     assert rows_behind(problem) == 2
     assert only("blocked_targets", max_blocked_targets=2) == []
 
@@ -113,7 +113,7 @@ def test_texts_of_problems_have_the_forms_that_their_counts_need(worker: Any) ->
         "1 job ended in ERROR",
         "1 webhook delivery was given up in",
         "1 webhook delivery was not accepted by the receiver and is retried.",
-        "The jobs of 1 target wait for a person, behind job",
+        "The jobs of 1 target wait for an operator, behind job",
         "1 schedule could not enqueue its job at the last try, 's0'.",
         "No worker moves 1 job that is RUNNING, and its lease expired more than 60 s ago, job",
         "No worker moves 1 job that is PENDING, and its time came more than 60 s ago, job",
@@ -129,7 +129,7 @@ def test_texts_of_several_problems_have_the_forms_that_their_counts_need(worker:
         "2 jobs ended in ERROR",
         "2 webhook deliveries were given up in",
         "2 webhook deliveries were not accepted by the receiver and are retried.",
-        "The jobs of 2 targets wait for a person, such as behind job",
+        "The jobs of 2 targets wait for an operator, such as behind job",
         "2 schedules could not enqueue their jobs at the last try, such as 's0'.",
         "No worker moves 2 jobs that are RUNNING, and their leases expired more than 60 s ago, such as job",
         "No worker moves 2 jobs that are PENDING, and their times came more than 60 s ago, such as job",

@@ -81,7 +81,7 @@ def test_the_receiver_of_a_queue_is_set_shown_and_taken_away() -> None:
     text = f"The events of queue 'mail' are sent to {shown_url(URL)}: job.failed"
     assert run("set-webhook", "mail", URL, "--event", "job.failed") == (f"{text}.\n", 0)
     assert Queue.objects.values_list("webhook_url", "webhook_events").get() == (URL, ["job.failed"])
-    assert run("set-webhook", "mail", URL) == (f"{text}, as it was.\n", 0)
+    assert run("set-webhook", "mail", URL) == (f"{text} (no change).\n", 0)
     assert run("set-webhook", "mail") == (f"{text}.\n", 0)
     assert told("set-webhook", "mail", URL, "--event", "") == (
         {"name": "mail", "changed": True, "url": shown_url(URL), "events": []},

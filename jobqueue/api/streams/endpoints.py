@@ -71,7 +71,7 @@ def of_target(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase
     """Stream the events of the jobs of one target, which may have no job yet."""
     name, tenant = given["target"], params.text(request, "tenant") or ""
     if len(name) > params.MAX_TEXT or params.has_control(name):
-        raise Problem(404, f"{params.shown(name)} is no target's name.")
+        raise Problem(404, f"{params.shown(name)} is not a valid name of a target.")
     jobs = Job.objects.current.filter(tenant=tenant, target=name).exclude(status__in=ENDED)
     return _stream(request, user, Wanted(target=Target(tenant, name)), jobs)
 

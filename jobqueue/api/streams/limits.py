@@ -97,7 +97,7 @@ def _too_many(most: int, setting: int) -> Problem:
     why = (
         f"EVENT_STREAMS_PER_USER allows a user {setting} (0: no limit)"
         if most == setting
-        else "one user may have half of the streams that a process of this server can serve (EVENT_STREAMS_MOST, and the server's threads)"
+        else "a user may have half of the streams that a process of this server can serve (EVENT_STREAMS_MOST, and the server's threads)"
     )
     text = f"You have {most} streams open in this process, and {why}. Close one, or try again later."
     return Problem(429, text, limit=most, headers={"Retry-After": BUSY_SECONDS})

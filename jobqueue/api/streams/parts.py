@@ -53,7 +53,7 @@ class Stream:
             last = None
         back = begin.position if last is None else last
         if lost:
-            yield wire.message(back, _own(wire.RESET, {"reason": "Events that came after this id are not known any more."}))
+            yield wire.message(back, _own(wire.RESET, {"reason": "Events after this id are no longer stored."}))
         if self.snapshot or lost:
             yield wire.message(back, _own(wire.SNAPSHOT, self.source.snapshot()))
         if last is not None:

@@ -29,7 +29,7 @@ def run_here(ask: Callable[[], Answer]) -> Answer:
         if isinstance(error, Exception) or is_for_the_process(error):
             raise
         # SystemExit and the like of a project's authenticator would end the event loop, and the server with it.
-        raise RuntimeError(f"What a stream asked raised {exception_summary(error)}.") from error
+        raise RuntimeError(f"A query of a stream raised {exception_summary(error)}.") from error
     finally:
         let_go()
 

@@ -42,8 +42,8 @@ def most_places(environ: Mapping[str, Any]) -> int:
     if threads < 2 and not _reported.is_set():
         _reported.set()
         logger.warning(
-            "Streams of events are refused: this server has one thread per process, which a stream would keep."
-            " Give it threads (gunicorn --threads 8) or serve the site by ASGI (docs/streaming.md)."
+            "Streams of events are refused: this server has one thread per process, which a stream would occupy. Give it "
+            "threads (gunicorn --threads 8) or serve the site by ASGI (docs/streaming.md)."
         )
     return threads // 2
 
@@ -62,11 +62,11 @@ def busy(most: int) -> Problem:
     """Return the answer of a process that has no room for one more stream."""
     if most == 0:
         text = (
-            "No streams of events are served here: the server handles too few requests at a time, and a stream would keep one of its"
-            " threads. Give it threads (gunicorn --threads 8), or serve the site by ASGI."
+            "No streams of events are served here: the server handles too few requests at a time, and a stream would occupy one of"
+            " its threads. Give it threads (gunicorn --threads 8), or serve the site by ASGI."
         )
         return Problem(503, text, code="no_streams")
-    text = f"This process has {most} streams, and no room for one more."
+    text = f"This process already serves its maximum of {most} streams."
     return Problem(503, f"{text} Try again later.", code="too_many_streams", headers={"Retry-After": BUSY_SECONDS})
 
 

@@ -134,7 +134,7 @@ def blocked_targets(given: Thresholds) -> Iterator[Problem]:
         first = found[0]
         scope = f" (only the first {MAX_STUCK_LOOKS:,} targets that jobs wait for were checked)" if more else ""
         behind = f"behind job {first.pk}" if len(found) == 1 else f"such as behind job {first.pk}"
-        text = f"The jobs of {plural(len(found), 'target')} wait for a person, {behind}, which is {first.status}{scope}."
+        text = f"The jobs of {plural(len(found), 'target')} wait for an operator, {behind}, which is {first.status}{scope}."
         fix = "Resume, cancel or delete the job that blocks each target, or clear the target."
         link = Link("jobqueue_job_targets", query={"stuck": "1"})
         yield Problem("blocked_targets", Severity.WARNING, text, fix, count=len(found), more=more, link=link)

@@ -100,7 +100,7 @@ def _resume(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 def _decided(answer: queues.QueueAnswer) -> tuple[Any, Lines, bool]:
     until = f" until {_iso(answer.paused_until)}" if answer.paused_until else ""
     now = f"paused{until}: no job of it is begun, those that run go on" if answer.paused else "not paused"
-    lines = [f"Queue {answer.name!r} is {now}{'' if answer.changed else ', as it was'}."]
+    lines = [f"Queue {answer.name!r} is {now}{'' if answer.changed else ' (no change)'}."]
     warning = queue_names.warning(answer.name) if answer.paused else ""
     data = {**asdict(answer), "paused_until": _iso(answer.paused_until), "warning": warning}
     return data, [*lines, *([f"Warning: {warning}"] if warning else [])], True
@@ -109,7 +109,7 @@ def _decided(answer: queues.QueueAnswer) -> tuple[Any, Lines, bool]:
 def _forget(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     name = options["queue"]
     gone = queues.forget_queue(name)
-    text = f"Queue {name!r} is forgotten: its pause, limit and webhook are gone." if gone else f"Queue {name!r} has no row to forget."
+    text = f"Queue {name!r} is forgotten: its pause, limit and webhook are gone." if gone else f"Queue {name!r} has no row to remove."
     return {"name": name, "forgotten": gone}, [text], True
 
 
@@ -189,7 +189,7 @@ def _webhooks(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 
 SUBCOMMANDS = {
     "pause": ("Pause a queue: none of its jobs is begun; those that run go on.", "queue"),
-    "resume": ("Let the jobs of a queue be begun again.", "queue"),
+    "resume": ("Resume a queue: workers start its jobs again.", "queue"),
     "forget": ("Remove the row of a queue that is not used any more: its pause, limit and webhook.", "queue"),
     "status": ("Show the queues, the workers that are alive, and how many jobs there are in each state.", ""),
     "schedules": ("Show the schedules: when each is due next, when it last was, and why one could not be enqueued.", ""),
