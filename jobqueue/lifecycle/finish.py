@@ -55,7 +55,7 @@ def finish_with_work(outcome: Outcome) -> Settled:
 
     It never writes another kind of end: that would be committed together with work that counts as not done.
     """
-    return (_write_all([outcome]) if outcome.target is None else _finish_targeted(None, [outcome]))[0]
+    return (_write_all([outcome]) if outcome.target is None else _finish_alone([outcome]))[0]
 
 
 def written_before(outcomes: Iterable[Outcome]) -> dict[Lease, str]:
@@ -83,7 +83,7 @@ def _finish_targeted(hand_over: HandOver | None, outcomes: Sequence[Outcome]) ->
 
 
 def _finish_alone(outcomes: Sequence[Outcome]) -> list[Settled]:
-    """Write outcomes with a target that were refused. The reason may be the row of the next job of a target, not the outcome."""
+    """Write outcomes with a target even if the database refuses to change the row of the next job of a target."""
     with Job.objects.database.atomic():
         return _move_on(_lock_and_write(outcomes), None, settle_safely)
 

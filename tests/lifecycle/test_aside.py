@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from jobqueue.core import repeats
@@ -16,12 +16,12 @@ from jobqueue.insight.problems import problems
 from jobqueue.lifecycle.aside import PREFIX
 from jobqueue.lifecycle.claim import claim
 from jobqueue.lifecycle.expire import Recovery, expire_owner, expire_stale_running_jobs
-from jobqueue.lifecycle.finish import finish
+from jobqueue.lifecycle.finish import finish, finish_with_work
 from jobqueue.lifecycle.outcome import Failure, HandOver, Kind, Outcome
 from jobqueue.lifecycle.promote import Promotion
 from jobqueue.lifecycle.refusals import REFUSED
 from jobqueue.lifecycle.release import release_parked_targets
-from jobqueue.models import Job, JobEvent
+from jobqueue.models import Job, JobEvent, Worker
 from jobqueue.testing import run_until_idle
 from tests.factories import JobFactory, WorkerFactory
 from tests.unchecked import refusing_changes, unchecked, write
@@ -240,6 +240,27 @@ def test_a_next_job_whose_row_refuses_does_not_spoil_the_end_before_it(hands_ove
     if refuses == "to run":
         assert waiting[0].message.startswith(f"{PREFIX}it cannot be let go though its target is free: ")
     assert Job.objects.get(pk=waiting[1].pk).status == ("QUEUED" if at_once == 2 else "PENDING")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_next_job_whose_row_refuses_does_not_undo_a_transactional_task_before_it() -> None:
+    running, waiting = two_lines()
+    with refusing_changes(f"old.id = {waiting[0].pk}"), transaction.atomic():
+        JobFactory(pk=10**6)  # the work of the task
+        assert finish_with_work(ends(running, Kind.SUCCESS)[0]).status == "SUCCESS"
+    assert Job.objects.filter(pk=10**6).exists()
+    assert [Job.objects.get(pk=one.pk).status for one in (running[0], waiting[0])] == ["SUCCESS", "PENDING"]
+
+
+def test_a_queued_row_that_refuses_any_change_is_a_problem_while_workers_are_free() -> None:
+    worker = WorkerFactory(slots=8, running=0)
+    long_ago = timezone.now() - timedelta(minutes=5)
+    job = JobFactory(enqueued_at=long_ago)
+    JobFactory(enqueued_at=long_ago)  # behind it
+    [problem] = [one for one in problems() if one.code == "stuck_rows"]
+    assert problem.subject == str(job.pk)
+    Worker.objects.filter(pk=worker.pk).update(running=8)
+    assert [one for one in problems() if one.code == "stuck_rows"] == [], "it only waits for a free slot"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -34,6 +34,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     work.failed_jobs,
     work.set_aside_jobs,
     work.stuck_rows,
+    work.passed_over_jobs,
     work.unknown_states,
     work.failing_schedules,
     work.schedule_conflicts,

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
+from django.db.models import Q
+
 from jobqueue.core import queue_rules, states
 from jobqueue.core.amounts import plural, span, verb
 from jobqueue.core.masking import mask_text
 from jobqueue.core.texts import safe_repr, shorten
 from jobqueue.db import Now
+from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.insight.problems.base import MAX_COUNTED, Link, Problem, Severity, Thresholds, above
 from jobqueue.insight.targets import MAX_STUCK_LOOKS, stuck_lines
-from jobqueue.insight.workers import MAX_WORKERS, alive
+from jobqueue.insight.why import why_waiting
+from jobqueue.insight.workers import MAX_WORKERS, alive, serving
 from jobqueue.lifecycle import aside
 from jobqueue.lifecycle.queues import MAX_QUEUES, queue_states
 from jobqueue.models import Job, Queue, Schedule
 
 STUCK_SECONDS = 60
+MAX_FIRST = 20  # the queues whose first job is read
 WAITS = {*states.WaitingFor.values} - {states.WaitingFor.NOTHING.value}
 MAX_READ = 1000  # the newest jobs in ERROR that are read for those that were set aside
 MAX_SCANNED = 500  # the oldest and the newest jobs that are read for states that no index has
@@ -105,6 +110,34 @@ def stuck_rows(given: Thresholds) -> Iterator[Problem]:
             fix = "See that the duties run; the log of their leader names the rows that it cannot move."
             link = Link("jobqueue_job_change", (str(min(ids)),))
             yield Problem("stuck_rows", Severity.ERROR, text, fix, count=len(ids), more=more, link=link)
+
+
+def passed_over_jobs(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem for each QUEUED job that is first in its queue, and that workers with free slots have not claimed for long.
+
+    The database refuses to change such a row, for instance by a trigger of the project.
+    """
+    long_ago = Now() - timedelta(seconds=STUCK_SECONDS)
+    for tenant, queue in Job.objects.database.queues_in(MAX_FIRST):
+        queued = Job.objects.current.filter(status=states.Status.QUEUED, tenant=tenant, queue=queue).order_by("claim_rank", "pk")
+        first = queued.annotate(is_late=Q(enqueued_at__lt=long_ago)).values_list("pk", "is_late").first()
+        if first is None or not first[1] or not _is_free(first[0], queue):
+            continue
+        text = f"Job {first[0]} has been QUEUED for more than {STUCK_SECONDS} s, and workers with free slots do not claim it."
+        fix = "The database probably refuses to change its row; the log of the workers says why."
+        yield Problem("stuck_rows", Severity.ERROR, text, fix, str(first[0]), link=Link("jobqueue_job_change", (str(first[0]),)))
+
+
+def _is_free(job_id: int, queue: str) -> bool:
+    """Return whether nothing keeps a worker with a free slot from claiming a job."""
+    workers = serving(queue)
+    if workers.running >= workers.slots:
+        return False
+    try:
+        why = why_waiting(job_id)
+    except JobDoesNotExist:  # deleted meanwhile
+        return False
+    return why is not None and why.gate == "free"
 
 
 def unknown_states(given: Thresholds) -> Iterator[Problem]:
