@@ -51,13 +51,14 @@ def _run(options: argparse.Namespace, stop: Stop, console: "Console") -> int:
     from django.db import OperationalError
 
     from demo_project.launch.batch import WrongSize
+    from demo_project.launch.prepare import ForeignTables
     from demo_project.launch.run import Demo, Options, Stalled
     from demo_project.launch.workers import WorkersFailed
 
     demo = Demo(Options(once=options.once, port=options.port, jobs=options.jobs, serve=options.serve), stop, console)
     try:
         return demo.run()
-    except (OperationalError, Stalled, WorkersFailed, WrongSize) as error:
+    except (OperationalError, ForeignTables, Stalled, WorkersFailed, WrongSize) as error:
         console.print(str(error), style="bold red", markup=False, highlight=False)
         return 1
     finally:

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
 # Declared under the suite's settings, not under those that a test puts in their place.
 import demo_project.library.tasks
 import demo_project.workload.tasks  # noqa: F401
+from demo_project import schema
 from jobqueue.core import repeats
 from tests import order
 from tests.pooler import POOLED, end_sessions
@@ -46,14 +48,25 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None) -> Iterator[None]:
-    """Let go of what a pooler keeps open at the end: the test's database cannot be dropped while it has sessions."""
+def django_db_setup(django_db_setup: None, request: pytest.FixtureRequest, django_db_blocker: Any) -> Iterator[None]:
+    """Make a kept database of an older schema anew; at the end, close what a pooler keeps open: the database cannot be dropped before."""
     from django.db import connection, connections
 
+    if request.config.getoption("reuse_db"):
+        with django_db_blocker.unblock():
+            renew(connection)
     yield
     if POOLED:
         connections.close_all()
         end_sessions(connection.settings_dict)
+
+
+def renew(connection: Any) -> None:
+    """Make a kept database anew if it has the schema of an earlier checkout."""
+    if schema.is_old(connection):
+        schema.drop_tables(connection)
+        call_command("migrate", interactive=False, verbosity=0)
+    schema.record(connection)
 
 
 @pytest.fixture(autouse=True)

@@ -53,7 +53,8 @@ class Demo:
     def run(self) -> int:
         """Run the batch, show it, print its summary, and serve the site in a terminal; return the exit status."""
         self._say("Preparing the database ...")
-        prepare.migrate()
+        if prepare.migrate():
+            self._say("The database had an older schema. It was made anew, without the jobs of earlier runs.")
         password = prepare.admin_password(settings.DATA / "admin-password")
         self.stop.check()
         ids = self._enqueue()

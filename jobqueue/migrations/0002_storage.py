@@ -12,23 +12,24 @@ PARAMETERS = {
     "autovacuum_vacuum_cost_delay": "0",
     "autovacuum_analyze_scale_factor": "0.05",
 }
+SET = f"ALTER TABLE jobqueue_job SET ({', '.join(f'{name} = {value}' for name, value in PARAMETERS.items())})"
+RESET = f"ALTER TABLE jobqueue_job RESET ({', '.join(PARAMETERS)})"
 
 
-def set_parameters(apps: Any, schema_editor: Any) -> None:
-    """Set the storage parameters."""
-    if schema_editor.connection.vendor == "postgresql":
-        given = ", ".join(f"{name} = {value}" for name, value in PARAMETERS.items())
-        schema_editor.execute(f"ALTER TABLE jobqueue_job SET ({given})")
+class OnPostgreSQL(migrations.RunSQL):
+    """SQL for PostgreSQL; nothing happens on another database."""
 
+    def database_forwards(self, app_label: str, schema_editor: Any, *states: Any) -> None:
+        if schema_editor.connection.vendor == "postgresql":
+            super().database_forwards(app_label, schema_editor, *states)
 
-def reset_parameters(apps: Any, schema_editor: Any) -> None:
-    """Go back to the server's own."""
-    if schema_editor.connection.vendor == "postgresql":
-        schema_editor.execute(f"ALTER TABLE jobqueue_job RESET ({', '.join(PARAMETERS)})")
+    def database_backwards(self, app_label: str, schema_editor: Any, *states: Any) -> None:
+        if schema_editor.connection.vendor == "postgresql":
+            super().database_backwards(app_label, schema_editor, *states)
 
 
 class Migration(migrations.Migration):
-    """Set storage parameters; takes a lock that lets reads and writes go on."""
+    """Set storage parameters, with a lock that allows reads and writes."""
 
     dependencies = [("jobqueue", "0001_initial")]
-    operations = [migrations.RunPython(set_parameters, reset_parameters)]
+    operations = [OnPostgreSQL(SET, RESET)]
