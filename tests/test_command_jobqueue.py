@@ -253,7 +253,7 @@ def test_a_report_on_what_is_no_job_is_refused(job_id: str) -> None:
 
 
 def test_all_is_well_with_a_worker() -> None:
-    WorkerFactory(services={"finisher": {"age": 500.0, "busy": 0.0, "failures": 0}})
+    WorkerFactory(running=8, services={"finisher": {"age": 500.0, "busy": 0.0, "failures": 0}})
     JobFactory(enqueued_at=clock.now() - timedelta(hours=1))
     assert run("health") == ("All is well.\n", 0)
     assert told("health") == ({"healthy": True, "problems": []}, 0)
@@ -288,7 +288,7 @@ def test_a_stuck_service_is_named_with_its_worker(service: Any, text: str) -> No
 
 
 def test_a_job_that_has_waited_for_too_long_is_told_of_unless_its_queue_is_to_wait() -> None:
-    WorkerFactory()
+    WorkerFactory(running=8)
     ago = clock.now() - timedelta(seconds=100)
     JobFactory(enqueued_at=ago)
     for name in ("paused", "closed"):

@@ -257,10 +257,10 @@ def test_a_queued_row_that_refuses_any_change_is_a_problem_while_workers_are_fre
     long_ago = timezone.now() - timedelta(minutes=5)
     job = JobFactory(enqueued_at=long_ago)
     JobFactory(enqueued_at=long_ago)  # behind it
-    [problem] = [one for one in problems() if one.code == "stuck_rows"]
+    [problem] = [one for one in problems() if one.code == "passed_over_jobs"]
     assert problem.subject == str(job.pk)
     Worker.objects.filter(pk=worker.pk).update(running=8)
-    assert [one for one in problems() if one.code == "stuck_rows"] == [], "it only waits for a free slot"
+    assert [one for one in problems() if one.code == "passed_over_jobs"] == [], "it only waits for a free slot"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -125,7 +125,7 @@ def passed_over_jobs(given: Thresholds) -> Iterator[Problem]:
             continue
         text = f"Job {first[0]} has been QUEUED for more than {STUCK_SECONDS} s, and workers with free slots do not claim it."
         fix = "The database probably refuses to change its row; the log of the workers says why."
-        yield Problem("stuck_rows", Severity.ERROR, text, fix, str(first[0]), link=Link("jobqueue_job_change", (str(first[0]),)))
+        yield Problem("passed_over_jobs", Severity.ERROR, text, fix, str(first[0]), link=Link("jobqueue_job_change", (str(first[0]),)))
 
 
 def _is_free(job_id: int, queue: str) -> bool:
