@@ -25,29 +25,41 @@ def one_by_one_if_refused(write: Write, outcomes: Sequence[Outcome], write_refus
     """
     if not outcomes:
         return []
+    done, error = _try(write, outcomes)
+    if error is None:
+        return done
+    # A bad value must not affect the other outcomes, nor delay them: a refused outcome takes several statements.
+    alone = [(outcome, *_try(write_one or write, [outcome])) for outcome in outcomes]
+    done = [settled for _, written, refusal in alone if refusal is None for settled in written]
+    for outcome, _, refusal in alone:
+        if refusal is not None:
+            done += _write_refused(write_one or write, outcome, write_refused, refusal)
+    return done
+
+
+def _try(write: Write, outcomes: Sequence[Outcome]) -> tuple[list[Settled], Exception | None]:
+    """Write outcomes; return those written, and the error if the database refuses them."""
     try:
         with Job.objects.database.inside():
-            return write(outcomes)
+            return write(outcomes), None
     except Exception as error:
         if not db.is_refusal(error):
             raise
-        # A bad value must not affect the other outcomes.
-        return [settled for outcome in outcomes for settled in _write_alone(write_one or write, outcome, write_refused, error)]
+        return [], error
 
 
-def _write_alone(write: Write, outcome: Outcome, write_refused: Write, error: Exception) -> list[Settled]:
-    """Write one outcome unchanged; if it is refused, without the values that may be the cause; then as an error; then only set it aside."""
-    last = error
+def _write_refused(write: Write, outcome: Outcome, write_refused: Write, error: Exception) -> list[Settled]:
+    """Write an outcome after its row is mended; if it is refused, without the values that may be the cause; then as an error.
+
+    If that is refused, too, only set the job aside.
+    """
     aside.try_mend(outcome.lease, states.Status.RUNNING)
-    tries = ((write, outcome), (write, _plainer(outcome)), (write_refused, _as_error(outcome, error)))
-    for attempt, one in tries:
-        try:
-            with Job.objects.database.inside():
-                return attempt([one])
-        except Exception as refusal:
-            if not db.is_refusal(refusal):
-                raise
-            last = refusal
+    last = error
+    for attempt, one in ((write, outcome), (write, _plainer(outcome)), (write_refused, _as_error(outcome, error))):
+        done, refusal = _try(attempt, [one])
+        if refusal is None:
+            return done
+        last = refusal
     moved = aside.try_set_aside(outcome.lease, states.Status.RUNNING, "its outcome cannot be stored", last)
     if moved:
         return [Settled(outcome, states.Status.ERROR.value)]
