@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 from jobqueue import failure_log, signals
+from jobqueue.core import repeats
 from jobqueue.core.masking import mask_text
 from jobqueue.lifecycle.outcome import Kind
 
@@ -25,7 +26,11 @@ def log_settled(sender: Any, *, job_id: int, task: str, queue: str, status: str,
     text = f" ({mask_text(more['message'])})" if more.get("message") else ""
     again = f", {_later(more)}" if status == "PENDING" else ""
     extra = {"job_id": job_id, "task": task, "queue": queue, "worker_id": more.get("worker_id"), "attempt": more.get("attempt")}
-    failure_log.log(level, "Job %s %s %s in %.3f s%s%s", job_id, task, status, seconds, again, text, extra=extra)
+    line = ("Job %s %s %s in %.3f s%s%s", job_id, task, status, seconds, again, text)
+    if status == "PENDING" and more.get("kind") is Kind.UNKNOWN_TASK:  # tried again every few seconds, as long as no worker has the task
+        repeats.log(level, *line, kind=task, extra=extra)
+    else:
+        failure_log.log(level, *line, extra=extra)
 
 
 def _later(more: dict[str, Any]) -> str:

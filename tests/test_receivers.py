@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from jobqueue import fixed, task
+from jobqueue import fixed, receivers, task
+from jobqueue.core import repeats
+from jobqueue.lifecycle.outcome import Kind
 from jobqueue.models import Job
 from jobqueue.testing import run_until_idle
 
@@ -39,3 +41,14 @@ def test_the_log_of_a_job_that_fails_tells_why_and_hides_secrets(failing: Any, s
     fields = [{key: value for key, value in record.__dict__.items() if key != "exc_info"} for record in caplog.records]
     logged = [text for record in caplog.records for text in (logging.Formatter().format(record), str(fields))]
     assert not [text for text in logged if SECRET in text]
+
+
+def test_the_tries_of_an_unknown_task_are_one_line_and_a_count(caplog: pytest.LogCaptureFixture) -> None:
+    settled = {"task": "shop.tasks.not_deployed", "queue": "default", "status": "PENDING", "seconds": 0.0, "delay_seconds": 5.0}
+    for job_id in (1, 2, 1):
+        receivers.log_settled(None, job_id=job_id, kind=Kind.UNKNOWN_TASK, worker_id="worker-1", message="No task is registered", **settled)
+    repeats.flush(0.0)
+    first, last = [record for record in caplog.records if record.name == "jobqueue"]
+    assert (first.levelname, first.job_id, first.worker_id) == ("WARNING", 1, "worker-1")  # type: ignore[attr-defined]
+    assert first.getMessage().startswith("Job 1 shop.tasks.not_deployed PENDING")
+    assert last.getMessage().startswith("2 more")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,7 @@ _Key = tuple[str, str, type[BaseException] | None]
 _kinds: dict[_Key, _Kind] = {}
 
 
-def log(level: int, text: str, *values: Any, kind: str = "", exc_info: Any = None) -> None:
+def log(level: int, text: str, *values: Any, kind: str = "", exc_info: Any = None, extra: Mapping[str, Any] | None = None) -> None:
     """Log a line, unless one of its kind was logged in the last interval; then count it.
 
     Lines are of one kind if they have the same text without its values, the same `kind`, and the same class of the
@@ -50,7 +51,7 @@ def log(level: int, text: str, *values: Any, kind: str = "", exc_info: Any = Non
     _kinds[key] = _Kind(level, text, now)
     if seen is not None and seen.left_out:
         text, values = f"{text} (%d more like this were left out of the log)", (*values, seen.left_out)
-    logger.log(level, text, *values, exc_info=exc_info, stacklevel=2)
+    logger.log(level, text, *values, exc_info=exc_info, extra=extra, stacklevel=2)
 
 
 def flush(seconds: float = INTERVAL_SECONDS) -> None:
