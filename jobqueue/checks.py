@@ -256,7 +256,7 @@ def pool_size(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:
     if size is None or served is None or served >= slots:
         return []
     needed = slots + db.WORKER_CONNECTIONS
-    message = f"The pool of the database {alias!r} has max_size {size}; a worker that runs {slots} at a time needs {needed}."
+    message = f"The pool of the database {alias!r} has max_size {size}; {slots} jobs at a time need {needed}."
     hint = f'Set OPTIONS["pool"] = {{"max_size": {needed}}} or more, or lower MAX_WORKERS to {max(served - own, 1)}.'
     if size - own < 2:
         hint = f'Set OPTIONS["pool"] = {{"max_size": {needed}}} or more, or lower MAX_WORKERS and the numbers of TENANTS.'

@@ -113,7 +113,7 @@ def test_a_pool_smaller_than_the_slots_is_reported_with_both_numbers(
     job_database("pooled", "django.db.backends.postgresql", {"pool": pool}, "jobs")
     (message,) = checks.check_database()
     assert message.id == "jobqueue.W004"
-    assert message.msg == f"The pool of the database 'pooled' has max_size {size}; a worker that runs {workers} at a time needs {workers + 1}."
+    assert message.msg == f"The pool of the database 'pooled' has max_size {size}; {workers} jobs at a time need {workers + 1}."
     assert message.hint == f'Set OPTIONS["pool"] = {{"max_size": {workers + 1}}} or more, or lower MAX_WORKERS to {size - 1}.'
 
 
@@ -213,7 +213,7 @@ def test_the_slots_of_tenants_need_connections_too(settings: Any, job_database: 
     found = checks.check_database()
     assert ids(found) == (["jobqueue.W004"] if lower else [])
     for message in found:
-        assert f"has max_size {size}; a worker that runs 13 at a time needs 14." in message.msg
+        assert f"has max_size {size}; 13 jobs at a time need 14." in message.msg
         assert message.hint == f'Set OPTIONS["pool"] = {{"max_size": 14}} or more, or lower {lower}'
 
 
