@@ -116,14 +116,20 @@ class Readable(Func):
 
     def as_sql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Any]:  # type: ignore[override]
         """Return a condition for each column, because SQLite stores any text as a time."""
-        parts = [compiler.compile(one)[0] for one in self.get_source_expressions()]  # columns have no parameters
-        return f"({' AND '.join(f'({part} IS NULL OR {can_be_read(part)})' for part in parts)})", []
+        conditions, params = [], list[Any]()
+        for one in self.get_source_expressions():
+            part, values = compiler.compile(one)  # a column, or in Django's check of an instance a value
+            conditions.append(f"({part} IS NULL OR {can_be_read(part)})")
+            params += [*values] * (conditions[-1].count(part) if values else 0)
+        return f"({' AND '.join(conditions)})", params
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Any]:
-        """Return two comparisons for all columns, because the server parses the text of a constraint again for each statement."""
+        """Return a condition that names each column once, because the server parses a constraint again for each statement."""
         parts = [compiler.compile(one) for one in self.get_source_expressions()]
-        columns, params = ", ".join(part for part, _ in parts), [param for _, params in parts for param in params]
-        return f"(LEAST({columns}) >= '{FIRST}+00' AND GREATEST({columns}) <= '{LAST}+00')", [*params, *params]
+        names, params = [part for part, _ in parts], [param for _, values in parts for param in values]
+        if len(names) == 1:
+            return f"({names[0]} BETWEEN '{FIRST}+00' AND '{LAST}+00')", params
+        return f"('[{FIRST}+00,{LAST}+00]'::tstzrange @> ALL (ARRAY[{', '.join(names)}]::timestamptz[]))", params
 
 
 class Token(Func):

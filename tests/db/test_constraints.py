@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, models, transaction
 from django.utils import timezone
 
@@ -158,7 +160,7 @@ def row_of(model: Any, column: str = "") -> Any:
         BackgroundJobLease: {"job_name": "d", "held_by_worker_id": "w", "lease_acquired_at": now, "heartbeat_at": now},
         JobDependency: {"parent": job, "child_id": 7},
         JobEvent: {"job": job, "name": "job.started"},
-        JobPhase: {"job": job, "position": 0, "name": "first"},
+        JobPhase: {"job": job, "position": 0, "name": "first", "started_at": now},
         Queue: {"name": "mail"},
         QueueSample: {"queue": "mail", "slot": 1},
         ScheduleTick: {"nominal_at": now},
@@ -210,6 +212,18 @@ def test_a_time_that_no_constraint_has_checked_is_read_as_the_nearest(model: Any
             read = getattr(model.objects.get(pk=row.pk), column)
             assert read.year in (1970, 9000)
             assert model.objects.values_list(column, flat=True).get(pk=row.pk) == read
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("model", MODELS)
+def test_the_check_of_an_instance_accepts_its_times_and_refuses_one_that_cannot_be_read(model: Any, caplog: Any) -> None:
+    row = model.objects.get(pk=row_of(model).pk)
+    row.validate_constraints()
+    column = next(column for one, column in TIMES if one is model and getattr(row, column))
+    setattr(row, column, datetime(9100, 1, 1, tzinfo=UTC))
+    with pytest.raises(ValidationError, match="_times"):
+        row.validate_constraints()
+    assert caplog.text == ""  # Django logs a check that fails, and accepts the instance
 
 
 @pytest.mark.django_db
