@@ -174,7 +174,7 @@ def _send_enqueued(sender: type, result: JobResult) -> None:
     except BaseException as error:  # `send_robust` does not catch SystemExit and the like; the job exists in any case
         if is_for_the_process(error):
             raise
-        repeats.log(logging.ERROR, "Job %s: the signal of its enqueue was not sent to all who listen.", result.job_id, exc_info=True)
+        repeats.log(logging.ERROR, "Job %s: a receiver of task_enqueued failed.", result.job_id, exc_info=True)
 
 
 def _expires(expires: float | timedelta | datetime | None) -> timedelta | datetime | None:

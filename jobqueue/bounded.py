@@ -25,7 +25,7 @@ class Calls:
         before = self._threads.pop(key, None)
         if before is not None and before.is_alive():
             self._threads[key] = before
-            raise TimeoutError("Its last call has not returned yet.")
+            raise TimeoutError("The previous call has not returned yet.")
         done: list[tuple[Any, BaseException | None]] = []
 
         def call() -> None:

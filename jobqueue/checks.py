@@ -105,7 +105,7 @@ def check_streams(**_: Any) -> list[CheckMessage]:
         f"EVENT_STREAMS_PER_USER is {wanted}, but under WSGI one user has at most half of the EVENT_STREAMS_MOST streams of a process: "
         f"{max(1, most // 2)}."
     )
-    hint = f"Under WSGI, set EVENT_STREAMS_MOST to {2 * wanted or 'more'}, and give the server more threads. Under ASGI nothing is wrong."
+    hint = f"Under WSGI, set EVENT_STREAMS_MOST to {2 * wanted or 'more'} and give the server more threads. Under ASGI, ignore it."
     return [Info(message, hint=hint, id="jobqueue.I001")]
 
 
@@ -119,7 +119,7 @@ def check_webhook_secret(**_: Any) -> list[CheckMessage]:
     if secret is not None or webhook_rules.missing_packages():
         return []
     hint = "Set WEBHOOK_SECRET to 'whsec_' and the base64 of 32 random bytes, from the environment (docs/webhooks.md)."
-    return [Warning("WEBHOOK_SECRET is not set: receivers of webhooks cannot tell who sends.", hint=hint, id="jobqueue.W006")]
+    return [Warning("WEBHOOK_SECRET is not set: receivers of webhooks cannot verify the sender.", hint=hint, id="jobqueue.W006")]
 
 
 @register(deploy=True)
@@ -165,10 +165,10 @@ def check_routes(**_: Any) -> list[CheckMessage]:
         written.setdefault(router.db_for_write(model), []).append(model.__name__)
     if set(written) != {wanted} if wanted else len(written) > 1:
         places = "; ".join(f"{', '.join(names)} to {alias!r}" for alias, names in written.items() if alias != wanted)
-        rule = f"DATABASE is {wanted!r}" if wanted else "All models of jobqueue belong into one database"
+        rule = f"DATABASE is {wanted!r}" if wanted else "All models of jobqueue must be in one database"
         return [Error(f"{rule}, but DATABASE_ROUTERS send {places}.", hint=ROUTER_HINT, id="jobqueue.E010")]
     if wanted is not None and wanted in conf.databases() and not router.allow_migrate(wanted, "jobqueue"):
-        message = f"DATABASE is {wanted!r}, where DATABASE_ROUTERS let no table of jobqueue be made."
+        message = f"DATABASE is {wanted!r}, in which DATABASE_ROUTERS do not allow the tables of jobqueue."
         return [Error(message, hint=ROUTER_HINT, id="jobqueue.E010")]
     return []
 
@@ -270,11 +270,11 @@ def pooled_settings(alias: str, settings: Mapping[str, Any]) -> list[CheckMessag
         'Set "DISABLE_SERVER_SIDE_CURSORS": True': not settings.get("DISABLE_SERVER_SIDE_CURSORS"),
         'Leave "prepare_threshold" out of its OPTIONS': options.get("prepare_threshold") is not None,
         'Leave "assume_role" out of its OPTIONS, and log in as that role': bool(options.get("assume_role")),
-        "Let django-tenants, which sets the search path of a session, connect to the server itself": (
+        "Connect django-tenants, which sets the search path of a session, to the server directly": (
             "tenants" in str(settings.get("ENGINE", ""))
         ),
     }
-    message = f"A pooler stands in front of the database {alias!r}, so what is set in one transaction is gone in the next, or with others."
+    message = f"The database {alias!r} is used through a pooler: session settings are lost after a transaction, or affect other clients."
     return [Warning(message, hint=f"{hint} (docs/pgbouncer.md).", id="jobqueue.W008") for hint, is_wrong in wrong.items() if is_wrong]
 
 

@@ -47,7 +47,7 @@ NAME = "JOBQUEUE"
 logger = logging.getLogger("jobqueue")
 RELEASE_VARIABLE = "JOBQUEUE_RELEASE"
 ALIAS = Rule(
-    "the alias of a database in DATABASES, or None for where DATABASE_ROUTERS put it",
+    "the alias of a database in DATABASES, or None to follow DATABASE_ROUTERS",
     lambda value: isinstance(value, str) and value in settings.DATABASES,
 )
 
@@ -81,7 +81,7 @@ class Settings:
     service: str | None = _setting(None, SERVICE)
     queues: tuple[str, ...] = _setting((), texts(queue_rules.TEXT))
     task_modules: tuple[str, ...] = _setting((), texts("a list of dotted module paths"))
-    max_running: int | None = _setting(None, whole("a whole number from 0 on, or None for no limit", lambda value: 0 <= value < 2**31))
+    max_running: int | None = _setting(None, whole("a whole number, 0 or more, or None for no limit", lambda value: 0 <= value < 2**31))
     tenants: Any = _setting(None, TENANTS)
     tenant_context: Any = _setting(None, TENANT_CONTEXT)
     run_contexts: tuple[Any, ...] = _setting((), HOOKS)
@@ -90,7 +90,7 @@ class Settings:
     notify: bool = _setting(True, BOOLEAN)
     fresh_connections: bool = _setting(False, BOOLEAN)
     api_authenticator: Any = _setting(None, AUTHENTICATOR)
-    public_id_keys: tuple[str, ...] = _setting((), texts("a list of texts that nobody can guess, the present key first"), repr=False)
+    public_id_keys: tuple[str, ...] = _setting((), texts("a list of secret random texts, the current key first"), repr=False)
     secret_names: tuple[str, ...] = _setting((), texts("a list of names"))
     visible_jobs: Any = _setting(None, VISIBLE)
     stale_after: Any = _setting(None, Rule(retained.TIMES_TEXT, retained.is_times))

@@ -35,7 +35,7 @@ def log_settled(sender: Any, *, job_id: int, task: str, queue: str, status: str,
 
 def _later(more: dict[str, Any]) -> str:
     if more.get("kind") is Kind.WAIT:
-        return "again when the jobs that it waits for have ended"
+        return "again when the jobs for which it waits have ended"
     return f"again in {more['delay_seconds']:.1f} s"
 
 

@@ -46,7 +46,7 @@ def told(*args: Any) -> tuple[Any, int]:
 
 def test_a_queue_is_paused_and_resumed() -> None:
     JobFactory(queue="mail", success=True)
-    assert run("pause", "mail") == ("Queue 'mail' is paused: no job of it is begun, those that run go on.\n", 0)
+    assert run("pause", "mail") == ("Queue 'mail' is paused: workers start none of its jobs, and running jobs continue.\n", 0)
     assert Queue.objects.get(pk="mail").paused
     assert run("pause", "mail")[0].endswith(" (no change).\n")
     answer = {"name": "mail", "changed": True, "paused": False, "max_running": None, "paused_until": None, "warning": ""}
@@ -56,20 +56,20 @@ def test_a_queue_is_paused_and_resumed() -> None:
 
 def test_a_pause_ends_at_the_time_that_was_said() -> None:
     JobFactory(queue="mail", success=True)
-    line = "Queue 'mail' is paused until 2100-01-01T12:00:00+00:00: no job of it is begun, those that run go on.\n"
+    line = "Queue 'mail' is paused until 2100-01-01T12:00:00+00:00: workers start none of its jobs, and running jobs continue.\n"
     assert run("pause", "mail", "--until", "2100-01-01T12:00:00Z") == (line, 0)
     answer = told("pause", "mail", "--until", "60")[0]
     until = Queue.objects.values_list("paused_until", flat=True).get(pk="mail")
     assert answer["paused_until"] == until.astimezone(UTC).isoformat()
     (state,) = [one for one in told("status")[0]["queues"] if one["name"] == "mail"]
     assert state["paused_until"] == answer["paused_until"]
-    with pytest.raises(CommandError, match="until is 'soon'; it must be a time ahead, such as"):
+    with pytest.raises(CommandError, match="until is 'soon'; it must be a time in the future, such as"):
         run("pause", "mail", "--until", "soon")
 
 
 def test_a_mistyped_queue_is_warned_of_and_can_be_forgotten() -> None:
     lines = run("pause", "mial")[0].splitlines()
-    assert lines[1].startswith("Warning: No task, setting, schedule, worker or recent job knows a queue 'mial'.")
+    assert lines[1].startswith("Warning: No task, setting, schedule, worker or recent job has a queue 'mial'.")
     assert run("forget", "mial") == ("Queue 'mial' is forgotten: its pause, limit and webhook are gone.\n", 0)
     assert not Queue.objects.exists()
     assert run("forget", "mial") == ("Queue 'mial' has no row to remove.\n", 0)
@@ -261,7 +261,7 @@ def test_all_is_well_with_a_worker() -> None:
 
 def test_without_a_live_worker_it_is_not() -> None:
     WorkerFactory(heartbeat_at=clock.now() - timedelta(seconds=40))
-    no_worker = "[error] no_worker: No worker is alive: none was heard in the last 30 s. Start one: manage.py runworkers."
+    no_worker = "[error] no_worker: No worker is alive: none sent a heartbeat in the last 30 s. Start one: manage.py runworkers."
     text, status = run("health")
     assert (text.splitlines()[0], status) == (no_worker, 1)
     assert "[warning] silent_worker: Worker localhost:" in text
@@ -272,7 +272,7 @@ def test_without_a_live_worker_it_is_not() -> None:
 @pytest.mark.parametrize(
     ("service", "text"),
     [
-        ({"age": 30.0, "busy": 25.0, "failures": 0}, "its dispatcher has been in one turn for 25 s"),
+        ({"age": 30.0, "busy": 25.0, "failures": 0}, "its dispatcher has not completed its present turn for 25 s"),
         ({"age": 30.0, "busy": 0.0, "failures": 7}, "its dispatcher has failed 7 times in a row, for 30 s"),
         ({"age": 3.0, "busy": 0.0, "failures": 7}, ""),
         ({"age": 30.0, "busy": 1.0, "failures": 0}, ""),
@@ -304,13 +304,15 @@ def test_a_job_that_has_waited_for_too_long_is_told_of_unless_its_queue_is_to_wa
 
 @pytest.mark.parametrize("age", ["soon", "-1", "nan", "inf", "1e99", ""])
 def test_an_age_that_is_none_is_refused(age: str) -> None:
-    with pytest.raises(CommandError, match=r"--max-age is .*; it must be a number of seconds from 0 to .*For ten minutes say 600"):
+    with pytest.raises(CommandError, match=r"--max-age is .*; it must be a number of seconds from 0 to .*For example, 600 is ten minutes"):
         run("health", f"--max-age={age}")
 
 
 @pytest.mark.parametrize("number", ["many", "-1", "1.5", "nan", "1e99"])
 def test_a_number_that_is_none_is_refused(number: str) -> None:
-    with pytest.raises(CommandError, match=r"--max-failed-jobs is .*; it must be a whole number from 0 to 1000000, or 'off'\. For none"):
+    with pytest.raises(
+        CommandError, match=r"--max-failed-jobs is .*; it must be a whole number from 0 to 1000000, or 'off'\. For example, 0"
+    ):
         run("health", f"--max-failed-jobs={number}")
 
 
@@ -452,18 +454,18 @@ def test_a_prune_tells_how_far_it_is_and_can_be_stopped(monkeypatch: pytest.Monk
     assert beside.getvalue().splitlines() == [
         "1,000 jobs deleted, 0 marked as stale so far.",
         "1,500 jobs deleted, 0 marked as stale so far.",
-        "Stopped. What was done is done; the rest goes next time.",
+        "Stopped. The next run continues here.",
     ]
 
 
 @pytest.mark.parametrize(
     ("args", "text"),
     [
-        ([], "Nothing says how long jobs are kept: set DELETE_AFTER in JOBQUEUE, or say --older-than SECONDS"),
+        ([], "It is not set how long jobs are kept: set DELETE_AFTER in JOBQUEUE, or add --older-than SECONDS"),
         (["--older-than=soon"], "--older-than is 'soon'; it must be a number of seconds from 0"),
         (["--older-than=-1"], "--older-than is '-1'"),
         (["--older-than=nan"], "--older-than is 'nan'"),
-        (["--older-than=1", "--status=RUNNING"], "--status is 'RUNNING'; it must be one of SUCCESS, ERROR, CANCELED: only what has ended"),
+        (["--older-than=1", "--status=RUNNING"], "--status is 'RUNNING'; it must be one of SUCCESS, ERROR, CANCELED: only ended jobs can"),
         (["--older-than=1", "--queue="], "The name of the queue is ''"),
     ],
 )

@@ -113,7 +113,7 @@ def test_fractions_of_a_second_are_accepted(name: str) -> None:
 
 def test_one_queue_name_alone_is_answered_with_the_list_to_write() -> None:
     (problem,) = problems({"QUEUES": "mail"})
-    assert problem.hint.endswith("One name alone is written ['mail'].")
+    assert problem.hint.endswith("Write a single name as ['mail'].")
 
 
 @pytest.mark.parametrize(

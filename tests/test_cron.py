@@ -227,7 +227,7 @@ def test_bisection_finds_what_a_walk_finds(ago: int, number: int, expression: st
         (Timing("0 0 31 4,6 *"), "cannot be read: Bad day-of-month"),
         (Timing("0 0 * 2 2#5", None, "Mars/Base"), "'Mars/Base' is not known here"),
         (Timing("every day"), "cannot be read: Wrong number of fields"),
-        (Timing("@daily"), "Say '0 3 \\* \\* \\*' for every night at three"),
+        (Timing("@daily"), "For example, '0 3 \\* \\* \\*' is every night at three"),
         (Timing("0 0 3 * * *"), "Wrong number of fields"),
         (Timing("0 24 * * *"), "Bad hour"),
         (Timing("*/0 * * * *"), "Bad minute"),

@@ -262,7 +262,7 @@ def test_a_wrong_type_is_named_with_its_place_and_the_fix(value: object, kind: s
 
 
 def test_a_result_that_raises_when_it_is_looked_at_is_not_storable() -> None:
-    with pytest.raises(ResultNotStorable, match="its result cannot be stored: to look at it raised SystemExit: 3"):
+    with pytest.raises(ResultNotStorable, match="its result cannot be stored: reading it raised SystemExit: 3"):
         dumps_result([Raising(a=1)])
 
 

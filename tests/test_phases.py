@@ -33,10 +33,10 @@ def test_names_are_those_of_the_functions_or_given_ones() -> None:
     [
         (one, "phases is a function; it must be a list of functions"),
         ([], "phases lists 0 functions; a pipeline has from 1 to 1000 phases. A task without phases is declared with @task"),
-        ([one, one], "phases names 'one' more than once; the names of a pipeline's phases must differ. Name one of them anew"),
+        ([one, one], "phases names 'one' more than once; the names of a pipeline's phases must differ. Give one of them another name"),
         (["one"], "phases lists 'one'; each phase must be a callable of (context, *args, **kwargs)"),
         ([lambda context: None], 'which has no name of its own. Give it one: phase("name")(function).'),
-        ([a_task], "phases lists the task 'tests.test_phases.a_task'; a phase must be a plain function. Take away its @task."),
+        ([a_task], "phases lists the task 'tests.test_phases.a_task'; a phase must be a plain function. Remove its @task."),
     ],
 )
 def test_a_wrong_declaration_is_refused_with_the_value_the_rule_and_the_fix(phases: Any, says: str) -> None:
@@ -62,7 +62,7 @@ def test_the_longest_name_is_taken() -> None:
         (lambda: pipeline(phases=[one])(arun), "The pipeline's function is 'async def' and its phase 'one' is not"),
         (lambda: pipeline(phases=[one], takes_context=False)(run), "Unknown option 'takes_context'"),
         (lambda: pipeline(phases=[one], max_attempt=2)(run), "did you mean 'max_attempts'?"),
-        (lambda: pipeline(phases=[one])(a_task), "Take away its other decorator"),
+        (lambda: pipeline(phases=[one])(a_task), "Remove its other decorator"),
         (lambda: JobTask(func=run, priority=0, queue_name="default", backend="default", run_after=None, phases=(one,)), "@pipeline"),  # type: ignore[arg-type]
     ],
 )
@@ -77,7 +77,7 @@ def test_a_pipeline_takes_the_options_of_a_task() -> None:
     assert (made.queue_name, made.priority, made.unique_key, made.metadata, made.takes_context) == ("q", 3, "k", {"a": 1}, True)
     assert {name: getattr(made, name) for name in options} == options
     assert [each.name for each in made.using(priority=5).phases] == ["one", "two"]
-    with pytest.raises(InvalidOption, match="read from the task's declaration"):
+    with pytest.raises(InvalidOption, match="read from the declaration of the task"):
         made.using(phases=[one])
 
 

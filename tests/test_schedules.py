@@ -60,7 +60,7 @@ def row(name: str = "nightly") -> Schedule:
         ({"name": "a\0b"}, "without NUL"),
         ({"task": "nodots"}, "The task of the schedule is 'nodots'; it must be a task, or its dotted path"),
         ({"task": print}, "it must be a task, or its dotted path such as 'shop.tasks.build_report'"),
-        ({"cron": "0 0 30 2 *"}, "'0 0 30 2 \\*' cannot be read: Bad day-of-month. Say '0 3 \\* \\* \\*'"),
+        ({"cron": "0 0 30 2 *"}, "'0 0 30 2 \\*' cannot be read: Bad day-of-month. For example, '0 3 \\* \\* \\*'"),
         ({"cron": "soon"}, "cannot be read: Wrong number of fields"),
         ({"cron": 5}, "cron is 5; it must be text"),
         ({"cron": ""}, "either cron or an interval, but none is given"),
@@ -236,7 +236,7 @@ def test_one_that_fails_for_whatever_reason_stops_no_other_and_an_outage_is_none
 
     monkeypatch.setattr(verbs, "create", fail)
     assert sync.bring_schedules() == (2, 1)
-    assert "Schedule b: its declaration could not be brought into its row: RuntimeError: a signal of the project's" in caplog.text
+    assert "Schedule b: its declaration cannot be written to its row: RuntimeError: a signal of the project's" in caplog.text
     with pytest.raises(OperationalError):
         sync.bring_schedules()
     monkeypatch.undo()
@@ -277,7 +277,7 @@ def test_enable_and_disable_tell_what_they_changed() -> None:
 @pytest.mark.parametrize("name", ["nobody", "", "a\0b", None])
 def test_a_schedule_that_is_not_there_is_told_of(name: Any) -> None:
     for verb in (jobqueue.enable_schedule, jobqueue.disable_schedule, jobqueue.run_schedule_now):
-        with pytest.raises(InvalidOption, match=r"There is no schedule .* 'manage.py jobqueue schedules' names them"):
+        with pytest.raises(InvalidOption, match=r"There is no schedule .* 'manage.py jobqueue schedules' lists them"):
             verb(name)
 
 

@@ -86,7 +86,7 @@ def test_hosts_are_names_suffixes_addresses_and_networks() -> None:
 
 def test_events_are_those_that_tell_of_jobs() -> None:
     assert rules.event_problem(["job.completed", "job.retrying"]) == ""
-    assert "'job.webhook.failed' is no event" in rules.event_problem(["job.webhook.failed"])
+    assert "'job.webhook.failed' is not an event" in rules.event_problem(["job.webhook.failed"])
     assert "must be a list" in rules.event_problem("job.completed")
 
 
@@ -187,5 +187,5 @@ def test_a_callable_gives_each_receiver_its_secret(settings: Any) -> None:
 
 @pytest.mark.parametrize("answer", ["short", 3, [], [SECRET, "short"], {"*": SECRET}])
 def test_what_a_callable_must_not_return_is_refused(answer: Any) -> None:
-    with pytest.raises(ValueError, match="no secret"):
+    with pytest.raises(ValueError, match="not a secret"):
         rules.secrets_of(lambda *_: answer, "mail", "acme", "https://a.example")

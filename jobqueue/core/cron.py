@@ -39,7 +39,7 @@ MISSED: Final = ("skip", "once", "all")
 MAX_MISSED: Final = 1000
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-EXAMPLE: Final = "Say '0 3 * * *' for every night at three: minute, hour, day of the month, month, day of the week."
+EXAMPLE: Final = "For example, '0 3 * * *' is every night at three: minute, hour, day of the month, month, day of the week."
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Timing:
 def check_interval(seconds: object) -> None:
     """Reject anything but whole seconds within the bounds."""
     if isinstance(seconds, bool) or not isinstance(seconds, int) or not 1 <= seconds <= MAX_INTERVAL:
-        rule = f"a whole number of seconds from 1 to {MAX_INTERVAL} (366 days), or a timedelta of so long"
+        rule = f"a whole number of seconds from 1 to {MAX_INTERVAL} (366 days), or a timedelta in that range"
         raise InvalidOption(f"The interval is {safe_repr(seconds)}; it must be {rule}.")
 
 

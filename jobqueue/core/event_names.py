@@ -29,7 +29,7 @@ STALE: Final = "job.stale"
 DELETED: Final = "job.deleted"
 
 ENDINGS: Final = (COMPLETED, FAILED, CANCELED, PAUSED, RETRYING, HANDED_BACK, SLEEPING, WAITING)
-"""How a run ends."""
+"""The events with which a run can end."""
 
 NAMES: Final = (
     ENQUEUED,
@@ -54,14 +54,14 @@ NAMES: Final = (
 )
 
 SENDABLE: Final = tuple(name for name in NAMES if name not in (ENQUEUED, PROGRESS, WEBHOOK_DELIVERED, WEBHOOK_FAILED))
-"""What a queue may have webhooks tell.
+"""The events that a queue can send as webhooks.
 
-Not that a job was enqueued, which whoever did it knows, and which would cost every enqueue the look at the queue; nor progress,
-nor what became of webhooks themselves.
+Not among them: `job.enqueued`, because the caller knows of it and each enqueue would have to read the queue; progress; and the
+events of deliveries themselves.
 """
 
 SENT_BY_DEFAULT: Final = (COMPLETED, FAILED, CANCELED)
-"""What a webhook tells where the queue names no events."""
+"""The events that are sent if the queue names none."""
 
 STATUS_AFTER: Final[dict[str, str]] = {
     RETRYING: Status.PENDING.value,
@@ -72,7 +72,7 @@ STATUS_AFTER: Final[dict[str, str]] = {
     FAILED: Status.ERROR.value,
     CANCELED: Status.CANCELED.value,
 }
-"""The job's status after an event that leaves no doubt of it."""
+"""The status of the job after an event, for events that have only one."""
 
 ENDING_OF: Final[dict[str, str]] = {
     Status.SUCCESS.value: COMPLETED,
@@ -80,7 +80,7 @@ ENDING_OF: Final[dict[str, str]] = {
     Status.CANCELED.value: CANCELED,
     Status.PAUSED.value: PAUSED,
 }
-"""The event of a move to a status where the status leaves no doubt of it."""
+"""The event of a move to a status, for statuses that have only one."""
 
 
 def happens(name: str, log: str) -> bool:

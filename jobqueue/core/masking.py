@@ -93,7 +93,7 @@ class Mask:
         self._hidden = len(self._values) > MAX_VALUES
         self._last = ("", self._fields, "")
         self.overlap = max(len(self._values[0]) if self._values else 0, 4096)
-        """How far beyond a cut a text must be read, so that no secret is cut before it is hidden."""
+        """The number of characters to read beyond a cut, so that a secret at the cut is masked as a whole."""
 
     def __repr__(self) -> str:
         """Return a text without the values."""

@@ -45,13 +45,13 @@ class _Subject:
     """The value that is being stored, for its errors."""
 
     name: str
-    """What the errors call the value that was passed."""
+    """The name of the value in errors."""
     sentence: str
-    """How the errors begin."""
+    """The start of the errors."""
     wrong_type: type[JobQueueError]
     wrong_value: type[JobQueueError]
     remedy: str
-    """What to do with what is too big."""
+    """The fix for a value that is too large."""
 
 
 _REFERENCE = "Store the data in a model or a file and pass its id."
@@ -90,7 +90,7 @@ def dumps_result(value: object) -> str:
     except (ResultNotStorable, Interrupted):
         raise
     except BaseException as error:  # methods of a project's class may raise anything
-        raise ResultNotStorable(f"{_RESULT.sentence} to look at it raised {exception_summary(error)}.") from error
+        raise ResultNotStorable(f"{_RESULT.sentence} reading it raised {exception_summary(error)}.") from error
 
 
 def _dumps(value: object, subject: _Subject) -> str:

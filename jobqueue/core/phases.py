@@ -73,7 +73,9 @@ def declared(phases: Any) -> tuple[Phase, ...]:
     names = [one.name for one in found]
     if twice := next((name for name in names if names.count(name) > 1), None):
         rule = "the names of a pipeline's phases must differ"
-        raise InvalidOption(f'phases names {twice!r} more than once; {rule}. Name one of them anew: phase("another name")(function).')
+        raise InvalidOption(
+            f'phases names {twice!r} more than once; {rule}. Give one of them another name: phase("another name")(function).'
+        )
     return found
 
 
@@ -90,7 +92,7 @@ def _declared(one: Any) -> Phase:
 
 def _check_callable(one: Any) -> None:
     if hasattr(one, "module_path"):
-        raise InvalidOption(f"phases lists the task {one.module_path!r}; a phase must be a plain function. Take away its @task.")
+        raise InvalidOption(f"phases lists the task {one.module_path!r}; a phase must be a plain function. Remove its @task.")
     if not callable(one):
         hint = "take the function itself, not a call of it or its name"
         raise InvalidOption(f"phases lists {safe_repr(one)}; each phase must be a callable of (context, *args, **kwargs): {hint}.")
@@ -123,7 +125,8 @@ def reconciled(names: Sequence[str], rows: Iterable[Standing]) -> list[Standing]
     if gone and new:
         raise PhasesChanged(
             f"The code no longer has {_listed(gone)}, which this job has finished, and has {_listed(new)}, which it does not know. If a"
-            f' phase was renamed, give it its old name, phase("{gone[0]}")(function), and resume the job; else cancel it and start anew.'
+            f' phase was renamed, give it its old name, phase("{gone[0]}")(function), and resume the job; else cancel it '
+            f"and enqueue it again."
         )
     standing = [known.get(name) or Standing(name) for name in names]
     count = sum(one.finished for one in standing)
@@ -132,7 +135,7 @@ def reconciled(names: Sequence[str], rows: Iterable[Standing]) -> list[Standing]
         after = [one.name for one in standing[count:] if one.finished]
         raise PhasesChanged(
             f"The code now has {_listed(late)} before {_listed(after)}, which this job has finished already. Declare"
-            f" {_listed(late)} behind what is finished ({', '.join(done)}), and resume the job; else cancel it and start anew."
+            f" {_listed(late)} after the finished phases ({', '.join(done)}), and resume the job; else cancel it and enqueue it again."
         )
     return standing
 

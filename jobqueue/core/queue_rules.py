@@ -96,7 +96,7 @@ def _problems(items: Sequence[str]) -> Iterator[Problem]:
         yield from _of_one(item)
     twice = [item for index, item in enumerate(items) if item in items[:index]]
     if twice:
-        yield Problem(f"{safe_repr(twice[0])} is there twice.", "Write it once.")
+        yield Problem(f"{safe_repr(twice[0])} is listed twice.", "List it once.")
     for item in items:
         for other in items:
             if other.startswith("!") and not item.startswith("!") and _covers(other[1:], item):
@@ -107,7 +107,7 @@ def _problems(items: Sequence[str]) -> Iterator[Problem]:
 def _of_one(item: str) -> Iterator[Problem]:
     name = item.removeprefix("!")
     if not item.strip():
-        yield Problem("An item is empty.", "Remove it, or the comma that is too many.")
+        yield Problem("An item is empty.", "Remove it, or the extra comma.")
     elif item in ("!", "!*"):
         what = "excludes nothing" if item == "!" else "excludes all queues"
         yield Problem(f"{item!r} {what}.", "Write the name or the prefix of the excluded queues, such as !mail-bulk or !mail-*.")

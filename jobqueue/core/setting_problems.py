@@ -50,7 +50,7 @@ def _heartbeat(values: Mapping[str, Any], prefix: str = "") -> Sequence[Problem]
     if beat <= lease / 2:
         return []
     hint = (
-        "It must be at most half of the lease, so that one lost heartbeat loses nothing: "
+        "It must be at most half of the lease, so that one lost heartbeat does not lose the leases: "
         f"set {leases} to {2 * beat} or more, or {beats} to {lease / 2} or less."
     )
     return [Problem("E004", f"{beats} is {beat} with {leases} {lease}.", hint)]
@@ -59,7 +59,7 @@ def _heartbeat(values: Mapping[str, Any], prefix: str = "") -> Sequence[Problem]
 def _rotations(values: Mapping[str, Any]) -> Sequence[Problem]:
     """Compare the time for which duties keep their leader with their lease."""
     lease = values["DUTY_LEASE_SECONDS"]
-    hint = f"Set it to {lease} or more, or lower DUTY_LEASE_SECONDS: else the leader changes faster than others look."
+    hint = f"Set it to {lease} or more, or lower DUTY_LEASE_SECONDS: otherwise the leader changes faster than other workers check for it."
     return [
         Problem("E004", f"DUTIES gives {name} a rotate_after_seconds of {seconds} with DUTY_LEASE_SECONDS {lease}.", hint)
         for name, seconds in duty_rules.shorter_rotations(values["DUTIES"], lease)
@@ -100,6 +100,6 @@ def _wrong(one: "Field[Any]", name: str, value: object) -> Problem:
     """Return the problem of a value that its rule rejects."""
     hint = f"It must be {one.metadata['rule'].text}; the default is {one.default!r}."
     if isinstance(value, str) and isinstance(one.default, tuple):
-        hint += f" One name alone is written [{safe_repr(value)}]."
+        hint += f" Write a single name as [{safe_repr(value)}]."
     shown = masking.MASK if masking.is_secret_name(name) else safe_repr(value)
     return Problem("E002", f"{name} is {shown}.", hint)

@@ -38,13 +38,13 @@ class Recovery(TextChoices):
 
 
 LIVE: Final = (Status.PENDING, Status.QUEUED, Status.RUNNING, Status.PAUSED)
-"""A job in one of these states occupies its unique key."""
+"""The states in which a job occupies its unique key."""
 
 ENDED: Final = (Status.SUCCESS, Status.ERROR, Status.CANCELED)
-"""A job in one of these states has a finish time."""
+"""The states in which a job has a finish time."""
 
 FINAL: Final = (Status.SUCCESS, Status.CANCELED)
-"""Nothing moves a job out of these states."""
+"""The states that a job never leaves."""
 
 Place = tuple[str, str]
 
@@ -77,7 +77,7 @@ MOVES: Final[dict[Place, frozenset[Place]]] = {
     SUCCESS: frozenset(),
     CANCELED: frozenset(),
 }
-"""From each place, the places a job may move to (design: "the protocol")."""
+"""For each place, the places to which a job can move."""
 
 
 def allows(origin: Place, destination: Place) -> bool:

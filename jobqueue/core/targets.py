@@ -58,7 +58,7 @@ class Decision:
     take: list[int] = field(default_factory=list)
     park: list[int] = field(default_factory=list)
     crowded: set[Target] = field(default_factory=set)
-    """Targets whose other QUEUED jobs can be parked at once, too: somebody holds or blocks them, or has just been taken."""
+    """Targets whose other QUEUED jobs can be parked at once, too: a job holds or blocks them, or was just claimed."""
 
 
 def in_lock_order(targets: Iterable[Target]) -> list[int]:

@@ -35,7 +35,7 @@ OTHERS = "*"
 SHORTEST_SECRET, MAX_SECRET = 24, 64
 SECRETS_TEXT = (
     "'whsec_' and the base64 of 24 to 64 random bytes, a list of such texts (the first is the newest), a dict of queue names "
-    '("*": all others) to these, or a callable of (queue, tenant, origin) that returns one of the first two, or its dotted path'
+    '("*": all other queues) to these, or a callable of (queue, tenant, origin) that returns one of the first two, or its dotted path'
 )
 MAX_TIMEOUT = 60
 TIMEOUT_TEXT = "a number above 0, at most 60"
@@ -68,7 +68,7 @@ def _parts_problem(parts: SplitResult, *, https_only: bool) -> str:
     if parts.scheme not in ("http", "https"):
         return "it must begin with https:// or http://"
     if "@" in parts.netloc:
-        return "it must hold no user name or password; the signature tells the receiver who sends"
+        return "it must hold no user name or password; the signature identifies the sender"
     return "" if parts.hostname else "it must name a host, as in https://example.com/hook"
 
 
@@ -140,7 +140,7 @@ def secrets_of(value: Any, queue: str, tenant: str = "", receiver: str = "") -> 
     if callable(value):
         value = value(queue, tenant, receiver)
         if value is not None and not _is_secret_or_list(value):
-            raise ValueError("WEBHOOK_SECRET returned what is no secret, no list of secrets, and not None.")
+            raise ValueError("WEBHOOK_SECRET returned a value that is not a secret, a list of secrets or None.")
     elif isinstance(value, Mapping):
         value = value.get(queue, value.get(OTHERS))
     if value is None:
@@ -204,7 +204,7 @@ def event_problem(value: Any) -> str:
     if not isinstance(value, list | tuple):
         return f"it must be a list of {', '.join(EVENTS)}"
     unknown = [one for one in value if one not in EVENTS]
-    return f"{str(unknown[0])[:80]!r} is no event; events are {', '.join(EVENTS)}" if unknown else ""
+    return f"{str(unknown[0])[:80]!r} is not an event; events are {', '.join(EVENTS)}" if unknown else ""
 
 
 # Times

@@ -85,9 +85,9 @@ class _Sender:
         error = error_from_result(failed, raw.info.encoding) if failed else None
         answer = _committed(results, alone=self._note is None)
         if answer is None:
-            raise error or OperationalError("PostgreSQL has not told whether it committed.")
+            raise error or OperationalError("PostgreSQL has not reported whether it committed.")
         if error:
-            logger.warning("A job is made, and no worker was told: %s Workers find it when they look next.", error)
+            logger.warning("A job was stored, but the workers were not notified: %s They find it at their next poll.", error)
         loader = Transformer.from_context(raw)
         loader.set_pgresult(answer)
         self.rows = loader.load_rows(0, answer.ntuples, tuple)

@@ -31,7 +31,7 @@ LOCK_REFUSED = "55P03"
 GIVEN_UP = ("57014", LOCK_REFUSED, "40P01")
 
 AHEAD = {"run_in": "run_at", "expires_in": "expires_at"}
-"""Columns that are given as a time from now on, by the names of what is given."""
+"""The columns that are given as a number of seconds from now, by the names of the parameters."""
 
 
 class Database(EndedJobs, Events, EventLog):
@@ -204,7 +204,7 @@ def is_missing_table(error: BaseException) -> bool:
 def missing_tables(alias: str) -> str:
     """Return the advice for a missing table."""
     where = "" if alias == DEFAULT_DB_ALIAS else f" --database {alias}"
-    return f"The tables of jobqueue are not there or out of date: run 'manage.py migrate{where}' first."
+    return f"The tables of jobqueue are missing or out of date: run 'manage.py migrate{where}' first."
 
 
 def is_refusal(error: BaseException) -> bool:

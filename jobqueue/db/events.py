@@ -113,7 +113,7 @@ def _send_one(item: tuple[type, Event], _: None) -> None:
             raise
         repeats.log(
             logging.WARNING,
-            "Job %s: that %s has happened was not told to those who listen: %s",
+            "Job %s: a receiver of the event %s failed: %s",
             event.job_id,
             event.name,
             error,

@@ -79,4 +79,4 @@ def guarded(connection: Any) -> Iterator[None]:
             if error.sqlstate not in GONE:
                 raise
             del connection.settings_dict["OPTIONS"][OPTION]
-            raise OperationalError(f"The session has lost a plan, so none are kept any more: {error}") from error
+            raise OperationalError(f"The session has lost a prepared plan, so plans are no longer kept: {error}") from error

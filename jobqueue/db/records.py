@@ -12,17 +12,17 @@ NO_LEASE: Final[dict[str, Any]] = {
     "cancel_requested": False,
     "cancel_outcome": "",
 }
-"""The columns that the end of a run clears, whatever the run came to."""
+"""The columns that the end of each run clears."""
 
 _LITERALS = {"": "''", None: "NULL", False: "FALSE"}
 CLEARED: Final = ", ".join(f"{name} = {_LITERALS[value]}" for name, value in NO_LEASE.items())
-"""The same as the assignments of an UPDATE."""
+"""The assignments of an UPDATE that clear them."""
 
 STANDING_FLAG: Final = "CASE WHEN cancel_requested THEN cancel_outcome ELSE '' END"
-"""The SQL of the request to stop that stands on a row; "" for none."""
+"""The SQL of the outcome that a pending request to stop asks for; "" if there is none."""
 
 MAX_ENTRIES: Final = 30
-"""How many entries the history of a job keeps: the first and the newest."""
+"""The maximum number of entries in the history of a job: the first one and the newest."""
 
 
 class Lease(NamedTuple):

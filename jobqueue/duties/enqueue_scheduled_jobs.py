@@ -115,7 +115,7 @@ class EnqueueScheduledJobs(Duty):
         try:
             found = self._calls(schedule_id, partial(own, row))
         except TimeoutError as error:
-            raise TimeoutError(f"{error} This is the import, unique_key or target of {path}.") from error
+            raise TimeoutError(f"{error} It was raised by the import, unique_key or target of {path}.") from error
         return ticks.tick(schedule_id, now, partial(enqueue_scheduled, own=found), at_once=1)
 
     def _replan(self, now: datetime) -> None:
@@ -152,7 +152,7 @@ class EnqueueScheduledJobs(Duty):
             if not db.is_refusal(refusal):
                 raise
             self._unwritable.leave(schedule_id)
-            text = "Schedule %s is not enqueued, and left alone for %g s: its row cannot be written: %s"
+            text = "Schedule %s is skipped for %g s: its row cannot be written: %s"
             repeats.log(logging.ERROR, text, name, SET_ASIDE_SECONDS, reason_of(refusal), kind=name)
 
     def _forget_inactive(self) -> None:

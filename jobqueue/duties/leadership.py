@@ -48,10 +48,10 @@ class Term:
         This is the fence of the writes of a duty.
         """
         if not self.trusted:
-            raise LeadershipLost(f"The duty {self.name!r} has not been renewed in time, so another may lead it.")
+            raise LeadershipLost(f"The lease of the duty {self.name!r} was not renewed in time, so another worker may lead it.")
         if not BackgroundJobLease.objects.leads(self.holder, self.name, self.acquired_at):
             self.ended = True
-            raise LeadershipLost(f"The duty {self.name!r} was taken over, or released by a person.")
+            raise LeadershipLost(f"The duty {self.name!r} was taken over by another worker, or released by an operator.")
 
 
 class Clock:

@@ -67,7 +67,7 @@ def _refuse_what_cannot_be_called(function: object) -> None:
         if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
     ]
     if needed:
-        raise InvalidOption(f"{safe_repr(function)} cannot be a duty: it is called without arguments, and wants {', '.join(needed)}.")
+        raise InvalidOption(f"{safe_repr(function)} cannot be a duty: it is called without arguments, and requires {', '.join(needed)}.")
 
 
 def duty_transaction() -> contextlib.AbstractContextManager[None]:
@@ -86,7 +86,7 @@ def add(name: str, make: Callable[[], Duty], place: str) -> None:
     with _lock:
         before = _places.setdefault(name, place)
         if before != place:
-            raise InvalidOption(f"Two duties are named {name!r}: {before} and {place}. A name must be one duty's alone.")
+            raise InvalidOption(f"Two duties are named {name!r}: {before} and {place}. Each duty needs a name of its own.")
         _made[name] = make
 
 

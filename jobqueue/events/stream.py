@@ -135,7 +135,7 @@ class Reader(Service):
 
     def _failed(self, _: Service, error: BaseException, failures: int) -> None:
         if failures in (1, 10):
-            logger.warning("The reader of the log of events failed, and tries again (failure %s in a row): %s", failures, error)
+            logger.warning("The reader of the event log failed and tries again (failure %s in a row): %s", failures, error)
 
 
 class Hub:

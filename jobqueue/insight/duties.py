@@ -105,7 +105,7 @@ def _problem(told: dict[str, Any], row: BackgroundJobLease, now: datetime) -> st
     if ahead > conf.current().duty_lease_seconds:
         return f"the heartbeat of its leader lies {ahead:.0f} s ahead of the database's clock"
     if heard > 2 * conf.current().duty_lease_seconds:
-        return f"its leader was last heard {heard:.0f} s ago, and nobody has taken over"
+        return f"the last heartbeat of its leader was {heard:.0f} s ago, and no worker has taken over"
     ran = _since(_moment(told, "last_run_at"), now)
     idle = held if ran is None else min(ran, held)
     if idle > stuck_seconds(interval):

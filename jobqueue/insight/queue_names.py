@@ -19,7 +19,7 @@ def warning(name: str) -> str:
     """Return a warning if no task, setting, schedule, worker or job uses a queue's name, because it may be mistyped; else ""."""
     if is_known(name):
         return ""
-    return f"No task, setting, schedule, worker or recent job knows a queue {name!r}. If the name is mistyped, forget the queue."
+    return f"No task, setting, schedule, worker or recent job has a queue {name!r}. If the name is mistyped, forget the queue."
 
 
 def is_known(name: str) -> bool:

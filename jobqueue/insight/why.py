@@ -34,7 +34,7 @@ COLUMNS = (
 WHAT_TO_DO = {
     states.Status.PAUSED: "resume, cancel or delete it",
     states.Status.ERROR: "resume, cancel or delete it",
-    states.Status.RUNNING: "the line moves on when it ends; cancel it to end it now",
+    states.Status.RUNNING: "the next job of the line starts when it ends; cancel it to end it now",
 }
 
 
@@ -56,7 +56,7 @@ def why_waiting(job: Any) -> Why | None:
     why = _gate(found)
     if why is None or found.expires_at is None or found.status == states.Status.PAUSED or found.first_started_at is not None:
         return why
-    return replace(why, text=f"{why.text} It is canceled if it has not begun by {clock(found.expires_at, found.now)}.")
+    return replace(why, text=f"{why.text} It is canceled if it has not started by {clock(found.expires_at, found.now)}.")
 
 
 def _gate(found: Any) -> Why | None:
@@ -69,7 +69,7 @@ def _gate(found: Any) -> Why | None:
     if found.place == states.PENDING_TIME:
         return _unknown_task(found) or _not_due(found)
     if found.place == states.PENDING_TARGET:
-        return _target(found) or Why("free", f"{_named(found)} is free: any worker lets the next of its line be taken within 5 s.")
+        return _target(found) or Why("free", f"{_named(found)} is free: a worker releases the next job of its line within 5 s.")
     return _paused_queue(found) or _target(found) or _limit(found) or _no_worker(found) or _unknown_task(found) or _free(found)
 
 
@@ -119,7 +119,7 @@ def _target(job: Any) -> Why | None:
     first = min(line, key=lambda one: (one.claim_rank, one.pk))
     order = "has a higher priority" if first.claim_rank < job.claim_rank else "is older"
     return Why(
-        "target", f"{_who(first)} is before it in the line of {_named(job, capital=False)}, since it {order}: {_stands(first)}.", first.pk
+        "target", f"{_who(first)} is before it in the line of {_named(job, capital=False)}, because it {order}: {_stands(first)}.", first.pk
     )
 
 
@@ -149,8 +149,8 @@ def _not_due(job: Any) -> Why:
         due = f" since {clock(job.run_at, job.now)}" if job.run_at else ""
         alive = serving(None)
         if not alive.able:
-            return Why("no_worker", f"It is due{due}, and no worker is alive that could let it be taken: start 'manage.py runworkers'.")
-        return Why("not_due", f"It is due{due}: a worker lets it be taken within a second.")
+            return Why("no_worker", f"It is due{due}, and no worker is alive that could promote it: start 'manage.py runworkers'.")
+        return Why("not_due", f"It is due{due}: a worker promotes it within a second.")
     until = f"{clock(job.run_at, job.now)} (in {about(job.run_at - job.now)})"
     if suspend.sleeps(job, job.now):
         return Why("sleeping", f"It sleeps until {until}, as its task asked for; 'run now' does not wait.")
@@ -181,7 +181,7 @@ def _no_worker(job: Any) -> Why | None:
     if found.others:
         alive = f"{plural(found.others, 'worker')} {verb(found.others, 'is', 'are')} alive"
         return Why("no_worker", f"{alive}, but none serves queue {queue(job)}: {start} for it.")
-    return Why("no_worker", f"No worker is alive (none was heard in the last {found.heard_seconds} s): {start}.")
+    return Why("no_worker", f"No worker is alive (none sent a heartbeat in the last {found.heard_seconds} s): {start}.")
 
 
 def _unknown_task(job: Any) -> Why | None:
@@ -191,7 +191,7 @@ def _unknown_task(job: Any) -> Why | None:
     last = since + timedelta(seconds=conf.current().unknown_task_grace_seconds)
     return Why(
         "unknown_task",
-        f"The worker that took it has known no task {job.task!r} since {clock(since, job.now)}: deploy its code, name its"
+        f"The worker that claimed it has not had the task {job.task!r} since {clock(since, job.now)}: deploy its code, name its"
         f" module in TASK_MODULES, or cancel the job. It is tried again every few seconds, and ends in ERROR after {clock(last, job.now)}.",
     )
 
@@ -200,12 +200,10 @@ def _free(job: Any) -> Why:
     found: Serving = serving(job.queue)
     if found.slots and found.running >= found.slots:
         crowd = busy(found.slots, f"the {plural(found.able, 'worker')} for queue {queue(job)}")
-        return Why(
-            "free", f"Nothing but the jobs before it stands in its way: {crowd} a moment ago, the next that is free takes the next job."
-        )
+        return Why("free", f"It waits only for the jobs before it: {crowd} a moment ago. The next free slot takes the next job.")
     if not _is_registered(job.task):
-        return Why("free", f"The next free worker whose code has the task {job.task!r} can run it. This process knows no such task.")
-    return Why("free", "Nothing stands in its way: the next free worker takes it.")
+        return Why("free", f"The next free worker whose code has the task {job.task!r} can run it. This process has no such task.")
+    return Why("free", "Nothing blocks it: the next free worker claims it.")
 
 
 def _is_registered(path: str) -> bool:
@@ -238,7 +236,7 @@ def _stands(job: Any) -> str:
     if status in (states.Status.QUEUED, states.Status.PENDING):
         return _goes_first(job) if status == states.Status.QUEUED else "it waits, too"
     if status == states.Status.RUNNING and job.lease_expires_at is not None and job.lease_expires_at < now:
-        return f"its worker was lost: its lease ran out at {clock(job.lease_expires_at, now)}, and the next worker that looks recovers it"
+        return f"its worker was lost: its lease ran out at {clock(job.lease_expires_at, now)}, and a worker recovers it at the next check"
     if status == states.Status.RUNNING and job.cancel_requested:
         end = "canceled" if job.cancel_outcome == states.Status.CANCELED else "paused, and then holds it until it is resumed or canceled"
         return f"it is RUNNING and was asked to stop, to be {end}"
@@ -252,14 +250,14 @@ def _goes_first(job: Any) -> str:
     workers = serving(job.queue)
     if workers.others and not workers.able and not workers.draining:
         return f"{place} no live worker serves: start 'manage.py runworkers' for it, or cancel the job"
-    return "it is QUEUED, and goes first"
+    return "it is QUEUED, and is claimed first"
 
 
 def _rests(job: Any) -> str:
     if job.place == states.PENDING_CHILDREN:
-        return "it waits for its children to end; cancel it to move on"
+        return "it waits for its children to end; cancel it to free the target"
     until = f" until {clock(job.run_at, job.now)}" if job.run_at else ""
-    return f"it {'sleeps' if suspend.sleeps(job, job.now) else 'waits for a retry'}{until}; cancel it to move on, or let it run now"
+    return f"it {'sleeps' if suspend.sleeps(job, job.now) else 'waits for a retry'}{until}; cancel it to free the target, or run it now"
 
 
 def _since(job: Any) -> str:

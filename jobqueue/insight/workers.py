@@ -84,7 +84,7 @@ def _stuck(name: str, told: Any) -> str:
     if receiver := told.get("receiver"):
         return f"a receiver of signals, {receiver}, has not returned for {busy:.0f} s; {_signals(told.get('waiting'))}"
     if busy > HANG_SECONDS:
-        return f"its {name} has been in one turn for {busy:.0f} s"
+        return f"its {name} has not completed its present turn for {busy:.0f} s"
     if failures and age > HANG_SECONDS:
         return f"its {name} has failed {plural(round(failures), 'time')} in a row, for {age:.0f} s"
     return ""

@@ -46,7 +46,7 @@ def try_set_aside(lease: Lease, status: str, what: str, error: BaseException) ->
     except Exception as refusal:
         if not db.is_refusal(refusal):
             raise
-        repeats.log(logging.ERROR, "Job %s cannot even be set aside (%s): %s", lease.job_id, reason, reason_of(refusal))
+        repeats.log(logging.ERROR, "Job %s cannot be set aside (%s): %s", lease.job_id, reason, reason_of(refusal))
         return False
     repeats.log(logging.ERROR, "Job %s is set aside as ERROR: %s", lease.job_id, reason)
     return True

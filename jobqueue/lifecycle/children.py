@@ -54,7 +54,7 @@ class Waits(NamedTuple):
     def text(self) -> str:
         """The same as a sentence, without the full stop."""
         if self.first is None:
-            return f"The jobs that it waited for {'have ended' if self.in_all else 'are gone'}: a worker lets it be taken within a second"
+            return f"The jobs that it waited for {'have ended' if self.in_all else 'are gone'}: a worker promotes it within a second"
         least = "at least " if self.more else ""
         return f"It waits for {least}{self.live} of {self.in_all} children; the first is job {self.first}"
 
@@ -77,18 +77,19 @@ def wait(lease: Lease, ids: Sequence[int]) -> None:
             itself, seen = waits_for(database, JobDependency._meta.db_table, job.pk)
             if itself:
                 raise ChildrenRefused(
-                    f"Job {job.pk} cannot wait for {_named(ids)}: through others, that waits for job {job.pk}. Let only one of them wait."
+                    f"Job {job.pk} cannot wait for {_named(ids)}: directly or through other jobs, that waits for job "
+                    f"{job.pk}. Only one of them can wait for the other."
                 )
             _check_targets(job)
             if seen >= MAX_SEEN:
                 raise ChildrenRefused(
-                    f"The jobs that job {job.pk} would wait for wait for {seen:,} others. Wait for fewer of them at once."
+                    f"The jobs that job {job.pk} would wait for have {seen:,} children in turn. Wait for fewer jobs at once."
                 )
 
 
 def _check(job: Job, ids: Sequence[int]) -> None:
     if job.pk in ids:
-        raise ChildrenRefused(f"Job {job.pk} cannot wait for itself: take its own id out of the children.")
+        raise ChildrenRefused(f"Job {job.pk} cannot wait for itself: remove its own id from the children.")
 
 
 def _check_targets(job: Job) -> None:
@@ -114,9 +115,9 @@ def _circle(job: int, holder: int, child: int, target: Target, keeper: int) -> s
         needs = f"which needs the target {target.name!r}, {kept}. Give the child another target, or none."
         return f"Job {job} cannot wait for job {child}, {needs}"
     return (
-        f"Job {job} cannot wait for a job that stands in line behind job {holder}: that waits, in turn, for job {child}, which needs the"
-        f" target {target.name!r}, {kept.replace('it keeps', f'job {job} keeps')}. Let jobs take their targets in one order, or give the"
-        " children none."
+        f"Job {job} cannot wait for a job in line behind job {holder}: that one waits, in turn, for job {child}, which needs the"
+        f" target {target.name!r}, {kept.replace('it keeps', f'job {job} keeps')}. Give the children no target, or make "
+        f"all jobs take their targets in the same order."
     )
 
 
@@ -181,9 +182,9 @@ class Parents:
         self._batches = Batches("Resuming jobs whose children have ended", PARENTS)
         self._after = 0
         self.busy = False
-        """Whether there is more to do at once."""
+        """Whether more jobs can be moved at once."""
         self.any = False
-        """Whether anybody was seen to wait."""
+        """Whether a waiting job was found."""
 
     def run(self) -> Batch | None:
         """Poll the next jobs; return how many were moved, or None after the last job."""
@@ -234,7 +235,7 @@ class Parents:
 
 
 def _end(job_id: int, error: Exception) -> bool:
-    return aside.end_pending(job_id, "it cannot go on after its children", error)
+    return aside.end_pending(job_id, "it cannot continue after its children", error)
 
 
 def _alone(job_id: int, size: int) -> list[int]:

@@ -173,7 +173,7 @@ def _flag(job: Job, outcome: str) -> Answer:
 
 def _withdraw(job: Job) -> Answer:
     if not job.cancel_requested:
-        return _refused(job, "the job is running and nobody has asked it to stop")
+        return _refused(job, "the job is running, and was not asked to stop")
     Job.objects.flag(job, "")
     wakeup.owner(job.lease_owner)
     return Answer(job.pk, Verdict.DONE, job.status)

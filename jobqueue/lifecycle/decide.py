@@ -50,7 +50,7 @@ class Standing(NamedTuple):
 
 
 NOT_READ = Standing(datetime.min.replace(tzinfo=UTC), was_read=False)
-"""What most rows say: no person has asked the job to stop. The statement that writes the decision checks it."""
+"""The usual case: no operator has asked the job to stop. The statement that writes the decision checks it."""
 
 
 SUCCESS = states.SUCCESS[0]

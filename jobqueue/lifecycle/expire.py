@@ -214,7 +214,7 @@ def decide(job: Job, now: datetime, excuse: str = "") -> tuple[states.Place, dic
     if job.cancel_requested:
         destination, message = states.place(job.cancel_outcome), INTERRUPTED_BY_USER
     elif job.recovery == states.Recovery.HOLD:
-        destination, message = states.ERROR, "worker lost; held for a person to resume it"
+        destination, message = states.ERROR, "worker lost; held until an operator resumes it"
     elif not is_blamed:
         destination, message = states.QUEUED, lost
     elif crashes >= conf.current().max_crashes:

@@ -66,7 +66,9 @@ def pause_queue(name: str, *, until: datetime | timedelta | None = None) -> Queu
         raise InvalidOption(f"until is {safe_repr(until)}; it must be a datetime, or a timedelta above 0 that counts from now on.")
     moments.check_ahead(until, "until")
     if isinstance(until, datetime) and clock.aware(until) <= clock.now():
-        raise InvalidOption(f"until is {safe_repr(until)}, which is over; it must be a time ahead. Leave it out to pause without an end.")
+        raise InvalidOption(
+            f"until is {safe_repr(until)}, which is in the past; it must be a time in the future. Leave it out to pause without an end."
+        )
     end = clock.aware(until) if isinstance(until, datetime) else Now() + until
     return _decide(name, Q(paused=True, paused_until=end), paused=True, paused_until=end)
 
@@ -79,7 +81,7 @@ def until_of(text: str) -> datetime | timedelta:
     except (ValueError, OverflowError):
         ahead = False
     if not ahead:
-        rule = "it must be a time ahead, such as 2030-01-31T18:00:00Z, or a number of seconds above 0 that counts from now on"
+        rule = "it must be a time in the future, such as 2030-01-31T18:00:00Z, or a number of seconds above 0 that counts from now on"
         raise InvalidOption(f"until is {safe_repr(text)}; {rule}.")
     moments.check_ahead(until, "until")
     return until

@@ -68,7 +68,7 @@ def _set_next_aside(target: Target, error: Exception) -> None:
     )
     job_id = parked.order_by("-holds_target", "claim_rank", "pk").values_list("pk", flat=True).first()
     if job_id is not None:
-        aside.end_pending(job_id, "it cannot be let go though its target is free", error)
+        aside.end_pending(job_id, "it cannot be released although its target is free", error)
 
 
 def release_parked_targets(limit: int | None = None, batch: int = BATCH) -> int:

@@ -13,7 +13,7 @@ from jobqueue.insight.problems.base import MAX_SECONDS, NUMBER, OFF, SECONDS, TH
 
 STATUSES = {Severity.ERROR: 1, Severity.WARNING: 3}  # 2 means an invalid command line
 MAX_NUMBER = 1_000_000
-EXAMPLES = {SECONDS: "For ten minutes say 600.", NUMBER: "For none say 0."}
+EXAMPLES = {SECONDS: "For example, 600 is ten minutes.", NUMBER: "For example, 0 allows none."}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser.add_argument(_option(name), metavar=one.metadata["unit"], help=f"{one.metadata['help']} (default: {default})")
     choices = [str(severity) for severity in Severity]
     parser.add_argument(
-        "--fail-on", choices=choices, default=str(Severity.WARNING), help="the least severity that ends with another status than 0"
+        "--fail-on", choices=choices, default=str(Severity.WARNING), help="the lowest severity for which the exit status is not 0"
     )
 
 

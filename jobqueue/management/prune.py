@@ -20,15 +20,19 @@ from jobqueue.retention import apply
 TURN_SECONDS = 1.0
 TELL_SECONDS = 2.0
 MAX_COUNTED = 100_000
-NOTHING_TO_DO = "Nothing says how long jobs are kept: set DELETE_AFTER in JOBQUEUE, or say --older-than SECONDS."
+NOTHING_TO_DO = "It is not set how long jobs are kept: set DELETE_AFTER in JOBQUEUE, or add --older-than SECONDS."
 Lines = list[str]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of ``prune``."""
-    parser.add_argument("--dry-run", action="store_true", help="count what would be done, and do nothing")
-    parser.add_argument("--older-than", metavar="SECONDS", help="delete what ended so long ago, whatever the settings say")
-    parser.add_argument("--status", action="append", default=[], help=f"only jobs that ended so: {', '.join(OUTCOMES)}; may be repeated")
+    parser.add_argument("--dry-run", action="store_true", help="count the jobs, and change nothing")
+    parser.add_argument(
+        "--older-than", metavar="SECONDS", help="delete all jobs that ended this long ago, instead of what the settings name"
+    )
+    parser.add_argument(
+        "--status", action="append", default=[], help=f"only jobs with this outcome: {', '.join(OUTCOMES)}; may be repeated"
+    )
     parser.add_argument("--queue", action="append", default=[], help="only jobs of this queue; may be repeated")
 
 
@@ -68,10 +72,10 @@ def _done(sweep: apply.Sweep, tell: Callable[[str], None]) -> tuple[Any, Lines, 
                 told = time.monotonic()
                 tell(f"{plural(deleted, 'job')} deleted, {stale:,} marked as stale so far.")
     except KeyboardInterrupt:
-        tell("Stopped. What was done is done; the rest goes next time.")
+        tell("Stopped. The next run continues here.")
     lines = [f"{plural(deleted, 'job')} deleted, {stale:,} marked as stale."]
     if events:
-        lines.append(f"{plural(events, 'event')} went with them.")
+        lines.append(f"{plural(events, 'event')} deleted with them.")
     if set_aside:
         lines.append(f"{plural(set_aside, 'job')} could not be deleted; the log says why.")
     return {"deleted": deleted, "events": events, "stale": stale, "set_aside": set_aside, "complete": whole}, lines, whole
@@ -97,7 +101,7 @@ def _counted(sweep: apply.Sweep) -> tuple[Any, Lines, bool]:
 
 def _status(text: str) -> str:
     if text.upper() not in OUTCOMES:
-        raise CommandError(f"--status is {text[:80]!r}; it must be one of {', '.join(OUTCOMES)}: only what has ended is ever deleted.")
+        raise CommandError(f"--status is {text[:80]!r}; it must be one of {', '.join(OUTCOMES)}: only ended jobs can be deleted.")
     return text.upper()
 
 
@@ -108,5 +112,5 @@ def _seconds(text: str) -> float:
         seconds = -1.0
     if not 0 <= seconds <= MAX_SECONDS:  # NaN compares false, too
         rule = f"it must be a number of seconds from 0 to {MAX_SECONDS}"
-        raise CommandError(f"--older-than is {text[:80]!r}; {rule}. For a week say 604800.")
+        raise CommandError(f"--older-than is {text[:80]!r}; {rule}. For example, 604800 is a week.")
     return seconds

@@ -47,9 +47,13 @@ def add_deliveries_arguments(parser: ArgumentParser) -> None:
 def add_set_webhook_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of ``set-webhook``."""
     parser.add_argument("queue", help="the name of the queue")
-    parser.add_argument("url", nargs="?", help="where its jobs' events are sent; empty text: nowhere; left out: show what is set")
+    parser.add_argument(
+        "url", nargs="?", help="the URL to which events of its jobs are sent; empty text: send none; without a URL: show the current one"
+    )
     names = ", ".join(webhook_rules.EVENTS)
-    parser.add_argument("--event", action="append", help=f"which events are sent: {names}; may be repeated; empty text: the three ends")
+    parser.add_argument(
+        "--event", action="append", help=f"an event to send: {names}; may be repeated; empty text: completed, failed and canceled"
+    )
 
 
 def webhooks(options: dict[str, Any]) -> tuple[Any, list[tuple[str, ...]]]:
@@ -86,7 +90,7 @@ def set_webhook(options: dict[str, Any]) -> Answer:
     """Set or show the URL that the events of a queue are sent to."""
     events = None if options["event"] is None else [one for one in options["event"] if one]
     if options["url"] is None and events is not None:
-        raise CommandError("--event needs the URL that they are sent to: name it after the queue.")
+        raise CommandError("--event needs the URL that they are sent to: add it after the queue.")
     name, url = options["queue"], options["url"]
     answer = queue_webhook(name) if url is None else set_queue_webhook(name, url, events)
     receiver = webhook_rules.shown_url(answer.url)
@@ -101,7 +105,7 @@ def _number(text: str) -> int:
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
     if not 0 < number <= MAX_ID:
         rule = f"it must be a whole number from 1 to {MAX_ID}"
-        raise CommandError(f"DELIVERY_ID is {text[:80]!r}; {rule}. 'jobqueue webhooks' tells the numbers.")
+        raise CommandError(f"DELIVERY_ID is {text[:80]!r}; {rule}. 'jobqueue webhooks' shows the numbers.")
     return number
 
 

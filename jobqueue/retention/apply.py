@@ -241,4 +241,4 @@ def _send(item: tuple[Signal, Ended], _: None) -> None:
     except BaseException as error:  # the job is done; an error for one job must not stop the signals of the rest
         if is_for_the_process(error):
             raise
-        repeats.log(logging.WARNING, "Job %s: that retention has reached it was not told to those who listen: %s", one.id, error)
+        repeats.log(logging.WARNING, "Job %s: a receiver of job_stale or job_deleted failed: %s", one.id, error)

@@ -103,7 +103,7 @@ class Pace:
         if self.logged <= MAX_LOGGED:
             logger.warning(text, *values)
         elif self.logged == MAX_LOGGED + 1:
-            logger.warning("Retention keeps more jobs for such reasons; they are not named until its next run.")
+            logger.warning("Retention keeps more jobs for such reasons; they are listed by its next run.")
 
 
 def in_parts(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], pace: Pace) -> Done:
@@ -216,7 +216,8 @@ def call(
         except BaseException as error:
             if db.is_outage(error) or is_for_the_process(error):
                 raise
-            repeats.log(logging.ERROR, "%s raised for job %s (%s); retention goes on.", name, one.id, one.task, kind=name, exc_info=True)
+            text = "%s raised an error for job %s (%s); retention continues."
+            repeats.log(logging.ERROR, text, name, one.id, one.task, kind=name, exc_info=True)
     return reached
 
 

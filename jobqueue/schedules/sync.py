@@ -54,20 +54,20 @@ def bring_schedules() -> tuple[int, int]:
         try:
             changed += step()
         except Schedule.DoesNotExist:
-            logger.warning("Schedule %s could not be brought up to date: somebody has its row locked.", name)
+            logger.warning("Schedule %s was not updated: another transaction has locked its row. The next run tries again.", name)
             left += 1
         except Exception as error:
             if is_outage(error) or isinstance(error, LeadershipLost):
                 raise
             text = exception_summary(error, PLAIN)
-            logger.error("Schedule %s: its declaration could not be brought into its row: %s", name, text)
+            logger.error("Schedule %s: its declaration cannot be written to its row: %s", name, text)
             left += 1
     return changed, left
 
 
 def _retire(name: str) -> int:
     ticks.retire(name)
-    logger.info("Schedule %s is no longer declared: it is retired.", name)
+    logger.info("Schedule %s is no longer declared and was retired.", name)
     return 1
 
 
@@ -89,7 +89,7 @@ def _bring(one: Declaration, row: Schedule | None) -> int:
         setattr(row, name, value)
     done = ticks.define(row, list(wanted), wait=False)
     if done:
-        logger.info("Schedule %s was changed by the code.", one.name)
+        logger.info("Schedule %s was changed to its declaration in the code.", one.name)
     return int(done)
 
 
@@ -130,7 +130,7 @@ def _note_conflict(row: Schedule, text: str) -> int:
     """Write which other service declares a schedule; "" if none does any more."""
     if text and text != row.conflict:
         owner = f"service {row.service!r}" if row.service else f"the project with {row.declared_in or row.task}"
-        logger.error("Schedule %s belongs to %s: %s. Rename one of them. It stays as it is.", row.name, owner, text)
+        logger.error("Schedule %s belongs to %s: %s. The row is unchanged. Rename one of them.", row.name, owner, text)
     if text == row.conflict:
         return 0
     return ticks.note_conflict(row.pk, text)

@@ -31,7 +31,7 @@ AT_ONCE = 100  # the maximum of jobs that one transaction creates
 KEEP_TICKS = timedelta(days=3)
 
 Enqueue = Callable[[Schedule, datetime | None], int]
-"""Make the job of a schedule for a nominal time (None: for no time, but now); return its number."""
+"""Enqueue the job of a schedule for a nominal time (None: a run outside of the schedule, now); return its number."""
 
 # Columns that each change of the definition also changes.
 ANEW: dict[str, Any] = {"retry_at": None, "last_error": ""}
@@ -238,7 +238,7 @@ def _checked(name: str) -> str:
 
 
 def _missing(name: Any) -> NoReturn:
-    raise InvalidOption(f"There is no schedule {safe_repr(name)}. 'manage.py jobqueue schedules' names them.")
+    raise InvalidOption(f"There is no schedule {safe_repr(name)}. 'manage.py jobqueue schedules' lists them.")
 
 
 def schedule_states() -> list[ScheduleState]:

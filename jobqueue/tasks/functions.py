@@ -19,10 +19,10 @@ MOVE = "Declare a function with def or async def at the top level of a module"
 
 PARTS = {
     "<lambda>": f"all lambdas of a module share one path. {MOVE}, which has a name",
-    "<locals>": f"it is defined inside of another function, so no worker finds it. {MOVE}; in a decorator, apply functools.wraps",
+    "<locals>": f"it is defined inside of another function, so workers cannot import it. {MOVE}; in a decorator, apply functools.wraps",
     ".": f"it is defined in a class, so it is a method. {MOVE}",
 }
-"""What a qualified name holds if the function is not at the top level of its module, with the reason."""
+"""The parts of a qualified name that show that a function is not at the top level of its module, with the reason."""
 
 
 class InvalidTaskFunction(InvalidOption, compat.InvalidTask):  # type: ignore[misc,valid-type]
@@ -44,7 +44,7 @@ def _refusal(func: Any) -> str:
     if inspect.ismethod(func):
         return f"it is a bound method, and a job stores no object. {MOVE} that loads the object and calls the method"
     if not inspect.isfunction(func):
-        return f"a {type(func).__qualname__} is no plain function, so it has no path that a job could store. {MOVE} that calls it"
+        return f"a {type(func).__qualname__} is not a plain function, so it has no path that a job could store. {MOVE} that calls it"
     if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
         return "it is a generator, whose body does not run when it is called. Return a list in place of yield"
     return next((reason for part, reason in PARTS.items() if part in func.__qualname__), "")

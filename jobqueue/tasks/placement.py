@@ -21,6 +21,7 @@ def check_place(task: Any) -> None:
     others = (model for model in apps.get_models() if model._meta.app_label != Job._meta.app_label)
     if not any(router.db_for_write(model) == alias for model in others):
         raise InvalidOption(
-            f"{task.module_path} has transactional=True, but the jobs are in the database {alias!r} and no other model is: its work and "
-            "the end of its job cannot be one transaction. Leave it out and make the task repeatable, or keep the jobs in its database."
+            f"{task.module_path} has transactional=True, but the jobs are in the database {alias!r} and no other model "
+            f"is, so its work and the end of its job cannot be one transaction. Leave it out and make the task "
+            f"idempotent, or keep the jobs in its database."
         )

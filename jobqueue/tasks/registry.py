@@ -69,8 +69,8 @@ def register(task: Any) -> None:
     declarer = functions.declaring_module()
     if known is not None and _loads[path] is load and _is_second(path, known.func, task.func, declarer):
         raise functions.InvalidTaskFunction(
-            f"Two tasks have the path {path!r}: {functions.places(known.func, task.func)}. A job stores nothing but the path, so the same "
-            "function would run for both. Rename one of them."
+            f"Two tasks have the path {path!r}: {functions.places(known.func, task.func)}. A job stores only the path, so "
+            f"the same function would run for both. Rename one of them."
         )
     _tasks[path], _loads[path], _declarers[path] = task, load, declarer
     _entries.pop(path, None)

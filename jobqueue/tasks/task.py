@@ -112,7 +112,7 @@ class JobTask(compat.Task):  # type: ignore[misc]
         given = {name: value for name, value in changes.items() if value is not None}
         for name in DECLARED_ONLY:
             if name in given:
-                raise InvalidOption(f"{name} is read from the task's declaration whenever it runs: put it on @task({name}=...).")
+                raise InvalidOption(f"{name} is read from the declaration of the task at each run: put it on @task({name}=...).")
         run_after = given.get("run_after")
         moments.check_run_after(run_after)
         if isinstance(run_after, timedelta) and not self._keeps_deltas(str(given.get("backend", self.backend))):
@@ -216,7 +216,7 @@ def pipeline(*, phases: Sequence[Callable[..., Any] | Phase], **given: Any) -> C
 
     def declare(func: Callable[..., Any]) -> JobTask:
         if not callable(func) or hasattr(func, "module_path"):
-            raise InvalidOption(f"@pipeline got {func!r}; it must be a module-level function. Take away its other decorator.")
+            raise InvalidOption(f"@pipeline got {func!r}; it must be a module-level function. Remove its other decorator.")
         return JobTask(func=func, run_after=None, **{**DEFAULTS, **given, "takes_context": True, "phases": steps})
 
     return declare

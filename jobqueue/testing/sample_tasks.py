@@ -47,7 +47,7 @@ FATAL: dict[str, Callable[[], BaseException]] = {
     "builtins.GeneratorExit": GeneratorExit,
     "asyncio.exceptions.CancelledError": asyncio.CancelledError,
 }
-"""What a task can raise that is no `Exception`, by path."""
+"""The exceptions that a task can raise and that are no `Exception`, by the path of the task."""
 
 
 @_task()

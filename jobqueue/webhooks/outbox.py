@@ -34,7 +34,7 @@ MAX_ATTEMPTS = 2**31 - 1  # the maximum of the column
 MAX_LOOKS = 50
 MAX_KNOWN = 1000
 MAX_MESSAGE_BYTES = 4000
-GIVEN_UP = "Given up by a person"
+GIVEN_UP = "Given up by an operator"
 Status = WebhookDelivery.Status
 
 
@@ -102,7 +102,7 @@ class Beginner:
             if not _is_of_a_row(refusal):
                 raise
             self._aside.leave(delivery_id)
-            text = "Webhook delivery %d cannot be sent or given up, and is left alone for %g s: %s"
+            text = "Webhook delivery %d cannot be sent or given up, and is skipped for %g s: %s"
             repeats.log(logging.ERROR, text, delivery_id, SET_ASIDE_SECONDS, reason)
         else:
             repeats.log(logging.ERROR, "Webhook delivery %d is given up: %s", delivery_id, reason)

@@ -13,7 +13,7 @@ from jobqueue.webhooks.queues import queue_webhook
 
 Status = WebhookDelivery.Status
 NO_SUCH = "there is no such delivery (any more)"
-STILL_TO_BE_SENT = "it is still to be sent, or is being sent"
+STILL_TO_BE_SENT = "it has not been sent yet, or is being sent"
 NOT_TO_BE_SENT = "it was delivered or given up: redeliver it"
 ENDED_ALREADY = "it was delivered or given up already"
 DELIVERED = "it was delivered"

@@ -193,7 +193,7 @@ class SenderPool:
                 raise
             repeats.log(
                 logging.ERROR,
-                "What came of webhook %s of job %s cannot be written; it is sent again.",
+                "The result of webhook %s of job %s cannot be written; the webhook is sent again.",
                 message.event,
                 message.job_id,
                 exc_info=True,

@@ -97,7 +97,7 @@ class ClaimPolicy:
         except BaseException as error:  # code of the project; the last slots stay, and claims continue
             if is_for_the_process(error):
                 raise
-            text = "TENANTS could not be read, so the numbers of before stay: %s"
+            text = "Cannot read TENANTS; keeping the previous values: %s"
             repeats.log(logging.ERROR, text, str(error) or repr(error), kind=str(error))
 
     def _read_queues(self) -> None:

@@ -217,7 +217,7 @@ def test_several_are_sent_again_and_those_still_to_be_sent_are_told_of(sender: C
     assert "Also selected, and not changed: 1 that is still to be sent." in page
     confirmed = f"{failed.pk},{sent.pk}"
     response = choose(sender, "redeliver_selected", sent, failed, waiting, url=LIST, confirmed=confirmed)
-    assert told(response) == ["2 deliveries are sent again.", "1 not sent again: it is still to be sent, or is being sent."]
+    assert told(response) == ["2 deliveries are sent again.", "1 not sent again: it has not been sent yet, or is being sent."]
     assert [state(one) for one in (sent, failed, waiting)] == [("PENDING", 0), ("PENDING", 0), ("PENDING", 2)]
 
 
@@ -302,7 +302,7 @@ def test_a_pending_delivery_is_given_up_and_the_job_says_so(chief: Client) -> No
     after = WebhookDelivery.objects.get()
     assert (after.status, after.attempts) == ("FAILED", 3)
     assert after.finished_at is not None
-    assert after.error == "Given up by a person. the receiver answered 500"
+    assert after.error == "Given up by an operator. the receiver answered 500"
     assert [event.name for event in timeline(one.job)[0]] == ["job.webhook.failed"]
     assert audit() == [(str(one.pk), "Given up; it was PENDING.")]
 

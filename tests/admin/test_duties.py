@@ -58,7 +58,7 @@ def test_a_duty_is_shown_with_its_leader_and_what_it_did(admin_client: Client) -
     [
         ({"held_seconds": 4000, "ran_seconds": 363}, "has completed no run for 36"),
         ({"held_seconds": 4000, "last_run_at": "yesterday"}, "has completed no run for 400"),
-        ({"heard_seconds": 40}, "was last heard 40 s ago, and nobody has taken over"),
+        ({"heard_seconds": 40}, "the last heartbeat of its leader was 40 s ago, and no worker has taken over"),
         ({"failures_in_a_row": 3, "last_error": "ValueError: token=abc123secret"}, "it has failed 3 times in a row: ValueError: token="),
     ],
 )

@@ -160,7 +160,7 @@ def test_a_queue_that_a_project_hides_is_neither_shown_nor_changed(chief: Client
 
 def test_an_unknown_name_is_warned_of_and_its_row_can_be_forgotten(login: Login, chief: Client) -> None:
     response = chief.post(DECIDE["pause"], {"queue": "mial"})
-    assert told(response)[-1].startswith("No task, setting, schedule, worker or recent job knows a queue 'mial'.")
+    assert told(response)[-1].startswith("No task, setting, schedule, worker or recent job has a queue 'mial'.")
     assert "Forget queue mial" not in chief.get(PAGE).content.decode()
     assert chief.post(f"{PAGE}decide/forget/", {"queue": "mial"}).status_code == 403
     forgetful = login("view_queue", "delete_queue")

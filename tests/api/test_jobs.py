@@ -146,7 +146,7 @@ def test_a_queue_is_paused_and_resumed_as_a_whole(login: Any) -> None:
 
 def test_a_pause_of_a_queue_that_nothing_knows_is_warned_of(login: Any) -> None:
     client = login("view_queue", "pause_queue", "resume_queue")
-    assert client.post(f"{ROOT}queues/mial/pause/").json()["warning"].startswith("No task, setting, schedule, worker or recent job knows")
+    assert client.post(f"{ROOT}queues/mial/pause/").json()["warning"].startswith("No task, setting, schedule, worker or recent job has")
     assert client.post(f"{ROOT}queues/mial/resume/").json()["warning"] == ""
 
 
@@ -174,7 +174,7 @@ def test_the_time_at_which_a_job_expires_is_told(viewer: Any) -> None:
     ends = datetime(2100, 1, 1, 12, tzinfo=UTC)
     told = viewer.get(f"{ROOT}jobs/{JobFactory(expires_at=ends).pk}/").json()
     assert datetime.fromisoformat(told["times"]["expires_at"]) == ends
-    assert "It is canceled if it has not begun by" in told["why_waiting"]["text"]
+    assert "It is canceled if it has not started by" in told["why_waiting"]["text"]
     begun = JobFactory(waiting_for_retry=True, expires_at=ends, first_started_at=timezone.now(), run_at=ends)
     assert "not begun by" not in viewer.get(f"{ROOT}jobs/{begun.pk}/").json()["why_waiting"]["text"]
 

@@ -192,7 +192,7 @@ def test_a_router_that_lets_no_table_be_made_is_told(jobs_database: Any) -> None
 
     jobs_database.DATABASE_ROUTERS = [Strict(), ROUTER]
     [(_, message)] = reported()
-    assert "no table of jobqueue" in message
+    assert "do not allow the tables of jobqueue" in message
 
 
 def test_an_alias_that_is_none_is_refused_with_the_fix(settings: Any) -> None:

@@ -283,13 +283,14 @@ def test_a_callable_of_a_task_that_hangs_stops_no_other_schedule_and_is_a_proble
     report = duty.run_once(NOON)
     assert (report.items, report.set_aside) == (3, 1)
     path = made.module_path
-    assert fresh(first).last_error == f"TimeoutError: It has not returned after 0.3 s. This is the import, unique_key or target of {path}."
+    error = f"TimeoutError: It has not returned after 0.3 s. It was raised by the import, unique_key or target of {path}."
+    assert fresh(first).last_error == error
     [problem] = [one for one in problems() if one.code == "failing_schedules"]
     assert repr(first.name) in problem.text
 
     later = NOON + MINUTE
     assert duty.run_once(later).set_aside == 1
-    assert fresh(first).last_error.startswith("TimeoutError: Its last call has not returned yet.")
+    assert fresh(first).last_error.startswith("TimeoutError: The previous call has not returned yet.")
     assert len(asked) == 1, "it is not called again while it hangs"
 
     hanging.set()

@@ -146,4 +146,4 @@ def test_slots_stay_within_the_pool_of_connections_and_no_job_waits_for_one_in_v
     assert set(Job.objects.values_list("status", "message", "attempt")) == {("SUCCESS", "", 1)}
     wait_until(lambda: Worker.objects.get().scaling.get("after") == 4, "the worker tells of its slots", 12)
     assert worker.stop() == 0
-    assert "the pool of connections serves no more." in worker.text
+    assert "the connection pool has no more connections." in worker.text

@@ -125,7 +125,7 @@ def test_before_the_first_migrate_one_line_says_what_to_do(workers: Workers, tmp
         worker = workers.start(database=entry)
         assert worker.wait() == 1
         assert worker.text.strip().splitlines() == [
-            "CommandError: The tables of jobqueue are not there or out of date: run 'manage.py migrate' first."
+            "CommandError: The tables of jobqueue are missing or out of date: run 'manage.py migrate' first."
         ]
         checks = [workers.start(database=entry, command="check"), workers.start("--check", database=entry, command="makemigrations")]
         assert [check.wait() for check in checks] == [0, 0]

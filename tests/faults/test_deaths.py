@@ -35,7 +35,7 @@ def test_jobs_of_a_killed_worker_run_again_within_its_lease_and_one_sweep(worker
     assert time.monotonic() - killed < LEASE_SECONDS + 2
     again = [row(job) for job in jobs]
     assert [(job.status, job.attempt, job.crashes, job.failures) for job in again] == [("RUNNING", 2, 1, 0)] * 2
-    assert wait_for(held, "ERROR").message == "worker lost; held for a person to resume it"
+    assert wait_for(held, "ERROR").message == "worker lost; held until an operator resumes it"
     assert wait_for(asked, "PAUSED").message == "Job was interrupted by user"
     second.hurry()
     assert second.wait() == 0
@@ -179,7 +179,7 @@ def test_a_worker_that_slept_through_its_lease_changes_nothing_when_it_wakes(wor
     wait_until(lambda: workers.witness.count("start", job_id(job)) == 2, "the other worker takes the job over", LEASE_SECONDS + 3)
     taken = row(job)
     sleeper.send(signal.SIGCONT)
-    wait_until(lambda: f"Job {job.job_id}: the lease was lost; the run is told to stop" in sleeper.text, "the sleeper hears of its loss")
+    wait_until(lambda: f"Job {job.job_id}: the lease was lost; the run is asked to stop" in sleeper.text, "the sleeper hears of its loss")
     wait_until(lambda: workers.witness.count("end", job_id(job)) == 1, "the sleeper's run is stopped", 3)
     now = row(job)
     assert (now.status, now.lease_owner, now.lease_token, now.attempt) == ("RUNNING", taken.lease_owner, taken.lease_token, 2)

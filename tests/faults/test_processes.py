@@ -243,7 +243,7 @@ def test_a_process_with_an_overdue_run_ends_within_the_hard_grace_and_hands_its_
     parent = workers.start("--processes", "1", TIMEOUT_GRACE_SECONDS=0.5, HARD_TIMEOUT_GRACE_SECONDS=6, **LONG_LEASE)
     wait_for(beside, "RUNNING", seconds=30)
     hung = workers.enqueue(tasks.swallow, 60, timeout=0.5)
-    wait_until(lambda: "does not react to its time limit" in parent.text or "is replaced because of it" in parent.text, "it is overdue")
+    wait_until(lambda: "does not react to its time limit" in parent.text or "its process is replaced" in parent.text, "it is overdue")
     overdue = time.monotonic()
     wait_until(lambda: re.search(r"Worker process 1 (ended|was killed)", parent.text), "its process has ended")
     assert time.monotonic() - overdue < 7.5
@@ -331,7 +331,7 @@ def gone_for_good(pid: int) -> bool:
 
 def test_wrong_options_of_processes_are_refused(workers: Workers) -> None:
     wrong = {
-        "--processes=0": "--processes is 0; it must be a whole number from 1 on",
+        "--processes=0": "--processes is 0; it must be a whole number, 1 or more",
         "--processes=5000": "--processes is 5000; it must be at most 1000",
         "--max-rss-mb=100": "--max-rss-mb needs --processes",
         "--processes=1 --max-jobs-per-process=0": "--max-jobs-per-process is 0",

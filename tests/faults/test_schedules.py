@@ -27,7 +27,7 @@ def nominal_times() -> Counter[str]:
 def leader(started: list[WorkerProcess]) -> WorkerProcess | None:
     """Return the worker that enqueues now, as the rows tell."""
     for one in started:
-        if one.alive and "leads from now on" in one.text and "enqueue_scheduled_jobs" in one.text:
+        if one.alive and "leads now" in one.text and "enqueue_scheduled_jobs" in one.text:
             return one
     return None
 

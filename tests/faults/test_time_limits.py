@@ -126,7 +126,7 @@ def test_slots_beyond_the_spares_are_lost_and_what_is_left_works(workers: Worker
     third = workers.enqueue(tasks.swallow, 6, timeout=0.5)
     wait_for(third, "ERROR")
     wait_until(lambda: [one.slots for one in Worker.objects.all() if one.queues == [workers.queue]] == [1], "a slot is lost")
-    assert f"Job {third.job_id} (tests.faults.tasks.swallow): all 2 spare threads stand in for others that are stuck" in worker.text
+    assert f"Job {third.job_id} (tests.faults.tasks.swallow): all 2 spare threads already replace stuck threads" in worker.text
     wait_for(workers.enqueue(tasks.work), "SUCCESS")
     wait_until(lambda: shown(workers) == 2, "the third one has ended")
     pair = [workers.enqueue(tasks.wait, 60) for _ in range(2)]

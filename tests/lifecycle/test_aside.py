@@ -201,7 +201,7 @@ def test_a_row_that_refuses_even_that_is_left_alone_for_a_while_and_logged_once(
         lost, batch = recovery.run()
         assert ([one.job_id for one in lost], batch.set_aside) == ([good.pk], 1)
         assert recovery.run()[1].set_aside == 0
-        assert caplog.text.count(f"Job {bad.pk} cannot even be set aside") == 1
+        assert caplog.text.count(f"Job {bad.pk} cannot be set aside") == 1
         [settled, other] = finish(ends([bad, JobFactory(running=True)], Kind.SUCCESS))
     assert {settled.status, other.status} == {"", "SUCCESS"}
     refused = {one.outcome.lease.job_id: one.refused for one in (settled, other)}
@@ -214,7 +214,7 @@ def test_many_rows_that_refuse_are_one_line_of_the_log_and_a_count(caplog: Any) 
     with refusing_changes(f"old.id >= {bad[0]}"):
         assert Recovery().run()[1].set_aside == 30
     repeats.flush(0.0)
-    lines = [record.getMessage() for record in caplog.records if "cannot even be set aside" in record.getMessage()]
+    lines = [record.getMessage() for record in caplog.records if "cannot be set aside" in record.getMessage()]
     assert (len(lines), lines[1].split(" lines")[0], "Traceback" in caplog.text) == (2, "29 more", False)
 
 
@@ -238,7 +238,7 @@ def test_a_next_job_whose_row_refuses_does_not_spoil_the_end_before_it(hands_ove
     waiting[0].refresh_from_db()
     assert waiting[0].status == ("ERROR" if refuses == "to run" else "PENDING")
     if refuses == "to run":
-        assert waiting[0].message.startswith(f"{PREFIX}it cannot be let go though its target is free: ")
+        assert waiting[0].message.startswith(f"{PREFIX}it cannot be released although its target is free: ")
     assert Job.objects.get(pk=waiting[1].pk).status == ("QUEUED" if at_once == 2 else "PENDING")
 
 

@@ -154,7 +154,7 @@ def test_withdrawing_keeps_the_budgets_of_the_run() -> None:
 
 @pytest.mark.django_db
 def test_resume_of_a_running_job_that_nobody_asked_to_stop_is_refused() -> None:
-    assert "nobody has asked it to stop" in control.resume(JobFactory(running=True).pk).reason
+    assert "was not asked to stop" in control.resume(JobFactory(running=True).pk).reason
 
 
 @pytest.mark.django_db

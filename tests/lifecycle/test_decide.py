@@ -111,7 +111,7 @@ def test_a_task_that_stays_unknown_for_longer_than_its_grace_is_an_error(age: in
 
     assert (end.status, end.waiting_for) == place
     assert json.loads(end.options or "") == {"unknown_since": since}
-    assert end.event == ("job.failed" if place == states.ERROR else ""), "a repeated hand-back is no event"
+    assert end.event == ("job.failed" if place == states.ERROR else ""), "a repeated hand-back is not an event"
 
 
 @pytest.mark.parametrize("flag", ["", "PAUSED"])

@@ -72,7 +72,7 @@ def test_a_notification_that_fails_fails_nothing_else(caplog: pytest.LogCaptureF
     row = Job.objects.database.insert_alone(COLUMNS, (wakeup.CHANNEL, "x" * 9000))
     assert row == Job.objects.values_list("pk", "created_at").get()
     assert JobEvent.objects.get().job_id == row[0]
-    assert "no worker was told: payload string too long" in caplog.text
+    assert "the workers were not notified: payload string too long" in caplog.text
     assert is_idle()
 
 

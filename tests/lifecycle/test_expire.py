@@ -67,7 +67,7 @@ def test_three_crashes_are_the_default_budget() -> None:
 def test_a_job_to_be_held_ends_in_error_at_once_and_waits_for_a_person(crashes: int) -> None:
     job = sweep(JobFactory(expired=True, recovery="hold", crashes=crashes))
     assert job.status == "ERROR"
-    assert "held for a person" in job.message
+    assert "held until an operator" in job.message
     assert job.resume().status == "QUEUED"
 
 

@@ -117,7 +117,7 @@ def test_texts_of_problems_have_the_forms_that_their_counts_need(worker: Any) ->
         "1 schedule could not enqueue its job at the last try, 's0'.",
         "No worker moves 1 job that is RUNNING, and its lease expired more than 60 s ago, job",
         "No worker moves 1 job that is PENDING, and its time came more than 60 s ago, job",
-        "1 thread did not stop and was given up on.",
+        "1 thread did not stop and was abandoned.",
     ):
         assert text in texts
     assert not re.search(r"\b1 (?:jobs|deliveries|targets|schedules|threads|workers)\b|\b1 [a-z ]+ (?:are|were)\b", texts)
@@ -133,7 +133,7 @@ def test_texts_of_several_problems_have_the_forms_that_their_counts_need(worker:
         "2 schedules could not enqueue their jobs at the last try, such as 's0'.",
         "No worker moves 2 jobs that are RUNNING, and their leases expired more than 60 s ago, such as job",
         "No worker moves 2 jobs that are PENDING, and their times came more than 60 s ago, such as job",
-        "2 threads did not stop and were given up on.",
+        "2 threads did not stop and were abandoned.",
     ):
         assert text in texts
 
@@ -143,7 +143,7 @@ def test_stuck_threads_are_a_problem_of_their_worker(worker: Any) -> None:
     WorkerFactory(stuck=3, heartbeat_at=timezone.now() - timedelta(days=1, hours=1))
     [problem] = only("stuck_threads")
     assert (problem.subject, problem.count) == (str(stuck.pk), 2)
-    assert "2 threads did not stop and were given up on" in problem.text
+    assert "2 threads did not stop and were abandoned" in problem.text
     assert rows_behind(problem) == 1
     assert only("stuck_threads", max_stuck_threads=2) == []
 
@@ -153,7 +153,7 @@ def test_a_worker_that_fell_silent_is_a_problem(worker: Any) -> None:
     WorkerFactory(heartbeat_at=timezone.now() - timedelta(hours=2))
     [problem] = only("silent_worker")
     assert problem.subject == str(silent.pk)
-    assert "it was last heard 33 s ago" in problem.text
+    assert "its last heartbeat was 33 s ago" in problem.text
     assert only("silent_worker", max_silent=60) == []
 
 

@@ -164,7 +164,7 @@ def test_an_end_that_is_no_time_is_refused(wrong: Any) -> None:
 
 
 def test_an_end_that_is_over_is_refused() -> None:
-    with pytest.raises(InvalidOption, match=r"until is .*, which is over; it must be a time ahead"):
+    with pytest.raises(InvalidOption, match=r"until is .*, which is in the past; it must be a time in the future"):
         pause_queue("mail", until=clock.now() - timedelta(seconds=1))
     assert row() is None
 

@@ -242,7 +242,7 @@ def test_a_hook_that_raises_is_logged_undone_and_stops_nothing(make: Any, caplog
     assert done.deleted + done.stale == 3
     assert Note.objects.count() == 2
     (record,) = [one for one in caplog.records if one.levelno == logging.ERROR]
-    assert f"{name.upper()} raised for job {jobs[1].pk}" in record.getMessage()
+    assert f"{name.upper()} raised an error for job {jobs[1].pk}" in record.getMessage()
 
 
 @pytest.mark.django_db
@@ -258,7 +258,7 @@ def test_a_hook_that_ends_its_process_ends_nothing_but_its_own_call(make: Any, c
     done = make(**{"on_stale" if make is marking else "on_delete": leave}).run(60)
     assert (done.deleted + done.stale, Note.objects.count()) == (2, 1)
     assert [one.getMessage().split(";")[0] for one in caplog.records if one.exc_info] == [
-        f"ON_{'STALE' if make is marking else 'DELETE'} raised for job {jobs[0].pk} ({jobs[0].task})"
+        f"ON_{'STALE' if make is marking else 'DELETE'} raised an error for job {jobs[0].pk} ({jobs[0].task})"
     ]
 
 

@@ -220,7 +220,7 @@ def test_a_circle_of_waiting_jobs_is_refused_to_the_one_that_would_close_it() ->
     run_until_idle()
     errors = [row(one) for one in made if row(one).status == "ERROR"]
     assert len(errors) == 1
-    assert "through others" in errors[0].message
+    assert "through other jobs" in errors[0].message
     assert [row(one).status for one in made].count("SUCCESS") == 2
 
 
@@ -267,7 +267,7 @@ def _crossed(*targets: str) -> list[Any]:
 def test_jobs_whose_children_stand_behind_one_another_close_no_circle_since_the_last_is_refused(targets: str) -> None:
     *others, last = _crossed(*targets)
     run_until_idle(["default"])
-    assert "stands in line behind job" in error_of(last)
+    assert "in line behind job" in error_of(last)
     assert [row(one).place for one in others] == [("PENDING", "children")] * len(others)
     cancel(last.job_id)
     run_until_idle()
@@ -403,7 +403,7 @@ def test_the_log_says_when_a_job_goes_on(caplog: pytest.LogCaptureFixture) -> No
     said = " ".join(caplog.messages)
     assert "nap PENDING in" in said
     assert ", again in 3600.0 s" in said
-    assert ", again when the jobs that it waits for have ended" in said
+    assert ", again when the jobs for which it waits have ended" in said
 
 
 def test_a_sleep_inside_of_a_task_group_is_a_sleep() -> None:

@@ -64,7 +64,7 @@ def test_deliveries_are_sent_again_and_those_that_cannot_be_are_told_of() -> Non
     assert status == 1
     assert text.splitlines() == [
         f"Delivery {failed.pk} is sent again.",
-        f"Delivery {waiting.pk} is not sent again: it is still to be sent, or is being sent.",
+        f"Delivery {waiting.pk} is not sent again: it has not been sent yet, or is being sent.",
         "Delivery 999999 is not sent again: there is no such delivery (any more).",
     ]
     assert WebhookDelivery.objects.values_list("status", "attempts").get(pk=failed.pk) == ("PENDING", 0)
@@ -95,7 +95,7 @@ def test_the_receiver_of_a_queue_is_set_shown_and_taken_away() -> None:
     ("arguments", "text"),
     [
         (("mail", "example.com"), "webhook_url is 'example.com'"),
-        (("mail", URL, "--event", "job.gone"), "'job.gone' is no event"),
+        (("mail", URL, "--event", "job.gone"), "'job.gone' is not an event"),
         (("", URL), "The name of the queue is ''"),
         (("mail", "--event", "job.failed"), "--event needs the URL"),
     ],

@@ -169,7 +169,7 @@ def test_an_answer_that_the_database_refuses_holds_up_no_other(
     good.refresh_from_db()
     bad.refresh_from_db()
     assert (good.status, bad.status) == ("DELIVERED", "PENDING")
-    assert "cannot be written; it is sent again" in caplog.text
+    assert "cannot be written; the webhook is sent again" in caplog.text
 
 
 def test_a_receiver_that_lets_one_wait_in_vain_gets_one_sender_until_it_answers(listen: Listen, settings: Any) -> None:

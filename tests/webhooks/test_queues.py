@@ -42,8 +42,8 @@ def test_the_events_stay_where_none_are_given_and_go_where_an_empty_list_is() ->
         (("mail", 7), "webhook_url is 7: it must be text"),
         (("mail", "http://10.0.0.1/"), "10.0.0.1 is an address that is not public; WEBHOOK_ALLOWED_HOSTS can allow it"),
         (("mail", URL, "job.failed"), "webhook_events is 'job.failed': it must be a list"),
-        (("mail", URL, ["job.webhook.failed"]), "'job.webhook.failed' is no event"),
-        (("mail", URL, [7]), "'7' is no event"),
+        (("mail", URL, ["job.webhook.failed"]), "'job.webhook.failed' is not an event"),
+        (("mail", URL, [7]), "'7' is not an event"),
     ],
 )
 def test_what_is_wrong_is_refused_with_the_rule(arguments: Any, text: str) -> None:

@@ -159,7 +159,7 @@ def test_the_outcome_of_a_lost_lease_changes_nothing_and_is_told(scene: Scene, k
         assert scene.turn() is None
     assert Job.objects.values().get(pk=run.job.id) == before
     assert (len(scene.runs), scene.finisher.errors) == (0, 0)
-    told = f"Job {run.job.id}: the lease was lost, the outcome of this run does not count." in caplog.messages
+    told = f"Job {run.job.id}: the lease was lost, so the outcome of this run is discarded." in caplog.messages
     assert told == (kind is not Kind.HANDED_BACK), "a job that was to go back has gone back"
 
 
@@ -203,7 +203,7 @@ def test_an_outcome_that_cannot_be_written_for_three_leases_is_let_go(barred: An
     scene.turn()
     table.__exit__(None, None, None)
     assert (scene.finisher.unwritten, len(scene.runs)) == (0, 0)
-    assert any("is let go" in message for message in caplog.messages)
+    assert any("is dropped" in message for message in caplog.messages)
     assert status(run) == "RUNNING", "the lease runs out, and the job is recovered like any other"
 
 

@@ -190,7 +190,7 @@ def test_the_slots_of_tenants_are_read_anew_and_a_failure_keeps_the_last(setting
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 4
     assert "no numbers today" in errors[0]
-    assert all(text.startswith("TENANTS could not be read, so the numbers of before stay: ") for text in errors)
+    assert all(text.startswith("Cannot read TENANTS; keeping the previous values: ") for text in errors)
     assert "TENANTS gave {'acme': 0}. It must be a mapping of tenants to their slots (1 to 1000)" in errors[1]
 
 

@@ -214,7 +214,7 @@ def test_where_the_system_gives_no_more_threads_the_size_says_how_many_there_are
         scarce.setattr(threading.Thread, "start", refuse)
         pool.submit([run_of(task, number=number) for number in (2, 3)])
     assert (pool.size, pool.threads) == (1, 1)
-    assert "1 slots instead of 3: can't start new thread" in caplog.text
+    assert "running with 1 of 3 slots: can't start new thread" in caplog.text
     pool.resize(3)
     begun.wait(PATIENCE_SECONDS)  # all three run now
     go_on.set()

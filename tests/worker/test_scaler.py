@@ -245,9 +245,8 @@ def test_no_more_slots_than_the_pool_of_connections_serves(
     JobFactory.create_batch(9, queue="mail")
     with caplog.at_level(logging.INFO, "jobqueue"):
         assert scene.size() == 4
-    assert "Slots: 2 to 4 (0 running, 4 claimable, between 2 and 5): more jobs than slots; the pool of connections serves no more." in (
-        caplog.messages
-    )
+    reason = "more jobs than slots; the connection pool has no more connections"
+    assert f"Slots: 2 to 4 (0 running, 4 claimable, between 2 and 5): {reason}." in caplog.messages
     scene.lanes.set_slots({"rich": 1})
     assert scene.size() == 3, "the slots of a lane of its own take theirs from the same pool"
 
@@ -262,7 +261,7 @@ def test_a_pool_below_the_least_number_bounds_it_too_and_is_told_of_once(
     scene = make(least=least)
     assert [scene.size(), scene.size()] == [1, 1]
     assert [text for text in caplog.messages if "pool" in text] == [
-        f"The pool of connections serves 1 slots, fewer than MIN_WORKERS, {least}: make it larger."
+        f"The connection pool is enough for 1 slots, fewer than MIN_WORKERS, {least}: enlarge it."
     ]
 
 

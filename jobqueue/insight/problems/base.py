@@ -65,8 +65,8 @@ class Thresholds:
 
     since: float = _threshold(3600.0, SECONDS, "how far back failures count")
     max_age: float | None = _threshold(None, SECONDS, "how long a QUEUED job may wait")
-    max_silent: float | None = _threshold(float(HEARD_SECONDS), SECONDS, "how long a worker may write no heartbeat")
-    max_stuck_threads: float | None = _threshold(0, NUMBER, "threads of a worker that were given up on")
+    max_silent: float | None = _threshold(float(HEARD_SECONDS), SECONDS, "the maximum age of a worker's heartbeat")
+    max_stuck_threads: float | None = _threshold(0, NUMBER, "stuck threads of a worker")
     max_unserved_queues: float | None = _threshold(0, NUMBER, "queues with QUEUED jobs that no live worker serves")
     max_failed_jobs: float | None = _threshold(0, NUMBER, "jobs that ended in ERROR")
     max_blocked_targets: float | None = _threshold(0, NUMBER, "targets whose jobs wait for a job that is PAUSED or in ERROR")

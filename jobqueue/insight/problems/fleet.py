@@ -19,7 +19,7 @@ RESTART = "Restart the worker; its log says more."
 def no_worker(given: Thresholds) -> Iterator[Problem]:
     """Yield a problem if no worker is alive."""
     if not alive().exists():
-        text = f"No worker is alive: none was heard in the last {HEARD_SECONDS} s."
+        text = f"No worker is alive: none sent a heartbeat in the last {HEARD_SECONDS} s."
         yield Problem(
             "no_worker", Severity.ERROR, text, "Start one: manage.py runworkers.", count=0, link=Link("jobqueue_worker_changelist")
         )
@@ -45,7 +45,7 @@ def stuck_threads(given: Thresholds) -> Iterator[Problem]:
     if given.max_stuck_threads is None:
         return
     for worker in alive().filter(stuck__gt=given.max_stuck_threads).order_by("-stuck")[:MAX_WORKERS]:
-        text = f"{plural(worker.stuck, 'thread')} did not stop and {verb(worker.stuck, 'was', 'were')} given up on."
+        text = f"{plural(worker.stuck, 'thread')} did not stop and {verb(worker.stuck, 'was', 'were')} abandoned."
         fix = "The log and the history of the abandoned job name the line of code. Give that call a timeout, and restart the worker."
         yield _of_worker("stuck_threads", Severity.WARNING, worker, text, fix, count=worker.stuck)
 
@@ -59,7 +59,7 @@ def silent_worker(given: Thresholds) -> Iterator[Problem]:
     for worker in rows.filter(heartbeat_at__gt=oldest, heartbeat_at__lte=newest).order_by("-heartbeat_at")[:MAX_WORKERS]:
         silent = (worker.now - worker.heartbeat_at).total_seconds()
         fix = "If its process is dead, start another one: its jobs are recovered when their leases expire. If it lives, restart it."
-        yield _of_worker("silent_worker", Severity.WARNING, worker, f"it was last heard {silent:.0f} s ago.", fix)
+        yield _of_worker("silent_worker", Severity.WARNING, worker, f"its last heartbeat was {silent:.0f} s ago.", fix)
 
 
 def stuck_duty(given: Thresholds) -> Iterator[Problem]:

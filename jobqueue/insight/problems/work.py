@@ -37,7 +37,7 @@ def long_wait(given: Thresholds) -> Iterator[Problem]:
         if queue.paused or queue.max_running == 0 or waited is None or not above(waited, given.max_age):
             continue
         text = f"Queue {mask_text(queue.name)!r}: the oldest QUEUED job has waited for {waited:.0f} s, above {given.max_age:g} s."
-        fix = "Start more workers for this queue, or see why its jobs wait on the page of one of them."
+        fix = "Start more workers for this queue, or check on the page of one of its jobs why it waits."
         link = _jobs(status=states.Status.QUEUED, queue=queue.name)
         yield Problem("long_wait", Severity.ERROR, text, fix, queue.name, queue.queued, link=link)
 
@@ -79,7 +79,7 @@ def set_aside_jobs(given: Thresholds) -> Iterator[Problem]:
     for job_id, message in rows.values_list("pk", "message")[:MAX_READ]:
         if message.startswith(aside.PREFIX):
             text = f"Job {job_id} was set aside: {shorten(mask_text(message[len(aside.PREFIX) :]), 300)}."
-            fix = "A value of its row is wrong, mostly one that raw SQL has written. Correct it and resume the job, or cancel it."
+            fix = "A value of its row is invalid, usually one that raw SQL has written. Correct it and resume the job, or cancel it."
             yield Problem("set_aside_jobs", Severity.WARNING, text, fix, str(job_id), link=Link("jobqueue_job_change", (str(job_id),)))
 
 
@@ -107,7 +107,7 @@ def stuck_rows(given: Thresholds) -> Iterator[Problem]:
             such = "job" if len(ids) == 1 else "such as job"
             what = f"{plural(len(ids), 'job', more=more)} that {verb(len(ids), one, several, more=more)}{rest}"
             text = f"No worker moves {what}, {such} {min(ids)}."
-            fix = "See that the duties run; the log of their leader names the rows that it cannot move."
+            fix = "Check that the duties run; the log of their leader names the rows that it cannot move."
             link = Link("jobqueue_job_change", (str(min(ids)),))
             yield Problem("stuck_rows", Severity.ERROR, text, fix, count=len(ids), more=more, link=link)
 

@@ -35,7 +35,7 @@ Lines = list[str]
 class Command(BaseCommand):
     """The command ``jobqueue``, with a subcommand for each thing that an operator can show or change."""
 
-    help = "Look at the queues and steer them."
+    help = "Show and control queues, jobs, workers, schedules and webhooks."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the subcommands and their arguments."""
@@ -45,7 +45,7 @@ class Command(BaseCommand):
             if argument == "queue":
                 one.add_argument("queue", help="the name of the queue")
                 if name == "pause":
-                    one.add_argument("--until", metavar="WHEN", help="end the pause at a time (ISO 8601), or after so many seconds")
+                    one.add_argument("--until", metavar="WHEN", help="end the pause at a time (ISO 8601), or after a number of seconds")
             elif argument == "jobs":
                 one.add_argument("jobs", nargs="+", metavar="JOB_ID", help="the number of a job, or its public id")
             elif argument == "job":
@@ -82,7 +82,7 @@ class Command(BaseCommand):
 def _of_the_database(error: Error) -> str:
     if db.is_missing_table(error):
         return db.missing_tables(Job.objects.database.alias)
-    return f"The database does not answer: {str(error).strip()}. See that it runs, and that DATABASES names it."
+    return f"The database does not answer: {str(error).strip()}. Check that it runs, and that DATABASES has its address."
 
 
 # The subcommands: each returns the answer as JSON values and as lines of text, and whether it succeeded.
@@ -99,7 +99,7 @@ def _resume(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 
 def _decided(answer: queues.QueueAnswer) -> tuple[Any, Lines, bool]:
     until = f" until {_iso(answer.paused_until)}" if answer.paused_until else ""
-    now = f"paused{until}: no job of it is begun, those that run go on" if answer.paused else "not paused"
+    now = f"paused{until}: workers start none of its jobs, and running jobs continue" if answer.paused else "not paused"
     lines = [f"Queue {answer.name!r} is {now}{'' if answer.changed else ' (no change)'}."]
     warning = queue_names.warning(answer.name) if answer.paused else ""
     data = {**asdict(answer), "paused_until": _iso(answer.paused_until), "warning": warning}
@@ -188,21 +188,21 @@ def _webhooks(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 
 
 SUBCOMMANDS = {
-    "pause": ("Pause a queue: none of its jobs is begun; those that run go on.", "queue"),
+    "pause": ("Pause a queue: workers start none of its jobs, and running jobs continue.", "queue"),
     "resume": ("Resume a queue: workers start its jobs again.", "queue"),
-    "forget": ("Remove the row of a queue that is not used any more: its pause, limit and webhook.", "queue"),
+    "forget": ("Remove the row of a queue that is no longer used: its pause, limit and webhook.", "queue"),
     "status": ("Show the queues, the workers that are alive, and how many jobs there are in each state.", ""),
     "schedules": ("Show the schedules: when each is due next, when it last was, and why one could not be enqueued.", ""),
-    "cancel": ("Stop jobs for good; end with 1 where one was refused.", "jobs"),
-    "resume-job": ("Let jobs that are paused or in error run again; end with 1 where one was refused.", "jobs"),
-    "leaders": ("Show who leads which duty, what it did last, and what is wrong with it.", ""),
-    "report": ("Tell of one job: its state, attempts, times, outcome and errors.", "job"),
-    "health": ("Name everything that is wrong; end with 1 if there is an error, with 3 if there are only warnings.", "health"),
-    "prune": ("Delete ended jobs and mark stale ones: by the settings, or all that ended so long ago.", "prune"),
-    "webhooks": ("Show the newest webhook deliveries: to whom, and what came of them.", "webhooks"),
-    "redeliver": ("Send webhooks again that were delivered or given up; end with 1 where one was refused.", "redeliver"),
-    "deliveries": ("Send webhooks now, give them up, or send them to the present URL; end with 1 where one was refused.", "deliveries"),
-    "set-webhook": ("Say where the events of a queue's jobs are sent, or show it.", "set-webhook"),
+    "cancel": ("Cancel jobs; exit with 1 if one was refused.", "jobs"),
+    "resume-job": ("Resume jobs that are paused or in error; exit with 1 if one was refused.", "jobs"),
+    "leaders": ("Show the duties: their leaders, their last runs, and their problems.", ""),
+    "report": ("Show the report on one job: its state, attempts, times, outcome and errors.", "job"),
+    "health": ("List all problems; exit with 1 if there is an error, with 3 if there are only warnings.", "health"),
+    "prune": ("Delete ended jobs and mark stale ones: by the settings, or by their age.", "prune"),
+    "webhooks": ("Show the newest webhook deliveries: their receivers and their state.", "webhooks"),
+    "redeliver": ("Send webhooks again that were delivered or given up; exit with 1 if one was refused.", "redeliver"),
+    "deliveries": ("Send webhooks now, give them up, or send them to the present URL; exit with 1 if one was refused.", "deliveries"),
+    "set-webhook": ("Set or show the URL to which the events of a queue's jobs are sent.", "set-webhook"),
 }
 DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "pause": _pause,

@@ -37,15 +37,15 @@ from jobqueue.worker.process.maintenance import recover_dead
 from jobqueue.worker.process.serving import End, check_tables, ending, finish, run_alone
 
 OPTIONS = {
-    "min_workers": (int, "slots that are always there"),
-    "max_workers": (int, "slots at the most"),
-    "poll_seconds": (float, "rest between two looks for work where no notification comes"),
-    "lease_seconds": (float, "how long a job stays ours without a heartbeat"),
-    "heartbeat_seconds": (float, "rest between two renewals of the leases"),
-    "scale_seconds": (float, "rest between two decisions on the number of slots"),
-    "shutdown_grace_period_seconds": (float, "time for running jobs to finish after SIGTERM"),
-    "max_running": (int, "jobs that may run at once, over all workers"),
-    "interrupt_grace_seconds": (float, "time for interrupted jobs to stop after that"),
+    "min_workers": (int, "the minimum number of slots"),
+    "max_workers": (int, "the maximum number of slots"),
+    "poll_seconds": (float, "seconds between two polls for work if no notification arrives"),
+    "lease_seconds": (float, "seconds for which a worker keeps a job without a heartbeat"),
+    "heartbeat_seconds": (float, "seconds between two renewals of the leases"),
+    "scale_seconds": (float, "seconds between two decisions on the number of slots"),
+    "shutdown_grace_period_seconds": (float, "seconds for running jobs to finish after SIGTERM"),
+    "max_running": (int, "how many jobs may run at once, over all workers"),
+    "interrupt_grace_seconds": (float, "seconds for interrupted jobs to stop after that"),
 }
 RECOVER_SECONDS = 5.0
 MAX_PROCESSES = 1000
@@ -54,28 +54,36 @@ MAX_PROCESSES = 1000
 class Command(BaseCommand):
     """The command ``runworkers``, which runs jobs until it is asked to stop."""
 
-    help = "Run jobs. SIGTERM or Ctrl-C: finish what runs, then end; a second time: interrupt it and end."
+    help = "Run jobs. SIGTERM or Ctrl-C: finish the running jobs, then exit; a second time: interrupt them and exit."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the options of processes, and an option for each setting that may differ between workers."""
         parser.add_argument("--queues", help="names, prefixes (mail-*) and exclusions (!mail-bulk), with commas between (default: all)")
-        parser.add_argument("--processes", type=int, help="worker processes, watched over by one more (default: one, by itself)")
-        parser.add_argument("--max-jobs-per-process", type=int, help="with --processes: replace a process after so many jobs")
-        parser.add_argument("--max-rss-mb", type=int, help="with --processes: replace a process that holds so much memory")
         parser.add_argument(
-            "--once", action="store_true", help="end when nothing runs, is queued or waits for a retry; paused queues are not waited for"
+            "--processes",
+            type=int,
+            help="the number of worker processes, started and watched by a parent process (default: one worker without a parent)",
+        )
+        parser.add_argument("--max-jobs-per-process", type=int, help="with --processes: replace a process after this number of jobs")
+        parser.add_argument("--max-rss-mb", type=int, help="with --processes: replace a process that uses this much memory")
+        parser.add_argument(
+            "--once", action="store_true", help="exit when no job runs, is queued or waits for a retry; jobs of paused queues do not count"
         )
         parser.add_argument(
-            "--fail-on-error", action="store_true", help="with --once: end with 1 when a job ended in ERROR; with --processes, any worker's"
+            "--fail-on-error",
+            action="store_true",
+            help="with --once: exit with 1 if a job of this worker, or of any of its processes, ended in ERROR",
         )
-        parser.add_argument("--strict", action="store_true", help="end if a module of tasks or duties cannot be imported")
+        parser.add_argument("--strict", action="store_true", help="exit if a module of tasks or duties cannot be imported")
         for name, (kind, text) in OPTIONS.items():
             parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=text)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run one worker, or a parent process with several workers, and exit with their status."""
         if threading.current_thread() is not threading.main_thread():
-            raise CommandError("runworkers needs the main thread of its process, which alone gets signals. Give it a process of its own.")
+            raise CommandError(
+                "runworkers needs the main thread of its process, because only that thread receives signals. Run it in its own process."
+            )
         if open_closed_streams():
             self.stdout = OutputWrapper(sys.stdout)
         on_signals(end_at_once)
@@ -136,13 +144,13 @@ class Command(BaseCommand):
 
 def _check_processes(options: dict[str, Any]) -> None:
     if options["fail_on_error"] and not options["once"]:
-        raise CommandError("--fail-on-error needs --once: without it, workers do not end when there is nothing left to do.")
+        raise CommandError("--fail-on-error needs --once: without it, workers do not exit when no jobs are left.")
     for name in ("processes", "max_jobs_per_process", "max_rss_mb"):
         option, value = f"--{name.replace('_', '-')}", options[name]
         if value is not None and value < 1:
-            raise CommandError(f"{option} is {value}; it must be a whole number from 1 on.")
+            raise CommandError(f"{option} is {value}; it must be a whole number, 1 or more.")
         if value is not None and options["processes"] is None:
-            raise CommandError(f"{option} needs --processes: somebody must start a new process in place of the old one. Add --processes 1.")
+            raise CommandError(f"{option} needs --processes: a parent process must replace the worker process. Add --processes 1.")
     if (options["processes"] or 0) > MAX_PROCESSES:
         raise CommandError(f"--processes is {options['processes']}; it must be at most {MAX_PROCESSES}.")
 
@@ -176,7 +184,7 @@ def _failed_since(began: datetime, queues: tuple[str, ...]) -> bool:
     try:
         return failed.served_by(queue_rules.parse(queues)).exists()
     except Error as error:
-        logging.getLogger("jobqueue").error("Whether jobs have ended in ERROR is not known: %s", str(error).strip())
+        logging.getLogger("jobqueue").error("Cannot check whether jobs have ended in ERROR: %s", str(error).strip())
         return True
 
 

@@ -29,7 +29,7 @@ class Settings(Base):
     """The backend in ``TASKS``."""
 
     runs = True
-    """Whether tasks run at all; a backend that only keeps them says False."""
+    """Whether tasks run at all; a backend that only stores them says False."""
 
     runs_at_once = False
     """Whether ``enqueue`` itself runs the task."""
@@ -44,17 +44,17 @@ class Settings(Base):
     """Whether arguments that JSON would change or that a database refuses are refused; Django's own backends say False."""
 
     robust_signals = True
-    """Whether a receiver that raises harms nobody; Django's own backends say False."""
+    """Whether a receiver that raises affects neither the caller nor the other receivers; Django's own backends say False."""
 
     hears_signals = True
-    """Whether the signals of a run reach this process; False where `run_enqueued` starts another one."""
+    """Whether the signals of a run reach this process; False if `run_enqueued` starts another process."""
 
     rolls_back_with = ""
-    """The alias of the database whose transactions an enqueue takes part in; empty where it takes part in none."""
+    """The alias of the database whose transactions an enqueue takes part in; empty if it takes part in none."""
 
     def run_enqueued(self) -> None:
         """Run the enqueued tasks that may run now, and return when all of them have ended."""
-        raise NotImplementedError("Say how to run what was enqueued, or set runs = False.")
+        raise NotImplementedError("Override this method to run the enqueued tasks, or set runs = False.")
 
 
 class Conformance(Settings):

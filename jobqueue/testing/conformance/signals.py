@@ -71,7 +71,7 @@ class SignalTests(Conformance):
         """Skip the test if the signals of a run do not reach this process."""
         self.needs_runs()
         if not self.hears_signals:
-            self.skipTest("The worker is another process, whose signals are not heard here.")
+            self.skipTest("The worker is another process, whose signals do not reach this one.")
 
     def assert_told(self, name: str, args: tuple[Any, ...], ending: str) -> None:
         """Check the signals of one sample task."""

@@ -21,8 +21,8 @@ ROUND_SECONDS = 1.0
 PROBE_ROUNDS = 20
 POOLER_SECONDS = 60.0
 OFF = (
-    "LISTEN is off: a pooler stands between this worker and its database. It polls (POLL_SECONDS), keeps no prepared plans,"
-    " and hears of requests to stop with its heartbeat."
+    "LISTEN is off: this worker uses its database through a pooler. It polls (POLL_SECONDS), keeps no prepared plans, and "
+    "reads requests to stop with its heartbeats."
 )
 
 logger = logging.getLogger("jobqueue")
@@ -67,7 +67,7 @@ class Listener(DatabaseService):
                 self._listening = True
                 if self._behind_pooler:
                     self._behind_pooler = False
-                    logger.info("LISTEN is on: no pooler stands between this worker and its database any more.")
+                    logger.info("LISTEN is on: this worker no longer uses its database through a pooler.")
                 self._heard.work(None)  # for notifications that were missed while the listener was off
             self._rounds = 0
         self._rounds += 1

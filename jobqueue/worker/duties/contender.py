@@ -190,7 +190,7 @@ class Duties(DatabaseService):
         except DatabaseError as error:
             if is_outage(error):
                 raise
-            repeats.log(logging.ERROR, "What the duties tell of themselves cannot be written; they are renewed without it.", exc_info=True)
+            repeats.log(logging.ERROR, "The state of the duties cannot be written; their leases are renewed without it.", exc_info=True)
             self._leadership.renew({})
 
     def _contend(self, now: float) -> None:
@@ -199,7 +199,7 @@ class Duties(DatabaseService):
         for term in terms:
             self._start(term.name, term)
         if terms:
-            logger.info("This worker leads from now on: %s.", ", ".join(sorted(term.name for term in terms)))
+            logger.info("This worker leads now: %s.", ", ".join(sorted(term.name for term in terms)))
 
     @property
     def _lacks_something(self) -> bool:
@@ -224,7 +224,7 @@ class Duties(DatabaseService):
             elif term is not None and (after := chore.duty.rotate_after_seconds) is not None and now - term.began >= after:
                 self._rotate(chore, now)
         if lost:  # one line, since an outage ends all terms
-            logger.warning("This worker does not lead any more: %s.", ", ".join(sorted(lost)))
+            logger.warning("This worker no longer leads: %s.", ", ".join(sorted(lost)))
         self._leaving = [chore for chore in self._leaving if chore.alive]
 
     def _rotate(self, chore: DutyThread, now: float) -> None:
@@ -244,7 +244,7 @@ class Duties(DatabaseService):
                 self._replace(chore, now)
 
     def _replace(self, chore: DutyThread, now: float) -> None:
-        logger.error("The duty %s has completed no run for %.0f s; it is given up on.", chore.duty.name, now - chore.completed_at)
+        logger.error("The duty %s has completed no run for %.0f s; this worker gives it up.", chore.duty.name, now - chore.completed_at)
         chore.given_up = True
         chore.told = {**chore.told, "given_up": int(chore.told.get("given_up") or 0) + 1}
         chore.abort()

@@ -68,7 +68,7 @@ class DutyThread(DatabaseService):
         try:
             report = self._run(now)
         except LeadershipLost as lost:
-            logger.warning("This worker stops leading a duty in the middle of a run, which wrote nothing more: %s", lost)
+            logger.warning("This worker stops leading a duty during a run, and the rest of the run wrote nothing: %s", lost)
             return 0.2
         except BaseException as error:
             self._note_error(error, now)
@@ -105,7 +105,7 @@ class DutyThread(DatabaseService):
             raise
         leave_if_forked(pid, None)
         if left := db.hygiene.end_transactions():
-            raise JobQueueError(f"The duty left a transaction open ({', '.join(left)}): what it did in it was undone.")
+            raise JobQueueError(f"The duty left a transaction open ({', '.join(left)}): what it wrote there is rolled back.")
         return report
 
     def _note(self, report: Report, now: datetime, seconds: float) -> None:

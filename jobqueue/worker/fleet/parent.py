@@ -53,12 +53,12 @@ class Parent(Service):
             elif kind == ipc.DEAD:
                 self.recover(value)
         if self._link.closed:
-            logger.error("The parent process is gone; this worker ends, too.")
+            logger.error("The parent process has ended; this worker ends, too.")
             self.left_alone()
         return 0.0
 
     def _log(self, service: Service, error: BaseException, failures: int) -> None:
-        logger.error("The %s failed (try %d) and goes on.", self.name, failures, exc_info=error)
+        logger.error("The %s failed (try %d) and continues.", self.name, failures, exc_info=error)
 
     def reports(self) -> None:
         """Report that this process runs the main function of a worker."""

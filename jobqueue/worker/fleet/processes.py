@@ -222,7 +222,7 @@ class Processes:
     def _failed_starts(self, worker: Worker, how: str) -> None:
         self._starts_in_vain += 1
         if self._starts_in_vain >= MAX_STARTS:
-            logger.critical("%s %s; this was the start number %d in vain, so all end.", worker.name, how, MAX_STARTS)
+            logger.critical("%s %s. A worker process failed to start %d times in a row; shutting down.", worker.name, how, MAX_STARTS)
             self.failed = True
             self.stops = max(self.stops, 1)
         else:

@@ -103,7 +103,7 @@ class Scaler(DatabaseService):
         size, least = lane.pool.size, min(self._least, bound)
         if bound < self._least and not lane.pool.lost and not self._warned:
             self._warned = True
-            logger.warning("The pool of connections serves %d slots, fewer than MIN_WORKERS, %d: make it larger.", bound, self._least)
+            logger.warning("The connection pool is enough for %d slots, fewer than MIN_WORKERS, %d: enlarge it.", bound, self._least)
         if size == least == bound:
             return None if self._pooled is None else self._pause
         running = lane.busy
@@ -120,10 +120,10 @@ class Scaler(DatabaseService):
     def _choose(self, size: int, needed: int, bound: int) -> tuple[int, str]:
         """Return the new number of slots, and the reason for it."""
         if size > bound:
-            return bound, "the pool of connections serves no more beside the other lanes"
+            return bound, "the connection pool has no connections left beside the other lanes"
         if needed > size:
             short = bound < self._most and needed == bound
-            return needed, f"more jobs than slots{'; the pool of connections serves no more' if short else ''}"
+            return needed, f"more jobs than slots{'; the connection pool has no more connections' if short else ''}"
         peak = max(need for _, need in self._needs)  # includes the turn that added the slots
         if peak < size and len(self._needs) >= LOOKS:
             return peak, f"no more were needed for {self._quiet:g} s"

@@ -70,7 +70,7 @@ def _end_signals(parts: Parts, deadline: float) -> None:
     announcer.stop()
     if not announcer.join(HURRIED_SECONDS) or announcer.waiting:
         receiver, waiting = announcer.receiver or "a receiver", announcer.waiting
-        args = ("%d signals were not sent before the end of the worker, which does not wait for %s.", waiting, receiver)
+        args = ("%d signals were not sent before the end of the worker, because %s has not returned.", waiting, receiver)
         threading.Thread(target=logger.error, args=args, daemon=True).start()  # the call that hangs may be in a log handler
 
 
@@ -134,7 +134,7 @@ def _stop_services(parts: Parts) -> bool:
 def _stop_writing(parts: Parts) -> bool:
     clean = not parts.finisher.unwritten
     if not clean:
-        logger.error("%d outcomes could not be written; their leases will run out.", parts.finisher.unwritten)
+        logger.error("%d outcomes could not be written; these jobs are recovered when their leases run out.", parts.finisher.unwritten)
     clean = _stop([parts.heartbeat, *parts.finishers], _patience(parts)) and clean
     # Checked last: the thread of a duty may end a little later than its leadership.
     _until(lambda: not parts.duties.lingering, HURRIED_SECONDS)

@@ -29,4 +29,4 @@ class ErrorLog:
         if is_outage(error):
             logger.warning("The %s cannot reach the database (try %d): %s", service.name, failures, " ".join(str(error).split()))
         else:
-            logger.error("The %s failed (try %d) and goes on.", service.name, failures, exc_info=error)
+            logger.error("The %s failed (try %d) and continues.", service.name, failures, exc_info=error)

@@ -112,7 +112,7 @@ class LogThread:
     def _report_dropped(self) -> None:
         if self.dropped:
             dropped, self.dropped = self.dropped, 0
-            logger.warning("%d records of the log were dropped: its output did not take them.", dropped)
+            logger.warning("%d log records were dropped, because the log output is blocked or too slow.", dropped)
 
     def drop_in_child(self) -> None:
         """Write records directly from now on: the thread does not exist in a forked child."""

@@ -111,7 +111,7 @@ class Maintenance(DatabaseService):
         except BaseException as error:  # a module of the project may raise SystemExit and the like
             if is_outage(error):
                 raise
-            logger.exception("What a worker does at its start failed; it is tried again in %g s.", AGAIN_SECONDS)
+            logger.exception("A startup step of the worker failed; the next try is in %g s.", AGAIN_SECONDS)
             return 1
 
     def announce(self, lost: Sequence[Expired]) -> None:

@@ -97,7 +97,7 @@ def check_tables() -> None:
             raise CommandError(db.missing_tables(Job.objects.database.alias)) from error
         if not db.is_connection_error(error):
             reason = str(error).strip()
-            raise CommandError(f"The tables of jobqueue cannot be read: {reason}. See that this user may read and write them.") from error
+            raise CommandError(f"The tables of jobqueue cannot be read: {reason}. Check that this user may read and write them.") from error
         logging.getLogger("jobqueue").warning("The database cannot be reached yet: %s", str(error).strip())
     finally:
         hygiene.close_all()

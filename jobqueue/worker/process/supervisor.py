@@ -256,7 +256,7 @@ class Supervisor:
         if not self.stops:
             select.select([self._pipe[0]], [], [], seconds)
         if self.stops:
-            return "it was told to stop"
+            return "it was asked to stop"
         if not self._all_alive():
             return FAILED
         if self.once and self._left.is_drained():

@@ -137,7 +137,7 @@ class Announcer(Service):
         if (seconds < HANG_SECONDS and not dropped) or (self._reported_at is not None and now - self._reported_at < REPORT_SECONDS):
             return
         self._reported_at, self._dropped_reported = now, self.dropped
-        text = "%s has not returned for %.0f s. Jobs go on, but %d signals wait and %d were dropped."
+        text = "%s has not returned for %.0f s. Jobs continue, but %d signals wait and %d were dropped."
         if seconds < HANG_SECONDS:
             text = "The receivers of signals are too slow (now: %s, for %.0f s): %d signals wait and %d were dropped."
         args = (text, self.receiver or "A receiver", seconds, self.waiting, dropped)

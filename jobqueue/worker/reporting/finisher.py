@@ -202,7 +202,7 @@ class Finisher(DatabaseService):
                 self._buffer.appendleft(item)
             else:
                 repeats.log(
-                    logging.ERROR, "The outcome of job %s could not be written for %d s and is let go: %s", item[0].job.id, limit, error
+                    logging.ERROR, "The outcome of job %s could not be written for %d s and is dropped: %s", item[0].job.id, limit, error
                 )
                 self._runs.remove([item[0].lease])
 
@@ -231,4 +231,4 @@ def _log_unwritten(job_id: int, refused: str) -> None:
         text = "Job %s stays RUNNING until its lease expires: its row takes neither the outcome of this run nor ERROR: %s"
         repeats.log(logging.ERROR, text, job_id, refused)
     else:
-        repeats.log(logging.WARNING, "Job %s: the lease was lost, the outcome of this run does not count.", job_id)
+        repeats.log(logging.WARNING, "Job %s: the lease was lost, so the outcome of this run is discarded.", job_id)

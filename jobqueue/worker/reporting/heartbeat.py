@@ -95,5 +95,5 @@ class Heartbeat(DatabaseService):
         run = self._runs.get(lease)
         # A closed run writes its outcome or has written it, which ends the lease. It only runs callbacks of `on_commit` now.
         if run is not None and run.ended is None and not run.closed and not run.is_lost:
-            repeats.log(logging.WARNING, "Job %s: the lease was lost; the run is told to stop.", lease.job_id)
+            repeats.log(logging.WARNING, "Job %s: the lease was lost; the run is asked to stop.", lease.job_id)
             self._interrupter.interrupt(run, Reason.LOST)

@@ -123,7 +123,7 @@ class Interrupter(Service):
             return self._grace if run.expire() else AGAIN_SECONDS
         run.overdue = True  # before the process begins to stop
         if self._replace_process(run):
-            text = "Job %s (%s) has gone on for %g s after its time limit; the process is replaced because of it. %s"
+            text = "Job %s (%s) still runs %g s after its time limit; its process is replaced. %s"
             run.place = place_of(run)
             logger.error(text, run.job.id, run.job.task, self._grace, run.place)
             self._stuck.add(run)
@@ -155,7 +155,7 @@ class Interrupter(Service):
         """Return whether another thread may take the place of a run's thread, and count it."""
         self._replaced = _unended(self._replaced)
         if len(self._replaced) >= self._spares:
-            text = "Job %s (%s): all %d spare threads stand in for others that are stuck; its slot is lost until one of them ends."
+            text = "Job %s (%s): all %d spare threads already replace stuck threads; its slot is lost until one of them ends."
             logger.error(text, run.job.id, run.job.task, self._spares)
             return False
         self._replaced.add(run)

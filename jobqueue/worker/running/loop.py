@@ -149,7 +149,7 @@ class Loop:
                     leave_if_child(RuntimeError("A child that a coroutine has forked cannot await."))
                 except BaseException as error:  # a task that a coroutine created may raise SystemExit through the loop
                     leave_if_child(error)
-                    logger.exception("A coroutine raised through the event loop, which goes on.")
+                    logger.exception("A coroutine raised an exception through the event loop, which continues.")
         finally:
             if self._loop is loop:  # not an abandoned loop
                 self._loop = None

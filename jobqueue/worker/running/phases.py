@@ -258,7 +258,7 @@ class Pipeline:
     def suspend(self, suspended: Suspended) -> None:
         """Record that the phase ends with this suspension, whatever the task does with the exception."""
         if self.suspended is not None:
-            raise NoPhases("context.sleep or context.wait_for was called already, and its exception swallowed: let it pass.")
+            raise NoPhases("context.sleep or context.wait_for was already called, and its exception was caught: do not catch it.")
         self.suspended = suspended
 
     def open_blocks(self) -> list[str]:

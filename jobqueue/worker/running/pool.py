@@ -103,7 +103,7 @@ class Pool:
             try:
                 self._start()
             except Exception as error:  # noqa: BLE001 - callers of `submit` still have runs to register and outcomes to write
-                logger.error("The system gives no more threads, so there are %d slots instead of %d: %s", self._crew, self.size, error)
+                logger.error("Cannot start a thread: running with %d of %d slots: %s", self._crew, self.size, error)
                 self.size = self._crew  # until the pool is resized
                 return
 

@@ -22,7 +22,7 @@ from jobqueue.worker.running.run import Run, Runs
 WATCH_SECONDS = 1.0
 ALONE_SECONDS = 60.0
 PUT_OFF_SECONDS = 5.0
-PUT_OFF = "Put off: jobs that were lost with a worker before do not all run at once."
+PUT_OFF = "Postponed: jobs that have crashed before do not all run at once."
 
 
 class Probation:

@@ -266,7 +266,7 @@ class Runs:
         self._runs: dict[Lease, Run] = {}
         self._lock = threading.Lock()
         self.handing_over = threading.Lock()
-        """Held from the commit that takes jobs over until they are registered here."""
+        """Held from the commit that hands jobs over until they are registered here."""
 
     def __len__(self) -> int:
         """Return the number of runs."""

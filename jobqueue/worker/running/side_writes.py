@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.1
 PATIENCE_SECONDS = 1.0  # how long a run that is to stop waits
-OVER = "The run has ended, so nothing more is kept for it. Let a phase end its threads and coroutines before it returns."
+OVER = "The run has ended, so its values can no longer be stored. Let a phase end its threads and coroutines before it returns."
 T = TypeVar("T")
 
 

@@ -67,7 +67,7 @@ def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Ru
     run.committed = outcome
     kept = (ended[0] if ended else time.monotonic()) - began  # without the callbacks of on_commit
     if database.one_writer and kept > conf.current().lease_seconds / 2:
-        text = "Job %s (%s) kept its transaction open for %.0f s, and with it every other writer of this database away."
+        text = "Job %s (%s) kept its transaction open for %.0f s, which blocked all other writers of this database."
         logger.warning(text, run.job.id, run.job.task, kept)
 
 
