@@ -19,8 +19,9 @@ from django.db import transaction
 from jobqueue import compat, conf, public_ids, signals
 from jobqueue.core import moments, payload, repeats, time_limits
 from jobqueue.core.service import in_service_thread
+from jobqueue.declared import functions
 from jobqueue.exceptions import Interrupted, InvalidOption, TimeLimitExceeded, is_for_the_process
-from jobqueue.tasks import functions, options, results
+from jobqueue.tasks import options, results
 from jobqueue.tasks.placement import check_place
 from jobqueue.tasks.results import JobResult, Results
 from jobqueue.tasks.task import JobTask, detached

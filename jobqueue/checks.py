@@ -14,7 +14,7 @@ from django.utils.module_loading import import_string
 from jobqueue import conf, db
 from jobqueue.core import webhook_rules
 from jobqueue.core.texts import safe_repr
-from jobqueue.tasks import imports, registry
+from jobqueue.declared import imports, registry
 
 DATABASE_BACKEND = "jobqueue.backends.DatabaseBackend"
 TESTING = "jobqueue.testing."

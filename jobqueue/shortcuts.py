@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jobqueue.backends import backend_of
+from jobqueue.declared import registry
 from jobqueue.exceptions import InvalidOption
 from jobqueue.tasks import options as options_module
-from jobqueue.tasks import registry
 from jobqueue.tasks.results import JobResult, Results
 from jobqueue.tasks.task import placeholder
 

@@ -11,11 +11,11 @@ import pytest
 import jobqueue
 from jobqueue.admin.schedules import VERBS
 from jobqueue.core import cron
+from jobqueue.declared import registry
 from jobqueue.duties.enqueue_scheduled_jobs import BUDGET_SECONDS, MAX_PAUSE_SECONDS
 from jobqueue.models import Schedule
 from jobqueue.schedules import declarations
 from jobqueue.schedules import ticks as verbs
-from jobqueue.tasks import registry
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "schedules.md").read_text()
 

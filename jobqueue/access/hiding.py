@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import logging
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 from jobqueue.core import repeats
 from jobqueue.core.capping import WHOLE, capped
 from jobqueue.core.masking import Mask
+from jobqueue.declared import registry
+from jobqueue.declared.registry import Entry
 
 
 def mask_of(row: Any) -> Mask:
@@ -48,9 +49,8 @@ def _in_order(func: Any, kwargs: dict[Any, Any]) -> dict[Any, Any]:
     return {name: kwargs[name] for name in [*(name for name in names if name in kwargs), *(name for name in kwargs if name not in names)]}
 
 
-def declared(path: str) -> Any:
-    """Return the registry's entry of a task, or None; tasks are a higher layer, so the registry is imported at runtime."""
-    registry: Any = importlib.import_module("jobqueue.tasks.registry")
+def declared(path: str) -> Entry | None:
+    """Return the registry's entry of a task, or None; import the task modules of the project first."""
     try:
         registry.discover()
     except Exception as error:  # noqa: BLE001 - a project's module can raise any exception during its import

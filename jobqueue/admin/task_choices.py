@@ -3,7 +3,7 @@
 import logging
 
 from jobqueue.core import repeats
-from jobqueue.tasks import registry
+from jobqueue.declared import registry
 
 
 def entry(path: str) -> registry.Entry | None:

@@ -15,9 +15,9 @@ from django.utils.module_loading import module_has_submodule
 from jobqueue import conf
 from jobqueue.core.duty_rules import STRATEGIES
 from jobqueue.core.texts import safe_repr
+from jobqueue.declared import imports
 from jobqueue.duties.base import RESERVED, Duty, FunctionDuty, Strategy
 from jobqueue.exceptions import InvalidOption, delay_in_seconds
-from jobqueue.tasks import imports
 
 Function = TypeVar("Function", bound=Callable[[], object])
 SHORTEST_SECONDS = 0.05

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
-
 from jobqueue import conf
 from jobqueue.access.hiding import declared
 from jobqueue.core import queue_rules
+from jobqueue.declared import registry
 from jobqueue.insight.workers import MAX_WORKERS, alive
 from jobqueue.lifecycle.queues import MAX_QUEUES, is_busy
 from jobqueue.models import Job, Queue, QueueSample, Schedule
@@ -34,7 +32,6 @@ def are_left_out() -> bool:
 
 def _declared() -> set[str]:
     declared("")  # imports the task modules
-    registry: Any = importlib.import_module("jobqueue.tasks.registry")
     entries = [registry.find(path) for path in registry.paths()]
     settings = conf.current()
     return {

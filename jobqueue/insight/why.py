@@ -6,14 +6,13 @@ claim. The answer is true for one moment: a worker can take the job during the r
 
 from __future__ import annotations
 
-import importlib
-import logging
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from jobqueue import conf, public_ids
-from jobqueue.core import masking, repeats, states
+from jobqueue.access.hiding import declared
+from jobqueue.core import masking, states
 from jobqueue.core.amounts import plural, verb
 from jobqueue.core.moments import moment_of
 from jobqueue.core.texts import safe_repr
@@ -201,19 +200,9 @@ def _free(job: Any) -> Why:
     if found.slots and found.running >= found.slots:
         crowd = busy(found.slots, f"the {plural(found.able, 'worker')} for queue {queue(job)}")
         return Why("free", f"It waits only for the jobs before it: {crowd} a moment ago. The next free slot takes the next job.")
-    if not _is_registered(job.task):
+    if declared(job.task) is None:
         return Why("free", f"The next free worker whose code has the task {job.task!r} can run it. This process has no such task.")
     return Why("free", "Nothing blocks it: the next free worker claims it.")
-
-
-def _is_registered(path: str) -> bool:
-    """Return whether this process knows a task; tasks are a higher layer, so the registry is imported at runtime."""
-    registry: Any = importlib.import_module("jobqueue.tasks.registry")
-    try:
-        registry.discover()
-    except Exception as error:  # noqa: BLE001 - a project's module can raise any exception during its import
-        repeats.log(logging.WARNING, "Only some of the tasks are known here, since a module of tasks cannot be imported: %s", error)
-    return registry.find(path) is not None
 
 
 # Words

@@ -22,8 +22,9 @@ from jobqueue import clock, conf
 from jobqueue.core import cron as crons
 from jobqueue.core import payload
 from jobqueue.core.texts import clean, safe_repr
+from jobqueue.declared import registry
 from jobqueue.exceptions import InvalidArgumentType, InvalidArgumentValue, InvalidOption
-from jobqueue.tasks import options, registry
+from jobqueue.tasks import options
 
 if TYPE_CHECKING:  # a schedule can be declared before the models are loaded
     from jobqueue.models import Schedule

@@ -8,9 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobqueue.backends import DatabaseBackend, backend_of
+from jobqueue.declared import registry
 from jobqueue.exceptions import InvalidOption
 from jobqueue.schedules.declarations import check_arguments
-from jobqueue.tasks import options, registry
+from jobqueue.tasks import options
 from jobqueue.tasks.task import JobTask
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from jobqueue import conf
 from jobqueue.core.masking import PLAIN
 from jobqueue.core.texts import exception_summary
 from jobqueue.db import is_outage
+from jobqueue.declared import imports, registry
 from jobqueue.exceptions import LeadershipLost
 from jobqueue.models import Schedule
 from jobqueue.schedules import ticks
 from jobqueue.schedules.declarations import DEFINITION, Declaration, declarations
-from jobqueue.tasks import imports, registry
 
 logger = logging.getLogger("jobqueue")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from jobqueue import clock, compat, public_ids
 from jobqueue.core import states
-from jobqueue.tasks import registry
+from jobqueue.declared import registry
 from jobqueue.tasks.task import detached, placeholder
 
 if TYPE_CHECKING:  # a task is declared before the models are loaded

@@ -14,8 +14,9 @@ from jobqueue import clock, compat
 from jobqueue.core import backoff as backoffs
 from jobqueue.core import moments
 from jobqueue.core.phases import Phase, declared
+from jobqueue.declared import functions, registry
 from jobqueue.exceptions import InvalidOption
-from jobqueue.tasks import functions, options, registry
+from jobqueue.tasks import options
 
 PLAIN_OPTIONS = ("priority", "queue_name", "run_after", "backend")
 JOB_OPTIONS = (

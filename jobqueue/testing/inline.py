@@ -18,12 +18,12 @@ from jobqueue import compat, signals
 from jobqueue.core import backoff, states
 from jobqueue.core.phases import Standing
 from jobqueue.db import Claimed
+from jobqueue.declared.registry import Entry
 from jobqueue.exceptions import Interrupted
 from jobqueue.failure_log import while_handling
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.receivers import log_settled
 from jobqueue.tasks.context import TaskContext
-from jobqueue.tasks.registry import Entry
 from jobqueue.tasks.results import JobResult
 from jobqueue.testing.inline_phases import InlineJournal, keep_end
 from jobqueue.worker.reporting.ends import ending_of

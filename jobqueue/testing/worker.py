@@ -15,6 +15,7 @@ from jobqueue.core.queue_rules import ServedQueues
 from jobqueue.core.states import Status, WaitingFor
 from jobqueue.core.texts import safe_repr
 from jobqueue.db import Claimed, LeaseHolder, Scope
+from jobqueue.declared import registry
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.children import resume_parents
 from jobqueue.lifecycle.claim import Claim, claim
@@ -23,7 +24,6 @@ from jobqueue.lifecycle.lapse import cancel_lapsed
 from jobqueue.lifecycle.outcome import Outcome
 from jobqueue.lifecycle.queues import end_pauses
 from jobqueue.models import Job, Queue
-from jobqueue.tasks import registry
 from jobqueue.worker.reporting.finisher import Finisher
 from jobqueue.worker.reporting.reporter import Reporter
 from jobqueue.worker.running.executor import execute, execute_async, read_result

@@ -41,7 +41,7 @@ def test_a_strict_worker_ends(workers: Workers) -> None:
 
 
 def test_the_deploy_check_names_the_module(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from jobqueue.tasks import imports
+    from jobqueue.declared import imports
 
     monkeypatch.setitem(imports._failures, "shop.tasks", "builtins.RuntimeError: no")
     call_command("check", "--deploy")

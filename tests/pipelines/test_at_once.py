@@ -14,11 +14,11 @@ from django.db import connection, connections, transaction
 
 from jobqueue import cancel, pipeline, signals
 from jobqueue import task as plain_task
+from jobqueue.declared import registry
 from jobqueue.exceptions import JobQueueError, NoPhases, Retry
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.models import Job, Queue
-from jobqueue.tasks import registry
 from jobqueue.worker.reporting.reporter import Reporter
 from jobqueue.worker.running import executor, judging
 from jobqueue.worker.running.run import Reason, Run, Runs

@@ -12,6 +12,7 @@ from asgiref.sync import sync_to_async
 from jobqueue import resume
 from jobqueue.core.phases import Standing, declared
 from jobqueue.db import Claimed, Lease
+from jobqueue.declared import registry
 from jobqueue.exceptions import LeaseLost
 from jobqueue.insight.report import report
 from jobqueue.lifecycle import phases
@@ -19,7 +20,6 @@ from jobqueue.lifecycle.expire import expire_owner
 from jobqueue.lifecycle.guard import Locked
 from jobqueue.lifecycle.outcome import Done
 from jobqueue.models import Job, JobPhase
-from jobqueue.tasks import registry
 from jobqueue.testing import run_until_idle
 from tests.claiming import claim
 from tests.pipelines import samples

@@ -9,11 +9,11 @@ import pytest
 
 from jobqueue.core.phases import declared
 from jobqueue.db import Claimed, Lease
+from jobqueue.declared import registry
 from jobqueue.lifecycle import phases
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Kind
 from jobqueue.models import Job, JobEvent, JobPhase
-from jobqueue.tasks import registry
 from jobqueue.worker.reporting.reporter import Reporter
 from jobqueue.worker.running import judging, phase_store
 from jobqueue.worker.running.run import Run, Runs

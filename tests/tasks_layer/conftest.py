@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobqueue.tasks import registry
+from jobqueue.declared import registry
 from tests.tasks_layer import samples
 
 

@@ -65,7 +65,7 @@ settings.configure(
     USE_TZ=True,
 )
 django.setup()
-from jobqueue.tasks import registry
+from jobqueue.declared import registry
 print(*registry.paths())
 """
 

@@ -7,8 +7,8 @@ import pytest
 from django.test import override_settings
 
 from jobqueue import InvalidOption, JobTask, compat, fixed, task
+from jobqueue.declared import registry
 from jobqueue.models import Job
-from jobqueue.tasks import registry
 from jobqueue.testing import run_until_idle
 from tests.tasks_layer import samples
 

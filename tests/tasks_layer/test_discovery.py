@@ -9,8 +9,8 @@ import pytest
 from django.test import override_settings
 
 from jobqueue import enqueue_job
+from jobqueue.declared import imports, registry
 from jobqueue.models import Job, JobEvent
-from jobqueue.tasks import imports, registry
 from jobqueue.testing import run_until_idle
 from tests.tasks_layer.samples import plain
 

@@ -13,8 +13,8 @@ from asgiref.sync import markcoroutinefunction
 from django.test import override_settings
 
 from jobqueue import InvalidOption, JobTask, compat, enqueue_job, exponential, pipeline, task
+from jobqueue.declared import registry
 from jobqueue.models import Job
-from jobqueue.tasks import registry
 from jobqueue.testing import run_until_idle
 from tests.tasks_layer import samples
 

@@ -8,10 +8,10 @@ from django.test import override_settings
 
 from jobqueue import cancel, compat
 from jobqueue.core import states
+from jobqueue.declared import registry
 from jobqueue.exceptions import JobCanceled, JobQueueError, UnknownTask
 from jobqueue.models import Job
 from jobqueue.public_ids import public_id
-from jobqueue.tasks import registry
 from jobqueue.testing import run_until_idle
 from tests.factories import JobFactory
 from tests.tasks_layer import samples

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from jobqueue.db import Claimed
+from jobqueue.declared.registry import Entry
 from jobqueue.lifecycle.outcome import Kind, Outcome
-from jobqueue.tasks.registry import Entry
 from jobqueue.worker.running.run import Run
 
 PATIENCE_SECONDS = 10.0

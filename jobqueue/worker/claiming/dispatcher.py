@@ -18,13 +18,13 @@ from jobqueue.core.service import ErrorHandler
 from jobqueue.core.targets import Target
 from jobqueue.core.texts import safe_repr
 from jobqueue.db import Claimed, Lease, Mark
+from jobqueue.declared import registry
 from jobqueue.lifecycle import wakeup
 from jobqueue.lifecycle.aside import reason_of
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.models import Job
-from jobqueue.tasks import registry
 from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.claiming.claimer import HEAD_SECONDS, Claimer
 from jobqueue.worker.reporting.finisher import Finisher

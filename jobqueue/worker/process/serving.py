@@ -13,9 +13,9 @@ from django.db.utils import Error
 
 from jobqueue import conf, db
 from jobqueue.db import hygiene
+from jobqueue.declared import registry as tasks
 from jobqueue.duties import registry as duties
 from jobqueue.models import Job
-from jobqueue.tasks import registry as tasks
 from jobqueue.worker.fleet.parent import Parent
 from jobqueue.worker.fleet.spawn import Options
 from jobqueue.worker.handlers import end_at_once, on_signals, quit_with_dump

@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from jobqueue import conf, signals
 from jobqueue.conf import Settings
 from jobqueue.db import LeaseHolder, hygiene
+from jobqueue.declared import imports, registry
 from jobqueue.duties import registry as registry_of_duties
 from jobqueue.duties.builtin import builtin
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.glance import Glances
 from jobqueue.models import Job, Worker
 from jobqueue.schedules.sync import bring_schedules
-from jobqueue.tasks import imports, registry
 from jobqueue.worker import forked
 from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.claim_policy import ClaimPolicy

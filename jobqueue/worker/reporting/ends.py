@@ -14,12 +14,13 @@ from jobqueue import signals
 from jobqueue.core import repeats, texts
 from jobqueue.core.states import ENDED, Status
 from jobqueue.db import Claimed, hygiene
+from jobqueue.declared import registry
 from jobqueue.exceptions import JobCanceled, RunFailed, WorkerLost
 from jobqueue.failure_log import Ending, reaches_others, while_handling
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.outcome import Kind, Outcome, Settled
 from jobqueue.models import Job
-from jobqueue.tasks import registry, results
+from jobqueue.tasks import results
 from jobqueue.worker.running.run import Run
 from jobqueue.worker.running.tenancy import telling
 

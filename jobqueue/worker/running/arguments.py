@@ -10,7 +10,7 @@ from typing import Any
 from jobqueue.core import texts
 from jobqueue.core.masking import Mask
 from jobqueue.db import Claimed
-from jobqueue.tasks.registry import Entry
+from jobqueue.declared.registry import Entry
 
 MAX_MESSAGE = 1000  # characters
 KINDS = {bool: "a boolean", str: "a text", int: "a number", float: "a number", list: "a list", dict: "an object", NoneType: "null"}

@@ -20,10 +20,11 @@ from jobqueue import signals
 from jobqueue.core import repeats
 from jobqueue.core.forks import leave_if_forked
 from jobqueue.db import hygiene
+from jobqueue.declared import registry
 from jobqueue.exceptions import Interrupted
 from jobqueue.lifecycle.outcome import Outcome
 from jobqueue.models import Job
-from jobqueue.tasks import registry, results
+from jobqueue.tasks import results
 from jobqueue.tasks.context import TaskContext
 from jobqueue.worker.running import phase_store
 from jobqueue.worker.running.arguments import arguments

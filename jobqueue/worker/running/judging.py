@@ -8,9 +8,9 @@ import traceback
 
 from jobqueue.core import backoff, payload, texts
 from jobqueue.core.targets import Target
+from jobqueue.declared import imports, registry
 from jobqueue.exceptions import Fatal, InvalidBackoff, ResultNotStorable, Retry, Suspended
 from jobqueue.lifecycle.outcome import EXPIRED, UNKNOWN_TASK_PAUSE_SECONDS, Failure, Kind, Outcome
-from jobqueue.tasks import imports, registry
 from jobqueue.worker.running import groups, phase_store
 from jobqueue.worker.running.run import Reason, Run
 from jobqueue.worker.running.time_limits import limited, stops

@@ -12,13 +12,13 @@ from django.db import transaction
 from jobqueue import clock
 from jobqueue.core.phases import Standing
 from jobqueue.db import hygiene
+from jobqueue.declared.registry import Entry
 from jobqueue.exceptions import JobQueueError, Suspended, TransactionLeftOpen
 from jobqueue.lifecycle import children as kin
 from jobqueue.lifecycle import phases
 from jobqueue.lifecycle.children import Child
 from jobqueue.lifecycle.outcome import Done, Kind, Outcome, Told
 from jobqueue.models import Job
-from jobqueue.tasks.registry import Entry
 from jobqueue.worker.running.phases import Pipeline
 from jobqueue.worker.running.run import Run
 from jobqueue.worker.running.side_writes import do_async, refuse_left, send, wait_for

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from jobqueue.core.masking import Mask
 from jobqueue.core.time_limits import exceeded
 from jobqueue.db import Claimed, Lease
+from jobqueue.declared.registry import Entry
 from jobqueue.exceptions import Interrupted, InvalidArgumentValue, LeaseLost, TimeLimitExceeded
-from jobqueue.tasks.registry import Entry
 from jobqueue.worker.running.arguments import mask_of_run, shown_message
 from jobqueue.worker.running.reasons import MESSAGES, Reason
 from jobqueue.worker.running.shield import Shield, inside

@@ -21,8 +21,8 @@ from django.utils.module_loading import module_has_submodule
 from jobqueue import compat, conf
 from jobqueue.core import backoff
 from jobqueue.core.phases import Phase
+from jobqueue.declared import functions, imports
 from jobqueue.exceptions import InvalidOption
-from jobqueue.tasks import functions, imports
 
 # a run reads these from the declaration
 DECLARED_ONLY = ("takes_context", "backoff", "retry_on", "transactional", "phases", "secret")
