@@ -1,8 +1,8 @@
-"""Run again, alone, what failed of a run of tests with real processes, if it failed of time alone.
+"""Rerun the failed tests of a run with real processes, one by one, if each failed only because of a timeout.
 
-Called with the report of that run and pytest's command. A test that waited in vain (`wait_until`, a browser's time-out) beside others on a
-busy machine may pass by itself; what it says then counts, and both are printed. Any other failure counts at once: a job lost or run twice
-is no matter of time.
+The arguments are the report of that run and pytest's command. On a busy machine, a test can wait too long (`wait_until`, a browser's
+timeout) although it passes when it runs alone. The second result counts, and both are printed. Any other failure counts at once: a lost
+job, or a job that runs twice, is not a matter of time.
 """
 
 import os

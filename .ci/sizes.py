@@ -1,6 +1,7 @@
-"""Fail where a module or a function of `jobqueue` is too long, or where `jobqueue/db` uses more than its exemption is meant for.
+"""Fail if a module or a function of `jobqueue` is too long, or if `jobqueue/db` uses banned names beyond its exemption.
 
-ruff's ban lists are lifted for whole files. `jobqueue/db` and `jobqueue/conf.py` need one lift each, so the rest is looked at here.
+ruff can exempt only whole files from all banned names. `jobqueue/db` and `jobqueue/conf.py` need only one of them, so this script
+checks the other ones.
 """
 
 import ast
@@ -19,30 +20,30 @@ BANNED = {
 
 
 def main() -> int:
-    """Print every finding, one a line; return 1 when there is one."""
-    findings = [finding for path in sorted(PACKAGE.rglob("*.py")) if "migrations" not in path.parts for finding in look_at(path)]
+    """Print every finding, one per line; return 1 if there is one."""
+    findings = [finding for path in sorted(PACKAGE.rglob("*.py")) if "migrations" not in path.parts for finding in check(path)]
     print("\n".join(findings) or f"Modules have at most {MODULE_LINES} lines, functions at most {FUNCTION_LINES}.")
     return 1 if findings else 0
 
 
-def look_at(path: Path) -> Iterator[str]:
-    """Yield what is wrong with one module."""
+def check(path: Path) -> Iterator[str]:
+    """Yield the findings of one module."""
     name = path.relative_to(CHECKOUT).as_posix()
     text = path.read_text()
     lines = len(text.splitlines())
     if lines > MODULE_LINES:
-        yield f"{name}: {lines} lines, allowed are {MODULE_LINES}: cut it by role."
+        yield f"{name}: {lines} lines, allowed are {MODULE_LINES}: split it by role."
     banned = set().union(*(names for place, names in BANNED.items() if name == place or name.startswith(f"{place}/")))
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > FUNCTION_LINES:
                 yield f"{name}:{node.lineno}: {node.name} has {lines} lines, allowed are {FUNCTION_LINES}: give its steps names."
-        yield from (f"{name}:{node.lineno}: {used} is not for this module." for used in names_used(node) & banned)
+        yield from (f"{name}:{node.lineno}: {used} is banned in this module." for used in names_used(node) & banned)
 
 
 def names_used(node: ast.AST) -> set[str]:
-    """Return the dotted names that an import or an attribute such as ``time.sleep`` stands for."""
+    """Return the dotted names that an import or an attribute such as ``time.sleep`` refers to."""
     if isinstance(node, ast.ImportFrom):
         return {f"{node.module}.{alias.name}" for alias in node.names}
     if isinstance(node, ast.Attribute):

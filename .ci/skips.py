@@ -16,20 +16,20 @@ ALLOWED = Path(__file__).with_name("allowed-skips.txt")
 
 @dataclass(frozen=True)
 class Rule:
-    """One line of the list: where, which test, and why it may be skipped."""
+    """One line of the list: the leg, the test, and the reason for the skip."""
 
     leg: str
     test: str
     reason: str
 
     def allows(self, skip: "Skip") -> bool:
-        """Tell whether it speaks of this skip."""
+        """Return whether the rule allows this skip."""
         return matches(self.leg, skip.leg) and matches(self.test, skip.test)
 
 
 @dataclass(frozen=True)
 class Skip:
-    """One test that did not run, with the reason that it gave."""
+    """One test that did not run, with its reason."""
 
     leg: str
     test: str
@@ -37,12 +37,12 @@ class Skip:
 
 
 def main(reports: list[Path]) -> int:
-    """Print what is wrong and which rules nobody needed; return 1 when something is wrong."""
+    """Print the errors and the rules that no skip needed; return 1 if there are errors."""
     if not reports:
         raise SystemExit("Name at least one JUnit report.")
     rules = read_rules(ALLOWED)
     ran, skips = zip(*map(read_report, reports), strict=True)
-    wrong = [f"{report.stem}: no test ran, so this leg shows nothing." for report, number in zip(reports, ran, strict=True) if not number]
+    wrong = [f"{report.stem}: no test ran, so this leg proves nothing." for report, number in zip(reports, ran, strict=True) if not number]
     everything = [skip for leg in skips for skip in leg]
     refused = [skip for skip in everything if not any(rule.allows(skip) for rule in rules)]
     wrong += [
@@ -50,7 +50,7 @@ def main(reports: list[Path]) -> int:
     ]
     for rule in rules:
         if not any(rule.allows(skip) for skip in everything):
-            print(f"{ALLOWED.name}: nobody needed {rule.leg} | {rule.test}")
+            print(f"{ALLOWED.name}: no skip needed {rule.leg} | {rule.test}")
     print("\n".join(wrong))
     return 1 if wrong else 0
 

@@ -54,7 +54,7 @@ def main() -> int:
     if harness:  # after the server of this run has ended
         rows += peers.measure(harness, size.repeats, quick=options.quick)
     print(report.table(rows))
-    print(f"\nWhat others reached on another day, in one run of the peers' harness (docs/benchmarks.md):\n\n{report.published()}\n")
+    print(f"\nResults of other queues on another day, in one run of the peer harness (docs/benchmarks.md):\n\n{report.published()}\n")
     options.out.write_text(json.dumps(report.data(rows, size, version), indent=1))
     print(f"Details: {options.out}")
     return 0
@@ -82,7 +82,7 @@ def _names(text: str) -> list[str]:
 def _counts(text: str) -> tuple[int, ...]:
     counts = tuple(int(part) for part in text.split(",") if part.strip().isdigit())
     if not counts or min(counts) < 1 or len(counts) != len(text.split(",")):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers of processes: say 1,2,4, for instance")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers of processes, such as 1,2,4")
     return counts
 
 

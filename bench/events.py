@@ -30,7 +30,7 @@ def events(cluster: Cluster, size: Size) -> Iterator[Row]:
             for name, log in LOGS.items():
                 with logging(log):
                     runs[name].append(measure(cluster, size))
-        yield paired(key, f"with the log of events: {text} (raw: ours without the log)", runs, LEAST)
+        yield paired(key, f"with the log of events: {text} (raw: jobqueue without the log)", runs, LEAST)
 
 
 @contextlib.contextmanager

@@ -67,7 +67,7 @@ def retries(cluster: Cluster, size: Size) -> Iterator[Row]:
     for _ in range(size.repeats):
         runs["ours"].append(2 * _drain(cluster, RETRYING, size.retries, True)[0])
         runs["raw"].append(_drain(cluster, OURS, size.retries, True)[0])
-    yield paired("retries", "jobs that fail once, runs/s (neighbour: ours without failures)", runs, 0.5)
+    yield paired("retries", "jobs that fail once, runs/s (neighbour: jobqueue without failures)", runs, 0.5)
 
 
 def pinned_slots(cluster: Cluster, size: Size) -> Iterator[Row]:

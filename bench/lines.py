@@ -36,7 +36,9 @@ def blocked(cluster: Cluster, size: Size) -> Iterator[Row]:
         runs["ours"].append(rate)
         parking.append(seconds)
         runs["raw"].append(_blocked(cluster, 0, size.drain)[0])
-    row = paired("blocked", f"{size.drain:,} free jobs behind {size.blocked:,} blocked ones, jobs/s (raw: ours without those)", runs, 0.9)
+    row = paired(
+        "blocked", f"{size.drain:,} free jobs behind {size.blocked:,} blocked ones, jobs/s (raw: jobqueue without those)", runs, 0.9
+    )
     row.runs["parking_seconds"] = parking
     yield row
     yield Row("parking", f"parking of the {size.blocked:,}, once, s", statistics.median(parking))
@@ -64,7 +66,7 @@ def many_lines(cluster: Cluster, size: Size) -> Iterator[Row]:
     for _ in range(size.repeats):
         runs["ours"].append(_lines(cluster, size.drain, size.lines))
         runs["raw"].append(_lines(cluster, size.drain, 0))
-    yield paired("many_lines", f"{size.drain:,} jobs of {size.lines:,} targets, jobs/s (raw: ours without targets)", runs, 0.3)
+    yield paired("many_lines", f"{size.drain:,} jobs of {size.lines:,} targets, jobs/s (raw: jobqueue without targets)", runs, 0.3)
 
 
 def one_line(cluster: Cluster, size: Size) -> Iterator[Row]:
@@ -82,7 +84,7 @@ def one_line(cluster: Cluster, size: Size) -> Iterator[Row]:
     text = f"{size.chain:,} jobs of one target, jobs/s"
     yield paired("one_line", f"{text} (raw: the same statements in a bare loop)", {"ours": runs["ours"], "raw": runs["same"]}, 0.4)
     yield paired("one_line_least", f"{text} (raw: the least statements that would do)", {"ours": runs["ours"], "raw": runs["least"]})
-    yield paired("one_line_hand_over", f"{text} (raw: ours without hand-over)", {"ours": runs["ours"], "raw": runs["unchained"]}, 1.5)
+    yield paired("one_line_hand_over", f"{text} (raw: jobqueue without hand-over)", {"ours": runs["ours"], "raw": runs["unchained"]}, 1.5)
 
 
 def _lines(cluster: Cluster, jobs: int, targets: int, subject: Subject = OURS) -> float:

@@ -96,7 +96,7 @@ def rows(found: dict[str, Any]) -> Iterator[Row]:
     for figure in FIGURES:
         if not (ours := _values(rounds, "ours", figure)):
             if failed := rounds.get("ours", {}).get(figure.work):
-                raise RuntimeError(f"The harness measured no {figure.work} of ours: {failed[-1]}")
+                raise RuntimeError(f"The harness measured no {figure.work} of jobqueue: {failed[-1]}")
             continue
         yield from _against(rounds, figure, ours, "raw", "raw SQL", figure.of_raw)
         others = {name: values for name in figure.peers if any(values := _values(rounds, name, figure))}

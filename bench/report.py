@@ -20,7 +20,7 @@ from typing import Any
 
 from bench.scenarios import Row
 
-HEAD = ("measured", "ours", "neighbour", "ratio", "wanted", "")
+HEAD = ("measured", "jobqueue", "neighbour", "ratio", "wanted", "")
 PUBLISHED = Path(__file__).with_name("published.md")
 
 

@@ -41,7 +41,7 @@ def retention(cluster: Cluster, size: Size) -> Iterator[Row]:
                 memory.append(held)
     late = {name: quantile(times, 0.95) for name, times in found.items()}
     ratio = late["beside"] / late["without"]
-    text = f"pick-up p95 while {size.expired:,} expired jobs are deleted, ms (raw: ours with nothing deleted)"
+    text = f"pick-up p95 while {size.expired:,} expired jobs are deleted, ms (raw: jobqueue with nothing deleted)"
     yield Row("retention_p95", text, late["beside"], late["without"], ratio, "at most 2 x", ratio <= 2.0, dict(found))
     yield Row("retention_rate", "expired jobs deleted meanwhile, jobs/s", statistics.median(rates), runs={"rates": rates})
     yield Row("retention_memory", "the process that deletes, MB", max(memory), target="at most 150", met=max(memory) <= 150)

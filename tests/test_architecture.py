@@ -129,7 +129,7 @@ def test_every_module_is_in_one_layer() -> None:
 
 
 def test_modules_and_functions_are_short() -> None:
-    assert [finding for path in modules().values() for finding in sizes().look_at(path)] == []
+    assert [finding for path in modules().values() for finding in sizes().check(path)] == []
 
 
 def test_modules_form_no_new_circle() -> None:

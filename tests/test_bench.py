@@ -147,7 +147,7 @@ def test_numbers_of_processes_are_numbers(counts: str) -> None:
     done = bench("--processes", counts)
 
     assert done.returncode == 2
-    assert f"{counts!r} is no list of numbers of processes" in done.stderr
+    assert f"{counts!r} is not a list of numbers of processes" in done.stderr
 
 
 def test_a_harness_that_is_not_there_is_told_of_before_anything_is_measured(tmp_path: Path) -> None:

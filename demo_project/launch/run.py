@@ -87,7 +87,8 @@ class Demo:
         groups = batch.compose(shelves, self.options.jobs or batch.full_size(shelves))
         ids, left = enqueue(groups)
         self._say(
-            f"Enqueued {len(ids) - left} jobs of {len(batch.kinds(groups))} kinds" + (f"; {left} of an earlier run go on." if left else ".")
+            f"Enqueued {len(ids) - left} jobs of {len(batch.kinds(groups))} kinds"
+            + (f"; {left} of an earlier run continue." if left else ".")
         )
         return ids
 
@@ -130,7 +131,7 @@ class Demo:
 
     def _stay(self, workers: Workers) -> None:
         """Serve the site, and run workers for jobs that are enqueued or resumed, until a request to stop."""
-        self._say("The site and the workers go on until Ctrl-C.")
+        self._say("The site and the workers run until Ctrl-C.")
         with suppress(Stopped):
             while True:
                 self.stop.wait(1)

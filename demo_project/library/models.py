@@ -67,7 +67,7 @@ class Definition(models.Model):
     signature = models.CharField(max_length=300, blank=True)
     line = models.PositiveIntegerField()
     docstring = models.TextField(blank=True)
-    search = models.TextField(help_text="What the search page looks at, in lower case.")
+    search = models.TextField(help_text="The text that the search page searches, in lower case.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["module_id", "line"]

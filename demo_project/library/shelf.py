@@ -41,7 +41,7 @@ def store_module(source: catalogue.Source) -> int:
 
 def package(name: str) -> Package:
     """Return the row of the package called `name`; create it if necessary."""
-    summary = "Modules that stand alone" if name == catalogue.TOP else ""
+    summary = "Modules without a package" if name == catalogue.TOP else ""
     return Package.objects.get_or_create(name=name, defaults={"summary": summary})[0]
 
 

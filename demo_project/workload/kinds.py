@@ -21,9 +21,9 @@ class Kind:
     seconds: tuple[float, float] = (0.0, 0.0)
     outcome: str = "SUCCESS"
     failing: tuple[int, int] = (0, 0)
-    """The least and the most runs that fail and are tried again, before the last one."""
+    """The minimum and the maximum number of runs that fail and are retried, before the last one."""
     weight: int = 1
-    """How often it is in a mix, compared with others."""
+    """How often it is in a mix, relative to the other kinds."""
 
     @property
     def retryable(self) -> bool:
@@ -49,13 +49,13 @@ KINDS = {
     for kind in (
         Kind("instant", "returns at once", weight=6),
         Kind("short", "takes a moment, in a blocking call", (0.02, 0.2), weight=4),
-        Kind("long", "takes seconds, and tells how far it is", (2.0, 5.0)),
+        Kind("long", "takes seconds, and reports its progress", (2.0, 5.0)),
         Kind("sleepy", "rests in context.wait, and can be stopped at any time", (0.5, 1.5), weight=2),
         Kind("heavy", "keeps a processor busy", (0.05, 0.3), weight=2),
         Kind("coroutine", "is an async def that awaits", (0.1, 1.0), weight=3),
         Kind("flaky", "fails once or twice, then succeeds", (0.0, 0.1), failing=(1, RETRIES - 1), weight=2),
-        Kind("gives_up", f"fails {RETRIES} times, and with that for good", (0.0, 0.05), "ERROR", (RETRIES - 1, RETRIES - 1)),
-        Kind("broken", "fails at once, and is not tried again", outcome="ERROR"),
+        Kind("gives_up", f"fails {RETRIES} times, and is then given up", (0.0, 0.05), "ERROR", (RETRIES - 1, RETRIES - 1)),
+        Kind("broken", "fails at once, and is not retried", outcome="ERROR"),
         Kind("hopeless", "raises Fatal, so that its further attempts do not count", outcome="ERROR"),
         Kind("slow_then_fails", "works for a while, then fails", (0.3, 1.0), "ERROR"),
         Kind("coroutine_fails", "is an async def that fails after a while", (0.1, 0.5), "ERROR"),

@@ -34,7 +34,7 @@ class Recovery(TextChoices):
     """What becomes of a job whose worker is lost."""
 
     REQUEUE = "requeue", "run again"
-    HOLD = "hold", "hold for a person"
+    HOLD = "hold", "hold for an operator"
 
 
 LIVE: Final = (Status.PENDING, Status.QUEUED, Status.RUNNING, Status.PAUSED)

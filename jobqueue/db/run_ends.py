@@ -32,7 +32,7 @@ WITH mine AS MATERIALIZED (
     WHERE j.id = o.job_id AND j.lease_token = o.token AND j.id = ANY(ARRAY(SELECT id FROM mine)) AND {only_if}
     RETURNING j.id, j.lease_token, j.status, j.queue, j.tenant, j.target, j.task, j.webhook_url, j.finished_at,
         {attempt} AS attempt, {start} AS began{of_events}{computing}
-){telling} {answer}"""
+){recording} {answer}"""
 
 # The assignments of a batch in which all runs have succeeded, and of any other. The first is shorter, because most
 # batches are of this kind, and the server parses their statement each time.
@@ -129,7 +129,7 @@ def statement(database: Writes, ends: Sequence[RunEnd], only_if: str = "TRUE", c
         assignments=", ".join(f"{name} = {expression}" for name, expression in assignments.items()).format(**values),
         only_if=only_if,
         computing=computing,
-        telling=database.telling(_happened(o, now, succeed)),
+        recording=database.recording(_happened(o, now, succeed)),
         answer=database.answer(*returned(ends)),
     )
     return sql, o.params

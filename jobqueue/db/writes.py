@@ -50,7 +50,7 @@ class Writes(Database):
 
     # Pieces
 
-    def telling(self, happened: str, *, sendable: bool = True) -> str:
+    def recording(self, happened: str, *, sendable: bool = True) -> str:
         """Return the parts of a statement that write events, after a comma; those for webhooks only if `sendable`."""
         logged = "" if conf.current().event_log == "none" else f", logged AS ({self.log_events()})"
         sent = f", sent AS ({self.send_events()})" if sendable else ""
@@ -79,7 +79,7 @@ class Writes(Database):
             f"SELECT h.job_id, h.name, coalesce(h.at, {self.now}) AS at, h.attempt, h.tenant, h.target, h.data::jsonb AS data,"
             f" h.queue, h.task, h.status, h.url FROM json_to_recordset(%s::json) AS h({TYPES})"
         )
-        self.rows(f"WITH nothing AS (SELECT 1){self.telling(happened)} SELECT 1", [events])
+        self.rows(f"WITH nothing AS (SELECT 1){self.recording(happened)} SELECT 1", [events])
 
     # Begun and ended
 
@@ -115,7 +115,7 @@ class Writes(Database):
             f" metadata = coalesce({rows.metadata}::jsonb, j.metadata)"
             f" FROM {rows.source} WHERE j.id = o.job_id AND j.lease_token = o.token AND j.id = ANY(ARRAY(SELECT id FROM mine))"
             f" RETURNING {BEGUN}, jsonb_build_object('progress', j.progress, 'message', j.message) AS shown)"
-            f"{self.telling(happened)} {self.answer('id', 'lease_token')}"
+            f"{self.recording(happened)} {self.answer('id', 'lease_token')}"
         )
         with self.hot():
             return [Lease(*row) for row in self.heard_of(self.rows(sql, rows.params), 2)]
@@ -147,7 +147,7 @@ class Writes(Database):
         if signals.listened_to(signals.job_event):
             happened = f"SELECT j.id AS job_id, {MADE}, {OF_JOB.format('j', 'NULL::jsonb')} FROM moved AS j"
             made = f"{inserting} RETURNING id, created_at, tenant, target, queue, task, status, webhook_url"
-            return f"WITH moved AS ({made}){self.telling(happened, sendable=False)} {self.answer('id', 'created_at')}"
+            return f"WITH moved AS ({made}){self.recording(happened, sendable=False)} {self.answer('id', 'created_at')}"
         if conf.current().event_log == "none":
             return f"{inserting} RETURNING id, created_at"
         return (
@@ -206,7 +206,7 @@ class Writes(Database):
             "url": same.get("webhook_url", ""),
         }
         lists = {"ids": f"{{{','.join(map(str, ids))}}}", "targets": targets[0] if one else list(targets)}
-        sql = f"WITH nothing AS (SELECT 1){self.telling(happened, sendable=False)} SELECT 1"
+        sql = f"WITH nothing AS (SELECT 1){self.recording(happened, sendable=False)} SELECT 1"
         if conf.current().event_log != "none":
             self.rows(sql, {**params, **lists})
         if signals.listened_to(signals.job_event):

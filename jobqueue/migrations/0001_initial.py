@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
                 (
                     "held_by_worker_id",
                     models.CharField(
-                        blank=True, db_default="", default="", help_text="The worker process that leads it; empty: nobody.", max_length=64
+                        blank=True, db_default="", default="", help_text="The worker process that leads it; empty: none.", max_length=64
                     ),
                 ),
                 ("lease_acquired_at", models.DateTimeField(blank=True, null=True)),
@@ -32,7 +32,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default=models.Value({}, output_field=models.JSONField()),
                         default=dict,
-                        help_text="Its last run, how long it took, what it did, what went wrong.",
+                        help_text="Its last run: duration, number of items, error.",
                     ),
                 ),
             ],
@@ -78,7 +78,7 @@ class Migration(migrations.Migration):
                     models.GeneratedField(
                         db_persist=True,
                         expression=django.db.models.expressions.CombinedExpression(models.F("priority"), "*", models.Value(-1)),
-                        help_text="Rising order of the claim.",
+                        help_text="Jobs are claimed in ascending order of this number.",
                         output_field=models.SmallIntegerField(),
                     ),
                 ),
@@ -109,30 +109,28 @@ class Migration(migrations.Migration):
                         max_length=16,
                     ),
                 ),
-                ("run_at", models.DateTimeField(blank=True, help_text="Not before this time.", null=True)),
-                ("expires_at", models.DateTimeField(blank=True, help_text="Canceled if it has not begun by then.", null=True)),
+                ("run_at", models.DateTimeField(blank=True, help_text="The job is not queued before this time.", null=True)),
+                ("expires_at", models.DateTimeField(blank=True, help_text="The job is canceled if it has not started by then.", null=True)),
                 ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 (
                     "enqueued_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), help_text="When it last became free to be taken."
-                    ),
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), help_text="When it last became claimable."),
                 ),
                 ("first_started_at", models.DateTimeField(blank=True, null=True)),
-                ("started_at", models.DateTimeField(blank=True, help_text="When the present or the last run began.", null=True)),
+                ("started_at", models.DateTimeField(blank=True, help_text="When the present or the last run started.", null=True)),
                 ("finished_at", models.DateTimeField(blank=True, null=True)),
                 ("stale_at", models.DateTimeField(blank=True, null=True)),
                 ("target", models.CharField(blank=True, db_default="", default="", max_length=200)),
                 ("holds_target", models.BooleanField(db_default=False, default=False)),
                 ("unique_key", models.CharField(blank=True, db_default="", default="", max_length=200)),
-                ("attempt", models.IntegerField(db_default=0, default=0, help_text="Runs begun.")),
+                ("attempt", models.IntegerField(db_default=0, default=0, help_text="The number of runs that have started.")),
                 ("max_attempts", models.IntegerField(db_default=1, default=1)),
-                ("failures", models.IntegerField(db_default=0, default=0, help_text="Runs that failed, against max_attempts.")),
-                ("crashes", models.IntegerField(db_default=0, default=0, help_text="Runs whose worker was lost, against MAX_CRASHES.")),
+                ("failures", models.IntegerField(db_default=0, default=0, help_text="Runs that failed; limited by max_attempts.")),
+                ("crashes", models.IntegerField(db_default=0, default=0, help_text="Runs whose worker was lost; limited by MAX_CRASHES.")),
                 (
                     "recovery",
                     models.CharField(
-                        choices=[("requeue", "run again"), ("hold", "hold for a person")],
+                        choices=[("requeue", "run again"), ("hold", "hold for an operator")],
                         db_default="requeue",
                         default="requeue",
                         max_length=16,
@@ -146,7 +144,7 @@ class Migration(migrations.Migration):
                     "lease_token",
                     models.BigIntegerField(
                         db_default=jobqueue.models.fields.Token(),
-                        help_text="Begins at a random number, rises at every claim and never falls: the fence.",
+                        help_text="The fence: starts at a random number and increases with each claim.",
                     ),
                 ),
                 ("lease_expires_at", models.DateTimeField(blank=True, null=True)),
@@ -183,7 +181,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default="default",
                         default="default",
-                        help_text="The alias in TASKS of the backend that made the job.",
+                        help_text="The alias in TASKS of the backend that stored the job.",
                     ),
                 ),
             ],
@@ -326,12 +324,12 @@ class Migration(migrations.Migration):
                 (
                     "paused",
                     models.BooleanField(
-                        db_default=False, default=False, help_text="No job of a paused queue is begun; those that run go on."
+                        db_default=False, default=False, help_text="Workers start no job of a paused queue; running jobs continue."
                     ),
                 ),
                 (
                     "paused_until",
-                    models.DateTimeField(blank=True, help_text="When the pause ends by itself; empty: when it is resumed.", null=True),
+                    models.DateTimeField(blank=True, help_text="When the pause ends; empty: when the queue is resumed.", null=True),
                 ),
                 (
                     "max_running",
@@ -345,7 +343,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default="",
                         default="",
-                        help_text="Where its jobs' events are sent, unless a job has a URL of its own.",
+                        help_text="The URL to which events of its jobs are sent, unless a job has its own URL.",
                     ),
                 ),
                 (
@@ -384,9 +382,9 @@ class Migration(migrations.Migration):
                 ("queued", models.IntegerField(db_default=0, default=0, help_text="Jobs that could be claimed.")),
                 ("running", models.IntegerField(db_default=0, default=0)),
                 ("oldest_seconds", models.FloatField(blank=True, help_text="How long the oldest QUEUED job had waited.", null=True)),
-                ("enqueued_per_second", models.FloatField(blank=True, help_text="Empty: there was no look before.", null=True)),
-                ("finished_per_second", models.FloatField(blank=True, help_text="All that ended, whatever the outcome.", null=True)),
-                ("failed_per_second", models.FloatField(blank=True, help_text="Of these, those that ended in ERROR.", null=True)),
+                ("enqueued_per_second", models.FloatField(blank=True, help_text="Empty: there is no earlier sample.", null=True)),
+                ("finished_per_second", models.FloatField(blank=True, help_text="All jobs that ended.", null=True)),
+                ("failed_per_second", models.FloatField(blank=True, help_text="The jobs that ended in ERROR.", null=True)),
             ],
             options={
                 "ordering": ("queue", "at"),
@@ -458,16 +456,21 @@ class Migration(migrations.Migration):
                         choices=[("skip", "skip them"), ("once", "run once, late"), ("all", "run all, up to a limit")],
                         db_default="once",
                         default="once",
-                        help_text="Of times missed in a downtime.",
+                        help_text="What to do with times that were missed during a downtime.",
                         max_length=16,
                     ),
                 ),
                 (
                     "missed_limit",
-                    models.IntegerField(db_default=100, default=100, help_text="How many of the missed times run at most, where all do."),
+                    models.IntegerField(
+                        db_default=100, default=100, help_text="The maximum number of missed times that run, if all of them run."
+                    ),
                 ),
                 ("enabled", models.BooleanField(db_default=True, default=True)),
-                ("retired_at", models.DateTimeField(blank=True, help_text="When the code was found to declare it no longer.", null=True)),
+                (
+                    "retired_at",
+                    models.DateTimeField(blank=True, help_text="When a worker found that the code no longer declares it.", null=True),
+                ),
                 ("next_at", models.DateTimeField(blank=True, help_text="The next nominal time.", null=True)),
                 ("last_at", models.DateTimeField(blank=True, help_text="The last nominal time that got its job.", null=True)),
                 ("last_job_id", models.BigIntegerField(blank=True, null=True)),
@@ -476,14 +479,14 @@ class Migration(migrations.Migration):
                 (
                     "planned",
                     models.TextField(
-                        blank=True, db_default="", default="", editable=False, help_text="What its next time was computed from."
+                        blank=True, db_default="", default="", editable=False, help_text="The timing from which its next time was computed."
                     ),
                 ),
-                ("planned_at", models.DateTimeField(blank=True, editable=False, help_text="The next time, as it was computed.", null=True)),
+                ("planned_at", models.DateTimeField(blank=True, editable=False, help_text="The next time as computed.", null=True)),
                 (
                     "counted_from",
                     models.DateTimeField(
-                        blank=True, editable=False, help_text="The time behind which the next one was looked for.", null=True
+                        blank=True, editable=False, help_text="The time after which the next one was searched.", null=True
                     ),
                 ),
                 (
@@ -493,7 +496,7 @@ class Migration(migrations.Migration):
                         db_default="",
                         default="",
                         editable=False,
-                        help_text="The SERVICE whose workers enqueue it; empty: that of all which have none.",
+                        help_text="The SERVICE whose workers enqueue it; empty: all workers without a SERVICE.",
                         max_length=50,
                     ),
                 ),
@@ -503,7 +506,12 @@ class Migration(migrations.Migration):
                         blank=True, db_default="", default="", editable=False, help_text="The module that declares it.", max_length=200
                     ),
                 ),
-                ("conflict", models.TextField(blank=True, db_default="", default="", editable=False, help_text="Who else declares it.")),
+                (
+                    "conflict",
+                    models.TextField(
+                        blank=True, db_default="", default="", editable=False, help_text="The other service that declares it."
+                    ),
+                ),
                 ("changed_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
@@ -569,7 +577,7 @@ class Migration(migrations.Migration):
                 (
                     "stuck",
                     models.IntegerField(
-                        db_default=0, default=0, help_text="Threads that did not react to an interrupt and were given up on."
+                        db_default=0, default=0, help_text="Threads that did not react to an interrupt and were abandoned."
                     ),
                 ),
                 (
@@ -578,7 +586,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default=models.Value({}, output_field=models.JSONField()),
                         default=dict,
-                        help_text="Of each service: seconds since its last good turn, seconds in its present turn, failures in a row.",
+                        help_text="For each service: seconds since its last successful turn, seconds in its present turn, failures in a row.",
                     ),
                 ),
                 (
@@ -587,7 +595,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default=models.Value({}, output_field=models.JSONField()),
                         default=dict,
-                        help_text="The last change of its slots: before, after, what ran, what could be claimed, why, and how many seconds ago.",
+                        help_text="The last change of its slots: before, after, running jobs, claimable jobs, reason, age in seconds.",
                     ),
                 ),
                 (
@@ -602,7 +610,9 @@ class Migration(migrations.Migration):
                 ("version", models.CharField(blank=True, db_default="", default="", max_length=32)),
                 (
                     "release",
-                    models.CharField(blank=True, db_default="", default="", help_text="Of the project, by RELEASE.", max_length=200),
+                    models.CharField(
+                        blank=True, db_default="", default="", help_text="The release of the project (setting RELEASE).", max_length=200
+                    ),
                 ),
                 ("started_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("heartbeat_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
@@ -659,12 +669,12 @@ class Migration(migrations.Migration):
             name="JobEvent",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("name", models.CharField(help_text="Such as job.started.", max_length=40)),
+                ("name", models.CharField(help_text="For example job.started.", max_length=40)),
                 ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("attempt", models.IntegerField(db_default=0, default=0)),
                 ("tenant", models.CharField(blank=True, db_default="", default="", max_length=200)),
                 ("target", models.CharField(blank=True, db_default="", default="", max_length=200)),
-                ("data", models.JSONField(blank=True, help_text="What is particular to this event: a JSON object, or nothing.", null=True)),
+                ("data", models.JSONField(blank=True, help_text="The data of this kind of event: a JSON object, or nothing.", null=True)),
                 (
                     "xid",
                     models.BigIntegerField(
@@ -703,7 +713,7 @@ class Migration(migrations.Migration):
             name="JobPhase",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("position", models.PositiveSmallIntegerField(help_text="From 0 on.")),
+                ("position", models.PositiveSmallIntegerField(help_text="Starts at 0.")),
                 ("name", models.CharField(max_length=200)),
                 (
                     "status",
@@ -723,9 +733,12 @@ class Migration(migrations.Migration):
                 ("progress", models.SmallIntegerField(db_default=0, default=0, help_text="0 to 100.")),
                 ("message", models.TextField(blank=True, db_default="", default="")),
                 ("result", models.JSONField(blank=True, null=True)),
-                ("checkpoint", models.JSONField(blank=True, help_text="Where inside of the phase the next run goes on.", null=True)),
-                ("attempts", models.IntegerField(db_default=0, default=0, help_text="How often it was begun.")),
-                ("started_at", models.DateTimeField(blank=True, help_text="When it was last begun.", null=True)),
+                (
+                    "checkpoint",
+                    models.JSONField(blank=True, help_text="The checkpoint at which the next run of the phase continues.", null=True),
+                ),
+                ("attempts", models.IntegerField(db_default=0, default=0, help_text="The number of its runs.")),
+                ("started_at", models.DateTimeField(blank=True, help_text="When its last run started.", null=True)),
                 ("finished_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "job",
@@ -784,7 +797,7 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
                 ("message_id", models.UUIDField(editable=False)),
-                ("event", models.CharField(help_text="Such as job.completed.", max_length=40)),
+                ("event", models.CharField(help_text="For example job.completed.", max_length=40)),
                 ("queue", models.CharField(max_length=200)),
                 ("url", models.TextField()),
                 (
@@ -793,7 +806,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default=models.Value({}, output_field=models.JSONField()),
                         default=dict,
-                        help_text="What the message tells of the job, as it was at the event.",
+                        help_text="The facts about the job at the time of the event, from which the message is built.",
                     ),
                 ),
                 (
@@ -816,7 +829,7 @@ class Migration(migrations.Migration):
                 ("next_attempt_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("finished_at", models.DateTimeField(blank=True, null=True)),
                 ("response_status", models.PositiveSmallIntegerField(blank=True, null=True)),
-                ("error", models.TextField(blank=True, db_default="", default="", help_text="What the last attempt failed of.")),
+                ("error", models.TextField(blank=True, db_default="", default="", help_text="The error of the last attempt.")),
                 (
                     "job",
                     models.ForeignKey(

@@ -14,10 +14,10 @@ class BackgroundJobLease(models.Model):
     """
 
     job_name = models.CharField(max_length=200, primary_key=True, help_text="The name of the duty.")
-    held_by_worker_id = fields.text(64, help_text="The worker process that leads it; empty: nobody.")
+    held_by_worker_id = fields.text(64, help_text="The worker process that leads it; empty: none.")
     lease_acquired_at = fields.moment()
     heartbeat_at = fields.moment()
-    metadata = fields.json(dict, help_text="Its last run, how long it took, what it did, what went wrong.")
+    metadata = fields.json(dict, help_text="Its last run: duration, number of items, error.")
 
     objects = LeaseManager()
 

@@ -19,12 +19,12 @@ class JobEvent(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     job = models.ForeignKey(Job, models.CASCADE, related_name="events", db_constraint=False, db_index=False)
-    name = models.CharField(max_length=40, help_text="Such as job.started.")
+    name = models.CharField(max_length=40, help_text="For example job.started.")
     at = MomentField(db_default=Now())
     attempt = fields.number()
     tenant = fields.text(200)
     target = fields.text(200)
-    data = fields.any_json(null=True, blank=True, help_text="What is particular to this event: a JSON object, or nothing.")
+    data = fields.any_json(null=True, blank=True, help_text="The data of this kind of event: a JSON object, or nothing.")
     xid = models.BigIntegerField(
         null=True, editable=False, db_default=fields.CurrentTransaction(), help_text="The transaction that wrote it (PostgreSQL)."
     )

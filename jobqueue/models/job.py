@@ -47,17 +47,20 @@ class Job(models.Model):
     metadata = fields.json(dict)
     priority = fields.number(field=models.SmallIntegerField, help_text="-100 to 100; higher runs first.")
     claim_rank = models.GeneratedField(
-        expression=F("priority") * -1, output_field=models.SmallIntegerField(), db_persist=True, help_text="Rising order of the claim."
+        expression=F("priority") * -1,
+        output_field=models.SmallIntegerField(),
+        db_persist=True,
+        help_text="Jobs are claimed in ascending order of this number.",
     )
 
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.QUEUED, db_default=Status.QUEUED)
     waiting_for = models.CharField(max_length=16, choices=WaitingFor.choices, default="", db_default="", blank=True)
-    run_at = fields.moment(help_text="Not before this time.")
-    expires_at = fields.moment(help_text="Canceled if it has not begun by then.")
+    run_at = fields.moment(help_text="The job is not queued before this time.")
+    expires_at = fields.moment(help_text="The job is canceled if it has not started by then.")
     created_at = MomentField(db_default=Now())
-    enqueued_at = MomentField(db_default=Now(), help_text="When it last became free to be taken.")
+    enqueued_at = MomentField(db_default=Now(), help_text="When it last became claimable.")
     first_started_at = fields.moment()
-    started_at = fields.moment(help_text="When the present or the last run began.")
+    started_at = fields.moment(help_text="When the present or the last run started.")
     finished_at = fields.moment()
     stale_at = fields.moment()
 
@@ -65,17 +68,17 @@ class Job(models.Model):
     holds_target = fields.flag()
     unique_key = fields.text(200)
 
-    attempt = fields.number(help_text="Runs begun.")
+    attempt = fields.number(help_text="The number of runs that have started.")
     max_attempts = fields.number(1)
-    failures = fields.number(help_text="Runs that failed, against max_attempts.")
-    crashes = fields.number(help_text="Runs whose worker was lost, against MAX_CRASHES.")
+    failures = fields.number(help_text="Runs that failed; limited by max_attempts.")
+    crashes = fields.number(help_text="Runs whose worker was lost; limited by MAX_CRASHES.")
     recovery = models.CharField(
         max_length=16, choices=states.Recovery.choices, default=states.Recovery.REQUEUE, db_default=states.Recovery.REQUEUE
     )
 
     lease_owner = fields.text(64, help_text="The worker process that runs it.")
     lease_token = models.BigIntegerField(
-        db_default=fields.Token(), help_text="Begins at a random number, rises at every claim and never falls: the fence."
+        db_default=fields.Token(), help_text="The fence: starts at a random number and increases with each claim."
     )
     lease_expires_at = fields.moment()
     heartbeat_at = fields.moment()
@@ -92,7 +95,7 @@ class Job(models.Model):
     webhook_url = models.TextField(default="", db_default="", blank=True)
     webhook_sent = fields.flag()
     backend = models.TextField(
-        default="default", db_default="default", blank=True, help_text="The alias in TASKS of the backend that made the job."
+        default="default", db_default="default", blank=True, help_text="The alias in TASKS of the backend that stored the job."
     )
 
     objects = JobManager()

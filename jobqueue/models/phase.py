@@ -25,15 +25,15 @@ class JobPhase(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     job = models.ForeignKey(Job, models.CASCADE, related_name="phases", db_constraint=False, db_index=False)
-    position = models.PositiveSmallIntegerField(help_text="From 0 on.")
+    position = models.PositiveSmallIntegerField(help_text="Starts at 0.")
     name = models.CharField(max_length=200)
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.PENDING, db_default=Status.PENDING)
     progress = fields.number(field=models.SmallIntegerField, help_text="0 to 100.")
     message = models.TextField(default="", db_default="", blank=True)
     result = fields.any_json(null=True, blank=True)
-    checkpoint = fields.any_json(null=True, blank=True, help_text="Where inside of the phase the next run goes on.")
-    attempts = fields.number(help_text="How often it was begun.")
-    started_at = fields.moment(help_text="When it was last begun.")
+    checkpoint = fields.any_json(null=True, blank=True, help_text="The checkpoint at which the next run of the phase continues.")
+    attempts = fields.number(help_text="The number of its runs.")
+    started_at = fields.moment(help_text="When its last run started.")
     finished_at = fields.moment()
 
     class Meta:

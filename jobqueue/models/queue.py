@@ -12,13 +12,13 @@ class Queue(models.Model):
     """The pause, the limit and the webhook of one queue, for all processes. They are stored, so that they survive restarts."""
 
     name = models.CharField(max_length=200, primary_key=True)
-    paused = fields.flag(help_text="No job of a paused queue is begun; those that run go on.")
-    paused_until = fields.moment(help_text="When the pause ends by itself; empty: when it is resumed.")
+    paused = fields.flag(help_text="Workers start no job of a paused queue; running jobs continue.")
+    paused_until = fields.moment(help_text="When the pause ends; empty: when the queue is resumed.")
     max_running = models.PositiveIntegerField(
         null=True, blank=True, help_text="How many of its jobs may run at once, over all workers; empty: no limit, 0: none."
     )
     webhook_url = models.TextField(
-        default="", db_default="", blank=True, help_text="Where its jobs' events are sent, unless a job has a URL of its own."
+        default="", db_default="", blank=True, help_text="The URL to which events of its jobs are sent, unless a job has its own URL."
     )
     webhook_events = fields.json(list, help_text="Which events are sent; empty: job.completed, job.failed and job.canceled.")
     changed_at = MomentField(db_default=Now())

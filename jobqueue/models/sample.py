@@ -16,9 +16,9 @@ class QueueSample(models.Model):
     queued = fields.number(help_text="Jobs that could be claimed.")
     running = fields.number()
     oldest_seconds = models.FloatField(null=True, blank=True, help_text="How long the oldest QUEUED job had waited.")
-    enqueued_per_second = models.FloatField(null=True, blank=True, help_text="Empty: there was no look before.")
-    finished_per_second = models.FloatField(null=True, blank=True, help_text="All that ended, whatever the outcome.")
-    failed_per_second = models.FloatField(null=True, blank=True, help_text="Of these, those that ended in ERROR.")
+    enqueued_per_second = models.FloatField(null=True, blank=True, help_text="Empty: there is no earlier sample.")
+    finished_per_second = models.FloatField(null=True, blank=True, help_text="All jobs that ended.")
+    failed_per_second = models.FloatField(null=True, blank=True, help_text="The jobs that ended in ERROR.")
 
     class Meta:
         ordering = ("queue", "at")

@@ -49,23 +49,29 @@ class Schedule(models.Model):
         max_length=MAX_ZONE, default=timezone.get_default_timezone_name, help_text="In which the cron expression is read."
     )
     missed = models.CharField(
-        max_length=16, choices=Missed.choices, default=Missed.ONCE, db_default=Missed.ONCE, help_text="Of times missed in a downtime."
+        max_length=16,
+        choices=Missed.choices,
+        default=Missed.ONCE,
+        db_default=Missed.ONCE,
+        help_text="What to do with times that were missed during a downtime.",
     )
-    missed_limit = fields.number(100, help_text="How many of the missed times run at most, where all do.")
+    missed_limit = fields.number(100, help_text="The maximum number of missed times that run, if all of them run.")
     enabled = models.BooleanField(default=True, db_default=True)
 
-    retired_at = fields.moment(help_text="When the code was found to declare it no longer.")
+    retired_at = fields.moment(help_text="When a worker found that the code no longer declares it.")
     next_at = fields.moment(help_text="The next nominal time.")
     last_at = fields.moment(help_text="The last nominal time that got its job.")
     last_job_id = models.BigIntegerField(null=True, blank=True)
     last_error = models.TextField(default="", db_default="", blank=True, help_text="Why it could not be enqueued.")
     retry_at = fields.moment(help_text="When it is tried again, after an error.")
-    planned = models.TextField(default="", db_default="", blank=True, editable=False, help_text="What its next time was computed from.")
-    planned_at = fields.moment(editable=False, help_text="The next time, as it was computed.")
-    counted_from = fields.moment(editable=False, help_text="The time behind which the next one was looked for.")
-    service = fields.text(50, editable=False, help_text="The SERVICE whose workers enqueue it; empty: that of all which have none.")
+    planned = models.TextField(
+        default="", db_default="", blank=True, editable=False, help_text="The timing from which its next time was computed."
+    )
+    planned_at = fields.moment(editable=False, help_text="The next time as computed.")
+    counted_from = fields.moment(editable=False, help_text="The time after which the next one was searched.")
+    service = fields.text(50, editable=False, help_text="The SERVICE whose workers enqueue it; empty: all workers without a SERVICE.")
     declared_in = fields.text(200, editable=False, help_text="The module that declares it.")
-    conflict = models.TextField(default="", db_default="", blank=True, editable=False, help_text="Who else declares it.")
+    conflict = models.TextField(default="", db_default="", blank=True, editable=False, help_text="The other service that declares it.")
     changed_at = MomentField(db_default=Now())
 
     objects = ScheduleManager()

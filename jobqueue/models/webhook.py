@@ -38,10 +38,10 @@ class WebhookDelivery(models.Model):
     id = models.BigAutoField(primary_key=True)
     message_id = models.UUIDField(editable=False)
     job = models.ForeignKey(Job, keep_pending, related_name="deliveries", db_constraint=False, db_index=False)
-    event = models.CharField(max_length=40, help_text="Such as job.completed.")
+    event = models.CharField(max_length=40, help_text="For example job.completed.")
     queue = models.CharField(max_length=200)
     url = models.TextField()
-    facts = fields.json(dict, help_text="What the message tells of the job, as it was at the event.")
+    facts = fields.json(dict, help_text="The facts about the job at the time of the event, from which the message is built.")
     body = models.TextField(default="", db_default="", blank=True, help_text="The message as it is sent; empty before the first attempt.")
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.PENDING, db_default=Status.PENDING)
     attempts = fields.number()
@@ -49,7 +49,7 @@ class WebhookDelivery(models.Model):
     next_attempt_at = MomentField(db_default=Now())
     finished_at = fields.moment()
     response_status = models.PositiveSmallIntegerField(null=True, blank=True)
-    error = models.TextField(default="", db_default="", blank=True, help_text="What the last attempt failed of.")
+    error = models.TextField(default="", db_default="", blank=True, help_text="The error of the last attempt.")
 
     objects = DeliveryManager()
 

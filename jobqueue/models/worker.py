@@ -25,16 +25,16 @@ class Worker(models.Model):
     state = models.CharField(max_length=16, choices=State.choices, default=State.RUNNING, db_default=State.RUNNING)
     slots = fields.number(help_text="Jobs that it can run at once now.")
     running = fields.number(help_text="Jobs that it runs now.")
-    stuck = fields.number(help_text="Threads that did not react to an interrupt and were given up on.")
+    stuck = fields.number(help_text="Threads that did not react to an interrupt and were abandoned.")
     services = fields.json(
-        dict, help_text="Of each service: seconds since its last good turn, seconds in its present turn, failures in a row."
+        dict, help_text="For each service: seconds since its last successful turn, seconds in its present turn, failures in a row."
     )
     scaling = fields.json(
-        dict, help_text="The last change of its slots: before, after, what ran, what could be claimed, why, and how many seconds ago."
+        dict, help_text="The last change of its slots: before, after, running jobs, claimable jobs, reason, age in seconds."
     )
     failed_modules = fields.json(dict, help_text="Modules of tasks and duties that it could not import, with the error of each.")
     version = fields.text(32)
-    release = fields.text(200, help_text="Of the project, by RELEASE.")
+    release = fields.text(200, help_text="The release of the project (setting RELEASE).")
     started_at = MomentField(db_default=Now())
     heartbeat_at = MomentField(db_default=Now())
 

@@ -171,7 +171,7 @@ def test_lost_plans_fail_as_an_outage_does_and_none_are_kept_any_more(rival: Riv
     worker.begin()
     worker.go_on()
     worker.lose_plans()
-    with pytest.raises(OperationalError, match="lost a plan"):
+    with pytest.raises(OperationalError, match="lost a prepared plan"):
         worker.go_on()
     assert Job.objects.get(pk=line[1]).status == "RUNNING"
     assert worker.go_on() == line[2]

@@ -165,7 +165,7 @@ def test_after_ctrl_c_no_process_stays_and_the_next_run_takes_up_what_was_left(s
     assert "Interrupted." in program.text
     assert not workers(environment)
     again = start("--once", "--no-serve", *SMALL)
-    again.until(r"Enqueued \d+ jobs of 10 kinds; [1-9]\d* of an earlier run go on")
+    again.until(r"Enqueued \d+ jobs of 10 kinds; [1-9]\d* of an earlier run continue")
     assert again.ended() == 0, again.text
     assert "http" not in again.text
     assert status_of_kinds(again.text)["all"][2:] == ["1", "1"]
@@ -179,7 +179,7 @@ def test_in_a_terminal_the_site_and_the_workers_stay_until_ctrl_c(start: Any, en
     os.kill(worker, signal.SIGKILL)
     program.until("process [0-9]+ takes over")
     assert worker not in workers(environment)
-    program.until("go on until Ctrl-C")
+    program.until("run until Ctrl-C")
     done, _, *others = status_of_kinds(program.text)["all"]
     assert [done, *others] == [DONE, "1", "1"]
     with urllib.request.urlopen(f"{url}?q=asyncio") as response:  # noqa: S310 - an address of our own

@@ -60,7 +60,7 @@ def test_a_run_that_breaks_off_half_way_leaves_the_old_rows(tmp_path: Path, monk
 def test_a_summary_is_the_first_line_of_the_package() -> None:
     assert shelf.refresh_summary("json") == Package.objects.get(name="json").summary
     assert shelf.refresh_summary("json").startswith("JSON (JavaScript Object Notation)")
-    assert shelf.refresh_summary(catalogue.TOP) == Package.objects.get(name=catalogue.TOP).summary == "Modules that stand alone"
+    assert shelf.refresh_summary(catalogue.TOP) == Package.objects.get(name=catalogue.TOP).summary == "Modules without a package"
 
 
 def test_indexing_the_module_that_is_the_package_gives_the_package_its_summary() -> None:

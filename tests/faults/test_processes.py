@@ -146,7 +146,7 @@ def test_workers_that_die_at_their_start_end_the_command_after_some_tries(worker
     parent = workers.start("--processes", "2", TASK_MODULES=["brokenly"], environment={"PYTHONPATH": str(tmp_path)})
     assert parent.wait(60) == 1
     assert parent.text.count("ended with status 5 before it served") == 5, parent.text
-    assert "start number 5 in vain" in parent.text
+    assert "failed to start 5 times in a row; shutting down" in parent.text
 
 
 def test_a_worker_that_cannot_be_started_keeps_nobody_from_recovering_the_jobs_of_the_dead(workers: Workers) -> None:

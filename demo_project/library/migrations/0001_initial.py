@@ -73,7 +73,7 @@ class Migration(migrations.Migration):
                 ("signature", models.CharField(blank=True, max_length=300)),
                 ("line", models.PositiveIntegerField()),
                 ("docstring", models.TextField(blank=True)),
-                ("search", models.TextField(help_text="What the search page looks at, in lower case.")),
+                ("search", models.TextField(help_text="The text that the search page searches, in lower case.")),
                 ("module", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="definitions", to="library.module")),
             ],
             options={
