@@ -70,22 +70,6 @@ CIRCLES: list[set[str]] = [
         "jobqueue.models.schedule",
         "jobqueue.models.webhook",
     },
-    {
-        "jobqueue.worker.running.executor",
-        "jobqueue.worker.running.groups",
-        "jobqueue.worker.running.judging",
-        "jobqueue.worker.running.lanes",
-        "jobqueue.worker.running.phase_store",
-        "jobqueue.worker.running.phases",
-        "jobqueue.worker.running.pool",
-        "jobqueue.worker.running.probation",
-        "jobqueue.worker.running.run",
-        "jobqueue.worker.running.shield",
-        "jobqueue.worker.running.side_writes",
-        "jobqueue.worker.running.slots",
-        "jobqueue.worker.running.time_limits",
-        "jobqueue.worker.running.transactional",
-    },
 ]
 
 

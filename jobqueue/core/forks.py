@@ -10,12 +10,30 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class _Process:
+    """The id of this process, which a fork renews: asking the system takes longer than the rest of a short run's checks."""
+
+    id = os.getpid()
+
+
+def _renew() -> None:
+    _Process.id = os.getpid()
+
+
+os.register_at_fork(after_in_child=_renew)
+
+
+def process_id() -> int:
+    """Return the id of this process."""
+    return _Process.id
+
+
 def leave_if_forked(pid: int, error: BaseException | None = None) -> None:
     """End this process immediately unless it is the one that began the task (`pid`), with the exit status of its exception.
 
     Nothing is cleaned up, because all of it belongs to the parent: connections, locks, buffers that are not flushed.
     """
-    if os.getpid() != pid:
+    if _Process.id != pid:
         os._exit(status_of(error))
 
 
@@ -23,7 +41,7 @@ def guarded(function: Callable[P, T]) -> Callable[P, T]:
     """Return a function that ends the process if the call returns in a child."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        pid = os.getpid()
+        pid = _Process.id
         try:
             value = function(*args, **kwargs)
         except BaseException as error:
@@ -39,7 +57,7 @@ def aguarded(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a coroutine function that ends the process if the call returns in a child."""
 
     async def call(*args: Any, **kwargs: Any) -> Any:
-        pid = os.getpid()
+        pid = _Process.id
         try:
             value = await function(*args, **kwargs)
         except BaseException as error:

@@ -121,10 +121,11 @@ class Bench:
         return execute(run, hygienic=False)
 
     def _write_marks(self, run: Run) -> None:
-        if run.saved is None and not run.errands and _is_in_event_loop():
+        saved = run.progress.saved if run.progress is not None else None
+        if saved is None and not (run.side_writes and run.side_writes.are_waiting) and _is_in_event_loop():
             return  # the outcome carries the progress of a coroutine
         self._reporter.turn()
-        if run.saved is not None and not run.saved.is_set():
+        if saved is not None and not saved.is_set():
             run.interrupt(Reason.LOST)  # its row is gone, and no other service would notify it
 
 

@@ -22,7 +22,7 @@ from jobqueue.models import Job, Queue
 from jobqueue.worker.reporting.reporter import Reporter
 from jobqueue.worker.running import executor, judging
 from jobqueue.worker.running.run import Reason, Run, Runs
-from jobqueue.worker.running.side_writes import send, wait_for
+from jobqueue.worker.running.side_writes import wait_for
 from tests.claiming import claim
 from tests.factories import JobFactory
 from tests.worker.parts import PATIENCE_SECONDS
@@ -74,7 +74,7 @@ class Crew:
 def crew() -> Iterator[Crew]:
     made = Crew()
     yield made
-    made.run._closed = True  # whatever still waits is let go
+    made.run.closed = True  # whatever still waits is let go
     made.reporter.stop()
     assert made.reporter.join(PATIENCE_SECONDS)
     made.threads.shutdown(wait=True)
@@ -225,27 +225,27 @@ def test_what_a_phase_has_left_behind_speaks_not_for_the_next_one(crew: Crew, ta
     assert (crew.row().status, second.checkpoint, second.message, crew.row().message) == ("SUCCESS", "mine", "mine", "mine")
 
 
-def test_an_errand_that_was_not_done_when_the_run_ended_is_answered(crew: Crew) -> None:
+def test_a_side_write_that_was_not_done_when_the_run_ended_is_answered(crew: Crew) -> None:
     crew.result(threaded)
-    crew.run._closed = False
+    crew.run.closed = False
     crew.runs.remove([crew.run.lease])
-    future = send(crew.run, lambda: None)
+    future = crew.run.send(lambda: None)
     crew.run.close()
     judging.handed_back(crew.run)
     with pytest.raises(JobQueueError, match="The run has ended"):
         wait_for(crew.run, future)
 
 
-def test_an_errand_that_raises_what_is_no_exception_is_answered_with_it(crew: Crew) -> None:
+def test_a_side_write_that_raises_what_is_no_exception_is_answered_with_it(crew: Crew) -> None:
     def leave() -> None:
         calls.append(1)
         raise SystemExit(3)
 
     calls: list[int] = []
     crew.result(threaded)
-    crew.run._closed = False
+    crew.run.closed = False
     with pytest.raises(SystemExit):
-        wait_for(crew.run, send(crew.run, leave))
+        wait_for(crew.run, crew.run.send(leave))
     assert len(calls) == 1
 
 

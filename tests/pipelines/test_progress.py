@@ -44,7 +44,7 @@ class Scene:
     def tell(self, percent: int, message: str | None = None) -> tuple[int, list[int]]:
         """Tell of progress, have it written, and return what the job and its phases show."""
         self.run.report(percent, message)
-        self.run.marked_at = None
+        self.run.own_progress().marked_at = None
         self.reporter.turn()
         return self.shown()
 
@@ -80,7 +80,7 @@ def test_what_was_told_before_the_end_of_a_phase_does_not_follow_it() -> None:
     scene = Scene()
     scene.run.report(50, None)
     scene.end_phase()
-    scene.run.marked_at = None
+    scene.run.own_progress().marked_at = None
     scene.reporter.turn()
     assert scene.shown() == (33, [100, 0, 0])
 
@@ -102,7 +102,7 @@ def test_the_last_progress_of_a_phase_is_an_event_before_that_of_its_end(setting
     for _ in range(2):  # its answer was lost, so it is done once more
         scene.pipeline._journal.go_on(scene.pipeline._ended(None), scene.pipeline._following, scene.pipeline.after)
     scene.pipeline._advance(scene.pipeline._ended(None))
-    scene.run.marked_at = None
+    scene.run.own_progress().marked_at = None
     scene.reporter.turn()
     first = ["job.phase.started", (3, "first"), (10, "last"), "job.phase.completed", "job.phase.started"]
     assert told() == first

@@ -18,7 +18,7 @@ from jobqueue.worker.claim_policy import READ_SECONDS, ClaimPolicy
 from jobqueue.worker.reporting.finisher import CHAIN_MOST, CHAIN_SECONDS, Finisher
 from jobqueue.worker.running.lanes import Lanes
 from jobqueue.worker.running.pool import Pool
-from jobqueue.worker.running.run import Run, Runs
+from jobqueue.worker.running.run import Run, Runs, SlotUse
 from tests.factories import JobFactory
 from tests.worker.parts import PATIENCE_SECONDS, run_of
 
@@ -31,7 +31,7 @@ class Scene:
     def __init__(self, *queues: str, max_running: int | None = None) -> None:
         self.runs = Runs()
         self.finisher = Finisher(self.runs, "worker-1", 30.0, lambda retrying: None, lambda *_: None)
-        self.lanes = Lanes(lambda: Pool(lambda *_: None), self.runs, 3)
+        self.lanes = Lanes(lambda: Pool(lambda *_: None))
         self.lanes.shared.pool.resize(1)
         self.gate = ClaimPolicy(queues, max_running, self.lanes.set_slots)
         self.gate.refresh()
@@ -81,7 +81,7 @@ def test_the_next_job_of_the_target_is_taken_over_and_begun(scene: Scene) -> Non
 )
 def test_no_more_than_so_many_in_a_row_nor_for_longer_are_taken_over(scene: Scene, chained: int, ago: float, expected: str) -> None:
     since = time.monotonic() - ago * CHAIN_SECONDS
-    assert scene.end(chained=chained, chained_since=since) == expected
+    assert scene.end(slot_use=SlotUse(chained, since)) == expected
     assert len(scene.followed) == (expected == "RUNNING")
 
 

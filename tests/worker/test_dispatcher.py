@@ -38,7 +38,7 @@ class Scene:
 
     def __init__(self) -> None:
         runs, self.is_notified = Runs(), True
-        self.lanes = Lanes(lambda: Pool(lambda *_: None), runs, 3)
+        self.lanes = Lanes(lambda: Pool(lambda *_: None))
         finisher = Finisher(runs, "worker-1", 30.0, lambda retrying: None, lambda *_: None, "finisher")
         self.picker = Watched(LeaseHolder("worker-1", 30.0), ClaimPolicy((), None, self.lanes.set_slots), self.lanes, Glances())
         self.dispatcher = Dispatcher(
@@ -53,6 +53,7 @@ class Scene:
             is_notified=lambda: self.is_notified,
             lost=lambda lost: None,
             crowded=lambda: None,
+            max_crashes=3,
             watch=lambda run: None,
             on_error=lambda *_: None,
         )

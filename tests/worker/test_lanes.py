@@ -22,7 +22,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.runs, self.outcomes, self._number = Runs(), Collector(), 0
-        self.lanes = Lanes(lambda: Pool(self._put), self.runs, 3)
+        self.lanes = Lanes(lambda: Pool(self._put))
         self.lanes.shared.pool.resize(2)
         self.let_go = threading.Event()
         self._alive: Counter[str] = Counter()
@@ -174,7 +174,7 @@ def test_a_stuck_thread_of_a_lane_that_is_gone_is_still_counted_and_waited_for(s
 
 def test_long_runs_that_end_together_are_no_reason_to_hoard_and_short_ones_are() -> None:
     outcomes = Collector()
-    lanes = Lanes(lambda: Pool(outcomes.put), Runs(), 3)
+    lanes = Lanes(lambda: Pool(outcomes.put))
     lane = lanes.shared
     lane.pool.resize(4)
     lane.last_claim = 1000

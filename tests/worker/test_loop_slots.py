@@ -14,7 +14,7 @@ from jobqueue.lifecycle.outcome import Kind
 from jobqueue.worker.running.lanes import RATE_SECONDS, Lane, Lanes
 from jobqueue.worker.running.loop import Loop
 from jobqueue.worker.running.pool import Pool
-from jobqueue.worker.running.run import Run, Runs
+from jobqueue.worker.running.run import Run
 from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
 
 
@@ -24,7 +24,7 @@ class Scene:
     def __init__(self) -> None:
         self.outcomes = Collector()
         self.loop = Loop(self.outcomes.put)
-        self.lanes = Lanes(lambda: Pool(self.outcomes.put), Runs(), 3)
+        self.lanes = Lanes(lambda: Pool(self.outcomes.put))
         self.lanes.shared.pool.resize(2)
         self.lanes.set_slots({"acme": 2})
         self.running: dict[Lane, int] = {}

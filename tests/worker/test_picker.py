@@ -23,7 +23,6 @@ from jobqueue.worker.claiming import claimer
 from jobqueue.worker.claiming.claimer import HEAD_SECONDS, MAX_TENANTS, Claimer, Pick
 from jobqueue.worker.running.lanes import Lanes
 from jobqueue.worker.running.pool import Pool
-from jobqueue.worker.running.run import Runs
 from tests.factories import JobFactory
 from tests.rivals import Rival
 from tests.unchecked import refusing_changes
@@ -36,7 +35,7 @@ class Scene:
     """A picker, its gate and its lanes, whose threads are given nothing to do."""
 
     def __init__(self, *queues: str, max_running: int | None = None) -> None:
-        self.lanes = Lanes(lambda: Pool(lambda *_: None), Runs(), 3)
+        self.lanes = Lanes(lambda: Pool(lambda *_: None))
         self.gate = ClaimPolicy(queues, max_running, self.lanes.set_slots)
         self.glances = Glances()
         self.picker = Claimer(LeaseHolder("worker-1", 30.0), self.gate, self.lanes, self.glances)

@@ -80,7 +80,7 @@ def test_the_first_progress_is_written_at_once_and_the_next_after_a_pause(scene:
     scene.reporter.turn()
     assert row(run).progress == 10
     run.report(30, None)
-    run.marked_at = (run.marked_at or 0) - PAUSE_SECONDS
+    run.own_progress().marked_at = (run.own_progress().marked_at or 0) - PAUSE_SECONDS
     scene.reporter.turn()
     assert (row(run).progress, row(run).message) == (30, "second"), "the newest, and what was said last"
 
@@ -88,11 +88,12 @@ def test_the_first_progress_is_written_at_once_and_the_next_after_a_pause(scene:
 @pytest.mark.django_db
 def test_what_is_saved_is_written_at_once_and_the_task_goes_on(scene: Scene) -> None:
     run = scene.run()
-    run.marked_at = time.monotonic()
-    run.saved, run.metadata, run.dirty_since = threading.Event(), '{"cursor": 7}', time.monotonic()
+    own = run.own_progress()
+    own.marked_at = own.dirty_since = time.monotonic()
+    own.saved, own.metadata = threading.Event(), '{"cursor": 7}'
     scene.reporter.turn()
     assert row(run).metadata == {"cursor": 7}
-    assert run.saved.is_set()
+    assert own.saved.is_set()
 
 
 @pytest.mark.django_db(transaction=True)
@@ -111,16 +112,18 @@ def test_a_task_that_saves_waits_for_the_thread_that_writes(scene: Scene) -> Non
 def test_a_locked_row_is_passed_over_and_written_next_time(scene: Scene, rival: Rival) -> None:
     locked, free = scene.run(), scene.run()
     for run in (locked, free):
-        run.saved, run.metadata, run.dirty_since = threading.Event(), '{"cursor": 9}', time.monotonic()
+        own = run.own_progress()
+        own.saved, own.metadata, own.dirty_since = threading.Event(), '{"cursor": 9}', time.monotonic()
     locked.report(50, None)
     with rival.locking(row(locked)):
         scene.reporter.turn()
         assert [row(run).metadata for run in (locked, free)] == [{}, {"cursor": 9}]
-        assert [run.saved.is_set() for run in (locked, free) if run.saved] == [False, True]
+        assert [saved.is_set() for run in (locked, free) if (saved := run.own_progress().saved)] == [False, True]
     scene.reporter.turn()
     assert (row(locked).metadata, row(locked).progress) == ({"cursor": 9}, 50)
-    assert locked.saved is not None
-    assert locked.saved.is_set()
+    saved = locked.own_progress().saved
+    assert saved is not None
+    assert saved.is_set()
 
 
 @pytest.mark.django_db
@@ -146,14 +149,14 @@ def test_values_that_the_database_refuses_are_dropped_and_the_others_are_written
     good, bad, long = scene.run(), scene.run(age=3), scene.run(age=3)
     good.report(10, "good")
     bad.report(10, None)
-    bad.message = "a\ud800b"  # past what cleans it
+    bad.own_progress().message = "a\ud800b"  # past what cleans it
     scene.reporter.turn()
     assert [row(run).message for run in (good, bad)] == ["good", ""]
     assert None not in [row(run).started_at for run in (bad, long)], "it shows that it began"
     assert f"Job {bad.job.id}: the database refuses its progress, message or metadata, which are dropped:" in caplog.text
-    assert bad.message is None, "the outcome must not bring it again"
+    assert bad.own_progress().message is None, "the outcome must not bring it again"
     bad.report(20, "better")
-    bad.marked_at = (bad.marked_at or 0) - PAUSE_SECONDS
+    bad.own_progress().marked_at = (bad.own_progress().marked_at or 0) - PAUSE_SECONDS
     scene.reporter.turn()
     assert row(bad).message == "better"
 
@@ -185,6 +188,6 @@ def test_a_failure_that_is_no_fault_of_the_values_drops_none(scene: Scene) -> No
         run.report(10, "kept")
     with connection.execute_wrapper(fail), pytest.raises(ProgrammingError):
         scene.reporter.turn()
-    assert [run.message for run in runs] == ["kept", "kept"]
+    assert [run.own_progress().message for run in runs] == ["kept", "kept"]
     scene.reporter.turn()
     assert [row(run).message for run in runs] == ["kept", "kept"]

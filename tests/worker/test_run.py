@@ -116,7 +116,7 @@ def test_every_call_of_the_context_raises_once_the_run_is_to_stop(reason: Reason
     for call in (lambda: context.wait(60), lambda: context.progress(20), context.raise_if_cancelled, context.save_metadata):
         with pytest.raises(kind):
             call()
-    assert run.progress == 10
+    assert run.own_progress().percent == 10
 
 
 def test_a_wait_ends_at_once_when_the_run_is_to_stop() -> None:

@@ -27,7 +27,7 @@ class Scene:
 
     def __init__(self, least: int = 2, most: int = 5, quiet: float = 0.0, queues: tuple[str, ...] = ("mail",)) -> None:
         self.runs, self.resized, self.decided = Runs(), 0, 0
-        self.lanes = Lanes(lambda: Pool(Collector().put), self.runs, 3)
+        self.lanes = Lanes(lambda: Pool(Collector().put))
         self.gate = ClaimPolicy(queues, None, lambda numbers: None)
         self.scaler = Scaler(
             self.lanes,

@@ -23,7 +23,7 @@ from jobqueue.worker.running.interrupter import Interrupter
 from jobqueue.worker.running.lanes import Lanes
 from jobqueue.worker.running.loop import Loop
 from jobqueue.worker.running.pool import Pool
-from jobqueue.worker.running.run import Reason, Run, Runs
+from jobqueue.worker.running.run import Reason, Run
 from jobqueue.worker.running.stuck import given_up
 from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
 
@@ -39,7 +39,7 @@ class Scene:
         self.outcomes = Collector()
         self.asked: list[Run] = []
         self.replaces = False
-        self.lanes = Lanes(lambda: Pool(self.outcomes.put), Runs(), 3)
+        self.lanes = Lanes(lambda: Pool(self.outcomes.put))
         self.pool = self.lanes.shared.pool
         self.loop = Loop(self.outcomes.put)
         self.interrupter = Interrupter(self.outcomes.put, self.go_on_without, lambda *_: None, lambda: None, spares, GRACE, self.replace)
@@ -452,7 +452,7 @@ def test_a_limit_that_comes_while_the_run_is_being_closed_is_absorbed() -> None:
     waits = threading.Event()
 
     def expire() -> None:
-        with run._lock:
+        with run.lock:
             waits.set()
             threading.Event().wait(0.1)  # the other thread waits for the lock
             run.expired = True
@@ -758,7 +758,7 @@ def test_the_bound_of_spares_holds_for_interrupts_by_people_and_for_coroutines(m
 
 
 def test_a_lane_of_a_tenant_does_not_make_good_for_lost_slots() -> None:
-    lanes = Lanes(lambda: Pool(Collector().put), Runs(), 3)
+    lanes = Lanes(lambda: Pool(Collector().put))
     lanes.set_slots({"acme": 2})
     lane = lanes.of("acme")
     lane.pool.lose()

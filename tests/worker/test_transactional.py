@@ -273,7 +273,7 @@ def undone(function: Callable[..., Any], text: str, **columns: Any) -> None:
 @pytest.mark.parametrize("target", ["", "customer:7"])
 def test_a_success_that_the_database_refuses_undoes_the_work(target: str) -> None:
     def function(context: TaskContext) -> str:
-        context._control.message = "a\ud800b"  # type: ignore[attr-defined]  # past what cleans it
+        context._control.own_progress().message = "a\ud800b"  # type: ignore[attr-defined]  # past what cleans it
         return work()
 
     undone(function, "The database refuses the job's result, message or metadata", target=target)
@@ -281,7 +281,7 @@ def test_a_success_that_the_database_refuses_undoes_the_work(target: str) -> Non
 
 def test_the_refusal_of_a_success_is_the_cause_of_its_error() -> None:
     def function(context: TaskContext) -> str:
-        context._control.metadata = "no JSON"  # type: ignore[attr-defined]  # past what looks at it
+        context._control.own_progress().metadata = "no JSON"  # type: ignore[attr-defined]  # past what looks at it
         return work()
 
     outcome, _, _ = execute_and_look(function)

@@ -29,13 +29,13 @@ from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.claiming.claimer import HEAD_SECONDS, Claimer
 from jobqueue.worker.reporting.finisher import Finisher
 from jobqueue.worker.reporting.reporter import Reporter
+from jobqueue.worker.running import slots
 from jobqueue.worker.running.executor import read_result
 from jobqueue.worker.running.judging import failed, handed_back
 from jobqueue.worker.running.lanes import Lane, Lanes
 from jobqueue.worker.running.loop import Loop
-from jobqueue.worker.running.pool import Pool
-from jobqueue.worker.running.probation import PUT_OFF, PUT_OFF_SECONDS
-from jobqueue.worker.running.run import Run, Runs
+from jobqueue.worker.running.probation import PUT_OFF, PUT_OFF_SECONDS, Probation
+from jobqueue.worker.running.run import Run, Runs, SlotUse
 
 HAND_BACK_SECONDS = 1.0
 FAST_SECONDS = 0.005
@@ -65,6 +65,7 @@ class Dispatcher(DatabaseService):
         is_notified: Callable[[], bool],
         lost: Callable[[Sequence[Expired]], None],
         crowded: Callable[[], None],
+        max_crashes: int,
         watch: Callable[[Run], None],
         on_error: ErrorHandler,
     ) -> None:
@@ -77,7 +78,8 @@ class Dispatcher(DatabaseService):
         self._loop, self._finisher, self._reporter = loop, finisher, reporter
         self._poll_seconds, self._is_notified, self._lost = poll_seconds, is_notified, lost
         self._crowded, self._watch = crowded, watch
-        self._suspects: deque[Run] = deque()  # passed on by the finisher for the probation, which only this thread uses
+        self._suspects: deque[Run] = deque()  # for the probation, which only this thread uses; the finisher adds some, too
+        self._probation = Probation(runs, max_crashes)
         self._worked_at = self._woken_at = time.monotonic()
         self._pause = self._busy_pause = FAST_SECONDS
         self._checked_at = 0.0
@@ -100,19 +102,16 @@ class Dispatcher(DatabaseService):
             pause = 0.0
         if self._picker.is_halfway and any(lane.free > 0 for lane in self._lanes):
             pause = min(pause, HEAD_SECONDS)
-        while self._suspects:
-            run = self._suspects.popleft()
-            (run.lane or self._lanes.shared).probation.add([run])
-        for lane in self._lanes:
-            if len(lane.probation):
-                self._begin_suspects(lane)
-                pause = min(pause, SUSPECTS_SECONDS)
+        self._admit_suspects()
+        if self._probation.waiting:
+            self._begin_suspect()
+            pause = min(pause, SUSPECTS_SECONDS)
         return pause
 
     @property
     def wants_slots(self) -> bool:
         """Whether the end of a run can let another job begin."""
-        return any(lane.saturated or len(lane.probation) for lane in self._lanes)
+        return bool(self._probation.waiting) or any(lane.saturated for lane in self._lanes)
 
     def _fill(self, lane: Lane) -> float:
         lane.saturated = True  # before the slots are counted: a slot that becomes free from now on wakes this thread
@@ -150,11 +149,11 @@ class Dispatcher(DatabaseService):
         self._runs.add(runs)
         suspects = [run for run in runs if run.job.crashes and run.unreadable is None]
         if suspects:
-            lane.probation.add(suspects)
+            self._suspects.extend(suspects)
             runs = [run for run in runs if not run.job.crashes or run.unreadable is not None]
         self._begin(runs)
 
-    def _run(self, job: Claimed, lane: Lane | None) -> Run:
+    def _run(self, job: Claimed, lane: slots.Lane | None) -> Run:
         run = Run(job, self._reporter.flush, read_result, lane)
         try:
             self._read(run, job)
@@ -173,7 +172,7 @@ class Dispatcher(DatabaseService):
     def follow(self, job: Claimed, before: Run) -> None:
         """Begin a job whose target was handed over by a run that has just ended; called by the finisher."""
         run = self._run(job, before.lane)
-        run.chained, run.chained_since = before.chained + 1, before.chained_since or before.claimed_at
+        run.slot_use = SlotUse(before.slot.hand_overs + 1, before.slot.since)
         self._runs.add([run])
         if job.crashes and run.unreadable is None:
             self._suspects.append(run)
@@ -182,7 +181,7 @@ class Dispatcher(DatabaseService):
             self._begin([run])
 
     def _begin(self, runs: Sequence[Run]) -> None:
-        functions: dict[Pool, list[Run]] = {}
+        functions: dict[slots.SlotPool, list[Run]] = {}
         for run in runs:
             if run.entry is not None and run.entry.is_async:
                 self._loop.submit(run)
@@ -192,25 +191,36 @@ class Dispatcher(DatabaseService):
             pool.submit(its)
         self._reporter.wake()
 
-    def _begin_suspects(self, lane: Lane) -> None:
+    def _admit_suspects(self) -> None:
+        while self._suspects:
+            self._probation.add([self._suspects.popleft()])
+
+    def _begin_suspect(self) -> None:
         now = time.monotonic()
-        for run in lane.probation.take_last_chance(now):
+        for run in self._probation.take_blocked(now):
             self._end(run, PUT_OFF_SECONDS, PUT_OFF)
-        group = lane.probation.next_group(lane.free + len(lane.probation), now)
-        if group:
-            group, refused = _started(group)
-            lane.probation.begin(group)
-            self._begin(group)
-            for run, error in refused:
-                lane.probation.remove(run)
-                run.ended = time.monotonic()
-                self._finisher.put(run, failed(run, Kind.ERROR, ValueError(f"Its start cannot be written: {reason_of(error)}")))
+        if (suspect := self._probation.next(now)) is None:
+            return
+        try:
+            written = Job.objects.database.mark([Mark(*suspect.lease, 0.0, None, None, None)])
+        except Exception as error:
+            if not db.is_refusal(error):
+                raise
+            self._probation.remove(suspect)
+            suspect.ended = time.monotonic()
+            self._finisher.put(suspect, failed(suspect, Kind.ERROR, ValueError(f"Its start cannot be written: {reason_of(error)}")))
+        else:
+            if written:  # else the row is locked
+                self._probation.begin(suspect)
+                self._begin([suspect])
 
     # Hand back
 
     def take_waiting(self, claimed_before: float) -> list[Run]:
         """Remove and return the jobs that were claimed before a time and have not begun."""
-        return [*self._lanes.take_waiting(claimed_before), *self._loop.take_waiting(claimed_before)]
+        self._admit_suspects()
+        lanes, loop = self._lanes.take_waiting(claimed_before), self._loop.take_waiting(claimed_before)
+        return [*lanes, *loop, *self._probation.take_waiting(claimed_before)]
 
     def give_back(self, runs: Sequence[Run]) -> None:
         """Hand back claimed jobs that have not begun."""
@@ -261,18 +271,3 @@ class Dispatcher(DatabaseService):
             self._picker.hear(tenant)
         self._pause = self._fast_pause()
         self.wake()
-
-
-def _started(group: list[Run]) -> tuple[list[Run], list[tuple[Run, Exception]]]:
-    """Write that suspects begin; return those whose start was written (no row was locked), and those whose rows cannot be changed."""
-    try:
-        written = set(Job.objects.database.mark([Mark(*run.lease, 0.0, None, None, None) for run in group]))
-    except Exception as error:
-        if not db.is_refusal(error):
-            raise
-        if len(group) == 1:
-            return [], [(group[0], error)]
-        # One bad row must not keep the other suspects from running.
-        alone = [_started([run]) for run in group]
-        return [run for begun, _ in alone for run in begun], [one for _, refused in alone for one in refused]
-    return [run for run in group if run.lease in written], []

@@ -146,12 +146,11 @@ class Supervisor:
     def _build(self) -> Parts:
         settings, worker_id, queues = self.settings, self.identity.worker_id, self.settings.queues
         finisher = (finishers := self._finishers(runs := Runs()))[0]
-        lanes, loop = Lanes(lambda: Pool(finisher.put), runs, settings.max_crashes), Loop(finisher.put)
+        lanes, loop = Lanes(lambda: Pool(finisher.put)), Loop(finisher.put)
         gate, slots = self._gate(lanes)
         limits = (settings.max_workers, settings.timeout_grace_seconds, self._replace_process, self._parent.board if self._parent else None)
         interrupter = Interrupter(finisher.put, self._go_on_without, self._on_error, lambda: maintenance.wake(), *limits)  # noqa: PLW0108
         heartbeat = Heartbeat(runs, interrupter, settings.lease_seconds, settings.heartbeat_seconds, self._on_error)
-        reporter = Reporter(runs, self._on_error)
         dispatcher = Dispatcher(
             worker_id,
             Claimer(LeaseHolder(worker_id, settings.lease_seconds), gate, lanes, glances := Glances()),
@@ -159,10 +158,11 @@ class Supervisor:
             lanes=lanes,
             loop=loop,
             finisher=finisher,
-            reporter=reporter,
+            reporter=(reporter := Reporter(runs, self._on_error)),
             poll_seconds=settings.poll_seconds,
             is_notified=lambda: listener is not None and listener.healthy,
             lost=self._lost,
+            max_crashes=settings.max_crashes,
             crowded=lambda: scaler.hurry(),  # noqa: PLW0108 - made below
             watch=interrupter.watch,
             on_error=self._on_error,

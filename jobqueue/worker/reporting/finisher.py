@@ -94,18 +94,18 @@ class Finisher(DatabaseService):
 
     def put(self, run: Run, outcome: Outcome) -> None:
         """Queue an outcome; block while `BUFFER` outcomes are unwritten."""
-        if self._second is not None and self._leaves_to(self._second, outcome):
+        waiting = len(self._buffer)
+        if waiting >= MANY and self._second is not None and self._leaves_to(self._second, outcome):
             self._second.put(run, outcome)
             return
-        while len(self._buffer) >= BUFFER and not self.stopping:
+        while waiting >= BUFFER and len(self._buffer) >= BUFFER and not self.stopping:
             self._room.clear()
             self._room.wait(0.5)
         self._buffer.append((run, outcome))
         self.wake()
 
     def _leaves_to(self, second: Finisher, outcome: Outcome) -> bool:
-        waiting = len(self._buffer)
-        return waiting >= MANY and waiting > len(second._buffer) and outcome.kind is Kind.SUCCESS and outcome.target is None
+        return outcome.kind is Kind.SUCCESS and outcome.target is None and len(self._buffer) > len(second._buffer)
 
     @property
     def unwritten(self) -> int:
@@ -185,7 +185,7 @@ class Finisher(DatabaseService):
     def _may_chain(self, run: Run, now: float) -> bool:
         if run.lane is None or not run.lane.pool.size:  # the tenant has lost its lane
             return False
-        return run.chained < CHAIN_MOST and now - (run.chained_since or run.claimed_at) < CHAIN_SECONDS
+        return run.slot.hand_overs < CHAIN_MOST and now - run.slot.since < CHAIN_SECONDS
 
     def _again(self, batch: Sequence[Item], hand_over: HandOver | None) -> list[Settled]:
         # The failed try may have been committed, and only its acknowledgement lost.

@@ -20,7 +20,6 @@ from jobqueue.lifecycle.aside import reason_of
 from jobqueue.models import Job
 from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.running.run import Run, Runs
-from jobqueue.worker.running.side_writes import attempt_all
 from jobqueue.worker.running.stuck import notice
 
 BEGUN_SECONDS = 0.2
@@ -44,50 +43,45 @@ class Reporter(DatabaseService):
 
     def turn(self) -> float | None:
         """Do the side writes of runs, then write the values that are due; return the seconds to the next turn."""
-        later = self._errands()
+        later = self._do_side_writes()
         now = time.monotonic()
-        due = [run for run in self._runs if run.began is not None and run.ended is None and self._is_due(run, now)]
+        due = [run for run in self._runs if run.began is not None and run.ended is None and _is_due(run, now)]
         if due:
             self._write(due, now)
         if later:
             return LOCKED_SECONDS
         return BEGUN_SECONDS if len(self._runs) else None
 
-    def _errands(self) -> bool:
+    def _do_side_writes(self) -> bool:
         """Do the side writes that runs wait for; return whether some must be retried because another session has locked a row."""
         later = False
         for run in self._runs:
-            if run.errands and not attempt_all(run):
+            if run.side_writes is not None and not run.side_writes.attempt_all():
                 later = True
         return later
-
-    def _is_due(self, run: Run, now: float) -> bool:
-        if run.marked_at is None:
-            return run.dirty_since is not None or now - (run.began or now) >= BEGUN_SECONDS
-        if run.saved is not None and not run.saved.is_set():
-            return True
-        return run.dirty_since is not None and now - run.marked_at >= PAUSE_SECONDS
 
     def _write(self, due: list[Run], now: float) -> None:
         waiting = {}
         marks = []
         for run in due:
-            waiting[run.lease] = run.saved
-            run.dirty_since = None  # before the values are read: a value that is set meanwhile is written in the next turn
-            marks.append(Mark(*run.lease, now - (run.began or now), run.progress, notice(run) or run.message, run.metadata))
+            own = run.own_progress()
+            waiting[run.lease] = own.saved
+            own.dirty_since = None  # before the values are read: a value that is set meanwhile is written in the next turn
+            marks.append(Mark(*run.lease, now - (run.began or now), own.percent, notice(run) or own.message, own.metadata))
         try:
             written = self._mark(due, marks)
         except BaseException:
             for run in due:
-                run.dirty_since = now
+                run.own_progress().dirty_since = now
             raise
         for run in due:
+            own = run.own_progress()
             if run.lease in written:
-                run.marked_at = now
+                own.marked_at = now
                 if (saved := waiting[run.lease]) is not None:
                     saved.set()
             else:  # the row is locked, or the lease is lost; the heartbeat finds out which
-                run.dirty_since = run.dirty_since or now
+                own.dirty_since = own.dirty_since or now
 
     def _mark(self, due: list[Run], marks: list[Mark]) -> set[Lease]:
         try:
@@ -101,6 +95,15 @@ class Reporter(DatabaseService):
             written = set(Job.objects.database.mark([marks[0]._replace(progress=None, message=None, metadata=None)]))
             _drop(due[0], marks[0], error)
             return written
+
+
+def _is_due(run: Run, now: float) -> bool:
+    own = run.progress
+    if own is None or own.marked_at is None:
+        return (own is not None and own.dirty_since is not None) or now - (run.began or now) >= BEGUN_SECONDS
+    if own.saved is not None and not own.saved.is_set():
+        return True
+    return own.dirty_since is not None and now - own.marked_at >= PAUSE_SECONDS
 
 
 def _written(due: list[Run], marks: list[Mark]) -> set[Lease]:
@@ -123,7 +126,4 @@ def _drop(run: Run, mark: Mark, error: Exception) -> None:
         run.job.id,
         reason_of(error),
     )
-    run.refused = mark.metadata is not None
-    for name in ("progress", "message", "metadata"):
-        if getattr(run, name) == getattr(mark, name):  # else the task has set a new value meanwhile
-            setattr(run, name, None)
+    run.own_progress().drop(mark.progress, mark.message, mark.metadata)

@@ -1,6 +1,11 @@
 """Execute one run: find the task, call it, and turn its end into an `Outcome`. This module writes no row of a queue.
 
+A run has three steps: `resolve`, the call, and `conclude`. A plain function and a coroutine differ only in the call.
+
 Every `BaseException` of a task ends its job, never the thread: also SystemExit, KeyboardInterrupt, GeneratorExit and CancelledError.
+
+An exception holds the frames that it has passed and those of their callers, with their locals. So none of these has the outcome, which
+holds the exception, among its locals: only the garbage collector could free both. The run carries it meanwhile.
 """
 
 from __future__ import annotations
@@ -9,8 +14,8 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,7 +23,7 @@ from asgiref.sync import sync_to_async
 
 from jobqueue import signals
 from jobqueue.core import repeats
-from jobqueue.core.forks import leave_if_forked
+from jobqueue.core.forks import leave_if_forked, process_id
 from jobqueue.db import hygiene
 from jobqueue.declared import registry
 from jobqueue.exceptions import Interrupted
@@ -28,14 +33,16 @@ from jobqueue.tasks import results
 from jobqueue.tasks.context import TaskContext
 from jobqueue.worker.running import phase_store
 from jobqueue.worker.running.arguments import arguments
-from jobqueue.worker.running.judging import conclude, forget, judged, success
+from jobqueue.worker.running.judging import conclude, forget, outcome_of, stops, success
 from jobqueue.worker.running.run import Run
 from jobqueue.worker.running.run_contexts import contexts_of
 from jobqueue.worker.running.tenancy import inside, inside_async
-from jobqueue.worker.running.time_limits import stops
 from jobqueue.worker.running.transactional import call_in_transaction
 
 logger = logging.getLogger("jobqueue")
+
+
+Call = tuple[Callable[..., Any], list[Any], dict[str, Any]]
 
 
 def execute(run: Run, idle_seconds: float = 0.0, *, hygienic: bool = True) -> Outcome:
@@ -43,72 +50,64 @@ def execute(run: Run, idle_seconds: float = 0.0, *, hygienic: bool = True) -> Ou
 
     If not `hygienic`, leave the thread's connections alone: they belong to the caller, who may be inside a transaction.
     """
+    if not hygienic:
+        _execute(run)
+        return run.take_outcome()
     try:
-        if hygienic:
-            hygiene.before_task(idle_seconds)
-            # An empty context: a time zone, a language or a variable that a task sets never reaches the next task.
-            contextvars.Context().run(_call, run)
-        else:
-            _call(run)
-    except BaseException as error:  # noqa: BLE001 - entering or leaving the tenant's context failed, or jobqueue has a bug
-        _note(run, error)
-    run.outcome = run.outcome or _end(run)
-    left = hygiene.after_task() if hygienic else []
+        hygiene.before_task(idle_seconds)
+        # An empty context: a time zone, a language or a variable that a task sets never reaches the next task.
+        contextvars.Context().run(_execute, run)
+    except BaseException as error:  # noqa: BLE001 - jobqueue has a bug, which must not end the thread
+        _fail(run, error)
+    left = hygiene.after_task()
     if left and not (run.expired or run.thrown):  # else the interrupt cut the task off, and the task did not leave it open
         text = "Job %s (%s) left a transaction open on %s; what it wrote there is rolled back."
         logger.warning(text, run.job.id, run.job.task, ", ".join(left))
-    return _taken(run)
+    return run.take_outcome()
 
 
-def _taken(run: Run) -> Outcome:
-    """Return the outcome of a run and remove it from the run.
-
-    An exception holds the frames of jobqueue's functions, which hold the run. If the run kept its outcome, only the garbage collector
-    could free them.
-    """
-    outcome, run.outcome = run.outcome or _end(run), None
-    return outcome
-
-
-def _call(run: Run) -> None:
+def _execute(run: Run) -> None:
     if not run.job.tenant:
-        _call_to_the_end(run)
+        _execute_inside(run)
         return
-    with inside(run.job.tenant):
-        _call_to_the_end(run)
+    try:
+        with inside(run.job.tenant):
+            _execute_inside(run)
+    except BaseException as error:  # noqa: BLE001 - the context cannot be entered, or cannot be left after the end of the run
+        _fail(run, error)
 
 
-def _call_to_the_end(run: Run) -> None:
-    """Call the task and make its outcome inside the context: the text of its error may query the database or read a variable.
+def _execute_inside(run: Run) -> None:
+    """Execute the run to its outcome inside the tenant's context: the text of its error may query the database or read a variable.
 
     An interrupt that is thrown into this thread must never hit the exit of the tenant's context: the thread would stay in that context.
     """
     try:
-        _call_inside(run)
+        if (call := resolve(run)) is not None:
+            _call(run, *call)
         run.close()
-    except BaseException as error:  # noqa: BLE001 - an interrupt that arrives between two lines here, or a bug
-        _note(run, error)
-    run.outcome = _end(run)
+    except BaseException as error:  # noqa: BLE001 - the job cannot be run, or an interrupt arrives between two lines here
+        _fail(run, error)
+    else:
+        run.outcome = conclude(run)
 
 
-def _note(run: Run, error: BaseException) -> None:
+def _fail(run: Run, error: BaseException) -> None:
+    """End a run with an exception that was raised outside of its task, unless it has ended."""
+    if run.outcome is None:
+        _keep(run, error)
+        run.close()  # an interrupt may have arrived on the way into the first call; a second one never arrives
+        run.outcome = conclude(run)
+
+
+def _keep(run: Run, error: BaseException) -> None:
     if not run.returned and run.raised is None:
         run.raised = error
 
 
-def _end(run: Run) -> Outcome:
-    run.close()  # again: an interrupt may have arrived on the way into the first call; a second one never arrives
-    run.ended = time.monotonic()
-    return conclude(run)
-
-
-def _call_inside(run: Run) -> None:
-    prepared = prepare(run)
-    if prepared is None:
-        return
-    func, args, kwargs = prepared
-    pid = os.getpid()
-    contexts = contexts_of(run.job)
+def _call(run: Run, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Call a plain function, and keep what it returns or raises in the run."""
+    process, contexts = process_id(), contexts_of(run.job)
     run.begin()
     try:
         if contexts is not None:
@@ -120,7 +119,7 @@ def _call_inside(run: Run) -> None:
         run.returned = True
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, and its thread continues
         run.raised = error
-    leave_if_forked(pid, run.raised)
+    leave_if_forked(process, run.raised)
     if contexts is not None:
         contexts.leave(run.raised)
 
@@ -129,48 +128,56 @@ async def execute_async(run: Run) -> Outcome:
     """Run a coroutine function in this event loop and return the outcome; never raises."""
     try:
         async with inside_async(run.job.tenant) if run.job.tenant else contextlib.nullcontext():
-            await _call_async(run)
-    except BaseException as error:  # noqa: BLE001 - leaving the tenant's context failed, or a cancellation arrived while entering it
-        _note(run, error)
-    return _taken(run)
+            await _execute_inside_async(run)
+    except BaseException as error:  # noqa: BLE001 - as for a plain function, or a cancellation that arrives outside of the task
+        _fail(run, error)
+    return run.take_outcome()
 
 
-async def _call_async(run: Run) -> None:
-    pid, contexts = os.getpid(), contexts_of(run.job)
+async def _execute_inside_async(run: Run) -> None:
     try:
         # Sending `task_started` reads the job's row, which Django does not allow in a coroutine.
-        prepared = await sync_to_async(prepare)(run) if signals.listened_to(signals.task_started) else prepare(run)
-        if prepared is not None:
-            func, args, kwargs = prepared
-            run.begin_in_loop()
-            if contexts is not None:
-                await contexts.aenter()
-            run.value = await func(*args, **kwargs)
-            run.returned = True
-    except BaseException as error:  # noqa: BLE001 - a task may raise anything, and the loop continues
-        run.raised = error
-    leave_if_forked(pid, run.raised)
-    if contexts is not None:
-        await contexts.aleave(run.raised)
+        call = await sync_to_async(resolve)(run) if signals.listened_to(signals.task_started) else resolve(run)
+        if call is not None:
+            await _call_async(run, *call)
+    except BaseException as error:  # noqa: BLE001 - the job cannot be run
+        _keep(run, error)
     run.close()  # inside the tenant's context, as for a plain function: no interrupt may cancel its exit
-    run.ended = time.monotonic()
-    quickly = isinstance(run.raised, Interrupted | asyncio.CancelledError) and not run.expired
-    if run.raised is None or quickly or stops(run, run.raised):
+    is_canceled = isinstance(run.raised, Interrupted | asyncio.CancelledError) and not run.expired
+    if run.raised is None or is_canceled or stops(run, run.raised):
         run.outcome = conclude(run)
-    else:  # in the thread that may query the database; if even this is canceled, `Loop._ended` does it
-        run.outcome = await sync_to_async(judged)(run)
+    else:  # in the thread that may query the database; if even this is canceled, `_fail` concludes the run
+        run.ended = time.monotonic()
+        run.outcome = await sync_to_async(outcome_of)(run)
         forget(run)
 
 
-def prepare(run: Run) -> tuple[Any, list[Any], dict[str, Any]] | None:
+async def _call_async(run: Run, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Await a coroutine function, and keep what it returns or raises in the run."""
+    process, contexts = process_id(), contexts_of(run.job)
+    run.begin_in_loop()
+    try:
+        if contexts is not None:
+            await contexts.aenter()
+        run.value = await func(*args, **kwargs)
+        run.returned = True
+    except BaseException as error:  # noqa: BLE001 - a task may raise anything, and the loop continues
+        run.raised = error
+    leave_if_forked(process, run.raised)
+    if contexts is not None:
+        await contexts.aleave(run.raised)
+
+
+def resolve(run: Run) -> Call | None:
     """Find the task and read its arguments; return None if the task is unknown or the job has expired. An exception here is the job's."""
-    interruption = run.interruption()
-    if interruption is not None:  # requested while the run waited for a thread
+    if (interruption := run.interruption()) is not None:  # requested while the run waited for a thread
         raise interruption
     if run.unreadable is not None:
         raise run.unreadable
     job = run.job
-    entry = run.entry = run.entry or registry.find(job.task)
+    entry = run.entry
+    if entry is None:
+        entry = run.entry = registry.find(job.task)
     if entry is None or job.expired:
         return None
     args, kwargs = arguments(job)
@@ -183,11 +190,11 @@ def prepare(run: Run) -> tuple[Any, list[Any], dict[str, Any]] | None:
     if entry.takes_context:
         args.insert(0, TaskContext(job, run, run.pipeline))
     if signals.heard(signals.task_started):
-        _tell_started(run, entry.task)
+        _announce_start(run, entry.task)
     return func, args, kwargs
 
 
-def _tell_started(run: Run, task: Any) -> None:
+def _announce_start(run: Run, task: Any) -> None:
     try:
         full = signals.listened_to(signals.task_started)  # the log line alone needs no query
         result = read_result(run) if full else results.of_claim(run.job, task, "RUNNING")

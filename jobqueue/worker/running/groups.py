@@ -14,8 +14,9 @@ import asyncio
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from django.db import InterfaceError, InternalError, OperationalError, ProgrammingError
+
 from jobqueue.exceptions import Fatal, Interrupted, Retry, Suspended, TimeLimitExceeded
-from jobqueue.worker.running.time_limits import told
 
 BY_STRENGTH: tuple[tuple[type[BaseException], ...], ...] = (
     (Interrupted, asyncio.CancelledError),
@@ -24,6 +25,23 @@ BY_STRENGTH: tuple[tuple[type[BaseException], ...], ...] = (
     (Retry,),
     (TimeLimitExceeded,),
 )
+# The errors of a connection that was cut off in the middle of a statement; errors of the data are not among them.
+OF_CONNECTIONS = (ProgrammingError, OperationalError, InterfaceError, InternalError)
+MAX_CHAIN = 20
+
+
+def thrown(error: BaseException | None) -> BaseException | None:
+    """Return the exception that was thrown into the task if an error of its database hides it; otherwise return the error itself.
+
+    An exception that is thrown in the middle of a statement makes the connection unusable. Ending the transaction then fails with an error
+    of its own, which replaces the exception that is being raised.
+    """
+    found: BaseException | None = error if isinstance(error, OF_CONNECTIONS) else None
+    for _ in range(MAX_CHAIN):
+        found = found and found.__context__
+        if isinstance(found, Interrupted | TimeLimitExceeded):
+            return found
+    return error
 
 
 class Acting(NamedTuple):
@@ -46,7 +64,7 @@ def acting(whole: BaseException, *, stopping: bool = False) -> Acting:
         if isinstance(one, BaseExceptionGroup):
             waiting += [(each, shown if is_cause else each, is_cause) for each in reversed(one.exceptions)]
         else:
-            steers = one if one is whole else told(one) or one  # an error of the database may hide an interrupt
+            steers = one if one is whole else thrown(one) or one  # an error of the database may hide an interrupt
             if (rank := _rank(steers, is_cause=is_cause, stopping=stopping)) is not None:
                 found.append((rank, Acting(steers, shown if is_cause else steers)))
                 continue
@@ -69,7 +87,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
         if isinstance(one, BaseExceptionGroup):
             waiting.extend(reversed(one.exceptions))
         else:
-            yield told(one) or one  # an error of the database may hide an interrupt
+            yield thrown(one) or one  # an error of the database may hide an interrupt
 
 
 def matches(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:

@@ -141,7 +141,7 @@ class Interrupter(Service):
         if run.job.target and run.reason is not Reason.LOST:
             if run.cancel_async is not None and self._has_spare(run):  # its slot stays occupied, but other coroutines use the same loop
                 self._replace(run)
-            run.dirty_since = time.monotonic()
+            run.own_progress().dirty_since = time.monotonic()
             run.flush(run)  # its row shows where the thread is
             self._noticed()
         elif run.abandon():

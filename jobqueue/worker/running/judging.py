@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import traceback
 
 from jobqueue.core import backoff, payload, texts
 from jobqueue.core.targets import Target
+from jobqueue.core.time_limits import exceeded
 from jobqueue.declared import imports, registry
-from jobqueue.exceptions import Fatal, InvalidBackoff, ResultNotStorable, Retry, Suspended
+from jobqueue.exceptions import Fatal, Interrupted, InvalidBackoff, Retry, Suspended, TimeLimitExceeded
 from jobqueue.lifecycle.outcome import EXPIRED, UNKNOWN_TASK_PAUSE_SECONDS, Failure, Kind, Outcome
 from jobqueue.worker.running import groups, phase_store
 from jobqueue.worker.running.run import Reason, Run
-from jobqueue.worker.running.time_limits import limited, stops
 
 MAX_LINKS = 1000
 
 
 def conclude(run: Run) -> Outcome:
-    """Turn what the task returned or raised into an outcome, and drop the references to it."""
+    """Turn what the task returned or raised into an outcome, and drop the references to it; never raises."""
+    run.ended = time.monotonic()
     try:
-        return judged(run)
+        return outcome_of(run)
     finally:
         forget(run)
 
@@ -53,37 +55,34 @@ def clear_locals(error: BaseException) -> None:
             left += one.exceptions
 
 
-def judged(run: Run) -> Outcome:
+def outcome_of(run: Run) -> Outcome:
     """Return the outcome of a run; never raises."""
     try:
-        return _conclude(run)
-    except BaseException as error:  # noqa: BLE001 - a bug in this module must fail the job, not end the thread
-        return failed(run, Kind.ERROR, error)
-
-
-def _conclude(run: Run) -> Outcome:
-    if run.committed is not None:
-        return run.committed
-    if run.returned:
-        try:
+        if run.committed is not None:
+            return run.committed
+        if run.returned:
             return success(run)
-        except ResultNotStorable as error:
-            return failed(run, Kind.ERROR, error)
-    if run.raised is None and run.job.expired:
+        if run.raised is not None:
+            return raised(run, run.raised)
+        if not run.job.expired:
+            return unknown_task(run)
         outcome = _outcome(run, Kind.EXPIRED)
         outcome.message = EXPIRED
         return outcome
-    if run.raised is None:
-        return unknown_task(run)
-    return raised(run, run.raised)
+    except BaseException as error:  # noqa: BLE001 - the result cannot be stored, or this module has a bug: the thread must not end
+        return failed(run, Kind.ERROR, error)
 
 
 def success(run: Run) -> Outcome:
     """Return the outcome of a run that returned; raise `ResultNotStorable` if its value cannot be stored."""
     outcome = _outcome(run, Kind.SUCCESS)
-    outcome.result = "null" if run.value is None else payload.dumps_result(run.value)
-    # The row said that the run did not stop. If the run has no message of its own, its end clears that text.
-    outcome.message = "" if run.place and run.message is None else run.message
+    if run.value is not None:
+        outcome.result = payload.dumps_result(run.value)
+    progress = run.progress
+    if progress is not None:
+        outcome.message = progress.message
+    if run.place and outcome.message is None:
+        outcome.message = ""  # the row said that the run did not stop; its end clears that text
     return outcome
 
 
@@ -155,14 +154,37 @@ def failed(run: Run, kind: Kind, error: BaseException, group: BaseException | No
 
 
 def _outcome(run: Run, kind: Kind, failure: Failure | None = None) -> Outcome:
-    outcome = Outcome(
-        run.lease,
-        kind,
-        run.began,
-        run.ended,
-        failure=failure,
-        metadata=run.metadata,
-        progress=run.progress,
-        target=Target(run.job.tenant, run.job.target) if run.job.target else None,
-    )
-    return phase_store.told(run, outcome)
+    outcome = Outcome(run.lease, kind, run.began, run.ended)
+    outcome.failure = failure
+    job = run.job
+    if job.target:
+        outcome.target = Target(job.tenant, job.target)
+    if run.progress is not None or run.pipeline is not None:
+        phase_store.add_progress(run, outcome)
+    return outcome
+
+
+# Interrupts and time limits
+
+
+def stops(run: Run, error: BaseException | None) -> bool:
+    """Return whether an exception shows that the run obeyed its interrupt."""
+    if run.reason is None or (run.overdue and run.reason is Reason.SHUTDOWN):  # this run caused the shutdown
+        return False
+    return isinstance(groups.thrown(error), Interrupted | asyncio.CancelledError | TimeLimitExceeded)
+
+
+def limited(run: Run, error: BaseException) -> BaseException:
+    """Return the exception of a task; if it shows that the run obeyed its time limit, return that of the time limit with its full text."""
+    if not run.expired or stops(run, error):
+        return error
+    is_canceled = isinstance(error, asyncio.CancelledError) and run.entry is not None and run.entry.is_async
+    thrown = groups.thrown(error)
+    is_hidden = thrown is not error and isinstance(thrown, TimeLimitExceeded)
+    if is_canceled or is_hidden or (run.overdue and isinstance(error, Interrupted | asyncio.CancelledError)):
+        full = exceeded(run.limit)
+        full.__cause__ = error
+        return full
+    if isinstance(error, TimeLimitExceeded):  # it was thrown into a thread without the number of seconds
+        error.args = exceeded(run.limit).args
+    return error

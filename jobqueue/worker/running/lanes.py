@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from jobqueue.worker.running.pool import Pool
-from jobqueue.worker.running.probation import Probation
 from jobqueue.worker.running.round_robin import RoundRobin
-from jobqueue.worker.running.run import Run, Runs
+from jobqueue.worker.running.run import Run
 
 PREFETCH_SECONDS = 0.1
 PREFETCH_MOST = 2000
@@ -22,9 +21,9 @@ RATE_SECONDS = 0.02
 class Lane:
     """The slots of one tenant, or the shared slots."""
 
-    def __init__(self, tenant: str | None, pool: Pool, probation: Probation) -> None:
+    def __init__(self, tenant: str | None, pool: Pool) -> None:
         """Create a lane; `tenant` is None for the shared lane."""
-        self.tenant, self.pool, self.probation = tenant, pool, probation
+        self.tenant, self.pool = tenant, pool
         self.turns = RoundRobin()
         self.busy = self.peak = 0  # maintained by `Runs`
         self.saturated = False
@@ -66,24 +65,18 @@ class Lane:
 
     def take_waiting(self, claimed_before: float) -> list[Run]:
         """Remove and return the jobs that were claimed before a time and have not begun."""
-        if not self.pool.waiting and not len(self.probation):
-            return []
-        return [*self.pool.take_waiting(claimed_before), *self.probation.take_waiting(claimed_before)]
+        return self.pool.take_waiting(claimed_before) if self.pool.waiting else []
 
 
 class Lanes:
     """The lanes of a process; the shared lane always exists."""
 
-    def __init__(self, make_pool: Callable[[], Pool], runs: Runs, max_crashes: int) -> None:
+    def __init__(self, make_pool: Callable[[], Pool]) -> None:
         """Create the shared lane; the scaler sets the size of its pool."""
-        self._make_pool, self._runs, self._max_crashes = make_pool, runs, max_crashes
-        self._suspects: list[Run] = []  # of all lanes: the running jobs that are under probation
-        self.shared = self._make(None)
+        self._make_pool = make_pool
+        self.shared = Lane(None, make_pool())
         self._own: dict[str, Lane] = {}
         self._left: list[Lane] = []  # of tenants that lost their number: their runs end there
-
-    def _make(self, tenant: str | None) -> Lane:
-        return Lane(tenant, self._make_pool(), Probation(self._runs, self._max_crashes, self._suspects))
 
     def __iter__(self) -> Iterator[Lane]:
         """Iterate over the lanes that claim; those of single tenants first, since a delay costs their few slots more."""
@@ -97,7 +90,7 @@ class Lanes:
         """Create or resize the lanes of the tenants in `numbers`, and remove those of all other tenants."""
         for tenant, number in numbers.items():
             if tenant not in self._own:
-                self._own[tenant] = self._make(tenant)
+                self._own[tenant] = Lane(tenant, self._make_pool())
                 self._hand_turn(tenant, self.shared, self._own[tenant])
             pool = self._own[tenant].pool
             if pool.size != (size := max(number - pool.lost, 0)):

@@ -16,7 +16,7 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 
@@ -26,9 +26,7 @@ from jobqueue.worker.forked import drop_at_fork, leave_if_child
 from jobqueue.worker.running.executor import execute_async
 from jobqueue.worker.running.judging import conclude
 from jobqueue.worker.running.run import Run
-
-if TYPE_CHECKING:
-    from jobqueue.worker.running.lanes import Lane
+from jobqueue.worker.running.slots import Lane
 
 ANSWER_SECONDS = 0.5
 LEFT_SECONDS = 0.2
@@ -121,13 +119,13 @@ class Loop:
         loop = self._started()
         if (lane := run.lane) is not None:  # now, so that a function that is submitted later does not begin before it
             self._lanes.add(lane)
-            lane.pool.slots.add(run, partial(self._tell_of_room, lane))
+            lane.pool.slots.add(run, partial(self._begin_when_free, lane))
             if lane in self._called:  # the pending call has not run yet, and will find this run, too
                 return
             self._called.add(lane)
         loop.call_soon_threadsafe(self._begin, run)
 
-    def _tell_of_room(self, lane: Lane) -> None:
+    def _begin_when_free(self, lane: Lane) -> None:
         # Without this lock: the caller holds the lock of the slots, which `replace_if_blocked` takes while it holds this one.
         if (loop := self._loop) is not None:
             loop.call_soon_threadsafe(self._begin_late, lane)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ from jobqueue.lifecycle.outcome import Done, Kind, Outcome, Told
 from jobqueue.models import Job
 from jobqueue.worker.running.phases import Pipeline
 from jobqueue.worker.running.run import Run
-from jobqueue.worker.running.side_writes import do_async, refuse_left, send, wait_for
+from jobqueue.worker.running.side_writes import wait_for
 
 T = TypeVar("T")
 
@@ -42,14 +43,14 @@ class RunPhaseStore:
         run = self._run
         shown = run.pipeline.shown if run.pipeline is not None else None
         message = shown.message if shown is not None and shown.name == done.name else None
-        told = Told(run.progress, run.message) if shown is not None and run.progress is not None else None
-        phases.go_on(run.lease, done, following, progress, message=message, told=told, stops=_due(run) is not None)
-        run.progress = progress  # progress that was reported before and is not written yet must not follow
+        reported = _reported(run) if shown is not None else None
+        phases.go_on(run.lease, done, following, progress, message=message, told=reported, stops=run.become_unstoppable() is not None)
+        run.own_progress().percent = progress  # progress that was reported before and is not written yet must not follow
 
     def look(self) -> None:
         """Raise the exception with which the run is to stop."""
         with self._run.shield():
-            due = _due(self._run)
+            due = self._run.become_unstoppable()
         if due is not None:
             raise due
 
@@ -87,7 +88,7 @@ class RunPhaseStore:
             return self._do(work)
 
     def _do(self, work: Callable[[], T]) -> T:
-        future = send(self._run, work)
+        future = self._run.send(work)
         if not future.done() and Job.objects.database.one_writer and self._in_transaction() and future.cancel():
             raise JobQueueError(
                 "A phase cannot keep anything while its own transaction is open on SQLite, which has one writer at a time. Call"
@@ -97,7 +98,9 @@ class RunPhaseStore:
 
     async def ado(self, work: Callable[[], T]) -> T:
         """Execute one of these calls for a coroutine."""
-        return await do_async(self._run, work)
+        future: Any = await sync_to_async(self._run.send)(work)
+        value: T = await asyncio.wrap_future(future)
+        return value
 
     def _in_transaction(self) -> bool:
         return bool(transaction.get_connection(Job.objects.database.alias).in_atomic_block)
@@ -105,13 +108,6 @@ class RunPhaseStore:
     def children(self, after: int, limit: int) -> list[Child]:
         """Return the outcomes of the jobs that were waited for, read on the caller's own connection."""
         return kin.ended(self._run.job.id, after, limit)
-
-
-def _due(run: Run) -> BaseException | None:
-    """Return the exception with which a run is to stop between two phases; an interrupt can then no longer be withdrawn."""
-    with run._lock:
-        run.thrown = run.thrown or run.reason is not None
-        return run.due()
 
 
 def begin(run: Run, entry: Entry) -> Pipeline:
@@ -134,21 +130,27 @@ def without_phases(run: Run, entry: Entry) -> Callable[..., Any]:
     return begin_anew
 
 
-def told(run: Run, outcome: Outcome) -> Outcome:
-    """Return an outcome with the progress of the run and of its phases added."""
-    if (pipeline := run.pipeline) is not None and pipeline.opened:
-        refuse_left(run)
-        outcome.progress, outcome.phase = pipeline.progress, pipeline.shown
+def _reported(run: Run) -> Told | None:
+    progress = run.progress
+    return None if progress is None or progress.percent is None else Told(progress.percent, progress.message)
+
+
+def add_progress(run: Run, outcome: Outcome) -> None:
+    """Add the progress of a run and of its phases to its outcome."""
     if run.progress is not None:
-        outcome.told = Told(run.progress, run.message)
-    return outcome
+        outcome.progress, outcome.metadata, outcome.told = run.progress.percent, run.progress.metadata, _reported(run)
+    if (pipeline := run.pipeline) is not None and pipeline.opened:
+        if run.closed and run.side_writes is not None:
+            run.side_writes.refuse_left()
+        outcome.progress, outcome.phase = pipeline.progress, pipeline.shown
 
 
 def suspended(run: Run, error: Suspended, outcome: Outcome) -> Outcome:
     """Return the outcome of a run that is suspended: its job continues later."""
     outcome.kind = Kind.SLEEP if error.children is None else Kind.WAIT
     seconds = error.seconds if error.until is None else max((error.until - clock.now()).total_seconds(), 0.0)
-    outcome.delay_seconds, outcome.until, outcome.message = seconds, error.until, run.message
+    outcome.delay_seconds, outcome.until = seconds, error.until
+    outcome.message = None if run.progress is None else run.progress.message
     if run.pipeline is not None:
         outcome.done, outcome.following, outcome.progress = run.pipeline.done, run.pipeline.following, run.pipeline.after
     return outcome

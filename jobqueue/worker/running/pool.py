@@ -42,14 +42,14 @@ class Pool:
         self._number = 0
         self._completed = 0
         self._worked_seconds = 0.0
-        self._crew = 0  # the threads in service: neither abandoned nor asked to exit
+        self._serving = 0  # the threads in service: neither abandoned nor asked to exit
         self._leaving = 0  # of the other threads, those that exit once they are idle
         self._submitted = self._taken_back = 0
         self.size = 0
         self.stuck = 0
         self.lost = 0  # slots of abandoned runs that no new thread has replaced
         self._closed = False
-        self.slots = Slots(lambda: self.size)
+        self.slots: Slots[Run] = Slots(lambda: self.size)
 
     @property
     def waiting(self) -> int:
@@ -84,11 +84,11 @@ class Pool:
 
     def _resize(self, size: int) -> None:
         self.size = size
-        back = min(self._leaving, max(size - self._crew, 0))
+        back = min(self._leaving, max(size - self._serving, 0))
         self._leaving -= back
-        self._crew += back
-        while self._crew > size:
-            self._crew -= 1
+        self._serving += back
+        while self._serving > size:
+            self._serving -= 1
             self._leaving += 1
             self._queue.put(None)
         self._spawn_missing()
@@ -99,12 +99,12 @@ class Pool:
         Count the runs that were submitted and have not ended, not the idle threads: a thread that has just taken a run seems idle for a
         moment, and the next run would wait for it although a slot is free.
         """
-        while self._crew < min(self.size, self._submitted - self._taken_back - self.slots.ended):
+        while self._serving < min(self.size, self._submitted - self._taken_back - self.slots.ended):
             try:
                 self._start()
             except Exception as error:  # noqa: BLE001 - callers of `submit` still have runs to register and outcomes to write
-                logger.error("Cannot start a thread: running with %d of %d slots: %s", self._crew, self.size, error)
-                self.size = self._crew  # until the pool is resized
+                logger.error("Cannot start a thread: running with %d of %d slots: %s", self._serving, self.size, error)
+                self.size = self._serving  # until the pool is resized
                 return
 
     def submit(self, runs: list[Run]) -> None:
@@ -138,7 +138,7 @@ class Pool:
         self.slots.leave()
         with self._lock:
             self.stuck += 1
-            self._crew -= 1
+            self._serving -= 1
             if run.slot_lost:
                 self.lost += 1
                 self.size -= 1
@@ -173,7 +173,7 @@ class Pool:
         except BaseException:  # the system can start no more threads
             self._threads.discard(thread)
             raise
-        self._crew += 1
+        self._serving += 1
 
     def _work(self) -> None:
         rested_at = time.monotonic()
@@ -186,7 +186,7 @@ class Pool:
                 leave_if_child()
                 rested_at = time.monotonic()
                 if run.abandoned:
-                    if not self._comes_back(run):
+                    if not self._serves_again(run):
                         return
                     continue
                 self._worked_seconds += rested_at - begun  # first: a reader that sees the run as ended also sees its duration
@@ -213,7 +213,7 @@ class Pool:
             self._leaving -= leaves
             return leaves
 
-    def _comes_back(self, run: Run) -> bool:
+    def _serves_again(self, run: Run) -> bool:
         """Return whether a thread whose abandoned run has ended works again: it does if no other thread replaced it."""
         with self._lock:
             self.stuck -= 1
@@ -222,5 +222,5 @@ class Pool:
             self.lost -= 1
             if not self._closed:
                 self.size += 1
-                self._crew += 1
+                self._serving += 1
             return not self._closed

@@ -13,19 +13,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-from asgiref.sync import sync_to_async
+from typing import Any, Generic, TypeVar
 
 from jobqueue import db
 from jobqueue.exceptions import JobQueueError
 from jobqueue.lifecycle.guard import Locked
-from jobqueue.worker.forked import refuse_in_child
+from jobqueue.worker.running.interruption import Interruption
 
-if TYPE_CHECKING:
-    from jobqueue.worker.running.run import Run
-
-LOOK_SECONDS = 0.1
+CHECK_SECONDS = 0.1
 PATIENCE_SECONDS = 1.0  # how long a run that is to stop waits
 OVER = "The run has ended, so its values can no longer be stored. Let a phase end its threads and coroutines before it returns."
 T = TypeVar("T")
@@ -57,58 +52,52 @@ class SideWrite(Generic[T]):
         return True
 
 
-def send(run: Run, work: Callable[[], T]) -> Future[T]:
-    """Queue a side write of a run, after its earlier ones; return the future of its result."""
-    refuse_in_child()
-    errand = SideWrite(work)
-    with run._lock:
-        if run.closed:
-            raise JobQueueError(OVER)
-        if run.errands is None:
-            run.errands = deque()
-        run.errands.append(errand)
-    run.flush(run)
-    return errand.future
+class SideWrites:
+    """The side writes of one run that are not done yet, in order."""
+
+    def __init__(self) -> None:
+        """Create an empty queue."""
+        self._queue: deque[SideWrite[Any]] = deque()
+
+    @property
+    def are_waiting(self) -> bool:
+        """Whether there are any."""
+        return bool(self._queue)
+
+    def add(self, work: Callable[[], T]) -> Future[T]:
+        """Queue a side write; return the future of its result. The caller holds the lock of the run."""
+        side_write = SideWrite(work)
+        self._queue.append(side_write)
+        return side_write.future
+
+    def attempt_all(self) -> bool:
+        """Execute the side writes in order; return False if one, and all after it, are to be tried again."""
+        while self._queue:
+            side_write = self._queue[0]
+            if not side_write.attempt():
+                return False
+            with contextlib.suppress(ValueError):  # another thread removed it at the same time
+                self._queue.remove(side_write)
+        return True
+
+    def refuse_left(self) -> None:
+        """Reject the remaining side writes of a run that has ended: no thread would execute them any more."""
+        while self._queue:
+            with contextlib.suppress(IndexError, InvalidStateError):  # done at this moment
+                self._queue.popleft().future.set_exception(JobQueueError(OVER))
 
 
-def attempt_all(run: Run) -> bool:
-    """Execute a run's side writes in order; return False if one, and all after it, are to be tried again."""
-    while run.errands:
-        errand = run.errands[0]
-        if not errand.attempt():
-            return False
-        with contextlib.suppress(ValueError):  # another thread removed it at the same time
-            run.errands.remove(errand)
-    return True
-
-
-def refuse_left(run: Run) -> None:
-    """Reject the remaining side writes of a run that has ended: no thread would execute them any more."""
-    while run.closed and run.errands:
-        with contextlib.suppress(IndexError, InvalidStateError):  # done at this moment
-            run.errands.popleft().future.set_exception(JobQueueError(OVER))
-
-
-def wait_for(run: Run, future: Future[T]) -> T:
+def wait_for(run: Interruption, future: Future[T]) -> T:
     """Return the result; if the run is to stop before that, raise the exception with which it stops."""
-    told_at = None
+    stopping_since = None
     while True:
         try:
-            return future.result(LOOK_SECONDS)
+            return future.result(CHECK_SECONDS)
         except (TimeoutError, CancelledError):
             if future.done() and not future.cancelled():  # the work itself raised it
                 raise
         due = run.due()
-        told_at = None if due is None else told_at or time.monotonic()
-        if due is not None and (run.is_lost or time.monotonic() - (told_at or 0.0) >= PATIENCE_SECONDS):
+        stopping_since = None if due is None else stopping_since or time.monotonic()
+        if due is not None and (run.is_lost or time.monotonic() - (stopping_since or 0.0) >= PATIENCE_SECONDS):
             future.cancel()
             raise due
-
-
-async def do_async(run: Run, work: Callable[[], T]) -> T:
-    """Execute a side write for the run of a coroutine; return its result."""
-    import asyncio
-
-    future: Any = await sync_to_async(send)(run, work)
-    answer: T = await asyncio.wrap_future(future)
-    return answer

@@ -12,17 +12,23 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Container
-from typing import TYPE_CHECKING
+from typing import Any, Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from jobqueue.worker.running.run import Run
-
-LOOK_SECONDS = 0.1
+CHECK_SECONDS = 0.1
 YIELD_SECONDS = 0.05
 BLOCKED_SECONDS = 1.0
 
 
-class Slots:
+class Waiting(Protocol):
+    """What these classes need to know of a run: when its job was claimed."""
+
+    claimed_at: float
+
+
+R = TypeVar("R", bound=Waiting)
+
+
+class Slots(Generic[R]):
     """A counter of the runs in the slots of one lane; `size` returns the number of slots."""
 
     def __init__(self, size: Callable[[], int]) -> None:
@@ -32,9 +38,9 @@ class Slots:
         self._changed = threading.Condition(self._lock)
         self._functions = 0
         self.ended = 0  # functions that have left their slot since the start
-        self._coroutines: set[Run] = set()
-        self._held: list[Run] = []  # functions whose threads wait for a slot
-        self._late: deque[Run] = deque()  # coroutines that wait for a slot
+        self._coroutines: set[R] = set()
+        self._held: list[R] = []  # functions whose threads wait for a slot
+        self._late: deque[R] = deque()  # coroutines that wait for a slot
         self._call_loop: Callable[[], object] | None = None
         self._blocked_until = 0.0  # no coroutine is expected to begin before this time: the loop seems blocked
 
@@ -45,7 +51,7 @@ class Slots:
 
     # Called by the threads
 
-    def enter(self, run: Run) -> bool:
+    def enter(self, run: R) -> bool:
         """Wait for a slot and occupy it with a function; return False if the run was removed meanwhile."""
         with self._lock:
             if self._coroutines or self._late:
@@ -57,7 +63,7 @@ class Slots:
             self._functions += 1
             return True
 
-    def _wait_for_room(self, run: Run) -> None:
+    def _wait_for_room(self, run: R) -> None:
         """Wait until a held run may begin; an older coroutine begins first, unless its loop is blocked."""
         free_since = None
         while run in self._held:
@@ -69,16 +75,17 @@ class Slots:
             elif now - (free_since := free_since or now) >= YIELD_SECONDS:
                 self._blocked_until = now + BLOCKED_SECONDS
                 continue
-            self._changed.wait(YIELD_SECONDS if free_since else LOOK_SECONDS)
+            self._changed.wait(YIELD_SECONDS if free_since else CHECK_SECONDS)
 
     def leave(self) -> None:
         """Free the slot of a function."""
         with self._lock:
             self._functions -= 1
             self.ended += 1
-            self._tell()
+            if self._held or self._late:
+                self._notify()
 
-    def take_held(self, claimed_before: float) -> list[Run]:
+    def take_held(self, claimed_before: float) -> list[R]:
         """Remove and return the functions that were claimed before a time and have not begun."""
         with self._lock:
             taken = [run for run in self._held if run.claimed_at < claimed_before]
@@ -88,13 +95,13 @@ class Slots:
 
     # Called by the loop
 
-    def add(self, run: Run, call_loop: Callable[[], object]) -> None:
+    def add(self, run: R, call_loop: Callable[[], object]) -> None:
         """Add a coroutine that waits for a slot; `call_loop` makes the loop call `next`, from any thread."""
         with self._lock:
             self._late.append(run)
             self._call_loop = call_loop
 
-    def next(self, waiting: Container[Run]) -> Run | None:
+    def next(self, waiting: Container[R]) -> R | None:
         """Occupy a slot with the next coroutine that is still in `waiting`; return None if no slot is free for it."""
         with self._lock:
             while self._late and self._late[0] not in waiting:
@@ -106,24 +113,24 @@ class Slots:
             self._coroutines.add(run := self._late.popleft())
             return run
 
-    def remove(self, run: Run) -> None:
+    def remove(self, run: R) -> None:
         """Remove a coroutine that no longer waits."""
         with self._lock, contextlib.suppress(ValueError):
             self._late.remove(run)
             self._changed.notify_all()
 
-    def end(self, run: Run) -> None:
+    def end(self, run: R) -> None:
         """Free the slot of a coroutine; the loop then calls `next` itself."""
         with self._lock:
             self._coroutines.discard(run)
             if self._held:
                 self._changed.notify_all()
 
-    def give_up(self, run: Run) -> None:
+    def give_up(self, run: R) -> None:
         """Free the slot of an abandoned coroutine; from any thread."""
         with self._lock:
             self._coroutines.discard(run)
-            self._tell()
+            self._notify()
 
     def forget_coroutines(self) -> None:
         """Free the slots of the coroutines of an abandoned loop."""
@@ -133,7 +140,7 @@ class Slots:
             self._call_loop = None
             self._changed.notify_all()
 
-    def _has_room(self, run: Run, yields: bool) -> bool:
+    def _has_room(self, run: R, yields: bool) -> bool:
         if not self._coroutines and not self._late:  # a pool has no more threads than slots
             return True
         if self._functions + len(self._coroutines) >= self._size():
@@ -142,9 +149,49 @@ class Slots:
         first = min((one.claimed_at for one in (*self._held, *itertools.islice(self._late, 1))), default=run.claimed_at)
         return not (yields and first < run.claimed_at)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._held:
             self._changed.notify_all()
         if self._late and self._call_loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has just ended
                 self._call_loop()
+
+
+# The lane of a run, as the run and the event loop use it.
+
+
+class SlotPool(Protocol):
+    """The pool of a lane: its number of slots, and who uses them."""
+
+    size: int
+    slots: Slots[Any]
+
+    def submit(self, runs: list[Any]) -> None:
+        """Queue runs, in order."""
+
+    def replace(self, run: Any) -> None:
+        """Count the thread of an abandoned run as stuck."""
+
+    def count(self, seconds: float) -> None:
+        """Count a coroutine that has ended."""
+
+    def lose(self) -> None:
+        """Remove one slot: an abandoned coroutine keeps it."""
+
+    def regain(self) -> None:
+        """Add the slot of an abandoned coroutine again."""
+
+
+class Lane(Protocol):
+    """The lane of a run: the number of its claimed runs, and its pool."""
+
+    busy: int
+    peak: int
+
+    @property
+    def pool(self) -> SlotPool:
+        """The pool that has the slots."""
+
+    @property
+    def free(self) -> int:
+        """The number of unused slots."""
