@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jobqueue.core.answers import Answer, Verdict
     from jobqueue.core.backoff import exponential, fixed, linear
     from jobqueue.core.phases import phase
     from jobqueue.duties.registry import duty, duty_transaction
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
         TimeLimitExceeded,
     )
     from jobqueue.insight.why import Why, why_waiting
-    from jobqueue.lifecycle.control import Answer, Verdict, cancel, clear_target, pause, request_job_cancel, resume, run_now
+    from jobqueue.lifecycle.control import cancel, clear_target, pause, request_job_cancel, resume, run_now
     from jobqueue.lifecycle.expire import expire_stale_running_jobs
     from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
     from jobqueue.lifecycle.release import release_parked_targets
@@ -62,7 +63,8 @@ _HOMES = {
         "Retry",
         "TimeLimitExceeded",
     ),
-    "jobqueue.lifecycle.control": ("Answer", "Verdict", "cancel", "clear_target", "pause", "request_job_cancel", "resume", "run_now"),
+    "jobqueue.core.answers": ("Answer", "Verdict"),
+    "jobqueue.lifecycle.control": ("cancel", "clear_target", "pause", "request_job_cancel", "resume", "run_now"),
     "jobqueue.lifecycle.expire": ("expire_stale_running_jobs",),
     "jobqueue.lifecycle.queues": ("limit_queue", "pause_queue", "resume_queue"),
     "jobqueue.lifecycle.release": ("release_parked_targets",),

@@ -18,9 +18,16 @@ class JobQueueConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Import the modules that register themselves; signals of django.tasks also registers its check and log receivers."""
-        from jobqueue import compat, receivers
+        """Give `Job` what its methods call, and import the modules that register themselves.
 
+        The module `signals` of django.tasks also registers its check and its log receivers.
+        """
+        from jobqueue import compat, receivers
+        from jobqueue.insight import report
+        from jobqueue.lifecycle import control
+        from jobqueue.models import Job
+
+        Job.control, Job.reports = control, report
         importlib.import_module("jobqueue.checks")
         # Imported here, because the first enqueue of each process would wait for the import.
         importlib.import_module("jobqueue.lifecycle.enqueue")

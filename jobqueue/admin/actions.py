@@ -25,7 +25,7 @@ from jobqueue.admin import confirm, listing
 from jobqueue.admin.base import GONE, ReadOnlyAdmin, audited
 from jobqueue.admin.bulk_result import perform
 from jobqueue.admin.verbs import DELETE, VERBS, Verb
-from jobqueue.lifecycle.control import Answer, Verdict
+from jobqueue.core.answers import Answer, Verdict
 from jobqueue.models import Job
 
 MAX_AT_ONCE = 500  # each job is a transaction, and a field of the confirmation's form, of which Django accepts 1000

@@ -14,8 +14,8 @@ from jobqueue import db
 from jobqueue.admin.base import GONE
 from jobqueue.admin.verbs import Verb
 from jobqueue.core import repeats, states
+from jobqueue.core.answers import Answer, Verdict
 from jobqueue.exceptions import JobDoesNotExist
-from jobqueue.lifecycle.control import Answer, Verdict
 from jobqueue.models import Job
 
 NO_DATABASE = "the database did not answer, try again"

@@ -9,6 +9,7 @@ from typing import Final
 from django.http import HttpRequest
 
 from jobqueue.core import states
+from jobqueue.core.answers import Answer
 from jobqueue.core.states import Status
 from jobqueue.lifecycle import control
 from jobqueue.models import Job
@@ -22,7 +23,7 @@ class Verb:
     label: str
     done: str
     requested: str
-    act: Callable[[int], control.Answer]
+    act: Callable[[int], Answer]
     possible: Callable[[Job], bool]
     statuses: tuple[Status, ...]  # the statuses in which it may be possible
     warning: str = ""  # the effect on the jobs, for the confirmation; empty: no confirmation

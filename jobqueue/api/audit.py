@@ -8,7 +8,7 @@ from django.http import HttpRequest
 
 from jobqueue.access import audit
 from jobqueue.core import states
-from jobqueue.lifecycle.control import Answer, Verdict
+from jobqueue.core.answers import Answer, Verdict
 from jobqueue.models import Job, Queue
 
 SENTENCES = {"cancel": "Canceled", "pause": "Paused", "resume": "Resumed", "run_now": "Queued to run now", "delete": "Deleted"}

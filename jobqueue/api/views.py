@@ -15,16 +15,17 @@ from jobqueue.api import audit, params
 from jobqueue.api.params import Given
 from jobqueue.api.responses import Problem
 from jobqueue.api.streams import endpoints
+from jobqueue.core.answers import Answer, Verdict
 from jobqueue.core.masking import mask_text
 from jobqueue.insight import queue_names
 from jobqueue.insight.narrowed import lines_for, queue_states_for
 from jobqueue.insight.targets import Line
-from jobqueue.lifecycle import control, queues
+from jobqueue.lifecycle import queues
 from jobqueue.models import Job
 
 Reply = tuple[int, dict[str, Any]] | HttpResponseBase
 Handler = Callable[[HttpRequest, Any, Given], Reply]
-STATUSES = {control.Verdict.DONE: 200, control.Verdict.REQUESTED: 202}
+STATUSES = {Verdict.DONE: 200, Verdict.REQUESTED: 202}
 
 
 def show_job(request: HttpRequest, user: Any, given: Given) -> Reply:
@@ -32,7 +33,7 @@ def show_job(request: HttpRequest, user: Any, given: Given) -> Reply:
     return 200, endpoints.told(params.job(request, user, given), user)
 
 
-def act(verb: str, do: Callable[[int], control.Answer]) -> Handler:
+def act(verb: str, do: Callable[[int], Answer]) -> Handler:
     """Return the handler of a verb for a job."""
 
     def handle(request: HttpRequest, user: Any, given: Given) -> Reply:
@@ -41,7 +42,7 @@ def act(verb: str, do: Callable[[int], control.Answer]) -> Handler:
             answer = do(job.pk)
             audit.record(request, user, job, verb, answer)
         named: dict[str, Any] = {"job": job.pk, "public_id": public_ids.public_id(job.pk)}
-        if answer.verdict is control.Verdict.REFUSED:
+        if answer.verdict is Verdict.REFUSED:
             text = f"{answer.reason[:1].upper()}{answer.reason[1:]}."
             raise Problem(409, text, reason=answer.reason, **named, status=answer.status)
         return STATUSES[answer.verdict], {**named, "verdict": answer.verdict.value, "status": answer.status}

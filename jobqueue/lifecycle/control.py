@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
 from typing import Any
 
 from django.db import IntegrityError
@@ -25,6 +23,7 @@ from jobqueue import public_ids
 from jobqueue.access.hiding import mask_of
 from jobqueue.core import event_names as names
 from jobqueue.core import states
+from jobqueue.core.answers import Answer, Verdict
 from jobqueue.core.targets import Target
 from jobqueue.core.texts import clean
 from jobqueue.db import Now
@@ -36,28 +35,6 @@ from jobqueue.lifecycle.release import lock, settle_safely
 from jobqueue.models import Job
 
 CANCELED_BY_USER = "Job was canceled by user"
-
-
-class Verdict(Enum):
-    """The answer to a request of an operator."""
-
-    DONE = "done"
-    REQUESTED = "requested"
-    REFUSED = "refused"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The result of a request: the job's status now, and the reason if the request was refused."""
-
-    job_id: int
-    verdict: Verdict
-    status: str
-    reason: str = ""
-
-    def __bool__(self) -> bool:
-        """Return True unless the request was refused."""
-        return self.verdict is not Verdict.REFUSED
 
 
 def request_job_cancel(job_id: int, *, outcome: str = states.Status.PAUSED) -> Answer:

@@ -98,7 +98,7 @@ class Recovery:
         return lost, Batch(batch.moved, len(failed))
 
 
-def expire_jobs(found: JobQuerySet, limit: int | None = None, failed: list[int] | None = None, excuse: str = "") -> list[Expired]:
+def expire_jobs(found: JobQuerySet[Job], limit: int | None = None, failed: list[int] | None = None, excuse: str = "") -> list[Expired]:
     """Recover running jobs that are known to be lost, at most `limit` jobs; skip rows that are locked.
 
     A job that cannot be recovered ends as ERROR. If that cannot be written either, the job is added to `failed`. An
@@ -116,7 +116,7 @@ def expire_jobs(found: JobQuerySet, limit: int | None = None, failed: list[int] 
     return done
 
 
-def _expire_all(found: JobQuerySet, leases: Sequence[Lease], failed: list[int] | None, excuse: str) -> list[Expired]:
+def _expire_all(found: JobQuerySet[Job], leases: Sequence[Lease], failed: list[int] | None, excuse: str) -> list[Expired]:
     """Recover those of the jobs that are still lost. Recover them one by one if they cannot be read or recorded together."""
     bad: list[tuple[Lease, Exception]] = []
     events: list[Event] = []

@@ -108,7 +108,7 @@ def _wanted() -> dict[str, Subquery]:
     }
 
 
-def _pending(jobs: JobQuerySet, waiting_for: str) -> JobQuerySet:
+def _pending(jobs: JobQuerySet[Job], waiting_for: str) -> JobQuerySet[Job]:
     return jobs.filter(status=states.Status.PENDING, waiting_for=waiting_for)
 
 

@@ -39,7 +39,7 @@ class Lapses:
         others = self._run(self._others, ~PLAIN, lambda jobs, size: sum(map(_cancel_one, _ids(jobs, size))))
         return Batch(plain.moved + others.moved, plain.set_aside + others.set_aside)
 
-    def _run(self, batches: Batches, which: Q, cancel: Callable[[JobQuerySet, int], int]) -> Batch:
+    def _run(self, batches: Batches, which: Q, cancel: Callable[[JobQuerySet[Job], int], int]) -> Batch:
         aside = batches.set_aside
         jobs = Job.objects.current.lapsed().filter(which)
         if aside:
@@ -55,11 +55,11 @@ def cancel_lapsed() -> int:
     return moved
 
 
-def _ids(jobs: JobQuerySet, limit: int) -> list[int]:
+def _ids(jobs: JobQuerySet[Job], limit: int) -> list[int]:
     return list(jobs.order_by("expires_at").values_list("pk", flat=True)[:limit])
 
 
-def _cancel(found: JobQuerySet) -> int:
+def _cancel(found: JobQuerySet[Job]) -> int:
     """Cancel jobs that have no target and no phases."""
     with Job.objects.database.atomic():
         jobs = list(found.unlocked())

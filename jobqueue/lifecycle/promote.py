@@ -12,7 +12,7 @@ BATCH = 500
 CANNOT = "it cannot be promoted"
 
 
-def promote_due_jobs(limit: int = BATCH, among: JobQuerySet | None = None) -> int:
+def promote_due_jobs(limit: int = BATCH, among: JobQuerySet[Job] | None = None) -> int:
     """Move at most `limit` due jobs to QUEUED and return how many; skip rows that are locked."""
     promoted = Job.objects.promote_due(limit, among)
     for queue, tenant in set(promoted):

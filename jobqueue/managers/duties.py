@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Self
 
 from django.db import models, router
 from django.db.models import Case, F, Q, Value, When
@@ -13,9 +13,7 @@ from django.db.models.sql import UpdateQuery
 
 from jobqueue import conf
 from jobqueue.db import Database, Now, for_alias
-
-if TYPE_CHECKING:
-    from jobqueue.models import BackgroundJobLease  # noqa: F401 - the base class names it
+from jobqueue.managers import Row
 
 NOBODY: dict[str, Any] = {"held_by_worker_id": "", "lease_acquired_at": None, "heartbeat_at": None}
 
@@ -36,10 +34,10 @@ class Taken(NamedTuple):
     metadata: dict[str, Any]
 
 
-class LeaseQuerySet(models.QuerySet["BackgroundJobLease"]):
+class LeaseQuerySet(models.QuerySet[Row]):
     """Sets of leases."""
 
-    def free(self) -> LeaseQuerySet:
+    def free(self) -> Self:
         """Return the leases without a holder, or whose heartbeat is older than a lease.
 
         A heartbeat that is further than a lease in the future counts as old, too: the clock was set back, or the row
@@ -48,7 +46,7 @@ class LeaseQuerySet(models.QuerySet["BackgroundJobLease"]):
         old = Q(heartbeat_at__lt=Now() - _lease()) | Q(heartbeat_at__gt=Now() + _lease())
         return self.filter(Q(heartbeat_at__isnull=True) | old)
 
-    def terms(self, holder: str, terms: Mapping[str, datetime]) -> LeaseQuerySet:
+    def terms(self, holder: str, terms: Mapping[str, datetime]) -> Self:
         """Return the leases that are still in these terms of a holder."""
         mine = Q(pk__in=())
         for name, acquired_at in terms.items():
@@ -56,11 +54,11 @@ class LeaseQuerySet(models.QuerySet["BackgroundJobLease"]):
         return self.filter(mine, held_by_worker_id=holder)
 
 
-class LeaseManager(models.Manager.from_queryset(LeaseQuerySet)):  # type: ignore[misc]
+class LeaseManager(models.Manager.from_queryset(LeaseQuerySet), Generic[Row]):  # type: ignore[misc]
     """The queries on leases, on the database that they are written to."""
 
     @property
-    def current(self) -> LeaseQuerySet:
+    def current(self) -> LeaseQuerySet[Row]:
         """All leases, read from the database that they are written to."""
         return LeaseQuerySet(self.model, using=router.db_for_write(self.model))
 
@@ -135,9 +133,10 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet)):  # type: ignore
 
 
 @functools.lru_cache(maxsize=4)
-def _kept_renewal(leases: LeaseManager, alias: str, holder: str, terms: tuple[tuple[str, datetime], ...]) -> tuple[str, tuple[Any, ...]]:
+def _kept_renewal(leases: Any, alias: str, holder: str, terms: tuple[tuple[str, datetime], ...]) -> tuple[str, tuple[Any, ...]]:
     """Return the statement that renews terms on the database of an alias, and its parameters."""
-    return leases._renewal(holder, dict(terms), {})
+    renewal: tuple[str, tuple[Any, ...]] = leases._renewal(holder, dict(terms), {})
+    return renewal
 
 
 def _lease() -> timedelta:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from django.db import models, router
 from django.db.models import F, Q, Value
@@ -21,24 +21,24 @@ from jobqueue.core import states
 from jobqueue.core.event_names import DELETED
 from jobqueue.db import NO_LEASE, Database, Event, Lease, Now, Renewed, for_alias
 from jobqueue.exceptions import MAX_DELAY_SECONDS, JobIsRunning
+from jobqueue.managers import Row
 
 if TYPE_CHECKING:
     from jobqueue.core.queue_rules import ServedQueues
     from jobqueue.core.targets import Target
-    from jobqueue.models import Job
 
 ERASED_AT_ONCE = 1000
 MAX_LEASE = timedelta(seconds=MAX_DELAY_SECONDS) + timedelta(days=1)  # the longest possible lease, for any LEASE_SECONDS
 
 
-class JobQuerySet(models.QuerySet["Job"]):
+class JobQuerySet(models.QuerySet[Row]):
     """Sets of jobs."""
 
-    def in_queues(self, queues: Sequence[str]) -> JobQuerySet:
+    def in_queues(self, queues: Sequence[str]) -> Self:
         """Return the jobs of these queues (empty: of all queues)."""
         return self.filter(queue__in=queues) if queues else self
 
-    def served_by(self, served: ServedQueues) -> JobQuerySet:
+    def served_by(self, served: ServedQueues) -> Self:
         """Return the jobs of the queues that a rule serves."""
         included = Q(queue__in=served.names) if served.names else Q()
         for prefix in served.prefixes:
@@ -46,21 +46,21 @@ class JobQuerySet(models.QuerySet["Job"]):
         excluded = [~Q(queue__in=served.without)] if served.without else []
         return self.filter(included, *excluded, *(~_begins(prefix) for prefix in served.without_prefixes))
 
-    def due(self) -> JobQuerySet:
+    def due(self) -> Self:
         """Return the jobs that wait for a time that has come."""
         return self.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME, run_at__lte=Now())
 
-    def lapsed(self) -> JobQuerySet:
+    def lapsed(self) -> Self:
         """Return the waiting jobs that have not begun by the time at which they expire."""
         unbegun = self.filter(first_started_at__isnull=True, finished_at__isnull=True, expires_at__lte=Now())
         return unbegun.filter(status__in=[states.Status.QUEUED, states.Status.PENDING])
 
-    def expired(self) -> JobQuerySet:
+    def expired(self) -> Self:
         """Return the running jobs whose lease has run out, or has a time that no worker can have set."""
         wrong = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__gt=Now() + MAX_LEASE)
         return self.filter(Q(lease_expires_at__lt=Now()) | wrong, status=states.Status.RUNNING)
 
-    def queued(self) -> JobQuerySet:
+    def queued(self) -> Self:
         """Return the jobs that are QUEUED, in the order of their index."""
         return self.filter(status=states.Status.QUEUED).order_by("tenant", "claim_rank", "pk")
 
@@ -68,11 +68,11 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Return whether a job is QUEUED. This reads the first entry of the index, for callers that saw no job before."""
         return self.queued().values_list("pk").first() is not None
 
-    def owned_by(self, owner: str) -> JobQuerySet:
+    def owned_by(self, owner: str) -> Self:
         """Return the running jobs of one worker process."""
         return self.filter(status=states.Status.RUNNING, lease_owner=owner)
 
-    def unfinished(self, closed: Collection[str] = ()) -> JobQuerySet:
+    def unfinished(self, closed: Collection[str] = ()) -> Self:
         """Return the jobs for which ``runworkers --once`` waits.
 
         These are the running jobs and, outside of `closed` queues, those that are queued or wait for a retry.
@@ -81,7 +81,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         waiting = Q(status=states.Status.QUEUED) | retry
         return self.filter(Q(status=states.Status.RUNNING) | (waiting & ~Q(queue__in=closed) if closed else waiting))
 
-    def blocking(self, target: Target) -> JobQuerySet:
+    def blocking(self, target: Target) -> Self:
         """Return the jobs that hold a target or block it, the holder first."""
         held = Q(holds_target=True) | Q(status__in=[states.Status.PAUSED, states.Status.ERROR])
         mine = self.filter(held, ~Q(target=""), tenant=target.tenant, target=target.name)
@@ -97,11 +97,11 @@ class JobQuerySet(models.QuerySet["Job"]):
         with database.atomic():
             columns = ("pk", "attempt", "tenant", "target", "queue", "task", "status", "webhook_url")
             # Locked, so that the jobs whose deletion is recorded are deleted.
-            mine = JobQuerySet(self.model, using=self.db).filter(pk__in=self.order_by().values("pk"))
+            mine: JobQuerySet[Row] = JobQuerySet(self.model, using=self.db).filter(pk__in=self.order_by().values("pk"))
             rows = list(mine.order_by("pk").select_for_update(of=("self",)).values_list(*columns))
             for first in range(0, len(rows), ERASED_AT_ONCE):
                 part = rows[first : first + ERASED_AT_ONCE]
-                jobs = JobQuerySet(self.model, using=self.db).filter(pk__in=[row[0] for row in part]).only("pk")
+                jobs: JobQuerySet[Row] = JobQuerySet(self.model, using=self.db).filter(pk__in=[row[0] for row in part]).only("pk")
                 total.update(models.QuerySet.delete(jobs)[1])
                 # After the deletion, because it deletes the events of the jobs, too.
                 database.tell(Event._make((row[0], DELETED, None, *row[1:4], None, *row[4:])) for row in part)
@@ -124,21 +124,21 @@ class JobQuerySet(models.QuerySet["Job"]):
     delete.alters_data = True  # type: ignore[attr-defined]
     delete.queryset_only = True  # type: ignore[attr-defined]
 
-    def locked(self) -> JobQuerySet:
+    def locked(self) -> Self:
         """Lock the rows, and wait for their locks, in a mode that does not conflict with foreign keys."""
         return self.select_for_update(no_key=True)
 
-    def unlocked(self) -> JobQuerySet:
+    def unlocked(self) -> Self:
         """Lock the rows that are not locked, and skip the rest."""
         return self.select_for_update(no_key=True, skip_locked=True)
 
 
-class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[misc]
+class JobManager(models.Manager.from_queryset(JobQuerySet), Generic[Row]):  # type: ignore[misc]
     """The queries on jobs, on the database that they are written to. Reads use it, too, because a replica lags."""
 
     use_in_migrations = False
 
-    def get_queryset(self) -> JobQuerySet:
+    def get_queryset(self) -> JobQuerySet[Row]:
         """Return all jobs for the admin and for projects. A router may send these reads to a replica."""
         return JobQuerySet(self.model, using=self._db, hints=self._hints)
 
@@ -148,7 +148,7 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
         return for_alias(router.db_for_write(self.model), self.model._meta.db_table)
 
     @property
-    def current(self) -> JobQuerySet:
+    def current(self) -> JobQuerySet[Row]:
         """All jobs, read from the database that they are written to."""
         return JobQuerySet(self.model, using=router.db_for_write(self.model))
 
@@ -166,11 +166,11 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
 
     # Moves
 
-    def move(self, job: Job, destination: states.Place, **fields: Any) -> int:
+    def move(self, job: Any, destination: states.Place, **fields: Any) -> int:
         """Move a job that the caller has read (and locked, if more than this UPDATE depends on it); return the number of rows moved."""
         return self._guarded(job).update(**_changes(job, destination, fields))
 
-    def move_alike(self, jobs: Collection[Job], destination: states.Place, **fields: Any) -> int:
+    def move_alike(self, jobs: Collection[Any], destination: states.Place, **fields: Any) -> int:
         """Move jobs that the caller has locked, all with the same columns, in one statement per state; return the number of rows moved."""
         moved = 0
         for place in {job.place for job in jobs}:
@@ -179,15 +179,15 @@ class JobManager(models.Manager.from_queryset(JobQuerySet)):  # type: ignore[mis
             moved += rows.update(**_changes(alike[0], destination, fields))
         return moved
 
-    def _guarded(self, job: Job) -> JobQuerySet:
+    def _guarded(self, job: Any) -> JobQuerySet[Row]:
         return self.current.filter(pk=job.pk, status=job.status, waiting_for=job.waiting_for, lease_token=job.lease_token)
 
-    def flag(self, job: Job, outcome: str, message: str = "") -> int:
+    def flag(self, job: Any, outcome: str, message: str = "") -> int:
         """Write a request to stop to a running job, or withdraw it (`outcome` empty); return the number of rows changed."""
         guard = self.current.filter(pk=job.pk, status=states.Status.RUNNING, lease_token=job.lease_token)
         return guard.update(cancel_requested=bool(outcome), cancel_outcome=outcome)
 
-    def promote_due(self, limit: int, among: JobQuerySet | None = None) -> list[tuple[str, str]]:
+    def promote_due(self, limit: int, among: JobQuerySet[Row] | None = None) -> list[tuple[str, str]]:
         """Move due jobs to QUEUED, at most `limit`; skip locked rows; return the queue and tenant of each."""
         states.check(states.PENDING_TIME, states.QUEUED)
         with self.database.atomic():
@@ -226,7 +226,7 @@ def _begins(prefix: str) -> Q:
     return Q(Exact(Left("queue", len(prefix)), Value(prefix)))
 
 
-def _changes(job: Job, destination: states.Place, fields: dict[str, Any]) -> dict[str, Any]:
+def _changes(job: Any, destination: states.Place, fields: dict[str, Any]) -> dict[str, Any]:
     """Return all columns that a move writes."""
     states.check(job.place, destination)
     status, waiting_for = destination

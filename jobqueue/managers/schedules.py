@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import Any, Generic, Self
 
 from django.db import models, router
 from django.db.models import F, Q, Value
@@ -14,70 +15,69 @@ from jobqueue.core import repeats
 from jobqueue.core.masking import PLAIN
 from jobqueue.core.texts import exception_summary
 from jobqueue.db import MomentField, is_outage
-
-if TYPE_CHECKING:
-    from jobqueue.models import Schedule, ScheduleTick  # noqa: F401 - the base classes name them
+from jobqueue.managers import Row
 
 # A last time that is further ahead means that the clock was set back. Without this, no schedule would be due until
 # the clock catches up.
 CLOCK_WAS_AHEAD = timedelta(hours=1)
 
 
-class ScheduleQuerySet(models.QuerySet["Schedule"]):
+class ScheduleQuerySet(models.QuerySet[Row]):
     """Sets of schedules."""
 
-    def active(self) -> ScheduleQuerySet:
+    def active(self) -> Self:
         """Return the schedules that are enqueued when they are due."""
         return self.filter(enabled=True, retired_at__isnull=True)
 
-    def inactive(self) -> ScheduleQuerySet:
+    def inactive(self) -> Self:
         """Return the schedules that are disabled or retired."""
         return self.filter(Q(enabled=False) | Q(retired_at__isnull=False))
 
-    def failing(self) -> ScheduleQuerySet:
+    def failing(self) -> Self:
         """Return the active schedules whose job could not be enqueued at the last try."""
         return self.active().filter(retry_at__isnull=False).exclude(last_error="")
 
-    def due(self, now: datetime) -> ScheduleQuerySet:
+    def due(self, now: datetime) -> Self:
         """Return the schedules that are due, including those that a wrong clock has postponed, except those that failed a moment ago."""
         come = Q(next_at__lte=now) | Q(next_at__isnull=True) | Q(last_at__gt=now + CLOCK_WAS_AHEAD)
         return self.active().filter(come).ready(now)
 
-    def ready(self, now: datetime) -> ScheduleQuerySet:
+    def ready(self, now: datetime) -> Self:
         """Return the schedules that did not fail a moment ago."""
         return self.filter(Q(retry_at__isnull=True) | Q(retry_at__lte=now))
 
-    def of(self, service: str) -> ScheduleQuerySet:
+    def of(self, service: str) -> Self:
         """Return the schedules of one service; "" is the service of all workers without a name."""
         return self.filter(service=service)
 
-    def planned_otherwise(self, rules: str) -> ScheduleQuerySet:
+    def planned_otherwise(self, rules: str) -> Self:
         """Return the schedules whose next time was computed from another timing, or with another version of the time zone rules."""
         interval = Coalesce(Cast("interval_seconds", models.CharField()), Value(""))
         bar = Value("|")
         return self.exclude(planned=Concat("cron", bar, interval, bar, "time_zone", Value(f"|{rules}"), output_field=models.TextField()))
 
-    def locked(self) -> ScheduleQuerySet:
+    def locked(self) -> Self:
         """Lock the rows, and wait for their locks, in a mode that does not conflict with the foreign keys of ticks."""
         return self.select_for_update(no_key=True)
 
-    def unlocked(self) -> ScheduleQuerySet:
+    def unlocked(self) -> Self:
         """Lock the rows that are not locked, and skip the rest."""
         return self.select_for_update(no_key=True, skip_locked=True)
 
 
-class ScheduleManager(models.Manager.from_queryset(ScheduleQuerySet)):  # type: ignore[misc]
+class ScheduleManager(models.Manager.from_queryset(ScheduleQuerySet), Generic[Row]):  # type: ignore[misc]
     """The queries on schedules, on the database that they are written to. Reads use it if a decision depends on them."""
 
     @property
-    def current(self) -> ScheduleQuerySet:
+    def current(self) -> ScheduleQuerySet[Row]:
         """All schedules, read from the database that they are written to."""
         return ScheduleQuerySet(self.model, using=router.db_for_write(self.model))
 
-    def by_name(self) -> dict[str, Schedule]:
+    def by_name(self) -> dict[str, Row]:
         """Return every schedule by its name. A schedule whose row cannot be read is logged and omitted."""
+        rows: Iterable[Any] = self.current
         try:
-            return {row.name: row for row in self.current}
+            return {row.name: row for row in rows}
         except Exception as error:
             if is_outage(error):
                 raise
@@ -103,19 +103,19 @@ class ScheduleManager(models.Manager.from_queryset(ScheduleQuerySet)):  # type: 
         return min((one for one in found.values() if one is not None), default=None)
 
 
-class ScheduleTickQuerySet(models.QuerySet["ScheduleTick"]):
+class ScheduleTickQuerySet(models.QuerySet[Row]):
     """Sets of ticks."""
 
-    def forgettable(self, now: datetime, keep: timedelta) -> ScheduleTickQuerySet:
+    def forgettable(self, now: datetime, keep: timedelta) -> Self:
         """Return the ticks that no clock change makes due again: older by `keep` than now and than the last tick of their schedule."""
         last = models.ExpressionWrapper(F("schedule__last_at") - keep, output_field=MomentField())
         return self.filter(nominal_at__lt=now - keep).filter(nominal_at__lt=last)
 
 
-class ScheduleTickManager(models.Manager.from_queryset(ScheduleTickQuerySet)):  # type: ignore[misc]
+class ScheduleTickManager(models.Manager.from_queryset(ScheduleTickQuerySet), Generic[Row]):  # type: ignore[misc]
     """The queries on ticks, on the database that they are written to."""
 
     @property
-    def current(self) -> ScheduleTickQuerySet:
+    def current(self) -> ScheduleTickQuerySet[Row]:
         """All ticks, read from the database that they are written to."""
         return ScheduleTickQuerySet(self.model, using=router.db_for_write(self.model))

@@ -1,5 +1,7 @@
 """The leaders of duties: one row for each duty, which one worker at a time leads."""
 
+from typing import ClassVar
+
 from django.db import models
 
 from jobqueue.managers.duties import LeaseManager
@@ -19,7 +21,7 @@ class BackgroundJobLease(models.Model):
     heartbeat_at = fields.moment()
     metadata = fields.json(dict, help_text="Its last run: duration, number of items, error.")
 
-    objects = LeaseManager()
+    objects: ClassVar[LeaseManager["BackgroundJobLease"]] = LeaseManager()
 
     class Meta:
         ordering = ("job_name",)

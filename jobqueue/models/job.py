@@ -6,22 +6,20 @@ are partial, each in the order in which it is read: jobs that have ended, wait o
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Self
+from types import ModuleType
+from typing import Any, ClassVar, Self
 
 from django.db import models
 from django.db.models import F, Q
 
 from jobqueue.core import states
+from jobqueue.core.answers import Answer
 from jobqueue.core.targets import Target
 from jobqueue.db import MomentField, Now, aside
 from jobqueue.exceptions import JobIsRunning
 from jobqueue.managers.jobs import JobManager
 from jobqueue.models import fields
-
-if TYPE_CHECKING:
-    from jobqueue.lifecycle.control import Answer
 
 TIMES = (*aside.TIMES, "finished_at", "lease_expires_at", "heartbeat_at")
 TARGETED = ~Q(target="")
@@ -98,7 +96,10 @@ class Job(models.Model):
         default="default", db_default="default", blank=True, help_text="The alias in TASKS of the backend that stored the job."
     )
 
-    objects = JobManager()
+    objects: ClassVar[JobManager[Job]] = JobManager()
+    # `lifecycle.control` and `insight.report` lie in layers above the models: the app sets them when it is ready.
+    control: ClassVar[ModuleType]
+    reports: ClassVar[ModuleType]
 
     class Meta:
         ordering = ("-id",)
@@ -200,37 +201,32 @@ class Job(models.Model):
 
     def pause(self) -> Answer:
         """Stop the job so that it can be resumed; see `jobqueue.pause`."""
-        answer: Answer = _control().pause(self.pk)
+        answer: Answer = self.control.pause(self.pk)
         return answer
 
     def cancel(self) -> Answer:
         """Stop the job for good; see `jobqueue.cancel`."""
-        answer: Answer = _control().cancel(self.pk)
+        answer: Answer = self.control.cancel(self.pk)
         return answer
 
     def resume(self) -> Answer:
         """Run the job again; see `jobqueue.resume`."""
-        answer: Answer = _control().resume(self.pk)
+        answer: Answer = self.control.resume(self.pk)
         return answer
 
     def delete(self, using: Any = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
         """Delete the job and release the next job of its target; raise `JobIsRunning` if it runs."""
-        answer: Answer = _control().delete(self.pk)
+        answer: Answer = self.control.delete(self.pk)
         if not answer:
             raise JobIsRunning(f"Job {self.pk}: {answer.reason}.")
         return 1, {self._meta.label: 1}
 
     def report(self, *, tracebacks: bool = False) -> dict[str, Any]:
         """Return all that operators may see of the job as JSON values, with secrets masked, and with tracebacks if requested."""
-        told: dict[str, Any] = importlib.import_module("jobqueue.insight.report").report(self, tracebacks=tracebacks)
-        return told
+        values: dict[str, Any] = self.reports.report(self, tracebacks=tracebacks)
+        return values
 
     @property
     def last_error(self) -> dict[str, Any] | None:
         """The newest entry of the history, or None."""
         return self.history[-1] if self.history else None
-
-
-def _control() -> Any:
-    """Return the module of the verbs. It is in a layer above the models, so it is imported when it is called."""
-    return importlib.import_module("jobqueue.lifecycle.control")

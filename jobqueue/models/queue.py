@@ -1,5 +1,7 @@
 """The pauses and limits of queues, as operators have set them. A queue without a row has neither."""
 
+from typing import ClassVar
+
 from django.db import models
 from django.db.models import Q
 
@@ -23,7 +25,7 @@ class Queue(models.Model):
     webhook_events = fields.json(list, help_text="Which events are sent; empty: job.completed, job.failed and job.canceled.")
     changed_at = MomentField(db_default=Now())
 
-    objects = QueueManager()
+    objects: ClassVar[QueueManager["Queue"]] = QueueManager()
 
     class Meta:
         ordering = ("name",)

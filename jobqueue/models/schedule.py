@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models import Q
@@ -74,7 +74,7 @@ class Schedule(models.Model):
     conflict = models.TextField(default="", db_default="", blank=True, editable=False, help_text="The other service that declares it.")
     changed_at = MomentField(db_default=Now())
 
-    objects = ScheduleManager()
+    objects: ClassVar[ScheduleManager[Schedule]] = ScheduleManager()
 
     class Meta:
         ordering = ("name",)
@@ -125,7 +125,7 @@ class ScheduleTick(models.Model):
     job_id = models.BigIntegerField(null=True)
     created_at = MomentField(db_default=Now())
 
-    objects = ScheduleTickManager()
+    objects: ClassVar[ScheduleTickManager[ScheduleTick]] = ScheduleTickManager()
 
     class Meta:
         constraints = (

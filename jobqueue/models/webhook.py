@@ -1,6 +1,6 @@
 """The outbox of webhooks: one row for each message, written in the transaction of the event that it reports."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models import Q
@@ -51,7 +51,7 @@ class WebhookDelivery(models.Model):
     response_status = models.PositiveSmallIntegerField(null=True, blank=True)
     error = models.TextField(default="", db_default="", blank=True, help_text="The error of the last attempt.")
 
-    objects = DeliveryManager()
+    objects: ClassVar[DeliveryManager["WebhookDelivery"]] = DeliveryManager()
 
     class Meta:
         ordering = ("-id",)

@@ -76,12 +76,12 @@ def replan(schedule_id: int, now: datetime) -> bool:
         return bool(Schedule.objects.current.filter(pk=schedule.pk).update(retry_at=None, last_error="", **changes))
 
 
-def to_forget(service: str) -> ScheduleQuerySet:
+def to_forget(service: str) -> ScheduleQuerySet[Schedule]:
     """Return the schedules that are not enqueued but have a next time."""
     return Schedule.objects.current.of(service).inactive().filter(next_at__isnull=False)
 
 
-def forget_inactive(rows: ScheduleQuerySet, limit: int) -> int:
+def forget_inactive(rows: ScheduleQuerySet[Schedule], limit: int) -> int:
     """Clear the next times of schedules that are not enqueued: when one is enabled again, its times count from then."""
     if not rows.exists():
         return 0

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from jobqueue.core import event_names as names
+from jobqueue.core.answers import Answer, Verdict
 from jobqueue.core.targets import Target
 from jobqueue.db import Lease, Mark
 from jobqueue.lifecycle import control, expire
-from jobqueue.lifecycle.control import Answer, Verdict
 from jobqueue.lifecycle.enqueue import JobSpec, enqueue
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import Failure, Kind, Outcome

@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from jobqueue import Verdict
 from jobqueue.core import states
+from jobqueue.core.answers import Answer
 from jobqueue.db import Lease, Mark, Now
 from jobqueue.lifecycle import control, suspend
 from jobqueue.lifecycle.children import resume_parents
@@ -345,7 +346,7 @@ class Lifecycle(RuleBasedStateMachine):
             if new.status in states.FINAL:
                 self.endings[new.id] = self.endings.get(new.id, 0) + 1
 
-    def asked(self, verb: Callable[[int], control.Answer], row: Row, side: int, destination: states.Place) -> control.Answer:
+    def asked(self, verb: Callable[[int], Answer], row: Row, side: int, destination: states.Place) -> Answer:
         with self.via(side):
             answer = verb(row.id)
         self.moved(changing=[row.id] if answer else [], moves=[(row.place, destination)] if answer.verdict is Verdict.DONE else [])

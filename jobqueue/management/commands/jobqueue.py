@@ -17,6 +17,7 @@ from django.db.utils import Error
 
 from jobqueue import db, public_ids
 from jobqueue.core.amounts import bounded, plural
+from jobqueue.core.answers import Answer, Verdict
 from jobqueue.core.masking import mask_text
 from jobqueue.db import Now
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
@@ -107,8 +108,7 @@ def _decided(answer: queues.QueueAnswer) -> tuple[Any, Lines, bool]:
 
 
 def _forget(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    name = options["queue"]
-    gone = queues.forget_queue(name)
+    name, gone = options["queue"], queues.forget_queue(options["queue"])
     text = f"Queue {name!r} is forgotten: its pause, limit and webhook are gone." if gone else f"Queue {name!r} has no row to remove."
     return {"name": name, "forgotten": gone}, [text], True
 
@@ -121,13 +121,13 @@ def _resume_job(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     return _act(options["jobs"], control.resume, "resumed")
 
 
-def _act(texts: list[str], verb: Callable[[int], control.Answer], done: str) -> tuple[Any, Lines, bool]:
+def _act(texts: list[str], verb: Callable[[int], Answer], done: str) -> tuple[Any, Lines, bool]:
     data, lines, fine = [], [], True
     for job_id in [_job_id(text) for text in texts]:
         try:
             answer = verb(job_id)
         except JobDoesNotExist as error:
-            told = {"job": job_id, "verdict": control.Verdict.REFUSED.value, "status": None, "reason": str(error)}
+            told = {"job": job_id, "verdict": Verdict.REFUSED.value, "status": None, "reason": str(error)}
             line, refused = f"Job {job_id} was not {done}: there is no such job.", True
         else:
             told = {"job": job_id, "verdict": answer.verdict.value, "status": answer.status, "reason": answer.reason}
@@ -138,10 +138,10 @@ def _act(texts: list[str], verb: Callable[[int], control.Answer], done: str) -> 
     return data, lines, fine
 
 
-def _sentence(answer: control.Answer, done: str) -> str:
-    if answer.verdict is control.Verdict.REFUSED:
+def _sentence(answer: Answer, done: str) -> str:
+    if answer.verdict is Verdict.REFUSED:
         return f"Job {answer.job_id} was not {done}: {answer.reason}."
-    if answer.verdict is control.Verdict.REQUESTED:
+    if answer.verdict is Verdict.REQUESTED:
         return f"Job {answer.job_id} runs and was asked to stop, to be {done}."
     return f"Job {answer.job_id} was {done}: it is {answer.status}."
 

@@ -34,7 +34,7 @@ class RemainingWork:
         twice, self._nothing_before = nothing and self._nothing_before, nothing
         return twice
 
-    def _jobs(self) -> JobQuerySet:
+    def _jobs(self) -> JobQuerySet[Job]:
         jobs = Job.objects.current.served_by(queue_rules.parse(self._settings.queues))
         if self._settings.max_running == 0:
             return jobs.filter(status=Job.Status.RUNNING)
