@@ -27,7 +27,7 @@ def workers(transactional_db: Any, tmp_path: Path) -> Iterator[Workers]:
 
 @pytest.fixture(scope="module")
 def shared_workers(django_db_setup: Any, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    """Start workers for one scene that the tests of a module look at afterwards; the tables are emptied at the end."""
+    """Start workers for one scene that the tests of a module check afterwards; empty the tables at the end."""
     made = Workers(tmp_path_factory.mktemp("faults"))
     with django_db_blocker.unblock():
         try:

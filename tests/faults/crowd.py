@@ -18,7 +18,7 @@ class Crowd:
     """A mark in the environment of processes, and a thread that counts those that have it."""
 
     def __init__(self, most: int) -> None:
-        """Allow so many at a time."""
+        """Set how many run at a time."""
         self.most, self.seen = most, 0
         self.mark = f"crowd-{uuid.uuid4()}"
         self._ended = threading.Event()

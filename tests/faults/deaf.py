@@ -1,4 +1,4 @@
-"""Let the listener of a worker that loads this module with its tasks hang for ever, past every way to reach it."""
+"""Make the listener of a worker hang forever and react to nothing, if the worker loads this module with its tasks."""
 
 from __future__ import annotations
 

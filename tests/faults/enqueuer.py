@@ -1,4 +1,4 @@
-"""Enqueue jobs without end, as the processes of a web site do, and tell of each what its caller was told; a process of its own.
+"""Enqueue jobs until the end, as the processes of a web site do, and print what each caller got; run as a separate process.
 
 Its standard output has one line of JSON for each try, written only after the call has returned.
 """
@@ -31,7 +31,7 @@ def main() -> None:
         try:
             target = {"target": f"line:{number % 3}"} if number % 2 else {}
             told: dict[str, Any] = {"id": work.using(**target).enqueue(0.05).job_id}
-        except Exception as error:  # noqa: BLE001 - whatever the caller is told, it is written down
+        except Exception as error:  # noqa: BLE001 - each answer that the caller gets is recorded
             told = {"error": type(error).__name__, "module": type(error).__module__, "text": str(error)}
         request_finished.send(None)
         sys.stdout.write(json.dumps({**told, "at": time.monotonic()}) + "\n")

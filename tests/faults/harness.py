@@ -162,15 +162,15 @@ class WorkerProcess:
             raise AssertionError(f"The worker did not end in {seconds} s. It said:\n{self.text}") from None
 
     def stop(self, seconds: float = 20.0) -> int:
-        """Ask it to end, and return its exit code; it may still be starting when others have done its jobs."""
+        """Ask the worker to end, and return its exit code; it can still be starting when other workers have done its jobs."""
         wait_until(lambda: READY in self.text or not self.alive, "the worker greets", 30)
         self.terminate()
         return self.wait(seconds)
 
     def hurry(self) -> None:
-        """Tell it twice to end; one signal that comes on the heels of another is the same to the kernel."""
+        """Send the signal to end twice; the kernel merges a second signal that follows immediately."""
         self.terminate()
-        wait_until(lambda: "Stopping: " in self.text or not self.alive, "the worker hears the first signal")
+        wait_until(lambda: "Stopping: " in self.text or not self.alive, "the worker receives the first signal")
         self.terminate()
 
     def clean_up(self) -> None:

@@ -56,7 +56,7 @@ class Hosts:
         return ["nsenter", f"--net=/run/netns/{self._space(name)}", *more]
 
     def cut(self, name: str) -> None:
-        """Cut the cable of a host: nothing that is sent arrives, and nobody is told."""
+        """Disconnect a host: no packet arrives, and no side gets an error."""
         ip("-n", self._space("database"), "link", "set", name, "down")
 
     def heal(self, name: str) -> None:

@@ -63,7 +63,7 @@ def tell(context: Any, what: str) -> None:
 
 
 class Run(NamedTuple):
-    """One run as the ledger tells it."""
+    """One run, as recorded in the ledger."""
 
     job: int
     token: int
@@ -97,13 +97,13 @@ def judge(entries: Sequence[Entry], jobs: Mapping[int, Known], kills: Mapping[in
 
 
 def _disorder(target: str, line: Sequence[Run], jobs: Mapping[int, Known]) -> list[str]:
-    """Judge the order of those that nobody meddled with: priority, then age, and a job that began goes on before all others."""
+    """Check the order of jobs without an operator's request: by priority, then age; a job that has started continues first."""
     left_alone = [run.job for run in line if not jobs[run.job].touched]
     firsts = list(dict.fromkeys(left_alone))
     expected = sorted(firsts, key=lambda job: (jobs[job].rank, job))
     found = [] if firsts == expected else [f"{target}: they began in the order {firsts}"]
     changes = [job for job, before in zip(left_alone, [None, *left_alone], strict=False) if job != before]
-    return found + ([f"{target}: one that had begun did not go on first: {left_alone}"] if len(changes) != len(set(changes)) else [])
+    return found + ([f"{target}: a job that had started did not continue first: {left_alone}"] if len(changes) != len(set(changes)) else [])
 
 
 def _counts(runs: Sequence[Run], jobs: Mapping[int, Known]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Tasks with time limits for the fault tests; they tell the witness what they have done."""
+"""Tasks with time limits for the fault tests; they report to the witness what they have done."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def nap(context: Any) -> None:
 
 @task(takes_context=True)
 def brief(context: Any, seconds: float) -> None:
-    """Keep busy for so long, and be wronged by no one else's limit."""
+    """Run for this time; the limit of another job must not interrupt it."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         pass

@@ -1,4 +1,4 @@
-"""Pipelines of the fault tests; they tell the witness what they have done."""
+"""Pipelines of the fault tests; they report to the witness what they have done."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUMBER = 10
 
 
 def step(index: int) -> Any:
-    """Return a phase that tells of its half and of its end, and returns what the next one goes on with."""
+    """Return a phase that reports its half and its end, and returns the input of the next phase."""
 
     def do(context: Any, seconds: float) -> list[int]:
         before = context.phase_result(f"step {index - 1}") if index else []
@@ -121,7 +121,7 @@ def flood(context: Any) -> float:
 
 @task(takes_context=True)
 def flood_task(context: Any, ending: str) -> float:
-    """Tell of ten thousand steps, and end so."""
+    """Report ten thousand steps, and end with the last report."""
     took = flood(context)
     if ending == "fail":
         raise ValueError("at the end")
@@ -133,7 +133,7 @@ def flood_task(context: Any, ending: str) -> float:
 
 @pipeline(phases=[flood])
 def flood_in_a_phase(context: Any) -> None:
-    """Tell of ten thousand steps."""
+    """Report ten thousand steps."""
 
 
 def prepare(context: Any) -> str:

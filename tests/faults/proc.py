@@ -1,4 +1,4 @@
-"""What the kernel tells of all processes; only where there is a ``/proc``."""
+"""Processes as the kernel shows them; only for systems with ``/proc``."""
 
 from collections.abc import Iterator
 from pathlib import Path

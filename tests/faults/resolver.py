@@ -1,4 +1,4 @@
-"""Give a name another address at each look, in a worker that loads this module with its tasks."""
+"""Resolve a name to another address each time, in a worker that loads this module with its tasks."""
 
 from __future__ import annotations
 

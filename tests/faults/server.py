@@ -139,7 +139,7 @@ class Proxy:
     """Pass bytes between clients and a port; fall silent without closing anything, as a firewall does that drops packets."""
 
     def __init__(self, port: int) -> None:
-        """Listen on a port of one's own."""
+        """Listen on a port of its own."""
         self._to = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -191,7 +191,7 @@ class Proxy:
             client = one.accept()[0]
             try:
                 server = socket.create_connection(("127.0.0.1", self._to))
-            except OSError:  # nobody is there just now
+            except OSError:  # no server listens at the moment
                 client.close()
                 return
             self._pairs[client], self._pairs[server] = server, client

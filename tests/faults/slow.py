@@ -11,7 +11,7 @@ class SlowProxy:
     """Pass bytes between clients and a port; what the port answers waits for `seconds` first."""
 
     def __init__(self, port: int, seconds: float) -> None:
-        """Listen on a port of one's own."""
+        """Listen on a port of its own."""
         self._to, self._seconds = port, seconds
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])

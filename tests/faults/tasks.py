@@ -1,4 +1,4 @@
-"""Tasks of the fault tests: well-behaved ones that tell the witness, and every kind of ill-behaved one."""
+"""Tasks of the fault tests: well-behaved ones that report to the witness, and every kind of misbehaving one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ leaked: list[bytes] = []
 
 @task(takes_context=True)
 def work(context: Any, seconds: float = 0.0) -> int:
-    """Block for so long, as a query or a request to elsewhere does."""
+    """Block for this time, as a query or an HTTP request does."""
     with witness.run_of(context):
         time.sleep(seconds)
     return int(context.job_id)
@@ -43,7 +43,7 @@ def work(context: Any, seconds: float = 0.0) -> int:
 
 @task
 def flags(seconds: float) -> tuple[int, bool]:
-    """Block for so long; return what the interpreter was started with."""
+    """Block for this time; return the options of the interpreter."""
     time.sleep(seconds)
     return sys.flags.optimize, sys.flags.dev_mode
 
@@ -110,7 +110,7 @@ def held_wait(context: Any, seconds: float = 60.0) -> None:
 
 @task(takes_context=True)
 def meet(context: Any, number: int) -> None:
-    """End once so many of these run at the same time: proof that so many threads live."""
+    """End when this number of these tasks run at the same time, which proves that as many threads live."""
     witness.tell("start", context)
     path = os.environ[witness.VARIABLE] + ".meeting"
     with open(path, "a") as file:
@@ -124,7 +124,7 @@ def meet(context: Any, number: int) -> None:
 
 @task(takes_context=True)
 def spin(context: Any, seconds: float = 60.0) -> None:
-    """Keep the processor busy without ever looking at the context."""
+    """Keep the processor busy and never check the context."""
     with witness.run_of(context):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -143,7 +143,7 @@ def swallow(context: Any, seconds: float = 60.0) -> None:
 
 @task(takes_context=True, max_attempts=2, retry_on=(TimeoutError,))
 def swallow_once(context: Any, seconds: float = 60.0) -> None:
-    """Catch everything for so long at the first attempt, and end at once at the second."""
+    """Catch everything for this time in the first attempt, and end at once in the second."""
     witness.tell("start", context)
     end = time.monotonic() + (seconds if context.attempt == 1 else 0)
     while time.monotonic() < end:
@@ -153,7 +153,7 @@ def swallow_once(context: Any, seconds: float = 60.0) -> None:
 
 @task(takes_context=True)
 def swallow_and_tick(context: Any, seconds: float = 60.0) -> None:
-    """Catch everything, and tell each time that it still runs."""
+    """Catch everything, and report each time that it still runs."""
     witness.tell("start", context)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -164,7 +164,7 @@ def swallow_and_tick(context: Any, seconds: float = 60.0) -> None:
 
 @task(takes_context=True)
 async def aswallow(context: Any, seconds: float = 60.0) -> None:
-    """Go on after each cancelation, for ever."""
+    """Continue after each cancelation, forever."""
     witness.tell("start", context)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -394,7 +394,7 @@ def close_inside_atomic() -> None:
 
 @task
 def lose_connection() -> str:
-    """End one's own session on the server (on SQLite: close the connection under Django's feet)."""
+    """End the task's own session on the server (on SQLite: close the connection without Django's knowledge)."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
@@ -414,7 +414,7 @@ def lose_connection_quietly() -> str:
 
 @task
 def hold_connection(seconds: float) -> None:
-    """Keep a connection busy for so long."""
+    """Keep a connection busy for this time."""
     with transaction.atomic():
         Worker.objects.count()
         time.sleep(seconds)
@@ -461,7 +461,7 @@ def names_of_threads(context: Any) -> list[str]:
 
 @task
 def wall_clock() -> float:
-    """Tell what time it is where the task runs."""
+    """Return the local time of the task."""
     return time.time()
 
 
@@ -493,19 +493,19 @@ def book_and_mumble(context: Any) -> None:
     context.progress(50, "a\0b\ud800c")
 
 
-# What others must not suffer from
+# Misbehavior that must not affect other jobs
 
 
 @task(takes_context=True)
 def mumble(context: Any, seconds: float) -> None:
-    """Say what no database stores, and go on for so long."""
+    """Report a message that no database stores, and continue for this time."""
     context.progress(50, "a\0b\ud800c")
     context.wait(seconds)
 
 
 @task(takes_context=True)
 def save(context: Any) -> None:
-    """Save metadata, which waits for whoever writes for all jobs of the process."""
+    """Save metadata, which waits for the thread that writes for all jobs of the process."""
     context.metadata["saved"] = True
     context.save_metadata()
 

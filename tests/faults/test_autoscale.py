@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
 LEAST, MOST = 2, 8
 SETTINGS: dict[str, Any] = {"MIN_WORKERS": LEAST, "MAX_WORKERS": MOST, "SCALE_SECONDS": 1}
-# The quiet time of ten seconds, the look after it, and the machine's own slowness.
+# The quiet time of ten seconds, the next check, and a margin for a slow machine.
 SHRINK_SECONDS = 16.0
 
 
@@ -45,7 +45,7 @@ def sessions() -> int:
 
 
 def rest(seconds: float) -> None:
-    """Let the load be away for a while: the wave that this makes is what is tested."""
+    """Pause the load for a while: the test checks the reaction to this wave."""
     threading.Event().wait(seconds)
 
 
@@ -68,7 +68,7 @@ def begun(worker: WorkerProcess) -> int:
 def test_a_burst_makes_slots_at_once_and_a_quiet_time_takes_them_away_with_their_connections(workers: Workers) -> None:
     worker = workers.start(**SETTINGS)
     rested = begun(worker)
-    # On SQLite whoever holds a transaction open holds up everybody.
+    # On SQLite an open transaction blocks all other writers.
     task = tasks.hold_connection if connection.vendor == "postgresql" else tasks.work
     enqueue_many(task, [((2.0,), {})] * 200)
     wait_until(lambda: Job.objects.current.filter(status="RUNNING").count() == MOST, "as many jobs run as there may", 2)
@@ -109,7 +109,7 @@ def test_a_long_job_is_not_cut_off_and_a_sawtooth_changes_nothing_while_it_lasts
         wait_until(lambda wave=wave: Job.objects.current.filter(status="SUCCESS").count() == 24 * wave, "the wave is over")
         rest(1.5)
     assert worker.text.count("Slots: ") == 1
-    wait_until(lambda: slots() == LEAST, "only the slots that nobody needs are gone", SHRINK_SECONDS)
+    wait_until(lambda: slots() == LEAST, "only the unneeded slots are gone", SHRINK_SECONDS)
     assert Job.objects.get(pk=long.job_id).status == "RUNNING", "or the test says nothing"
     wait_until(lambda: Job.objects.get(pk=long.job_id).status == "SUCCESS", "the long job ends", 25)
     assert threads(worker) == rested + LEAST
@@ -144,6 +144,6 @@ def test_slots_stay_within_the_pool_of_connections_and_no_job_waits_for_one_in_v
     enqueue_many(tasks.hold_connection, [((0.6,), {})] * 12)
     wait_until(lambda: not Job.objects.current.filter(status__in=["QUEUED", "RUNNING"]).exists(), "the burst is over", 20)
     assert set(Job.objects.values_list("status", "message", "attempt")) == {("SUCCESS", "", 1)}
-    wait_until(lambda: Worker.objects.get().scaling.get("after") == 4, "the worker tells of its slots", 12)
+    wait_until(lambda: Worker.objects.get().scaling.get("after") == 4, "the worker reports its slots", 12)
     assert worker.stop() == 0
     assert "the connection pool has no more connections." in worker.text

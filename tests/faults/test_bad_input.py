@@ -1,4 +1,4 @@
-"""Bad input of every kind, all of it thrown at one worker: each job is settled with a clear text, and the worker goes on."""
+"""Bad input of every kind for one worker: each job ends with a clear text, and the worker continues."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def scene(shared_workers: Workers) -> Scene:
 
 
 def failed(scene: Scene, name: str) -> Job:
-    """Return a job after the look that it failed in order: settled, with a text and one entry of history, its lease given back."""
+    """Return a job after the check that it failed properly: ended, with a text, one entry in its history, and no lease."""
     job = scene.jobs[name]
     assert job.status == "ERROR", f"{name}: {job.status} {job.message}"
     assert job.message

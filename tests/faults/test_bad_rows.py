@@ -158,7 +158,7 @@ def _command(*args: str, name: str) -> list[str]:
         call_command("jobqueue", *args, stdout=io.StringIO(), stderr=io.StringIO())
     except (SystemExit, CommandError) as error:
         return [f"{name}: {args}: {error}"] if isinstance(error, CommandError) and "no job" not in str(error) else []
-    except Exception as error:  # noqa: BLE001 - every other error is what is looked for
+    except Exception as error:  # noqa: BLE001 - the test collects all other errors
         return [f"{name}: {args}: {error!r}"]
     return []
 

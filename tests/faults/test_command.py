@@ -207,7 +207,7 @@ def test_all_kinds_of_work_raise_no_warning_in_the_strictest_mode(workers: Worke
     assert "Traceback" not in said, said
 
 
-STREAMS = {"closed": 'exec "$@" >&-', "all closed": 'exec "$@" <&- >&- 2>&-', "read by nobody": 'exec "$@" > >(true)'}
+STREAMS = {"closed": 'exec "$@" >&-', "all closed": 'exec "$@" <&- >&- 2>&-', "without a reader": 'exec "$@" > >(true)'}
 
 
 @at_once

@@ -31,7 +31,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def server(django_db_setup: Any) -> Iterator[Server]:
-    """Lend a server that has a role for each worker, so that their sessions can be told apart."""
+    """Provide a server that has a role for each worker, to identify their sessions."""
     made = Server()
     try:
         made.migrate()
@@ -50,7 +50,7 @@ def sessions(server: Server) -> dict[str, int]:
 
 
 def enqueue(server: Server, queue: str, number: int, seconds: float) -> None:
-    """Insert jobs that each use their thread's connection for so long."""
+    """Insert jobs that each use their thread's connection for this time."""
     server.run(
         "INSERT INTO jobqueue_job (task, args, queue) SELECT 'tests.faults.tasks.hold_connection', %s, %s FROM generate_series(1, %s)",
         [json.dumps([seconds]), queue, number],
@@ -88,7 +88,7 @@ def test_threads_use_one_connection_each_give_old_ones_back_and_no_job_meets_a_d
     assert sessions(server)["keep"] > SERVICES
     server.run("ALTER SYSTEM SET idle_session_timeout = '1s'")
     server.run("SELECT pg_reload_conf()")
-    for number in (2 * THREADS, 2, 2):  # a session hears of the limit when it is used next
+    for number in (2 * THREADS, 2, 2):  # a session gets the limit at its next use
         for name in ENTRIES:
             enqueue(server, name, number, 0.1)
         wait_until(done, "every job has succeeded", 20)

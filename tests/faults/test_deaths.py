@@ -1,4 +1,4 @@
-"""Workers that are killed, that kill themselves, or that stand still for too long."""
+"""Workers that are killed, that kill themselves, or that are stopped for too long."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_cancel_between_two_deaths_wins(workers: Workers) -> None:
             answers.append(cancel(job_id(poison)).status)
 
     assert restart_until_all_is_settled(workers, 40, died) == 2
-    assert answers == ["RUNNING"], "the dead worker's lease stood when the cancel came"
+    assert answers == ["RUNNING"], "the dead worker's lease was valid at the time of the cancel"
     assert (state(poison), row(poison).message) == ("CANCELED", "Job was interrupted by user")
     assert_innocent(workers, innocent, most=2)
 
@@ -179,7 +179,10 @@ def test_a_worker_that_slept_through_its_lease_changes_nothing_when_it_wakes(wor
     wait_until(lambda: workers.witness.count("start", job_id(job)) == 2, "the other worker takes the job over", LEASE_SECONDS + 3)
     taken = row(job)
     sleeper.send(signal.SIGCONT)
-    wait_until(lambda: f"Job {job.job_id}: the lease was lost; the run is asked to stop" in sleeper.text, "the sleeper hears of its loss")
+    wait_until(
+        lambda: f"Job {job.job_id}: the lease was lost; the run is asked to stop" in sleeper.text,
+        "the stopped worker notices that it lost its lease",
+    )
     wait_until(lambda: workers.witness.count("end", job_id(job)) == 1, "the sleeper's run is stopped", 3)
     now = row(job)
     assert (now.status, now.lease_owner, now.lease_token, now.attempt) == ("RUNNING", taken.lease_owner, taken.lease_token, 2)
@@ -193,7 +196,7 @@ def test_a_worker_that_slept_through_its_lease_changes_nothing_when_it_wakes(wor
 
 @pytest.mark.parametrize("how", ["stopped", "gil"])
 def test_a_lone_worker_that_stood_still_keeps_its_jobs(workers: Workers, how: str) -> None:
-    """Nobody took its jobs meanwhile, so its own sweep must not take them from itself before the heartbeat has renewed them."""
+    """No worker took its jobs meanwhile, so its own sweep must not recover them before the heartbeat has renewed them."""
     jobs = [workers.enqueue(tasks.wait, 6) for _ in range(3)]
     worker = workers.start(MIN_WORKERS=4, MAX_WORKERS=4, LEASE_SECONDS=1.5, HEARTBEAT_SECONDS=0.5).ready()
     wait_until_started(workers.witness, *jobs)

@@ -2,7 +2,7 @@
 
 One scene is played on two servers of the test's own with synchronous replication, so that what is committed is on both. Two workers
 know both servers, by a URL with two hosts; a third reaches them through a proxy that for a while leads to the standby. A process that
-enqueues all the time writes down what it was told of each job.
+enqueues all the time records the answer for each job.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Scene:
 
     @property
     def acknowledged(self) -> set[int]:
-        """The jobs whose callers were told that they are enqueued."""
+        """The jobs whose callers got the answer that they are enqueued."""
         return {one["id"] for one in self.told if "id" in one}
 
     def note(self, what: str) -> float:
@@ -68,7 +68,7 @@ class Enqueuer:
     """Run ``tests.faults.enqueuer``."""
 
     def __init__(self, path: Path, database: dict[str, Any]) -> None:
-        """Start it; what it tells goes into a file."""
+        """Start it; its output goes into a file."""
         values = {"DJANGO_SETTINGS_MODULE": "tests.faults.settings", "FAULTS_DATABASE": json.dumps(database), "FAULTS_JOBQUEUE": "{}"}
         self.path = path
         with path.open("wb") as output:
@@ -77,11 +77,11 @@ class Enqueuer:
 
     @property
     def told(self) -> list[dict[str, Any]]:
-        """What it was told so far."""
+        """The answers that it has got so far."""
         return [json.loads(line) for line in self.path.read_text().splitlines()]
 
     def stop(self) -> list[dict[str, Any]]:
-        """Let it end, and return what it was told."""
+        """Wait for its end, and return its answers."""
         self.process.communicate(timeout=20)
         return self.told
 
@@ -115,7 +115,7 @@ class Play:
     """The acts of the scene."""
 
     def __init__(self, workers: Workers, primary: Server, standby: Server, proxy: Proxy) -> None:
-        """Start everybody."""
+        """Start all processes."""
         workers.queue = ""
         self.workers, self.primary, self.standby, self.proxy = workers, primary, standby, proxy
         self.seen = Scene(workers.witness)
@@ -168,7 +168,7 @@ class Play:
             self.seen.threads.setdefault(name, []).append(thread_count(worker.pid))
 
     def lead_astray(self) -> None:
-        """Let the proxy lead to the standby for a while, and then only new connections to the primary."""
+        """Make the proxy forward to the standby for a while, and then only new connections to the primary."""
         worker, began = self.crew["behind a proxy"], time.monotonic()
         self.proxy.lead_to(self.standby.port)
         wait_until(lambda: READ_ONLY in worker.text, "the worker meets the standby")
@@ -176,7 +176,7 @@ class Play:
         job = self.primary.enqueue("write", "astray", queue="proxied", max_attempts=1)
         wait_until(lambda: time.monotonic() - began > READ_ONLY_SECONDS, "some time goes by")
         self.proxy.lead_to(self.primary.port, cut=False)
-        wait_until(lambda: self.primary.jobs()[job][0] in ("SUCCESS", "ERROR"), "the worker goes on", 20)
+        wait_until(lambda: self.primary.jobs()[job][0] in ("SUCCESS", "ERROR"), "the worker continues", 20)
         self.does_write("back")
 
     def lose_the_primary(self) -> None:
@@ -199,7 +199,7 @@ class Play:
         self.does_write("after the failover")
 
     def any_told(self, since: float) -> bool:
-        """Whether somebody was told that a job is enqueued since then."""
+        """Whether a caller got the answer since then that a job is enqueued."""
         return any(one["at"] > since and "id" in one for one in self.enqueuer.told)
 
     def forbid_writes(self) -> None:
@@ -265,7 +265,7 @@ def test_whoever_enqueues_meanwhile_is_told_so_by_an_error_of_the_database(scene
     assert {one["error"] for one in failed} <= {"OperationalError", "InternalError", "InterfaceError"}
     inside = {"killed": ("killed", "promoted"), "read-only": ("read-only", "writes again")}
     for name, (first, last) in inside.items():
-        assert [one for one in failed if scene.at[first] < one["at"] < scene.at[last]], f"nobody was told while it was {name}"
+        assert [one for one in failed if scene.at[first] < one["at"] < scene.at[last]], f"no caller got an answer while it was {name}"
     assert [one for one in scene.told if scene.at["read-only"] + 1 < one["at"] < scene.at["writes again"] and "id" in one] == []
 
 

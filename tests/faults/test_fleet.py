@@ -63,7 +63,7 @@ def test_the_statements_of_twenty_idle_workers(server: Server, workers: Workers)
 
 
 def idle(server: Server, workers: Workers, number: int) -> dict[str, float]:
-    """Return what so many idle workers send."""
+    """Return what this number of idle workers send."""
     for _ in range(number - len(workers._started)):
         workers.start("-v", "0", database=server.entry(), **DEFAULTS)
     wait_until(lambda: server.run("SELECT count(*) FROM jobqueue_worker")[0][0] == number, "every worker shows itself", 120)

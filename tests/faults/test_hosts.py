@@ -14,7 +14,7 @@ from tests.faults.witness import Event
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow(seconds=30), pytest.mark.postgresql, pytest.mark.django_db]
 LEASE_SECONDS = 4
-TAKEN_OVER_SECONDS = LEASE_SECONDS + 4  # the lease of the duty that sweeps, a look, a sweep
+TAKEN_OVER_SECONDS = LEASE_SECONDS + 4  # the lease of the duty that recovers jobs, a check, a run
 RUN_SECONDS = 14
 SETTINGS: dict[str, Any] = {"LEASE_SECONDS": LEASE_SECONDS, "HEARTBEAT_SECONDS": 1}
 
@@ -62,7 +62,7 @@ def test_who_is_cut_off_loses_its_leases_and_goes_on_when_the_network_is_mended(
     wait_until(lambda: len(events("start", first)) == 2, "the second host takes it over", 2 * TAKEN_OVER_SECONDS)
     assert events("start", first)[1].at - cut < TAKEN_OVER_SECONDS
     assert [event.pid for event in events("start", first)] == [left.pid, right.pid]
-    assert server.jobs("lease_token")[first][0] > token, "whoever looks at the token tells the old run from the new"
+    assert server.jobs("lease_token")[first][0] > token, "the token distinguishes the new run from the old one"
 
     hosts.heal("left")
     wait_until(lambda: [event.pid for event in events("end", first)][:1] == [left.pid], "the first host stops its run", 20)
@@ -80,6 +80,6 @@ def test_who_is_cut_off_loses_its_leases_and_goes_on_when_the_network_is_mended(
 
     assert right.stop() == 0
     last = server.enqueue("wait", 0.1, target="line")
-    wait_until(lambda: is_over(last), "the first host goes on", 15)
+    wait_until(lambda: is_over(last), "the first host continues", 15)
     assert [event.pid for event in events("end", last)] == [left.pid]
     assert left.stop() == 0

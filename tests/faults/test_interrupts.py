@@ -1,4 +1,4 @@
-"""Cancel, pause and resume of running jobs of every kind: one scene, looked at from many sides."""
+"""Cancel, pause and resume of running jobs of every kind: one scene with many checks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(shared_workers: Workers) -> Scene:
-    """Let one worker run all of them at once, ask each to stop, resume one, and look whether all slots still work."""
+    """Run all of them at once in one worker, ask each to stop, resume one, and check that all slots still work."""
     seen = Scene(shared_workers.witness)
     jobs = {name: task.enqueue(7 if name == "sleep" else 60) for name, task in (REACT | STUBBORN).items()}
     jobs["paused"] = tasks.wait.enqueue()

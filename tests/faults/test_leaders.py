@@ -90,7 +90,7 @@ def test_a_leader_that_ends_in_order_is_followed_at_once(scene: Scene) -> None:
     first = scene.lead(**defaults)
     second = scene.start(**defaults).ready()
     assert first.stop() == 0
-    # Far less than the 5 s after which it would look by itself.
+    # Far less than the 5 s after which it would poll.
     wait_until(lambda: scene.writes_of(second), "the other leads", 2.5)
     scene.judge()
 
@@ -104,7 +104,7 @@ def test_a_leader_that_stood_still_past_its_lease_does_no_write_when_it_wakes(sc
     first.send(signal.SIGCONT)
     wait_until(lambda: "does not lead" in first.text or "stops leading" in first.text, "the first notices", 15)
     led = scene.writes_of(second)
-    wait_until(lambda: scene.writes_of(second) > led + 20, "the other goes on", 20)
+    wait_until(lambda: scene.writes_of(second) > led + 20, "the other worker continues", 20)
     assert scene.writes_of(first) == before
     scene.judge()
     assert (first.stop(), second.stop()) == (0, 0)
@@ -118,11 +118,11 @@ def test_a_leader_that_stands_still_in_the_middle_of_a_write_keeps_nobody_waitin
     wait_until(lambda: server.run(inside)[0][0], "the first is in the middle of a write")
     first.send(signal.SIGSTOP)
     before = scene.writes_of(first)
-    # Its lease, one look, and 5 s until the server ends its transaction.
+    # Its lease, one check, and 5 s until the server ends its transaction.
     wait_until(lambda: scene.writes_of(second), "the other leads", 15)
     first.send(signal.SIGCONT)
     led = scene.writes_of(second)
-    wait_until(lambda: scene.writes_of(second) > led + 3, "the other goes on", 20)
+    wait_until(lambda: scene.writes_of(second) > led + 3, "the other worker continues", 20)
     assert scene.writes_of(first) == before, "what it wrote in the transaction that was ended is undone"
     scene.judge()
 
@@ -137,7 +137,7 @@ def test_a_leader_whose_network_falls_silent_does_no_write_when_it_is_heard_agai
         wait_until(lambda: scene.writes_of(second) > 5, "the other leads", 30)
         proxy.speak()
         led = scene.writes_of(second)
-        wait_until(lambda: scene.writes_of(second) > led + 20, "the other goes on", 20)
+        wait_until(lambda: scene.writes_of(second) > led + 20, "the other worker continues", 20)
         assert scene.writes_of(first) <= before + 1, "one that was under way when the network fell silent"
         scene.judge()
     finally:
@@ -153,6 +153,6 @@ def test_two_leaders_by_force_write_by_turns_and_never_in_each_others_term(scene
             " WHERE job_name = 'term_log'"
         )
         scene.server.run("NOTIFY jobqueue, 'duties'")
-        wait_until(lambda before=before: scene.acts_of(first) + scene.acts_of(second) > before + 5, "somebody acts", 15)
+        wait_until(lambda before=before: scene.acts_of(first) + scene.acts_of(second) > before + 5, "one of the workers acts", 15)
     scene.judge()
     assert (first.stop(), second.stop()) == (0, 0)

@@ -33,7 +33,7 @@ GOOD = [*run(1, 0, 1), *run(2, 1, 2), *run(3, 0, 9)]
 PLANTED = {
     "overlap": ([*run(1, 0, 1.5), *run(2, 1, 2), *run(3, 0, 9)], KNOWN),
     "began in the order": ([*run(2, 0, 1), *run(1, 1, 2), *run(3, 0, 9)], KNOWN),
-    "did not go on first": (
+    "did not continue first": (
         [*run(1, 0, 1, what="out"), *run(2, 1, 2), *run(1, 2, 3, token=2), *run(3, 0, 9)],
         {**KNOWN, 1: Known("t", 0, "SUCCESS", 0, 2)},
     ),
@@ -56,7 +56,7 @@ def test_the_judge_finds_nothing_where_all_is_well_and_knows_when_a_run_was_cut_
     cut = [Entry(1, 1, "start", 8, 0.0), *run(1, 3, 4, token=2), *run(2, 4, 5), *run(3, 0, 9)]
     jobs = {**KNOWN, 1: Known("t", 0, "SUCCESS", 1, 2)}
     assert judge(cut, jobs, {8: 2.0}) == []
-    assert judge(cut, jobs, {8: 3.5}), "a run that goes on until its process dies overlaps"
+    assert judge(cut, jobs, {8: 3.5}), "a run that continues until its process dies overlaps"
 
 
 class Storm:
@@ -95,7 +95,7 @@ class Storm:
         connections.close_all()
 
     def resume_all(self) -> bool:
-        """Let go on whatever a person, or nobody, has stopped; return whether all is over."""
+        """Resume all jobs that stopped, by request or not; return whether all have ended."""
         for job in Job.objects.filter(status__in=["PAUSED", "ERROR"]).values_list("pk", flat=True):
             self.touched.add(job)
             resume(job)
@@ -143,7 +143,7 @@ def storm(workers: Workers, place: Any, *, processes: int, threads: int, targets
         for number in range(1, kills + 1):
             share = len(ids) * number // (kills + 2)
             wait_until(
-                lambda share=share: Job.objects.filter(status__in=["SUCCESS", "CANCELED"]).count() >= share, "the lines go on", seconds
+                lambda share=share: Job.objects.filter(status__in=["SUCCESS", "CANCELED"]).count() >= share, "the lines continue", seconds
             )
             fire.kill_one()
             fire.resume_all()
@@ -216,7 +216,7 @@ def test_a_job_that_commits_around_the_end_of_the_one_before_starts_within_a_pol
     assert len(waits) == rounds
     waits.sort()
     print(json.dumps({"p50": waits[rounds // 2], "p99": waits[rounds * 99 // 100], "most": waits[-1]}))  # noqa: T201 - shown with -s
-    # The poll is 0.25 s; the rest is the turn of the other job of the line, and a machine that others use, too.
+    # The poll is 0.25 s; the rest is the turn of the other job of the line, and a busy machine.
     assert waits[-1] < 1.0, f"the longest waits: {waits[-5:]}"
     assert fire.running[0].stop() == 0
     found = judge(entries_of(place), {job.pk: known(job, fire) for job in Job.objects.all()}, {})

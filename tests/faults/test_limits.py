@@ -1,4 +1,4 @@
-"""Limits over several worker processes, judged by what the tasks themselves tell of their starts and ends."""
+"""Limits over several worker processes, checked by the starts and ends that the tasks report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def most_at_once(workers: Workers, jobs: set[int], dead: int) -> int:
 
 def test_three_workers_never_run_more_than_the_limits_allow_and_a_killed_one_takes_up_no_room_for_long(workers: Workers) -> None:
     limit_queue("mail", MAIL)
-    # Six slots for four jobs: no worker alone can use up the limit, and each waits for the others.
+    # Six slots for four jobs: no single worker can use up the limit, and each waits for the other workers.
     started = [workers.start(MIN_WORKERS=2, MAX_WORKERS=2, MAX_RUNNING=ALL).ready() for _ in range(3)]
     mail = {one.job_id for one in enqueue_many(tasks.work.using(queue_name="mail", priority=5), [((SECONDS,), {})] * 40)}
     other = {one.job_id for one in enqueue_many(tasks.work.using(queue_name="other"), [((SECONDS,), {})] * 80)}

@@ -43,7 +43,7 @@ def break_connections() -> int:
 
 
 @at_once
-@pytest.mark.session  # behind a pooler, each of them may be anybody's a moment later
+@pytest.mark.session  # behind a pooler, each session can belong to another client a moment later
 @pytest.mark.postgresql
 def test_lines_go_on_where_connections_break_all_the_time(workers: Workers) -> None:
     jobs = [workers.enqueue(tasks.work, 0.05, target=f"line:{number % 12}") for number in range(240)]
@@ -55,7 +55,7 @@ def test_lines_go_on_where_connections_break_all_the_time(workers: Workers) -> N
         return workers.jobs.filter(status="SUCCESS").count() >= min(10 * (len(rounds) + 1), len(jobs))
 
     while len(rounds) < 24:
-        wait_until(ten_more_are_done, "the lines go on", 30)
+        wait_until(ten_more_are_done, "the lines continue", 30)
         rounds.append(break_connections())
     assert sum(rounds) > 24, "several connections broke, and again and again"
     assert overlapping(workers.witness, targets) == []

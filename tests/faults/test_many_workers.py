@@ -1,4 +1,4 @@
-"""Several workers on one database, and somebody else who keeps locks."""
+"""Several workers on one database, and another client that keeps locks."""
 
 from __future__ import annotations
 

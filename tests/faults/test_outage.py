@@ -1,4 +1,4 @@
-"""The database goes away in the middle of everything, and comes back (PostgreSQL, on a server of the test's own)."""
+"""The database stops during all kinds of work, and starts again (PostgreSQL, on a server of the test's own)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def ended(server: Server) -> bool:
 
 
 def meet(server: Server, workers: Workers, number: int) -> None:
-    """See that so many threads of the workers run at the same time."""
+    """Check that this number of the workers' threads run at the same time."""
     meeting = {server.enqueue("meet", number) for _ in range(number)}
     wait_until(lambda: all(server.jobs()[job] == ("SUCCESS",) for job in meeting), "all threads meet", 20)
     (workers.directory / "witness.jsonl.meeting").unlink()
@@ -78,7 +78,7 @@ class Scene:
 @play
 @pytest.mark.postgresql
 def outage(workers: Workers) -> Scene:
-    """Take the database away from a worker that is busy, from one that is told to end, and from one that has not started yet."""
+    """Stop the database while one worker is busy, one is asked to end, and one has not started yet."""
     with own_server() as server:
         return away(server, workers)
 
@@ -226,7 +226,7 @@ def silence(server: Server, workers: Workers) -> None:
 
 @pytest.mark.session  # whose limits a pooler does not pass on
 def test_strict_limits_on_sessions_and_a_small_pool_lose_nothing(empty: Server, workers: Workers) -> None:
-    """Nothing of ours keeps a transaction open, and our own connections do not come from the project's pool."""
+    """jobqueue keeps no transaction open, and its own connections do not come from the project's pool."""
     server = empty
     limits = "-c idle_in_transaction_session_timeout=1000 -c statement_timeout=1500 -c lock_timeout=500"
     pooled = {"pool": {"min_size": 1, "max_size": 2, "timeout": 1}}

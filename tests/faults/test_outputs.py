@@ -1,4 +1,4 @@
-"""Outputs that nothing reads: the worker goes on, and ends when it is told to."""
+"""Outputs that nothing reads: the worker continues, and ends on request."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_worker_whose_output_is_never_read_runs_jobs_and_ends_in_order(workers
     assert (row(running).status, row(running).attempt) == ("SUCCESS", 1)
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="it looks at processes in /proc")
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="it reads /proc")
 def test_a_worker_process_whose_output_is_never_read_is_replaced_when_it_dies(workers: Workers, full: int) -> None:
     parent = workers.start("--processes", "1", output=full)
     assert wait_for(workers.enqueue(tasks.work), "SUCCESS", seconds=30)

@@ -29,7 +29,7 @@ THREADS = 4
 LED = len(builtin(lambda: None, lambda lost: None, lambda: 0.0))
 POLL_SECONDS, HEARTBEAT_SECONDS = 0.25, 1
 A_LITTLE_SECONDS = 0.75
-# After so long a worker that believes that it hears of new work looks for it every 5 s only.
+# After this time, a worker that relies on notifications polls only every 5 s.
 QUIET_SECONDS = 3.0
 # Whatever relies on a session that another transaction may have changed, or has no more.
 LOST = ("prepared statement", "lost a plan", "Traceback")
@@ -65,7 +65,7 @@ def start(workers: Workers, server: Server, pooler: PgBouncer, **settings: Any) 
 
 
 def rest(seconds: float) -> None:
-    """Let nothing happen: how soon a worker looks when it has been idle is what is tested."""
+    """Wait idle: the test checks how soon an idle worker polls."""
     until = time.monotonic() + seconds
     wait_until(lambda: time.monotonic() > until, "the rest is over", seconds + 1)
 
@@ -86,7 +86,7 @@ def test_a_worker_does_without_a_session_and_is_hardly_later_for_it(server: Serv
     wait_until(lambda: OFF in worker.text, "it says that LISTEN is off")
     rest(QUIET_SECONDS)
     late = [begun_after(workers, server), begun_after(workers, server, "1 s")]
-    # It looks by itself: for jobs, and for jobs whose time has come.
+    # It polls: for queued jobs, and for jobs that are due.
     assert late[0] < 1.2 * POLL_SECONDS + A_LITTLE_SECONDS
     assert late[1] < 2.4 * POLL_SECONDS + A_LITTLE_SECONDS
     line = [server.enqueue("work", 0, target="line") for _ in range(60)]
@@ -114,7 +114,7 @@ def test_the_pooler_restarts_under_load_and_nothing_is_lost_or_run_twice(server:
     threads = thread_count(worker.pid)
     jobs = [server.enqueue("work", 0.01, target=f"line:{number % 5}" if number % 2 else "") for number in range(600)]
     for number in (100, 250, 400):
-        wait_until(lambda number=number: len(workers.witness.starts()) > number, "the jobs go on", 20)  # type: ignore[misc]
+        wait_until(lambda number=number: len(workers.witness.starts()) > number, "the jobs continue", 20)  # type: ignore[misc]
         pooler.stop()
         rest(0.5)
         pooler.start()

@@ -121,7 +121,7 @@ def test_what_a_phase_shows_and_keeps_is_there_while_its_own_transaction_is_open
     wait_until(lambda: phases_of(job) == [("inside", "RUNNING", 40)], "the progress is there", 3)
     # The phase's row and the job's are written one after the other.
     shown = (40, "inside of a transaction", "inside")
-    wait_until(lambda: (row(job).progress, row(job).message, row(job).phase) == shown, "the job tells the same", 3)
+    wait_until(lambda: (row(job).progress, row(job).message, row(job).phase) == shown, "the row of the job has the same", 3)
     cancel(job_id(job))
     wait_for(job, "CANCELED")
     assert phases_of(job) == [("inside", "CANCELED", 40)]
@@ -164,7 +164,7 @@ def test_a_parent_goes_on_soon_after_its_last_child_has_ended(workers: Workers) 
 
 
 def delay_of(parent: Job) -> float:
-    """Return how long after the end of its last child a parent was let go on."""
+    """Return how long after the end of its last child a parent was resumed."""
     last = Job.objects.filter(parents__parent=parent).order_by("-finished_at").values_list("finished_at", flat=True).first()
     return float((parent.enqueued_at - last).total_seconds())
 

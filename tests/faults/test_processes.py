@@ -21,7 +21,7 @@ from tests.faults.proc import processes
 pytestmark = [
     pytest.mark.faults,
     pytest.mark.django_db,
-    pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="it looks at processes in /proc"),
+    pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="it reads /proc"),
 ]
 
 LONG_LEASE: dict[str, Any] = {"LEASE_SECONDS": 60, "HEARTBEAT_SECONDS": 1}
@@ -29,13 +29,13 @@ ONE_SLOT: dict[str, Any] = {"MIN_WORKERS": 1, "MAX_WORKERS": 1}
 
 
 def served(parent: WorkerProcess) -> list[tuple[int, str, int]]:
-    """Return number, identity and pid of each worker that has told that it serves, in order."""
+    """Return number, identity and pid of each worker that has reported that it serves, in order."""
     found = re.findall(r"Worker process (\d+) is worker ([0-9a-f-]{36}) \(pid (\d+)\)", parent.text)
     return [(int(number), identity, int(pid)) for number, identity, pid in found]
 
 
 def serving(parent: WorkerProcess, number: int) -> list[tuple[int, str, int]]:
-    """Wait until so many workers have served in all."""
+    """Wait until this number of workers have served in all."""
     wait_until(lambda: len(served(parent)) >= number or not parent.alive, f"{number} workers serve", 30)
     assert parent.alive, parent.text
     return served(parent)
@@ -160,7 +160,7 @@ def test_a_worker_that_cannot_be_started_keeps_nobody_from_recovering_the_jobs_o
     victim = row(jobs[0]).lease_owner
     os.kill(pids[victim], signal.SIGKILL)
     wait_until(lambda: row(jobs[0]).crashes == 1, "its job is recovered, long before its lease ends", 15)
-    wait_until(lambda: "could not be started ([Errno 24] Too many open files)" in parent.text, "the parent tells why")
+    wait_until(lambda: "could not be started ([Errno 24] Too many open files)" in parent.text, "the parent logs the reason")
     assert parent.alive
     resource.prlimit(parent.pid, resource.RLIMIT_NOFILE, limits)
     assert len(serving(parent, 3)) == 3

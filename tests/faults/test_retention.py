@@ -65,7 +65,7 @@ def test_very_many_expired_jobs_go_with_their_children_though_the_process_is_kil
     kept = [JobFactory(error=True), JobFactory(paused=True), JobFactory()]
     protected = Job.objects.filter(queue="old", pk__in=Event.objects.values("job_id")).order_by("pk")[number // 40]
     Receipt.objects.create(job=protected)
-    # They go in the order of their ids, all having ended at one time. One is looked for, not all counted: that would cost as much.
+    # They are deleted in the order of their ids, because all ended at the same time. Counting all would be too slow.
     tenth = Job.objects.filter(queue="old").order_by("pk").values_list("pk", flat=True)[number // 10]
 
     victim = pruning(workers, tmp_path / "prune-1.log")
@@ -93,7 +93,7 @@ def test_very_many_expired_jobs_go_with_their_children_though_the_process_is_kil
         return not heir.alive
 
     try:
-        wait_until(ended, "all the others have gone", 200 + number / 1_000)
+        wait_until(ended, "all other jobs are deleted", 200 + number / 1_000)
         assert heir.wait() == 0
         assert "could not be deleted" in heir.text
     finally:

@@ -1,4 +1,4 @@
-"""Schedules on real workers: the leader is killed again and again, and stands still over a time; each time gets one job."""
+"""Schedules on real workers: the leader is killed repeatedly, and is stopped during a tick; each tick gets one job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def nominal_times() -> Counter[str]:
 
 
 def leader(started: list[WorkerProcess]) -> WorkerProcess | None:
-    """Return the worker that enqueues now, as the rows tell."""
+    """Return the worker that leads the duty now, according to the rows."""
     for one in started:
         if one.alive and "leads now" in one.text and "enqueue_scheduled_jobs" in one.text:
             return one
@@ -37,11 +37,11 @@ def test_each_time_gets_one_job_though_leaders_are_killed_and_stand_still(worker
     started = [workers.start() for _ in range(2)]
     wait_until(lambda: len(nominal_times()) >= 3, "it is enqueued", 30)
     for number, what in enumerate((signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL)):
-        first = wait_until(lambda: leader(started), "somebody leads")
+        first = wait_until(lambda: leader(started), "a worker leads")
         first.send(what)
         started.append(workers.start())
         before = len(nominal_times())
-        wait_until(lambda before=before: len(nominal_times()) >= before + 4, f"it goes on after {number + 1} losses", 40)
+        wait_until(lambda before=before: len(nominal_times()) >= before + 4, f"enqueueing continues after {number + 1} losses", 40)
         if what == signal.SIGSTOP:
             first.send(signal.SIGCONT)
         else:

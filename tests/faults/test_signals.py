@@ -27,7 +27,7 @@ def test_sigquit_ends_a_worker_at_once_with_the_stacks_of_its_threads(workers: W
     assert worker.text.count("Thread 0x") > 5
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="it looks at processes in /proc")
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="it reads /proc")
 def test_sigquit_ends_all_worker_processes(workers: Workers) -> None:
     parent = workers.start("--processes", "2")
     pids = [pid for _, _, pid in serving(parent, 2)]

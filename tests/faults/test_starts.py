@@ -62,7 +62,7 @@ def manage(folder: Path) -> str:
 
 
 def other_command(folder: Path) -> list[str]:
-    """Write a command that calls ours, in an app of its own."""
+    """Write a command that calls `runworkers`, in an app of its own."""
     commands = folder / "wrapping" / "management" / "commands"
     commands.mkdir(parents=True)
     (commands / "work.py").write_text(COMMAND)

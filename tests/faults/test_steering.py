@@ -1,4 +1,4 @@
-"""Steer real workers from the command line: pause and resume a queue, look at the health, and be told why a job waits."""
+"""Control real workers from the command line: pause and resume a queue, check the health, and query why a job waits."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def test_a_queue_is_paused_from_the_command_line_for_workers_that_run_and_that_s
     why = why_waiting(held)
     assert why is not None
     assert why.gate == "paused_queue"
-    wait_until(lambda: {*(Worker.objects.values_list("services", flat=True).first() or ())} >= SERVICES, "the worker tells of its services")
+    wait_until(lambda: {*(Worker.objects.values_list("services", flat=True).first() or ())} >= SERVICES, "the worker reports its services")
     code, text = command(workers, "health", "--max-age", "0.1", "--json")
-    assert (code, json.loads(text)) == (0, {"healthy": True, "problems": []}), "what waits in a paused queue is as somebody wants it"
+    assert (code, json.loads(text)) == (0, {"healthy": True, "problems": []}), "jobs that wait in a paused queue are no problem"
 
     assert command(workers, "resume", "night")[0] == 0
     wait_for(held, "SUCCESS", seconds=2)

@@ -56,7 +56,7 @@ def test_a_second_signal_of_either_kind_skips_the_grace(workers: Workers) -> Non
     worker = workers.start(SHUTDOWN_GRACE_PERIOD_SECONDS=300).ready()
     wait_until_started(workers.witness, *jobs)
     worker.send(signal.SIGINT)
-    wait_until(lambda: "Stopping: 2 jobs get up to 300 s to finish." in worker.text, "it hears the first signal")
+    wait_until(lambda: "Stopping: 2 jobs get up to 300 s to finish." in worker.text, "it receives the first signal")
     began = time.monotonic()
     worker.send(signal.SIGINT)
     assert worker.wait(OUTER_SECONDS) == 1
@@ -80,7 +80,7 @@ def test_another_worker_begins_a_stubborn_job_only_when_the_first_one_ends(worke
     events = workers.witness.events
     last_tick = max(event.at for event in events if event.pid == first.pid and event.what == "tick")
     begun = min(event.at for event in events if event.pid == second.pid and event.what == "start" and event.job == job.job_id)
-    assert begun > last_tick - 1.0, "both ran it for longer than the first one's last steps take"
+    assert begun > last_tick - 1.0, "both ran it for longer than the last steps of the first worker take"
     assert given_back(job) in first.text
     assert row(job).attempt == 1
     second.kill()

@@ -68,7 +68,7 @@ def test_tasks_that_write_to_the_log_in_a_loop_end_at_their_limit_or_cancel_and_
     wait_for(canceled, "CANCELED")
     after = workers.enqueue(tasks.work)
     wait_for(after, "SUCCESS")
-    wait_until(lambda: f"Job {after.job_id} tests.faults.tasks.work SUCCESS" in worker.text, "the log goes on")
+    wait_until(lambda: f"Job {after.job_id} tests.faults.tasks.work SUCCESS" in worker.text, "the log continues")
     assert worker.stop() == 0
     assert "Logging error" not in worker.text, "no handler has taken it for a fault of its own"
 

@@ -108,7 +108,7 @@ def told(jobs: dict[str, Any]) -> list[Any]:
 
 
 def crowd_in(url: str) -> None:
-    """Let many messages wait for a receiver, before all others."""
+    """Store many messages for one receiver, older than all other messages."""
     old = timezone.now() - timedelta(hours=1)
     made = [
         WebhookDelivery(message_id=uuid.uuid4(), job_id=0, event="job.completed", queue="default", url=url, next_attempt_at=old)
@@ -156,7 +156,7 @@ def test_on_a_quiet_system_a_message_goes_as_soon_as_its_job_has_ended(workers: 
         lambda: BackgroundJobLease.objects.filter(job_name="deliver_webhooks").exclude(held_by_worker_id="").exists(), "the duty is led"
     )
     pause = threading.Event()
-    pause.wait(1.5)  # it has looked, found nothing, and rests
+    pause.wait(1.5)  # it has polled, found nothing, and waits
     job = tasks.work.using(webhook_url=good.url).enqueue()
     wait_until(lambda: came, "the message arrives", 10)
     assert (came[0] - row(job_id(job)).finished_at).total_seconds() < 1  # the first one loads what sends it, too

@@ -21,7 +21,7 @@ _bodies: dict[str, dict[str, Callable[[Workers], Any]]] = {}
 
 
 def at_once(body: Callable[[Workers], Any]) -> Callable[[Any], None]:
-    """Make a test whose body has run beside the others of its module when it is its turn to tell what came of it."""
+    """Make a test whose body runs concurrently with the other tests of its module, and which then reports its result."""
     _bodies.setdefault(body.__module__, {})[body.__name__] = body
 
     def test(outcomes: dict[str, Future[Any]]) -> None:

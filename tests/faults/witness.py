@@ -1,6 +1,6 @@
 """An independent witness of runs: one line per event in a file that every process appends to.
 
-It knows nothing of the database, so it also sees what the database never hears of. Lines are shorter than a page, and a write to a
+It does not use the database, so it also records what never reaches the database. Lines are shorter than a page, and a write to a
 file opened with O_APPEND is not torn.
 """
 
@@ -42,7 +42,7 @@ def tell(what: str, context: Any) -> None:
 
 @contextmanager
 def run_of(context: Any) -> Iterator[None]:
-    """Tell the start and the end of a task."""
+    """Report the start and the end of a task."""
     tell("start", context)
     try:
         yield
@@ -51,7 +51,7 @@ def run_of(context: Any) -> Iterator[None]:
 
 
 class Witness:
-    """Read what the tasks told."""
+    """Read the reports of the tasks."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
