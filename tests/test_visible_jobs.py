@@ -17,7 +17,8 @@ from django.urls import reverse
 from jobqueue import checks
 from jobqueue.access import visible
 from jobqueue.admin.verbs import VERBS
-from jobqueue.api.endpoints import ENDPOINTS, Endpoint
+from jobqueue.api.endpoint import Endpoint
+from jobqueue.api.endpoints import ENDPOINTS
 from jobqueue.api.streams import recheck
 from jobqueue.api.streams.wsgi import Sync
 from jobqueue.events import stream as streams

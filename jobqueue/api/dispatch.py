@@ -22,7 +22,7 @@ from django.urls import URLPattern, path, re_path
 
 from jobqueue import conf, db
 from jobqueue.api import access, audit
-from jobqueue.api.endpoints import Endpoint
+from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.responses import Problem, answer
 from jobqueue.api.streams import response
 from jobqueue.exceptions import JobDoesNotExist

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from django.http import HttpRequest
 
 from jobqueue.api import schema, views
+from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.params import Given
 from jobqueue.api.streams import endpoints
 from jobqueue.api.views import Handler, Reply
 from jobqueue.lifecycle import control
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One method of one URL; `path` has its parameters in braces, as OpenAPI writes them."""
-
-    method: str
-    path: str
-    name: str
-    summary: str
-    handler: Handler
-    returns: str  # the shape of the answer, one of `shapes.SHAPES`; empty: any object
-    permissions: tuple[str, ...] = ("view_job",)
-    query: tuple[str, ...] = ()
-    done: tuple[int, ...] = (200,)
-    refuses: bool = False  # whether the state of the job can forbid it
-    streams: bool = False  # a stream of events in place of JSON
-    public: bool = False
 
 
 def openapi(request: HttpRequest, user: Any, given: Given) -> Reply:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jobqueue
 from jobqueue import conf
 from jobqueue.api import params, shapes
-
-if TYPE_CHECKING:
-    from jobqueue.api.endpoints import Endpoint
+from jobqueue.api.endpoint import Endpoint
 
 NAME = {"type": "string", "minLength": 1, "maxLength": params.MAX_TEXT}
 QUERY = {"type": "string", "maxLength": params.MAX_TEXT, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}

@@ -15,7 +15,8 @@ from django.urls import resolve, reverse
 
 from jobqueue import checks
 from jobqueue.api import access
-from jobqueue.api.endpoints import ENDPOINTS, Endpoint
+from jobqueue.api.endpoint import Endpoint
+from jobqueue.api.endpoints import ENDPOINTS
 from jobqueue.models import Job, Queue
 from tests.api.conftest import ROOT, VERBS, MakeUser, by_token, error, url
 from tests.factories import JobFactory

@@ -19,7 +19,8 @@ from schemathesis import GenerationMode
 
 from jobqueue import urls
 from jobqueue.api import shapes
-from jobqueue.api.endpoints import ENDPOINTS, Endpoint
+from jobqueue.api.endpoint import Endpoint
+from jobqueue.api.endpoints import ENDPOINTS
 from jobqueue.insight.report import report
 from jobqueue.models import Job
 from tests.api.conftest import ROOT, MakeUser
