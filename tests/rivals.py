@@ -75,7 +75,7 @@ def wait_until_somebody_waits_for_a_lock(number: int = 1) -> None:
             if cursor.fetchone()[0] >= number:
                 return
         pause.wait(0.01)
-    raise AssertionError("Nobody waits for a lock.")
+    raise AssertionError("No session waits for a lock.")
 
 
 def together(*calls: Callable[[], Any]) -> list[Any]:

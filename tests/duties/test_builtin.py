@@ -191,7 +191,7 @@ def test_lost_jobs_come_back_and_are_told_of_after_our_own_leases_were_renewed()
     assert run(duty).items == 1
     assert told == ["kept", "QUEUED"]
     assert run(duty).items == 0
-    assert told == ["kept", "QUEUED"], "nothing more to do, nothing to tell"
+    assert told == ["kept", "QUEUED"], "no more work, so no notification"
 
 
 @pytest.mark.django_db

@@ -1,7 +1,7 @@
 """A state machine over targets, tenants, limits and pauses of queues: the real verbs, on the real database, over two connections.
 
 After each verb the guarantees of the lines are judged in the rows themselves. At the end of an example one worker that polls alone
-must be able to run every job: no line is ever left behind a target that nobody holds or blocks.
+must be able to run every job: no job ever stays parked behind a target that no job holds or blocks.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ROUNDS = 200
 
 @contextlib.contextmanager
 def keeping_plans(planned: bool) -> Iterator[None]:
-    """Let the connection be one that keeps plans, as a worker's own: then one end and the next job go in one message."""
+    """Make the connection keep plans, as those of workers do: then the end of a job and the claim of the next one are one message."""
     options = connection.settings_dict["OPTIONS"]
     if planned and connection.vendor == "postgresql":
         options[OPTION] = 0
@@ -100,7 +100,7 @@ class Lines(RuleBasedStateMachine):
         super().__init__()
         self.locked: Row | None = None
         self.was_locked = False
-        self.passed_over: set[int] = set()  # rows that were locked: when their line moved on, a worse one may have been let go
+        self.passed_over: set[int] = set()  # rows that were locked: meanwhile, a job of lower order in their line can have been released
         self.held: Target | None = None
         self.idle_stops: Counter[int] = Counter()
         self.first_tokens: dict[int, int] = {}  # what each row began with
@@ -137,7 +137,7 @@ class Lines(RuleBasedStateMachine):
         return rows
 
     def judge(self, *, deleted: bool = False) -> Rows:
-        """Look again, and hold what must always hold; return the rows as they were before."""
+        """Read the rows again and check the invariants; return the rows as they were before."""
         before, after = self.rows, self.look()
         assert deleted or before.keys() <= after.keys(), "a job is lost"
         holders = Counter(row.behind for row in after.values() if row.target and (row.holds or row.status == "RUNNING"))
@@ -171,7 +171,7 @@ class Lines(RuleBasedStateMachine):
                 story.judge(names, status=row.status, claims=claims, idle_stops=self.idle_stops[job_id])
 
     def judge_start(self, job: Row, before: Rows) -> None:
-        """Hold that nobody better of the same target waited, and that nobody stood in the way, but one that ended in the same verb."""
+        """Check that no job before it in its line waited, and that no job blocked it, except one that ended in the same verb."""
         if not job.target:
             return
         after = self.look()
@@ -348,7 +348,7 @@ class Lines(RuleBasedStateMachine):
             limit_queue(name, None if decision == "no limit" else int(decision[-1]))
         self.judge()
 
-    # Somebody else
+    # Another client
 
     @precondition(lambda self: len(self.parties) > 2 and self.locked is None and self.held is None and self.rows)
     @rule(pick=PICK, advisory=st.booleans())
@@ -378,7 +378,7 @@ class Lines(RuleBasedStateMachine):
     # The end
 
     def drain(self) -> None:
-        """Let one worker that polls alone run everything that nobody has stopped, then what was stopped, too."""
+        """Run all jobs that were not stopped in one worker that polls, then the stopped ones."""
         for name in QUEUES:
             resume_queue(name)
             limit_queue(name, None)
@@ -389,7 +389,7 @@ class Lines(RuleBasedStateMachine):
                     finish([end])
                 if stopped and row.status in ("PAUSED", "ERROR"):
                     control.resume(row.id)
-            if self.was_locked:  # a lock on the one row that was to be let go leaves it to the repair
+            if self.was_locked:  # if the row to release is locked, the repair releases it later
                 release_parked_targets()
             self.run_alone()
             blocked = {row.behind for row in self.look().values() if row.target and row.status in ("PAUSED", "ERROR")}

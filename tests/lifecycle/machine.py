@@ -1,7 +1,7 @@
 """A state machine that drives the real verbs on the real database, and says after each of them what may have changed.
 
 Two connections take turns at the verbs. On PostgreSQL a third party beside them keeps a row locked, or an enqueue uncommitted, while
-the others go on. The database's clock cannot be moved, so time passes by moving the times in the rows back.
+the other rules apply to all. The database's clock cannot be moved, so time passes by moving the times in the rows back.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Row(NamedTuple):
 
     @property
     def runs_ended(self) -> int:
-        """How many runs have told their worker's name."""
+        """How many runs have reported the name of their worker."""
         return len(json.loads(self.worker_ids) if isinstance(self.worker_ids, str) else self.worker_ids)
 
     @property
@@ -133,7 +133,7 @@ class Lifecycle(RuleBasedStateMachine):
         finally:
             connections["default"] = self.parties[0]
 
-    # Looking
+    # Queries
 
     def look(self) -> Rows:
         with connection.cursor() as cursor:
@@ -145,7 +145,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @contextlib.contextmanager
     def via(self, side: int) -> Iterator[None]:
-        """Let the verbs inside use one of the two connections."""
+        """Make the verbs inside use one of the two connections."""
         connections["default"] = self.parties[side]
         try:
             yield
@@ -153,7 +153,7 @@ class Lifecycle(RuleBasedStateMachine):
             connections["default"] = self.parties[0]
 
     def moved(self, *, changing: Collection[int], moves: Collection[tuple[states.Place, states.Place]]) -> Rows:
-        """Look again, and hold every rule that holds for each verb; return the rows that changed, as they were before."""
+        """Read the rows again and check the rules of all verbs; return the rows that changed, as they were before."""
         before, after = self.rows, self.look()
         assert before.keys() <= after.keys(), "a job is lost"
         for job_id, row in after.items():
@@ -173,14 +173,14 @@ class Lifecycle(RuleBasedStateMachine):
         return {job_id: row for job_id, row in before.items() if after[job_id] != row}
 
     def picked(self, pick: int, likely: Callable[[Row], bool]) -> Row | None:
-        """Return one of the jobs that nobody has locked, mostly one for which the verb is meant."""
+        """Return one of the unlocked jobs, usually one to which the verb applies."""
         free = [row for row in self.rows.values() if row.id not in self.locked]
         wanted = [row for row in free if likely(row)]
         choice = wanted if wanted and pick < LIKELY else free
         return choice[pick % len(choice)] if choice else None
 
     def some(self, *statuses: str) -> bool:
-        """Tell whether a job is in one of these states."""
+        """Return whether a job is in one of these states."""
         return any(row.status in statuses for row in self.rows.values())
 
     def same_budgets(self, old: Row, **changed: int) -> None:
@@ -249,7 +249,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.claim(side, owner, (), MAX_JOBS, 0)
 
     def standing(self, leases: Collection[Lease]) -> list[Row]:
-        """Return the rows of the leases that still stand."""
+        """Return the rows of the leases that are still valid."""
         return [self.rows[lease.job_id] for lease in leases if self.rows[lease.job_id].lease == lease]
 
     @precondition(lambda self: self.some("RUNNING"))
@@ -285,7 +285,7 @@ class Lifecycle(RuleBasedStateMachine):
     @precondition(lambda self: self.some("RUNNING"))
     @rule(side=SIDE, pick=PICK, kind=st.sampled_from(Kind), asked=st.sampled_from(["", "", "PAUSED", "CANCELED"]), late=st.booleans())
     def one_run_ends(self, side: int, pick: int, kind: Kind, asked: str, late: bool) -> None:
-        """End a run that stands, with a request before it or not; and, late, the lost runs of the job with it and the same end again."""
+        """End a valid run, with or without a request before it; then write the lost runs of the job and the same end again, too late."""
         running = [row for row in self.rows.values() if row.status == "RUNNING"]
         lease = running[pick % len(running)].lease
         if lease is None:
@@ -298,12 +298,12 @@ class Lifecycle(RuleBasedStateMachine):
             self.write({lease: kind}, 1 - side)
 
     def is_put_off(self, lease: Lease, kind: Kind) -> bool:
-        """Tell whether the run's end names a delay; of those handed back, every second one does."""
+        """Return whether the end of the run has a delay, as every second handed back run has."""
         second = (lease.token - self.first_tokens[lease.job_id]) % 2 == 0
         return kind in (Kind.RETRY, Kind.SLEEP) or (kind is Kind.HANDED_BACK and second)
 
     def back(self, lease: Lease, kind: Kind) -> states.Place:
-        """Return where the end of a run that nobody asked to stop moves its job."""
+        """Return the place to which the end of a run moves its job if no stop was requested."""
         return states.PENDING_TIME if self.is_put_off(lease, kind) else BACK[kind]
 
     def write(self, ends: dict[Lease, Kind], side: int = 0) -> None:
@@ -428,7 +428,7 @@ class Lifecycle(RuleBasedStateMachine):
     @precondition(lambda self: self.some("RUNNING"))
     @rule(side=SIDE, owner=st.sampled_from(WORKERS))
     def die(self, side: int, owner: str) -> None:
-        """Let a worker process die in sight of somebody."""
+        """Kill a worker process while another process watches it."""
         lost = {row.id for row in self.rows.values() if row.owner == owner}
         with self.via(side):
             found = expire_owner(owner)
@@ -465,7 +465,7 @@ class Lifecycle(RuleBasedStateMachine):
         for old in changed.values():
             self.same_budgets(old)
 
-    # Time, and others
+    # Time, and other clients
 
     @precondition(lambda self: not self.locked)
     @rule(seconds=st.sampled_from([3, 6, 20, 40]))
@@ -534,7 +534,7 @@ class Lifecycle(RuleBasedStateMachine):
         assert len(keys) == len(set(keys)), "one live job has a key"
 
     def drain(self) -> None:
-        """Bring every job to its end; ten rounds are enough for any state."""
+        """Run every job to its end; ten rounds are enough for any state."""
         for _ in range(10):
             waiting = [row for row in self.rows.values() if row.status not in states.FINAL]
             if not waiting:

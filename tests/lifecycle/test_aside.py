@@ -1,4 +1,4 @@
-"""One bad row never stops the rest: whatever a row holds, it is set aside with the reason, and the others are moved in the same turn."""
+"""One bad row never stops the rest: the row is set aside with the reason, and the other rows are moved in the same turn."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_row_that_cannot_be_claimed_is_set_aside(column: str, most: int) -> No
     taken = claim(LeaseHolder("worker-1", 30.0), Scope(), 10).jobs
     assert good.pk in [job.id for job in taken]
     bad.refresh_from_db()
-    if connection.vendor == "postgresql" or column == "lease_token":  # SQLite's numbers go on
+    if connection.vendor == "postgresql" or column == "lease_token":  # SQLite has larger numbers
         assert bad.status == "ERROR"
         assert bad.lease_token < 2**63 - 1, "or it could never be claimed"
     if connection.vendor == "postgresql":

@@ -1,4 +1,4 @@
-"""Control: what pause, cancel, resume and run now do in each state, told by the table of moves."""
+"""Control: what pause, cancel, resume and run now do in each state, according to the table of moves."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_pause_and_cancel_do_what_the_table_of_moves_allows(origin: states.Place
     if origin == states.RUNNING:
         assert (answer.verdict, job.place) == (Verdict.REQUESTED, states.RUNNING)
         assert (job.cancel_requested, job.cancel_outcome) == (True, destination[0])
-        assert job.lease_owner == "worker-1", "the owner ends the run, nobody else"
+        assert job.lease_owner == "worker-1", "only the owner ends the run"
     elif states.allows(origin, destination):
         assert (answer.verdict, job.place) == (Verdict.DONE, destination)
         assert (job.finished_at is not None) == (destination == states.CANCELED)
@@ -271,7 +271,7 @@ def party_waits() -> None:
             cursor.execute(sql)
             if cursor.fetchone()[0]:
                 return
-    raise AssertionError("Nobody waits for a lock.")
+    raise AssertionError("No session waits for a lock.")
 
 
 @pytest.mark.django_db(transaction=True)

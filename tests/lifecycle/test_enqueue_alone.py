@@ -26,7 +26,7 @@ COLUMNS = {"task": "tests.tasks.add", "queue": "default", "args": "[]", "kwargs"
 
 @pytest.fixture(autouse=True)
 def nothing_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the first notification of a test be the first for long, and hold back those that follow it."""
+    """Make the first notification of a test the first one after a long time, so that the following ones are held back."""
     monkeypatch.setattr(wakeup, "_last", {})
     monkeypatch.setattr(wakeup, "PAUSE_SECONDS", 60.0)
 
@@ -201,7 +201,7 @@ def test_what_a_project_wraps_around_its_cursors_sees_one_statement_and_may_add_
 
     def comment(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
         seen.append(sql)
-        return execute(f"{sql} -- by 100%% of us", params, many, context)
+        return execute(f"{sql} -- by 100%% of the team", params, many, context)
 
     with connection.execute_wrapper(comment):
         made = enqueue(SPEC)

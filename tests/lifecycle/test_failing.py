@@ -23,7 +23,7 @@ from tests.rivals import Rival
 
 FAILURE = Failure("builtins.ValueError", "ValueError: password=hunter2 was refused", "Traceback …\n  Zeile 'ä'\n")
 FULL = [{"attempt": number, "outcome": "RETRY"} for number in range(history.LONGEST)]
-# What is in the row before, and what the run tells.
+# What the row contains before, and what the run reports.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({}, {}),
     "begun before": ({"started_at": timezone.now(), "first_started_at": timezone.now()}, {}),
@@ -38,20 +38,20 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "of a tenant": ({"tenant": "acme"}, {}),
     "with a history": ({"history": FULL[:3], "worker_ids": ["worker-0", "worker-9"]}, {}),
     "with a long history": ({"history": FULL}, {}),
-    "with a history that somebody has edited": ({"history": {"a": 1}}, {}),
-    "with workers that somebody has edited": ({"worker_ids": "nobody"}, {}),
-    "with options that somebody has edited": ({"options": [1]}, {}),
+    "with a history that was edited by hand": ({"history": {"a": 1}}, {}),
+    "with workers that was edited by hand": ({"worker_ids": "nobody"}, {}),
+    "with options that was edited by hand": ({"options": [1]}, {}),
     "to be paused": ({"cancel_requested": True, "cancel_outcome": "PAUSED"}, {}),
     "to be canceled": ({"cancel_requested": True, "cancel_outcome": "CANCELED"}, {}),
     "unknown before": ({"options": {"unknown_since": "2026-11-28T00:00:00+00:00", "timeout": 5}}, {}),
     "in a phase": ({"phase": "load"}, {"phase": Shown("load", 10, "loading")}),
     "in a phase of a plain task": ({"phase": "load"}, {}),
-    "with progress that was told": ({"progress": 3}, {"told": Told(9, "nine")}),
+    "with progress that was reported": ({"progress": 3}, {"told": Told(9, "nine")}),
     "never begun": ({}, {"began": None}),
     "without a failure": ({}, {"failure": None, "message": "why"}),
 }
 # Those whose rows are read first.
-READ_FIRST = ("in a phase", "in a phase of a plain task", "with progress that was told", "to be paused", "to be canceled")
+READ_FIRST = ("in a phase", "in a phase of a plain task", "with progress that was reported", "to be paused", "to be canceled")
 
 
 def outcome(job: Job, kind: Kind, **fields: Any) -> Outcome:
@@ -61,7 +61,7 @@ def outcome(job: Job, kind: Kind, **fields: Any) -> Outcome:
 
 
 def told(job: Job) -> dict[str, Any]:
-    """Return all that the database tells of a job; of times, whether they are there, and how far they lie from the last event."""
+    """Return all that the database stores about a job; for times, whether they are set, and their distance from the last event."""
     row = Job.objects.filter(pk=job.pk).values().get()
     events = list(JobEvent.objects.filter(job_id=job.pk).order_by("id").values("name", "at", "attempt", "tenant", "target", "data"))
     last = events[-1]["at"] if events else timezone.now()
@@ -188,7 +188,7 @@ def test_one_refused_value_takes_none_of_its_kind_or_of_another_with_it() -> Non
     found = {one.outcome.lease.job_id: one.status for one in settled}
     assert [found[job.pk] for job in jobs] == ["PENDING", "ERROR", "ERROR", "PENDING", "PENDING"]
     assert not Job.objects.filter(message="outcome could not be stored").exists()
-    assert all(len(job.history) == 1 for job in Job.objects.all()), "each run is told once"
+    assert all(len(job.history) == 1 for job in Job.objects.all()), "each run is recorded once"
 
 
 def wakes(monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -205,4 +205,4 @@ def test_whoever_promotes_is_told_once_of_the_first_that_is_due(monkeypatch: pyt
     finish([outcome(job, Kind.RETRY, delay_seconds=delay) for job, delay in zip(jobs, (9.0, 0.5, 3.0), strict=True)])
     assert seconds == [0.5]
     finish([outcome(job, Kind.ERROR) for job in JobFactory.create_batch(2, running=True)])
-    assert seconds == [0.5], "an error waits for nobody"
+    assert seconds == [0.5], "an error does not wait for other jobs"

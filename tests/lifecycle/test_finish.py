@@ -393,7 +393,7 @@ def test_of_two_runs_of_one_job_in_one_batch_only_the_newer_counts(kind: Kind, o
         assert job.message == "run 2"
 
 
-# Rows that somebody has locked, and races
+# Locked rows, and races
 
 
 @pytest.mark.postgresql

@@ -102,7 +102,7 @@ def test_one_locked_row_delays_no_other_lease(rival: Rival) -> None:
     leases = [Lease(locked.pk, 1), Lease(free.pk, 1)]
     with rival.locking(locked):
         assert [found.job_id for found in Job.objects.renew(leases, 30)] == [free.pk]
-        assert Job.objects.still_ours(leases) == set(leases)  # ours and locked by somebody: no reason to stop
+        assert Job.objects.still_ours(leases) == set(leases)  # the lease is valid and the row locked: no reason to stop
     assert len(Job.objects.renew(leases, 30)) == 2
 
 

@@ -1,4 +1,4 @@
-"""Limits: never more jobs with a live lease than allowed, in all and per queue, whoever claims at the same time."""
+"""Limits: never more jobs with a live lease than allowed, in all and per queue, however many workers claim at the same time."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_a_claim_waits_for_another_that_counts_under_the_same_limit(rival: Rival
     other = Rival()
     try:
         waiting = other.start(lambda: len(take(max_running=3).jobs))
-        assert len(claim(LeaseHolder("worker-3", 30.0), Scope("", ("nothing",)), 5).jobs) == 0, "who has no limit waits for nobody"
+        assert len(claim(LeaseHolder("worker-3", 30.0), Scope("", ("nothing",)), 5).jobs) == 0, "a claim without a limit does not wait"
         assert not waiting.done()
         done.set()
         assert (holding.result(20), waiting.result(20)) == (2, 1)
@@ -270,7 +270,7 @@ def test_a_bad_row_is_set_aside_under_a_limit_and_the_others_are_taken_within_it
 
 def test_where_no_limit_is_set_a_claim_has_no_statement_more(django_assert_num_queries: Callable[[int], Any]) -> None:
     flood(10)
-    each = 1 if connection.vendor == "postgresql" else 4  # on SQLite a look and a write, in a transaction
+    each = 1 if connection.vendor == "postgresql" else 4  # on SQLite a query and a write, in a transaction
     for limits in (None, Limits(), Limits(None, {})):
         with django_assert_num_queries(each):
             assert len(claim(LeaseHolder("worker-2", 30.0), Scope(), 3, limits=limits).jobs) == 3

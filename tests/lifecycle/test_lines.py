@@ -1,4 +1,4 @@
-"""The lines behind targets, as people look at them."""
+"""The lines behind targets, as pages show them."""
 
 from __future__ import annotations
 

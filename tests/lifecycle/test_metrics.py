@@ -1,4 +1,4 @@
-"""Samples of queues: what they tell, how many are kept, and that looking costs the same however many jobs there are."""
+"""Samples of queues: their values, how many are kept, and that a sample costs the same however many jobs there are."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def at(turn: int) -> datetime:
 
 
 def waited(collector: Collector, seconds: float) -> None:
-    """Let the look before lie so long back."""
+    """Move the previous sample back by this time."""
     assert collector._looked_at is not None
     collector._looked_at -= seconds
 
@@ -64,11 +64,11 @@ def test_rates_are_those_since_the_look_before() -> None:
     JobFactory.create_batch(30, queue="mail", success=True, finished_at=recent, created_at=before)
     JobFactory.create_batch(10, queue="mail", error=True, finished_at=recent, created_at=before)
     JobFactory(queue="mail", success=True, finished_at=before, created_at=before)
-    JobFactory(queue="mail", success=True, finished_at=Now(), created_at=before)  # counted by the next look
+    JobFactory(queue="mail", success=True, finished_at=Now(), created_at=before)  # counted by the next sample
     collector.look(at(1))
     [found] = samples("mail")
     came, finished, failed = found.enqueued_per_second, found.finished_per_second, found.failed_per_second
-    assert came == pytest.approx(2.0, rel=0.3)  # the clock went on while the jobs were made
+    assert came == pytest.approx(2.0, rel=0.3)  # time has passed while the jobs were made
     assert finished is not None
     assert (came, failed) == (pytest.approx(finished / 2), pytest.approx(finished / 4))
 
@@ -191,11 +191,11 @@ def test_a_look_costs_the_same_however_many_jobs_have_ended_or_come() -> None:
     collector.look(at(0))
     waited(collector, 10)
     assert cost(collector, at(1), counts=2) < 1000
-    assert cost(collector, at(2), counts=1) < 50, "nothing came since: only the ends are looked at"
+    assert cost(collector, at(2), counts=1) < 50, "no jobs were enqueued since: only the ends are read"
 
 
 def cost(collector: Collector, moment: datetime, counts: int) -> int:
-    """Return how many pages the counts of a look touch, each run once more."""
+    """Return how many pages the counts of a sample read, by running each again."""
     waited(collector, 10)
     with CaptureQueriesContext(connection) as queries:
         collector.look(moment)

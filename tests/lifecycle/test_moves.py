@@ -1,4 +1,4 @@
-"""The one place that writes a status: it looks the move up in the table, and its UPDATE is guarded by what the caller has read."""
+"""The one place that writes a status: it checks the move in the table, and its UPDATE is guarded by what the caller has read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to look at lines, queues and why a job waits, with very much waiting: a few hundred pages, whatever the planner knows."""
+"""The cost of queries for lines, queues and the reason of a wait, with a large backlog: some hundred pages, with and without statistics."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_looks_are_cheap_whatever_waits(crowd: None, monkeypatch: pytest.MonkeyP
     costs = {name: pages(lambda job=job: why_waiting(job)) for name, job in waiting.items()}
     assert max(costs.values()) < 400, costs
 
-    # A search walks over at most so many names; any other look is bounded by its budget of entries and the number of lines.
+    # A search reads a limited number of names; any other query is bounded by its budget of entries and the number of lines.
     assert pages(lambda: lines(search="stuck")) < 10 * module.MAX_SEARCHED
     monkeypatch.setattr(module, "BUDGET", 1000)
     monkeypatch.setattr(module, "MAX_TARGETS", 100)

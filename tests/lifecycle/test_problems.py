@@ -32,7 +32,7 @@ def worker() -> Any:
 
 
 def only(code: str, **thresholds: Any) -> list[Problem]:
-    """Return the problems of one kind; there may be no others."""
+    """Return the problems of one kind, and check that there are no other problems."""
     found = problems(Thresholds(**thresholds))
     assert {one.code for one in found} <= {code}
     return found
@@ -84,7 +84,7 @@ def test_a_target_whose_jobs_wait_for_a_person_is_a_problem(worker: Any) -> None
     JobFactory(target="a", waiting_for_target=True)
     JobFactory(target="b", error=True, holds_target=True, finished_at=timezone.now() - timedelta(days=1))
     JobFactory(target="b", queued=True)
-    JobFactory(target="nobody waits", paused=True)
+    JobFactory(target="no line", paused=True)
     JobFactory(target="runs", running=True)
     JobFactory(target="runs", waiting_for_target=True)
     [problem] = only("blocked_targets")
@@ -95,7 +95,7 @@ def test_a_target_whose_jobs_wait_for_a_person_is_a_problem(worker: Any) -> None
 
 
 def one_or_more(number: int) -> list[str]:
-    """Return the texts of the problems that so many rows of each kind have."""
+    """Return the texts of the problems for this number of rows of each kind."""
     for at in range(number):
         JobFactory(error=True), DeliveryFactory(failed=True)
         WebhookDelivery.objects.filter(pk=DeliveryFactory().pk).update(attempts=1, error="no route")

@@ -31,7 +31,7 @@ DAY = 86_400.0
 
 
 def ended(outcome: str = "success", ago: timedelta = LONG_AGO, **fields: Any) -> Job:
-    """Make a job that ended so long ago."""
+    """Make a job that ended this long ago."""
     return JobFactory(**{outcome: True}, finished_at=clock.now() - ago, **fields)
 
 
@@ -43,12 +43,12 @@ def many(number: int, **fields: Any) -> list[int]:
 
 
 def deleting(seconds: float = DAY, **options: Any) -> Sweep:
-    """Return a sweep that deletes whatever ended so long ago."""
+    """Return a sweep that deletes all jobs that ended this long ago."""
     return Sweep(Rules(), after(OUTCOMES, seconds), **options)
 
 
 def marking(seconds: float = DAY, **options: Any) -> Sweep:
-    """Return a sweep that marks whatever ended so long ago."""
+    """Return a sweep that marks all jobs that ended this long ago."""
     return Sweep(after(OUTCOMES, seconds), Rules(), **options)
 
 
@@ -59,7 +59,7 @@ def left() -> set[int]:
 
 @contextlib.contextmanager
 def heard(signal: Any) -> Iterator[list[dict[str, Any]]]:
-    """Collect what a signal tells."""
+    """Collect the arguments of a signal."""
     told: list[dict[str, Any]] = []
 
     def listen(sender: Any, **values: Any) -> None:
@@ -313,7 +313,7 @@ def test_a_person_and_a_lost_leadership_end_a_sweep_inside_of_a_hook_and_its_wor
 
 
 class Clock:
-    """Stand still until a hook says how long it took."""
+    """Stop the clock until a hook sets how long it took."""
 
     now = 1000.0
 
@@ -549,7 +549,7 @@ def test_now_and_then_a_walk_starts_anew_the_less_often_the_less_it_found(monkey
     assert walk._anew_seconds == apply.ANEW_SECONDS
 
 
-# Locks of others
+# Locks of other transactions
 
 
 @pytest.mark.postgresql

@@ -20,13 +20,13 @@ from tests.pooler import POOLED
 EXAMPLES = int(os.environ.get("STATE_MACHINE_EXAMPLES", "500" if os.environ.get("TEST_DATABASE") != "sqlite" else "150"))
 STEPS = 50
 PARTS = 4
-# Nothing here needs to survive the server. A verb that waits for somebody's lock where it should pass on fails soon.
+# Nothing here needs to survive the server. A verb that waits for a lock although it must skip the row fails soon.
 FAST = {"postgresql": "SET synchronous_commit = off; SET lock_timeout = '3s'", "sqlite": "PRAGMA synchronous = OFF"}
 
 
 @pytest.fixture
 def parties(transactional_db: Any) -> Iterator[list[Any]]:
-    """Open the connections: two for the verbs and, where rows are locked one by one, one for somebody else."""
+    """Open the connections: two for the verbs and, if rows can be locked one by one, one for another client."""
     first = connections["default"]
     number = 3 if first.vendor == "postgresql" else 2
     opened = [first, *(type(first)(first.settings_dict, alias="default") for _ in range(number - 1))]
@@ -58,7 +58,7 @@ def test_lines_limits_and_pauses_hold_whatever_order_the_verbs_come_in(parties: 
     run_state_machine_as_test(Lines, settings=profile(PROFILE, max_examples=examples))
 
 
-# The same examples in CI each time; elsewhere others each time, and a failure prints how to have it again. To make a failing example
+# CI uses the same examples each time. Other runs use new ones, and a failure prints how to repeat it. To make a failing example
 # short takes minutes on a real database, so it is done only where it is asked for.
 PROFILE = settings(
     max_examples=EXAMPLES,

@@ -148,7 +148,7 @@ async def asuspend_inside(context: Any, name: str) -> None:
 
 @pipeline(phases=[suspend_inside])
 def hasty(context: Any, name: str) -> None:
-    """Go on later, from the inside of a transaction."""
+    """Sleep inside a transaction."""
 
 
 @pipeline(phases=[asuspend_inside])
@@ -164,7 +164,7 @@ def suspend_behind(context: Any) -> None:
 
 @pipeline(phases=[suspend_behind])
 def patient(context: Any) -> None:
-    """Go on later, behind a transaction."""
+    """Sleep after a transaction."""
 
 
 def wait_given(context: Any, jobs: list[int]) -> None:

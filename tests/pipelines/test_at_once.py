@@ -74,7 +74,7 @@ class Crew:
 def crew() -> Iterator[Crew]:
     made = Crew()
     yield made
-    made.run.closed = True  # whatever still waits is let go
+    made.run.closed = True  # waiting threads are released
     made.reporter.stop()
     assert made.reporter.join(PATIENCE_SECONDS)
     made.threads.shutdown(wait=True)
@@ -149,7 +149,7 @@ def leaving(context: Any) -> None:
         left["may go"].wait(PATIENCE_SECONDS)
         try:
             left["answer"].set_result(context.checkpoint("late"))
-        except BaseException as error:  # noqa: BLE001 - the test looks at it
+        except BaseException as error:  # noqa: BLE001 - the test checks it
             left["answer"].set_exception(error)
 
     left["thread"] = threading.Thread(target=late)
@@ -207,12 +207,12 @@ async def following_in_loop(context: Any) -> list[str]:
 
 @pipeline(phases=[parting, following])
 def leaves_its_context(context: Any) -> None:
-    """Have something of the first phase go on in the second."""
+    """Make a part of the first phase continue during the second."""
 
 
 @pipeline(phases=[parting_in_loop, following_in_loop])
 async def leaves_its_context_in_loop(context: Any) -> None:
-    """Have something of the first phase go on in the second."""
+    """Make a part of the first phase continue during the second."""
 
 
 @pytest.mark.parametrize("task", [leaves_its_context, leaves_its_context_in_loop])
@@ -269,12 +269,12 @@ async def behind_in_loop(context: Any, reason: str) -> None:
 
 @pipeline(phases=[stopped, behind])
 def stops(context: Any, reason: str) -> None:
-    """Be told to stop between two phases."""
+    """Get a request to stop between two phases."""
 
 
 @pipeline(phases=[stopped_in_loop, behind_in_loop])
 async def stops_in_loop(context: Any, reason: str) -> None:
-    """Be told to stop between two phases."""
+    """Get a request to stop between two phases."""
 
 
 @pytest.mark.parametrize("task", [stops, stops_in_loop])
@@ -330,7 +330,7 @@ def test_a_run_that_has_lost_its_lease_begins_no_further_phase(crew: Crew) -> No
 def telling(context: Any, how: str) -> None:
     context.progress(10, "first")
     threading.Event().wait(0.4)
-    context.progress(90, "last told")
+    context.progress(90, "last report")
     if how == "sleep":
         context.sleep(60)
     if how == "wait":
@@ -344,7 +344,7 @@ def quiet(context: Any, how: str) -> None: ...
 
 @pipeline(phases=[telling, quiet], max_attempts=2)
 def tells(context: Any, how: str) -> None:
-    """Tell of progress twice."""
+    """Report progress twice."""
 
 
 @pytest.mark.parametrize(("how", "progress"), [("return", 100), ("sleep", 100), ("wait", 100), ("retry", 90)])
@@ -352,7 +352,7 @@ def test_the_last_message_of_a_phase_is_kept_however_it_ends(crew: Crew, how: st
     left["children"] = [JobFactory(status="SUCCESS").pk]
     crew.result(tells, how)
     first = crew.row().phases.get(name="telling")
-    assert (first.message, first.progress) == ("last told", progress)
+    assert (first.message, first.progress) == ("last report", progress)
 
 
 def _leave() -> None:

@@ -1,4 +1,4 @@
-"""Whoever looks after waiting jobs looks at little, and at each of them."""
+"""The poll of jobs that wait for children reads few rows, and does not miss any."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.rivals import Rival
 
 
 def parent_of(*statuses: str, **columns: Any) -> Job:
-    """Return a job that waits for others, one for each trait."""
+    """Return a job that waits for children, one for each trait."""
     parent = JobFactory(waiting_for_children=True, phase="gather", **columns)
     for status in statuses:
         JobDependency.objects.create(parent=parent, child=JobFactory(**{status: True}))
@@ -142,7 +142,7 @@ def one_by_one(jobs: list[Job]) -> int:
 
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("who_is_first", ["the deletion", "the look at parents"])
+@pytest.mark.parametrize("who_is_first", ["the deletion", "the poll of parents"])
 @pytest.mark.parametrize("delete", [by_retention, in_bulk, one_by_one])
 def test_a_deletion_of_children_and_a_look_at_their_parents_never_wait_for_each_other(
     delete: Callable[[list[Job]], int], who_is_first: str, rival: Rival

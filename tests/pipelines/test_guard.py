@@ -1,4 +1,4 @@
-"""What a run writes of its phases counts only while it holds the lease, and waits for nobody; deployments between two runs."""
+"""What a run writes of its phases counts only while it holds the lease, and does not wait for locks; deployments between two runs."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_loss_of_a_worker_is_told_by_the_phases_too(options: Any, flag: str,
 
 
 def deploy(monkeypatch: pytest.MonkeyPatch, *functions: Any, **changes: Any) -> None:
-    """Let the code have other phases from now on, or be otherwise what it was not."""
+    """Change the phases of the code, or another part of it."""
     entry = registry.find(samples.publish.module_path)
     assert entry is not None
     monkeypatch.setitem(registry._entries, entry.path, dataclasses.replace(entry, **(changes or {"phases": declared(functions)})))
@@ -139,7 +139,7 @@ def looks(context: Any, url: str) -> str:
     samples.seen["rows"] = rows(context.job_id)
     if samples.fails["looks"]:
         samples.fails["looks"] -= 1
-        raise ValueError("looks failed")
+        raise ValueError("appears to have failed")
     return "plain"
 
 

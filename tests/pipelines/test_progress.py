@@ -42,7 +42,7 @@ class Scene:
         self.pipeline._opened(phases.open_phases(Lease(job.id, job.lease_token), NAMES))
 
     def tell(self, percent: int, message: str | None = None) -> tuple[int, list[int]]:
-        """Tell of progress, have it written, and return what the job and its phases show."""
+        """Report progress, wait until it is written, and return what the job and its phases show."""
         self.run.report(percent, message)
         self.run.own_progress().marked_at = None
         self.reporter.turn()

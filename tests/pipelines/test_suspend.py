@@ -1,4 +1,4 @@
-"""Jobs that sleep and jobs that wait for others: their slot is free, their target is kept, and they go on at the next phase."""
+"""Jobs that sleep and jobs that wait for children: their slot is free, their target is kept, and they continue with the next phase."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_waiting_parent_that_is_paused_waits_on_when_it_is_resumed() -> None:
 
 
 def _all_end(result: Any) -> Job:
-    """Let the children of a family end: one in SUCCESS, one CANCELED, one in ERROR; return their parent."""
+    """End the children of a family: one in SUCCESS, one CANCELED, one in ERROR; return their parent."""
     cancel(row(result).children.order_by("child_id")[1].child_id)
     run_until_idle()
     return row(result)
@@ -255,7 +255,7 @@ def test_a_job_that_waits_already_for_the_target_of_its_parent_is_refused_too() 
 
 
 def _crossed(*targets: str) -> list[Any]:
-    """Let jobs each keep a target and wait for a child that needs the next one's, in a ring; return them as they were made."""
+    """Make each job keep a target and wait for a child that needs the next job's target, in a ring; return them in creation order."""
     made = [samples.follow.using(target=one, priority=5).enqueue([]) for one in targets]
     for one, following in zip(made, [*targets[1:], targets[0]], strict=True):
         child = samples.child.using(target=following, queue_name="later").enqueue(1)
@@ -382,7 +382,7 @@ def test_a_phase_that_would_roll_back_its_own_work_as_it_suspends_is_refused(kin
 @pytest.mark.parametrize("name", ["sleep", "wait_for"])
 def test_a_test_case_that_is_itself_a_transaction_sees_the_refusal_too(name: str) -> None:
     refused, patient = samples.hasty.enqueue(name), samples.patient.enqueue()
-    with transaction.atomic():  # of whoever runs the jobs, not of a phase
+    with transaction.atomic():  # of the caller that runs the jobs, not of a phase
         run_until_idle(scheduled=True)
     assert f"context.{name} was called inside of transaction.atomic()" in error_of(refused)
     assert row(patient).status == "SUCCESS", row(patient).message

@@ -41,7 +41,7 @@ class Collector:
             self._changed.notify_all()
 
     def wait(self, number: int) -> list[Kind]:
-        """Return the kinds of the outcomes, in order, once there are so many."""
+        """Return the kinds of the outcomes, in order, when there are this many."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.outcomes) >= number, PATIENCE_SECONDS), f"{len(self.outcomes)} of {number}"
             return [outcome.kind for _, outcome in self.outcomes]

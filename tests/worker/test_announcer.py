@@ -123,7 +123,7 @@ def test_a_receiver_is_called_inside_of_an_except_block_with_the_real_exception(
         ("SUCCESS", "None"): [],
         ("SUCCESSFUL", "None"): [],
     }
-    assert all(locals_ == {} for *_, locals_ in heard), "what a task held is let go of in its own thread"
+    assert all(locals_ == {} for *_, locals_ in heard), "the objects of a task are released in its own thread"
 
 
 def test_the_exception_is_given_back_as_it_was() -> None:
@@ -180,7 +180,7 @@ def test_a_receiver_that_hangs_is_named_and_what_the_queue_cannot_hold_is_counte
             until(lambda: announcer.busy_seconds > 0.1)
             began = time.monotonic()
             announcer.put(lambda item, _: None, range(9), patience=5.0)
-            assert time.monotonic() - began < 1, "nobody waits for a receiver that hangs"
+            assert time.monotonic() - began < 1, "no thread waits for a receiver that hangs"
             assert (announcer.waiting, announcer.dropped) == (6, 4)
             with caplog.at_level(logging.ERROR, "jobqueue"):
                 announcer.report()

@@ -1,4 +1,4 @@
-"""When the dispatcher looks itself, and when it goes by what a duty of its process has seen."""
+"""When the dispatcher polls, and when it uses the hint of a duty of its process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 
 class Watched(Claimer):
-    """Note since when a glance may tell that nothing is queued."""
+    """Record since when a hint can report that nothing is queued."""
 
     def look_around(self, since: float | None = None) -> None:
         self.since = since
@@ -34,7 +34,7 @@ class Watched(Claimer):
 
 
 class Scene:
-    """A dispatcher whose turns a test takes, in a process that hears notifications, or not."""
+    """A dispatcher whose turns a test takes, in a process that receives notifications, or not."""
 
     def __init__(self) -> None:
         runs, self.is_notified = Runs(), True
@@ -59,7 +59,7 @@ class Scene:
         )
 
     def rest(self) -> None:
-        """Let the last work, and the last word of some, be a while ago."""
+        """Move the last work, and the last notification of work, to the past."""
         self.dispatcher._worked_at -= QUIET_SECONDS + 1
         self.dispatcher._woken_at -= QUIET_SECONDS + 1
 
@@ -88,7 +88,7 @@ def test_after_a_word_of_new_work_it_looks_itself_for_a_while(scene: Scene, word
     getattr(scene.dispatcher, word)()
     assert scene.since() is None
     scene.dispatcher._woken_at -= QUIET_SECONDS - 0.2
-    assert scene.since() is None, "others may have been told of more that was held back"
+    assert scene.since() is None, "other workers can have been notified of more work that was held back"
     scene.rest()
     assert scene.since() is not None
 

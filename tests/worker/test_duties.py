@@ -105,20 +105,20 @@ def test_one_of_two_does_the_duty_and_the_other_takes_over_when_it_ends_in_order
     first = fleet.start("worker-1", one)
     wait_until(lambda: one.runs > 2, "the first does it")
     second = fleet.start("worker-2", two)
-    wait_until(lambda: second.last_good_turn > second.turn_began if second.turn_began else True, "the second has looked")
+    wait_until(lambda: second.last_good_turn > second.turn_began if second.turn_began else True, "the second has polled")
     assert (holder(), two.runs) == ("worker-1", 0)
     first.stop()
     assert first.join(PATIENCE_SECONDS)
     done = one.runs
     wait_until(lambda: two.runs, "the second takes over")
     assert (holder(), one.runs) == ("worker-2", done)
-    assert fleet.moved >= 3, "who waits for what duties move is told"
+    assert fleet.moved >= 3, "the dispatcher is notified of the jobs that duties move"
 
 
 def test_what_it_does_is_told_in_the_row(fleet: Fleet) -> None:
     calls = iter([Report(3, set_aside=1), Report(4), *[Report()] * 100_000])
     fleet.start("worker-1", Told(lambda: next(calls)))
-    wait_until(lambda: told().get("runs", 0) > 2, "the row tells of three runs")
+    wait_until(lambda: told().get("runs", 0) > 2, "the row shows three runs")
     found = told()
     assert (found["items"], found["set_aside"], found["last_items"], found.get("errors", 0)) == (7, 1, 0, 0)
     assert (found["process"], found["interval_seconds"], found["strategy"]) == ("host:worker-1", 0.02, "lease")
@@ -133,8 +133,8 @@ def test_a_duty_that_fails_is_counted_shown_and_tried_again_and_stops_no_other(f
     bad, good = Told(fail), Told(lambda: Report(1))
     good.name = "good"
     fleet.start("worker-1", bad, good)
-    wait_until(lambda: bad.runs > 1 and good.runs > 5, "both go on")
-    wait_until(lambda: told().get("errors", 0) > 1, "the row tells of it")
+    wait_until(lambda: bad.runs > 1 and good.runs > 5, "both continue")
+    wait_until(lambda: told().get("errors", 0) > 1, "the row shows it")
     assert row().metadata["last_error"] == "LookupError: no such luck"
     assert row().metadata["failures_in_a_row"] > 1
     assert isinstance(fleet.errors[0], LookupError)
@@ -153,7 +153,7 @@ def test_a_duty_that_hangs_stops_no_other_and_its_lease_goes_to_another_worker(f
         assert holder() == "worker-2"
         assert holder("good") == "worker-1"
         before = good.runs
-        wait_until(lambda: good.runs > before, "the good one goes on")
+        wait_until(lambda: good.runs > before, "the good one continues")
         assert row().metadata["given_up"] == 1
     finally:
         end.set()
@@ -181,7 +181,7 @@ def test_a_hanging_duty_that_comes_back_writes_nothing_more(fleet: Fleet) -> Non
         wait_until(lambda: other.runs, "the other leads it")
     finally:
         end.set()
-    wait_until(lambda: lost, "it comes back")
+    wait_until(lambda: lost, "the worker leads again")
     assert lost == ["LeadershipLost"]
     assert not Job.objects.exists()
 
@@ -200,7 +200,7 @@ def test_a_leader_that_cannot_renew_stops_before_another_begins(fleet: Fleet, mo
     fleet.start("worker-2", two)
     wait_until(lambda: two.runs > 2, "the second leads")
     who = [name for _, name in sorted(log)]
-    assert who == sorted(who), "nobody acts beside another"
+    assert who == sorted(who), "only one worker acts at a time"
     wait_until(lambda: not first.chores, "the first has noticed")
 
 
@@ -212,7 +212,7 @@ def test_what_a_person_released_goes_to_whoever_looks_first_and_the_old_leader_s
     BackgroundJobLease.objects.release("told")
     one.hear()
     wait_until(lambda: row().lease_acquired_at not in (None, began), "a new term has begun")
-    wait_until(lambda: duty.runs > 5, "it goes on")
+    wait_until(lambda: duty.runs > 5, "it continues")
 
 
 def test_a_duty_that_rotates_makes_room_for_another(fleet: Fleet) -> None:
@@ -279,7 +279,7 @@ def test_a_projects_duty_that_cannot_reach_what_is_its_own_keeps_nobody_from_rec
     assert one.no_sweep_before == 0.0
     own = Told(fail)
     two = fleet.start("worker-2", own)
-    wait_until(lambda: two.no_sweep_before > 0, "an outage that a duty of ours meets is one")
+    wait_until(lambda: two.no_sweep_before > 0, "an outage during a duty of jobqueue counts")
 
 
 @pytest.mark.parametrize("name", ["huge", "negative", "nan", "nan report", "huge report", "none"])
@@ -295,9 +295,9 @@ def test_whatever_a_duty_returns_takes_no_duty_from_anybody(fleet: Fleet, name: 
     odd = FunctionDuty("odd", lambda: answers[name], 0.01, "lease", None)
     good = Told(lambda: Report(1))
     fleet.start("worker-1", odd, good)
-    wait_until(lambda: told("odd").get("runs", 0) > 3, "it goes on")
+    wait_until(lambda: told("odd").get("runs", 0) > 3, "it continues")
     began = row().lease_acquired_at
-    wait_until(lambda: told().get("runs", 0) > 60, "the other goes on longer than a lease lasts")
+    wait_until(lambda: told().get("runs", 0) > 60, "the other continues for longer than a lease")
     assert row().lease_acquired_at == began
     assert 0 <= told("odd")["items"] <= 2**53
 
@@ -306,7 +306,7 @@ def test_whatever_a_duty_returns_takes_no_duty_from_anybody(fleet: Fleet, name: 
 def test_a_pause_that_is_none_is_the_duty_s_interval(fleet: Fleet, pause: Any) -> None:
     duty = Told(lambda: Report(pause_seconds=pause))
     fleet.start("worker-1", duty)
-    wait_until(lambda: duty.runs > 3, "it goes on")
+    wait_until(lambda: duty.runs > 3, "it continues")
 
 
 def test_what_cannot_be_told_in_the_row_keeps_nobody_from_renewing(fleet: Fleet) -> None:

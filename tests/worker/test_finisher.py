@@ -27,7 +27,7 @@ REFUSED = "{"  # no JSON, for either database
 
 
 class Scene:
-    """A finisher that no thread runs, and what it tells."""
+    """A finisher that no thread runs, and its reports."""
 
     def __init__(self, lease_seconds: float = 30.0) -> None:
         self.runs = Runs()
@@ -61,7 +61,7 @@ def scene() -> Scene:
 
 @pytest.fixture
 def barred(rival: Rival) -> Iterator[Any]:
-    """Lend a lock on the whole table, which fails every statement of ours at once."""
+    """Provide a lock on the whole table, which makes each statement of jobqueue fail at once."""
 
     def bar() -> Any:
         connection.cursor().execute("SET lock_timeout = '20ms'")

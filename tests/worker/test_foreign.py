@@ -1,4 +1,4 @@
-"""Every place where a worker calls code of the project, times what that code does: claims, leases, ends and other jobs go on.
+"""Each place where a worker calls code of the project, with each misbehavior of that code: claims, leases, ends and other jobs continue.
 
 Not in the table: authenticators and what is evaluated at an enqueue (targets, unique keys) run in the caller's own thread, but for
 schedules; a receiver of a webhook is another server, see `tests/webhooks`.
@@ -66,7 +66,7 @@ def forks(*, returns: bool) -> None:
     if child := os.fork():
         os.waitpid(child, 0)
     else:
-        signal.alarm(15)  # a child that goes on is ended all the same
+        signal.alarm(15)  # a child that continues is ended anyway
         if not returns:
             os._exit(0)
 
@@ -75,7 +75,7 @@ def prints_without_a_reader() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as output:
-        print("nobody reads this", file=output, flush=True)
+        print("without a reader", file=output, flush=True)
 
 
 def changes_the_session() -> None:
@@ -250,7 +250,7 @@ def loses_a_worker(_: Supervisor) -> None:
 
 
 def grows_old(worker: Supervisor) -> None:
-    # It has just come of age: the duty may have looked at older ones before.
+    # It has just reached its age: an earlier run of the duty can have read only older ones.
     JobFactory(status="SUCCESS", queue="old", finished_at=timezone.now() - timedelta(seconds=3601))
     worker.parts.duties.hear("apply_retention")
 
@@ -438,7 +438,7 @@ def test_a_hook_of_retention_that_hangs_keeps_other_writers_away_for_a_while_onl
         foreign.deed = foreign.hang
         PLACES[name].trigger(worker)
         assert foreign.called.wait(15)
-        # The thread that looks after duties may wait for the lock itself, as long as the settings of the tests say.
+        # The contender thread can wait for the lock itself, for as long as the settings of the tests allow.
         transaction_timeout = connection.settings_dict["OPTIONS"]["timeout"]
         until(is_writable, "the lock is free", seconds=2 * transaction_timeout)
         others_go_on(HANGS, seconds=2 * transaction_timeout)

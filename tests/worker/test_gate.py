@@ -1,4 +1,4 @@
-"""The gate: pauses and limits of queues and the slots of tenants, read anew each second or when told; the real database."""
+"""The claim policy: pauses and limits of queues and the slots of tenants, read each second or after a notification."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def give(value: Any) -> None:
 
 
 class Told:
-    """Keep what the gate tells the lanes."""
+    """Record what the policy sets on the lanes."""
 
     def __init__(self) -> None:
         self.slots: list[dict[str, int]] = []
@@ -58,7 +58,7 @@ def gate(*queues: str, max_running: int | None = None) -> ClaimPolicy:
 
 
 def age(gate: ClaimPolicy) -> None:
-    """Let the last look be a second ago."""
+    """Move the last read to a second ago."""
     assert gate._read_at is not None
     gate._read_at -= READ_SECONDS
 
@@ -93,7 +93,7 @@ def test_the_finisher_reads_queues_each_second_and_leaves_the_slots_of_tenants_t
     assert (found.paused, len(told.slots)) == (frozenset({"mail"}), 1)
     with django_assert_num_queries(1):
         found.refresh()
-    assert len(told.slots) == 2, "it was told of a change, too"
+    assert len(told.slots) == 2, "it was notified of a change, too"
 
 
 def test_a_change_that_is_told_of_is_read_at_once() -> None:
@@ -124,7 +124,7 @@ def test_a_change_that_comes_during_the_look_is_looked_at_again() -> None:
     def pause_after(execute: Any, *args: Any) -> Any:
         rows = execute(*args)
         if not found.paused and "jobqueue_queue" in args[0] and args[0].startswith("SELECT"):
-            found.changed()  # told of a pause that this very statement did not see
+            found.changed()  # notified of a pause that this statement did not read
         return rows
 
     with connection.execute_wrapper(pause_after):

@@ -125,7 +125,7 @@ def test_the_strongest_leaf_acts() -> None:
     assert groups.acting(deep).error is ordered[0]
 
 
-# Raised from others
+# Raised from other exceptions
 
 
 def raised_from(error: BaseException, *causes: BaseException) -> BaseException:

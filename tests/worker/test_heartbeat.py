@@ -30,7 +30,7 @@ class Scene:
         self.heartbeat = Heartbeat(self.runs, self.interrupter, 30.0, PAUSE_SECONDS, lambda *_: None)
 
     def run(self, age: float = 10.0, **columns: Any) -> Run:
-        """Register the run of a job that was claimed so long ago."""
+        """Register the run of a job that was claimed this long ago."""
         job = JobFactory(**{"running": True, "lease_expires_at": clock.now() + timedelta(seconds=1), **columns})
         run = run_of(lambda: None, number=job.pk, lease_token=job.lease_token)
         run.claimed_at = time.monotonic() - age

@@ -18,7 +18,7 @@ from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
 
 
 class Scene:
-    """The lanes of a process, and jobs that run until they are let go."""
+    """The lanes of a process, and jobs that run until they are released."""
 
     def __init__(self) -> None:
         self.runs, self.outcomes, self._number = Runs(), Collector(), 0
@@ -34,7 +34,7 @@ class Scene:
         self.outcomes.put(run, outcome)
 
     def submit(self, tenant: str, number: int, *, lane: Lane | None = None) -> Lane:
-        """Let so many jobs of a tenant begin in its lane."""
+        """Start this number of jobs of a tenant in its lane."""
         lane = lane or self.lanes.of(tenant)
         for _ in range(number):
             self._number += 1
@@ -55,7 +55,7 @@ class Scene:
             self._alive[tenant] -= 1
 
     def wait_for_alive(self, **alive: int) -> None:
-        """Return once so many jobs of each tenant run."""
+        """Return when this number of jobs of each tenant run."""
         with self._changed:
             assert self._changed.wait_for(lambda: all(self._alive[name] == count for name, count in alive.items()), PATIENCE_SECONDS)
 

@@ -20,7 +20,7 @@ def test_what_one_side_says_the_other_hears_in_order() -> None:
     theirs.close()
     assert ours.receive() == []
     assert ours.closed
-    assert not ours.send(ipc.STOP), "nobody hears it"
+    assert not ours.send(ipc.STOP), "no process receives it"
     ours.close()
 
 

@@ -1,4 +1,4 @@
-"""What a record of the log of `runworkers` looks like."""
+"""The format of the log records of `runworkers`."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
 
 
 class Scene:
-    """An event loop, two lanes of two slots, and coroutines that go on until they are let go."""
+    """An event loop, two lanes of two slots, and coroutines that run until they are released."""
 
     def __init__(self) -> None:
         self.outcomes = Collector()
@@ -34,7 +34,7 @@ class Scene:
         self._number = 0
 
     def submit(self, lane: Lane, number: int) -> list[Run]:
-        """Give the loop so many coroutines of a lane."""
+        """Give the loop this number of coroutines of a lane."""
         return [self.coroutine(lane, lambda: self._work(lane)) for _ in range(number)]
 
     def coroutine(self, lane: Lane, function: Callable[[], Any]) -> Run:
@@ -70,7 +70,7 @@ class Scene:
             self._changed.notify_all()
 
     def wait_for(self, lane: Lane, number: int) -> None:
-        """Return once so many coroutines of a lane run."""
+        """Return when this number of coroutines of a lane run."""
         with self._changed:
             assert self._changed.wait_for(lambda: self.running.get(lane, 0) == number, PATIENCE_SECONDS)
 
@@ -230,7 +230,7 @@ def test_where_the_loop_is_blocked_those_that_wait_get_the_slots_of_the_new_one(
     scene.wait_for(shared, 2)
     shared.pool.resize(3)
     unblock.set()
-    scene.outcomes.wait(1)  # and what the old loop had been given before was looked at
+    scene.outcomes.wait(1)  # and the coroutines that the old loop had got were checked
     scene.submit(shared, 1)
     scene.wait_for(shared, 3)
     assert scene.most[shared] == 3, "the old loop begins nothing more"

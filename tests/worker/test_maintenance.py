@@ -16,7 +16,7 @@ from tests.factories import JobFactory, WorkerFactory
 
 
 class Scene:
-    """The chores of a process, run by nobody but the test."""
+    """The maintenance of a process, run only by the test."""
 
     def __init__(self) -> None:
         self.identity, self.stuck, self.shown, self.found = Identity(), 0, 0, 0
@@ -62,7 +62,7 @@ def test_what_dead_neighbours_left_comes_back_at_once_and_their_duties_are_free(
     assert set(BackgroundJobLease.objects.exclude(held_by_worker_id="").values_list("pk", flat=True)) == {"another's"}
     assert (scene.found, scene.maintenance.errors) == (1, 0)
     scene.maintenance.turn()
-    assert scene.found == 1, "nothing more to do, nothing to tell"
+    assert scene.found == 1, "no more work, so no notification"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -53,7 +53,7 @@ class Scene:
         self.picker.look_further()
 
     def age(self) -> None:
-        """Let the last looks from the head be a while ago."""
+        """Move the last polls from the head to the past."""
         for walk in self.picker._walks.values():
             walk.head_at -= HEAD_SECONDS
 
@@ -95,7 +95,7 @@ def test_each_pass_is_shared_evenly_whoever_floods(scene: Scene) -> None:
         flood(12, tenant=tenant)
     for _ in range(4):
         assert tenants(scene.pick(9).jobs) == {"acme": 3, "": 3, "globex": 3}
-    assert tenants(scene.pick(9).jobs) == {"acme": 9}, "what others do not need is for whom there is"
+    assert tenants(scene.pick(9).jobs) == {"acme": 9}, "slots that other tenants do not need go to a tenant with jobs"
 
 
 def test_what_one_tenant_does_not_need_goes_to_the_others_in_the_same_pass(scene: Scene) -> None:
@@ -152,7 +152,7 @@ def test_a_flood_that_gets_a_lane_leaves_the_shared_one_at_once_and_comes_back_w
 def test_however_many_tenants_there_are_each_has_its_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     monkeypatch.setattr(claimer, "MAX_TENANTS", at_once)
     number = at_once + at_once // 5
-    # Nobody runs dry: the last ones must not wait for that.
+    # No tenant runs out of jobs: the last ones must not wait for that.
     Job.objects.bulk_create([Job(task="tests.tasks.add", args=[1], tenant=f"t{one:05}") for one in range(number) for _ in range(3)])
     flood(200, tenant="acme")
     served: Counter[str] = Counter()
@@ -270,7 +270,7 @@ def test_however_many_queues_there_are_beside_one_with_a_limit_each_has_its_turn
     order = [sorted({job.queue for job in scene.pick(10).jobs}) for _ in range(4)]
     assert order == [["q09"], ["q19"], ["q29"], ["q35"]]
     served = {job.queue for _ in range(12) for job in scene.pick(10).jobs}
-    assert served >= {"q13", "q23", "q33", "q35"}, "none waits for the next look from the head"
+    assert served >= {"q13", "q23", "q33", "q35"}, "none waits for the next poll from the head"
 
 
 def test_a_pass_heeds_the_limits_and_says_so(scene: Scene) -> None:
@@ -295,7 +295,7 @@ def test_without_pauses_and_limits_a_pass_is_one_statement_for_each_tenant(scene
     flood(50, tenant="acme")
     flood(50, tenant="globex")
     scene.look_around()
-    each = 1 if connection.vendor == "postgresql" else 4  # on SQLite a look and a write, in a transaction
+    each = 1 if connection.vendor == "postgresql" else 4  # on SQLite a query and a write, in a transaction
     with django_assert_num_queries(2 * each):
         assert len(scene.picker.pick(scene.lanes.shared, 8).jobs) == 8
 
@@ -311,7 +311,7 @@ def test_jobs_whose_targets_somebody_keeps_locked_stand_in_nobodys_way(rival: Ri
     free, other, late = JobFactory(), JobFactory(target="customer:free"), JobFactory(priority=-1)
     with rival.holding(*(Target("", name).key for name in names)):
         found = scene.pick(8)
-        while found.more and not found.moved:  # no pause is made between two looks
+        while found.more and not found.moved:  # there is no pause between two polls
             assert found.going
             found = scene.picker.pick(scene.lanes.shared, 8)
         assert ids(found.jobs) == [free.pk, other.pk, late.pk]
@@ -383,7 +383,7 @@ def test_a_picker_at_rest_goes_by_a_glance_that_was_taken_since(scene: Scene, dj
     scene.picker.look_around(since=glance.at - 1)
     assert len(scene.lanes.shared.turns) == 0, "what came since the glance is not seen"
     scene.picker.look_around(since=glance.at + 1)
-    assert len(scene.lanes.shared.turns) == 1, "somebody told of it after the glance"
+    assert len(scene.lanes.shared.turns) == 1, "a notification came after the hint"
 
 
 @pytest.mark.parametrize("kind", ["not asked", "seen", "old"])

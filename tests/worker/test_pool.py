@@ -62,7 +62,7 @@ def test_no_more_threads_start_than_there_are_runs_at_once(pool: Pool, outcomes:
 
 
 def test_a_run_never_waits_for_another_one_while_there_is_a_slot(pool: Pool, outcomes: Collector) -> None:
-    """Each time, the thread of the first run seems to be idle still, or to be idle again, when the others are submitted."""
+    """Each time, the thread of the first run appears to be still idle, or idle again, when the other runs are submitted."""
     pool.resize(3)
     for turn in range(200):
         together = threading.Barrier(3)
@@ -185,7 +185,7 @@ def test_a_pool_that_grows_again_takes_back_whom_it_has_told_to_leave(pool: Pool
     begun.wait(PATIENCE_SECONDS)
     for size in (1, 3, 0, 2):
         pool.resize(size)
-    assert pool.threads == 3, "nobody works beside those who were told to leave"
+    assert pool.threads == 3, "no thread works beside those that were asked to exit"
     go_on.set()
     outcomes.wait(3)
     deadline = time.monotonic() + PATIENCE_SECONDS

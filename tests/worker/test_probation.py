@@ -35,7 +35,7 @@ class Scene:
         return made
 
     def begin(self, *, thread: bool = True) -> Run | None:
-        """Let the next suspect begin, at once in its thread or not, and return it."""
+        """Start the next suspect, at once in its thread or not, and return it."""
         run = self.probation.next(self.now)
         if run is not None:
             self.probation.begin(run)

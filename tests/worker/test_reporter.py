@@ -27,7 +27,7 @@ class Scene:
         self.reporter = Reporter(self.runs, lambda *_: None)
 
     def run(self, age: float = 0.0, **columns: Any) -> Run:
-        """Register a run that began so long ago."""
+        """Register a run that started this long ago."""
         job = JobFactory(running=True, **columns)
         plain = run_of(lambda: None, number=job.pk, lease_token=1)
         run = Run(plain.job, self.reporter.flush, plain.read_result)
@@ -154,7 +154,7 @@ def test_values_that_the_database_refuses_are_dropped_and_the_others_are_written
     assert [row(run).message for run in (good, bad)] == ["good", ""]
     assert None not in [row(run).started_at for run in (bad, long)], "it shows that it began"
     assert f"Job {bad.job.id}: the database refuses its progress, message or metadata, which are dropped:" in caplog.text
-    assert bad.own_progress().message is None, "the outcome must not bring it again"
+    assert bad.own_progress().message is None, "the outcome must not contain it again"
     bad.report(20, "better")
     bad.own_progress().marked_at = (bad.own_progress().marked_at or 0) - PAUSE_SECONDS
     scene.reporter.turn()
@@ -169,7 +169,7 @@ def test_a_task_whose_metadata_the_database_refuses_is_told_so_and_may_save_othe
     scene.reporter.start()
     try:
         with pytest.raises(InvalidArgumentValue, match="the database refuses it"):
-            run.save('{"half": "a\ud800b"}')  # past what looks at it
+            run.save('{"half": "a\ud800b"}')  # without the check of its value
         run.save('{"cursor": 8}')
         assert row(run).metadata == {"cursor": 8}
     finally:

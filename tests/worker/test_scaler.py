@@ -50,7 +50,7 @@ class Scene:
         self.decided += 1
 
     def run(self, number: int) -> None:
-        """Register so many runs."""
+        """Register this number of runs."""
         self.runs.remove([run.lease for run in self.runs])
         plain = [run_of(lambda: None, number=one) for one in range(number)]
         self.runs.add([Run(run.job, run.flush, run.read_result, self.lanes.shared) for run in plain])
@@ -61,7 +61,7 @@ class Scene:
         return self.lanes.shared.pool.size
 
     def sizes(self, seconds: float) -> list[int]:
-        """Return the number of slots after each of the turns of so long a time."""
+        """Return the number of slots after each turn during this time."""
         until, found = time.monotonic() + seconds, []
         while time.monotonic() < until:
             found.append(self.size())
@@ -105,7 +105,7 @@ def test_slots_are_what_runs_and_what_could_be_claimed_within_bounds(scene: Scen
     JobFactory.create_batch(3, queue="other")
     JobFactory.create_batch(3, queue="mail", scheduled=True)
     assert scene.size() == slots
-    assert scene.resized == (slots > 2), "only new slots are told of"
+    assert scene.resized == (slots > 2), "only new slots cause a notification"
 
 
 @pytest.mark.django_db
@@ -179,7 +179,7 @@ def test_slots_that_nobody_needs_end_after_a_quiet_time_and_those_that_are_busy_
     scene.lanes.shared.saturated = False
     began = time.monotonic()
     found = scene.sizes(0.25)
-    assert time.monotonic() - began < 0.3, "the machine stood still; the test says nothing"
+    assert time.monotonic() - began < 0.3, "the machine was stopped; the test proves nothing"
     assert set(found) == {5}, "not within the quiet time"
     assert scene.sizes(0.4)[-1] == 4, "what runs keeps its slot"
     scene.run(0)
@@ -265,7 +265,7 @@ def test_a_pool_below_the_least_number_bounds_it_too_and_is_told_of_once(
     ]
 
 
-# What is told
+# What is logged
 
 
 @pytest.mark.django_db

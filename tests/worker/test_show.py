@@ -1,4 +1,4 @@
-"""What a worker's row tells of its services."""
+"""What the row of a worker has about its services."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
 
 
 class Place:
-    """Be a project's context, which keeps what happens to it, and fails where it is told to."""
+    """A project's context that records its calls, and fails as requested."""
 
     here = threading.local()
     told: list[tuple[str, str, int]] = []
@@ -111,7 +111,7 @@ class Ear:
 
 @pytest.fixture
 def listen() -> Iterator[Any]:
-    """Return a function that listens to a signal; at the end nobody does."""
+    """Return a function that connects a receiver to a signal; disconnect it at the end."""
     ears: list[tuple[Signal, Ear]] = []
 
     def begin(signal: Signal) -> Ear:
@@ -523,7 +523,7 @@ def test_a_context_that_fails_stops_no_recovery(listen: Any, caplog: pytest.LogC
 
 
 def chores() -> Maintenance:
-    """Return the chores of a process, run by nobody but the test."""
+    """Return the maintenance of a process, run only by the test."""
     return Maintenance(
         Identity(),
         show=lambda: None,
@@ -534,7 +534,7 @@ def chores() -> Maintenance:
 
 
 def sweep(maintenance: Maintenance) -> None:
-    """Look for lost jobs as the duty does, and let them be told of."""
+    """Recover lost jobs as the duty does, and send their signals."""
     ExpireStaleRunningJobs(lambda: None, maintenance.announce, lambda: 0.0).run_once(timezone.now())
 
 

@@ -308,7 +308,7 @@ def test_a_task_that_catches_it_may_clean_up_and_succeed(scene: Scene) -> None:
 
     outcome = scene.come_to(task, takes_context=True)
     assert (outcome.kind, outcome.result, outcome.progress) == (Kind.SUCCESS, '"cleaned up"', 50)
-    assert rested[0] >= 0.05, "the limit is told once"
+    assert rested[0] >= 0.05, "the limit is reported once"
 
 
 def test_a_task_that_turns_it_into_another_error_fails_with_that(scene: Scene) -> None:

@@ -187,7 +187,7 @@ def test_a_callback_that_fails_after_the_commit_is_logged_and_changes_nothing(
         outcome = thread.submit(_execute, made).result()
     job.refresh_from_db()
     assert (outcome.kind, outcome.committed, job.status) == (Kind.SUCCESS, True, "SUCCESS")
-    assert called == [True], "the others are called, and the end is known by then"
+    assert called == [True], "the other callbacks are called, and the end is known by then"
     records = [record for record in caplog.records if "a callback of its on_commit failed" in record.getMessage()]
     assert [record.exc_info and record.exc_info[1] for record in records] == [error]
     assert records[0].__dict__["job_id"] == job.pk
@@ -261,7 +261,7 @@ def test_a_coroutine_is_refused() -> None:
 
 
 def undone(function: Callable[..., Any], text: str, **columns: Any) -> None:
-    """Execute, and look that nothing is there, that the job is told to have failed, and that the connection is clean."""
+    """Execute, and check that nothing is written, that the job is reported as failed, and that the connection is clean."""
     outcome, job, made = execute_and_look(function, **columns)
     assert (outcome.kind, outcome.committed, job.status, made) == (Kind.ERROR, False, "RUNNING", [])
     assert outcome.failure is not None
@@ -281,7 +281,7 @@ def test_a_success_that_the_database_refuses_undoes_the_work(target: str) -> Non
 
 def test_the_refusal_of_a_success_is_the_cause_of_its_error() -> None:
     def function(context: TaskContext) -> str:
-        context._control.own_progress().metadata = "no JSON"  # type: ignore[attr-defined]  # past what looks at it
+        context._control.own_progress().metadata = "no JSON"  # type: ignore[attr-defined]  # without the check of its value
         return work()
 
     outcome, _, _ = execute_and_look(function)
@@ -319,7 +319,7 @@ def test_a_rollback_of_the_tasks_own_is_no_success(again: bool) -> None:
         work()
         with connection.cursor() as cursor:
             cursor.execute("ROLLBACK")
-            if again:  # on PostgreSQL the next statement begins a new transaction, which looks like the old one
+            if again:  # on PostgreSQL the next statement begins a new transaction, which cannot be distinguished from the old one
                 cursor.execute("SELECT 1")
 
     undone(function, "ended its transaction with a COMMIT or ROLLBACK of its own")
