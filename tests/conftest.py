@@ -19,7 +19,7 @@ VENDORS = {"postgresql": "needs what only PostgreSQL has", "sqlite": "speaks of 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name our marks."""
+    """Register the marks of the suite."""
     config.addinivalue_line("markers", "session: needs a session of its own for longer than a transaction; skipped behind a pooler")
     for vendor, reason in VENDORS.items():
         config.addinivalue_line("markers", f"{vendor}: {reason}; skipped on the other database")
@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Share out the tests that start processes in an order of our own."""
+    """Distribute the tests that start processes in the order of `tests.order`."""
     return order.LongestFirst(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
@@ -92,7 +92,7 @@ def rival(transactional_db: Any) -> Iterator[Rival]:
     """
     from django.db import connection
 
-    limited = connection.vendor == "postgresql" and not POOLED  # behind a pooler, others would have the limit, too
+    limited = connection.vendor == "postgresql" and not POOLED  # behind a pooler, other clients would get the limit, too
     if limited:
         connection.cursor().execute("SET lock_timeout = '5s'")
     party = Rival()

@@ -23,7 +23,7 @@ def ahead(**delta: float) -> Any:
 class WithTraits(DjangoModelFactory):
     """Say of each trait that it is off, unless it is asked for.
 
-    factory-boy looks for it else, again for each field, and puts all that it knows into the text of an error that nobody reads: most of
+    otherwise factory-boy searches it for each field, and builds a long text for an error that it then discards: most of
     the time that a row takes.
     """
 
@@ -79,7 +79,7 @@ class JobFactory(WithTraits):
 
 
 class WorkerFactory(DjangoModelFactory):
-    """Make the row of a worker process that was heard a moment ago."""
+    """Make the row of a worker process with a recent heartbeat."""
 
     class Meta:
         model = Worker

@@ -1,8 +1,7 @@
-"""Share the tests out among the processes of pytest-xdist where they start processes of their own (``--dist loadfile``).
+"""Distribute the tests among the processes of pytest-xdist if they start processes of their own (``--dist loadfile``).
 
-By itself pytest-xdist keeps the tests of a file together, and begins with the files that have many. Here only those stay together that
-look at one scene or play it together; and what says that it takes long comes first: else the last process would be busy with it long
-after the others have ended.
+By itself pytest-xdist keeps the tests of a file together, and starts with the files that have many. Here only those stay together that
+share a scene or run concurrently. Slow tests come first, so that all processes end at about the same time.
 """
 
 import re
@@ -33,7 +32,7 @@ class LongestFirst(LoadFileScheduling):
 
 @cache
 def shares(file: str) -> bool:
-    """Tell whether the tests of a file share something."""
+    """Return whether the tests of a file share a scene."""
     return SHARES.search((ROOT / file).read_text()) is not None
 
 

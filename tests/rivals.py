@@ -66,7 +66,7 @@ def _lock(key: int) -> None:
 
 
 def wait_until_somebody_waits_for_a_lock(number: int = 1) -> None:
-    """Return as soon as so many other sessions of this PostgreSQL database wait for a row, a lock or a transaction."""
+    """Return as soon as this number of other sessions of this PostgreSQL database wait for a row, a lock or a transaction."""
     sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     pause = threading.Event()
     for _ in range(int(PATIENCE_SECONDS / 0.01)):

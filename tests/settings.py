@@ -58,13 +58,13 @@ TASKS = {
     "immediate": {"BACKEND": "jobqueue.testing.ImmediateBackend", "QUEUES": []},
     "dummy": {"BACKEND": "jobqueue.testing.DummyBackend", "QUEUES": []},
 }
-# A user is made in a moment: what a password is worth is nobody's question here.
+# A fast hasher: the strength of passwords does not matter in tests.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 JOBQUEUE: dict[str, Any] = {}
 if django.VERSION >= (6, 1):
     MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 
-# A name of one's own lets several runs share the server.
+# With a name of its own, each of several runs can use the same server.
 NAME = os.environ.get("TEST_DATABASE_NAME", "jobqueue")
 SQLITE = os.environ.get("TEST_DATABASE", "postgresql") == "sqlite"
 

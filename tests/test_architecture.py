@@ -24,9 +24,9 @@ ORM_WRITES = ("update", "create", "get_or_create", "update_or_create", "bulk_cre
 OTHER_STATUSES = {
     "jobqueue/lifecycle/aside.py:_end_what_belongs_to_it": "the status of a phase",
     "jobqueue/lifecycle/enqueue.py:columns": "a new job has no status before; the insert is a statement of db/",
-    "jobqueue/lifecycle/phases.py:_begin": "the status of a phase; the columns of the job that its callers name are others",
+    "jobqueue/lifecycle/phases.py:_begin": "the status of a phase; the job's columns that its callers name are different ones",
     "jobqueue/lifecycle/phases.py:finish": "the status of a phase",
-    "jobqueue/lifecycle/phases.py:let_go": "the columns that `_started` returns are others",
+    "jobqueue/lifecycle/phases.py:let_go": "the columns that `_started` returns are different ones",
     "jobqueue/lifecycle/phases.py:settle": "the status of a phase",
     "jobqueue/testing/inline.py:_attempt": "a task result of the inline backend, which has no database",
     "jobqueue/testing/inline.py:_settle": "a task result of the inline backend, which has no database",

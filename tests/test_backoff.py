@@ -12,7 +12,7 @@ from jobqueue.core import backoff
 from jobqueue.core.backoff import Exponential, Fixed, Linear, delay_seconds, exponential, fixed, linear
 from jobqueue.exceptions import MAX_DELAY_SECONDS, Fatal, Interrupted, InvalidBackoff, InvalidOption, JobQueueError, LeaseLost, Retry
 
-# Numbers that occur, and numbers that nobody counts to.
+# Realistic numbers, and very large ones.
 FAILURES = st.one_of(st.integers(-5, 100), st.integers(10**9, 10**9 + 5), st.just(10**400))
 SECONDS = st.floats(0, 1e9, allow_subnormal=True)
 

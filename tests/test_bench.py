@@ -1,4 +1,4 @@
-"""The benchmark runs: small, on its own server, with real workers. How fast it was is nobody's business here."""
+"""The benchmark runs: small, on its own server, with real workers. Its speed does not matter here."""
 
 import json
 import os
@@ -232,7 +232,7 @@ def test_the_table_tells_which_targets_were_missed() -> None:
 
 
 def test_a_picture_shows_each_step_and_begins_and_ends_at_its_frame() -> None:
-    drawn = ElementTree.fromstring(plot.picture([(0.0, 0, 0, 2), (5.0, 100, 8, 8), (10.0, 0, 0, 2)]))  # noqa: S314 - our own
+    drawn = ElementTree.fromstring(plot.picture([(0.0, 0, 0, 2), (5.0, 100, 8, 8), (10.0, 0, 0, 2)]))  # noqa: S314 - from the code under test
     paths = {path.get("class"): path.get("d") for path in drawn.iter("{http://www.w3.org/2000/svg}path")}
     assert paths["slots"] == "M60.0,347.5 H470.0 V250.0 H880.0 V347.5 H880.0"
     assert paths["depth"] == "M60.0,210 L60.0,210.0 H470.0 V46.0 H880.0 V210.0 H880.0 L880.0,210 Z"

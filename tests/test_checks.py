@@ -201,7 +201,7 @@ def test_paths_of_tenants_that_lead_somewhere_and_callables_are_no_fault(setting
         settings.JOBQUEUE = values
         assert ids(checks.check_tenants()) == []
     settings.JOBQUEUE = {"TENANTS": 3}
-    assert ids(checks.check_tenants()) == [], "check_settings tells it"
+    assert ids(checks.check_tenants()) == [], "check_settings reports it"
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_queue_is_paused_and_resumed() -> None:
     assert run("pause", "mail")[0].endswith(" (no change).\n")
     answer = {"name": "mail", "changed": True, "paused": False, "max_running": None, "paused_until": None, "warning": ""}
     assert told("resume", "mail") == (answer, 0)
-    assert run("resume", "nobody") == ("Queue 'nobody' is not paused (no change).\n", 0)
+    assert run("resume", "unused") == ("Queue 'unused' is not paused (no change).\n", 0)
 
 
 def test_a_pause_ends_at_the_time_that_was_said() -> None:

@@ -1,4 +1,4 @@
-"""The backends keep what django.tasks promises: ours with a real worker and in one thread, those for tests, and Django's own."""
+"""The backends keep what django.tasks promises: jobqueue's with a real worker and in one thread, those for tests, and Django's own."""
 
 import threading
 
@@ -34,7 +34,7 @@ class TestDatabaseBackend(TaskBackendConformance, TestCase):
 
 @override_settings(TASKS=TASKS)
 class TestDatabaseBackendWithAWorker(RunTests, EndingTests, SignalTests, TransactionTests, TransactionTestCase):
-    """Jobs run in a whole worker, with all of its threads: the parts of the kit that look at runs."""
+    """Jobs run in a complete worker, with all of its threads: the parts of the kit that test runs."""
 
     rolls_back_with = "default"
     runs_in_order = False  # its threads work side by side
@@ -49,7 +49,7 @@ class TestDatabaseBackendWithAWorker(RunTests, EndingTests, SignalTests, Transac
 
 @override_settings(TASKS=TASKS)
 class TestImmediateBackend(TaskBackendConformance, SimpleTestCase):
-    """Our backend that runs at once promises the same."""
+    """The immediate backend keeps the same promises."""
 
     backend_alias = "immediate"
     runs_at_once = True
@@ -61,7 +61,7 @@ class TestImmediateBackend(TaskBackendConformance, SimpleTestCase):
 
 @override_settings(TASKS=TASKS)
 class TestDummyBackend(TaskBackendConformance, SimpleTestCase):
-    """Our backend that runs nothing promises the rest."""
+    """The dummy backend keeps the promises that do not concern runs."""
 
     backend_alias = "dummy"
     runs = False

@@ -115,7 +115,7 @@ def test_a_walk_of_the_clock_meets_each_time_once_whenever_it_is_asked_anew(zone
 
 
 def by_hand(expression: str, zone: str, day: date) -> list[datetime]:
-    """Return the times of a day as one finds them by looking at each minute of it."""
+    """Return the times of a day, found by a check of each minute."""
     local = datetime.combine(day, datetime.min.time())
     walls = set(takewhile(lambda one: one < local + timedelta(days=1), CronSim(expression, local - MINUTE)))
     begin, end = midnight(zone, day), midnight(zone, day + timedelta(days=1))

@@ -72,10 +72,10 @@ def test_the_authenticator_on_the_page_works(monkeypatch: pytest.MonkeyPatch, se
     for module in (ModuleType("shop"), models, tokens):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     blocks = re.findall(r"```python\n(.+?)```", SECTIONS["Authentication"], re.DOTALL)
-    exec(blocks[0], vars(tokens))  # noqa: S102 - our own page
+    exec(blocks[0], vars(tokens))  # noqa: S102 - a page of this project
     assert len(blocks[0].split("def ")[1].strip().splitlines()) <= 10
     given: dict[str, Any] = {}
-    exec(blocks[1], given)  # noqa: S102 - our own page
+    exec(blocks[1], given)  # noqa: S102 - a page of this project
     settings.JOBQUEUE = given["JOBQUEUE"]
     authenticator = conf.api_authenticator()
     assert authenticator is not None

@@ -53,5 +53,5 @@ def test_the_example_can_be_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(declarations, "_declared", {})
     monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
     names: dict[str, Any] = {"__name__": "tests.shop"}
-    exec(PAGE.split("```python\n")[1].split("```")[0], names)  # noqa: S102 - the page is ours
+    exec(PAGE.split("```python\n")[1].split("```")[0], names)  # noqa: S102 - a page of this project
     assert declarations.declared() == ["look-for-mail", "nightly-report"]

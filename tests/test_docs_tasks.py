@@ -36,7 +36,7 @@ def test_the_table_has_every_option_and_no_other() -> None:
 def test_the_default_is_the_codes(name: str) -> None:
     fields = {field.name: field.default for field in dataclasses.fields(JobTask)}
     expected = {**fields, **DEFAULTS, "run_after": None}[name]
-    assert eval(OPTIONS[name][0], {"exponential": backoff.exponential}) == expected  # noqa: S307 - our own page
+    assert eval(OPTIONS[name][0], {"exponential": backoff.exponential}) == expected  # noqa: S307 - a page of this project
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -79,7 +79,7 @@ def test_every_word_of_the_context_exists_and_none_is_left_out() -> None:
 
 def test_the_backoffs_on_the_page_work() -> None:
     for text in re.findall(r"^\| `((?:fixed|linear|exponential)\(.+?\))` \|", SECTIONS["Retries"], re.MULTILINE):
-        policy = eval(text, vars(backoff).copy())  # noqa: S307 - our own page
+        policy = eval(text, vars(backoff).copy())  # noqa: S307 - a page of this project
         assert policy.delay(1, lambda: 0.0) > 0
 
 

@@ -114,5 +114,5 @@ def check(reader: Reader, line: str, printed: str) -> None:
     elif "runserver" in line:
         log = reader.folder / f"terminal-{len(reader.terminals) - 1}.log"
         address = wait_until(lambda: re.search(rb"http://127.0.0.1:\d+/", log.read_bytes()), "the server runs", SECONDS)
-        with urllib.request.urlopen(f"{address[0].decode()}admin/jobqueue/job/", timeout=SECONDS) as answer:  # noqa: S310 - our own server
+        with urllib.request.urlopen(f"{address[0].decode()}admin/jobqueue/job/", timeout=SECONDS) as answer:  # noqa: S310 - the test's own server
             assert b"username" in answer.read(), "the admin asks for the user"

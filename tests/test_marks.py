@@ -34,7 +34,7 @@ pytestmark = pytest.mark.django_db
 MARK = "MARKq7zX9"
 VALUE = f"value-{MARK}"
 URL = f"https://hooks.example/services/{MARK}?sig={MARK}#{MARK}"
-# Each form as a text that a task, a library or a person may have written; the last ones were cut by others.
+# Each form as a text that a task, a library or a person can have written; the last ones were cut by other programs.
 FORMS = [
     f"password={MARK}",
     f"--password={MARK}",

@@ -1,4 +1,4 @@
-"""Arguments and results: what is stored comes back equal, everything else is refused by name."""
+"""Arguments and results: stored values are equal when they are read, and all other values are refused by name."""
 
 import datetime
 import decimal
@@ -81,7 +81,7 @@ class Quiet(dict):
 
 
 class Raising(dict):
-    """Raise what is no error when it is looked at."""
+    """Raise a `BaseException` when the value is read."""
 
     def items(self):
         raise SystemExit(3)

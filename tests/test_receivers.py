@@ -1,4 +1,4 @@
-"""The log lines about jobs: what they tell, and what they hide."""
+"""The log lines about jobs: what they contain, and what they mask."""
 
 from __future__ import annotations
 

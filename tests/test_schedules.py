@@ -156,7 +156,7 @@ def test_what_the_code_changes_is_changed_and_what_people_decided_stays() -> Non
     Schedule.objects.update(next_at=NOON)
     redeclare(cron="30 3 * * *")
     jobqueue.sync_schedules()
-    assert row().next_at == row().timing.after(clock.now())  # others: counted from now on
+    assert row().next_at == row().timing.after(clock.now())  # a new timing is counted from now
 
 
 @pytest.mark.django_db

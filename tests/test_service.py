@@ -15,7 +15,7 @@ PATIENCE_SECONDS = 20.0
 
 
 class Turns(Service):
-    """Do what it is told at each turn, and count."""
+    """Run the given function at each turn, and count."""
 
     name = "turns"
 
@@ -54,7 +54,7 @@ class Turns(Service):
 
 
 def after(service: Turns, turns: int) -> None:
-    """Wait until so many more turns are done."""
+    """Wait until this number of further turns are done."""
     for _ in range(turns):
         assert service.done.acquire(timeout=PATIENCE_SECONDS)
 

@@ -52,7 +52,7 @@ _REFUSING = {
 
 @contextmanager
 def refusing_changes(condition: str) -> Iterator[None]:
-    """Let the database refuse each change of a job that fulfills a condition on `old` and `new`."""
+    """Make the database refuse each change of a job that fulfills a condition on `old` and `new`."""
     with connection.cursor() as cursor:
         for statement in _REFUSING[connection.vendor]:
             cursor.execute(statement.format(condition))

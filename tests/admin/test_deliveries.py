@@ -277,7 +277,7 @@ def chief(login: Login) -> Client:
 
 
 def done(client: Client, delivery: Any, verb: str) -> list[str]:
-    """Do a verb, confirmed, and return what is told."""
+    """Run a verb with its confirmation, and return the messages."""
     path = f"{LIST}{delivery.pk}/{verb}/"
     assert client.post(path).status_code == 200
     return told(client.post(path, {"confirmed": str(delivery.pk)}))

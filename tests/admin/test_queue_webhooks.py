@@ -1,4 +1,4 @@
-"""The form of a queue's webhook: who may use it, what it refuses, what is kept, and what others see of the URL."""
+"""The form of a queue's webhook: who may use it, what it refuses, what is stored, and what other users see of the URL."""
 
 from typing import Any
 

@@ -86,7 +86,7 @@ def test_each_decision_has_its_own_permission(login: Login, what: str) -> None:
     others = [name for each, name in PERMISSIONS.items() if each != what]
     data = {"queue": "mail", "max_running": "3"}
     assert login("view_queue", *others).post(DECIDE[what], data).status_code == 403
-    if what != "limit":  # who may change a queue may look at it, too
+    if what != "limit":  # users who may change a queue may view it, too
         assert login(PERMISSIONS[what]).post(DECIDE[what], data).status_code == 403
     assert login("view_queue", *PERMISSIONS.values(), enforce_csrf_checks=True).post(DECIDE[what], data).status_code == 403
     assert Client().post(DECIDE[what], data).status_code == 302
@@ -126,7 +126,7 @@ def test_bad_input_is_told_and_changes_nothing(chief: Client, what: str, data: d
     assert (rows(), audit()) == ([], [])
 
 
-@pytest.mark.urls("demo_project.urls")  # the page that tells of a 404 is the demo's, and links to its other pages
+@pytest.mark.urls("demo_project.urls")  # the page of a 404 is the demo's, and links to its other pages
 def test_an_unknown_decision_is_not_found(chief: Client) -> None:
     assert chief.post(f"{PAGE}decide/delete/", {"queue": "mail"}).status_code == 404
 

@@ -399,7 +399,7 @@ def test_each_verb_has_its_own_permission_and_needs_a_post_with_a_token(login: L
     one = ScheduleFactory(enabled=verb != "enable")
     others = [f"{each}_schedule" for each in VERBS if each != verb]
     assert login("view_schedule", "change_schedule", *others).post(act(one, verb)).status_code == 403
-    assert login(f"{verb}_schedule").post(act(one, verb)).status_code == 403  # may not even look
+    assert login(f"{verb}_schedule").post(act(one, verb)).status_code == 403  # not even a view
     assert login("view_schedule", f"{verb}_schedule", enforce_csrf_checks=True).post(act(one, verb)).status_code == 403
     assert Client().post(act(one, verb)).status_code == 302
     may = login("view_schedule", f"{verb}_schedule")

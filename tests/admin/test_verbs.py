@@ -90,7 +90,7 @@ def test_a_button_without_a_csrf_token_is_refused(login: Login) -> None:
     assert states(job) == ["QUEUED"]
 
 
-@pytest.mark.urls("demo_project.urls")  # the page that tells of a 404 is the demo's, and links to its other pages
+@pytest.mark.urls("demo_project.urls")  # the page of a 404 is the demo's, and links to its other pages
 def test_unknown_verbs_and_jobs_are_not_found(operator: Client) -> None:
     job = JobFactory()
     assert operator.post(f"{LIST}{job.pk}/act/destroy/").status_code == 404

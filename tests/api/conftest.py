@@ -29,7 +29,7 @@ def url(job: Any, verb: str = "", target: str | None = None) -> str:
 
 
 def error(response: Any) -> dict[str, Any]:
-    """Return the error of an answer, which must look as all of them do."""
+    """Return the error of an answer, and check its form."""
     body = response.json()
     assert list(body) == ["error"]
     assert {"code", "message"} <= set(body["error"])
@@ -69,5 +69,5 @@ def operator(login: Callable[..., Client]) -> Client:
 
 @pytest.fixture
 def tokens(settings: Any) -> None:
-    """Let the API take tokens."""
+    """Make the API accept tokens."""
     settings.JOBQUEUE = {"API_AUTHENTICATOR": by_token}

@@ -1,4 +1,4 @@
-"""Who may do what over REST, and that everything that goes wrong is told in JSON."""
+"""Permissions of the REST API, and its errors in JSON."""
 
 from __future__ import annotations
 
@@ -118,13 +118,13 @@ def test_a_session_reads_without_a_csrf_token(make_user: MakeUser, job: Job) -> 
 def test_a_token_needs_no_csrf_token(tokens: None, make_user: MakeUser, job: Job) -> None:
     user, client = make_user("view_job", "pause_job"), Client(enforce_csrf_checks=True)
     assert client.post(url(job, "pause"), headers={"Authorization": f"Bearer {user.username}"}).status_code == 200
-    # Beside the session of somebody else the token still is what counts.
+    # The token counts, even beside the session of another user.
     client.force_login(make_user())
     assert client.get(url(job), headers={"Authorization": f"Bearer {user.username}"}).status_code == 200
 
 
 def test_a_wrong_token_is_refused(tokens: None, client: Client, job: Job) -> None:
-    response = client.get(url(job), headers={"Authorization": "Bearer nobody"})
+    response = client.get(url(job), headers={"Authorization": "Bearer unknown"})
     assert (response.status_code, response.headers["WWW-Authenticate"]) == (401, 'Bearer realm="jobqueue"')
 
 

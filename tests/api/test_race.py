@@ -64,7 +64,7 @@ def test_cancel_and_resume_of_one_job_agree_with_what_it_did(state: str) -> None
         assert counts["cancel", 202] == THREADS / 2
         assert job.status == "RUNNING"
     else:
-        # Whoever comes first, a cancel ends it for good: one cancel won, and the state is what it said.
+        # In any order, a cancel is final: one cancel won, and the state is the one that it returned.
         assert (counts["cancel", 200], counts["cancel", 409]) == (1, THREADS / 2 - 1)
         assert (job.status, job.holds_target) == ("CANCELED", False)
         assert counts["resume", 200] <= 1

@@ -48,7 +48,7 @@ def server(live_server: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def browser(server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Start Chromium; it is closed before the server looks for its last requests."""
+    """Start Chromium; it is closed before the server handles its last requests."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if not CHROMIUM.exists():
         pytest.skip(f"there is no {CHROMIUM}")
@@ -60,12 +60,12 @@ def browser(server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             yield started
         finally:
             started.close()
-            connection.close()  # the one of this thread inside that loop, which nobody else would find
+            connection.close()  # the one of this thread inside that loop, which no other code would close
 
 
 @pytest.fixture
 def open_page(browser: Any, server: Any, admin_user: Any) -> Iterator[Open]:
-    """Return a function that opens a page on which somebody is logged in; at the end, no page may have complained."""
+    """Return a function that opens a page of a user who is logged in; at the end, check that no page had an error."""
     complaints: list[str] = []
     pages: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""A pipeline that somebody watches, with texts that would do harm where a page took them for markup."""
+"""A pipeline for the live page, with texts that would do harm if a page took them for markup."""
 
 from typing import Any
 

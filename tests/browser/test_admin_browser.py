@@ -46,7 +46,7 @@ def reload_until(page: Any, selector: str, count: int = 1) -> None:
     def there() -> bool:
         try:
             page.reload()
-        except Error:  # a page that is still on its way to another cannot be loaded again; the next look can
+        except Error:  # a page that is still loading cannot be reloaded; the next try can
             return False
         return bool(page.locator(selector).count() >= count)
 

@@ -1,4 +1,4 @@
-"""The page of a job moves while somebody looks at it: progress, phases, the timeline, the buttons; text from outside stays text."""
+"""The page of a job follows the job: progress, phases, the timeline, the buttons; text from outside stays text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a job that moves while somebody looks at it: served by uvicorn, run by a real worker, under a strict policy."""
+"""The live page of a job: served by uvicorn, with a real worker, under a strict content security policy."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_pipeline_moves_before_ones_eyes_until_it_is_canceled_on_its_page(watc
     told = ["job.enqueued", "job.started", *["job.phase.started", "job.phase.completed"] * 2, "job.phase.started"]
     wait_until(lambda: names(page) == told, "the timeline has grown")
     assert page.evaluate(NUMBERS) == sorted(set(page.evaluate(NUMBERS)))
-    wait_until(lambda: "Running" in page.inner_text("#jobqueue-told"), "the change of the status was told to who does not see it")
+    wait_until(lambda: "Running" in page.inner_text("#jobqueue-told"), "the change of the status was announced to screen readers")
 
     picture(page, "live-running")
 
@@ -148,7 +148,7 @@ def test_the_page_of_a_plain_job_gets_its_bar_its_result_and_its_last_words_with
     assert page.inner_text("[data-part=result]").splitlines()[-1] == "100"
     assert "1 begun, 0 failed" in page.inner_text("[data-part=report]")
     assert [each.inner_text() for each in page.locator(".jq-verb").all()] == ["Delete"]
-    assert page.evaluate("document.activeElement.className") == "jq-verbs", "the button is gone: who was there is still among the others"
+    assert page.evaluate("document.activeElement.className") == "jq-verbs", "the button is gone: the focus is still among the other buttons"
     assert names(page) == ["job.enqueued", "job.started", "job.completed"]
     assert page.evaluate("window.neverLoadedAgain")
     assert page.evaluate(WIDER) == 0
@@ -165,7 +165,7 @@ def test_the_page_comes_back_after_the_server_was_restarted_and_misses_nothing(
     connection(page, "reconnecting")
     picture(page, "live-reconnecting")
     workers.start(TASK_MODULES=[pipelines.__name__])
-    wait_until(lambda: Job.objects.get(pk=job.job_id).progress == 83, "the last phase is at its half, while nobody could see it", 40)
+    wait_until(lambda: Job.objects.get(pk=job.job_id).progress == 83, "the last phase is at its half, while no page showed it", 40)
     assert names(page) == ["job.enqueued"]
     web.start()
     connection(page, "live")

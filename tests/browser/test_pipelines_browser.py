@@ -29,7 +29,7 @@ def published(transactional_db: Any) -> Job:
             ("cut", "SUCCESS", 100, ""),
             ("find faces", "RUNNING", 40, "frame 4,021 of 10,000 <script>alert(1)</script>"),
             ("upload", "PENDING", 0, ""),
-            ("tell the subscribers", "ERROR", 0, "OSError: no route to host"),
+            ("notify the subscribers", "ERROR", 0, "OSError: no route to host"),
         )
     ):
         times: dict[str, Any] = {"started_at": begun} if status != "PENDING" else {}

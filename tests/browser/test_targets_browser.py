@@ -29,7 +29,7 @@ def ago(**delta: float) -> Any:
 
 @pytest.fixture
 def shop(transactional_db: Any) -> Job:
-    """Make the lines of a shop; return the one in ERROR that others wait for."""
+    """Make the lines of a shop; return the one in ERROR that other jobs wait for."""
     worker = WorkerFactory(host="web-1", pid=4121, running=1)
 
     def line(count: int, target: str, **values: Any) -> None:
@@ -63,7 +63,7 @@ def shop(transactional_db: Any) -> Job:
 
 
 def picture(page: Any, name: str) -> None:
-    """Keep a picture, where somebody wants to look at it."""
+    """Save a screenshot if a folder for it is set."""
     if folder := os.environ.get("PICTURES"):
         page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 

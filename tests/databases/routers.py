@@ -1,4 +1,4 @@
-"""A router of a project that reads what people look at from a copy of the jobs' database."""
+"""A router of a project that reads the admin's pages from a copy of the jobs' database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Use every feature in a project whose jobs have a database of their own, and tell which tables each connection was asked about.
+"""Use every feature in a project whose jobs have a database of their own, and report which tables each connection used.
 
 A process of its own: ``python -m tests.databases.scene`` with `tests.databases.settings`. Its last line is the report, as JSON.
 """
@@ -172,7 +172,7 @@ def stop_jobs() -> None:
     resume(number_of(job))
     wait_until(lambda: state(job) == "RUNNING", "it runs again")
     behind = wait.using(target="stopped").enqueue()
-    wait_until(lambda: str(number_of(job)) in str(why_waiting(behind.job_id)), "it is told what another waits for")
+    wait_until(lambda: str(number_of(job)) in str(why_waiting(behind.job_id)), "the reason of another job's wait is returned")
     request_job_cancel(number_of(job))
     ended(job, status="PAUSED")
     for one in (behind, job):
@@ -220,7 +220,7 @@ def forget_jobs() -> None:
 
     old = child.using(queue_name="short").enqueue()
     ended(old)
-    duty = ApplyRetention()  # the worker's own looks once a minute
+    duty = ApplyRetention()  # the worker's own one runs once a minute
 
     def is_gone() -> bool:
         duty.run_once(timezone.now())
@@ -296,7 +296,7 @@ def use_the_api() -> None:
 
 
 def person() -> Any:
-    """Return the browser of somebody who may do everything."""
+    """Return the client of a user with all permissions."""
     from django.contrib.auth import get_user_model
     from django.test import Client
 
@@ -328,7 +328,7 @@ def main() -> None:
     def play(step: Callable[[], None]) -> None:
         try:
             step()
-        except BaseException:  # noqa: BLE001 - told in the report
+        except BaseException:  # noqa: BLE001 - it is in the report
             failed[step.__name__] = traceback.format_exc()
 
     for step in BEFORE:

@@ -1,7 +1,7 @@
 """The jobs have a database of their own: every feature works there, and no statement goes astray.
 
 The project is that of `tests.databases.settings`, played by `scene` in a process of its own: with an SQLite main database that has no
-table of ours (so that a stray statement fails), and with two PostgreSQL databases and a copy that is never brought up to date.
+table of jobqueue (so that a stray statement fails), and with two PostgreSQL databases and a copy that is never updated.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def test_decisions_are_made_where_jobs_are_written_though_reads_go_to_a_stale_co
     databases = {"default": make("main"), "jobs": make("jobs"), "replica": make("replica")}
     report = play(databases, "tests.databases.routers.ReplicaRouter")
     judge(report)
-    assert report["readers"] == ["admin"], "what people look at is read there, and nothing else"
+    assert report["readers"] == ["admin"], "only the pages of the admin are read there"
     assert report["written"].get("replica", []) == []
 
 
@@ -127,7 +127,7 @@ class Elsewhere:
 
 @pytest.fixture
 def jobs_database(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Let the project have a second database, which nothing connects to."""
+    """Give the project a second database, which nothing connects to."""
     monkeypatch.setitem(settings.DATABASES, "jobs", {**settings.DATABASES["default"]})
     settings.JOBQUEUE = {**settings.JOBQUEUE, "DATABASE": "jobs"}
     return settings

@@ -1,4 +1,4 @@
-"""The database itself refuses what no state of a job can be, whoever writes it."""
+"""The constraints of the database reject impossible states of jobs, from any client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wait for notifications: it hears at once, costs nothing while nobody tells anything, and ends with its connection."""
+"""The wait for notifications: it returns at once, costs nothing while there are none, and ends with its connection."""
 
 from __future__ import annotations
 

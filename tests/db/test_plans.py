@@ -15,11 +15,11 @@ from jobqueue.db.postgresql import PostgreSQL
 from jobqueue.db.sqlite import SQLite
 
 ROWS = 100_000
-# Of each hundred jobs: how many are queued; two are pending, one runs, and the others have ended.
+# Of each hundred jobs: how many are queued; two are pending, one runs, and the rest have ended.
 MIXES = {"mostly ended": 12, "mostly queued": 90}
 STATISTICS = ("never analyzed", "analyzed while empty", "analyzed", "analyzed before a flood")
 TABLES = [(mix, known) for mix in MIXES for known in STATISTICS[:3]] + [("nothing queued", STATISTICS[3])]
-# In waves, each with a few jobs of another queue at its end: so the index by queue grows taller than the one by rank, and looks dearer.
+# In waves, each with a few jobs of another queue at its end: which makes the index by queue taller, and costlier for the planner.
 WAVES = (10, 300, 1_000, 3_000, 10_000, 30_000)
 WAVE = "SELECT 'tests.tasks.add', CASE WHEN n > %s - 8 THEN 'mail' ELSE 'default' END FROM generate_series(1, %s) AS n"
 COLUMNS = "task, queue, priority, status, waiting_for, run_at, lease_owner, lease_token, lease_expires_at, heartbeat_at, finished_at"

@@ -1,4 +1,4 @@
-"""A look at what has ended reads a bounded number of pages, whatever is kept and whatever the planner knows."""
+"""A query for ended jobs reads a bounded number of pages, with any number of kept jobs, with and without statistics."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_each_look_and_each_lock_touches_a_bounded_number_of_pages(known: str, m
     middle = len(looks) // 2
     assert max(map(pages, [*looks[:3], *looks[middle : middle + 3], *looks[-3:]])) <= 2 * apply.LOOK
     assert max(map(pages, [*locks[:3], *locks[-3:]])) <= 50
-    assert Job.objects.filter(queue="mail").count() <= 200  # not vacuous: what was looked for has gone
+    assert Job.objects.filter(queue="mail").count() <= 200  # not vacuous: the jobs that the query searched are deleted
 
 
 @pytest.mark.sqlite

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.session, pytest.mark.postgresql, pytest.mark.django_db
 
 
 class Worker:
-    """Stand for a worker's thread with a connection of its own."""
+    """A replacement for a worker's thread with a connection of its own."""
 
     def __init__(self, rival: Rival, *, keep_plans: bool = True) -> None:
         self._rival = rival
@@ -55,7 +55,7 @@ class Worker:
         return int(self._rival.do(Job.objects.database.rows, "SELECT count(*) FROM pg_prepared_statements")[0][0])
 
     def lose_plans(self) -> None:
-        """Let another session take this one's place, as a pooler does."""
+        """Replace the session by another one, as a pooler does."""
 
         def lose() -> None:
             raw: Any = connection.connection

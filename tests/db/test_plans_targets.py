@@ -32,7 +32,7 @@ NOW = "statement_timestamp()"
 
 
 def rows(number: int, status: str, target: str, waiting_for: str = "", *, holds: bool = False, priority: int = 0) -> str:
-    """Return the insert of so many jobs; `target` is an expression over the number `n`."""
+    """Return the insert of this number of jobs; `target` is an expression over the number `n`."""
     run_at = f"{NOW} + interval '1 year'" if waiting_for == "time" else "NULL"
     lease = f"'worker-1', 1, {NOW} + interval '1 hour', {NOW}" if status == "RUNNING" else "'', 1, NULL, NULL"
     finished_at = NOW if status == "ERROR" else "NULL"

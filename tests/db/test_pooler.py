@@ -1,4 +1,4 @@
-"""A pooler is known by the process id that it makes up; what needs a session is left alone. One stands before the tests' own server."""
+"""A pooler is recognized by its made-up process id; jobqueue then uses nothing that needs a session. The tests start a pooler."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Lead = Callable[[bool], None]
 
 @pytest.fixture(scope="module")
 def bouncer(django_db_setup: Any) -> Iterator[PgBouncer]:
-    """Lend a pooler of one session, which nobody waits for longer than a second."""
+    """Provide a pooler with one session, for which clients wait at most one second."""
     place = pooler.way_past(connection.settings_dict)
     made = PgBouncer(place["HOST"], int(place["PORT"] or 5432), default_pool_size=1, min_pool_size=1, query_wait_timeout=1)
     yield made

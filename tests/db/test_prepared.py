@@ -15,12 +15,12 @@ from jobqueue.models import Job, JobEvent
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.session, pytest.mark.django_db(transaction=True)]
 SPEC = JobSpec("tests.tasks.add", args="[1]")
-BEFORE = prepared.PREPARED_AFTER + 1  # the first that can go by the plan comes after so many
+BEFORE = prepared.PREPARED_AFTER + 1  # the number of calls before the first one that can use the plan
 
 
 @pytest.fixture(autouse=True)
 def fresh_connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Begin without plans; the first enqueue of a test notifies, all others are held back."""
+    """Start without plans; the first enqueue of a test notifies, all further notifications are held back."""
     monkeypatch.setattr(wakeup, "_last", {})
     monkeypatch.setattr(wakeup, "PAUSE_SECONDS", 60.0)
     connection.close()
@@ -109,7 +109,7 @@ def test_a_table_that_has_changed_since_makes_the_job_all_the_same() -> None:
 
 def test_a_name_that_somebody_else_has_taken_makes_the_job_all_the_same() -> None:
     prepare()
-    setattr(connection.connection, prepared.KNOWN, {})  # as if this were another client of a pooler that nobody has noticed
+    setattr(connection.connection, prepared.KNOWN, {})  # as if this were another client of a pooler that was not recognized
     prepare()
     enqueue(SPEC)
     assert Job.objects.count() == 2 * BEFORE + 1

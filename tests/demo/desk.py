@@ -7,10 +7,10 @@ from jobqueue import Interrupted, TaskContext
 
 
 class Desk:
-    """Stand in for the worker behind a context: note what a task reports, and interrupt it when told to."""
+    """A replacement for the worker behind a context: record what a task reports, and interrupt it on request."""
 
     def __init__(self, interrupt_after: int | None = None) -> None:
-        """Interrupt the task at the wait after so many."""
+        """Interrupt the task at the wait after this number of waits."""
         self.reports: list[tuple[int, str | None]] = []
         self.waits: list[float] = []
         self.interrupt_after = interrupt_after
@@ -33,7 +33,7 @@ class Desk:
         raise NotImplementedError
 
     def result(self) -> Any:
-        """Refuse: no task of the demo looks at its result."""
+        """Raise an error: no task of the demo reads its result."""
         raise NotImplementedError
 
 

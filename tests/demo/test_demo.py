@@ -69,7 +69,7 @@ class Program:
         os.close(theirs)
 
     def until(self, pattern: str) -> re.Match[str]:
-        """Read until the output holds what is looked for, and return it."""
+        """Read until the output contains the pattern, and return the match."""
         end = monotonic() + PATIENCE
         while (found := re.search(pattern, self.text)) is None:
             assert monotonic() < end, self.text
@@ -82,7 +82,7 @@ class Program:
         return CONTROL.sub("", self._raw)
 
     def press_ctrl_c(self) -> None:
-        """Send what the key sends: the terminal makes a signal of it for everybody in its foreground."""
+        """Send the character of the key: the terminal turns it into a signal for all processes in its foreground."""
         os.write(self._ours, b"\x03")
 
     def ended(self) -> int:
@@ -105,7 +105,7 @@ class Program:
             return True
         try:
             data = os.read(self._ours, 65536)
-        except OSError:  # so a terminal tells that nobody has it open any more
+        except OSError:  # a terminal raises this if no process has it open any more
             return False
         self._raw += data.decode(errors="replace")
         return bool(data)
@@ -182,14 +182,14 @@ def test_in_a_terminal_the_site_and_the_workers_stay_until_ctrl_c(start: Any, en
     program.until("run until Ctrl-C")
     done, _, *others = status_of_kinds(program.text)["all"]
     assert [done, *others] == [DONE, "1", "1"]
-    with urllib.request.urlopen(f"{url}?q=asyncio") as response:  # noqa: S310 - an address of our own
+    with urllib.request.urlopen(f"{url}?q=asyncio") as response:  # noqa: S310 - an address of the test's own server
         assert "asyncio" in response.read().decode()
     assert len(workers(environment)) == 1
     program.press_ctrl_c()
     assert program.ended() == 0, program.text
     assert not workers(environment)
     with pytest.raises(OSError):
-        urllib.request.urlopen(url)  # noqa: S310 - an address of our own
+        urllib.request.urlopen(url)  # noqa: S310 - an address of the test's own server
 
 
 @pytest.mark.parametrize("jobs", ["1", "1000000", "-5"])
@@ -213,7 +213,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """Give a folder that the server's own user may enter; pytest closes its folders to others whenever a session starts."""
+    """Return a folder that the server's own user may enter; pytest makes its folders private whenever a session starts."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 

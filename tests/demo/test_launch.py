@@ -133,7 +133,7 @@ def test_the_site_takes_the_next_free_port_and_gives_it_back(settings: Any) -> N
         site = Site(port)
         try:
             assert port < int(site.url.rstrip("/").rpartition(":")[2]) <= port + 50
-            with urllib.request.urlopen(f"{site.url}admin/login/") as response:  # noqa: S310 - an address of our own
+            with urllib.request.urlopen(f"{site.url}admin/login/") as response:  # noqa: S310 - an address of the test's own server
                 assert response.status == 200
         finally:
             site.end()

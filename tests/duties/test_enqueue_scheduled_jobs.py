@@ -96,7 +96,7 @@ def test_a_leader_that_dies_in_the_middle_leaves_both_or_neither(monkeypatch: py
 def test_a_storm_of_two_leaders_whose_clocks_differ_makes_one_job_for_each_time() -> None:
     schedule = ScheduleFactory(interval_seconds=1, cron="", next_at=NOON)
     number, ahead = 200, 5
-    made = set[tuple[int, str]]()  # the jobs that anybody has ever seen
+    made = set[tuple[int, str]]()  # all jobs that were ever stored
 
     def look_and_delete() -> None:
         """Note the jobs, and delete those that were noted at once, as a retention of 0 s does with what has ended."""
@@ -114,7 +114,7 @@ def test_a_storm_of_two_leaders_whose_clocks_differ_makes_one_job_for_each_time(
         return items
 
     items = together(lambda: lead(0, 1), lambda: lead(ahead, 3))
-    items.append(run(NOON + (number - 1) * SECOND).items)  # what was locked at the last look
+    items.append(run(NOON + (number - 1) * SECOND).items)  # the row that was locked in the last run
     look_and_delete()
     wanted = [NOON + second * SECOND for second in range(number)]
     assert sum(items) == number
@@ -139,7 +139,7 @@ def test_the_fence_of_the_leader_ends_the_run_and_is_no_fault_of_a_schedule(monk
 
     @contextlib.contextmanager
     def lost(_: Any) -> Iterator[None]:
-        raise LeadershipLost("somebody else leads")
+        raise LeadershipLost("another worker leads")
         yield
 
     with monkeypatch.context() as patch:
@@ -217,7 +217,7 @@ def test_a_row_without_a_next_time_is_given_one() -> None:
 
 
 class Clock:
-    """Stand still until somebody says how long something took."""
+    """Stop the clock until a hook sets how long something took."""
 
     now = 1000.0
 

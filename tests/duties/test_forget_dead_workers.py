@@ -1,4 +1,4 @@
-"""Rows of workers that were not heard for a day go; those of the last day stay, for people to see what died."""
+"""Rows of workers without a heartbeat for a day are deleted; newer ones stay, so that operators can see which workers died."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sweep's one look a second spares the other duties, and that each asks for itself where it does not say enough."""
+"""The queries that the hint of the recovery duty saves the other duties, and that each duty queries if the hint is not sufficient."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WORK: dict[str, tuple[Callable[[], object], str]] = {
 
 
 class Clock:
-    """Go on only when it is told to."""
+    """Advance only on request."""
 
     now = 1000.0
 
@@ -67,7 +67,7 @@ def statements(duty: Duty) -> int:
 
 
 def asked(duties: dict[str, Duty]) -> set[str]:
-    """Return the duties that ask the database, those that do so always left out: where nobody tells, due jobs are looked for."""
+    """Return the duties that query the database, except those that always do: without notifications, due jobs are polled."""
     untold = set() if connection.vendor == "postgresql" else {"promote_due_jobs"}
     return {name for name in ASKING - untold if statements(duties[name])}
 
@@ -104,7 +104,7 @@ def test_a_job_that_is_soon_due_is_waited_for_to_its_time(duties: dict[str, Duty
     JobFactory(scheduled=True, run_at=ahead(seconds=0.95))
     run(duties[SWEEP])
     rest = run(duties["promote_due_jobs"]).pause_seconds
-    assert 0.05 < rest <= 0.85, "a little before, to look itself"
+    assert 0.05 < rest <= 0.85, "a little earlier, to poll"
     JobFactory(scheduled=True, run_at=ahead(seconds=0.05))
     run(duties[SWEEP])
     report = run(duties["promote_due_jobs"])

@@ -34,7 +34,7 @@ def holders() -> dict[str, str]:
 
 
 def age(seconds: float, *names: str) -> None:
-    """Let the heartbeats of leases be so old."""
+    """Set the age of the heartbeats of the leases."""
     rows = BackgroundJobLease.objects.filter(job_name__in=names or NAMES)
     rows.update(heartbeat_at=clock.now() - timedelta(seconds=seconds))
 
@@ -43,7 +43,7 @@ def test_the_first_to_contend_leads_and_others_do_not(first: Leadership, second:
     assert sorted(term.name for term in first.contend(NAMES)) == ["one", "two"]
     assert second.contend(NAMES) == []
     assert holders() == {"one": "worker-1", "two": "worker-1"}
-    assert first.contend(NAMES) == [], "nobody acquires what he has"
+    assert first.contend(NAMES) == [], "a leader does not acquire its own lease again"
 
 
 def test_only_what_a_process_can_do_is_contended_for(first: Leadership, second: Leadership) -> None:
@@ -67,7 +67,7 @@ def test_a_heartbeat_that_lies_ahead_of_the_clock_keeps_nobody_out(first: Leader
 
 
 def test_the_databases_time_is_known_before_the_first_duty_runs(first: Leadership) -> None:
-    first.clock.set(clock.now() + timedelta(minutes=20))  # our own clock is wrong, and there is no row yet
+    first.clock.set(clock.now() + timedelta(minutes=20))  # the clock of this process is wrong, and there is no row yet
     first.contend(NAMES)
     assert abs(first.clock.now() - clock.now()) < timedelta(minutes=1)
 

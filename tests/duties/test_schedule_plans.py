@@ -1,4 +1,4 @@
-"""The next time of a schedule follows its timing and the rules of time zones, whoever changes them."""
+"""The next time of a schedule follows its timing and the rules of time zones, however they change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelt
 
 
 class Shifted(tzinfo):
-    """Stand for a zone whose rules a new version of tzdata has moved."""
+    """A replacement for a zone whose rules a new version of tzdata has changed."""
 
     def __init__(self, hours: int) -> None:
         self.delta = hours * HOUR

@@ -1,4 +1,4 @@
-"""What the events of a job must tell for its row to be as it is: judged without a look at how they are written."""
+"""The events that a job must have for the state of its row, checked independently of the code that writes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.db import connection
 
 from jobqueue.core import event_names as names
 
-WAITING = {"PENDING", "QUEUED", "RUNNING"}  # a claim tells nothing
+WAITING = {"PENDING", "QUEUED", "RUNNING"}  # a claim has no event
 STATUSES = {
     names.ENQUEUED: WAITING,
     names.STARTED: {"RUNNING"},
@@ -36,10 +36,10 @@ def all_told() -> dict[int, list[str]]:
 
 
 def judge(told: Sequence[str], *, status: str, claims: int, begun: bool | None = None, idle_stops: int = 0) -> None:
-    """Hold that the names of a job's events, in their order, tell what its row says.
+    """Check that the names of a job's events, in their order, agree with its row.
 
-    `claims` are its runs, those that still go on among them, and `begun` says whether one of these has begun, where that is known;
-    `idle_stops` are how often it was paused or canceled while none went on.
+    `claims` are its runs, with those that still run, and `begun` says whether one of these has started, if that is known;
+    `idle_stops` is how often it was paused or canceled while no run existed.
     """
     assert told[0] == names.ENQUEUED, told
     assert told.count(names.ENQUEUED) == 1, told

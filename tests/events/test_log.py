@@ -77,7 +77,7 @@ def test_a_client_replays_from_its_horizon_on_in_bounded_parts() -> None:
         found, cursor = ids(cursor, 3)
         assert len(found) <= 3
         if cursor.more:
-            assert cursor.horizon == horizon, "in the middle of a batch the horizon stands"
+            assert cursor.horizon == horizon, "in the middle of a batch the horizon does not move"
         seen, parts = seen + found, parts + 1
     assert (seen[-7:], parts) == (written, 3)
     assert cursor.horizon >= horizon  # a transaction of another test, in another database of the server, may hold it

@@ -1,4 +1,4 @@
-"""What the log tells of pipelines: the start of the run first, then its phases in order, then its one end."""
+"""The events of pipelines in the log: first the start of the run, then its phases in order, then its one end."""
 
 from __future__ import annotations
 

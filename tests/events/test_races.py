@@ -1,4 +1,4 @@
-"""Whatever races a cancel, the row, the events and the messages of webhooks tell one story, with one end."""
+"""Whatever runs concurrently with a cancel, the row, the events and the webhook messages agree, with one end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO = Failure("builtins.ValueError", "ValueError: no", "")
 
 
 def finished(lease: Lease, kind: Kind, target: str) -> None:
-    """Write the end of a run as the finisher does: again where somebody has the row or the target."""
+    """Write the end of a run as the finisher does: try again if the row or the target is locked."""
     now = time.monotonic()
     outcome = Outcome(lease, kind, now - 1, now, failure=NO, target=Target("", target) if target else None)
     while finish([outcome])[0].later:

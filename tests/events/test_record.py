@@ -52,7 +52,7 @@ def enqueued(job: Job) -> int:
     return enqueue(JobSpec("tests.tasks.add", target="customer:7", tenant="t")).job_id
 
 
-# Each: the job as it is, the verb, what is told beside what the factory leaves untold.
+# Each: the job, the verb, and the events in addition to those that the factory does not write.
 MOVES: dict[str, tuple[dict[str, Any], Callable[[Job], Any], list[str]]] = {
     "success": ({"running": True}, lambda job: end(job, Kind.SUCCESS), ["started", "completed"]),
     "success of a run that shows": (

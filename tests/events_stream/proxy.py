@@ -13,7 +13,7 @@ class Proxy:
     """Pass bytes between clients and a server, and cut every line that the server leaves silent for `idle_seconds`."""
 
     def __init__(self, server_port: int, idle_seconds: float) -> None:
-        """Listen to nobody yet."""
+        """Start without a server."""
         self.idle_seconds, self.cuts, self.lines, self.port = idle_seconds, 0, 0, 0
         self._server_port = server_port
         self._tasks: set[asyncio.Task[None]] = set()

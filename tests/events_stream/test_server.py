@@ -42,7 +42,7 @@ def write(jobs: list[Job], count: int, hold: float) -> None:
 
 
 def in_order(client: Client) -> bool:
-    """Return whether the events of each job came in the order of their numbers, each looked at when it first came."""
+    """Return whether the events of each job arrived in the order of their numbers, by the first arrival of each."""
     newest: dict[int, int] = defaultdict(int)
     seen: set[int] = set()
     for one in client.told:
@@ -156,7 +156,7 @@ def _ids() -> list[int]:
 
 
 def _connections() -> int:
-    """Return how many connections others have to this database."""
+    """Return how many connections other clients have to this database."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
         count = int(cursor.fetchone()[0])

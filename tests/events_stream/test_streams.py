@@ -78,7 +78,7 @@ class Listening:
 
 @pytest.fixture(autouse=True)
 def quick(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the reader query often, and report silence soon."""
+    """Make the reader query often, and report silence soon."""
     monkeypatch.setattr(streams, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(streams, "IDLE_POLL_SECONDS", 0.02)
     settings.JOBQUEUE = {"EVENT_PING_SECONDS": 2}

@@ -1,4 +1,4 @@
-"""What a job tells of itself, and what its table is like."""
+"""The properties of a job, and its table."""
 
 from __future__ import annotations
 

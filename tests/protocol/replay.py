@@ -29,7 +29,7 @@ class Actor:
     """Run one verb in a thread, and stop it before the first statement that has certain words."""
 
     def __init__(self, rival: Rival, call: Callable[..., Any], *args: Any, before: str) -> None:
-        """Begin, and return once it stands there."""
+        """Start, and return when it waits at the breakpoint."""
         self._words, self._arrived, self._go = before, threading.Event(), threading.Event()
         self._ending: Future[Any] = rival.start(self._run, call, args)
         assert self._arrived.wait(PATIENCE_SECONDS), f"it never came to {before!r}"
@@ -45,6 +45,6 @@ class Actor:
         return execute(sql, params, many, context)
 
     def go_on(self) -> Any:
-        """Let it go on to its end; return what it returned."""
+        """Resume it until its end; return its result."""
         self._go.set()
         return self._ending.result(PATIENCE_SECONDS)

@@ -97,7 +97,7 @@ def place(one: Job) -> states.Place:
 
 
 def runs_all() -> None:
-    """I3: one worker that polls alone runs every job, as long as nobody is PAUSED or in ERROR."""
+    """I3: one worker that polls runs every job, as long as no job is PAUSED or in ERROR."""
     for _ in range(ROUNDS):
         for one in Job.objects.filter(pk__in=take()):
             end(one)
@@ -154,7 +154,7 @@ def test_4_control_takes_the_targets_lock_first(judged: Callable[..., None], oth
 
     def trace() -> None:
         ending = Actor(other, end, first, before="waiting_for = '', enqueued_at")  # it has the lock, and is about to settle
-        # With the rule it stands before the lock, which it must wait for; without it, before its own settling, the row changed.
+        # With the rule it stops before the lock, for which it must wait; without the rule, before its own write, after the row has changed.
         canceling = Actor(third, cancel_and_think_better_of_it, before="coalesce(" if control.lock is not release.lock else "advisory")
         ending.go_on()
         canceling.go_on()
@@ -169,7 +169,7 @@ def test_5_a_cancel_settles_the_target_whatever_the_job_was(judged: Callable[...
         first, second, _ = job(priority=1), job(), job()
         hold(take() == [first.pk], "the claim")
         end(first)
-        hold(place(second) == states.QUEUED, "the second is let go; it holds nothing")
+        hold(place(second) == states.QUEUED, "the second is released; it holds nothing")
         control.cancel(second.pk)
         runs_all()
 
@@ -221,7 +221,7 @@ def test_8_expiry_obeys_the_flag(judged: Callable[..., None]) -> None:
 
 def test_9_candidates_behind_a_head_elsewhere_are_parked(judged: Callable[..., None]) -> None:
     def trace() -> None:
-        job(queue="nobody serves it")
+        job(queue="unserved")
         job(), job()
         free = JobFactory()
         seen = [take(2, queues=("default",)) for _ in range(3)]
@@ -261,7 +261,7 @@ def test_11_locks_are_taken_in_the_order_of_their_keys(
     """Two targets share a key, so that an order by name is no order of the locks.
 
     No verb of today waits for the locks of several targets: claims, ends and expiry try theirs, control has one. So this is the lock
-    alone, which whoever comes to wait for several will use.
+    alone, for future code that must wait for several.
     """
     keys = {"a": 2, "b": 1, "c": 0, "d": 2}
     monkeypatch.setattr(Target, "key", property(lambda one: keys[one.name]))
@@ -298,7 +298,7 @@ def test_the_order_of_locks_is_the_same_for_everybody() -> None:
 
 @pytest.mark.parametrize("touches", [False, True], ids=[WITH, WITHOUT])
 def test_12_the_tasks_transaction_leaves_its_jobs_row_alone(other: Rival, third: Rival, touches: bool) -> None:
-    """Nothing of ours writes the row before the lock is taken. A task that does waits in a circle with whoever decides about its job."""
+    """jobqueue never writes the row before it takes the lock. A task that does can deadlock with a request that decides about its job."""
     one = job(running=True)
     canceling: list[Any] = []
 

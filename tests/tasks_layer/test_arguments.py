@@ -1,4 +1,4 @@
-"""Arguments that would not come back as they went in are refused, and the caller's transaction stays usable."""
+"""Arguments that JSON would change are refused, and the caller's transaction stays usable."""
 
 from collections.abc import Callable
 from datetime import datetime

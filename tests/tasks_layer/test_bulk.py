@@ -72,7 +72,7 @@ def test_a_rolled_back_bulk_never_existed() -> None:
     with transaction.atomic():
         enqueue_many(samples.plain, [((1,), {})] * 10)
         transaction.set_rollback(True)
-    # The test's own transaction stands around it.
+    # The test's own transaction is around it.
     assert not Job.objects.exists()
 
 

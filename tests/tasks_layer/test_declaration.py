@@ -1,4 +1,4 @@
-"""Three ways to declare a task mean the same: django's decorator with our options or without, and ours."""
+"""Three ways to declare a task are equivalent: Django's decorator with or without jobqueue's options, and jobqueue's decorator."""
 
 from typing import Any
 

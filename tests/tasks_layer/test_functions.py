@@ -20,7 +20,7 @@ from tests.tasks_layer import samples
 
 django_task: Any = compat.module("").task
 NAME = "declared_for_a_test"
-HEAD = f"from jobqueue import task as ours\nfrom {compat.PACKAGE} import task as djangos\n"
+HEAD = f"from jobqueue import task as jobqueues\nfrom {compat.PACKAGE} import task as djangos\n"
 
 
 class Modules:
@@ -112,7 +112,7 @@ def test_our_decorator_refuses_a_lambda_whatever_the_backend_is() -> None:
         task(lambda: None)
 
 
-@pytest.mark.parametrize("decorator", ["ours", "djangos"])
+@pytest.mark.parametrize("decorator", ["jobqueues", "djangos"])
 @pytest.mark.parametrize("backend", ["default", "immediate", "dummy"])
 def test_a_second_function_of_a_path_is_refused_naming_both_places(modules: Modules, decorator: str, backend: str) -> None:
     declaration = f"@{decorator}(backend={backend!r})\ndef send(): return {{}}\n"
@@ -125,7 +125,7 @@ def test_a_second_function_of_a_path_is_refused_naming_both_places(modules: Modu
 def test_two_functions_behind_one_decorator_are_refused_naming_their_own_places(modules: Modules) -> None:
     wrap = "import functools\ndef wrap(f):\n    @functools.wraps(f)\n    def wrapper(*a): return f(*a)\n    return wrapper\n"
     with pytest.raises(InvalidOption, match=rf":8 and .*{NAME}\.py:11\."):
-        modules.load(HEAD + wrap + "@ours\n@wrap\ndef send(): pass\n" * 2)
+        modules.load(HEAD + wrap + "@jobqueues\n@wrap\ndef send(): pass\n" * 2)
 
 
 WRAP = """
@@ -140,7 +140,7 @@ def named(name):
 
 
 @pytest.mark.parametrize("second", ["named('second')(base)", "named('first')(base)", "base"])
-@pytest.mark.parametrize("decorator", ["ours", "djangos"])
+@pytest.mark.parametrize("decorator", ["jobqueues", "djangos"])
 def test_two_tasks_around_one_function_are_refused(modules: Modules, decorator: str, second: str) -> None:
     text = f"def base(): pass\na = {decorator}()(named('first')(base))\nb = {decorator}()({second})\n"
     with pytest.raises(InvalidOption, match=rf"'{NAME}.base': the function at .*{NAME}.py:11, wrapped in two ways"):
@@ -150,25 +150,25 @@ def test_two_tasks_around_one_function_are_refused(modules: Modules, decorator: 
 
 def test_a_module_that_wraps_a_function_of_another_may_be_reloaded(modules: Modules) -> None:
     base = "from tests.tasks_layer.samples import unwrapped\n"
-    module = modules.load(HEAD + WRAP + base + "a = ours()(named('first')(unwrapped))\n")
+    module = modules.load(HEAD + WRAP + base + "a = jobqueues()(named('first')(unwrapped))\n")
     try:
-        modules.write(HEAD + WRAP + base + "a = ours()(named('edited')(unwrapped))\n")
+        modules.write(HEAD + WRAP + base + "a = jobqueues()(named('edited')(unwrapped))\n")
         importlib.reload(module)
         assert registry.find("tests.tasks_layer.samples.unwrapped").func() == "edited"  # type: ignore[union-attr]
         del sys.modules[NAME]
-        modules.load(HEAD + WRAP + base + "a = ours()(named('imported again')(unwrapped))\n")
+        modules.load(HEAD + WRAP + base + "a = jobqueues()(named('imported again')(unwrapped))\n")
         assert registry.find("tests.tasks_layer.samples.unwrapped").func() == "imported again"  # type: ignore[union-attr]
     finally:
         registry.forget("tests.tasks_layer.samples.unwrapped")
 
 
 def test_a_reload_declares_anew_and_its_function_is_the_one_that_runs(modules: Modules) -> None:
-    module = modules.load(HEAD + "@ours\ndef send(): return 1\n")
+    module = modules.load(HEAD + "@jobqueues\ndef send(): return 1\n")
     again = importlib.reload(module)
     found = registry.find(f"{NAME}.send")
     assert found is not None
     assert found.func is again.send.func
-    modules.write(HEAD + "# a line more\n\n@ours\ndef send(): return 22\n")
+    modules.write(HEAD + "# a line more\n\n@jobqueues\ndef send(): return 22\n")
     edited = importlib.reload(module)
     found = registry.find(f"{NAME}.send")
     assert found is not None
@@ -193,7 +193,7 @@ def _returns_a_coroutine() -> Any:
 
 
 async def _body() -> str:
-    raise AssertionError("nobody awaits it")
+    raise AssertionError("it is never awaited")
 
 
 _returns_a_coroutine.__qualname__ = "_returns_a_coroutine"

@@ -1,4 +1,4 @@
-"""What a job looks like as a result of django.tasks, whatever has become of it, its task and its queue."""
+"""A job as a result of django.tasks, in each state of the job, its task and its queue."""
 
 from typing import Any
 

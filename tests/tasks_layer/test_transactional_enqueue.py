@@ -31,7 +31,7 @@ def test_a_job_is_seen_by_others_with_the_commit_and_not_before(rival: Rival) ->
     with transaction.atomic():
         result = samples.plain.enqueue(1)
         assert Job.objects.filter(pk=result.job_id).exists()
-        if transaction.get_connection().vendor == "postgresql":  # on SQLite nobody else can claim meanwhile
+        if transaction.get_connection().vendor == "postgresql":  # on SQLite no other connection can claim meanwhile
             assert rival.do(run_until_idle) == 0
     assert rival.do(run_until_idle) == 1
     result.refresh()

@@ -1,4 +1,4 @@
-"""Unique keys: one live job per key, whoever races, and the caller's transaction stays usable."""
+"""Unique keys: one live job per key, in any race, and the caller's transaction stays usable."""
 
 import threading
 from concurrent.futures import Future

@@ -23,7 +23,7 @@ WAYS: dict[str, Callable[[], Any]] = {
     "many": lambda: enqueue_many(samples.plain.using(webhook_url=URL), [((), {})])[0],
     "many with keys": lambda: enqueue_many(samples.keyed.using(webhook_url=URL), [((1,), {})])[0],
     "by path": lambda: enqueue_job(PATH, webhook_url=URL),
-    "by a path that nobody knows": lambda: enqueue_job("nowhere.at.all", webhook_url=URL),
+    "by an unknown path": lambda: enqueue_job("nowhere.at.all", webhook_url=URL),
     "declared": lambda: task(webhook_url=URL)(samples.undeclared).enqueue(),
 }
 

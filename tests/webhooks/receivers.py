@@ -26,7 +26,7 @@ Answer = Callable[[socket.socket, int], None]
 
 
 class Receiver:
-    """Listen on a port of one's own, keep every request, and answer as told; each connection has a thread."""
+    """A server on a free port that records each request and sends the given answers; each connection has a thread."""
 
     def __init__(self, answer: Answer, tls: ssl.SSLContext | None = None, place: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         """Begin to listen; `answer` gets the connection and the number of the request, from 1 on."""
@@ -126,7 +126,7 @@ def closes(connection: socket.socket, number: int) -> None:
 
 
 def self_signed(directory: Path, name: str = "x") -> ssl.SSLContext:
-    """Return the side of a server whose certificate nobody vouches for; `certificate.pem` is that certificate."""
+    """Return the side of a server whose certificate is not trusted; `certificate.pem` is that certificate."""
     key, certificate = directory / "key.pem", directory / "certificate.pem"
     call = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name} -addext subjectAltName=DNS:{name}"
     subprocess.run([*call.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)

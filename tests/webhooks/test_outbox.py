@@ -186,7 +186,7 @@ def test_a_sender_whose_time_is_over_writes_nothing() -> None:
     assert settle(late, final=True) == ""
     assert settle(other, delivered=True, status=200) == "DELIVERED"
     assert outbox.redeliver(row().pk)
-    claim()  # the same number of attempts as the late one's
+    claim()  # the same number of attempts as that of the late one
     assert settle(late, final=True) == ""
     assert events() == ["job.webhook.delivered"]
 

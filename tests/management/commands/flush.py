@@ -13,7 +13,7 @@ from django.db import connections, transaction
 
 KEPT = {"django_content_type", "auth_permission"}
 GROWN = 64 * 1024
-# The locks are those of TRUNCATE: whoever still writes, such as the session of a process that was killed, is awaited.
+# The locks are those of TRUNCATE: it waits for sessions that still write, such as that of a killed process.
 POSTGRESQL = """
 DO $$
 DECLARE
@@ -22,7 +22,7 @@ DECLARE
     grown text[] := '{{}}';
 BEGIN
     LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE;
-    PERFORM set_config('session_replication_role', 'replica', true);  -- the references among them need no look
+    PERFORM set_config('session_replication_role', 'replica', true);  -- the references among them need no check
     FOREACH name IN ARRAY ARRAY[{names}] LOOP
         size := pg_relation_size(name::regclass);
         IF size > {grown} OR size > 0 AND (SELECT reltuples >= 0 FROM pg_class WHERE oid = name::regclass) THEN
