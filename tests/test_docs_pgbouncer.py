@@ -39,6 +39,7 @@ def test_a_worker_has_as_many_connections_as_the_page_says() -> None:
     services = {kind for kind in DatabaseService.__subclasses__() if kind.__module__.startswith("jobqueue.worker.")} - {Listener}
     kinds = [kind for kind in services if kind.__name__.lower() in {*Parts.__annotations__, "finisher"}]
     threads = len(kinds) + 1  # there are two finishers
-    most = threads + len(builtin(lambda: None, lambda lost: None, lambda: 0.0))
-    assert f"| {threads}, and one for each [duty](duties.md) that it leads: {most} at most |" in PAGE
+    duties = [make() for make in builtin(lambda: None, lambda lost: None, lambda: 0.0).values()]
+    most = threads + 1 + sum(not duty.is_short for duty in duties)
+    assert f"| {threads}, one for its short [duties](duties.md), and one for each long duty: {most} at most |" in PAGE
     assert f"(`MAX_WORKERS` + {most})" in PAGE

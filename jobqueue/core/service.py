@@ -10,9 +10,18 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 logger = logging.getLogger("jobqueue")
-ErrorHandler = Callable[["Service", BaseException, int], None]
+
+
+class Named(Protocol):
+    """Something whose failures are reported: a service, or a duty."""
+
+    name: str
+
+
+ErrorHandler = Callable[[Named, BaseException, int], None]
 _local = threading.local()
 
 

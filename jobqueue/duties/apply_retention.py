@@ -21,7 +21,6 @@ class ApplyRetention(Duty):
 
     name = "apply_retention"
     interval_seconds = 60.0
-    exact_now = False
 
     def __init__(self) -> None:
         """Prepare to start with the oldest job and the oldest event; set the interval by the shortest age."""

@@ -7,10 +7,12 @@ the worker still leads, and raises `LeadershipLost` if it does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
+
+from django.db.models import QuerySet
 
 from jobqueue.core import duty_rules
 
@@ -41,9 +43,8 @@ class Duty:
     interval_seconds: float = 1.0
     strategy: Strategy = "lease"
     rotate_after_seconds: float | None = None
-    lets_jobs_in: bool = False  # whether its items are jobs that can be claimed now, so that the dispatcher of this process is woken
-    exact_now = True  # whether `now` decides what is done; else it is computed from an earlier answer, which saves a statement per run
-    wake: Callable[[], object] = staticmethod(lambda: None)  # requests the next run now; the thread that runs the duty sets it
+    is_short = False  # whether it shares a thread and a connection with the other short duties of the worker
+    releases_jobs = False  # whether its items are jobs that can be claimed now, so that the dispatcher of this process is woken
     longest_run_seconds: float | None = 30.0  # after it the connection is cut, after twice as long the duty is given up on
 
     def able(self) -> bool:
@@ -54,8 +55,27 @@ class Duty:
         """Do what is due at `now`, the time of the database, in short transactions; raise the error if it cannot be done."""
         raise NotImplementedError
 
-    def hear(self) -> None:
-        """Note before the next run that there may be new work. Any thread may call this."""
+    @property
+    def pause_seconds(self) -> float:
+        """The pause after a run whose report names none, and after an answer that nothing is due."""
+        return self.interval_seconds
+
+    def questions(self) -> Sequence[QuerySet[Any]]:
+        """Return queries of one column, whose first rows show whether a run would find work.
+
+        The worker sends the questions of all of its duties in one statement. A duty without questions runs at each interval.
+        """
+        return ()
+
+    def seconds_to_work(self, now: datetime, answers: Sequence[Any]) -> float | None:
+        """Return in how many seconds a run would find work, or None if nothing waits.
+
+        `answers` has the first row of each question, or None. `now` is the time of the database in the same statement.
+        """
+        return 0.0 if any(answer is not None for answer in answers) else None
+
+    def notify(self) -> None:
+        """Record before the next run that there may be new work. Any thread may call this."""
 
     def end(self) -> list[str]:
         """End the operations in flight after the last run; return the names of those that did not end."""

@@ -16,26 +16,29 @@ from jobqueue.duties.forget_dead_workers import ForgetDeadWorkers
 from jobqueue.duties.promote_due_jobs import PromoteDueJobs
 from jobqueue.duties.release_parked_targets import ReleaseParkedTargets
 from jobqueue.lifecycle.expire import Expired
-from jobqueue.lifecycle.glance import Glances
 
 Makers = dict[str, Callable[[], Duty]]
 # The duties that need the code of a project. Each service has a leader of its own for them.
 SCOPED = (EnqueueScheduledJobs.name,)
 
 
-def builtin(
-    keep: Callable[[], None],
-    tell: Callable[[Sequence[Expired]], None],
-    not_before: Callable[[], float],
-    glances: Glances | None = None,
-) -> Makers:
+def builtin(renew: Callable[[], None], announce: Callable[[Sequence[Expired]], None], not_before: Callable[[], float]) -> Makers:
     """Return the factory of each built-in duty, by its name in this service.
 
-    `keep` renews the leases of this process. `tell` is called with the jobs that were lost and recovered. No job is recovered before the
-    monotonic time that `not_before` returns. `glances` holds what one duty finds out for the other duties.
+    `renew` renews the leases of this process. `announce` is called with the jobs that were lost and recovered. No job is recovered before
+    the monotonic time that `not_before` returns.
     """
-    glances = glances if glances is not None else Glances()
-    makers = _makers(keep, tell, not_before, glances)
+    simple: tuple[type[Duty], ...] = (
+        ApplyRetention,
+        CollectMetrics,
+        DeliverWebhooks,
+        EnqueueScheduledJobs,
+        ForgetDeadWorkers,
+        PromoteDueJobs,
+        ReleaseParkedTargets,
+    )
+    makers: Makers = {kind.name: kind for kind in simple}
+    makers[ExpireStaleRunningJobs.name] = lambda: ExpireStaleRunningJobs(renew, announce, not_before)
     options = conf.current().duties or {}
     return {
         conf.scoped(name) if name in SCOPED else name: _configured(make, options[name]) if name in options else make
@@ -53,17 +56,3 @@ def _configured(make: Callable[[], Duty], options: Mapping[str, Any]) -> Callabl
         return duty
 
     return made
-
-
-def _makers(
-    keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None], not_before: Callable[[], float], glances: Glances
-) -> Makers:
-    simple: tuple[type[Duty], ...] = (ApplyRetention, CollectMetrics, ForgetDeadWorkers)
-    return {
-        **{kind.name: kind for kind in simple},
-        PromoteDueJobs.name: lambda: PromoteDueJobs(glances),
-        EnqueueScheduledJobs.name: lambda: EnqueueScheduledJobs(glances),
-        ReleaseParkedTargets.name: lambda: ReleaseParkedTargets(glances),
-        DeliverWebhooks.name: lambda: DeliverWebhooks(glances),
-        ExpireStaleRunningJobs.name: lambda: ExpireStaleRunningJobs(keep, tell, not_before, glances),
-    }

@@ -13,6 +13,7 @@ class CollectMetrics(Duty):
 
     name = "collect_metrics"
     interval_seconds = float(SLOT_SECONDS)
+    is_short = True
 
     def __init__(self) -> None:
         """Start without an earlier sample."""

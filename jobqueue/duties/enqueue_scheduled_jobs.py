@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
+
+from django.db.models import QuerySet
 
 from jobqueue import conf, db
 from jobqueue.bounded import Calls
@@ -20,7 +24,6 @@ from jobqueue.duties.base import Duty, Report
 from jobqueue.exceptions import LeadershipLost, is_for_the_process
 from jobqueue.lifecycle.aside import reason_of
 from jobqueue.lifecycle.batches import SET_ASIDE_SECONDS, Batches
-from jobqueue.lifecycle.glance import Glances
 from jobqueue.models import Schedule
 from jobqueue.schedules import plans, ticks
 from jobqueue.schedules.jobs import DefinitionChangedError, calls_project, enqueue_scheduled, own
@@ -41,9 +44,10 @@ class EnqueueScheduledJobs(Duty):
 
     name = "enqueue_scheduled_jobs"
     interval_seconds = MAX_PAUSE_SECONDS
+    is_short = True
 
-    def __init__(self, glances: Glances | None = None) -> None:
-        """Prepare the duty; `glances` may report that there are no schedules, which saves queries.
+    def __init__(self) -> None:
+        """Prepare the duty.
 
         Each service has its own leader, since workers of another service do not have the tasks.
         """
@@ -52,25 +56,23 @@ class EnqueueScheduledJobs(Duty):
         self._recounted = False
         self._replan_at = 0.0
         self._forget_at: datetime | None = None
-        self._glances = glances if glances is not None else Glances()
-        self._heard = False
         self._calls = Calls(CALL_SECONDS)
         self._unwritable = Batches("Enqueueing scheduled jobs", BATCH)
         self._inactive = Batches("Forgetting the next time of a schedule that is not enqueued", REPLAN_BATCH)
 
-    def hear(self) -> None:
-        """Query in the next run, even if the last glance found no schedules."""
-        self._heard = True
+    def questions(self) -> Sequence[QuerySet[Any]]:
+        """Return the query of the schedules that are enabled."""
+        return [Schedule.objects.current.active().values_list("pk")]
+
+    def seconds_to_work(self, now: datetime, answers: Sequence[Any]) -> float | None:
+        """Run if there are schedules. The first run of a term also deletes old ticks."""
+        return 0.0 if self._forget_at is None else super().seconds_to_work(now, answers)
 
     def run_once(self, now: datetime) -> Report:
         """Enqueue the jobs that are due at `now`, in one short transaction each, for up to about `BUDGET_SECONDS`.
 
         Every `FORGET_SECONDS`, also delete a batch of old ticks.
         """
-        heard, self._heard = self._heard, False
-        glance = self._glances.fresh
-        if glance is not None and not glance.schedules and not heard and self._forget_at is not None:
-            return Report(pause_seconds=MAX_PAUSE_SECONDS)
         self._replan(now)
         ready = Schedule.objects.current.of(self.service).due(now).exclude(pk__in=self._unwritable.set_aside)
         due = list(ready.order_by("next_at").values_list("pk", "name", "task")[:BATCH])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Any
+
+from django.db.models import QuerySet
 
 from jobqueue.duties.base import Duty, Report
 from jobqueue.lifecycle.batches import Batch
 from jobqueue.lifecycle.expire import MOST, Expired, Recovery
-from jobqueue.lifecycle.glance import Glances
 from jobqueue.lifecycle.lapse import Lapses
 from jobqueue.models import Job
 
@@ -23,39 +25,33 @@ class ExpireStaleRunningJobs(Duty):
 
     name = "expire_stale_running_jobs"
     interval_seconds = 1.0
-    exact_now = False
-    lets_jobs_in = True
+    is_short = True
+    releases_jobs = True
 
-    def __init__(
-        self,
-        keep: Callable[[], None],
-        tell: Callable[[Sequence[Expired]], None],
-        not_before: Callable[[], float],
-        glances: Glances | None = None,
-    ) -> None:
-        """Keep the functions and the glances.
+    def __init__(self, renew: Callable[[], None], announce: Callable[[Sequence[Expired]], None], not_before: Callable[[], float]) -> None:
+        """Keep the functions.
 
-        `keep` renews the leases of this process. `tell` is called with the lost jobs. No job is recovered before the monotonic time that
-        `not_before` returns. `glances` gets the results of each query, for the other duties.
+        `renew` renews the leases of this process. `announce` is called with the lost jobs. No job is recovered before the monotonic time
+        that `not_before` returns.
         """
-        self._keep, self._tell, self._not_before = keep, tell, not_before
-        self._glances = glances if glances is not None else Glances()
+        self._renew, self._announce, self._not_before = renew, announce, not_before
         self._recovery = Recovery()
         self._lapses = Lapses()
 
+    def questions(self) -> Sequence[QuerySet[Any]]:
+        """Return the queries of the expired leases and of the late jobs."""
+        jobs = Job.objects.current
+        return [jobs.expired().values_list("pk"), jobs.lapsed().order_by("expires_at").values_list("pk")]
+
     def run_once(self, now: datetime) -> Report:
         """Recover the jobs whose leases have run out, and cancel those that have not begun in time."""
-        lost, lapsed = self._any()
-        canceled = self._lapses.run() if lapsed else Batch()
-        if not lost or time.monotonic() < self._not_before():
+        jobs = Job.objects.current
+        canceled = self._lapses.run() if jobs.lapsed().exists() else Batch()
+        if time.monotonic() < self._not_before() or not jobs.expired().exists():
             return Report(canceled.moved, canceled.set_aside, again=canceled.moved > 0)
-        self._keep()
+        self._renew()
         found, batch = self._recovery.run()
         if found:
-            self._tell(found)
+            self._announce(found)
         aside = batch.set_aside + canceled.set_aside
         return Report(len(found) + canceled.moved, aside, again=len(found) >= MOST or canceled.moved > 0)
-
-    def _any(self) -> tuple[bool, bool]:
-        glance, jobs = self._glances.look(self.name), Job.objects.current
-        return (jobs.expired().exists(), jobs.lapsed().exists()) if glance is None else (glance.expired, glance.lapsed)

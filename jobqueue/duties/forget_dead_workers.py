@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import QuerySet
 
 from jobqueue.db import Now
 from jobqueue.duties.base import Duty, Report
@@ -17,14 +21,22 @@ class ForgetDeadWorkers(Duty):
 
     name = "forget_dead_workers"
     interval_seconds = 60.0
-    exact_now = False
+    is_short = True
+
+    def questions(self) -> Sequence[QuerySet[Any]]:
+        """Return the query of the dead workers."""
+        return [_dead().values_list("pk")]
 
     def run_once(self, now: datetime) -> Report:
         """Delete a batch of rows; leave rows that another session has locked to the next run."""
         workers = Worker.objects.using(Job.objects.database.alias)
-        dead = workers.filter(heartbeat_at__lt=Now() - FORGET_AFTER).order_by("heartbeat_at")
         with Job.objects.database.atomic():
-            keys = list(dead.select_for_update(skip_locked=True).values_list("pk", flat=True)[:BATCH])
+            keys = list(_dead().select_for_update(skip_locked=True).values_list("pk", flat=True)[:BATCH])
             if keys:
                 workers.filter(pk__in=keys).delete()
         return Report(items=len(keys), again=len(keys) == BATCH)
+
+
+def _dead() -> QuerySet[Worker]:
+    workers = Worker.objects.using(Job.objects.database.alias)
+    return workers.filter(heartbeat_at__lt=Now() - FORGET_AFTER).order_by("heartbeat_at")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from django.db import DatabaseError
+from django.db.models import QuerySet
 
 from jobqueue import db
+from jobqueue.core import states
 from jobqueue.duties.base import Duty, Report
-from jobqueue.lifecycle.glance import Glances
 from jobqueue.lifecycle.release import BATCH, release_parked_targets
+from jobqueue.models import Job
 
 MAX_TARGETS = 20_000
 
@@ -19,19 +23,20 @@ class ReleaseParkedTargets(Duty):
 
     name = "release_parked_targets"
     interval_seconds = 5.0
-    exact_now = False
-    lets_jobs_in = True
+    is_short = True
+    releases_jobs = True
 
-    def __init__(self, glances: Glances | None = None) -> None:
-        """Start with full batches; `glances` may report that nothing is parked, which saves queries."""
+    def __init__(self) -> None:
+        """Start with full batches."""
         self._batch = BATCH
-        self._glances = glances if glances is not None else Glances()
+
+    def questions(self) -> Sequence[QuerySet[Any]]:
+        """Return the query of the parked jobs, in the order of their index."""
+        parked = Job.objects.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TARGET)
+        return [parked.order_by("tenant", "target", "claim_rank", "pk").values_list("pk")]
 
     def run_once(self, now: datetime) -> Report:
         """Check the targets that have parked jobs, and release the next job of each target that no job holds or blocks."""
-        glance = self._glances.fresh
-        if glance is not None and not glance.parked:
-            return Report()
         try:
             released = release_parked_targets(MAX_TARGETS, self._batch)
         except DatabaseError as error:

@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from jobqueue.core.service import Service
+from jobqueue.core.service import Named, Service
 from jobqueue.db.cursors import Cursor, Position
 from jobqueue.db.eventlog import EventRow
 from jobqueue.events import watch, wire
@@ -133,7 +133,7 @@ class Reader(Service):
             for client in watched[job_id]:
                 client.put([lines], position)
 
-    def _failed(self, _: Service, error: BaseException, failures: int) -> None:
+    def _failed(self, _: Named, error: BaseException, failures: int) -> None:
         if failures in (1, 10):
             logger.warning("The reader of the event log failed and tries again (failure %s in a row): %s", failures, error)
 

@@ -22,8 +22,7 @@ OWNER = "owner:{}"
 QUEUES = "queues"
 DUE = "due"
 DUTIES = "duties"
-# Longer than the leader that promotes due jobs may rely on an answer: a second of rest, after a glance that is two
-# seconds old (`lifecycle/glance.py`).
+# Longer than the leader that promotes due jobs rests: a second, and one more if a short duty blocks the thread.
 SOON_SECONDS = 3.5
 PAUSE_SECONDS = 0.025
 

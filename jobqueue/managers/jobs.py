@@ -202,15 +202,6 @@ class JobManager(models.Manager.from_queryset(JobQuerySet), Generic[Row]):  # ty
                 )
         return list(due.values())
 
-    def next_due_seconds(self, without: Collection[int] = ()) -> float | None:
-        """Return the seconds until the next due time on the database's clock, or None if no job waits for a time."""
-        # Exclude rows without a time, which SQLite would return first.
-        waiting = self.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME, run_at__isnull=False)
-        if without:
-            waiting = waiting.exclude(pk__in=without)
-        row = waiting.order_by("run_at").annotate(now=Now()).values_list("run_at", "now").first()
-        return None if row is None or row[0] is None else max((row[0] - row[1]) / timedelta(seconds=1), 0.0)
-
     def depth(self, served: ServedQueues, limit: int, closed: Collection[str] = (), others: Collection[str] = ()) -> int:
         """Return how many jobs could be claimed now, up to `limit`, except those in `closed` queues and of the tenants `others`."""
         queued = self.current.filter(status=states.Status.QUEUED).served_by(served)

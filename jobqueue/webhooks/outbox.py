@@ -245,10 +245,14 @@ def send_to(row: WebhookDelivery, url: str) -> None:
     WebhookDelivery.objects.current.filter(pk=row.pk).update(url=url, **fresh)
 
 
+def pending() -> QuerySet[WebhookDelivery]:
+    """Return the deliveries that wait for their next attempt, the earliest first."""
+    return WebhookDelivery.objects.current.filter(status=Status.PENDING).order_by("next_attempt_at")
+
+
 def next_due_seconds() -> float | None:
     """Return the seconds until the next attempt, below 0 if it is due; None if there is nothing to send."""
-    rows = WebhookDelivery.objects.current.filter(status=Status.PENDING).order_by("next_attempt_at")
-    found = rows.annotate(now=Now()).values_list("next_attempt_at", "now").first()
+    found = pending().annotate(now=Now()).values_list("next_attempt_at", "now").first()
     return None if found is None else (found[0] - found[1]).total_seconds()
 
 

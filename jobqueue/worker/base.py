@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobqueue import conf, db
-from jobqueue.core.service import ErrorHandler, Service
+from jobqueue.core.service import ErrorHandler, Named, Service
 from jobqueue.db import hygiene
 from jobqueue.models import Job
 
@@ -30,7 +30,7 @@ class DatabaseService(Service):
         """Close the connection."""
         hygiene.close_all()
 
-    def _after_error(self, service: Service, error: BaseException, failures: int) -> None:
+    def _after_error(self, service: Named, error: BaseException, failures: int) -> None:
         # For every kind of error: a new connection is safer than one in an unknown state.
         hygiene.close_broken(Job.objects.database.alias)
         if self._report is not None:

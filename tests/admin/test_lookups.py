@@ -13,8 +13,9 @@ from django.test import RequestFactory
 from django.utils import timezone
 
 from jobqueue.admin import WorkerAdmin
+from jobqueue.duties.base import Duty
 from jobqueue.models import BackgroundJobLease, Worker
-from jobqueue.worker.duties.duty_thread import DutyThread
+from jobqueue.worker.duties.runner import DutyRunner
 from tests.admin.conftest import Login
 from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, WorkerFactory
 
@@ -103,8 +104,9 @@ def test_a_search_for_targets_compares_what_is_shown(login: Login) -> None:
 
 
 def test_the_last_error_of_a_duty_is_stored_with_its_secrets_hidden() -> None:
-    chore = DutyThread.__new__(DutyThread)
-    chore.told = {}
-    chore._note_error(ConnectionError("cannot log in to postgres://app:hunter2@db/x"), timezone.now())
-    BackgroundJobLease.objects.create(job_name="mine", metadata=chore.told)
+    duty = Duty()
+    duty.name = "mine"
+    runner = DutyRunner(duty, None, "host:1", lambda: None)
+    runner._record_error(ConnectionError("cannot log in to postgres://app:hunter2@db/x"), timezone.now())
+    BackgroundJobLease.objects.create(job_name="mine", metadata=runner.metadata)
     assert "hunter2" not in str(BackgroundJobLease.objects.get().metadata)

@@ -19,6 +19,7 @@ from jobqueue.duties.release_parked_targets import ReleaseParkedTargets
 from jobqueue.insight import duties
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.models import BackgroundJobLease, Job
+from tests.duties.asking import seconds_to_work
 from tests.factories import JobFactory, ahead
 from tests.pooler import POOLED
 from tests.rivals import Rival
@@ -67,24 +68,25 @@ def test_a_duty_of_every_worker_has_no_leader_that_is_missed(settings: Any) -> N
 
 
 @pytest.mark.django_db
-def test_due_jobs_are_promoted_and_the_next_look_is_at_the_next_due_time() -> None:
+def test_due_jobs_are_promoted_and_the_next_run_is_at_the_next_due_time() -> None:
     duty = PromoteDueJobs()
     assert run(duty).items == 0
     due, soon = JobFactory(due=True), JobFactory(scheduled=True, run_at=ahead(seconds=0.9))
     assert run(duty).items == 1
     assert statuses() == {due.pk: "QUEUED", soon.pk: "PENDING"}
-    assert 0 < run(duty).pause_seconds <= 0.9
+    assert run(duty).items == 0
+    assert 0 < (seconds_to_work(duty) or 0) <= 0.9
 
 
 @pytest.mark.django_db
-def test_it_looks_closely_where_nobody_tells_it_and_after_it_was_told(settings: Any) -> None:
+def test_it_polls_closely_without_notifications_and_after_one(settings: Any) -> None:
     duty = PromoteDueJobs()
-    told = connection.vendor == "postgresql" and not POOLED
-    assert run(duty).pause_seconds == (1.0 if told else UNTOLD_SECONDS)
-    duty.hear()
-    assert run(duty).pause_seconds == UNTOLD_SECONDS
+    notified = connection.vendor == "postgresql" and not POOLED
+    assert duty.pause_seconds == (1.0 if notified else UNTOLD_SECONDS)
+    duty.notify()
+    assert duty.pause_seconds == UNTOLD_SECONDS
     settings.JOBQUEUE = {"NOTIFY": False}
-    assert run(PromoteDueJobs()).pause_seconds == UNTOLD_SECONDS
+    assert PromoteDueJobs().pause_seconds == UNTOLD_SECONDS
 
 
 @contextmanager

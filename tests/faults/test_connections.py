@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from jobqueue.duties.builtin import builtin
 from tests.faults.harness import WorkerProcess, Workers, wait_until
 from tests.faults.server import Server
 from tests.faults.slow import SlowProxy
@@ -18,8 +17,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow(seconds=69), pytest.mark.post
 
 THREADS = 20
 JOBS = 1000
-# The dispatcher, finisher, heartbeat, reporter, maintenance, scaler, listener and duties; and one for each duty that it leads.
-SERVICES = 8 + len(builtin(lambda: None, lambda lost: None, lambda: 0.0))
+# The dispatcher, finisher, heartbeat, reporter, maintenance, scaler, listener and duties; and the threads of its short duties, of
+# webhooks and of retention.
+SERVICES = 8 + 3
 ENTRIES: dict[str, dict[str, Any]] = {
     "close": {"CONN_MAX_AGE": 0},
     "old": {"CONN_MAX_AGE": 2},

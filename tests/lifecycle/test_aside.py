@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from jobqueue.core import repeats
 from jobqueue.db import Lease, LeaseHolder, Scope
+from jobqueue.duties.promote_due_jobs import PromoteDueJobs
 from jobqueue.insight.problems import problems
 from jobqueue.lifecycle.aside import PREFIX
 from jobqueue.lifecycle.claim import claim
@@ -23,6 +24,7 @@ from jobqueue.lifecycle.refusals import REFUSED
 from jobqueue.lifecycle.release import release_parked_targets
 from jobqueue.models import Job, JobEvent, Worker
 from jobqueue.testing import run_until_idle
+from tests.duties.asking import seconds_to_work
 from tests.factories import JobFactory, WorkerFactory
 from tests.unchecked import refusing_changes, unchecked, write
 
@@ -134,7 +136,7 @@ def test_a_job_that_waits_for_a_time_that_it_does_not_have_is_set_aside_and_hide
     bad, due, later = JobFactory(scheduled=True), JobFactory(due=True), JobFactory(scheduled=True)
     with unchecked():
         write(Job, bad.pk, "run_at", "NULL")
-        assert Job.objects.next_due_seconds() == 0
+        assert seconds_to_work(PromoteDueJobs()) == 0
         promotion = Promotion()
         assert (promotion.set_aside_without_time(), promotion.run().moved) == (1, 1)
     for job in (bad, due, later):

@@ -15,7 +15,6 @@ from django.utils import timezone
 from jobqueue import InvalidOption, set_queue_webhook
 from jobqueue.duties.base import Report
 from jobqueue.duties.deliver_webhooks import PAUSE_SECONDS, QUIET_PAUSE_SECONDS, DeliverWebhooks
-from jobqueue.lifecycle.glance import Glance, Glances
 from jobqueue.models import JobEvent, WebhookDelivery
 from jobqueue.webhooks import outbox, senders
 from tests.factories import DeliveryFactory
@@ -183,19 +182,19 @@ def test_a_receiver_that_lets_one_wait_in_vain_gets_one_sender_until_it_answers(
     DeliveryFactory.create_batch(2, url=receiver.url)
     duty = DeliverWebhooks()
     duty.run_once(timezone.now())
-    assert duty._crew.in_flight <= 1, "it has not answered yet"
+    assert duty._senders.in_flight <= 1, "it has not answered yet"
     run(duty)
     receiver.connections = 0
     mute.set()
     DeliveryFactory.create_batch(12, url=receiver.url)
     duty.run_once(timezone.now())
-    assert duty._crew.in_flight == 4
+    assert duty._senders.in_flight == 4
     began = time.monotonic()
     while receiver.connections < 6:
         duty.run_once(timezone.now())
-        assert duty._crew.in_flight <= 4
+        assert duty._senders.in_flight <= 4
         assert time.monotonic() - began < 5
-    assert duty._crew.in_flight == 1
+    assert duty._senders.in_flight == 1
     mute.clear()
     run(duty)
     assert WebhookDelivery.objects.filter(status="DELIVERED").count() >= 5
@@ -208,9 +207,9 @@ def test_very_many_silent_receivers_leave_senders_for_those_that_answer(listen: 
         DeliveryFactory.create_batch(12, url=url)
     duty = DeliverWebhooks()
     until = time.monotonic() + 30
-    while len(duty._crew._slow) < 33 and time.monotonic() < until:
+    while len(duty._senders._slow) < 33 and time.monotonic() < until:
         duty.run_once(timezone.now())
-    assert len(duty._crew._slow) >= 33
+    assert len(duty._senders._slow) >= 33
     good = listen(says(204))
     message = DeliveryFactory(url=good.url)
     while message.status != "DELIVERED" and time.monotonic() < until:
@@ -234,14 +233,14 @@ def test_a_crowd_of_new_silent_receivers_delays_no_receiver_that_has_answered_be
         DeliveryFactory.create_batch(3, url=url, next_attempt_at=old)
     duty = DeliverWebhooks() if leads_anew else duty
     began = time.monotonic()
-    while duty._crew.in_flight < 24 and time.monotonic() - began < 1:
+    while duty._senders.in_flight < 24 and time.monotonic() - began < 1:
         duty.run_once(timezone.now())
     message = DeliveryFactory(url=good.url)
     while message.status != "DELIVERED" and time.monotonic() - began < 4:
         duty.run_once(timezone.now())
         message.refresh_from_db()
     assert time.monotonic() - began < 2, "before the time of one attempt is over"
-    assert (message.status, duty._crew.in_flight) == ("DELIVERED", 24)
+    assert (message.status, duty._senders.in_flight) == ("DELIVERED", 24)
     duty.hurry()
     duty.end()
 
@@ -256,7 +255,7 @@ def test_silent_receivers_whose_messages_wait_each_get_a_sender_beside_one_with_
     DeliveryFactory.create_batch(60, url=first.url, next_attempt_at=old)
     DeliveryFactory(url=second.url)
     duty.run_once(timezone.now())
-    assert duty._crew.in_flight == 2
+    assert duty._senders.in_flight == 2
     duty.hurry()
     duty.end()
 
@@ -291,13 +290,9 @@ def test_with_nothing_to_do_it_asks_seldom_and_once(django_assert_num_queries: A
         assert duty.run_once(timezone.now()).pause_seconds == QUIET_PAUSE_SECONDS
 
 
-def test_who_is_told_of_an_ended_job_looks_at_once_whatever_was_seen_before_and_once_more(django_assert_num_queries: Any) -> None:
-    nothing = Glances()
-    nothing._last = Glance(time.monotonic(), None, None, *[False] * 6)
-    duty = DeliverWebhooks(nothing)
-    with django_assert_num_queries(0):
-        assert (duty.run_once(timezone.now()).pause_seconds or 0) <= 2, "as long as what was seen counts"
-    duty.hear()
+def test_after_a_job_has_ended_here_it_polls_closely(django_assert_num_queries: Any) -> None:
+    duty = DeliverWebhooks()
+    duty.notify()
     with django_assert_num_queries(1):
         assert duty.run_once(timezone.now()).pause_seconds == PAUSE_SECONDS
 
@@ -310,7 +305,7 @@ def test_what_waits_for_a_busy_receiver_is_not_walked_over_all_the_time(listen: 
     while time.monotonic() - began < 0.9:
         duty.run_once(timezone.now())
     assert len(looks) <= 3
-    duty.hear()
+    duty.notify()
     duty.run_once(timezone.now())
     assert len(looks) <= 4
     duty.hurry()

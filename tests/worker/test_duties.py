@@ -16,6 +16,7 @@ from jobqueue.duties.base import Duty, FunctionDuty, Report
 from jobqueue.models import BackgroundJobLease, Job
 from jobqueue.worker.duties.contender import Duties
 from tests.factories import JobFactory
+from tests.rivals import Rival
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PATIENCE_SECONDS = 20.0
@@ -26,14 +27,14 @@ class Told(Duty):
 
     name = "told"
     interval_seconds = 0.02
-    lets_jobs_in = True
+    releases_jobs = True
 
     def __init__(self, act: Callable[[], Report]) -> None:
         self.act = act
         self.runs = 0
         self.heard = 0
 
-    def hear(self) -> None:
+    def notify(self) -> None:
         self.heard += 1
 
     def run_once(self, now: datetime) -> Report:
@@ -53,7 +54,7 @@ class Fleet:
     def start(self, worker_id: str, *duties: Duty) -> Duties:
         makers = {duty.name: (lambda duty=duty: duty) for duty in duties}
         one = Duties(
-            worker_id, lambda not_before: makers, place=f"host:{worker_id}", heartbeat_seconds=0.1, moved=self._move, on_error=self._fail
+            worker_id, lambda not_before: makers, place=f"host:{worker_id}", heartbeat_seconds=0.1, released=self._move, on_error=self._fail
         )
         self.members.append(one)
         one.start()
@@ -70,7 +71,7 @@ class Fleet:
             one.stop()
         for one in self.members:
             assert one.join(PATIENCE_SECONDS)
-            assert not any(chore.alive for chore in one.chores)
+            assert not one.lingering
 
 
 @pytest.fixture
@@ -201,7 +202,7 @@ def test_a_leader_that_cannot_renew_stops_before_another_begins(fleet: Fleet, mo
     wait_until(lambda: two.runs > 2, "the second leads")
     who = [name for _, name in sorted(log)]
     assert who == sorted(who), "only one worker acts at a time"
-    wait_until(lambda: not first.chores, "the first has noticed")
+    wait_until(lambda: not first.runners, "the first has noticed")
 
 
 def test_what_a_person_released_goes_to_whoever_looks_first_and_the_old_leader_stops(fleet: Fleet) -> None:
@@ -210,7 +211,7 @@ def test_what_a_person_released_goes_to_whoever_looks_first_and_the_old_leader_s
     wait_until(lambda: duty.runs, "it is led")
     began = row().lease_acquired_at
     BackgroundJobLease.objects.release("told")
-    one.hear()
+    one.notify()
     wait_until(lambda: row().lease_acquired_at not in (None, began), "a new term has begun")
     wait_until(lambda: duty.runs > 5, "it continues")
 
@@ -256,8 +257,8 @@ def test_whoever_hears_of_new_work_wakes_the_duty(fleet: Fleet) -> None:
     duty = Told(lambda: Report(pause_seconds=1000.0))
     one = fleet.start("worker-1", duty)
     wait_until(lambda: duty.runs == 1, "it has run once")
-    one.hear("another")
-    one.hear("told")
+    one.notify("another")
+    one.notify("told")
     wait_until(lambda: duty.runs == 2, "it runs again")
     assert duty.heard == 1
 
@@ -314,7 +315,7 @@ def test_what_cannot_be_told_in_the_row_keeps_nobody_from_renewing(fleet: Fleet)
     one = fleet.start("worker-1", duty)
     wait_until(lambda: duty.runs, "it is led")
     began = row().lease_acquired_at
-    one.chores[0].told = {"items": float("nan")}
+    one.runners[0].metadata = {"items": float("nan")}
     duty.interval_seconds = 1000.0
     renewed = row().heartbeat_at
     wait_until(
@@ -356,3 +357,111 @@ def test_when_a_worker_goes_the_rows_say_that_nobody_leads(fleet: Fleet) -> None
     found = row()
     assert (found.held_by_worker_id, found.lease_acquired_at, found.heartbeat_at) == ("", None, None)
     assert found.metadata["runs"] >= 1
+
+
+# The short duties share a thread
+
+
+class Short(Told):
+    """A short duty, which remembers in which threads it ran."""
+
+    is_short = True
+
+    def __init__(self, name: str, act: Callable[[], Report] = Report) -> None:
+        super().__init__(act)
+        self.name = name
+        self.threads: list[threading.Thread] = []
+
+    def run_once(self, now: datetime) -> Report:
+        self.threads.append(threading.current_thread())
+        return super().run_once(now)
+
+
+def test_short_duties_share_a_thread_and_a_long_one_has_its_own(fleet: Fleet) -> None:
+    one, two, long = Short("one"), Short("two"), Told(Report)
+    fleet.start("worker-1", one, two, long)
+    wait_until(lambda: one.runs > 2 and two.runs > 2 and long.runs > 2, "all run")
+    assert len({*one.threads, *two.threads}) == 1
+    names = {thread.name for thread in threading.enumerate() if thread.name.startswith(("jobqueue-duty", "jobqueue-short"))}
+    assert names == {"jobqueue-short duties", "jobqueue-duty told"}
+
+
+def test_short_duties_can_have_different_leaders(fleet: Fleet) -> None:
+    first, second = Short("first"), Short("second")
+    fleet.start("worker-1", first)
+    wait_until(lambda: first.runs, "the first is led")
+    fleet.start("worker-2", Short("first"), second)
+    wait_until(lambda: second.runs, "the second is led")
+    assert (holder("first"), holder("second")) == ("worker-1", "worker-2")
+
+
+def test_while_a_short_duty_blocks_the_others_go_on_in_a_new_thread_and_it_joins_them_afterwards(fleet: Fleet) -> None:
+    end, running, together = threading.Event(), threading.Lock(), []
+
+    def block() -> Report:
+        if not running.acquire(blocking=False):
+            together.append(1)
+            return Report()
+        try:
+            end.wait(PATIENCE_SECONDS)
+        finally:
+            running.release()
+        return Report()
+
+    blocked, good = Short("blocked", block), Short("good")
+    try:
+        fleet.start("worker-1", blocked, good)
+        wait_until(lambda: blocked.runs, "it blocks")
+        wait_until(lambda: good.runs > 5 and good.threads[-1] is not blocked.threads[0], "the other continues")
+        assert blocked.runs == 1
+        assert (holder("blocked"), holder("good")) == ("worker-1", "worker-1"), "it is still in time"
+    finally:
+        end.set()
+    wait_until(lambda: blocked.runs > 3, "it runs again")
+    assert blocked.threads[-1] is good.threads[-1]
+    assert not blocked.threads[0].is_alive()
+    assert not together
+
+
+def test_a_short_duty_that_hangs_is_given_up_and_the_others_go_on(fleet: Fleet) -> None:
+    end = threading.Event()
+    hanging, good, other = Short("told", lambda: (end.wait(PATIENCE_SECONDS), Report())[1]), Short("good"), Short("told")
+    hanging.longest_run_seconds = 0.2
+    try:
+        fleet.start("worker-1", hanging, good)
+        wait_until(lambda: hanging.runs, "it hangs")
+        fleet.start("worker-2", other)
+        wait_until(lambda: other.runs, "the other worker leads it")
+        before = good.runs
+        wait_until(lambda: good.runs > before, "the good one continues")
+        assert (holder(), holder("good"), row().metadata["given_up"]) == ("worker-2", "worker-1", 1)
+    finally:
+        end.set()
+
+
+@pytest.mark.postgresql
+def test_the_statement_of_a_short_duty_that_blocks_is_canceled_and_the_others_go_on(fleet: Fleet, rival: Rival) -> None:
+    job = JobFactory()
+
+    def lock() -> Report:
+        Job.objects.select_for_update().filter(pk=job.pk).update(priority=1)
+        return Report()
+
+    blocked, good = Short("blocked", lock), Short("good")
+    blocked.longest_run_seconds = 0.3
+    with rival.locking(job):
+        fleet.start("worker-1", blocked, good)
+        wait_until(lambda: fleet.errors, "its statement is canceled")
+        before = good.runs
+        wait_until(lambda: good.runs > before, "the other continues")
+    wait_until(lambda: told("blocked").get("runs"), "it completes a run when the lock is free")
+
+
+def test_a_short_duty_that_fails_has_a_back_off_of_its_own(fleet: Fleet) -> None:
+    def fail() -> Report:
+        raise LookupError("no such luck")
+
+    bad, good = Short("bad", fail), Short("good")
+    fleet.start("worker-1", bad, good)
+    wait_until(lambda: bad.runs > 2 and good.runs > 3 * bad.runs, "the good one runs at its interval")
+    assert {type(error) for error in fleet.errors} == {LookupError}

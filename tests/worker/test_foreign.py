@@ -252,7 +252,7 @@ def loses_a_worker(_: Supervisor) -> None:
 def grows_old(worker: Supervisor) -> None:
     # It has just reached its age: an earlier run of the duty can have read only older ones.
     JobFactory(status="SUCCESS", queue="old", finished_at=timezone.now() - timedelta(seconds=3601))
-    worker.parts.duties.hear("apply_retention")
+    worker.parts.duties.notify("apply_retention")
 
 
 def scheduled(made: Any, setup: Any = contextlib.nullcontext) -> Place:
@@ -262,7 +262,7 @@ def scheduled(made: Any, setup: Any = contextlib.nullcontext) -> Place:
         minute = timezone.now().replace(second=0, microsecond=0)
         for before, path in ((timedelta(minutes=1), made.module_path), (timedelta(0), add.module_path)):
             ScheduleFactory(task=path, next_at=minute - before)
-        worker.parts.duties.hear("enqueue_scheduled_jobs")
+        worker.parts.duties.notify("enqueue_scheduled_jobs")
 
     def others_have_their_job() -> None:
         until(lambda: not Schedule.objects.filter(task=add.module_path, last_job_id=None).exists(), "the other schedules")

@@ -13,10 +13,8 @@ from django.db import connection
 
 from jobqueue.core.targets import Target
 from jobqueue.db import Claimed, LeaseHolder
-from jobqueue.lifecycle import glance as glance_module
-from jobqueue.lifecycle.glance import Glances
 from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
-from jobqueue.models import BackgroundJobLease, Job
+from jobqueue.models import Job
 from jobqueue.worker import claim_policy
 from jobqueue.worker.claim_policy import ClaimPolicy
 from jobqueue.worker.claiming import claimer
@@ -37,8 +35,7 @@ class Scene:
     def __init__(self, *queues: str, max_running: int | None = None) -> None:
         self.lanes = Lanes(lambda: Pool(lambda *_: None))
         self.gate = ClaimPolicy(queues, max_running, self.lanes.set_slots)
-        self.glances = Glances()
-        self.picker = Claimer(LeaseHolder("worker-1", 30.0), self.gate, self.lanes, self.glances)
+        self.picker = Claimer(LeaseHolder("worker-1", 30.0), self.gate, self.lanes)
 
     def pick(self, wanted: int, tenant: str = "") -> Pick:
         """Pick once for the lane of a tenant, knowing who has something queued."""
@@ -48,9 +45,9 @@ class Scene:
     def look_around(self) -> None:
         """Take in all that has changed."""
         self.gate.changed()
-        self.picker.look_around()
+        self.picker.find_tenants()
         self.picker._found_at = 0.0
-        self.picker.look_further()
+        self.picker.find_more_tenants()
 
     def age(self) -> None:
         """Move the last polls from the head to the past."""
@@ -116,8 +113,8 @@ def test_a_tenant_that_comes_into_a_flood_has_its_turn_in_the_next_pass(scene: S
     flood(500, tenant="acme")
     assert tenants(scene.pick(8).jobs) == {"acme": 8}
     late = JobFactory(tenant="globex")
-    scene.picker.hear("globex")
-    scene.picker.look_around()
+    scene.picker.notify("globex")
+    scene.picker.find_tenants()
     assert late.pk in ids(scene.picker.pick(scene.lanes.shared, 8).jobs)
 
 
@@ -214,7 +211,7 @@ def test_tenants_that_have_something_only_where_nothing_may_be_taken_have_no_tur
     scene.look_around()
     assert (len(scene.lanes.shared.turns), scene.picker.is_halfway) == (0, True)
     found, told = JobFactory(tenant="zz", queue="reports"), JobFactory(tenant="t299", queue="reports")
-    scene.picker.hear("t299")
+    scene.picker.notify("t299")
     with django_assert_max_num_queries(24):
         assert ids(scene.pick(8).jobs) == [told.pk]
         while scene.picker.is_halfway:
@@ -231,8 +228,8 @@ def test_a_limit_that_leaves_no_room_is_found_once_and_not_by_each_tenant(why: s
     scene = Scene(max_running=1 if why == "all" else None)
     scene.look_around()
     told = JobFactory(tenant="t299", queue="reports")
-    scene.picker.hear("t299")
-    scene.picker.look_around()
+    scene.picker.notify("t299")
+    scene.picker.find_tenants()
     assert len(scene.lanes.shared.turns) > 100
     with django_assert_max_num_queries(30):
         pick = scene.picker.pick(scene.lanes.shared, 8)
@@ -371,33 +368,12 @@ def pages(sent: tuple[str, Any]) -> int:
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
-def test_a_picker_at_rest_goes_by_a_glance_that_was_taken_since(scene: Scene, django_assert_num_queries: Any) -> None:
-    BackgroundJobLease.objects.create(job_name="sweep")
+def test_a_claimer_at_rest_asks_once_whether_a_job_is_queued(scene: Scene, django_assert_num_queries: Any) -> None:
     scene.look_around()
-    scene.glances.look("sweep")
-    glance = scene.glances.fresh
-    assert glance is not None
-    with django_assert_num_queries(0):
-        scene.picker.look_around(since=glance.at - 1)
+    with django_assert_num_queries(1):
+        scene.picker.find_tenants()
     JobFactory()
-    scene.picker.look_around(since=glance.at - 1)
-    assert len(scene.lanes.shared.turns) == 0, "what came since the glance is not seen"
-    scene.picker.look_around(since=glance.at + 1)
-    assert len(scene.lanes.shared.turns) == 1, "a notification came after the hint"
-
-
-@pytest.mark.parametrize("kind", ["not asked", "seen", "old"])
-def test_a_picker_at_rest_looks_itself_where_no_glance_says_enough(scene: Scene, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    BackgroundJobLease.objects.create(job_name="sweep")
-    scene.look_around()
-    if kind == "seen":
-        JobFactory()
-    scene.glances.look("sweep")
-    if kind == "old":
-        monkeypatch.setattr(glance_module, "FRESH_SECONDS", 0.0)
-    if kind != "seen":
-        JobFactory()
-    scene.picker.look_around(since=None if kind == "not asked" else 0.0)
+    scene.picker.find_tenants()
     assert len(scene.lanes.shared.turns) == 1
 
 
@@ -459,20 +435,20 @@ def test_a_queue_that_appears_later_is_served_at_the_next_look(told: bool, monke
     made = Scene("mail-*", "!mail-bulk")
     try:
         flood(3, queue="mail-a")
-        made.picker.look_around()
+        made.picker.find_tenants()
         assert len(made.picker.pick(made.lanes.shared, 2).jobs) == 2
         new = JobFactory(queue="mail-new")
         JobFactory(queue="mail-bulk", priority=9)
         if told:
-            made.picker.hear("")
-            made.picker.look_around()
+            made.picker.notify("")
+            made.picker.find_tenants()
             assert len(found := made.picker.pick(made.lanes.shared, 10).jobs) == 2
             assert new.pk in ids(found)
         else:
             for number in (1, 0):  # the last job of the queue that is known, then none: the names are read anew
                 assert len(made.picker.pick(made.lanes.shared, 10).jobs) == number
                 made.age()
-            made.picker.look_around()
+            made.picker.find_tenants()
             assert ids(made.picker.pick(made.lanes.shared, 10).jobs) == [new.pk]
         assert "mail-bulk" not in Job.objects.filter(status="RUNNING").values_list("queue", flat=True)
     finally:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
+from jobqueue.duties.deliver_webhooks import DeliverWebhooks
+from jobqueue.duties.promote_due_jobs import PromoteDueJobs
 from jobqueue.lifecycle.expire import expire_stale_running_jobs
-from jobqueue.lifecycle.glance import Glances
-from jobqueue.models import BackgroundJobLease, Job, WebhookDelivery
+from jobqueue.models import Job, WebhookDelivery
+from tests.duties.asking import seconds_to_work
 from tests.factories import DeliveryFactory, JobFactory
 from tests.unchecked import unchecked, write
 
@@ -21,8 +23,7 @@ TIMES = SQLITE if connection.vendor == "sqlite" else ("infinity", "-infinity")
 
 
 @pytest.mark.parametrize("moment", TIMES)
-def test_a_time_that_nobody_can_read_fails_no_glance_and_no_recovery(moment: str) -> None:
-    BackgroundJobLease.objects.create(job_name="d")
+def test_a_time_that_nobody_can_read_fails_no_duty_and_no_recovery(moment: str) -> None:
     job, delivery, lost = JobFactory(scheduled=True), DeliveryFactory(), JobFactory(expired=True)
     columns = [one.column for one in Job._meta.fields if one.get_internal_type() == "DateTimeField"]
     for column in columns:
@@ -32,9 +33,8 @@ def test_a_time_that_nobody_can_read_fails_no_glance_and_no_recovery(moment: str
     with unchecked():
         write(Job, job.pk, "run_at", f"'{moment}'")
         write(WebhookDelivery, delivery.pk, "next_attempt_at", f"'{moment}'")
-    seen = Glances().look("d")
-    assert seen is not None
-    assert seen.expired
+    for duty in (PromoteDueJobs(), DeliverWebhooks()):
+        assert seconds_to_work(duty) is not None
     assert lost.pk in [one.job_id for one in expire_stale_running_jobs()]
     for column in columns:
         assert all(one.year > 1 for one in Job.objects.values_list(column, flat=True) if one is not None)

@@ -18,7 +18,6 @@ from jobqueue.db import Claimed, LeaseHolder, Scope
 from jobqueue.lifecycle.batches import Batches
 from jobqueue.lifecycle.claim import Claim, claim
 from jobqueue.lifecycle.expire import Expired
-from jobqueue.lifecycle.glance import Glances
 from jobqueue.lifecycle.limits import ALL, Limits
 from jobqueue.models import Job
 from jobqueue.worker.claim_policy import ClaimPolicy
@@ -62,11 +61,10 @@ class Pick:
 class Claimer:
     """A claimer of jobs for the lanes of one process."""
 
-    def __init__(self, lender: LeaseHolder, gate: ClaimPolicy, lanes: Lanes, glances: Glances | None = None) -> None:
-        """Prepare; other threads call `hear`, and `glances` may report that no job is queued."""
+    def __init__(self, lender: LeaseHolder, gate: ClaimPolicy, lanes: Lanes) -> None:
+        """Prepare; other threads call `notify`."""
         self._lender, self._gate, self._lanes = lender, gate, lanes
-        self._glances = glances if glances is not None else Glances()
-        self._heard: deque[str] = deque()
+        self._notified: deque[str] = deque()
         self._walks: dict[str, Walk] = {}
         self._found_at = 0.0
         self._resting = False  # whether the last query found nothing to take
@@ -75,20 +73,17 @@ class Claimer:
         self._after_place: tuple[str, str] | None = None
         self._places: dict[str, set[str]] = {}  # of tenants that have turns, the queues in which work of theirs was found
 
-    def hear(self, tenant: str) -> None:
+    def notify(self, tenant: str) -> None:
         """Record that a tenant has new work; from any thread."""
-        self._heard.append(tenant)
+        self._notified.append(tenant)
 
-    def look_around(self, since: float | None = None) -> None:
-        """Process the notified tenants; if no tenant is known to have queued jobs, query for tenants.
-
-        Instead of a query, a glance that was taken after the monotonic time `since` can show that no job is queued.
-        """
-        if self._is_still(since):
+    def find_tenants(self) -> None:
+        """Process the notified tenants; if no tenant is known to have queued jobs, query for tenants."""
+        if self._is_still():
             return
         self._gate.refresh()
-        while self._heard:
-            tenant = self._heard.popleft()
+        while self._notified:
+            tenant = self._notified.popleft()
             self._forget(tenant)
             self._lanes.of(tenant).turns.hear(tenant)
         if not self._has_turns:
@@ -97,23 +92,20 @@ class Claimer:
         else:
             self._resting = False
 
-    def _is_still(self, since: float | None) -> bool:
+    def _is_still(self) -> bool:
         """Return whether this process is idle and no job is queued; it then need not refresh the claim policy."""
-        if not self._resting or self._heard or self._has_turns:
+        if not self._resting or self._notified or self._has_turns:
             return False
         if self._gate.age > STILL_SECONDS:  # operators see the slots of tenants even while no job needs them
             self._gate.refresh()
         self._found_at = time.monotonic()
-        glance = self._glances.fresh
-        if since is not None and glance is not None and glance.at > since:
-            return not glance.queued
         return not Job.objects.current.any_queued()
 
     @property
     def _has_turns(self) -> bool:
         return any(len(lane.turns) for lane in self._lanes)
 
-    def look_further(self) -> bool:
+    def find_more_tenants(self) -> bool:
         """Query now and then for further tenants with queued jobs; return whether there are any. Called after the claims, to delay none."""
         if time.monotonic() - self._found_at < HEAD_SECONDS:
             return False
@@ -149,8 +141,8 @@ class Claimer:
 
     def pick(self, lane: Lane, wanted: int) -> Pick:
         """Claim up to `wanted` jobs, an even share for each tenant in turn, until the lane is full or no job is left."""
-        pick, waiting, again, part, looks, empty = Pick(), deque[str](), lane.turns.round(), 0, 0, 0
-        while looks < ROUNDS and empty < MAX_EMPTY:
+        pick, waiting, again, part, scans, empty = Pick(), deque[str](), lane.turns.round(), 0, 0, 0
+        while scans < ROUNDS and empty < MAX_EMPTY:
             left = wanted - len(pick.jobs)
             if not waiting and again:  # a new round: tenants that have more jobs share what was not used in the last round
                 waiting, again, part = again, deque(), share(left, len(again))
@@ -160,7 +152,7 @@ class Claimer:
             if (places := self._places.get(tenant)) and pick.full.issuperset(places):
                 self._drop(lane, tenant)
                 continue
-            looks += 1
+            scans += 1
             found = self._turn(tenant, portion, pick)
             lane.turns.served(tenant)
             if pick.early:
@@ -204,24 +196,24 @@ class Claimer:
         walk = self._walks.setdefault(scope.tenant, Walk())
         if limits := self._gate.limits_of(scope):
             pick.limited = True
-            return self._look(scope, wanted, walk, pick, limits=limits)
+            return self._scan(scope, wanted, walk, pick, limits=limits)
         now = time.monotonic()
         going = walk.going
         if (now - walk.head_at >= HEAD_SECONDS and not going) or self._gate.is_part(scope):
             walk.cursor = None
         if walk.cursor is None:
-            walk.head_at, found = now, self._look(scope, wanted, walk, pick)
+            walk.head_at, found = now, self._scan(scope, wanted, walk, pick)
         else:
-            found = self._look(scope, wanted, walk, pick, walk.cursor)
+            found = self._scan(scope, wanted, walk, pick, walk.cursor)
             if not pick.more and (found.jobs or going):
                 walk.cursor, pick.early = None, bool(found.jobs)
                 return found
             if not pick.more:
-                walk.head_at, found = now, _together(found, self._look(scope, wanted, walk, pick))
+                walk.head_at, found = now, _together(found, self._scan(scope, wanted, walk, pick))
         walk.cursor = found.last or walk.cursor
         return found
 
-    def _look(
+    def _scan(
         self, scope: Scope, wanted: int, walk: Walk, pick: Pick, after: tuple[int, int] | None = None, limits: Limits | None = None
     ) -> Claim:
         """Claim once, or several times if no job that was seen can be taken or parked now."""

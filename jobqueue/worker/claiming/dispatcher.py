@@ -54,7 +54,7 @@ class Dispatcher(DatabaseService):
     def __init__(
         self,
         worker_id: str,
-        picker: Claimer,
+        claimer: Claimer,
         *,
         runs: Runs,
         lanes: Lanes,
@@ -74,13 +74,13 @@ class Dispatcher(DatabaseService):
         `watch` is called when a run that has a time limit begins.
         """
         super().__init__(on_error)
-        self._worker_id, self._picker, self._runs, self._lanes = worker_id, picker, runs, lanes
+        self._worker_id, self._claimer, self._runs, self._lanes = worker_id, claimer, runs, lanes
         self._loop, self._finisher, self._reporter = loop, finisher, reporter
         self._poll_seconds, self._is_notified, self._lost = poll_seconds, is_notified, lost
         self._crowded, self._watch = crowded, watch
         self._suspects: deque[Run] = deque()  # for the probation, which only this thread uses; the finisher adds some, too
         self._probation = Probation(runs, max_crashes)
-        self._worked_at = self._woken_at = time.monotonic()
+        self._worked_at = time.monotonic()
         self._pause = self._busy_pause = FAST_SECONDS
         self._checked_at = 0.0
         self._lost_track = False
@@ -94,13 +94,11 @@ class Dispatcher(DatabaseService):
         if now - self._checked_at >= HAND_BACK_SECONDS / 2:
             self._checked_at = now
             self.give_back(self.take_waiting(now - HAND_BACK_SECONDS))
-        # If notifications arrive and reported no new work for a while, the claimer may rely on a glance that was taken since.
-        told = self._is_at_ease and now - self._woken_at > QUIET_SECONDS
-        self._picker.look_around(since=self._woken_at if told else None)
+        self._claimer.find_tenants()
         pause = min([self._fill(lane) for lane in self._lanes])
-        if self._picker.look_further():
+        if self._claimer.find_more_tenants():
             pause = 0.0
-        if self._picker.is_halfway and any(lane.free > 0 for lane in self._lanes):
+        if self._claimer.is_halfway and any(lane.free > 0 for lane in self._lanes):
             pause = min(pause, HEAD_SECONDS)
         self._admit_suspects()
         if self._probation.waiting:
@@ -117,16 +115,16 @@ class Dispatcher(DatabaseService):
         lane.saturated = True  # before the slots are counted: a slot that becomes free from now on wakes this thread
         wanted = lane.wanted()
         if wanted <= 0:
-            self._tell_if_crowded(lane)
+            self._report_full(lane)
             return self._poll_seconds
-        pick = self._picker.pick(lane, wanted)
+        pick = self._claimer.pick(lane, wanted)
         lane.saturated, lane.last_claim = pick.more or pick.limited, len(pick.jobs)
         if pick.lost:
             self._lost(pick.lost)
         if pick.jobs:
             self._hand_over(lane, pick.jobs)
         if pick.more:
-            self._tell_if_crowded(lane)
+            self._report_full(lane)
         if pick.moved:
             self._worked_at, self._pause, self._busy_pause = time.monotonic(), self._fast_pause(), FAST_SECONDS
             return 0.0 if pick.more and lane.wanted() > 0 else self._pause
@@ -138,7 +136,7 @@ class Dispatcher(DatabaseService):
             return min(pause, self._idle_pause())
         return min(self._idle_pause(), self._poll_seconds) if pick.limited else self._idle_pause()
 
-    def _tell_if_crowded(self, lane: Lane) -> None:
+    def _report_full(self, lane: Lane) -> None:
         if lane is self._lanes.shared and lane.free <= 0:
             self._crowded()
 
@@ -260,14 +258,9 @@ class Dispatcher(DatabaseService):
     def _fast_pause(self) -> float:
         return NOTIFIED_FAST_SECONDS if self._is_notified() else FAST_SECONDS
 
-    def wake(self) -> None:
-        """Wake up immediately, and do not trust glances that are older than this."""
-        self._woken_at = time.monotonic()
-        super().wake()
-
     def notified(self, tenant: str | None = None) -> None:
         """Wake up immediately and poll quickly for a while; give `tenant`, if it is known, an early turn."""
         if tenant is not None:
-            self._picker.hear(tenant)
+            self._claimer.notify(tenant)
         self._pause = self._fast_pause()
         self.wake()

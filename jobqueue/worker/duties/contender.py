@@ -1,8 +1,9 @@
 """The thread that contends for duties, renews the terms of this worker, and watches the threads that run its duties.
 
-It runs no duty itself. So a duty that hangs or fails neither stops the renewal of other terms nor keeps its own term for ever. A duty
-that has completed no run for too long is given up on: its connection is cut, its thread is abandoned, and this worker does not
-contend for the duty for a while. The term of the duty has ended, so the abandoned thread can write nothing more.
+It runs no duty itself. So a duty that hangs or fails neither stops the renewal of other terms nor keeps its own term for ever. The short
+duties share a thread. If a run in it lasts longer than `SPLIT_SECONDS`, the other short duties continue in a new thread. A duty that has
+completed no run for too long is given up on: its connection is cut, its thread is abandoned, and this worker does not contend for the
+duty for a while. The term of the duty has ended, so the abandoned thread can write nothing more.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from django.db import DatabaseError
 
 from jobqueue import conf
 from jobqueue.core import repeats
-from jobqueue.core.service import ErrorHandler, Service
+from jobqueue.core.service import ErrorHandler, Named
 from jobqueue.db import is_outage
 from jobqueue.duties.builtin import Makers
 from jobqueue.duties.deliver_webhooks import DeliverWebhooks
@@ -25,15 +26,17 @@ from jobqueue.duties.promote_due_jobs import PromoteDueJobs
 from jobqueue.insight.duties import stuck_seconds
 from jobqueue.lifecycle import wakeup
 from jobqueue.worker.base import DatabaseService
-from jobqueue.worker.duties.duty_thread import DutyThread
+from jobqueue.worker.duties.runner import DutyRunner
+from jobqueue.worker.duties.threads import DutyThreads
 
 # Shares of a lease: with the default of 10 s, workers contend every 1 to 5 s, and 5 s after an error.
 CONTEND_SHARES = (0.1, 0.5)
 LEAVE_TO_OTHERS_SHARE = 0.6
 # A worker that leads every duty contends seldom: its renewals report lost terms and the time of the database.
 LEAD_ALL_SHARE = 3.0
+END_SECONDS = 0.5  # for the threads of a worker that has no duty
 ENDED_SECONDS = 0.25  # between notifications of ended jobs; after one, the duty polls closely for longer than that
-TELL_EACH = 5  # renewals for one that writes the metadata, which is most of the cost, and which only operators read
+REPORT_EACH = 5  # renewals for one that writes the metadata, which is most of the cost, and which only operators read
 
 logger = logging.getLogger("jobqueue")
 
@@ -51,23 +54,24 @@ class Duties(DatabaseService):
         *,
         place: str,
         heartbeat_seconds: float,
-        moved: Callable[[], None],
+        released: Callable[[], None],
         on_error: ErrorHandler,
     ) -> None:
         """Prepare the thread.
 
         `makers` returns the factories of all duties. Its argument is a function that returns the monotonic time before which no expired
-        lease is recovered. `place` names this process on pages and in commands. `moved` is called when a duty has released or
-        recovered jobs. `heartbeat_seconds` is the interval at which workers renew the leases of jobs.
+        lease is recovered. `place` names this process on pages and in commands. `released` is called when a duty has released
+        or recovered jobs. `heartbeat_seconds` is the interval at which workers renew the leases of jobs.
         """
         super().__init__(on_error)
         self._leadership = Leadership(worker_id)
         settings = conf.current()
         self._lease_seconds, self._renew_seconds = settings.duty_lease_seconds, settings.duty_heartbeat_seconds
         self._find_makers, self._place, self._heartbeat_seconds = makers, place, heartbeat_seconds
-        self._moved, self._tell_of_error = moved, on_error
-        self._chores: dict[str, DutyThread] = {}
-        self._leaving: list[DutyThread] = []
+        self._report_failure = on_error
+        self._threads = DutyThreads(self._leadership.clock.now, self._failed)
+        self._released = released
+        self._runners: dict[str, DutyRunner] = {}
         self._makers: Makers = {}
         self._names: set[str] | None = None
         self._not_before: dict[str, float] = {}
@@ -76,53 +80,53 @@ class Duties(DatabaseService):
         self._turned_at = time.monotonic()
         self.no_sweep_before = 0.0
         self._trouble_at = 0.0
-        self._ending: list[DutyThread] = []
         self._ended_at = 0.0
 
     @property
-    def chores(self) -> list[DutyThread]:
-        """The threads that run duties now."""
-        return list(self._chores.values())
+    def runners(self) -> list[DutyRunner]:
+        """The duties that this worker does now."""
+        return list(self._runners.values())
 
     @property
     def end_seconds(self) -> float:
         """The seconds that the duties may take to end."""
-        return max((chore.duty.end_seconds for chore in self.chores), default=0.0)
+        return max((runner.duty.end_seconds for runner in self.runners), default=END_SECONDS)
 
     @property
     def lingering(self) -> list[str]:
-        """The names of the duty threads that still run after they were asked to stop."""
-        return [f"duty {chore.duty.name}" for chore in self._ending if chore.alive]
+        """The names of the threads that still run after they were asked to stop."""
+        return self._threads.lingering
 
     @property
     def unended(self) -> list[str]:
         """The names of the operations that duties had begun and could not complete."""
-        return [name for chore in self._ending for name in chore.unended]
+        return self._threads.unended
 
     def hurry(self) -> None:
         """Make the duties end without waiting for operations in flight."""
-        for chore in self.chores:
-            chore.duty.hurry()
+        for runner in self.runners:
+            runner.duty.hurry()
 
-    def hear(self, *names: str) -> None:
-        """Run these duties at once if this process runs them; without names, run all of them and contend. Call it from any thread."""
-        for chore in self.chores:
-            if not names or chore.duty.name in names:
-                chore.hear()
+    def notify(self, *names: str) -> None:
+        """Run these duties at once if this process does them; without names, run all of them and contend. Call it from any thread."""
+        for runner in self.runners:
+            if not names or runner.duty.name in names:
+                runner.notify()
+                self._threads.wake(runner)
         if not names:
             self._contend_at = 0.0
             self.wake()
 
-    def hear_of_due(self) -> None:
+    def notify_due(self) -> None:
         """Promote due jobs at once if this process leads that duty."""
-        self.hear(PromoteDueJobs.name)
+        self.notify(PromoteDueJobs.name)
 
-    def hear_of_ended(self) -> None:
+    def notify_ended(self) -> None:
         """Send webhooks at once if this process leads that duty, since jobs have ended here."""
         now = time.monotonic()
         if now - self._ended_at >= ENDED_SECONDS:
             self._ended_at = now
-            self.hear(DeliverWebhooks.name)
+            self.notify(DeliverWebhooks.name)
 
     def turn(self) -> float | None:
         """Renew the terms, contend for free duties, and check the threads; return the seconds to the next turn."""
@@ -134,7 +138,8 @@ class Duties(DatabaseService):
         if self._names is None:
             self._names = self._begin()
         self._give_up(now)
-        self._let_go(now)
+        self._threads.check()
+        self._release(now)
         if now >= self._renew_at:
             self._renew_at = now + self._renew_seconds
             self._renew()
@@ -145,29 +150,24 @@ class Duties(DatabaseService):
             share = random.uniform(*CONTEND_SHARES) if self._lacks_something else LEAD_ALL_SHARE  # noqa: S311
             self._contend_at = now + self._lease_seconds * share
             self._contend(now)
-        self._let_go(now)
+        self._release(now)
         return max(min(self._renew_at, self._contend_at) - time.monotonic(), 0.0)
 
     def stop(self) -> None:
         """Ask the duties to end after their present runs, and then this thread."""
-        for chore in self.chores:
-            chore.stop()
+        self._threads.stop()
         super().stop()
 
     def tear_down(self) -> None:
         """Stop the duties, and resign, so that other workers can lead them at once."""
-        for chore in (mine := self.chores):
-            chore.stop()
-        self._ending = mine
-        began = time.monotonic()
-        for chore in mine:
-            chore.join(max(began + chore.duty.end_seconds - time.monotonic(), 0.0))
+        self._threads.stop()
+        self._threads.join(time.monotonic() + self.end_seconds)
         try:
             self._resign(list(self._leadership.terms))
         finally:
             super().tear_down()
 
-    # Terms and threads
+    # Terms
 
     def _begin(self) -> set[str]:
         """Start the duties that every worker runs, and return the names of those that one worker leads; skip what `able` denies."""
@@ -186,7 +186,7 @@ class Duties(DatabaseService):
     def _renew(self) -> None:
         self._renewals += 1
         try:
-            self._leadership.renew(self._told() if self._renewals % TELL_EACH == 1 else {})
+            self._leadership.renew(self._metadata() if self._renewals % REPORT_EACH == 1 else {})
         except DatabaseError as error:
             if is_outage(error):
                 raise
@@ -194,7 +194,7 @@ class Duties(DatabaseService):
             self._leadership.renew({})
 
     def _contend(self, now: float) -> None:
-        names = {name for name in self._names or () if self._not_before.get(name, 0.0) <= now and name not in self._chores}
+        names = {name for name in self._names or () if self._not_before.get(name, 0.0) <= now and name not in self._runners}
         terms = self._leadership.contend(names)
         for term in terms:
             self._start(term.name, term)
@@ -203,83 +203,78 @@ class Duties(DatabaseService):
 
     @property
     def _lacks_something(self) -> bool:
-        return any(name not in self._chores for name in self._names or ())
+        return any(name not in self._runners for name in self._names or ())
 
     def _start(self, name: str, term: Term | None) -> None:
-        chore = DutyThread(self._makers[name](), term, self._leadership.clock.now, lambda report: self._moved(), self._failed)
-        chore.told["process"] = self._place
-        self._chores[name] = chore
-        chore.start()
+        runner = self._runners[name] = DutyRunner(self._makers[name](), term, self._place, self._released)
+        self._threads.start(runner)
 
-    def _let_go(self, now: float) -> None:
-        """Stop the threads whose terms have ended or are in doubt, and resign from duties whose time to rotate has come."""
+    def _release(self, now: float) -> None:
+        """Drop the duties whose terms have ended or are in doubt, and resign from those whose time to rotate has come."""
         lost = []
-        for name, chore in list(self._chores.items()):
-            term = chore.term
+        for name, runner in list(self._runners.items()):
+            term = runner.term
             if term is not None and not term.trusted:
                 term.ended = True
                 lost.append(name)
-                self._drop(chore)
+                self._drop(runner)
                 self._leadership.forget(name)
-            elif term is not None and (after := chore.duty.rotate_after_seconds) is not None and now - term.began >= after:
-                self._rotate(chore, now)
+            elif self._must_rotate(runner, now) and self._threads.stop_running(runner):  # else in a later turn, when its run has ended
+                self._leave(runner, now, LEAVE_TO_OTHERS_SHARE * self._lease_seconds)
         if lost:  # one line, since an outage ends all terms
             logger.warning("This worker no longer leads: %s.", ", ".join(sorted(lost)))
-        self._leaving = [chore for chore in self._leaving if chore.alive]
 
-    def _rotate(self, chore: DutyThread, now: float) -> None:
-        chore.stop()
-        if not chore.alive:  # else in a later turn, when its run has ended
-            self._leave(chore, now, LEAVE_TO_OTHERS_SHARE * self._lease_seconds)
+    def _must_rotate(self, runner: DutyRunner, now: float) -> bool:
+        after = runner.duty.rotate_after_seconds
+        return runner.term is not None and after is not None and now - runner.term.began >= after
 
     def _give_up(self, now: float) -> None:
-        for chore in self.chores:
-            limit = chore.duty.longest_run_seconds
-            if limit is not None and chore.busy_seconds > limit and not chore.aborted:
-                logger.error("The duty %s has been in one run for %.0f s; its connection is cut.", chore.duty.name, chore.busy_seconds)
-                chore.aborted = True
-                chore.abort()
-            hangs = limit is not None and chore.busy_seconds > 2 * limit
-            if hangs or now - max(chore.completed_at, self._trouble_at) > stuck_seconds(chore.duty.interval_seconds):
-                self._replace(chore, now)
+        for runner in self.runners:
+            limit = runner.duty.longest_run_seconds
+            if limit is not None and runner.busy_seconds > limit and not runner.is_aborted:
+                logger.error("The duty %s has been in one run for %.0f s; its connection is cut.", runner.duty.name, runner.busy_seconds)
+                runner.is_aborted = True
+                self._threads.abort(runner)
+            hangs = limit is not None and runner.busy_seconds > 2 * limit
+            if hangs or now - max(runner.last_good_turn, self._trouble_at) > stuck_seconds(runner.duty.interval_seconds):
+                self._replace(runner, now)
 
-    def _replace(self, chore: DutyThread, now: float) -> None:
-        logger.error("The duty %s has completed no run for %.0f s; this worker gives it up.", chore.duty.name, now - chore.completed_at)
-        chore.given_up = True
-        chore.told = {**chore.told, "given_up": int(chore.told.get("given_up") or 0) + 1}
-        chore.abort()
-        if chore.term is not None:
-            self._leave(chore, now, 10 * LEAVE_TO_OTHERS_SHARE * self._lease_seconds)
+    def _replace(self, runner: DutyRunner, now: float) -> None:
+        logger.error("The duty %s has completed no run for %.0f s; this worker gives it up.", runner.duty.name, now - runner.last_good_turn)
+        runner.is_given_up = True
+        runner.metadata = {**runner.metadata, "given_up": int(runner.metadata.get("given_up") or 0) + 1}
+        self._threads.abort(runner)
+        if runner.term is not None:
+            self._leave(runner, now, 10 * LEAVE_TO_OTHERS_SHARE * self._lease_seconds)
         else:
-            self._drop(chore)
-            self._start(chore.duty.name, None)
+            self._drop(runner)
+            self._start(runner.duty.name, None)
 
-    def _leave(self, chore: DutyThread, now: float, seconds: float) -> None:
-        self._not_before[chore.duty.name] = now + seconds
-        self._resign([chore.duty.name], {chore.duty.name: chore.told})
-        self._drop(chore)
+    def _leave(self, runner: DutyRunner, now: float, seconds: float) -> None:
+        self._not_before[runner.duty.name] = now + seconds
+        self._resign([runner.duty.name], {runner.duty.name: runner.metadata})
+        self._drop(runner)
 
-    def _drop(self, chore: DutyThread) -> None:
-        chore.stop()
-        self._chores.pop(chore.duty.name, None)
-        self._leaving.append(chore)
+    def _drop(self, runner: DutyRunner) -> None:
+        self._threads.drop(runner)
+        self._runners.pop(runner.duty.name, None)
 
-    def _resign(self, names: Iterable[str], told: dict[str, dict[str, object]] | None = None) -> None:
-        if self._leadership.resign(list(names), told or self._told()):
+    def _resign(self, names: Iterable[str], metadata: dict[str, dict[str, object]] | None = None) -> None:
+        if self._leadership.resign(list(names), metadata or self._metadata()):
             wakeup.duties_changed()
 
-    def _told(self) -> dict[str, dict[str, object]]:
-        return {name: chore.told for name, chore in self._chores.items() if chore.term is not None}
+    def _metadata(self) -> dict[str, dict[str, object]]:
+        return {name: runner.metadata for name, runner in self._runners.items() if runner.term is not None}
 
     # Errors
 
-    def _failed(self, service: Service, error: BaseException, failures: int) -> None:
+    def _failed(self, failed: Named, error: BaseException, failures: int) -> None:
         # An outage in a duty of the project may concern another database than that of the jobs.
-        if is_outage(error) and isinstance(service, DutyThread) and service.duty.longest_run_seconds is not None:
+        if is_outage(error) and not (isinstance(failed, DutyRunner) and failed.duty.longest_run_seconds is None):
             self._note_trouble()
-        self._tell_of_error(service, error, failures)
+        self._report_failure(failed, error, failures)
 
-    def _after_error(self, service: Service, error: BaseException, failures: int) -> None:
+    def _after_error(self, service: Named, error: BaseException, failures: int) -> None:
         self._contend_at = time.monotonic() + CONTEND_SHARES[1] * self._lease_seconds
         if is_outage(error):
             self._note_trouble()

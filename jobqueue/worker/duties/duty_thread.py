@@ -1,148 +1,173 @@
-"""The thread of one duty: each duty has a thread, so that a duty that hangs stops no other duty."""
+"""A thread that runs duties: the short ones of a worker share a thread, and each long one has its own.
+
+The shared thread first asks, in one statement, which duties have work (`Duty.questions`), and runs only those. It also asks for the duties
+with a thread of their own, and wakes them. If the statement fails, each duty runs, and finds out by itself.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import logging
-import os
+import threading
 import time
-from collections.abc import Callable
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from jobqueue import db
-from jobqueue.core import masking, texts
-from jobqueue.core.forks import leave_if_forked
 from jobqueue.core.service import ErrorHandler
-from jobqueue.duties.base import Duty, Report
-from jobqueue.duties.leadership import Term
-from jobqueue.exceptions import MAX_DELAY_SECONDS, JobQueueError, LeadershipLost
+from jobqueue.db import questions
+from jobqueue.models import Job
 from jobqueue.worker.base import DatabaseService
+from jobqueue.worker.duties.runner import DutyRunner
 
-MAX_TEXT = 500
-MAX_COUNT = 2**53
-RECKONED_SECONDS = 60.0
+ASK_SECONDS = 1.0
+WITHOUT_ASKING_SECONDS = 5.0  # after a statement of questions that failed
+TOGETHER_SECONDS = 0.25  # the duties that are due within this time use the same answers
+IDLE_SECONDS = 30.0  # a thread that rests longer keeps no connection
 
 logger = logging.getLogger("jobqueue")
 
 
+class Asked(NamedTuple):
+    """The statement of all questions, with the duties of this process and how many questions each of them has."""
+
+    runners: tuple[DutyRunner, ...]
+    counts: dict[DutyRunner, int]
+    statement: questions.Statement
+
+
 class DutyThread(DatabaseService):
-    """A thread that runs one duty again and again, in a term of leadership; `term` is None for a duty that every worker runs."""
+    """A thread that runs duties when they are due; `name` is that of the thread."""
 
-    longest_backoff_seconds = 5.0
-
-    def __init__(
-        self, duty: Duty, term: Term | None, now: Callable[[], datetime], done: Callable[[Report], None], on_error: ErrorHandler
-    ) -> None:
-        """Prepare the thread; `now` returns the time of the database, `done` is called after each run that released or recovered jobs."""
+    def __init__(self, name: str, clock: Callable[[], datetime], on_error: ErrorHandler, *, asks: bool = False) -> None:
+        """Prepare the thread; `clock` returns the time of the database. If `asks`, send the questions of the duties."""
         super().__init__(on_error)
-        self.name = f"duty {duty.name}"
-        self.duty, self.term = duty, term
-        duty.wake = self.wake
-        self.told: dict[str, Any] = dict(term.metadata) if term is not None else {}
-        self.told.update(interval_seconds=duty.interval_seconds, strategy=duty.strategy)
-        self._now, self._done = now, done
-        self._seen: tuple[datetime, float] | None = None
-        self.completed_at = time.monotonic()
-        self.given_up = self.aborted = False
+        self.name, self._clock, self._asks = name, clock, asks
+        self._lock = threading.Lock()
+        self.runners: tuple[DutyRunner, ...] = ()
+        self.others: tuple[DutyThread, ...] = ()  # the threads whose duties this one asks for, too
+        self.running: DutyRunner | None = None
+        self._is_retired = False
+        self._asked_at = self._ask_again_at = 0.0
+        self.asking_since: float | None = None
+        self._asked: Asked | None = None
         self.unended: list[str] = []
 
-    @property
-    def over(self) -> bool:
-        """Whether the term has ended, so that the duty must not run any more."""
-        return self.term is not None and self.term.ended
-
-    def hear(self) -> None:
-        """Run the duty now, since there may be new work."""
-        self.duty.hear()
+    def add(self, runner: DutyRunner) -> None:
+        """Run a duty from now on."""
+        with self._lock:
+            self.runners = (*self.runners, runner)
         self.wake()
 
+    def remove(self, runner: DutyRunner) -> None:
+        """Do not run a duty again; a run in progress continues."""
+        with self._lock:
+            self.runners = tuple(one for one in self.runners if one is not runner)
+
+    def retire(self, runner: DutyRunner) -> list[DutyRunner] | None:
+        """End this thread after the present run; return its other duties, or None if it does not run `runner` any more."""
+        with self._lock:
+            if self.running is not runner:
+                return None
+            self._is_retired = True
+            others = [one for one in self.runners if one is not runner]
+            self.runners = (runner,)
+        self.stop()
+        return others
+
     def turn(self) -> float | None:
-        """Run the duty once if its term is trusted; return the seconds to the next run."""
-        if self.over:
-            return None
-        if self.term is not None and not self.term.trusted:
-            return 0.2  # a renewal is late; the contender renews or ends the term
-        began, now, self.aborted = time.monotonic(), self._moment(), False
-        try:
-            report = self._run(now)
-        except LeadershipLost as lost:
-            logger.warning("This worker stops leading a duty during a run, and the rest of the run wrote nothing: %s", lost)
-            return 0.2
-        except BaseException as error:
-            self._note_error(error, now)
-            raise
-        self._note(report, now, time.monotonic() - began)
-        if report.items and self.duty.lets_jobs_in:
-            self._done(report)
-        pause = report.pause_seconds
-        if not isinstance(pause, int | float) or not 0 <= pause <= MAX_DELAY_SECONDS:
-            pause = self.duty.interval_seconds
-        return 0.0 if report.again else pause
+        """Run each duty that is due; return the seconds to the next run."""
+        for runner in self._with_work():
+            if not self._take(runner):
+                continue
+            try:
+                runner.run(self._clock())
+            except BaseException as error:  # noqa: BLE001 - an error of one duty must not stop another
+                self._report_failure(runner, error)
+            finally:
+                self.running = None
+        pause = self._seconds_to_next()
+        if pause is not None and pause > IDLE_SECONDS:
+            db.hygiene.close_all()
+        return pause
 
     def tear_down(self) -> None:
-        """End the operations that the duty has begun, without the fence, since another worker may lead the duty already."""
+        """End the operations that the duties have begun, without the fence, since another worker may lead them already."""
         try:
-            self.unended = self.duty.end()
+            self.unended = [name for runner in self.runners for name in runner.duty.end()]
         finally:
             super().tear_down()
 
-    def _moment(self) -> datetime:
-        """Return the time of the database; if the duty needs no exact time, compute it from an earlier answer and the local clock."""
-        if self.duty.exact_now or self._seen is None or time.monotonic() - self._seen[1] > RECKONED_SECONDS:
-            self._seen = (self._now(), time.monotonic())
-        return self._seen[0] + timedelta(seconds=time.monotonic() - self._seen[1])
+    def _take(self, runner: DutyRunner) -> bool:
+        # Under the lock, so that a duty never runs in two threads: `retire` moves those that do not run now.
+        with self._lock:
+            if self._is_retired or self.stopping or runner not in self.runners:
+                return False
+            self.running = runner
+        return True
 
-    def _run(self, now: datetime) -> Report:
-        pid = os.getpid()
+    def _seconds_to_next(self) -> float | None:
+        at = [0.0 if runner.is_notified else runner.next_at for runner in self.runners if not runner.is_over]
+        if self.others:
+            at.append(max(self._asked_at + ASK_SECONDS, self._ask_again_at))
+        return max(min(at) - time.monotonic(), 0.0) if at else None
+
+    def _report_failure(self, runner: DutyRunner, error: BaseException) -> None:
+        if runner.is_given_up:
+            db.hygiene.close_broken(Job.objects.database.alias)
+            return
         try:
-            with db.fenced(self.term.check) if self.term is not None else contextlib.nullcontext():
-                # In a copy of the context, so that a time zone or another variable that the duty sets ends with the run.
-                report = contextvars.copy_context().run(self.duty.run_once, now)
-        except BaseException as error:
-            leave_if_forked(pid, error)
-            raise
-        leave_if_forked(pid, None)
-        if left := db.hygiene.end_transactions():
-            raise JobQueueError(f"The duty left a transaction open ({', '.join(left)}): what it wrote there is rolled back.")
-        return report
+            self._after_error(runner, error, runner.failures)
+        except Exception:
+            logger.exception("The failure of the %s could not be reported: %s", runner.name, error)
 
-    def _note(self, report: Report, now: datetime, seconds: float) -> None:
-        self.completed_at = time.monotonic()
-        told = self.told  # replaced, never changed: another thread writes it into the row
-        self.told = {
-            **told,
-            "last_run_at": now.isoformat(),
-            "last_duration_seconds": round(seconds, 4),
-            "last_items": _whole(report.items),
-            "items": _whole(_count(told, "items") + _whole(report.items)),
-            "set_aside": _whole(_count(told, "set_aside") + _whole(report.set_aside)),
-            "runs": _count(told, "runs") + 1,
-            "failures_in_a_row": 0,
-        }
+    # Questions
 
-    def _note_error(self, error: BaseException, now: datetime) -> None:
-        told = self.told
-        self.told = {
-            **told,
-            "errors": _count(told, "errors") + 1,
-            "failures_in_a_row": _count(told, "failures_in_a_row") + 1,
-            "last_error": texts.shorten(texts.exception_summary(error, masking.PLAIN), MAX_TEXT),
-            "last_error_at": now.isoformat(),
-        }
+    def _with_work(self) -> list[DutyRunner]:
+        """Return the duties that are due and, if this thread asks, have work."""
+        now = time.monotonic()
+        due = [runner for runner in self.runners if runner.take_due(now)]
+        if not self._asks or now < self._ask_again_at:
+            return due
+        asked = self._questions()
+        if not any(runner in asked.counts for runner in due) and now < self._asked_at + ASK_SECONDS:
+            return due
+        self._asked_at = now
+        if not asked.counts:
+            return due
+        self.asking_since = now
+        try:
+            at, answers = questions.ask(Job.objects.database, asked.statement)
+        except Exception as error:
+            self._ask_again_at = now + WITHOUT_ASKING_SECONDS
+            if db.is_outage(error):
+                raise
+            self._after_error(self, error, 1)
+            return due
+        finally:
+            self.asking_since = None
+        soon = [runner for runner in self.runners if runner in asked.counts and (runner in due or runner.is_due(now + TOGETHER_SECONDS))]
+        return [runner for runner in due if runner not in asked.counts] + self._answered(soon, asked, at, answers)
 
-    def _report_error(self, error: BaseException) -> None:
-        if not self.given_up:
-            super()._report_error(error)
+    def _answered(self, due: Sequence[DutyRunner], asked: Asked, at: datetime, answers: Sequence[Any]) -> list[DutyRunner]:
+        """Return the duties that are due and have work; let other threads run theirs earlier."""
+        found, first = [], 0
+        for runner, count in asked.counts.items():
+            its, first = answers[first : first + count], first + count
+            if runner in due:
+                if runner.answer(at, its, self._asked_at):
+                    found.append(runner)
+            elif runner not in self.runners and runner.hasten(at, its):
+                for thread in self.others:
+                    thread.wake()
+        return found
 
-
-def _whole(value: object) -> int:
-    """Return a count as a whole number that every JSON parser can read; 0 if it is none."""
-    return min(max(value, 0), MAX_COUNT) if isinstance(value, int) else 0
-
-
-def _count(told: dict[str, Any], name: str) -> int:
-    """Return a number of the metadata; 0 if the row holds no whole number there."""
-    value = told.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    def _questions(self) -> Asked:
+        """Return the statement for the present duties; it is compiled only when they change."""
+        runners = (*self.runners, *(runner for thread in self.others for runner in thread.runners))
+        if self._asked is None or self._asked.runners != runners:
+            found = {runner: runner.duty.questions() for runner in runners}
+            counts = {runner: len(its) for runner, its in found.items() if its}
+            queries = [query for its in found.values() for query in its]
+            self._asked = Asked(runners, counts, questions.compile_questions(Job.objects.database, queries))
+        return self._asked

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from jobqueue.core.service import Service
+from jobqueue.core.service import Named, Service
 from jobqueue.worker.board import Board
 from jobqueue.worker.fleet import ipc
 from jobqueue.worker.fleet.ipc import Link
@@ -57,7 +57,7 @@ class Parent(Service):
             self.left_alone()
         return 0.0
 
-    def _log(self, service: Service, error: BaseException, failures: int) -> None:
+    def _log(self, service: Named, error: BaseException, failures: int) -> None:
         logger.error("The %s failed (try %d) and continues.", self.name, failures, exc_info=error)
 
     def reports(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from jobqueue.core.service import Service
+from jobqueue.core.service import Named
 from jobqueue.worker.base import is_outage
 
 PAUSE_SECONDS = 10.0
@@ -20,7 +20,7 @@ class ErrorLog:
         """Start with no errors logged."""
         self._logged_at: dict[str, float] = {}
 
-    def __call__(self, service: Service, error: BaseException, failures: int) -> None:
+    def __call__(self, service: Named, error: BaseException, failures: int) -> None:
         """Log a failed turn, unless one of the same service was logged less than `PAUSE_SECONDS` ago."""
         now = time.monotonic()
         if now - self._logged_at.get(service.name, -PAUSE_SECONDS) < PAUSE_SECONDS:

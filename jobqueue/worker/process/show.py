@@ -5,17 +5,32 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import jobqueue
 from jobqueue import conf
 from jobqueue.conf import Settings
-from jobqueue.core.service import Service
 from jobqueue.db import Now, hygiene
 from jobqueue.models import Job, Worker
 from jobqueue.worker.process.identity import Identity
 
 logger = logging.getLogger("jobqueue")
+
+
+class Watched(Protocol):
+    """A service or a duty, whose health operators see."""
+
+    name: str
+    failures: int
+    last_good_turn: float
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long the present turn has lasted; 0 between turns."""
+
+    @property
+    def details(self) -> dict[str, float | str]:
+        """More values of its state."""
 
 
 def show(identity: Identity, settings: Settings, state: str, **told: Any) -> None:
@@ -29,7 +44,7 @@ def show(identity: Identity, settings: Settings, state: str, **told: Any) -> Non
         workers.create(pk=identity.uuid, **values)
 
 
-def health(services: Iterable[Service]) -> dict[str, dict[str, float | str]]:
+def health(services: Iterable[Watched]) -> dict[str, dict[str, float | str]]:
     """Return the health of each service by name: seconds since its last good turn and in its present turn, and failures in a row."""
     now = time.monotonic()
     return {

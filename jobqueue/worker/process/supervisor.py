@@ -20,7 +20,6 @@ from jobqueue.declared import imports, registry
 from jobqueue.duties import registry as registry_of_duties
 from jobqueue.duties.builtin import builtin
 from jobqueue.lifecycle.expire import Expired
-from jobqueue.lifecycle.glance import Glances
 from jobqueue.models import Job, Worker
 from jobqueue.schedules.sync import bring_schedules
 from jobqueue.worker import forked
@@ -153,7 +152,7 @@ class Supervisor:
         heartbeat = Heartbeat(runs, interrupter, settings.lease_seconds, settings.heartbeat_seconds, self._on_error)
         dispatcher = Dispatcher(
             worker_id,
-            Claimer(LeaseHolder(worker_id, settings.lease_seconds), gate, lanes, glances := Glances()),
+            Claimer(LeaseHolder(worker_id, settings.lease_seconds), gate, lanes),
             runs=runs,
             lanes=lanes,
             loop=loop,
@@ -167,7 +166,6 @@ class Supervisor:
             watch=interrupter.watch,
             on_error=self._on_error,
         )
-        glances.tell_of_queued = dispatcher.wake
         finisher.chain(gate, dispatcher.follow, dispatcher.lose_track, dispatcher.notified)
         maintenance = Maintenance(
             self.identity,
@@ -178,8 +176,8 @@ class Supervisor:
             at_start=lambda: bring_schedules()[1],
             on_error=self._on_error,
         )
-        duties = self._duties(heartbeat.keep, maintenance.announce, dispatcher.notified, glances)
-        heard = Heard(dispatcher.notified, heartbeat.look, gate.changed, duties.hear_of_due, duties.hear)
+        duties = self._duties(heartbeat.keep, maintenance.announce, dispatcher.notified)
+        heard = Heard(dispatcher.notified, heartbeat.look, gate.changed, duties.notify_due, duties.notify)
         listener = Listener(worker_id, queues, heard, self._on_error) if settings.notify and Job.objects.database.can_notify else None
         scaler = Scaler(
             lanes,
@@ -207,15 +205,13 @@ class Supervisor:
             made[0].share(second)
         return made
 
-    def _duties(
-        self, keep: Callable[[], None], tell: Callable[[Sequence[Expired]], None], moved: Callable[[], None], glances: Glances
-    ) -> Duties:
+    def _duties(self, renew: Callable[[], None], announce: Callable[[Sequence[Expired]], None], released: Callable[[], None]) -> Duties:
         return Duties(
             self.identity.worker_id,
-            lambda not_before: registry_of_duties.discover() | builtin(keep, tell, not_before, glances),
+            lambda not_before: registry_of_duties.discover() | builtin(renew, announce, not_before),
             place=f"{self.identity.host}:{self.identity.pid}",
             heartbeat_seconds=self.settings.heartbeat_seconds,
-            moved=moved,
+            released=released,
             on_error=self._on_error,
         )
 
@@ -247,8 +243,8 @@ class Supervisor:
         if self.parts.dispatcher.wants_slots:  # else its last claim found fewer jobs than free slots
             self.parts.dispatcher.wake()
         if retrying:  # the retry may be due before the next run of the duty
-            self.parts.duties.hear_of_due()
-        self.parts.duties.hear_of_ended()
+            self.parts.duties.notify_due()
+        self.parts.duties.notify_ended()
 
     # Watch
 
@@ -282,8 +278,8 @@ class Supervisor:
         lanes, stuck = self.parts.lanes, self.parts.maintenance.stuck()
         state = Worker.State.DRAINING if self.stops or self._ends else state
         # Duties of the project are left out: only the project knows how long they may take.
-        chores = [chore for chore in self.parts.duties.chores if chore.duty.longest_run_seconds is not None]
-        services = health([*self.parts.services, *chores])
+        duties = [runner for runner in self.parts.duties.runners if runner.duty.longest_run_seconds is not None]
+        services = health([*self.parts.services, *duties])
         seen = {"slots": lanes.slots, "running": len(self.parts.runs), "stuck": stuck, "scaling": told(self.parts.scaler.decision)}
         show(self.identity, self.settings, state, services=services, failed_modules=imports.failures(), **seen)
 
