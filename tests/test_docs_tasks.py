@@ -101,7 +101,7 @@ def test_the_attributes_of_the_kit_are_the_codes() -> None:
     assert set(re.findall(r"`(\w+)`", text)) == {name for name in vars(Settings) if not name.startswith("_")} - {"run_enqueued"}
 
 
-def test_what_the_page_calls_ours_is_there() -> None:
+def test_names_of_jobqueue_on_the_page_exist() -> None:
     for name in re.findall(r"`jobqueue\.testing\.(\w+)`", PAGE):
         assert name in (*testing.__all__, "conformance", "sample_tasks")
     for name in re.findall(r"from jobqueue import (.+)", PAGE):

@@ -194,7 +194,7 @@ def test_an_unstorable_result_is_a_type_error_as_in_djangos_own_backends_and_a_v
 
 
 @pytest.mark.django_db
-def test_what_comes_back_is_equal_and_on_postgresql_in_another_order_of_keys() -> None:
+def test_a_stored_value_is_equal_and_on_postgresql_in_another_order_of_keys() -> None:
     given = {"longer": 1, "b": -0.0, "a": {"dd": 1, "c": 2}}
     result = plain.enqueue(given)
     stored = Job.objects.get(pk=result.job_id).args[0]
@@ -261,7 +261,7 @@ def test_a_wrong_type_is_named_with_its_place_and_the_fix(value: object, kind: s
         dumps_result(value)
 
 
-def test_a_result_that_raises_when_it_is_looked_at_is_not_storable() -> None:
+def test_a_result_that_raises_when_it_is_read_is_not_storable() -> None:
     with pytest.raises(ResultNotStorable, match="its result cannot be stored: reading it raised SystemExit: 3"):
         dumps_result([Raising(a=1)])
 
@@ -308,7 +308,7 @@ def test_a_huge_int_is_refused_even_where_this_process_could_print_it() -> None:
         sys.set_int_max_str_digits(before)
 
 
-def test_harmless_look_alikes_are_accepted() -> None:
+def test_harmless_similar_values_are_accepted() -> None:
     value = ["\\u0000", "\\ud800", "\U0001f600", "\\", "e+", "NaN", "1" * 5000]
     assert json.loads(dumps_arguments(value, {})[0]) == value
 
@@ -397,7 +397,7 @@ def test_metadata_must_be_a_mapping() -> None:
         dumps_metadata([1])
 
 
-def test_every_refusal_can_be_caught_as_type_or_value_error_and_as_ours() -> None:
+def test_every_refusal_can_be_caught_as_type_or_value_error_and_as_jobqueue_error() -> None:
     for kind, builtin in ((InvalidArgumentType, TypeError), (InvalidArgumentValue, ValueError), (ResultNotStorable, ValueError)):
         assert issubclass(kind, builtin)
         assert issubclass(kind, JobQueueError)

@@ -108,7 +108,7 @@ def standing(**statuses: str) -> list[Standing]:
         (["a"], ["a"]),
     ],
 )
-def test_a_job_goes_on_where_what_has_finished_comes_first(names: list[str], finished: list[str]) -> None:
+def test_a_job_continues_if_its_finished_phases_come_first(names: list[str], finished: list[str]) -> None:
     found = reconciled(names, standing(a="SUCCESS", b="PENDING", c="PENDING"))
     assert [each.name for each in found] == names
     assert [each.name for each in found if each.finished] == finished
@@ -122,6 +122,6 @@ def test_a_job_goes_on_where_what_has_finished_comes_first(names: list[str], fin
         (["b", "a", "c"], "now has phase 'b' before phase 'a'"),
     ],
 )
-def test_a_job_that_cannot_go_on_says_which_phases_are_in_its_way(names: list[str], says: str) -> None:
+def test_a_job_that_cannot_continue_says_which_phases_are_in_its_way(names: list[str], says: str) -> None:
     with pytest.raises(PhasesChanged, match=re.escape(says)):
         reconciled(names, standing(a="SUCCESS", b="PENDING", c="PENDING"))

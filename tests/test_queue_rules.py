@@ -59,7 +59,7 @@ def test_the_database_matches_the_same_names(items: tuple[str, ...]) -> None:
     assert Job.objects.depth(served, 100) == len(RULES[items])
 
 
-def test_exact_names_alone_need_no_look_at_the_queues_that_exist() -> None:
+def test_exact_names_alone_need_no_query_of_the_existing_queues() -> None:
     without = [parse(items) for items in ((), ("*",), ("*", "mail"), ("mail", "sms"), ("mail", "!sms"))]
     assert [one.has_patterns for one in without] == [False] * 5
     assert [one.is_all for one in without] == [True, True, True, False, False]

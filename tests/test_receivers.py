@@ -29,7 +29,7 @@ def tells_its_secret_and_tries_again() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("failing", "status"), [(tells_its_secret, "ERROR"), (tells_its_secret_and_tries_again, "PENDING")])
-def test_the_log_of_a_job_that_fails_tells_why_and_hides_secrets(failing: Any, status: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_of_a_job_that_fails_has_the_reason_and_masks_secrets(failing: Any, status: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "jobqueue"):
         failing.enqueue()
         run_until_idle()

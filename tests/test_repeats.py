@@ -35,7 +35,7 @@ def test_lines_of_another_text_kind_or_error_are_logged(caplog: Any) -> None:
     assert caplog.text.count("Traceback") == 1
 
 
-def test_what_was_left_out_is_told_once_when_no_other_line_follows(caplog: Any) -> None:
+def test_omitted_lines_are_counted_once_when_no_other_line_follows(caplog: Any) -> None:
     for job in (1, 2, 3):
         repeats.log(logging.WARNING, "Job %d failed.", job)
     repeats.flush()

@@ -127,7 +127,7 @@ def test_a_hook_is_a_callable_or_the_path_of_one(settings: Any, name: str) -> No
 @pytest.mark.parametrize(
     ("path", "text"), [("no.such.thing", "cannot be imported: No module"), ("tests.test_retention_rules.no_callable", "cannot be called")]
 )
-def test_a_hook_that_is_not_there_is_told_by_the_checks(settings: Any, name: str, path: str, text: str) -> None:
+def test_a_hook_that_is_not_there_is_reported_by_the_checks(settings: Any, name: str, path: str, text: str) -> None:
     settings.JOBQUEUE = {name: path}
     (message,) = checks.check_hooks()
     assert message.id == "jobqueue.E009"

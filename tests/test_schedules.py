@@ -91,7 +91,7 @@ def test_what_no_job_could_come_from_is_refused_where_it_is_declared(wrong: dict
     assert declarations.declared() == []
 
 
-def test_a_name_stands_for_one_declaration() -> None:
+def test_a_name_has_one_declaration() -> None:
     declare()
     declare()  # a module that is imported twice says the same again
     with pytest.raises(InvalidOption, match="The schedule 'nightly' is declared twice, with different contents"):
@@ -160,7 +160,7 @@ def test_what_the_code_changes_is_changed_and_what_people_decided_stays() -> Non
 
 
 @pytest.mark.django_db
-def test_what_is_declared_no_longer_is_retired_and_comes_back_with_its_proofs() -> None:
+def test_a_schedule_that_is_no_longer_declared_is_retired_and_returns_with_its_ticks() -> None:
     declare()
     ScheduleFactory(name="made-by-hand")
     jobqueue.sync_schedules()
@@ -198,7 +198,7 @@ def test_workers_that_start_together_make_one_row() -> None:
 @pytest.mark.session
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
-def test_rows_that_somebody_has_locked_are_not_waited_for_and_tried_again(rival: Rival) -> None:
+def test_locked_rows_are_not_waited_for_and_are_retried(rival: Rival) -> None:
     declare("changes")
     declare("goes")
     declare("stays")
@@ -261,7 +261,7 @@ def test_a_row_with_values_that_cannot_be_read_stops_no_other_and_is_written_ane
 
 
 @pytest.mark.django_db
-def test_enable_and_disable_tell_what_they_changed() -> None:
+def test_enable_and_disable_return_what_they_changed() -> None:
     ScheduleFactory(name="nightly", next_at=NOON, last_error="no", retry_at=NOON)
     answer = jobqueue.disable_schedule("nightly")
     assert (answer.changed, answer.enabled, answer.next_at) == (True, False, None)
@@ -275,7 +275,7 @@ def test_enable_and_disable_tell_what_they_changed() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", ["nobody", "", "a\0b", None])
-def test_a_schedule_that_is_not_there_is_told_of(name: Any) -> None:
+def test_a_schedule_that_is_not_there_is_reported(name: Any) -> None:
     for verb in (jobqueue.enable_schedule, jobqueue.disable_schedule, jobqueue.run_schedule_now):
         with pytest.raises(InvalidOption, match=r"There is no schedule .* 'manage.py jobqueue schedules' lists them"):
             verb(name)

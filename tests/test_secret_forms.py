@@ -315,7 +315,7 @@ def test_the_escaped_forms_of_a_value_are_hidden(secret: str) -> None:
         assert form.strip("'\"") not in hide(f"refused {form} today")
 
 
-def test_short_and_common_values_are_not_looked_for() -> None:
+def test_short_and_common_values_are_not_searched() -> None:
     hide = of_job("bob", "abc", auth="none", token=True, key=1234)
     assert hide("abc none True 1234 is so") == "abc none True 1234 is so"
 

@@ -98,7 +98,7 @@ def test_a_service_that_was_stopped_before_its_start_takes_no_turn() -> None:
     assert (service.turns, service.steps) == (0, ["set up", "tear down"])
 
 
-def test_join_tells_that_a_turn_still_goes_on() -> None:
+def test_join_returns_whether_a_turn_still_runs() -> None:
     entered, release = threading.Event(), threading.Event()
 
     def long(_: Turns) -> None:
@@ -138,7 +138,7 @@ def test_a_wake_during_a_turn_is_remembered() -> None:
     assert service.turns == 2, "one wish is one turn more"
 
 
-def test_wait_is_ended_by_wake_and_tells_of_the_stop() -> None:
+def test_wait_is_ended_by_wake_and_returns_whether_to_stop() -> None:
     service = Turns()
     service.wake()
     assert service.wait(PATIENCE_SECONDS) is False

@@ -286,7 +286,7 @@ def tell(job: Job, name: str = "job.progress", **data: Any) -> None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("narrowed")
 @pytest.mark.parametrize("path", ["events/", f"events/?tenant={MARK}", f"targets/{HIDDEN}/events/?tenant={MARK}"])
-def test_no_stream_tells_of_a_hidden_job(listen: Callable[..., Listening], hidden: Job, mine: Job, path: str) -> None:
+def test_no_stream_has_events_of_a_hidden_job(listen: Callable[..., Listening], hidden: Job, mine: Job, path: str) -> None:
     for headers in ({}, {"Last-Event-ID": f"{Job.objects.database.event_history()}-1"}):
         one = listen(path, **headers)
         assert MARK not in str(one.message())  # the snapshot, or what was replayed
@@ -315,7 +315,7 @@ def test_a_stream_ends_when_what_its_user_may_see_changes(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_deleted_job_is_told_of_to_those_who_saw_it(listen: Callable[..., Listening], mine: Job, hidden: Job, settings: Any) -> None:
+def test_a_deleted_job_is_reported_to_users_who_saw_it(listen: Callable[..., Listening], mine: Job, hidden: Job, settings: Any) -> None:
     settings.JOBQUEUE = {"VISIBLE_JOBS": of_acme, "EVENT_PING_SECONDS": 1}
     one = listen("events/")
     assert one.event("jobqueue.snapshot")

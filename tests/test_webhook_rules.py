@@ -53,7 +53,7 @@ def test_secrets_are_a_text_several_or_some_for_each_queue(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["hunter2hunter2hunter2!", "whsec_c2hvcnQ=", [], ["x"], {"mail": 3}, {3: SECRET}, 7, b"x"])
-def test_a_wrong_secret_is_told_and_never_shown(value: Any) -> None:
+def test_a_wrong_secret_is_reported_and_never_shown(value: Any) -> None:
     (problem,) = problems({"WEBHOOK_SECRET": value})
     assert (problem.id, problem.message) == ("E002", "WEBHOOK_SECRET is ********.")
 
@@ -84,7 +84,7 @@ def test_hosts_are_names_suffixes_addresses_and_networks() -> None:
     assert [name for name, found in named.items() if found] == ["hooks.internal", "HOOKS.internal.", "a.example.com"]
 
 
-def test_events_are_those_that_tell_of_jobs() -> None:
+def test_events_are_those_about_jobs() -> None:
     assert rules.event_problem(["job.completed", "job.retrying"]) == ""
     assert "'job.webhook.failed' is not an event" in rules.event_problem(["job.webhook.failed"])
     assert "must be a list" in rules.event_problem("job.completed")

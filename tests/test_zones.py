@@ -109,7 +109,7 @@ def test_a_schedule_of_each_hour_is_enqueued_once_in_each_of_the_two_hours(setti
     assert Schedule.objects.get(pk=schedule.pk).next_at == FIRST + 3 * HOUR
 
 
-def test_a_message_that_is_due_is_sent_and_tells_its_time_in_utc() -> None:
+def test_a_message_that_is_due_is_sent_with_its_time_in_utc() -> None:
     DeliveryFactory(next_attempt_at=clock.now() + HOUR)
     due = DeliveryFactory(next_attempt_at=clock.now() - timedelta(seconds=1))
     [message] = outbox.Beginner().claim(10, lambda origin: 10)
@@ -143,7 +143,7 @@ def test_results_have_times_as_the_projects_code_has_them(settings: Any) -> None
         assert abs((timezone.now() - when).total_seconds()) < 20
 
 
-def test_events_and_what_receivers_hear_are_aware() -> None:
+def test_the_times_of_events_and_signals_are_aware() -> None:
     samples.plain.enqueue(1)
     run_until_idle()
     found = list(JobEvent.objects.values_list("name", "at"))

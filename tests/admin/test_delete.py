@@ -63,7 +63,7 @@ def test_a_job_that_began_to_run_while_the_page_asked_is_not_deleted(operator: C
     assert (told(response)[0].endswith("cancel it first."), left(job)) == (True, [job.pk])
 
 
-def test_many_are_deleted_one_by_one_and_the_running_are_told_of(operator: Client) -> None:
+def test_many_are_deleted_one_by_one_and_running_jobs_are_reported(operator: Client) -> None:
     jobs, running = JobFactory.create_batch(3, error=True), JobFactory(running=True)
     page = choose(operator, "delete", *jobs, running)
     assert "Also selected: 1 job that runs, and cannot be deleted." in page.content.decode()

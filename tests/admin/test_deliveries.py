@@ -166,7 +166,7 @@ def test_no_form_changes_adds_or_deletes_one(sender: Client) -> None:
     assert WebhookDelivery.objects.get().url == one.url
 
 
-def test_who_may_not_look_sees_nothing(login: Login) -> None:
+def test_a_user_without_the_view_permission_sees_nothing(login: Login) -> None:
     one = DeliveryFactory(failed=True)
     nobody = login("view_job")
     assert nobody.get(LIST).status_code == 403
@@ -209,7 +209,7 @@ def test_one_is_sent_again_only_after_a_page_has_asked(sender: Client) -> None:
     assert audit() == [(str(one.pk), "Redelivered; it was FAILED.")]
 
 
-def test_several_are_sent_again_and_those_still_to_be_sent_are_told_of(sender: Client) -> None:
+def test_several_are_sent_again_and_pending_ones_are_reported(sender: Client) -> None:
     sent, failed, waiting = DeliveryFactory(delivered=True), DeliveryFactory(failed=True), DeliveryFactory(attempts=2)
     asked = choose(sender, "redeliver_selected", sent, failed, waiting, url=LIST)
     page = asked.content.decode()
@@ -221,7 +221,7 @@ def test_several_are_sent_again_and_those_still_to_be_sent_are_told_of(sender: C
     assert [state(one) for one in (sent, failed, waiting)] == [("PENDING", 0), ("PENDING", 0), ("PENDING", 2)]
 
 
-def test_one_that_nobody_was_shown_is_asked_about(sender: Client) -> None:
+def test_a_delivery_that_was_not_shown_needs_a_confirmation(sender: Client) -> None:
     shown, other = DeliveryFactory(failed=True), DeliveryFactory(failed=True)
     response = choose(sender, "redeliver_selected", shown, other, url=LIST, confirmed=str(shown.pk))
     assert "Send 2 deliveries again?" in response.content.decode()

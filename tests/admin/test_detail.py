@@ -101,7 +101,7 @@ def test_secrets_are_hidden_in_result_metadata_options_message_history_and_key(v
 
 
 @pytest.mark.usefixtures("shown_in_utc")
-def test_each_run_that_failed_is_told_with_its_traceback(viewer: Client) -> None:
+def test_each_run_that_failed_is_reported_with_its_traceback(viewer: Client) -> None:
     runs = [failed(traceback="Traceback one"), failed(attempt=2, outcome="ERROR", traceback="Traceback two")]
     page = shown(viewer, JobFactory(error=True, history=runs))
     assert "Traceback one" in page
@@ -204,7 +204,7 @@ def test_every_address_is_safe_by_get(admin_client: Client) -> None:
     assert [*Job.objects.values()] == before
 
 
-def test_buttons_stand_for_what_is_possible_and_allowed(operator: Client, viewer: Client, login: Login) -> None:
+def test_buttons_show_what_is_possible_and_allowed(operator: Client, viewer: Client, login: Login) -> None:
     def offered(client: Client, **traits: Any) -> list[str]:
         return [verb.name for verb in client.get(detail(JobFactory(**traits))).context["verbs"]]
 
@@ -227,7 +227,7 @@ def test_without_the_permission_to_view_there_is_no_page(login: Login) -> None:
     assert [stranger.get(url).status_code for url in (LIST, detail(job), f"{LIST}{job.pk}/history/")] == [403] * 3
 
 
-def test_the_report_tells_what_came_of_a_job_in_a_few_lines(viewer: Client) -> None:
+def test_the_report_shows_the_outcome_of_a_job_in_a_few_lines(viewer: Client) -> None:
     begun = clock.now() - timedelta(minutes=5)
     run = {
         "attempt": 1,
@@ -253,7 +253,7 @@ def test_the_report_tells_what_came_of_a_job_in_a_few_lines(viewer: Client) -> N
     assert [text for text in texts if text not in card] == []
 
 
-def test_the_times_of_the_last_run_stand_on_the_page_once(viewer: Client) -> None:
+def test_the_times_of_the_last_run_are_on_the_page_once(viewer: Client) -> None:
     begun = clock.now() - timedelta(minutes=5)
     run = {"outcome": "ERROR", "started_at": begun.isoformat(), "finished_at": (begun + timedelta(seconds=0.034)).isoformat()}
     times = {"enqueued_at": begun, "started_at": begun, "finished_at": begun + timedelta(seconds=0.036)}

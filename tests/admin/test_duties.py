@@ -78,7 +78,7 @@ def test_a_duty_with_long_intervals_is_given_time(admin_client: Client, fine: di
     assert "jq-alarm" not in page(admin_client)
 
 
-def test_a_heartbeat_ahead_of_the_clock_is_told(admin_client: Client) -> None:
+def test_a_heartbeat_ahead_of_the_clock_is_reported(admin_client: Client) -> None:
     lease(heard_seconds=-3600)
     assert "lies 3" in page(admin_client)
 
@@ -105,7 +105,7 @@ def test_odd_numbers_and_times_are_no_500(admin_client: Client, odd: dict[str, A
 
 
 @pytest.mark.parametrize("metadata", [[], None, "text", {"runs": "many", "last_run_at": 7, "interval_seconds": True, "process": ["x"]}])
-def test_what_somebody_wrote_into_the_row_is_no_500(admin_client: Client, metadata: Any) -> None:
+def test_a_value_that_was_written_by_hand_causes_no_500(admin_client: Client, metadata: Any) -> None:
     row = lease()
     BackgroundJobLease.objects.update(metadata={} if metadata is None else metadata)
     page(admin_client)

@@ -237,7 +237,7 @@ def test_queues_with_queued_jobs_are_found_by_hopping(db: None) -> None:
     assert Job.objects.database.queued_queues(2) == ["a", "b"]
 
 
-def test_what_has_no_index_is_looked_for_among_the_newest_jobs_only(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fields_without_an_index_are_searched_among_the_newest_jobs_only(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "WINDOW", 3)
     old_error, old, _ = JobFactory(error=True), JobFactory(queue="mail"), JobFactory(queue="mail", success=True)
     due = JobFactory(scheduled=True)

@@ -34,13 +34,13 @@ def test_no_template_has_a_script_a_style_or_a_handler_in_it(path: Path) -> None
     assert re.findall(INLINE, path.read_text()) == []
 
 
-def test_the_client_hears_every_event_that_there_is() -> None:
+def test_the_client_listens_to_every_event() -> None:
     text = (PACKAGE / "static" / "jobqueue" / "events.js").read_text()
     named = re.findall(r'"(job\.[a-z_.]+)"', text[text.index("const NAMES") : text.index("];")])
     assert sorted(named) == sorted(event_names.NAMES)
 
 
-def test_there_are_scripts_and_templates_to_look_at() -> None:
+def test_there_are_scripts_and_templates_to_check() -> None:
     assert [path.name for path in SCRIPTS] == ["events.js", "job_page.js"]
     assert len(TEMPLATES) > 5
 
@@ -69,7 +69,7 @@ def test_the_part_leaves_what_there_is_to_say_for_the_next_page(operator: Client
     assert "was paused" in page.text
 
 
-def test_the_part_of_a_job_that_is_gone_is_not_found_and_tells_nobody_so(operator: Client) -> None:
+def test_the_part_of_a_deleted_job_is_not_found_and_leaves_no_message(operator: Client) -> None:
     job = JobFactory()
     address = detail(job)
     job.delete()

@@ -72,7 +72,7 @@ def test_the_form_shows_what_is_saved_to_who_may_change_it(editor: Client) -> No
         assert f'value="{name}"' in page
 
 
-def test_who_may_only_look_sees_the_url_without_its_secret_and_no_form(login: Login) -> None:
+def test_a_user_with_only_the_view_permission_sees_the_url_without_its_secret_and_no_form(login: Login) -> None:
     Queue.objects.create(name="mail", webhook_url=URL)
     viewer = login("view_queue")
     page = viewer.get(PAGE).content.decode()
@@ -107,7 +107,7 @@ def test_a_post_without_a_token_or_a_login_changes_nothing(login: Login) -> None
         ("http://[::ffff:169.254.169.254]/", "is an address that is not public"),
     ],
 )
-def test_a_wrong_url_is_told_with_its_rule_and_changes_nothing(editor: Client, url: str, text: str) -> None:
+def test_a_wrong_url_is_reported_with_its_rule_and_changes_nothing(editor: Client, url: str, text: str) -> None:
     response = editor.post(FORM, {"queue": "mail", "url": url})
     assert response.status_code == 200
     [error] = response.context["form"].errors["url"]
@@ -130,7 +130,7 @@ def test_an_event_that_is_never_sent_cannot_be_chosen(editor: Client, name: str)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\0b"])
-def test_a_name_that_no_queue_can_have_is_told(editor: Client, name: str) -> None:
+def test_a_name_that_no_queue_can_have_is_reported(editor: Client, name: str) -> None:
     response = editor.post(FORM, {"queue": name, "url": URL})
     assert response.url == PAGE
     assert "The name of the queue is" in told(response)[0]
@@ -156,7 +156,7 @@ def test_a_queue_that_a_project_hides_is_not_changed(editor: Client, monkeypatch
     assert row("hidden") == ("", [])
 
 
-def test_events_that_somebody_has_stored_in_another_shape_break_no_page(editor: Client) -> None:
+def test_events_that_were_stored_in_another_form_break_no_page(editor: Client) -> None:
     Queue.objects.create(name="mail", webhook_url=URL, webhook_events={"a": 1})
     for path in (PAGE, f"{PAGE}mail/change/", f"{FORM}?queue=mail"):
         assert editor.get(path).status_code == 200

@@ -50,7 +50,7 @@ def test_queues_with_jobs_are_listed_though_they_have_no_row(chief: Client) -> N
     assert "/admin/jobqueue/queue/mail/history/" not in page
 
 
-def test_each_number_leads_to_so_many_jobs_however_old_they_are(chief: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_number_links_to_this_many_jobs_however_old_they_are(chief: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "WINDOW", 2)
     JobFactory.create_batch(2, queue="mail & more")
     JobFactory(queue="mail & more", running=True)
@@ -94,7 +94,7 @@ def test_each_decision_has_its_own_permission(login: Login, what: str) -> None:
     assert (rows(), audit()) == ([], [])
 
 
-def test_who_may_only_look_sees_no_form(login: Login) -> None:
+def test_a_user_with_only_the_view_permission_sees_no_form(login: Login) -> None:
     Queue.objects.create(name="mail", paused=True, max_running=3)
     page = login("view_queue").get(PAGE).content.decode()
     assert "decide/" not in page
@@ -119,7 +119,7 @@ def test_who_may_only_look_sees_no_form(login: Login) -> None:
         ("limit", {"queue": "mail", "max_running": str(2**31)}, "max_running is 2147483648"),
     ],
 )
-def test_bad_input_is_told_and_changes_nothing(chief: Client, what: str, data: dict[str, str], text: str) -> None:
+def test_bad_input_is_reported_and_changes_nothing(chief: Client, what: str, data: dict[str, str], text: str) -> None:
     response = chief.post(DECIDE[what], data)
     assert response.url == PAGE
     assert text in told(response)[0]

@@ -149,12 +149,12 @@ def test_a_schedule_that_is_disabled_has_no_next_times(editor: Client) -> None:
     assert "-07-01 12:00:00" not in text
 
 
-def test_a_name_that_is_taken_is_told_of(editor: Client) -> None:
+def test_a_name_that_is_taken_is_reported(editor: Client) -> None:
     ScheduleFactory(name="nightly")
     assert "already exists" in errors(editor.post(f"{LIST}add/", FORM))
 
 
-def test_other_times_are_counted_from_now_on_and_other_arguments_leave_them(editor: Client) -> None:
+def test_other_times_are_counted_from_now_and_other_arguments_do_not_change_them(editor: Client) -> None:
     one = ScheduleFactory(name="nightly", cron="0 3 * * *", time_zone="Europe/Berlin", next_at=NOON, last_at=NOON, last_error="no")
     assert editor.post(page(one), {**FORM, "args": "[5]"}).status_code == 302
     assert (stored().args, stored().next_at, stored().last_at, stored().last_error) == ([5], NOON, NOON, "")
@@ -177,7 +177,7 @@ def test_the_next_five_times_are_shown_in_the_zone_and_in_utc(editor: Client) ->
     assert "cannot be read" in editor.get(page(ScheduleFactory(cron="soon"))).content.decode()
 
 
-def test_a_preview_shows_the_times_of_what_stands_in_the_form_and_saves_nothing(editor: Client) -> None:
+def test_a_preview_shows_the_times_of_the_values_in_the_form_and_saves_nothing(editor: Client) -> None:
     text = editor.post(f"{LIST}preview/", {**FORM, "cron": "0 12 1 7 *"}).content.decode()
     assert (text.count("-07-01 12:00:00 CEST"), text.count("-07-01 10:00:00 UTC")) == (5, 5)
     assert editor.post(f"{LIST}preview/", {"interval_seconds": "60", "time_zone": "UTC"}).content.decode().count(":00 UTC</td>") == 5
@@ -387,7 +387,7 @@ def test_a_schedule_is_run_disabled_and_enabled_from_its_page_and_the_list(edito
     assert LogEntry.objects.filter(object_id=one.pk).count() == 7
 
 
-def test_a_verb_that_fails_is_told_and_makes_nothing(editor: Client) -> None:
+def test_a_verb_that_fails_is_reported_and_enqueues_nothing(editor: Client) -> None:
     gone, disabled = ScheduleFactory(name="gone", task="tests.tasks.gone"), ScheduleFactory(name="bad", cron="soon", enabled=False)
     assert "No registered task has the path" in told(editor.post(act(gone, "run_now")))[0]
     assert "cannot be read" in told(editor.post(act(disabled, "enable")))[-1]
@@ -411,7 +411,7 @@ def test_each_verb_has_its_own_permission_and_needs_a_post_with_a_token(login: L
     assert LogEntry.objects.count() == 1
 
 
-def test_who_may_only_look_changes_nothing(login: Login) -> None:
+def test_a_user_with_only_the_view_permission_changes_nothing(login: Login) -> None:
     one, viewer = ScheduleFactory(name="nightly"), login("view_schedule")
     assert viewer.get(page(one)).status_code == 200
     assert viewer.post(page(one), FORM).status_code == 403

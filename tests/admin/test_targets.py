@@ -77,7 +77,7 @@ def test_an_odd_query_finds_nothing_and_breaks_nothing(viewer: Client, query: st
     assert lines(viewer, query) == []
 
 
-def test_no_more_than_a_page_is_shown_and_the_rest_is_told(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_than_a_page_is_shown_and_the_rest_is_reported(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "MAX_SHOWN", 2)
     for number in range(3):
         JobFactory(target=f"t{number}", paused=True)
@@ -119,7 +119,7 @@ def test_the_page_takes_as_many_statements_for_many_lines_as_for_one(viewer: Cli
 
 
 @pytest.mark.parametrize(("verb", "status", "next_one"), [("resume", "QUEUED", "PENDING"), ("cancel", "CANCELED", "QUEUED")])
-def test_the_holder_is_acted_on_and_the_page_comes_back(operator: Client, stuck: Any, verb: str, status: str, next_one: str) -> None:
+def test_a_verb_acts_on_the_holder_and_redirects_to_the_page(operator: Client, stuck: Any, verb: str, status: str, next_one: str) -> None:
     holder, waiting = stuck
     [one] = lines(operator, "?q=cust")
     assert [each.name for each, _ in one.verbs] == ["resume", "cancel"]
@@ -170,7 +170,7 @@ def test_clearing_needs_post_a_token_and_the_permission_to_cancel(login: Login, 
 
 
 @pytest.mark.parametrize("query", ["", "?target=%00", "?target=nothing", f"?target={'x' * 3000}"])
-def test_clearing_what_nobody_holds_says_so(operator: Client, query: str) -> None:
+def test_clearing_a_free_target_says_so(operator: Client, query: str) -> None:
     assert "Nothing holds or blocks target" in told(operator.post(f"{CLEAR}{query}"))[0]
 
 

@@ -49,7 +49,7 @@ def audit() -> list[tuple[str, str]]:
         ("run_now", "queued", "QUEUED", "Job {} was not queued to run now: a job in state QUEUED does not wait for a time."),
     ],
 )
-def test_a_button_does_its_verb_and_tells_what_came_of_it(operator: Client, verb: str, trait: str, status: str, text: str) -> None:
+def test_a_button_runs_its_verb_and_reports_the_result(operator: Client, verb: str, trait: str, status: str, text: str) -> None:
     job = JobFactory(**{trait: True})
     response = operator.post(button(job, verb))
     assert (response.status_code, response.url) == (302, detail(job))
@@ -212,7 +212,7 @@ def test_a_selection_that_is_no_number_is_a_bad_request(operator: Client, select
     assert operator.post(LIST, {"action": "cancel", "index": 0, "_selected_action": selected}).status_code == 400
 
 
-def test_the_whole_list_is_taken_up_to_a_bound_and_the_rest_is_told(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_whole_list_is_processed_up_to_a_bound_and_the_rest_is_reported(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(actions, "MAX_AT_ONCE", 3)
     queued = JobFactory.create_batch(4)
     ended = JobFactory.create_batch(4, success=True)
@@ -225,7 +225,7 @@ def test_the_whole_list_is_taken_up_to_a_bound_and_the_rest_is_told(operator: Cl
     assert states(*queued) == ["CANCELED"] * 4
 
 
-def test_a_job_that_is_deleted_meanwhile_is_told_and_the_others_go_on(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_is_deleted_meanwhile_is_reported_and_the_others_continue(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     gone, there = JobFactory(), JobFactory()
     cancel = verbs.CANCEL.act
 

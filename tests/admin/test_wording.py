@@ -27,7 +27,7 @@ def test_a_duration_has_at_most_two_units(seconds: float, text: str) -> None:
 
 
 @pytest.mark.usefixtures("shown_in_utc")
-def test_a_moment_tells_how_far_away_it_is() -> None:
+def test_a_moment_shows_its_distance() -> None:
     assert "2026-03-01 12:00:00 UTC" in formatting.moment(NOON)
     assert "5.0 s ago" in formatting.moment(NOON, NOON.replace(second=5))
     assert "in 5.0 s" in formatting.moment(NOON.replace(second=5), NOON)

@@ -20,7 +20,7 @@ def test_a_worker_is_shown_with_host_pid_queues_slots_and_version(viewer: Client
     assert all(text in page for text in ("web-1:4121", "mail, images", ">16<", ">5<", "7.8.9", "2026.11", "jq-running"))
 
 
-def test_a_worker_that_was_not_heard_for_half_a_minute_is_silent(viewer: Client) -> None:
+def test_a_worker_without_a_heartbeat_for_half_a_minute_is_silent(viewer: Client) -> None:
     WorkerFactory(heartbeat_at=timezone.now() - timedelta(seconds=25))
     assert "jq-silent" not in viewer.get(WORKERS).content.decode()
     WorkerFactory(heartbeat_at=timezone.now() - timedelta(seconds=35))

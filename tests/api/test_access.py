@@ -47,7 +47,7 @@ def untouched(job: Job) -> bool:
 
 
 @pytest.mark.parametrize("endpoint", GUARDED, ids=ids)
-def test_nobody_unknown_gets_in(client: Client, job: Job, endpoint: Endpoint) -> None:
+def test_unknown_users_are_rejected(client: Client, job: Job, endpoint: Endpoint) -> None:
     response = send(client, endpoint, job)
     assert (response.status_code, error(response)["code"]) == (401, "not_authenticated")
     assert response.headers["WWW-Authenticate"] == 'Session realm="jobqueue"'
@@ -166,14 +166,14 @@ def test_what_a_browser_sends_by_itself_is_no_token(settings: Any, make_user: Ma
 
 
 @pytest.mark.parametrize("answer", [None, AnonymousUser()])
-def test_an_authenticator_that_knows_nobody_lets_nobody_in(settings: Any, operator: Client, job: Job, answer: Any) -> None:
+def test_an_authenticator_that_returns_none_rejects_all_requests(settings: Any, operator: Client, job: Job, answer: Any) -> None:
     settings.JOBQUEUE = {"API_AUTHENTICATOR": lambda request: answer}
     assert operator.post(url(job, "pause")).status_code == 401
     assert untouched(job)
 
 
 @pytest.mark.parametrize("endpoint", [one for one in ENDPOINTS if one.path != "jobs/{job_id}/"], ids=ids)
-def test_a_wrong_method_is_told_with_the_right_ones(operator: Client, job: Job, endpoint: Endpoint) -> None:
+def test_a_wrong_method_is_reported_with_the_right_ones(operator: Client, job: Job, endpoint: Endpoint) -> None:
     allowed = {"GET", "HEAD"} if endpoint.method == "GET" else {endpoint.method}
     for method in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"} - allowed:
         response = operator.generic(method, ROOT + endpoint.path.format(job_id=job.pk, target=job.target, queue="mail"))
@@ -201,7 +201,7 @@ def test_a_wrong_method_is_told_with_the_right_ones(operator: Client, job: Job, 
     ],
 )
 @pytest.mark.parametrize("method", ["get", "post"])
-def test_an_unknown_address_is_told_in_json(operator: Client, path: str, method: str) -> None:
+def test_an_unknown_address_is_reported_in_json(operator: Client, path: str, method: str) -> None:
     response = getattr(operator, method)(ROOT + path)
     assert (response.status_code, error(response)["code"]) == (404, "not_found")
 
@@ -227,7 +227,7 @@ def test_no_answer_is_stored_or_taken_for_another_type(viewer: Client, path: str
     assert response.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_a_body_that_cannot_be_read_is_told(settings: Any, make_user: MakeUser, job: Job) -> None:
+def test_a_body_that_cannot_be_read_is_reported(settings: Any, make_user: MakeUser, job: Job) -> None:
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 10
     client = Client(enforce_csrf_checks=True)
     client.force_login(make_user(is_superuser=True, is_staff=True))
@@ -243,7 +243,7 @@ def test_a_body_that_cannot_be_read_is_told(settings: Any, make_user: MakeUser, 
     ("raised", "expected"),
     [(OperationalError("gone"), (503, "no_database")), (KeyError("x"), (500, "failed")), (SystemExit("x"), (500, "failed"))],
 )
-def test_a_failure_is_logged_and_told_without_its_text(
+def test_a_failure_is_logged_and_reported_without_its_text(
     settings: Any, client: Client, job: Job, caplog: pytest.LogCaptureFixture, raised: BaseException, expected: tuple[int, str]
 ) -> None:
     def fail(request: HttpRequest) -> None:

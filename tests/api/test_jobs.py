@@ -21,7 +21,7 @@ from tests.factories import JobFactory
 pytestmark = pytest.mark.django_db
 
 
-def test_a_job_is_told_with_its_report(viewer: Client) -> None:
+def test_a_job_is_reported_with_its_report(viewer: Client) -> None:
     job = JobFactory(success=True, result={"n": 1}, tenant="acme", target="t")
     response = viewer.get(url(job))
     assert response.status_code == 200
@@ -123,7 +123,7 @@ def test_targets_are_found_by_name_and_tenant_and_bounded(viewer: Client) -> Non
         "search=" + "x" * 201,
     ],
 )
-def test_a_query_that_means_nothing_is_told(viewer: Client, query: str) -> None:
+def test_a_query_that_means_nothing_is_reported(viewer: Client, query: str) -> None:
     response = viewer.get(f"{ROOT}targets/?{query}")
     assert (response.status_code, error(response)["code"]) == (400, "bad_request")
 
@@ -170,7 +170,7 @@ def test_what_is_no_time_ahead_ends_no_pause(login: Any, until: str) -> None:
     assert not Queue.objects.exists()
 
 
-def test_the_time_at_which_a_job_expires_is_told(viewer: Any) -> None:
+def test_the_time_at_which_a_job_expires_is_shown(viewer: Any) -> None:
     ends = datetime(2100, 1, 1, 12, tzinfo=UTC)
     told = viewer.get(f"{ROOT}jobs/{JobFactory(expires_at=ends).pk}/").json()
     assert datetime.fromisoformat(told["times"]["expires_at"]) == ends

@@ -36,7 +36,7 @@ def document(client: Client) -> Any:
     return response.json()
 
 
-def test_the_document_is_for_everybody_and_has_every_address(client: Client) -> None:
+def test_the_document_is_public_and_has_every_address(client: Client) -> None:
     described = {(method.upper(), path) for path, methods in document(client)["paths"].items() for method in methods}
     assert described == {(one.method, f"/{one.path}") for one in ENDPOINTS}
     named = {pattern.name for pattern in urls.urlpatterns if pattern.name}
@@ -58,7 +58,7 @@ def test_the_document_names_the_place_where_it_was_asked_for(client: Client) -> 
     assert response.json()["servers"] == [{"url": "/site/jobqueue"}]
 
 
-def test_the_document_tells_of_tokens_where_there_are_any(client: Client, tokens: None) -> None:
+def test_the_document_has_tokens_if_they_are_enabled(client: Client, tokens: None) -> None:
     found = document(client)
     assert found["security"] == [{"token": []}, {"session": []}]
     assert set(found["components"]["securitySchemes"]) == {"token", "session"}
@@ -155,5 +155,5 @@ def test_what_does_not_fit_is_refused(attempt: Any, make_user: MakeUser, endpoin
 
 @few_and_many(2, 15)
 @pytest.mark.parametrize("endpoint", OPERATIONS, ids=ids)
-def test_without_rights_nothing_is_told_apart(attempt: Any, make_user: MakeUser, endpoint: Endpoint, examples: int) -> None:
+def test_without_permissions_answers_do_not_differ(attempt: Any, make_user: MakeUser, endpoint: Endpoint, examples: int) -> None:
     assert attempt(endpoint, make_user(), GenerationMode.POSITIVE, examples) == {403}

@@ -102,7 +102,7 @@ def work(context: TaskContext, milliseconds: float, fails: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("tokens")
-def test_a_cancel_at_any_moment_of_a_jobs_life_tells_the_truth() -> None:
+def test_a_cancel_at_any_moment_of_a_jobs_life_returns_the_right_verdict() -> None:
     """Around the start, the end and the retries of short jobs, in a whole worker: what was answered is what is stored."""
     RUNS.clear()
     BEGUN.clear()

@@ -78,7 +78,7 @@ def test_a_move_that_is_not_allowed_is_refused_with_the_reason(operator: Client,
     assert not LogEntry.objects.exists()
 
 
-def test_a_unique_key_that_is_taken_is_told_with_the_other_job(operator: Client) -> None:
+def test_a_unique_key_that_is_taken_is_reported_with_the_other_job(operator: Client) -> None:
     job, rival = JobFactory(error=True, unique_key="k"), JobFactory(unique_key="k")
     response = operator.post(url(job, "resume"))
     assert response.status_code == 409
@@ -100,7 +100,7 @@ def test_a_running_job_is_not_deleted(operator: Client) -> None:
     assert status(job) == "RUNNING"
 
 
-def test_canceling_or_deleting_the_holder_lets_the_line_move_on(operator: Client) -> None:
+def test_canceling_or_deleting_the_holder_releases_the_line(operator: Client) -> None:
     for end in ("cancel", "delete"):
         holder = JobFactory(error=True, target=f"t:{end}", holds_target=True)
         waiting = JobFactory(waiting_for_target=True, target=f"t:{end}")
@@ -163,7 +163,7 @@ def test_what_is_no_jobs_number_is_not_found(operator: Client, method: str, end:
 
 @pytest.mark.parametrize("name", ["tenant"])
 @pytest.mark.parametrize("value", ["%00", "a%0Ab", "x" * 201])
-def test_a_query_that_names_nothing_is_told(operator: Client, name: str, value: str) -> None:
+def test_a_query_that_names_nothing_is_reported(operator: Client, name: str, value: str) -> None:
     response = operator.post(f"{url(JobFactory(), 'pause')}?{name}={value}")
     assert (response.status_code, error(response)["code"]) == (400, "bad_request")
 

@@ -155,7 +155,7 @@ def test_the_page_of_a_plain_job_gets_its_bar_its_result_and_its_last_words_with
     picture(page, "live-ended-390")
 
 
-def test_the_page_comes_back_after_the_server_was_restarted_and_misses_nothing(
+def test_the_page_reconnects_after_a_restart_of_the_server_and_misses_nothing(
     watch: Watch, web: Web, workers: Workers, complaints: list[str]
 ) -> None:
     job = pipelines.publish.enqueue()
@@ -193,7 +193,7 @@ def test_a_page_that_moves_fits_the_screen(watch: Watch, workers: Workers, width
     picture(page, f"live-{width}-{scheme}")
 
 
-def test_whoever_reads_the_timeline_keeps_the_place(watch: Watch, workers: Workers) -> None:
+def test_the_timeline_keeps_its_scroll_position(watch: Watch, workers: Workers) -> None:
     job = pipelines.publish.enqueue()
     page = watch(job, 390, 500)
     connection(page, "live")
@@ -218,7 +218,7 @@ def test_without_a_stream_the_page_says_so_and_stays_as_it_is(watch: Watch, web:
     complaints[:] = [text for text in complaints if not AWAY.search(text)]
 
 
-def test_a_tab_that_nobody_sees_gives_its_connection_back(watch: Watch) -> None:
+def test_a_hidden_tab_releases_its_connection(watch: Watch) -> None:
     """A browser without HTTP/2 has six for a site, whatever the number of tabs."""
     job = tasks.add.enqueue(1)
     page = watch(job)

@@ -154,7 +154,7 @@ def test_the_router_decides_nothing_where_no_database_is_named(settings: Any) ->
     assert router.allow_relation(Job(), Job()) is True
 
 
-def test_the_router_leaves_the_main_database_to_everybody(settings: Any) -> None:
+def test_the_router_does_not_concern_the_main_database(settings: Any) -> None:
     settings.JOBQUEUE = {"DATABASE": "default"}
     router = JobQueueRouter()
     assert router.allow_migrate("default", "auth") is None
@@ -168,7 +168,7 @@ def reported() -> list[tuple[str, str]]:
     return [(str(one.id), one.msg) for one in found]
 
 
-def test_a_missing_router_is_told(jobs_database: Any) -> None:
+def test_a_missing_router_is_reported(jobs_database: Any) -> None:
     [(number, message)] = reported()
     assert number == "jobqueue.E010"
     assert "DATABASE is 'jobs', but DATABASE_ROUTERS send" in message
@@ -178,14 +178,14 @@ def test_a_missing_router_is_told(jobs_database: Any) -> None:
     assert reported() == []
 
 
-def test_models_that_are_kept_apart_are_told_also_where_no_database_is_named(settings: Any) -> None:
+def test_models_in_different_databases_are_reported_even_if_no_database_is_named(settings: Any) -> None:
     settings.DATABASE_ROUTERS = [Elsewhere()]
     [(number, message)] = reported()
     assert number == "jobqueue.E010"
     assert "Worker to 'other'" in message or "Queue, Worker" in message or "Worker, Queue" in message
 
 
-def test_a_router_that_lets_no_table_be_made_is_told(jobs_database: Any) -> None:
+def test_a_router_that_allows_no_tables_is_reported(jobs_database: Any) -> None:
     class Strict:
         def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool:
             return db == "default"

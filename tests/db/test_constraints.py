@@ -142,7 +142,7 @@ def test_a_row_of_raw_sql_that_names_only_its_task_is_a_whole_job() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("priority", [-100, 0, 100])
-def test_the_rank_follows_the_priority_whoever_writes_it(priority: int) -> None:
+def test_the_rank_follows_the_priority_in_any_write(priority: int) -> None:
     job = JobFactory()
     with connection.cursor() as cursor:
         cursor.execute("UPDATE jobqueue_job SET priority = %s", [priority])

@@ -33,7 +33,7 @@ def level(database: PostgreSQL) -> str:
     return str(database.rows("SHOW transaction_isolation")[0][0])
 
 
-def test_a_transaction_of_ours_asks_for_read_committed(strict: PostgreSQL) -> None:
+def test_a_transaction_of_jobqueue_uses_read_committed(strict: PostgreSQL) -> None:
     with transaction.atomic():
         assert level(strict) == "serializable"
     with strict.atomic():

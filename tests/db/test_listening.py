@@ -28,7 +28,7 @@ def tell(payload: str) -> None:
     Job.objects.database.notify(CHANNEL, payload)
 
 
-def test_it_hears_at_once_while_it_waits(rival: Rival) -> None:
+def test_it_receives_a_notification_at_once_while_it_waits(rival: Rival) -> None:
     began = time.monotonic()
     soon = threading.Timer(0.2, lambda: rival.start(tell, "one"))
     soon.start()
@@ -37,7 +37,7 @@ def test_it_hears_at_once_while_it_waits(rival: Rival) -> None:
     soon.join()
 
 
-def test_it_hears_what_came_before_it_waited(rival: Rival) -> None:
+def test_it_receives_a_notification_from_before_it_waited(rival: Rival) -> None:
     rival.do(tell, "one")
     rival.do(tell, "two")
     found: list[str] = []
@@ -47,7 +47,7 @@ def test_it_hears_what_came_before_it_waited(rival: Rival) -> None:
     assert Job.objects.database.heard(0.05) == []
 
 
-def test_it_looks_up_once_while_nobody_tells_anything() -> None:
+def test_it_wakes_up_rarely_while_there_is_no_notification() -> None:
     before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
     began = time.monotonic()
     assert Job.objects.database.heard(1.0) == []

@@ -51,7 +51,7 @@ def pages(sql: str) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("known", ["never analyzed", "analyzed"])
 @pytest.mark.parametrize("moment", ["now() - interval '3 days'", "now() - interval '3 days' + n * interval '1 second'"])
-def test_each_look_and_each_lock_touches_a_bounded_number_of_pages(known: str, moment: str) -> None:
+def test_each_query_and_each_lock_reads_a_bounded_number_of_pages(known: str, moment: str) -> None:
     fill(moment)
     if known == "analyzed":
         connection.cursor().execute("ANALYZE jobqueue_job")
@@ -67,7 +67,7 @@ def test_each_look_and_each_lock_touches_a_bounded_number_of_pages(known: str, m
 
 
 @pytest.mark.sqlite
-def test_on_sqlite_a_look_walks_the_index_in_its_order() -> None:
+def test_on_sqlite_a_query_reads_the_index_in_its_order() -> None:
     sent: list[str] = []
     found = Job.objects.database.ended_before(0.0, None, 1)
     assert not found

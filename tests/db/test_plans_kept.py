@@ -76,7 +76,7 @@ def test_the_end_of_a_job_and_the_hand_over_are_planned_once(rival: Rival, line:
     assert worker.plans() == 3  # the lock, the end, the next
 
 
-def test_no_plans_are_kept_on_a_connection_that_was_not_told_to(rival: Rival, line: list[int]) -> None:
+def test_no_plans_are_kept_on_a_connection_without_permission(rival: Rival, line: list[int]) -> None:
     worker = Worker(rival, keep_plans=False)
     worker.begin()
     assert [worker.go_on() for _ in range(2)] == line[1:3]
@@ -92,7 +92,7 @@ def test_the_end_and_the_hand_over_go_in_one_message(rival: Rival, line: list[in
     assert [len(call.args[1]) for call in together.call_args_list] == [3]
 
 
-def test_a_target_that_somebody_has_locked_is_passed_over(rival: Rival, line: list[int]) -> None:
+def test_a_target_that_is_locked_is_passed_over(rival: Rival, line: list[int]) -> None:
     worker = Worker(rival)
     worker.begin()
     with transaction.atomic():
@@ -104,7 +104,7 @@ def test_a_target_that_somebody_has_locked_is_passed_over(rival: Rival, line: li
     assert worker.go_on() == line[1]
 
 
-def test_a_row_that_somebody_has_locked_is_passed_over(rival: Rival, line: list[int]) -> None:
+def test_a_row_that_is_locked_is_passed_over(rival: Rival, line: list[int]) -> None:
     worker = Worker(rival)
     worker.begin()
     with transaction.atomic():
@@ -146,7 +146,7 @@ def test_a_result_that_the_database_refuses_is_an_error_that_holds_the_target(ri
     assert Job.objects.get(pk=line[0]).message == "outcome could not be stored"
 
 
-def test_what_the_line_is_told_to_go_past_is_let_go_for_anybody(rival: Rival, line: list[int]) -> None:
+def test_a_job_that_this_worker_cannot_take_is_released_for_other_workers(rival: Rival, line: list[int]) -> None:
     worker = Worker(rival)
     worker.begin()
     Job.objects.filter(status="QUEUED").update(status="PENDING", waiting_for="target")
@@ -199,7 +199,7 @@ def test_the_ends_of_many_targets_may_be_sorted(rival: Rival, keys: list[int], s
 
 
 @pytest.mark.parametrize("listening", [False, True])
-def test_what_ends_in_one_message_tells_its_events_and_what_is_to_be_sent(rival: Rival, line: list[int], listening: bool) -> None:
+def test_jobs_that_end_in_one_message_have_their_events_and_deliveries(rival: Rival, line: list[int], listening: bool) -> None:
     heard: list[tuple[int, str]] = []
 
     def listen(sender: Any, job_id: int, name: str, **rest: Any) -> None:

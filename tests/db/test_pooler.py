@@ -76,7 +76,7 @@ def test_plans_are_kept_on_a_session_only(lead: Lead, through: bool) -> None:
     assert plans.are_kept(connection) is not through
 
 
-def test_the_listener_does_without_says_so_once_and_listens_where_no_pooler_stands_any_more(
+def test_the_listener_stops_behind_a_pooler_logs_it_once_and_starts_without_one(
     lead: Lead, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "ROUND_SECONDS", 0.01)
@@ -96,7 +96,7 @@ def test_the_listener_does_without_says_so_once_and_listens_where_no_pooler_stan
 
 
 @pytest.mark.parametrize(("through", "longest"), [(True, UNTOLD_SECONDS), (False, MAX_SECONDS)])
-def test_who_promotes_due_jobs_looks_by_itself_where_nobody_can_tell_of_them(lead: Lead, through: bool, longest: float) -> None:
+def test_the_promotion_of_due_jobs_polls_if_no_notification_is_possible(lead: Lead, through: bool, longest: float) -> None:
     lead(through)
     duty = PromoteDueJobs()
     assert duty.pause_seconds == longest

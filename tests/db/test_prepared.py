@@ -107,7 +107,7 @@ def test_a_table_that_has_changed_since_makes_the_job_all_the_same() -> None:
         execute("ALTER TABLE jobqueue_jobevent ALTER COLUMN at TYPE timestamptz")
 
 
-def test_a_name_that_somebody_else_has_taken_makes_the_job_all_the_same() -> None:
+def test_a_plan_name_that_is_already_taken_does_not_prevent_the_job() -> None:
     prepare()
     setattr(connection.connection, prepared.KNOWN, {})  # as if this were another client of a pooler that was not recognized
     prepare()

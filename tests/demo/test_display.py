@@ -81,7 +81,7 @@ def test_the_live_display_leaves_the_terminal_as_it_found_it(capsys: pytest.Capt
     assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")
 
 
-def test_without_a_terminal_there_is_one_plain_line_at_first_and_not_one_for_every_look(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_there_is_one_plain_line_at_first_and_not_one_for_every_snapshot(capsys: pytest.CaptureFixture[str]) -> None:
     with Display(Console(force_terminal=False)) as display:
         for _ in range(5):
             display.update(SNAPSHOT)

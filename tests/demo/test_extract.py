@@ -51,7 +51,7 @@ def test_the_docstring_and_the_lines_of_a_module_are_found() -> None:
     assert found.line_count == len(SOURCE.decode().split("\n"))
 
 
-def test_definitions_are_told_apart_by_where_and_how_they_are_written() -> None:
+def test_definitions_are_distinguished_by_where_and_how_they_are_written() -> None:
     assert names("CLASS") == ["Shelf", "Shelf.Label"]
     assert names("METHOD") == ["Shelf.put", "Shelf.fetch", "Shelf.Label.text"]
     assert names("COROUTINE") == ["walk"]

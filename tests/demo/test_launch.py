@@ -108,7 +108,7 @@ def test_a_child_that_does_not_end_is_killed_with_its_whole_group(tmp_path: Path
     wait_until(lambda: gone(grandchild), "the kernel has taken the second process away, too")
 
 
-def test_somebody_who_insists_waits_no_longer(tmp_path: Path, stop: Stop) -> None:
+def test_a_second_signal_ends_the_wait(tmp_path: Path, stop: Stop) -> None:
     process = child(STUBBORN, tmp_path)
     ready(process.log)
     with stop.whole():
@@ -187,7 +187,7 @@ def test_what_was_paused_is_resumed_with_the_next_batch() -> None:
 
 
 @pytest.mark.django_db
-def test_a_look_counts_the_jobs_of_the_batch_alone() -> None:
+def test_a_snapshot_counts_only_the_jobs_of_the_batch() -> None:
     ids, _ = enqueue(GROUPS)
     enqueue([Group("make_cover", ((("html",), {}),))])
     request_job_cancel(ids[1], outcome=Job.Status.CANCELED)
@@ -198,7 +198,7 @@ def test_a_look_counts_the_jobs_of_the_batch_alone() -> None:
 
 
 @pytest.mark.django_db
-def test_a_look_tells_what_runs_from_what_is_only_claimed() -> None:
+def test_a_snapshot_distinguishes_running_from_claimed_jobs() -> None:
     ids, _ = enqueue(GROUPS)
     now = clock.now()
     lease = {"status": Job.Status.RUNNING, "lease_owner": "w", "lease_expires_at": now, "heartbeat_at": now}
@@ -227,5 +227,5 @@ def test_a_look_tells_what_runs_from_what_is_only_claimed() -> None:
         ("rebuild_search", "PAUSED", False),
     ],
 )
-def test_what_was_not_meant_to_happen_is_told_from_what_a_person_did(kind: str, status: str, unexpected: bool) -> None:
+def test_unexpected_ends_are_distinguished_from_those_by_an_operator(kind: str, status: str, unexpected: bool) -> None:
     assert Ended(1, kind, status, 0, 1.0).unexpected is unexpected

@@ -62,7 +62,7 @@ def test_a_search_finds_by_name_and_by_docstring_and_ranks_names_first(client: C
     assert found(client, "parser nowhere") == []
 
 
-def test_wildcards_are_looked_for_as_they_are(client: Client) -> None:
+def test_wildcards_are_searched_as_they_are(client: Client) -> None:
     assert found(client, "100%") == ["ParserError"]
     assert found(client, "a_b") == ["underscore_name"]
 
@@ -89,7 +89,7 @@ def test_pages_of_results_keep_the_query(client: Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/?q=script", f"/?q={SCRIPT}", "/package/shelf/", "/module/hostile/", f"/?q=crowd&page={SCRIPT}"])
-def test_what_looks_like_markup_is_shown_as_text(client: Client, path: str) -> None:
+def test_markup_is_shown_as_text(client: Client, path: str) -> None:
     page = get(client, path)
     assert "<script" not in page
     assert "script" in page or "crowd" in page

@@ -74,7 +74,7 @@ def test_the_broken_parser_always_fails() -> None:
             tasks.broken_parser.func(context(attempt=attempt), "legacy.txt")
 
 
-def test_a_digest_tells_what_is_indexed_and_can_be_told_from_its_copy() -> None:
+def test_a_digest_lists_what_is_indexed_and_differs_from_its_copy() -> None:
     for name in ("json.tool", "json.scanner", "argparse"):
         shelf.store_module(catalogue.find(name))
     for _ in range(2):

@@ -127,13 +127,13 @@ def test_the_kinds_are_listed() -> None:
         ({"result": 6}, ["its result is 6, foretold was 5"]),
     ],
 )
-def test_a_job_that_differs_is_told_of(values: dict[str, Any], text: list[str]) -> None:
+def test_a_job_that_differs_is_reported(values: dict[str, Any], text: list[str]) -> None:
     told = Foretold("flaky", 1, 0.0, "SUCCESS", 2, True, 5)
     assert list(differences(JobFactory(success=True, **{"attempt": 2, "result": 5, **values}), told)) == text
 
 
 @pytest.mark.django_db
-def test_a_run_that_was_too_short_is_told_of() -> None:
+def test_a_run_that_was_too_short_is_reported() -> None:
     job = JobFactory(success=True, result=5, attempt=1)
     Job.objects.filter(pk=job.pk).update(started_at=job.finished_at)
     job.refresh_from_db()
@@ -143,7 +143,7 @@ def test_a_run_that_was_too_short_is_told_of() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("args", [[], [1], [1, "s"], [1, "other", 1.0], ["1", "s", 1.0], [1, "s", "fast"], {"number": 1}])
-def test_jobs_with_other_arguments_are_nobodys_business(args: Any) -> None:
+def test_jobs_with_other_arguments_are_ignored(args: Any) -> None:
     JobFactory(task=TASKS["instant"].module_path, args=args)
     assert list(verdicts(seed="s")) == []
 

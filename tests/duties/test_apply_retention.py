@@ -87,6 +87,6 @@ def test_it_asks_for_the_next_run_at_once_where_there_is_more(settings: Any, mon
         ({"EVENT_DELETE_AFTER": "never", "STALE_AFTER": {}, "DELETE_AFTER": {}}, 60.0),
     ],
 )
-def test_it_looks_as_often_as_the_shortest_age_needs(settings: Any, values: dict[str, Any], seconds: float) -> None:
+def test_it_polls_as_often_as_the_shortest_age_needs(settings: Any, values: dict[str, Any], seconds: float) -> None:
     settings.JOBQUEUE = values
     assert ApplyRetention().interval_seconds == pytest.approx(seconds)

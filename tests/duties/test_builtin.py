@@ -119,7 +119,7 @@ def refusing(judge: Callable[[str], None]) -> Iterator[None]:
 
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
-def test_one_bad_row_is_set_aside_with_its_reason_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_bad_row_is_set_aside_with_its_reason_and_the_rest_continues(caplog: pytest.LogCaptureFixture) -> None:
     jobs = [JobFactory(due=True) for _ in range(5)]
     with trigger("RAISE EXCEPTION 'bad row';", jobs[2]):
         duty = PromoteDueJobs()
@@ -152,7 +152,7 @@ def test_a_time_out_makes_the_batches_smaller_until_they_pass() -> None:
 
 @pytest.mark.postgresql
 @pytest.mark.django_db
-def test_rows_that_somebody_has_locked_are_waited_for_without_a_hot_loop(rival: Rival) -> None:
+def test_locked_rows_are_waited_for_without_a_hot_loop(rival: Rival) -> None:
     job = JobFactory(due=True)
     with rival.locking(job):
         report = run(PromoteDueJobs())
@@ -177,7 +177,7 @@ def test_errors_of_the_connection_are_raised() -> None:
 
 
 @pytest.mark.django_db
-def test_lost_jobs_come_back_and_are_told_of_after_our_own_leases_were_renewed() -> None:
+def test_lost_jobs_are_recovered_and_reported_after_the_workers_own_leases_were_renewed() -> None:
     told: list[str] = []
     lost = JobFactory(expired=True)
 
@@ -227,7 +227,7 @@ def test_a_lost_job_that_cannot_be_recovered_is_set_aside_and_stops_no_other(cap
 
 
 @pytest.mark.django_db
-def test_lines_that_raw_sql_left_behind_go_on() -> None:
+def test_lines_that_raw_sql_left_behind_continue() -> None:
     parked = JobFactory(waiting_for_target=True, target="t")
     assert run(ReleaseParkedTargets()).items == 1
     assert statuses()[parked.pk] == "QUEUED"

@@ -124,7 +124,7 @@ def test_a_storm_of_two_leaders_whose_clocks_differ_makes_one_job_for_each_time(
 
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
-def test_a_row_that_somebody_has_locked_is_passed_over_and_delays_no_other(rival: Rival) -> None:
+def test_a_row_that_is_locked_is_passed_over_and_delays_no_other(rival: Rival) -> None:
     locked, free = ScheduleFactory(next_at=NOON), ScheduleFactory(next_at=NOON)
     with rival.transaction():
         rival.do(lambda: list(Schedule.objects.select_for_update().filter(pk=locked.pk)))
@@ -225,7 +225,7 @@ class Clock:
         return self.now
 
 
-def test_a_run_of_many_slow_ones_ends_in_time_and_the_next_goes_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_many_slow_jobs_ends_in_time_and_the_next_continues_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = ScheduleFactory.create_batch(12, next_at=NOON)
     clock, enqueue = Clock(), duty_of_schedules.enqueue_scheduled
 
@@ -353,7 +353,7 @@ def _with_other_args(row: Schedule) -> Schedule:
         ({"queue": "q" * 200, "priority": 3000}, "priority"),
     ],
 )
-def test_a_bad_one_is_set_aside_with_its_reason_stops_no_other_and_is_tried_again(
+def test_a_bad_row_is_set_aside_with_its_reason_delays_no_other_and_is_retried(
     bad: dict[str, Any], text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong, right = ScheduleFactory(next_at=NOON - MINUTE, **bad), ScheduleFactory(next_at=NOON)
@@ -390,7 +390,7 @@ def test_one_whose_enqueue_ends_its_process_is_set_aside_like_any_other(monkeypa
 
 
 @pytest.mark.parametrize("when", ["it is due", "its timing has changed", "it is disabled"])
-def test_a_row_that_cannot_be_written_stops_no_other_and_is_left_alone_for_a_while(when: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_row_that_cannot_be_written_delays_no_other_and_is_skipped_for_a_while(when: str, caplog: pytest.LogCaptureFixture) -> None:
     bad = ScheduleFactory(name="bad", next_at=NOON - MINUTE, enabled=when != "it is disabled")
     if when == "it is due":
         plans.replan(bad.pk, NOON - DAY)
@@ -422,7 +422,7 @@ def test_many_bad_ones_keep_no_good_one_waiting(monkeypatch: pytest.MonkeyPatch)
     assert ticks(right) == [NOON]
 
 
-def test_a_live_job_with_the_tasks_unique_key_stands_for_the_tick() -> None:
+def test_a_live_job_with_the_tasks_unique_key_counts_as_the_job_of_the_tick() -> None:
     live = JobFactory(task="tests.tasks.add", unique_key="one")
     schedule = ScheduleFactory(task="tests.tasks.add_once", next_at=NOON)
     run(NOON)
@@ -438,7 +438,7 @@ def test_target_and_tenant_of_the_schedule_go_along() -> None:
 # Old ticks
 
 
-def test_ticks_are_kept_until_no_clock_can_bring_them_back() -> None:
+def test_ticks_are_kept_until_no_clock_can_repeat_them() -> None:
     schedule = ScheduleFactory(cron="0 0 * * *", next_at=NOON + DAY, last_at=NOON - DAY)
     idle = ScheduleFactory(enabled=False, last_at=NOON - 100 * DAY)
     ages = [0, 1, 2, 3.9, 4.1, 30]

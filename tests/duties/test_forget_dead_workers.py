@@ -21,7 +21,7 @@ def silent(**ago: float) -> Any:
 
 
 @pytest.mark.django_db
-def test_only_those_that_were_not_heard_for_a_day_are_forgotten() -> None:
+def test_only_workers_without_a_heartbeat_for_a_day_are_deleted() -> None:
     kept = [silent(seconds=0), silent(hours=1), silent(hours=23)]
     silent(hours=25)
     silent(days=40)
@@ -41,7 +41,7 @@ def test_very_many_go_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.postgresql
-def test_a_row_that_somebody_has_locked_is_not_waited_for(rival: Rival) -> None:
+def test_a_row_that_is_locked_is_not_waited_for(rival: Rival) -> None:
     dead = silent(days=2)
     with rival.transaction():
         rival.do(lambda: Worker.objects.select_for_update().get(pk=dead.pk))

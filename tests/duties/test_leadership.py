@@ -60,7 +60,9 @@ def test_a_lease_is_taken_over_once_its_heartbeat_is_old(first: Leadership, seco
 
 
 @pytest.mark.parametrize(("seconds", "taken"), [(-9, 0), (-3600, 2)])
-def test_a_heartbeat_that_lies_ahead_of_the_clock_keeps_nobody_out(first: Leadership, second: Leadership, seconds: int, taken: int) -> None:
+def test_a_heartbeat_ahead_of_the_clock_keeps_no_worker_from_the_lead(
+    first: Leadership, second: Leadership, seconds: int, taken: int
+) -> None:
     first.contend(NAMES)
     age(seconds)
     assert len(second.contend(NAMES)) == taken
@@ -89,7 +91,7 @@ def test_a_renewal_names_its_term_and_so_revives_no_term_that_another_has_follow
     assert [row.metadata for row in BackgroundJobLease.objects.order_by("pk")] == [{}, {"mine": 2}]
 
 
-def test_a_renewal_may_revive_a_lease_that_nobody_has_taken(first: Leadership, second: Leadership) -> None:
+def test_a_renewal_may_revive_a_lease_that_no_worker_has_taken(first: Leadership, second: Leadership) -> None:
     first.contend(NAMES)
     age(11)
     first.renew({})
@@ -111,7 +113,7 @@ def test_a_second_term_of_the_same_worker_is_another_term(first: Leadership) -> 
     assert BackgroundJobLease.objects.get().metadata == {}
 
 
-def test_resigning_frees_the_duty_at_once_and_keeps_what_was_told(first: Leadership, second: Leadership) -> None:
+def test_resigning_frees_the_duty_at_once_and_keeps_its_report(first: Leadership, second: Leadership) -> None:
     [term] = first.contend(["one"])
     assert first.resign(["one"], {"one": {"runs": 7}}) == 1
     assert term.ended
@@ -119,7 +121,7 @@ def test_resigning_frees_the_duty_at_once_and_keeps_what_was_told(first: Leaders
     assert new.metadata == {"runs": 7}
 
 
-def test_a_late_resignation_ends_nobody_elses_term(first: Leadership, second: Leadership) -> None:
+def test_a_late_resignation_ends_no_other_workers_term(first: Leadership, second: Leadership) -> None:
     first.contend(["one"])
     age(11)
     second.contend(["one"])
@@ -128,7 +130,7 @@ def test_a_late_resignation_ends_nobody_elses_term(first: Leadership, second: Le
     assert (row.held_by_worker_id, row.metadata) == ("worker-2", {})
 
 
-def test_what_a_person_released_is_noticed_at_the_next_look(first: Leadership) -> None:
+def test_a_duty_that_an_operator_released_is_noticed_at_the_next_check(first: Leadership) -> None:
     [term] = first.contend(["one"])
     assert BackgroundJobLease.objects.release("one") == "worker-1"
     first.contend([])
@@ -144,7 +146,7 @@ def test_a_term_that_was_acquired_without_our_knowing_is_given_back(first: Leade
     assert second.contend(["one"])
 
 
-def test_what_somebody_has_written_into_the_row_by_hand_is_no_metadata(first: Leadership) -> None:
+def test_an_invalid_value_in_the_row_is_no_metadata(first: Leadership) -> None:
     BackgroundJobLease.objects.create(job_name="one", metadata=[1, 2])
     [term] = first.contend(["one"])
     assert term.metadata == {}
@@ -170,7 +172,7 @@ def test_a_leader_writes_and_one_whose_term_is_over_does_not(first: Leadership, 
     assert term.ended
 
 
-def test_a_term_that_was_not_renewed_in_time_is_not_trusted_though_the_row_still_stands(first: Leadership) -> None:
+def test_a_term_that_was_not_renewed_in_time_is_not_trusted_although_the_row_is_unchanged(first: Leadership) -> None:
     [term] = first.contend(["one"])
     term.renewed -= 8.1
     assert not term.trusted
@@ -194,7 +196,7 @@ def test_the_fence_is_asked_once_for_each_transaction_and_not_for_savepoints(db:
 
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
-def test_nobody_takes_over_in_the_middle_of_a_leaders_write_but_the_leader_renews(rival: Rival) -> None:
+def test_no_worker_takes_over_during_a_leaders_write_and_the_leader_renews(rival: Rival) -> None:
     first, second = Leadership("worker-1"), Leadership("worker-2")
     [term] = first.contend(["one"])
     with fenced(term.check), Job.objects.database.atomic():
@@ -208,7 +210,7 @@ def test_nobody_takes_over_in_the_middle_of_a_leaders_write_but_the_leader_renew
 
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
-def test_a_transaction_whose_process_stands_still_is_ended_by_the_server(rival: Rival) -> None:
+def test_a_transaction_whose_process_is_stopped_is_ended_by_the_server(rival: Rival) -> None:
     [term] = Leadership("worker-1").contend(["one"])
     with fenced(term.check), Job.objects.database.atomic():
         assert connection.cursor().execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("5s",)
@@ -217,7 +219,7 @@ def test_a_transaction_whose_process_stands_still_is_ended_by_the_server(rival: 
 
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
-def test_a_row_that_somebody_has_locked_is_passed_over(rival: Rival) -> None:
+def test_a_row_that_is_locked_is_passed_over(rival: Rival) -> None:
     BackgroundJobLease.objects.add(NAMES)
     with transaction.atomic():
         BackgroundJobLease.objects.select_for_update().get(pk="one")
@@ -234,14 +236,14 @@ def test_of_many_that_contend_at_once_one_leads(rival: Rival) -> None:
     assert sorted(name for names in won for name in names) == ["one", "two"]
 
 
-def test_the_clock_tells_the_databases_time() -> None:
+def test_the_clock_returns_the_databases_time() -> None:
     clock = Clock()
     told = clock.now() + timedelta(days=3)
     clock.set(told)
     assert told <= clock.now() < told + timedelta(minutes=1)
 
 
-def test_each_renewal_tells_the_databases_time(first: Leadership) -> None:
+def test_each_renewal_returns_the_databases_time(first: Leadership) -> None:
     first.contend(NAMES)
     for told in ({}, {"one": {"mine": 1}}):
         first.clock.set(clock.now() + timedelta(minutes=20))
@@ -257,7 +259,7 @@ def test_a_renewal_is_one_statement_also_where_a_term_has_ended(first: Leadershi
     assert (terms["one"].ended, terms["two"].ended) == (True, False)
 
 
-def test_a_renewal_is_of_the_terms_that_stand_now(first: Leadership) -> None:
+def test_a_renewal_is_of_the_current_terms(first: Leadership) -> None:
     first.contend(["one"])
     first.renew({})
     first.contend(["two"])

@@ -149,7 +149,7 @@ def test_the_version_of_the_rules_is_read_from_this_machine() -> None:
 
 
 @pytest.mark.parametrize("way", ["update", "save", "sql"])
-def test_a_timing_that_is_changed_in_any_way_counts_from_the_next_look_on(way: str) -> None:
+def test_a_timing_that_is_changed_in_any_way_counts_from_the_next_query(way: str) -> None:
     schedule = planned(NOON, cron="0 3 1 1 *")
     leader = EnqueueScheduledJobs()
     assert leader.run_once(NOON + SECOND).pause_seconds == 5.0  # so a change is seen after 5 s at most

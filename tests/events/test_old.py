@@ -34,7 +34,7 @@ def message(job: Job, status: str, ago: timedelta = LONG_AGO) -> WebhookDelivery
     return made
 
 
-def test_what_belongs_to_a_job_goes_with_it_and_its_end_is_told() -> None:
+def test_rows_of_a_job_are_deleted_with_it_and_its_end_is_reported() -> None:
     job, other = JobFactory(success=True), JobFactory(success=True, finished_at=timezone.now() + timedelta(hours=1))
     for owner in (job, other):
         events(3, job_id=owner.pk)
@@ -65,7 +65,7 @@ def test_nothing_is_deleted_without_an_age() -> None:
     assert JobEvent.objects.count() == 5
 
 
-def test_messages_go_once_they_were_sent_or_given_up_and_old() -> None:
+def test_messages_are_deleted_when_they_are_old_and_sent_or_given_up() -> None:
     job = JobFactory(success=True)
     kept = [message(job, "PENDING"), message(job, "DELIVERED", timedelta(days=1))]
     for status in ("DELIVERED", "FAILED"):

@@ -42,7 +42,7 @@ def test_each_run_has_one_start_and_one_end() -> None:
     assert told(result) == ["job.enqueued", "job.started", *PHASES[:3], *again, *PHASES[2:], "job.completed"]
 
 
-def test_a_pipeline_that_sleeps_tells_so() -> None:
+def test_a_pipeline_that_sleeps_has_an_event() -> None:
     result = samples.nap.enqueue(3600)
     run_until_idle()
     assert [name.partition(" ")[0] for name in told(result)][-2:] == ["job.phase.completed", "job.sleeping"]

@@ -113,7 +113,7 @@ MOVES: dict[str, tuple[dict[str, Any], Callable[[Job], Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("move", MOVES)
-def test_a_move_tells_its_events_and_none_where_it_is_undone(move: str) -> None:
+def test_a_move_sends_its_events_and_none_if_it_is_rolled_back(move: str) -> None:
     values, verb, expected = MOVES[move]
     job = JobFactory(**values)
     with transaction.atomic():
@@ -150,7 +150,7 @@ def test_many_enqueued_jobs_have_their_events_in_their_order() -> None:
     assert rows == [(one.job_id, "job.enqueued", "a", call.target) for one, call in zip(made, calls, strict=True)]
 
 
-def test_a_success_in_a_batch_tells_when_it_began_and_ended() -> None:
+def test_a_success_in_a_batch_has_its_start_and_its_end() -> None:
     jobs = [JobFactory(running=True, started_at=clock.now() if number % 2 else None) for number in range(20)]
     now = time.monotonic()
     finish([Outcome(Lease(job.pk, 1), Kind.SUCCESS, now - 2, now - 1) for job in jobs])
@@ -161,7 +161,7 @@ def test_a_success_in_a_batch_tells_when_it_began_and_ended() -> None:
         assert (event.at, event.attempt, event.data) == (job.finished_at, 1, None)
 
 
-def test_the_start_is_told_once_though_its_acknowledgement_was_lost() -> None:
+def test_the_start_is_reported_once_although_its_acknowledgement_was_lost() -> None:
     job = JobFactory(running=True)
     for _ in range(2):
         Job.objects.database.mark([Mark(job.pk, 1, 0.3, None, None, None)])
@@ -170,7 +170,7 @@ def test_the_start_is_told_once_though_its_acknowledgement_was_lost() -> None:
     assert told(job.pk) == ["started", "completed"]
 
 
-def test_the_job_that_is_handed_over_tells_its_own_start_only() -> None:
+def test_the_job_that_is_handed_over_has_only_its_own_start_event() -> None:
     first, second = JobFactory(running=True, target="t"), JobFactory(queued=True, target="t")
     now = time.monotonic()
     lease = Lease(first.pk, 1)
@@ -223,7 +223,7 @@ def test_the_names_of_the_tables_are_those_of_the_models() -> None:
 # Signals
 
 
-def test_those_who_listen_are_told_after_the_commit_and_nothing_of_what_was_undone(django_capture_on_commit_callbacks: Any) -> None:
+def test_receivers_are_called_after_the_commit_and_not_after_a_rollback(django_capture_on_commit_callbacks: Any) -> None:
     heard: list[tuple[str, int, Any]] = []
 
     def listen(sender: Any, name: str, job_id: int, at: Any, data: Any, **rest: Any) -> None:

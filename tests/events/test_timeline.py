@@ -30,7 +30,7 @@ def page(client: Client, job: Job) -> str:
     return client.get(reverse("admin:jobqueue_job_change", args=[job.pk])).content.decode()
 
 
-def test_a_report_tells_the_newest_events_in_their_order() -> None:
+def test_a_report_has_the_newest_events_in_their_order() -> None:
     job = JobFactory(running=True)
     for number in range(timeline.MOST + 3):
         record(job, "job.retrying", {"delay_seconds": number, "message": "password=hunter2"})

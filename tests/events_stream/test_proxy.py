@@ -41,7 +41,7 @@ def test_pings_keep_a_silent_stream_open(start: Start, browser: Browser) -> None
     asyncio.run(play())
 
 
-def test_who_is_cut_while_a_job_ends_hears_of_its_end(start: Start, browser: Browser) -> None:
+def test_a_client_that_is_disconnected_while_a_job_ends_gets_its_end(start: Start, browser: Browser) -> None:
     server, cookie, job = start(EVENT_PING_SECONDS=60), session(browser), JobFactory()
 
     async def play() -> None:

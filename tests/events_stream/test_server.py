@@ -224,7 +224,7 @@ def test_a_stream_ends_with_its_time_and_its_client_misses_nothing(start: Start,
     asyncio.run(play())
 
 
-def test_a_user_has_so_many_streams_and_the_place_of_one_that_was_cut_is_free(start: Start, browser: Browser) -> None:
+def test_a_user_has_a_limit_of_streams_and_the_slot_of_a_disconnected_one_is_free(start: Start, browser: Browser) -> None:
     server, cookie = start(EVENT_STREAMS_PER_USER=2), session(browser)
 
     async def play() -> None:

@@ -117,7 +117,7 @@ def job() -> Job:
     return made
 
 
-def test_a_stream_begins_with_a_snapshot_and_goes_on_live(listen: Callable[..., Listening], job: Job) -> None:
+def test_a_stream_begins_with_a_snapshot_and_continues_live(listen: Callable[..., Listening], job: Job) -> None:
     for path in places(job):
         one = listen(path)
         first = one.message()
@@ -170,7 +170,7 @@ def test_a_stream_has_its_own_events_alone(listen: Callable[..., Listening], job
     assert by_tenant.event("job.resumed")["job_id"] == foreign.pk
 
 
-def test_a_client_that_comes_back_gets_what_it_missed_and_no_snapshot(listen: Callable[..., Listening], job: Job) -> None:
+def test_a_client_that_returns_gets_what_it_missed_and_no_snapshot(listen: Callable[..., Listening], job: Job) -> None:
     JobFactory()
     first = listen(places(job)[0])
     first.event("jobqueue.snapshot")
@@ -187,7 +187,7 @@ def test_a_client_that_comes_back_gets_what_it_missed_and_no_snapshot(listen: Ca
     assert again_.event("job.paused")["id"] == by_query.event("job.paused")["id"] == newest.pk
 
 
-def test_a_client_that_is_cut_again_and_again_in_a_replay_goes_on_where_it_was(listen: Callable[..., Listening], job: Job) -> None:
+def test_a_client_that_is_disconnected_repeatedly_in_a_replay_continues_where_it_was(listen: Callable[..., Listening], job: Job) -> None:
     first = listen(places(job)[0])
     position = first.event("jobqueue.snapshot")["position"]
     first.response.close()
@@ -223,7 +223,7 @@ def test_a_snapshot_is_asked_for_by_0_or_1(browser: Browser, listen: Callable[..
     assert one.message()["event"] == "job.paused"
 
 
-def test_a_client_that_comes_too_late_is_told_so(listen: Callable[..., Listening], job: Job) -> None:
+def test_a_client_that_comes_too_late_gets_a_message_about_it(listen: Callable[..., Listening], job: Job) -> None:
     first = listen(places(job)[0])
     first.event("jobqueue.snapshot")
     tell(job, "job.started")
@@ -272,7 +272,7 @@ def test_streams_end_when_their_database_was_replaced(listen: Callable[..., List
     assert "job.resumed" not in one.rest()
 
 
-def test_progress_is_told_though_the_log_has_none(listen: Callable[..., Listening], job: Job) -> None:
+def test_progress_is_reported_though_the_log_has_none(listen: Callable[..., Listening], job: Job) -> None:
     one = listen(places(job)[0])
     assert one.event("job.progress")["data"]["progress"] == 0
     Job.objects.current.filter(pk=job.pk).update(progress=40, message="token=abc half")
@@ -361,7 +361,7 @@ def test_streams_take_at_most_half_of_the_servers_threads(threads: int, most: in
     assert wsgi.most_places({}) == most
 
 
-def test_a_user_has_so_many_streams_at_a_time_of_whatever_kind_and_others_have_their_own(
+def test_a_user_has_a_limit_of_streams_of_any_kind_and_others_have_their_own(
     listen: Callable[..., Listening], browser: Browser, job: Job, settings: Any
 ) -> None:
     settings.JOBQUEUE = {"EVENT_STREAMS_PER_USER": 2}
@@ -384,7 +384,7 @@ def test_a_user_has_so_many_streams_at_a_time_of_whatever_kind_and_others_have_t
     listen("events/")
 
 
-def test_a_user_who_is_no_row_is_told_apart_by_what_it_has() -> None:
+def test_a_user_without_a_row_is_identified_by_its_attributes() -> None:
     class Caller:
         def __init__(self, **mine: Any) -> None:
             self.__dict__ |= mine
@@ -583,7 +583,7 @@ def test_a_snapshot_carries_no_value_of_megabytes(listen: Callable[..., Listenin
     assert len(text) < 70_000
 
 
-def test_one_users_openings_follow_one_another_and_delay_nobody_else() -> None:
+def test_one_users_openings_are_serialized_and_delay_no_other_user() -> None:
     anna, again_, bert = (StreamSlot(SimpleNamespace(username=name)) for name in ("anna", "anna", "bert"))
     try:
         assert anna.turn is again_.turn is not bert.turn

@@ -181,7 +181,7 @@ def test_arguments_edited_to_null_are_an_error_that_names_them(scene: Scene, col
 
 
 @pytest.mark.parametrize("column", EDITED[2:])
-def test_other_columns_edited_to_null_stop_nobody(scene: Scene, column: str) -> None:
+def test_other_columns_edited_to_null_stop_no_job(scene: Scene, column: str) -> None:
     for name in ("give", "throw"):
         failed(scene, f"{column} edited, {name}")
 
@@ -208,7 +208,7 @@ def test_a_retry_runs_again_and_succeeds(scene: Scene) -> None:
     assert scene.witness.count("start", job.pk) == 2
 
 
-def test_a_message_that_no_database_stores_holds_up_nobody(workers: Workers) -> None:
+def test_a_message_that_no_database_stores_delays_no_job(workers: Workers) -> None:
     bad = workers.enqueue(tasks.mumble, 60.0)
     worker = workers.start().ready()
     shown = wait_until(lambda: (job := row(bad)).progress and job, "its progress is shown")

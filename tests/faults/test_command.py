@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.django_db]
 
 
 @at_once
-def test_once_ends_with_0_when_only_jobs_are_left_that_nobody_waits_for(workers: Workers) -> None:
+def test_once_exits_with_0_if_only_jobs_are_left_for_which_it_does_not_wait(workers: Workers) -> None:
     ended = [
         workers.enqueue(tasks.work, 0.1),
         workers.enqueue(tasks.awork, 0.1),
@@ -63,7 +63,7 @@ def test_once_waits_for_no_queue_that_is_paused_or_limited_to_none(workers: Work
     assert workers.start("--once", "--queues", "open,paused", MAX_RUNNING=0).wait() == 0
 
 
-def test_the_start_up_lines_tell_a_person_all_there_is_to_know(workers: Workers) -> None:
+def test_the_startup_lines_show_the_settings_of_the_worker(workers: Workers) -> None:
     wide = workers.start("--queues", "mail,reports", "--min-workers", "1", "--max-workers", "3", "--lease-seconds", "20").ready()
     narrow = workers.start("--max-workers", "1", "--heartbeat-seconds", "0.5", "--shutdown-grace-period-seconds", "7").ready()
     text = wide.text
@@ -136,7 +136,7 @@ def test_before_the_first_migrate_one_line_says_what_to_do(workers: Workers, tmp
 
 
 @pytest.mark.postgresql
-def test_a_database_that_is_not_there_is_told_of_as_it_is(workers: Workers) -> None:
+def test_a_database_that_is_not_there_is_reported_as_it_is(workers: Workers) -> None:
     worker = workers.start(database={**database_entry(), "NAME": "nowhere_at_all"})
     wait_until(lambda: 'database "nowhere_at_all" does not exist' in worker.text, "the server's own sentence is there")
     assert "migrate" not in worker.text
@@ -144,7 +144,7 @@ def test_a_database_that_is_not_there_is_told_of_as_it_is(workers: Workers) -> N
 
 
 @pytest.mark.postgresql
-def test_a_user_who_may_not_read_the_tables_is_told_so_in_one_line(workers: Workers) -> None:
+def test_a_user_who_may_not_read_the_tables_gets_one_line_of_error(workers: Workers) -> None:
     with connection.cursor() as cursor:
         cursor.execute("DROP ROLE IF EXISTS stranger")
         cursor.execute("CREATE ROLE stranger LOGIN")
@@ -158,7 +158,7 @@ def test_a_user_who_may_not_read_the_tables_is_told_so_in_one_line(workers: Work
             cursor.execute("DROP ROLE stranger")
 
 
-def test_a_column_that_is_missing_is_told_like_a_missing_table(workers: Workers) -> None:
+def test_a_column_that_is_missing_is_reported_like_a_missing_table(workers: Workers) -> None:
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE jobqueue_job RENAME COLUMN message TO message_of_old")
     try:
@@ -211,7 +211,7 @@ STREAMS = {"closed": 'exec "$@" >&-', "all closed": 'exec "$@" <&- >&- 2>&-', "w
 
 
 @at_once
-def test_a_worker_runs_though_nobody_can_read_what_it_prints(workers: Workers) -> None:
+def test_a_worker_runs_although_its_output_has_no_reader(workers: Workers) -> None:
     jobs = {how: tasks.work.using(queue_name=how.replace(" ", "-")).enqueue(0.1) for how in STREAMS}
     for how, job in jobs.items():
         worker = workers.start("--once", "--queues", how.replace(" ", "-"), prefix=["bash", "-c", STREAMS[how], "bash"])

@@ -152,7 +152,7 @@ def test_two_jobs_that_kill_their_worker_take_no_innocent_with_them_to_error(wor
 
 
 @at_once
-def test_jobs_on_their_last_chance_run_one_at_a_time_and_hold_up_nobody(workers: Workers) -> None:
+def test_jobs_on_their_last_chance_run_one_at_a_time_and_delay_no_other(workers: Workers) -> None:
     first, second, third = (workers.enqueue(tasks.wait, 60 * (number == 0)) for number in range(3))
     workers.jobs.update(crashes=2)
     worker = workers.start(MIN_WORKERS=2, MAX_WORKERS=2).ready()
@@ -195,7 +195,7 @@ def test_a_worker_that_slept_through_its_lease_changes_nothing_when_it_wakes(wor
 
 
 @pytest.mark.parametrize("how", ["stopped", "gil"])
-def test_a_lone_worker_that_stood_still_keeps_its_jobs(workers: Workers, how: str) -> None:
+def test_a_lone_worker_that_was_stopped_keeps_its_jobs(workers: Workers, how: str) -> None:
     """No worker took its jobs meanwhile, so its own sweep must not recover them before the heartbeat has renewed them."""
     jobs = [workers.enqueue(tasks.wait, 6) for _ in range(3)]
     worker = workers.start(MIN_WORKERS=4, MAX_WORKERS=4, LEASE_SECONDS=1.5, HEARTBEAT_SECONDS=0.5).ready()

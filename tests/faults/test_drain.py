@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.django_db]
 
 
 @at_once
-def test_sigterm_and_sigint_let_running_jobs_finish_and_claim_no_more(workers: Workers) -> None:
+def test_after_sigterm_and_sigint_running_jobs_finish_and_none_are_claimed(workers: Workers) -> None:
     by_term = workers.start("--queues", "term", MIN_WORKERS=1, MAX_WORKERS=1)
     by_int = workers.start("--queues", "int", MIN_WORKERS=1, MAX_WORKERS=1)
     by_term.ready(), by_int.ready()

@@ -225,7 +225,7 @@ def test_work_is_resumed_within_15_s_of_the_promotion(scene: Scene) -> None:
     assert scene.at["resumed"] - scene.at["promoted"] < RESUMED_IN_SECONDS
 
 
-def test_no_job_is_lost_whose_caller_was_told_that_it_is_enqueued(scene: Scene) -> None:
+def test_no_job_is_lost_whose_caller_got_the_answer_that_it_is_enqueued(scene: Scene) -> None:
     assert len(scene.acknowledged) > 200
     assert {job: scene.jobs.get(job) for job in scene.acknowledged if scene.jobs.get(job, ("",))[0] != "SUCCESS"} == {}
 
@@ -259,7 +259,7 @@ def lines_of(scene: Scene) -> Iterator[tuple[str, list[tuple[float, float]]]]:
     yield from spans.items()
 
 
-def test_whoever_enqueues_meanwhile_is_told_so_by_an_error_of_the_database(scene: Scene) -> None:
+def test_callers_that_enqueue_meanwhile_get_an_error_of_the_database(scene: Scene) -> None:
     failed = [one for one in scene.told if "error" in one]
     assert {one["module"] for one in failed} == {"django.db.utils"}
     assert {one["error"] for one in failed} <= {"OperationalError", "InternalError", "InterfaceError"}
@@ -289,7 +289,7 @@ def test_the_workers_end_well(scene: Scene) -> None:
     assert set(scene.exit_codes.values()) == {0}, scene.exit_codes
 
 
-def test_the_log_is_bounded_and_calls_nothing_a_fault_of_ours(scene: Scene) -> None:
+def test_the_log_is_bounded_and_reports_no_fault_of_jobqueue(scene: Scene) -> None:
     for name, said in scene.said.items():
         lines = [line for line in said.splitlines() if "Job " not in line]
         assert len(lines) < 150, f"{name}: {Counter(line[24:60] for line in lines).most_common(10)}"

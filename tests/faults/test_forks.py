@@ -22,7 +22,7 @@ def group_of(pid: int) -> list[int]:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="it counts processes in /proc")
-def test_the_child_of_a_task_never_comes_back_into_the_worker(workers: Workers) -> None:
+def test_the_child_of_a_task_never_returns_to_the_worker(workers: Workers) -> None:
     forks = {how: workers.enqueue(tasks.fork, how) for how in ("return", "raise", "exit")}
     behind = [workers.enqueue(tasks.work) for _ in range(20)]
     worker = workers.start(MIN_WORKERS=2, MAX_WORKERS=2).ready()
@@ -116,7 +116,7 @@ def test_time_zone_and_language_of_a_task_do_not_stay_with_its_thread(workers: W
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="it counts processes in /proc")
-def test_the_child_of_a_duty_never_comes_back_into_the_worker(workers: Workers, tmp_path: Path) -> None:
+def test_the_child_of_a_duty_never_returns_to_the_worker(workers: Workers, tmp_path: Path) -> None:
     log = tmp_path / "acts"
     worker = workers.start(environment={"FAULTS_FORKING_DUTY": str(log)}).ready()
     wait_until(lambda: log.exists() and len(log.read_text().split()) > 5, "the duty has run")

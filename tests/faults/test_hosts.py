@@ -40,7 +40,9 @@ def server(hosts: Hosts, django_db_setup: Any) -> Iterator[FarServer]:
         made.remove()
 
 
-def test_who_is_cut_off_loses_its_leases_and_goes_on_when_the_network_is_mended(workers: Workers, hosts: Hosts, server: FarServer) -> None:
+def test_a_disconnected_host_loses_its_leases_and_continues_when_the_network_is_back(
+    workers: Workers, hosts: Hosts, server: FarServer
+) -> None:
     def start(name: str) -> Any:
         return workers.start("--queues", "default", database=server.entry_for(name), prefix=hosts.on(name), **SETTINGS).ready()
 

@@ -101,7 +101,7 @@ def test_a_notified_request_to_stop_reaches_the_job_in_less_than_half_a_second(s
 
 
 @pytest.mark.parametrize("name", ["spin", "sleep"])
-def test_a_thread_that_never_looks_is_stopped_by_an_exception(scene: Scene, name: str) -> None:
+def test_a_thread_that_never_checks_its_context_is_stopped_by_an_exception(scene: Scene, name: str) -> None:
     job = scene.jobs[name]
     assert job.status == "CANCELED"
     assert scene.witness.count("end", job.pk) == 1, "the exception passed through the task"
@@ -127,7 +127,7 @@ def test_threads_that_were_given_up_on_are_shown_and_replaced(scene: Scene) -> N
     assert scene.exit_code == 1, "a process with threads that never stop did not end in order"
 
 
-def test_a_coroutine_that_blocks_all_others_is_given_up_on_and_they_run(scene: Scene) -> None:
+def test_a_coroutine_that_blocks_all_others_is_abandoned_and_they_run(scene: Scene) -> None:
     assert scene.jobs["blocks the loop"].status == "CANCELED"
     assert [scene.jobs[f"coroutine {when}"].status for when in ("afterwards", "after that")] == ["SUCCESS"] * 2
     assert "A coroutine blocks the event loop" in scene.said

@@ -74,7 +74,7 @@ def scene(server: Server, workers: Workers) -> Scene:
     return Scene(server, workers)
 
 
-def test_a_killed_leader_is_followed_within_its_lease_and_one_look(scene: Scene) -> None:
+def test_a_killed_leader_is_replaced_within_its_lease_and_one_check(scene: Scene) -> None:
     defaults = {"DUTY_LEASE_SECONDS": 10, "DUTY_HEARTBEAT_SECONDS": 2}
     first = scene.lead(**defaults)
     second = scene.start(**defaults).ready()
@@ -95,7 +95,7 @@ def test_a_leader_that_ends_in_order_is_followed_at_once(scene: Scene) -> None:
     scene.judge()
 
 
-def test_a_leader_that_stood_still_past_its_lease_does_no_write_when_it_wakes(scene: Scene) -> None:
+def test_a_leader_that_was_stopped_past_its_lease_does_no_write_when_it_wakes(scene: Scene) -> None:
     first = scene.lead()
     second = scene.start().ready()
     first.send(signal.SIGSTOP)
@@ -110,7 +110,7 @@ def test_a_leader_that_stood_still_past_its_lease_does_no_write_when_it_wakes(sc
     assert (first.stop(), second.stop()) == (0, 0)
 
 
-def test_a_leader_that_stands_still_in_the_middle_of_a_write_keeps_nobody_waiting(server: Server, workers: Workers) -> None:
+def test_a_leader_that_is_stopped_during_a_write_keeps_no_worker_waiting(server: Server, workers: Workers) -> None:
     scene = Scene(server, workers, hold_seconds=0.3)
     first = scene.lead()
     second = scene.start().ready()
@@ -127,7 +127,7 @@ def test_a_leader_that_stands_still_in_the_middle_of_a_write_keeps_nobody_waitin
     scene.judge()
 
 
-def test_a_leader_whose_network_falls_silent_does_no_write_when_it_is_heard_again(scene: Scene) -> None:
+def test_a_leader_whose_network_fails_does_no_write_when_it_reconnects(scene: Scene) -> None:
     proxy = Proxy(scene.server.port)
     try:
         first = scene.lead(proxy.port)

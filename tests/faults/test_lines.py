@@ -45,7 +45,7 @@ def break_connections() -> int:
 @at_once
 @pytest.mark.session  # behind a pooler, each session can belong to another client a moment later
 @pytest.mark.postgresql
-def test_lines_go_on_where_connections_break_all_the_time(workers: Workers) -> None:
+def test_lines_continue_where_connections_break_all_the_time(workers: Workers) -> None:
     jobs = [workers.enqueue(tasks.work, 0.05, target=f"line:{number % 12}") for number in range(240)]
     targets = {job_id(job): f"line:{number % 12}" for number, job in enumerate(jobs)}
     started = [workers.start(MIN_WORKERS=4, MAX_WORKERS=4, LEASE_SECONDS=20).ready() for _ in range(2)]

@@ -31,7 +31,7 @@ def test_no_job_is_run_twice_by_four_workers(workers: Workers) -> None:
 
 
 @at_once
-def test_a_race_of_requests_and_ends_has_one_winner_that_the_row_tells(workers: Workers) -> None:
+def test_a_race_of_requests_and_ends_has_one_winner_that_the_row_shows(workers: Workers) -> None:
     jobs = [workers.enqueue(tasks.work, number % 20 / 1000) if number % 2 else workers.enqueue(tasks.fail_once) for number in range(80)]
     worker = workers.start(MIN_WORKERS=4, MAX_WORKERS=4)
     wait_until(lambda: workers.witness.events, "the first has begun", 30)
@@ -52,7 +52,7 @@ def test_a_race_of_requests_and_ends_has_one_winner_that_the_row_tells(workers: 
 
 
 @pytest.mark.postgresql
-def test_a_row_that_somebody_has_locked_delays_no_other_job(workers: Workers, rival: Rival) -> None:
+def test_a_row_that_is_locked_delays_no_other_job(workers: Workers, rival: Rival) -> None:
     others = [workers.enqueue(tasks.wait, LEASE_SECONDS + 4) for _ in range(2)]
     locked = workers.enqueue(tasks.work, 1)
     running = workers.enqueue(tasks.work, LEASE_SECONDS + 6)

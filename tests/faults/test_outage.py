@@ -166,7 +166,7 @@ def test_a_worker_starts_while_the_database_is_away_and_works_when_it_comes(scen
     assert scene.exit_codes["starting"] == 0
 
 
-def test_sessions_ended_by_the_server_cost_nobody_anything(empty: Server, workers: Workers) -> None:
+def test_sessions_ended_by_the_server_affect_no_job(empty: Server, workers: Workers) -> None:
     server, witness = empty, workers.witness
     worker = workers.start(database=server.entry(CONN_MAX_AGE=None), MIN_WORKERS=THREADS, MAX_WORKERS=THREADS).ready()
     long = server.enqueue("work", 4)

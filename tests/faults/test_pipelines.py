@@ -87,7 +87,7 @@ def test_workers_that_are_killed_at_any_instant_repeat_no_phase_that_has_finishe
 
 
 @at_once
-def test_cancels_and_pauses_that_race_with_phases_leave_rows_that_tell_one_story(workers: Workers) -> None:
+def test_cancels_and_pauses_that_race_with_phases_leave_consistent_rows(workers: Workers) -> None:
     jobs = [workers.enqueue(pipelines.ten_steps, 0.004) for _ in range(120)]
     worker = workers.start(**HERE, MIN_WORKERS=4, MAX_WORKERS=4).ready()
     chance = random.Random(5)
@@ -154,7 +154,7 @@ def test_phases_may_be_coroutines(workers: Workers) -> None:
 
 
 @at_once
-def test_a_parent_goes_on_soon_after_its_last_child_has_ended(workers: Workers) -> None:
+def test_a_parent_continues_soon_after_its_last_child_has_ended(workers: Workers) -> None:
     job = workers.enqueue(pipelines.family, 50)
     worker = workers.start("--once", **HERE)
     assert worker.wait(30) == 0, "with --once it waits for those who wait for what it runs"
@@ -171,7 +171,7 @@ def delay_of(parent: Job) -> float:
 
 @pytest.mark.slow(seconds=36)
 @at_once
-def test_a_parent_of_ten_thousand_children_goes_on_within_a_second(workers: Workers) -> None:
+def test_a_parent_of_ten_thousand_children_continues_within_a_second(workers: Workers) -> None:
     job = workers.enqueue(pipelines.family, 10_000)
     worker = workers.start(**HERE, MIN_WORKERS=4, MAX_WORKERS=4)
     done = wait_for(job, "SUCCESS", seconds=60)
@@ -181,7 +181,7 @@ def test_a_parent_of_ten_thousand_children_goes_on_within_a_second(workers: Work
 
 
 @at_once
-def test_ten_thousand_steps_are_told_in_half_a_second_and_the_last_always_lands(workers: Workers) -> None:
+def test_ten_thousand_steps_are_reported_in_half_a_second_and_the_last_is_always_stored(workers: Workers) -> None:
     well, badly = workers.enqueue(pipelines.flood_task, "return"), workers.enqueue(pipelines.flood_task, "fail")
     stopped, phased = workers.enqueue(pipelines.flood_task, "wait"), workers.enqueue(pipelines.flood_in_a_phase)
     worker = workers.start(**HERE, MIN_WORKERS=1, MAX_WORKERS=1).ready()
@@ -196,7 +196,7 @@ def test_ten_thousand_steps_are_told_in_half_a_second_and_the_last_always_lands(
 
 
 @at_once
-def test_a_worker_that_is_told_to_end_hands_a_pipeline_back_in_its_phase(workers: Workers) -> None:
+def test_a_worker_that_is_asked_to_end_hands_a_pipeline_back_in_its_phase(workers: Workers) -> None:
     job = workers.enqueue(pipelines.long)
     first = workers.start(**HERE).ready()
     wait_until_started(workers.witness, job)

@@ -149,7 +149,7 @@ def test_workers_that_die_at_their_start_end_the_command_after_some_tries(worker
     assert "failed to start 5 times in a row; shutting down" in parent.text
 
 
-def test_a_worker_that_cannot_be_started_keeps_nobody_from_recovering_the_jobs_of_the_dead(workers: Workers) -> None:
+def test_a_worker_that_cannot_be_started_does_not_prevent_recovery(workers: Workers) -> None:
     jobs = [workers.enqueue(tasks.wait, 60) for _ in range(2)]
     parent = workers.start("--processes", "2", **LONG_LEASE, **ONE_SLOT)
     pids = {identity: pid for _, identity, pid in serving(parent, 2)}
@@ -282,7 +282,7 @@ def test_once_ends_when_all_workers_have_nothing_left_to_do(workers: Workers) ->
 
 
 @pytest.mark.parametrize("way", ["recycled", "killed"])
-def test_fail_on_error_hears_of_a_job_that_failed_in_a_worker_that_was_replaced(workers: Workers, way: str) -> None:
+def test_fail_on_error_counts_a_job_that_failed_in_a_replaced_worker(workers: Workers, way: str) -> None:
     failed = workers.enqueue(tasks.fatal)
     others = [workers.enqueue(tasks.work, 0.1) for _ in range(10)]
     more = ("--max-jobs-per-process", "3") if way == "recycled" else ()

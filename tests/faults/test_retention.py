@@ -107,7 +107,7 @@ def test_very_many_expired_jobs_go_with_their_children_though_the_process_is_kil
     assert list(told.values_list("job_id", flat=True)) == [protected.pk] * CHILDREN
 
 
-def test_the_leader_that_deletes_is_killed_in_the_middle_and_another_goes_on_beside_new_work(workers: Workers) -> None:
+def test_the_leader_is_killed_during_a_deletion_and_another_one_continues_it_beside_new_work(workers: Workers) -> None:
     number = 40_000 if connection.vendor == "postgresql" else 10_000
     with connection.cursor() as cursor:
         cursor.execute(JOBS[connection.vendor][1], [number])

@@ -32,7 +32,7 @@ def leader(started: list[WorkerProcess]) -> WorkerProcess | None:
     return None
 
 
-def test_each_time_gets_one_job_though_leaders_are_killed_and_stand_still(workers: Workers) -> None:
+def test_each_tick_gets_one_job_although_leaders_are_killed_and_stopped(workers: Workers) -> None:
     assert ticks.create(Schedule(name="each second", task=TASK, args=[0], interval_seconds=1, missed="all", missed_limit=1000))
     started = [workers.start() for _ in range(2)]
     wait_until(lambda: len(nominal_times()) >= 3, "it is enqueued", 30)

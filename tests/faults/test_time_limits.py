@@ -57,7 +57,7 @@ def test_threads_coroutines_pipelines_and_transactions_end_at_their_limits(worke
 
 
 @at_once
-def test_tasks_that_write_to_the_log_in_a_loop_end_at_their_limit_or_cancel_and_keep_nobody_from_the_log(workers: Workers) -> None:
+def test_tasks_that_log_in_a_loop_end_at_their_limit_or_cancel_and_block_no_other_log_record(workers: Workers) -> None:
     worker = workers.start(MIN_WORKERS=6, MAX_WORKERS=6, TASK_MODULES=MODULES).ready()
     limits = [workers.enqueue(limited.chatter) for _ in range(3)]
     canceled = workers.enqueue(limited.chatter, timeout=30)
@@ -89,7 +89,7 @@ def test_a_limit_in_the_middle_of_a_transaction_is_the_limits_error_and_is_retri
 
 
 @at_once
-def test_those_that_swallow_it_are_settled_or_kept_by_their_target_and_the_worker_goes_on(workers: Workers) -> None:
+def test_runs_that_swallow_it_are_settled_or_kept_by_their_target_and_the_worker_continues(workers: Workers) -> None:
     worker = workers.start(MIN_WORKERS=2, MAX_WORKERS=2, TIMEOUT_GRACE_SECONDS=1, SHUTDOWN_GRACE_PERIOD_SECONDS=200).ready()
     free = workers.enqueue(tasks.swallow, 60, timeout=0.5)
     text, _, line = wait_for(free, "ERROR").message.partition("; abandoned: ")

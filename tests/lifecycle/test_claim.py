@@ -145,7 +145,7 @@ def test_claimers_at_the_same_moment_never_share_a_job(queues: tuple[str, ...]) 
 
 @pytest.mark.postgresql
 @pytest.mark.parametrize("queues", [(), ("default",), ("default", "mail")])
-def test_a_row_that_somebody_has_locked_is_passed_over_without_waiting(rival: Rival, queues: tuple[str, ...]) -> None:
+def test_a_row_that_is_locked_is_passed_over_without_waiting(rival: Rival, queues: tuple[str, ...]) -> None:
     locked, free = JobFactory(priority=9), JobFactory()
     with rival.locking(locked):
         assert ids(claim("worker-1", queues, 1, 30)) == [free.pk]
@@ -180,7 +180,7 @@ def refusing(transactional_db: None) -> Iterator[None]:
 
 @pytest.mark.usefixtures("refusing")
 @pytest.mark.parametrize("target", ["", "customer:7"])
-def test_a_row_that_the_database_refuses_is_set_aside_with_the_reason_and_blocks_nobody(target: str) -> None:
+def test_a_row_that_the_database_refuses_is_set_aside_with_the_reason_and_blocks_no_other(target: str) -> None:
     bad, good, other = JobFactory(target=target, priority=5, attempt=FULL), JobFactory(), JobFactory(queue="mail", target="t")
     behind = JobFactory(target=target) if target else None
     assert ids(claim("worker-1", (), 10, 30)) == [good.pk, other.pk]

@@ -66,7 +66,7 @@ def test_pause_and_cancel_do_what_the_table_of_moves_allows(origin: states.Place
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("origin", PLACES)
-def test_resume_lets_paused_and_failed_jobs_run_again_and_no_others(origin: states.Place) -> None:
+def test_resume_queues_only_paused_and_failed_jobs(origin: states.Place) -> None:
     job = JobFactory(**PLACES[origin])
     before = row(job)
     answer = control.resume(job.pk)
@@ -153,7 +153,7 @@ def test_withdrawing_keeps_the_budgets_of_the_run() -> None:
 
 
 @pytest.mark.django_db
-def test_resume_of_a_running_job_that_nobody_asked_to_stop_is_refused() -> None:
+def test_resume_of_a_running_job_that_was_not_asked_to_stop_is_refused() -> None:
     assert "was not asked to stop" in control.resume(JobFactory(running=True).pk).reason
 
 

@@ -55,7 +55,7 @@ def test_the_table_has_every_kind() -> None:
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_a_run_whose_job_nobody_has_asked_to_stop(kind: Kind) -> None:
+def test_a_run_whose_job_was_not_asked_to_stop(kind: Kind) -> None:
     place, event, costs, failures, seconds, message = TABLE[kind]
     end = decided(kind)
 

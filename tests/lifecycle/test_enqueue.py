@@ -94,7 +94,7 @@ def test_many_jobs_get_their_own_arguments_in_order() -> None:
 
 @pytest.mark.postgresql
 @pytest.mark.django_db
-def test_the_sequence_is_looked_up_once_for_many_jobs() -> None:
+def test_the_sequence_is_read_once_for_many_jobs() -> None:
     with CaptureQueriesContext(connection) as captured:
         enqueue_many(SPEC, [Call("[]", "{}")] * 3)
     [taking] = [query["sql"] for query in captured if "nextval" in query["sql"]]

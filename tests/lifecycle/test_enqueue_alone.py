@@ -49,7 +49,7 @@ def is_idle() -> bool:
 
 @pytest.mark.session
 @pytest.mark.parametrize(("tenant", "told"), [("", "queue:mail"), ("acme", 'tenant:["acme", "mail"]')])
-def test_workers_hear_of_the_job_by_the_statement_that_made_it(listener: Rival, tenant: str, told: str) -> None:
+def test_workers_are_notified_of_the_job_by_the_statement_that_stored_it(listener: Rival, tenant: str, told: str) -> None:
     with CaptureQueriesContext(connection) as captured:
         made = enqueue(JobSpec("tests.tasks.add", queue="mail", tenant=tenant))
     assert [query["sql"].count("INSERT INTO jobqueue_job ") for query in captured] == [1]
@@ -146,7 +146,7 @@ def test_what_the_caller_began_is_the_callers_to_end(listener: Rival, opened: Ca
 
 
 @pytest.mark.session
-def test_inside_a_transaction_workers_are_told_after_its_commit(listener: Rival) -> None:
+def test_inside_a_transaction_workers_are_notified_after_its_commit(listener: Rival) -> None:
     with transaction.atomic():
         enqueue(SPEC)
         assert hears(listener, 0.2) == []
@@ -211,7 +211,7 @@ def test_what_a_project_wraps_around_its_cursors_sees_one_statement_and_may_add_
 
 @pytest.mark.parametrize("log", ["none", "lifecycle"])
 @pytest.mark.parametrize("listening", [False, True])
-def test_its_event_is_written_and_told(settings: Any, log: str, listening: bool) -> None:
+def test_its_event_is_written_and_sent(settings: Any, log: str, listening: bool) -> None:
     settings.JOBQUEUE = {**settings.JOBQUEUE, "EVENT_LOG": log}
     heard: list[tuple[str, int, bool]] = []
 

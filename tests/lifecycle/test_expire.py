@@ -192,7 +192,7 @@ def test_a_claim_forgets_the_start_of_the_run_before() -> None:
 
 
 @pytest.mark.django_db
-def test_the_history_tells_which_worker_was_lost() -> None:
+def test_the_history_names_the_worker_that_was_lost() -> None:
     job = sweep(JobFactory(expired=True, attempt=2, worker_ids=["worker-0"]))
     entry = job.last_error
     assert (entry["attempt"], entry["worker"], entry["outcome"]) == (2, "worker-1", "LOST")
@@ -235,7 +235,7 @@ def test_the_requeued_job_keeps_its_old_place_and_its_target() -> None:
 
 
 @pytest.mark.django_db
-def test_a_crash_that_waits_lets_others_go_first() -> None:
+def test_a_crashed_job_that_waits_runs_after_the_others() -> None:
     lost, other = JobFactory(expired=True, crashes=1), JobFactory()
     sweep(lost)
     assert [job.id for job in claim("worker-2", (), 10, 30)] == [other.pk]
@@ -250,7 +250,7 @@ def test_a_cancel_frees_the_target_and_an_error_keeps_it() -> None:
 
 
 @pytest.mark.django_db
-def test_a_job_whose_key_is_still_its_own_comes_back_with_it() -> None:
+def test_a_job_whose_key_is_still_free_is_resumed_with_it() -> None:
     job = sweep(JobFactory(expired=True, unique_key="report:7"))
     assert (job.status, job.unique_key) == ("QUEUED", "report:7")
 
@@ -273,7 +273,7 @@ def test_a_worker_that_is_known_to_be_dead_gives_its_jobs_back_before_their_leas
 
 
 @pytest.mark.postgresql
-def test_a_row_that_somebody_has_locked_is_not_now(rival: Rival) -> None:
+def test_a_locked_row_is_recovered_later(rival: Rival) -> None:
     locked, free = JobFactory(expired=True), JobFactory(expired=True)
     with rival.locking(locked):
         assert [one.job_id for one in expire_stale_running_jobs()] == [free.pk]
@@ -304,7 +304,7 @@ def test_a_renewal_and_a_sweep_at_the_same_moment_have_one_winner() -> None:
 
 
 @pytest.mark.django_db
-def test_jobs_whose_time_has_come_are_queued_and_no_others() -> None:
+def test_only_jobs_that_are_due_are_queued() -> None:
     due = [JobFactory(due=True, queue="mail"), JobFactory(waiting_for_retry=True, run_at=clock.now() - timedelta(seconds=1))]
     waiting = [
         JobFactory(scheduled=True),
@@ -330,7 +330,7 @@ def test_a_batch_is_bounded_and_takes_what_has_waited_longest() -> None:
 
 
 @pytest.mark.django_db
-def test_the_next_due_time_is_told_in_seconds_of_the_databases_clock() -> None:
+def test_the_next_due_time_is_returned_in_seconds_of_the_databases_clock() -> None:
     duty = PromoteDueJobs()
     assert seconds_to_work(duty) is None
     JobFactory(scheduled=True)

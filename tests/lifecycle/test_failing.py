@@ -144,7 +144,7 @@ def test_a_batch_of_all_kinds_is_settled_once_each() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_who_listens_hears_of_the_start_and_the_end(django_capture_on_commit_callbacks: Any) -> None:
+def test_receivers_get_the_start_and_the_end(django_capture_on_commit_callbacks: Any) -> None:
     heard: list[tuple[int, str, Any]] = []
 
     def listen(sender: Any, name: str, job_id: int, data: Any, **more: Any) -> None:
@@ -165,7 +165,7 @@ def test_who_listens_hears_of_the_start_and_the_end(django_capture_on_commit_cal
 
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
-def test_a_row_that_somebody_has_locked_holds_up_no_other(rival: Rival) -> None:
+def test_a_row_that_is_locked_delays_no_other(rival: Rival) -> None:
     locked, free = JobFactory.create_batch(2, running=True)
     with rival.locking(locked):
         settled = finish([outcome(locked, Kind.RETRY), outcome(free, Kind.RETRY)])
@@ -199,7 +199,7 @@ def wakes(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.mark.postgresql
 @pytest.mark.django_db
-def test_whoever_promotes_is_told_once_of_the_first_that_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_promotion_is_notified_once_of_the_first_due_job(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = wakes(monkeypatch)
     jobs = JobFactory.create_batch(3, running=True)
     finish([outcome(job, Kind.RETRY, delay_seconds=delay) for job, delay in zip(jobs, (9.0, 0.5, 3.0), strict=True)])

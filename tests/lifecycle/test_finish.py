@@ -64,7 +64,7 @@ FLAGS = ("", "PAUSED", "CANCELED")
 @pytest.mark.parametrize("recovery", states.Recovery.values)
 @pytest.mark.parametrize("flag", FLAGS)
 @pytest.mark.parametrize("kind", Kind)
-def test_where_a_run_ends_is_told_by_its_kind_and_the_flag(kind: Kind, flag: str, recovery: str) -> None:
+def test_the_place_after_a_run_follows_its_kind_and_the_flag(kind: Kind, flag: str, recovery: str) -> None:
     job = JobFactory(running=True, recovery=recovery, cancel_requested=bool(flag), cancel_outcome=flag, max_attempts=3)
     expected = UNFLAGGED[kind] if not flag or kind in STANDING else states.place(flag)
     assert end(job, kind) == expected[0]
@@ -99,7 +99,7 @@ def test_the_message_says_why_a_run_that_was_interrupted_stopped(flag: str) -> N
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("flag", FLAGS)
-def test_a_success_stands_and_says_that_the_interrupt_came_too_late(flag: str) -> None:
+def test_a_success_remains_and_says_that_the_interrupt_came_too_late(flag: str) -> None:
     job = JobFactory(running=True, cancel_requested=bool(flag), cancel_outcome=flag)
     assert end(job, Kind.SUCCESS, result='{"a": [1]}', message="done", metadata='{"seen": 3}') == "SUCCESS"
     assert job.message == (FINISHED_FIRST if flag else "done")
@@ -121,7 +121,7 @@ def test_an_error_keeps_its_text_in_the_message_and_in_the_history() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("flag", FLAGS)
-def test_a_job_that_is_put_off_waits_so_long_and_keeps_its_attempt_unless_somebody_stops_it(flag: str) -> None:
+def test_a_postponed_job_waits_for_its_delay_and_keeps_its_attempt_unless_it_is_stopped(flag: str) -> None:
     job = JobFactory(running=True, attempt=3, crashes=2, cancel_requested=bool(flag), cancel_outcome=flag)
     end(job, Kind.HANDED_BACK, delay_seconds=60.0, message="later")
     if flag:
@@ -150,7 +150,7 @@ def test_a_job_handed_back_can_be_taken_at_once_and_shows_no_beginning() -> None
 
 
 @pytest.mark.django_db
-def test_a_request_that_was_withdrawn_in_time_lets_the_job_run_again() -> None:
+def test_a_request_that_was_withdrawn_in_time_does_not_stop_the_next_run() -> None:
     job = JobFactory(running=True)
     control.pause(job.pk)
     control.resume(job.pk)
@@ -367,7 +367,7 @@ def test_an_end_of_another_kind_or_another_run_does_not_count_as_written() -> No
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("kind", [Kind.RETRY, Kind.INTERRUPTED, Kind.STOPPED, Kind.HANDED_BACK, Kind.UNKNOWN_TASK])
-def test_an_end_after_which_the_job_lives_on_is_told_only_by_its_own_move(kind: Kind) -> None:
+def test_an_end_after_which_the_job_continues_is_reported_only_by_its_own_move(kind: Kind) -> None:
     job = JobFactory(running=True)
     mine = outcome(job, kind)
     finish([mine])
@@ -411,7 +411,7 @@ def test_a_locked_row_is_left_for_later_and_delays_no_other(rival: Rival, kind: 
 
 @pytest.mark.postgresql
 @pytest.mark.parametrize(("request_", "expected"), [(control.pause, "PAUSED"), (control.cancel, "CANCELED")])
-def test_a_request_that_commits_while_the_finish_goes_on_is_obeyed(rival: Rival, request_: Callable[[int], Any], expected: str) -> None:
+def test_a_request_that_commits_while_the_finish_continues_is_obeyed(rival: Rival, request_: Callable[[int], Any], expected: str) -> None:
     job = JobFactory(running=True)
     with rival.transaction():
         rival.do(request_, job.pk)
@@ -421,7 +421,7 @@ def test_a_request_that_commits_while_the_finish_goes_on_is_obeyed(rival: Rival,
 
 @pytest.mark.postgresql
 @pytest.mark.parametrize("kind", Kind)
-def test_a_recovery_that_commits_while_the_finish_goes_on_wins(rival: Rival, kind: Kind) -> None:
+def test_a_recovery_that_commits_while_the_finish_continues_wins(rival: Rival, kind: Kind) -> None:
     job = JobFactory(expired=True)
     with rival.transaction():
         assert len(rival.do(expire_stale_running_jobs)) == 1

@@ -72,7 +72,7 @@ def test_a_job_that_has_begun_or_is_stopped_is_left_alone(trait: str) -> None:
     assert Job.objects.values().get(pk=job.pk) == before
 
 
-def test_the_next_of_the_target_goes_on() -> None:
+def test_the_next_job_of_the_target_runs() -> None:
     JobFactory(queued=True, target="t", expires_at=past())
     parked = JobFactory(waiting_for_target=True, target="t")
     assert cancel_lapsed() == 1
@@ -120,7 +120,7 @@ def test_locked_rows_and_targets_are_left_for_the_next_sweep(rival: Rival) -> No
     assert cancel_lapsed() == 2
 
 
-def test_the_duty_that_looks_each_second_counts_them() -> None:
+def test_the_duty_that_polls_each_second_counts_them() -> None:
     JobFactory(queued=True, expires_at=past())
     duty = ExpireStaleRunningJobs(lambda: None, lambda found: None, lambda: 0.0)
     assert duty.run_once(clock.now()).items == 1

@@ -61,7 +61,7 @@ def test_a_renewal_of_a_job_that_does_not_run_changes_nothing(trait: str) -> Non
 
 
 @pytest.mark.django_db
-def test_a_lease_that_has_run_out_is_revived_while_nobody_swept_it() -> None:
+def test_a_lease_that_has_run_out_is_revived_if_no_worker_recovered_its_job() -> None:
     job = JobFactory(expired=True)
     assert len(Job.objects.renew([Lease(job.pk, 1)], 30)) == 1
     assert expire_stale_running_jobs() == []
@@ -107,7 +107,7 @@ def test_one_locked_row_delays_no_other_lease(rival: Rival) -> None:
 
 
 @pytest.mark.django_db
-def test_still_ours_tells_our_leases_from_those_of_others() -> None:
+def test_still_ours_returns_the_workers_own_leases() -> None:
     ours, taken_over, ended = JobFactory(running=True), JobFactory(running=True, lease_token=2), JobFactory(success=True, lease_token=1)
     assert Job.objects.still_ours([Lease(ours.pk, 1), Lease(taken_over.pk, 1), Lease(ended.pk, 1), Lease(0, 1)]) == {Lease(ours.pk, 1)}
 
@@ -157,7 +157,7 @@ def test_many_marks_each_write_their_own_row() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("trait", "token"), [("running", 1), ("running", 3), ("queued", 2), ("success", 2), ("paused", 2)])
-def test_a_mark_by_somebody_who_is_not_the_owner_changes_nothing(trait: str, token: int) -> None:
+def test_a_mark_by_a_worker_that_is_not_the_owner_changes_nothing(trait: str, token: int) -> None:
     job = JobFactory(**{trait: True, "lease_token": 2})
     before = row(job)
     assert mark(job, token, progress=99, message="mine", metadata="{}") == []

@@ -72,7 +72,7 @@ def test_the_limit_is_one_for_all_tenants_and_queues() -> None:
     assert len(take(max_running=3, tenant="globex").jobs) == 1
 
 
-def test_a_lowered_limit_stops_nothing_that_runs_and_lets_none_begin_until_there_is_room() -> None:
+def test_a_lowered_limit_stops_no_running_job_and_starts_none_until_there_is_room() -> None:
     flood(10)
     running = take(max_running=4).jobs
     begun = []
@@ -162,7 +162,7 @@ def test_a_job_that_was_just_recovered_may_be_what_is_claimed() -> None:
     assert [job.id for job in take(queues=MAIL, limited={"mail": 1}).jobs] == [gone.pk]
 
 
-def test_where_there_is_no_room_the_recovered_are_told_of_all_the_same() -> None:
+def test_without_free_room_recovered_jobs_are_reported_anyway() -> None:
     gone = JobFactory(expired=True, recovery="hold")
     JobFactory(running=True)
     flood(1)
@@ -180,7 +180,7 @@ def test_a_claim_under_a_limit_of_one_queue_leaves_the_expired_of_others_alone()
 
 @at_once
 @pytest.mark.postgresql
-def test_an_expired_job_that_somebody_has_locked_counts_since_its_lease_may_be_renewed(rival: Rival) -> None:
+def test_an_expired_locked_job_counts_because_its_lease_can_be_renewed(rival: Rival) -> None:
     gone = JobFactory(expired=True)
     flood(3)
     with rival.locking(gone):
@@ -284,7 +284,7 @@ def test_an_expired_lease_costs_nothing_where_no_limit_is_set() -> None:
     assert gone.status == "RUNNING"
 
 
-def test_a_limit_of_a_queue_that_is_not_served_matters_to_nobody() -> None:
+def test_a_limit_of_a_queue_that_is_not_served_has_no_effect() -> None:
     assert not Limits(None, {"mail": 0}).of(("reports",))
     assert Limits(None, {"mail": 0}).of(()) == Limits(None, {"mail": 0})
     assert Limits(5, {"mail": 0}).of(("reports",)) == Limits(5, {})

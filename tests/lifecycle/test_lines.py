@@ -46,7 +46,7 @@ def names(found: list[Line]) -> list[str]:
         ("paused", {"history": [{"outcome": "PAUSED", "finished_at": "2026-01-01T00:00:00"}]}, None),
     ],
 )
-def test_a_line_names_what_stands_in_the_way_and_since_when(trait: str, values: dict[str, Any], since: int | None) -> None:
+def test_a_line_names_the_job_that_blocks_it_and_since_when(trait: str, values: dict[str, Any], since: int | None) -> None:
     holder = JobFactory(**SEVEN, task="shop.tasks.sync", **{trait: True}, **values)
     parked(3, enqueued_at=ago(minutes=2))
     [line] = lines()
@@ -59,14 +59,14 @@ def test_a_line_names_what_stands_in_the_way_and_since_when(trait: str, values: 
     assert abs(ago(minutes=2) - line.oldest_waiting_at) < timedelta(seconds=30)
 
 
-def test_a_free_target_that_somebody_waits_for_has_no_holder() -> None:
+def test_a_free_target_with_waiting_jobs_has_no_holder() -> None:
     JobFactory(**SEVEN)
     parked()
     [line] = lines()
     assert (line.holder_id, line.holder_status, line.holder_task, line.since, line.waiting) == (None, "", "", None, 2)
 
 
-def test_a_target_that_is_held_and_that_nobody_waits_for_is_a_line_too() -> None:
+def test_a_held_target_without_waiting_jobs_is_a_line_too() -> None:
     JobFactory(**SEVEN, running=True)
     [line] = lines()
     assert (line.waiting, line.oldest_waiting_at, line.stuck) == (0, None, False)
@@ -116,7 +116,7 @@ def test_lines_are_found_by_a_part_of_their_name_and_by_tenant() -> None:
     assert lines(search="nothing") == lines(tenant="nobody") == []
 
 
-def test_a_whole_name_is_found_beyond_what_a_search_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_complete_name_is_found_beyond_the_window_of_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_SEARCHED", 2)
     for number in range(5):
         parked(target=f"t{number}", tenant="acme")

@@ -37,7 +37,7 @@ def ago(seconds: float) -> Any:
     return Now() - timedelta(seconds=seconds)
 
 
-def test_a_sample_tells_depth_age_and_what_runs() -> None:
+def test_a_sample_has_depth_age_and_running_jobs() -> None:
     JobFactory(queue="mail", enqueued_at=timezone.now() - timedelta(seconds=90))
     JobFactory(queue="mail")
     JobFactory(queue="mail", running=True)
@@ -53,7 +53,7 @@ def test_a_sample_tells_depth_age_and_what_runs() -> None:
     assert samples("else") == []
 
 
-def test_rates_are_those_since_the_look_before() -> None:
+def test_rates_are_those_since_the_previous_sample() -> None:
     collector = Collector()
     collector.look(at(0))
     waited(collector, 10)
@@ -154,7 +154,7 @@ def test_a_system_at_rest_is_seen_by_one_statement_until_something_comes(django_
     assert [one.finished_per_second for one in samples()] == [pytest.approx(0.1, rel=0.2)]
 
 
-def test_a_queue_that_gets_a_row_while_all_is_at_rest_is_sampled_by_the_next_look(django_assert_num_queries: Any) -> None:
+def test_a_queue_that_gets_a_row_in_an_idle_system_is_in_the_next_sample(django_assert_num_queries: Any) -> None:
     collector = Collector()
     for turn in range(4):
         collector.look(at(turn))
@@ -166,7 +166,7 @@ def test_a_queue_that_gets_a_row_while_all_is_at_rest_is_sampled_by_the_next_loo
 
 
 @pytest.mark.parametrize("state", ["queued", "running", "error"])
-def test_whatever_comes_to_a_system_at_rest_is_seen_by_the_next_look(state: str) -> None:
+def test_any_change_in_an_idle_system_is_in_the_next_sample(state: str) -> None:
     collector = Collector()
     job = JobFactory(queue="mail", scheduled=True, created_at=ago(600))
     for turn in range(4):
@@ -181,7 +181,7 @@ def test_whatever_comes_to_a_system_at_rest_is_seen_by_the_next_look(state: str)
 
 
 @pytest.mark.postgresql
-def test_a_look_costs_the_same_however_many_jobs_have_ended_or_come() -> None:
+def test_a_sample_costs_the_same_however_many_jobs_have_ended_or_were_enqueued() -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO jobqueue_job (task, queue, status, created_at, finished_at) SELECT 'tests.tasks.add', 'mail', 'SUCCESS',"

@@ -59,5 +59,5 @@ def test_a_move_of_a_waiting_job_that_waits_for_something_else_by_now_changes_no
 
 
 @pytest.mark.django_db
-def test_a_move_tells_how_many_rows_it_moved() -> None:
+def test_a_move_returns_how_many_rows_it_moved() -> None:
     assert Job.objects.move(JobFactory(), states.PAUSED) == 1

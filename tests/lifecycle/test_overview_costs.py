@@ -97,7 +97,7 @@ def test_looks_are_cheap_whatever_waits(crowd: None, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.postgresql
 @pytest.mark.slow
-def test_open_jobs_are_looked_for_in_a_bounded_part_of_each_index(crowd: None) -> None:
+def test_open_jobs_are_searched_in_a_bounded_part_of_each_index(crowd: None) -> None:
     database = Job.objects.database
     for wanted in ({"queue": ["mail"]}, {"task": ["a.b", "c.d"]}, {"tenant": ["acme"], "queue": ["mail"]}):
         cost = pages(lambda wanted=wanted: database.open_jobs([*OPEN], 2**62, wanted, 1000))
@@ -117,7 +117,7 @@ def test_what_is_found_in_the_crowd_is_right(crowd: None) -> None:
 
 
 @pytest.mark.sqlite
-def test_on_sqlite_every_look_walks_an_index_in_its_order() -> None:
+def test_on_sqlite_every_query_reads_an_index_in_its_order() -> None:
     waiting = [JobFactory(target="busy", **{trait: True}) for trait in ("running", "paused", "waiting_for_target", "queued")]
     steps: list[str] = []
     looks = [lambda job=job: why_waiting(job) for job in waiting[2:]]

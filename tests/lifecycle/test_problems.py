@@ -52,7 +52,7 @@ def rows_behind(problem: Problem) -> int:
     return response.context["cl"].result_count if "cl" in response.context else 1
 
 
-def test_nothing_is_wrong_with_a_worker_and_jobs_that_go_on(worker: Any) -> None:
+def test_a_healthy_worker_with_jobs_is_no_problem(worker: Any) -> None:
     for trait in ("queued", "running", "scheduled", "success", "canceled", "paused"):
         JobFactory(**{trait: True})
     DeliveryFactory()
@@ -215,7 +215,7 @@ def test_a_schedule_that_fails_is_a_problem(worker: Any) -> None:
     assert rows_behind(problem) == 1
 
 
-def test_a_check_that_fails_is_a_problem_and_the_others_go_on(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_fails_is_a_problem_and_the_others_continue(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def odd(given: Thresholds) -> Any:
         raise ValueError("password=hunter2")
 

@@ -33,7 +33,7 @@ def test_a_pause_is_a_row_and_says_whether_it_was_so_already() -> None:
     assert (row(), resume_queue("mail").changed) == ((False, None), False)
 
 
-def test_resuming_a_queue_that_nobody_has_paused_makes_no_row() -> None:
+def test_resuming_a_queue_that_is_not_paused_makes_no_row() -> None:
     assert not resume_queue("mail").changed
     assert not limit_queue("mail", None).changed
     assert row() is None
@@ -64,7 +64,7 @@ def test_the_time_of_a_decision_is_kept_and_moves_only_with_one() -> None:
     assert Queue.objects.get().changed_at > long_ago + timedelta(hours=23)
 
 
-def test_workers_are_told_of_a_change_and_of_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_are_notified_of_a_change_and_of_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
     monkeypatch.setattr(wakeup, "queues_changed", lambda: told.append(1))
     pause_queue("mail")
@@ -125,7 +125,7 @@ def test_a_count_ends_at_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.queued for one in queue_states()] == [5]
 
 
-def test_a_look_at_all_queues_takes_as_many_statements_for_one_as_for_many() -> None:
+def test_the_query_of_all_queues_takes_as_many_statements_for_one_as_for_many() -> None:
     def statements() -> int:
         with CaptureQueriesContext(connection) as captured:
             queue_states()

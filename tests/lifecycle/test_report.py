@@ -43,7 +43,7 @@ def told(job: Job, **options: Any) -> dict[str, Any]:
     return found
 
 
-def test_a_success_is_told_with_its_times(transactional_db: None) -> None:
+def test_a_success_is_reported_with_its_times(transactional_db: None) -> None:
     made = add.using(target="t:1", priority=3).enqueue(2, b=3)
     run_until_idle()
     found = told(Job.objects.get(pk=made.job_id))
@@ -63,7 +63,7 @@ def test_a_success_is_told_with_its_times(transactional_db: None) -> None:
     assert found["waited_seconds"] >= 0
 
 
-def test_an_error_is_told_with_what_was_raised(transactional_db: None) -> None:
+def test_an_error_is_reported_with_what_was_raised(transactional_db: None) -> None:
     made = fail.enqueue("token=abc")
     run_until_idle()
     found = told(Job.objects.get(pk=made.job_id), tracebacks=True)
@@ -97,7 +97,7 @@ def waits(found: dict[str, Any]) -> list[tuple[int | None, float | None]]:
     return [(one["attempt"], one["waited_seconds"]) for one in found["waits"]]
 
 
-def test_the_waits_of_all_attempts_are_told_each_and_in_sum() -> None:
+def test_the_waits_of_all_attempts_are_reported_each_and_in_sum() -> None:
     history = [entry(1, 5, 10), entry(2, 20, 25)]
     times = {"history": history, "first_started_at": after(5), "started_at": after(32), "enqueued_at": after(30)}
     found = told(created(JobFactory(success=True, attempt=3, finished_at=after(33), **times), 1))
@@ -178,7 +178,7 @@ def test_secrets_are_hidden_as_in_the_admin() -> None:
 @pytest.mark.parametrize(
     "value", [None, 7, "x", [7], {"a": 1}, [[1]], [{"attempt": "x", "started_at": 5, "finished_at": "soon", "message": {}}]]
 )
-def test_a_column_that_somebody_has_edited_breaks_no_report(value: Any) -> None:
+def test_a_column_that_was_edited_by_hand_breaks_no_report(value: Any) -> None:
     job = JobFactory(error=True)
     for column in ("args", "kwargs", "metadata", "history"):
         setattr(job, column, value)

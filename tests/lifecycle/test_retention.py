@@ -145,7 +145,7 @@ def test_a_time_of_zero_deletes_at_once() -> None:
 
 
 @pytest.mark.django_db
-def test_what_is_resumed_between_the_look_and_the_deletion_stays() -> None:
+def test_a_job_that_is_resumed_between_the_query_and_the_deletion_stays() -> None:
     resumed, failed_again, canceled = ended("error"), ended("error"), ended("error")
     found = Job.objects.database.ended_before(DAY, None, 100)
     assert control.resume(resumed.pk)
@@ -194,7 +194,7 @@ def test_what_is_about_to_go_is_not_marked_before() -> None:
 
 
 @pytest.mark.django_db
-def test_the_signal_tells_what_was_deleted() -> None:
+def test_the_signal_names_what_was_deleted() -> None:
     job = ended("canceled", queue="mail", target="customer:7", tenant="")
     with heard(signals.job_deleted) as told:
         deleting().run(60)
@@ -265,7 +265,7 @@ def test_a_hook_that_ends_its_process_ends_nothing_but_its_own_call(make: Any, c
 @pytest.mark.django_db
 @pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), asyncio.CancelledError()])
 @pytest.mark.parametrize("make", [marking, deleting])
-def test_a_receiver_that_ends_its_process_keeps_nobody_from_being_told(make: Any, error: BaseException) -> None:
+def test_a_receiver_that_exits_does_not_prevent_the_signals_of_the_rest(make: Any, error: BaseException) -> None:
     jobs, told = [ended(), ended()], list[int]()
 
     def listen(sender: Any, job_id: int, **_: Any) -> None:
@@ -357,7 +357,7 @@ def test_a_hook_that_takes_longer_than_the_run_is_called_for_one_job_in_each() -
 
 
 @pytest.mark.postgresql
-def test_what_somebody_has_locked_behind_the_end_of_the_time_is_neither_lost_nor_done_twice(rival: Rival) -> None:
+def test_jobs_locked_beyond_the_end_of_the_time_are_neither_lost_nor_done_twice(rival: Rival) -> None:
     first, locked, last = ended(), ended(), ended()
     called: list[int] = []
     sweep = deleting(on_delete=lambda job: called.append(job.pk))
@@ -496,7 +496,7 @@ def test_many_that_ended_at_one_moment_are_all_found_past_those_that_stay() -> N
 
 
 @pytest.mark.django_db
-def test_the_time_of_a_run_is_bounded_and_the_next_goes_on() -> None:
+def test_the_time_of_a_run_is_bounded_and_the_next_continues() -> None:
     many(1200)
     sweep = deleting()
     runs = [sweep.run(0.0)]
@@ -508,7 +508,7 @@ def test_the_time_of_a_run_is_bounded_and_the_next_goes_on() -> None:
 
 
 @pytest.mark.django_db
-def test_what_is_kept_is_looked_at_once() -> None:
+def test_kept_jobs_are_read_only_once() -> None:
     many(1200, queue="audit")
     ended(ago=timedelta(days=1, seconds=1))
     sweep = Sweep(Rules(), Rules({"SUCCESS": DAY}, {"audit": {"SUCCESS": None}}))
@@ -553,7 +553,7 @@ def test_now_and_then_a_walk_starts_anew_the_less_often_the_less_it_found(monkey
 
 
 @pytest.mark.postgresql
-def test_a_job_that_somebody_has_locked_is_passed_over_and_goes_in_the_next_run(rival: Rival) -> None:
+def test_a_locked_job_is_skipped_and_deleted_in_the_next_run(rival: Rival) -> None:
     job, other = ended(), ended()
     sweep = Sweep(after(OUTCOMES, 5), after(OUTCOMES, DAY))
     with rival.locking(job):
@@ -566,7 +566,7 @@ def test_a_job_that_somebody_has_locked_is_passed_over_and_goes_in_the_next_run(
 
 
 @pytest.mark.postgresql
-def test_a_job_to_which_somebody_adds_a_child_is_not_waited_for(rival: Rival) -> None:
+def test_a_job_that_is_given_a_child_meanwhile_is_not_waited_for(rival: Rival) -> None:
     job = ended()
     sweep = deleting()
     with rival.transaction():
@@ -576,7 +576,7 @@ def test_a_job_to_which_somebody_adds_a_child_is_not_waited_for(rival: Rival) ->
 
 
 @pytest.mark.postgresql
-def test_a_job_of_which_somebody_has_a_child_locked_is_not_waited_for(rival: Rival) -> None:
+def test_a_job_with_a_locked_child_is_not_waited_for(rival: Rival) -> None:
     job, other = ended(), ended()
     parcel = Parcel.objects.create(job=job)
     Parcel.objects.create(job=other)

@@ -112,7 +112,7 @@ def test_another_blocker_stops_a_holder_that_waits_and_the_holder_goes_first_aft
     assert take() == [holder.pk]
 
 
-def test_ending_lets_the_next_go_at_once() -> None:
+def test_ending_releases_the_next_one_at_once() -> None:
     first, second, third = (JobFactory(**SEVEN) for _ in range(3))
     take()
     assert end(first) == "SUCCESS"
@@ -152,7 +152,7 @@ def test_a_hand_over_takes_the_best_of_those_that_are_queued_and_parked() -> Non
         {"rival": {"priority": 9, "queue": "mail"}, "queues": parse(("default", "m*"))},
     ],
 )
-def test_without_a_hand_over_the_next_is_let_go(forbidden: dict[str, Any]) -> None:
+def test_without_a_hand_over_the_next_job_is_released(forbidden: dict[str, Any]) -> None:
     first, second = JobFactory(**SEVEN), JobFactory(**SEVEN)
     take()
     if "rival" in forbidden:
@@ -165,7 +165,7 @@ def test_without_a_hand_over_the_next_is_let_go(forbidden: dict[str, Any]) -> No
     "where",
     [{"closed": ("mail",)}, {"queues": parse(("default", "reports"))}, {"queues": parse(("d*", "!mail"))}, {"queues": parse(("!mai*",))}],
 )
-def test_a_better_job_that_nobody_may_take_here_switches_no_hand_over_off(where: dict[str, Any]) -> None:
+def test_a_better_job_that_no_worker_may_claim_does_not_disable_hand_over(where: dict[str, Any]) -> None:
     first, second = JobFactory(**SEVEN), JobFactory(**SEVEN)
     take()
     JobFactory(priority=9, queue="mail")
@@ -189,7 +189,7 @@ def test_a_canceled_run_frees_its_target() -> None:
     assert places(second) == [states.QUEUED]
 
 
-def test_a_released_job_that_is_canceled_lets_the_next_go() -> None:
+def test_a_released_job_that_is_canceled_releases_the_next_one() -> None:
     first, second, third = (JobFactory(**SEVEN) for _ in range(3))
     take()
     end(first)
@@ -240,7 +240,7 @@ def test_an_expired_holder_stays_the_first_of_its_target() -> None:
     assert places(waiting) == [states.PENDING_TARGET]
 
 
-def test_an_expired_holder_that_was_to_be_canceled_lets_the_next_go() -> None:
+def test_an_expired_holder_that_was_to_be_canceled_releases_the_next_one() -> None:
     JobFactory(**SEVEN, expired=True, holds_target=True, cancel_requested=True, cancel_outcome="CANCELED")
     waiting = JobFactory(**SEVEN)
     assert take() == []
@@ -269,7 +269,7 @@ def test_a_job_due_now_waits_behind_its_target() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.postgresql
-def test_a_target_whose_lock_somebody_has_is_left_alone(rival: Rival) -> None:
+def test_a_target_whose_lock_is_taken_is_skipped(rival: Rival) -> None:
     first, free = JobFactory(**SEVEN), JobFactory()
     with rival.holding(Target("", "customer:7").key):
         assert take() == [free.pk]

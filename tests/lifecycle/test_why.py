@@ -48,7 +48,7 @@ def test_a_free_job_waits_for_the_next_worker() -> None:
     assert why(JobFactory()) == ("free", "Nothing blocks it: the next free worker claims it.", None)
 
 
-def test_busy_slots_are_told_of() -> None:
+def test_busy_slots_are_named() -> None:
     WorkerFactory(slots=8, running=8)
     gate, text, _ = why(JobFactory())
     assert (gate, "all 8 slots of the 1 worker for queue 'default' were busy" in text) == ("free", True)
@@ -135,7 +135,7 @@ def test_what_holds_or_blocks_the_target_is_named(trait: str, values: dict[str, 
     assert text.startswith(f"Job {other.pk} (shop.tasks.sync) {said}")
 
 
-def test_a_holder_that_waits_to_run_again_is_told_of_the_job_that_stops_it() -> None:
+def test_a_holder_that_waits_to_run_again_shows_the_job_that_blocks_it() -> None:
     holder, blocker = JobFactory(**SEVEN, holds_target=True), JobFactory(**SEVEN, paused=True)
     assert why(holder)[::2] == ("target", blocker.pk)
     assert why(JobFactory(**SEVEN))[2] == blocker.pk
@@ -162,7 +162,7 @@ def test_the_better_one_in_line_is_named_by_priority_and_then_by_age(waits: str)
     assert why(best)[0] == "free"
 
 
-def test_one_that_is_before_it_and_sits_in_a_paused_queue_is_told_of() -> None:
+def test_the_job_before_it_in_a_paused_queue_is_named() -> None:
     pause_queue("mail")
     first = JobFactory(**SEVEN, queue="mail")
     gate, text, job_id = why(JobFactory(**SEVEN))
@@ -170,7 +170,7 @@ def test_one_that_is_before_it_and_sits_in_a_paused_queue_is_told_of() -> None:
     assert text.endswith("it is QUEUED in queue 'mail', which is paused: resume the queue, or cancel the job.")
 
 
-def test_other_targets_other_tenants_and_what_is_scheduled_stand_in_nobodys_way() -> None:
+def test_other_targets_other_tenants_and_scheduled_jobs_block_no_job() -> None:
     WorkerFactory()
     JobFactory(target="customer:8", running=True)
     JobFactory(**SEVEN, tenant="acme", paused=True)
@@ -185,7 +185,7 @@ def test_a_tenant_is_named_and_a_secret_in_a_target_is_not() -> None:
     assert "hunter2" not in text
 
 
-def test_a_parked_job_behind_a_free_target_will_be_let_go() -> None:
+def test_a_parked_job_behind_a_free_target_will_be_released() -> None:
     job = JobFactory(**SEVEN, waiting_for_target=True)
     assert why(job)[0] == "free"
 
@@ -193,7 +193,7 @@ def test_a_parked_job_behind_a_free_target_will_be_let_go() -> None:
 # Limits
 
 
-def test_the_limit_of_a_queue_is_told_with_its_numbers() -> None:
+def test_the_limit_of_a_queue_is_reported_with_its_numbers() -> None:
     limit_queue("mail", 2)
     WorkerFactory()
     job = JobFactory(queue="mail")
@@ -210,7 +210,7 @@ def test_the_limit_of_a_queue_is_told_with_its_numbers() -> None:
     assert why(job)[1].endswith("raise its limit.")
 
 
-def test_the_limit_of_all_queues_is_told_with_its_numbers(settings: Any) -> None:
+def test_the_limit_of_all_queues_is_reported_with_its_numbers(settings: Any) -> None:
     settings.JOBQUEUE = {"MAX_RUNNING": 1}
     WorkerFactory()
     job = JobFactory()
@@ -223,7 +223,7 @@ def test_the_limit_of_all_queues_is_told_with_its_numbers(settings: Any) -> None
 # Time
 
 
-def test_a_scheduled_job_a_retry_and_one_whose_worker_was_lost_are_told_apart() -> None:
+def test_a_scheduled_job_a_retry_and_one_whose_worker_was_lost_are_distinguished() -> None:
     when = ago(hours=-3)
     scheduled = JobFactory(scheduled=True, run_at=when)
     assert why(scheduled) == ("not_due", f"It is scheduled for {told(when)} (in 3 hours); 'run now' does not wait.", None)
@@ -248,7 +248,7 @@ def test_a_job_that_waits_for_others_says_so() -> None:
 # Workers
 
 
-def test_no_worker_at_all_none_for_the_queue_and_one_that_stops_are_told_apart() -> None:
+def test_no_worker_at_all_none_for_the_queue_and_one_that_stops_are_distinguished() -> None:
     job = JobFactory(queue="mail")
     WorkerFactory(heartbeat_at=ago(seconds=40))
     assert why(job)[:2] == ("no_worker", "No worker is alive (none sent a heartbeat in the last 30 s): start 'manage.py runworkers'.")
@@ -302,16 +302,16 @@ def test_a_time_of_another_day_is_shown_with_its_day() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(4.4, "4 s"), (119, "119 s"), (600, "10 min"), (7200, "2 hours"), (10 * 86400, "10 days")])
-def test_a_length_of_time_is_told_in_one_unit(seconds: float, text: str) -> None:
+def test_a_length_of_time_is_reported_in_one_unit(seconds: float, text: str) -> None:
     assert about(timedelta(seconds=seconds)) == text
 
 
-def test_what_is_told_is_plain_data_for_programs() -> None:
+def test_reports_are_plain_data_for_programs() -> None:
     found = why_waiting(JobFactory())
     assert json.dumps([found.gate, found.text, found.job_id])
 
 
-def test_a_look_takes_a_bounded_number_of_statements() -> None:
+def test_a_snapshot_takes_a_bounded_number_of_statements() -> None:
     JobFactory(**SEVEN, running=True)
     jobs = JobFactory.create_batch(20, **SEVEN, waiting_for_target=True)
     with CaptureQueriesContext(connection) as captured:

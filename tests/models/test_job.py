@@ -25,7 +25,7 @@ def test_the_states_are_named_by_the_job_and_stored_by_name() -> None:
     assert Job.Status is states.Status
 
 
-def test_a_job_tells_its_task_and_number() -> None:
+def test_a_job_shows_its_task_and_number() -> None:
     assert str(Job(pk=7, task="shop.tasks.send")) == "shop.tasks.send #7"
 
 

@@ -165,7 +165,7 @@ def leaves_a_thread(context: Any) -> str:
 
 
 @pytest.mark.parametrize("in_the_end", [False, True])
-def test_a_checkpoint_after_the_end_is_refused_and_hangs_nobody(crew: Crew, in_the_end: bool) -> None:
+def test_a_checkpoint_after_the_end_is_refused_and_blocks_no_thread(crew: Crew, in_the_end: bool) -> None:
     left["in the end"] = in_the_end
     crew.result(leaves_a_thread)
     left["may go"].set()
@@ -302,7 +302,7 @@ async def stops_in_the_last_in_loop(context: Any, reason: str) -> str:
 
 
 @pytest.mark.parametrize("task", [stops_in_the_last, stops_in_the_last_in_loop])
-def test_a_cancel_in_the_last_phase_lets_the_pipelines_own_function_not_run(crew: Crew, task: Any) -> None:
+def test_a_cancel_in_the_last_phase_prevents_the_pipelines_own_function(crew: Crew, task: Any) -> None:
     left.update(crew=crew, behind=False)
     future = crew.begin(task, "USER")
     outcome = future.result(PATIENCE_SECONDS)

@@ -47,7 +47,7 @@ def test_a_job_waits_while_one_of_its_children_lives(live: str) -> None:
 
 
 @pytest.mark.django_db
-def test_a_job_goes_on_when_all_have_ended_in_whatever_way_and_a_paused_one_does_not() -> None:
+def test_a_job_continues_when_all_have_ended_in_whatever_way_and_a_paused_one_does_not() -> None:
     going = [parent_of("success", "error", "canceled"), parent_of()]
     paused = parent_of("success")
     Job.objects.filter(pk=paused.pk).update(status="PAUSED", waiting_for="")
@@ -57,7 +57,7 @@ def test_a_job_goes_on_when_all_have_ended_in_whatever_way_and_a_paused_one_does
 
 
 @pytest.mark.django_db
-def test_a_look_costs_the_same_for_one_child_and_for_thousands(django_assert_num_queries: Callable[[int], Any]) -> None:
+def test_a_poll_costs_the_same_for_one_child_and_for_thousands(django_assert_num_queries: Callable[[int], Any]) -> None:
     parent = parent_of("queued")
     parents = Parents()
     with django_assert_num_queries(2):
@@ -70,7 +70,7 @@ def test_a_look_costs_the_same_for_one_child_and_for_thousands(django_assert_num
 
 
 @pytest.mark.django_db
-def test_more_children_than_one_look_marks_are_marked_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_children_than_one_poll_marks_are_marked_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children, "MARKED", 10)
     parent = parent_of(*["success"] * 35)
     parents = Parents()
@@ -82,7 +82,7 @@ def test_more_children_than_one_look_marks_are_marked_in_parts(monkeypatch: pyte
 
 
 @pytest.mark.django_db
-def test_more_parents_than_one_look_takes_are_all_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_parents_than_one_poll_takes_are_all_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children, "PARENTS", 3)
     made = [parent_of("success" if number % 2 else "queued") for number in range(10)]
     assert resume_parents() == 5
@@ -90,7 +90,7 @@ def test_more_parents_than_one_look_takes_are_all_seen(monkeypatch: pytest.Monke
 
 
 @pytest.mark.postgresql
-def test_a_parent_that_somebody_has_locked_holds_up_no_other(rival: Rival) -> None:
+def test_a_locked_parent_delays_no_other(rival: Rival) -> None:
     locked, free = parent_of("success"), parent_of("success")
     with rival.locking(locked):
         assert resume_parents() == 1
@@ -118,7 +118,7 @@ def test_a_parent_that_cannot_be_moved_is_set_aside_and_holds_up_no_other(monkey
 
 @pytest.mark.postgresql
 @pytest.mark.django_db
-def test_the_look_finds_parents_and_their_first_open_child_by_an_index_without_statistics() -> None:
+def test_the_poll_finds_parents_and_their_first_open_child_by_an_index_without_statistics() -> None:
     parent_of("queued")
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = on")
@@ -144,7 +144,7 @@ def one_by_one(jobs: list[Job]) -> int:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("who_is_first", ["the deletion", "the poll of parents"])
 @pytest.mark.parametrize("delete", [by_retention, in_bulk, one_by_one])
-def test_a_deletion_of_children_and_a_look_at_their_parents_never_wait_for_each_other(
+def test_a_deletion_of_children_and_a_poll_of_their_parents_never_wait_for_each_other(
     delete: Callable[[list[Job]], int], who_is_first: str, rival: Rival
 ) -> None:
     """The first one keeps all of its locks until the second one is done. So neither can be part of a deadlock."""

@@ -75,7 +75,7 @@ def test_what_is_written_twice_since_an_answer_was_lost_counts_once() -> None:
 
 
 @pytest.mark.postgresql
-def test_a_row_that_somebody_has_locked_is_not_waited_for(rival: Rival) -> None:
+def test_a_row_that_is_locked_is_not_waited_for(rival: Rival) -> None:
     job = begun()
     lease = Lease(job.id, job.lease_token)
     with rival.locking(Job.objects.get(pk=job.id)), pytest.raises(Locked):
@@ -93,7 +93,7 @@ def test_a_row_that_somebody_has_locked_is_not_waited_for(rival: Rival) -> None:
         ({}, "CANCELED", "CANCELED", "CANCELED"),
     ],
 )
-def test_the_loss_of_a_worker_is_told_by_the_phases_too(options: Any, flag: str, status: str, phase: str) -> None:
+def test_the_loss_of_a_worker_is_in_the_phases_too(options: Any, flag: str, status: str, phase: str) -> None:
     job = begun(**options)
     Job.objects.filter(pk=job.id).update(cancel_requested=bool(flag), cancel_outcome=flag)
     [lost] = expire_owner("worker-1")

@@ -46,7 +46,7 @@ def test_a_sleep_takes_no_time() -> None:
     assert run(samples.nap, 3600).return_value == "slept"
 
 
-def test_who_waits_for_others_goes_on_at_once() -> None:
+def test_a_parent_continues_at_once() -> None:
     assert run(samples.follow, [5, 6]).return_value == 2
 
 

@@ -76,7 +76,7 @@ def test_overall_progress_never_goes_back_within_a_run() -> None:
     assert JobPhase.objects.get(job=scene.job.id, position=0).message == "again"
 
 
-def test_what_was_told_before_the_end_of_a_phase_does_not_follow_it() -> None:
+def test_progress_from_before_the_end_of_a_phase_is_not_written_after_it() -> None:
     scene = Scene()
     scene.run.report(50, None)
     scene.end_phase()

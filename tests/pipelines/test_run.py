@@ -74,7 +74,7 @@ def test_a_finished_phase_is_not_run_again_by_a_retry() -> None:
     assert phases(result)[1] == ("process", "SUCCESS", 100, 2)
 
 
-def test_the_phase_in_which_a_job_fails_tells_it_and_a_resume_goes_on_there() -> None:
+def test_the_phase_in_which_a_job_fails_shows_it_and_a_resume_continues_there() -> None:
     samples.fails["process"] = 1
     result = samples.publish_with_summary.enqueue("a")
     run_until_idle()
@@ -114,7 +114,7 @@ def test_coroutines_run_as_phases() -> None:
     assert job.phases.get(name="fetch").checkpoint == {"at": 4}
 
 
-def test_a_phase_goes_on_from_its_checkpoint() -> None:
+def test_a_phase_continues_from_its_checkpoint() -> None:
     samples.fails["half"] = 1
     result = samples.count_up.enqueue(10)
     run_until_idle(limit=1)

@@ -55,7 +55,7 @@ def test_the_page_of_a_plain_job_has_no_table_of_phases(client: Client) -> None:
     assert "jobqueue-phases" not in page
 
 
-def test_the_report_and_the_rest_interface_tell_of_the_phases(failed: Job, client: Client) -> None:
+def test_the_report_and_the_rest_api_have_the_phases(failed: Job, client: Client) -> None:
     told: dict[str, Any] = failed.report()
     assert [(one["name"], one["status"], one["progress"], one["attempts"]) for one in told["phases"]] == [
         ("download", "SUCCESS", 100, 1),

@@ -83,7 +83,7 @@ def test_a_sleeping_job_that_is_canceled_has_canceled_phases() -> None:
     assert list(job.phases.values_list("status", flat=True)) == ["SUCCESS", "CANCELED"]
 
 
-def test_a_parent_goes_on_when_all_children_have_ended_and_sees_what_became_of_them() -> None:
+def test_a_parent_continues_when_all_children_have_ended_and_sees_what_became_of_them() -> None:
     result = samples.family.enqueue([1, 2, -3])
     assert run_until_idle(limit=1) == 1
     job = row(result)
@@ -167,7 +167,7 @@ def test_a_parent_that_fails_behind_its_children_sees_them_all_when_it_is_resume
     _sees_all(result)
 
 
-def test_a_parent_that_raw_sql_lets_go_on_sees_those_that_have_ended() -> None:
+def test_a_parent_that_raw_sql_resumes_sees_the_ended_children() -> None:
     result = samples.family.enqueue([1, 2, -3])
     run_until_idle(limit=1)
     pause(result.job_id)
@@ -176,7 +176,7 @@ def test_a_parent_that_raw_sql_lets_go_on_sees_those_that_have_ended() -> None:
     _sees_all(result)
 
 
-def test_a_parent_that_raw_sql_lets_go_on_does_not_wait_for_those_that_live() -> None:
+def test_a_parent_that_raw_sql_resumes_does_not_wait_for_live_children() -> None:
     result = samples.family.enqueue([1])
     run_until_idle(limit=1)
     Job.objects.filter(pk=result.job_id).update(status="QUEUED", waiting_for="")
@@ -184,7 +184,7 @@ def test_a_parent_that_raw_sql_lets_go_on_does_not_wait_for_those_that_live() ->
     assert (row(result).status, row(result).result) == ("SUCCESS", [])
 
 
-def test_a_canceled_parent_waits_for_nobody() -> None:
+def test_a_canceled_parent_waits_for_no_child() -> None:
     result = samples.family.enqueue([1])
     run_until_idle(limit=1)
     cancel(result.job_id)
@@ -193,7 +193,7 @@ def test_a_canceled_parent_waits_for_nobody() -> None:
     assert row(result).status == "CANCELED"
 
 
-def test_a_job_that_waits_for_nobody_goes_on_at_once() -> None:
+def test_a_job_without_children_continues_at_once() -> None:
     result = samples.follow.enqueue([])
     run_until_idle()
     assert row(result).result == 0
@@ -264,7 +264,7 @@ def _crossed(*targets: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("targets", ["xy", "wxyz"])
-def test_jobs_whose_children_stand_behind_one_another_close_no_circle_since_the_last_is_refused(targets: str) -> None:
+def test_jobs_whose_children_wait_for_one_another_form_no_circle_because_the_last_is_refused(targets: str) -> None:
     *others, last = _crossed(*targets)
     run_until_idle(["default"])
     assert "in line behind job" in error_of(last)
@@ -308,7 +308,7 @@ def test_a_sleep_may_be_until_a_time_and_has_an_end() -> None:
 
 
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York", "UTC"])
-def test_a_sleep_until_a_time_in_any_zone_goes_on_after_a_pause(zone: str) -> None:
+def test_a_sleep_until_a_time_in_any_zone_continues_after_a_pause(zone: str) -> None:
     when = (clock.now() + timedelta(hours=2)).astimezone(ZoneInfo(zone))
     result = samples.sleep_until.enqueue(when.isoformat())
     run_until_idle()
@@ -356,7 +356,7 @@ def test_a_task_without_phases_is_refused_what_is_for_phases(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sleep", "wait_for", "checkpoint"])
-def test_after_the_last_phase_there_is_no_sleep_and_nobody_to_wait_for(name: str) -> None:
+def test_after_the_last_phase_a_job_can_neither_sleep_nor_wait(name: str) -> None:
     result = samples.late.enqueue(name)
     run_until_idle(scheduled=True)
     assert f"context.{name} is for phases, and all of them have finished" in error_of(result)
@@ -395,7 +395,7 @@ def test_behind_a_transaction_a_phase_suspends() -> None:
     assert row(result).status == "SUCCESS", row(result).message
 
 
-def test_the_log_says_when_a_job_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_says_when_a_job_continues(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", logger="jobqueue"):
         samples.nap.enqueue(3600)
         samples.family.enqueue([1])

@@ -290,7 +290,7 @@ def test_11_locks_are_taken_in_the_order_of_their_keys(
     )
 
 
-def test_the_order_of_locks_is_the_same_for_everybody() -> None:
+def test_the_order_of_locks_is_the_same_for_all_transactions() -> None:
     targets = [Target(tenant, name) for tenant in ("", "acme") for name in ("a", "b", "c", "a b", "é")]
     assert in_lock_order(targets) == in_lock_order(targets[::-1]) == sorted({one.key for one in targets})
     assert in_lock_order([targets[0], targets[0]]) == [targets[0].key]

@@ -97,7 +97,7 @@ def test_a_module_below_one_of_the_setting_is_imported(tmp_path: Path, monkeypat
 
 
 @pytest.mark.django_db
-def test_the_tries_of_an_unknown_task_are_logged_with_their_pause_and_told_by_one_event(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_tries_of_an_unknown_task_are_logged_with_their_pause_and_have_one_event(caplog: pytest.LogCaptureFixture) -> None:
     job = _make("elsewhere.work")
     with caplog.at_level(logging.INFO, "jobqueue"):
         for _ in range(3):

@@ -187,7 +187,7 @@ def test_a_path_that_the_table_cannot_hold_is_refused_at_the_declaration() -> No
         task(long)
 
 
-def test_the_error_of_a_url_with_a_password_does_not_tell_it() -> None:
+def test_the_error_of_a_url_with_a_password_does_not_show_it() -> None:
     with pytest.raises(InvalidOption, match="no user name or password") as caught:
         samples.plain.using(webhook_url=f"https://user:{'hunter2' * 20}@example.com/?token=hunter3")
     assert "hunter" not in str(caught.value)

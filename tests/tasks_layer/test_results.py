@@ -104,7 +104,7 @@ def test_the_result_in_a_queue_that_is_gone_can_be_read() -> None:
 
 
 @pytest.mark.parametrize("columns", [{"args": None}, {"args": {"a": 1}}, {"kwargs": None}, {"kwargs": [1]}])
-def test_a_row_that_somebody_edited_can_be_read_and_ends_with_a_clear_error(columns: dict[str, Any]) -> None:
+def test_a_row_that_was_edited_by_hand_can_be_read_and_ends_with_a_clear_error(columns: dict[str, Any]) -> None:
     job = JobFactory(task=samples.plain.module_path)
     # A plain None would be SQL's NULL, which the column refuses.
     Job.objects.filter(pk=job.pk).update(**{name: Value(value, JSONField()) for name, value in columns.items()})

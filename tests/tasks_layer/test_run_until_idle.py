@@ -106,7 +106,7 @@ class TestRunUntilIdle(TestCase):
         job = Job.objects.get(pk=result.job_id)
         assert (job.metadata, job.progress, job.message) == ({"count": 2}, 100, "halfway")
 
-    def test_the_end_of_each_run_is_told_as_a_worker_tells_it(self) -> None:
+    def test_the_end_of_each_run_is_reported_as_by_a_worker(self) -> None:
         told: list[tuple[Any, ...]] = []
 
         def listen(sender: Any, *, job_id: int, status: str, **more: Any) -> None:

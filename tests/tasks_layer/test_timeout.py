@@ -48,7 +48,7 @@ def test_jobs_run_in_the_calling_thread_have_no_limit() -> None:
 @pytest.mark.parametrize(
     "options", [None, [], "5", {"timeout": None}, {"timeout": "5"}, {"timeout": True}, {"timeout": 0}, {"timeout": float("nan")}]
 )
-def test_what_somebody_has_written_by_hand_is_no_limit(options: Any) -> None:
+def test_an_invalid_value_in_the_row_is_no_limit(options: Any) -> None:
     assert time_limits.of_options(options) is None
 
 

@@ -49,7 +49,7 @@ def test_a_declared_url_gives_way_to_that_of_one_job() -> None:
     assert Job.objects.get(pk=declared.using(webhook_url=URL).enqueue().job_id).webhook_url == URL
 
 
-def test_the_end_of_the_job_is_to_be_told_to_its_url() -> None:
+def test_the_end_of_the_job_is_sent_to_its_url() -> None:
     job_id = samples.plain.using(webhook_url=URL).enqueue().job_id
     samples.plain.enqueue()
     assert run_until_idle() == 2

@@ -58,7 +58,7 @@ def test_no_more_than_a_number_are_shown(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(rows()) == 2
 
 
-def test_deliveries_are_sent_again_and_those_that_cannot_be_are_told_of() -> None:
+def test_deliveries_are_sent_again_and_those_that_cannot_be_are_reported() -> None:
     failed, waiting = DeliveryFactory(failed=True), DeliveryFactory()
     text, status = run("redeliver", failed.pk, waiting.pk, 999999)
     assert status == 1

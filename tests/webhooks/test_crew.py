@@ -102,7 +102,7 @@ def test_the_end_names_who_does_not_answer_and_leaves_the_message_to_others(list
     assert (row.status, row.error) == ("PENDING", "The worker ended before the receiver had answered.")
 
 
-def test_a_look_up_that_hangs_is_given_up_and_counts_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resolution_that_hangs_is_abandoned_and_counts_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
     monkeypatch.setattr("jobqueue.webhooks.senders.PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr("jobqueue.webhooks.guard.socket.getaddrinfo", lambda *_, **__: go.wait(10) and [])
@@ -171,7 +171,7 @@ def test_an_answer_that_the_database_refuses_holds_up_no_other(
     assert "cannot be written; the webhook is sent again" in caplog.text
 
 
-def test_a_receiver_that_lets_one_wait_in_vain_gets_one_sender_until_it_answers(listen: Listen, settings: Any) -> None:
+def test_a_receiver_that_does_not_answer_gets_one_sender_until_it_answers(listen: Listen, settings: Any) -> None:
     settings.JOBQUEUE = {**settings.JOBQUEUE, "WEBHOOK_TIMEOUT_SECONDS": 0.3, "WEBHOOK_RETRY_SECONDS": [60]}
     mute = threading.Event()
 
@@ -260,7 +260,7 @@ def test_silent_receivers_whose_messages_wait_each_get_a_sender_beside_one_with_
     duty.end()
 
 
-def test_what_is_sent_unsigned_is_told_once(listen: Listen, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_unsigned_messages_are_logged_once(listen: Listen, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     settings.JOBQUEUE = {"WEBHOOK_ALLOWED_HOSTS": ["127.0.0.0/8"]}
     DeliveryFactory.create_batch(3, url=listen(says(200)).url)
     run(DeliverWebhooks())

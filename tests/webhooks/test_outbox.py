@@ -79,7 +79,7 @@ def test_a_delivery_that_takes_no_attempt_is_given_up_and_stops_no_other() -> No
     assert (bad.status, bad.attempts, bad.error) == ("FAILED", 0, "Set aside: it is refused")
 
 
-def test_a_delivery_that_takes_no_change_at_all_is_left_alone_for_a_while_and_stops_no_other() -> None:
+def test_a_delivery_that_refuses_any_change_is_skipped_for_a_while_and_delays_no_other() -> None:
     first, bad = DeliveryFactory.create_batch(2)
     beginner = outbox.Beginner()
 
@@ -135,12 +135,12 @@ def test_id_and_body_are_the_same_at_each_attempt_though_the_facts_are_gone() ->
     assert (second.message_id, second.body, second.attempts) == (f"msg_{made.message_id.hex}", first.body, 2)
 
 
-def test_secrets_in_what_is_told_are_hidden() -> None:
+def test_secrets_in_reports_are_masked() -> None:
     DeliveryFactory(facts={"message": "no login: password=hunter2", "target": "https://u:hunter2@host/"})
     assert "hunter2" not in claim()[0].body
 
 
-def test_what_arrived_is_written_and_told_once() -> None:
+def test_a_delivered_message_is_written_and_reported_once() -> None:
     made = DeliveryFactory()
     (message,) = claim()
     assert settle(message, delivered=True, status=200) == "DELIVERED"
@@ -210,14 +210,14 @@ def test_only_what_has_ended_is_sent_again_with_the_same_id_and_all_attempts() -
 
 
 @pytest.mark.postgresql
-def test_a_row_that_somebody_has_locked_is_passed_over(rival: Any) -> None:
+def test_a_row_that_is_locked_is_passed_over(rival: Any) -> None:
     locked, free = DeliveryFactory(), DeliveryFactory()
     with rival.transaction():
         rival.do(lambda: list(WebhookDelivery.objects.select_for_update().filter(pk=locked.pk)))
         assert [one.delivery_id for one in claim()] == [free.pk]
 
 
-def test_a_job_tells_where_it_is_to_be_told() -> None:
+def test_a_job_stores_the_url_of_its_webhooks() -> None:
     from tests.tasks import add
 
     result = add.using(webhook_url="https://example.com/hook").enqueue(1, 2)
@@ -226,7 +226,7 @@ def test_a_job_tells_where_it_is_to_be_told() -> None:
     assert Job.objects.exclude(webhook_url="").count() == 1
 
 
-def test_a_receiver_that_is_full_is_not_even_looked_at() -> None:
+def test_a_receiver_with_all_senders_busy_is_not_queried() -> None:
     DeliveryFactory.create_batch(3, url="http://silent.example/x")
     good = DeliveryFactory(url="http://good.example/x")
     asked: list[str] = []
@@ -254,7 +254,7 @@ def test_the_times_of_attempts_are_a_setting(settings: Any) -> None:
         WebhookDelivery.objects.update(next_attempt_at=clock.now() - timedelta(seconds=1))
 
 
-def test_an_event_of_a_message_tells_the_host_and_no_more_of_the_url() -> None:
+def test_an_event_of_a_message_has_only_the_host_of_the_url() -> None:
     DeliveryFactory(url="https://hooks.example:8443/secret/path?token=hunter2")
     settle(claim()[0], final=True, status=410, error="The receiver answered 410.")
     data = JobEvent.objects.get().data

@@ -53,7 +53,7 @@ def test_without_a_secret_it_is_not_signed(listen: Listen) -> None:
 
 
 @pytest.mark.parametrize(("status", "final"), [(400, False), (404, False), (410, True), (429, False), (500, False), (503, False)])
-def test_an_error_is_told_with_its_status_and_nothing_of_what_the_receiver_said(listen: Listen, status: int, final: bool) -> None:
+def test_an_error_is_reported_with_its_status_and_nothing_of_what_the_receiver_said(listen: Listen, status: int, final: bool) -> None:
     receiver = listen(says(status, more="retry-after: 77\r\n", body=b"internal secret"))
     answer = sent(receiver.url)
     assert answer == Answer(final=final, status=status, error=f"The receiver answered {status}.", retry_after=77)
@@ -99,7 +99,7 @@ def test_a_receiver_that_closes_is_a_failure(listen: Listen) -> None:
     assert "disconnected" in answer.error
 
 
-def test_a_certificate_that_nobody_vouches_for_is_a_failure(listen: Listen, tmp_path: Path) -> None:
+def test_an_untrusted_certificate_is_a_failure(listen: Listen, tmp_path: Path) -> None:
     receiver = listen(says(200), tls=receivers.self_signed(tmp_path))
     answer = sent(receiver.url)
     assert not answer.delivered
@@ -107,7 +107,7 @@ def test_a_certificate_that_nobody_vouches_for_is_a_failure(listen: Listen, tmp_
     assert receiver.requests == []
 
 
-def test_a_port_where_nobody_listens_is_a_failure() -> None:
+def test_a_port_without_a_server_is_a_failure() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     answer = sent(f"http://127.0.0.1:{port}/")

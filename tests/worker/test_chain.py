@@ -79,7 +79,7 @@ def test_the_next_job_of_the_target_is_taken_over_and_begun(scene: Scene) -> Non
 @pytest.mark.parametrize(
     ("chained", "ago", "expected"), [(CHAIN_MOST - 1, 0.0, "RUNNING"), (CHAIN_MOST, 0.0, "QUEUED"), (1, 1.0, "QUEUED")]
 )
-def test_no_more_than_so_many_in_a_row_nor_for_longer_are_taken_over(scene: Scene, chained: int, ago: float, expected: str) -> None:
+def test_hand_overs_are_limited_in_number_and_in_time(scene: Scene, chained: int, ago: float, expected: str) -> None:
     since = time.monotonic() - ago * CHAIN_SECONDS
     assert scene.end(slot_use=SlotUse(chained, since)) == expected
     assert len(scene.followed) == (expected == "RUNNING")
@@ -95,7 +95,7 @@ def test_a_process_that_drains_takes_nothing_over(scene: Scene) -> None:
     assert (scene.end(), scene.followed) == ("QUEUED", [])
 
 
-def test_a_pause_that_nobody_told_of_counts_for_hand_overs_after_a_second(scene: Scene) -> None:
+def test_a_pause_without_a_notification_counts_for_hand_overs_after_a_second(scene: Scene) -> None:
     pause_queue("default")
     assert scene.gate._queues_read_at is not None
     scene.gate._queues_read_at -= READ_SECONDS
@@ -139,7 +139,7 @@ def test_a_tenant_that_has_lost_its_lane_takes_nothing_over(scene: Scene) -> Non
 
 
 @pytest.mark.django_db(transaction=True)
-def test_where_the_answer_to_a_commit_is_lost_the_dispatcher_is_told_to_look(scene: Scene) -> None:
+def test_if_the_answer_to_a_commit_is_lost_the_dispatcher_is_asked_to_poll(scene: Scene) -> None:
     def lose(execute: object, sql: str, params: object, many: bool, context: object) -> object:
         if "holds_target = (target <> '')" in sql:
             raise OperationalError("the connection is gone")

@@ -116,7 +116,7 @@ def test_one_of_two_does_the_duty_and_the_other_takes_over_when_it_ends_in_order
     assert fleet.moved >= 3, "the dispatcher is notified of the jobs that duties move"
 
 
-def test_what_it_does_is_told_in_the_row(fleet: Fleet) -> None:
+def test_the_row_shows_what_the_duty_does(fleet: Fleet) -> None:
     calls = iter([Report(3, set_aside=1), Report(4), *[Report()] * 100_000])
     fleet.start("worker-1", Told(lambda: next(calls)))
     wait_until(lambda: told().get("runs", 0) > 2, "the row shows three runs")
@@ -160,7 +160,7 @@ def test_a_duty_that_hangs_stops_no_other_and_its_lease_goes_to_another_worker(f
         end.set()
 
 
-def test_a_hanging_duty_that_comes_back_writes_nothing_more(fleet: Fleet) -> None:
+def test_a_hanging_duty_that_returns_writes_nothing_more(fleet: Fleet) -> None:
     end, lost = threading.Event(), []
 
     def hang_and_write() -> Report:
@@ -205,7 +205,7 @@ def test_a_leader_that_cannot_renew_stops_before_another_begins(fleet: Fleet, mo
     wait_until(lambda: not first.runners, "the first has noticed")
 
 
-def test_what_a_person_released_goes_to_whoever_looks_first_and_the_old_leader_stops(fleet: Fleet) -> None:
+def test_a_duty_that_an_operator_released_goes_to_the_first_worker_that_checks_and_the_old_leader_stops(fleet: Fleet) -> None:
     duty = Told(lambda: Report(1))
     one = fleet.start("worker-1", duty)
     wait_until(lambda: duty.runs, "it is led")
@@ -227,7 +227,7 @@ def test_a_duty_that_rotates_makes_room_for_another(fleet: Fleet) -> None:
     wait_until(lambda: one.runs > before, "the first leads again")
 
 
-def test_everybody_does_what_everybody_is_to_do_without_a_row(fleet: Fleet) -> None:
+def test_every_worker_runs_duties_of_everyone_without_a_row(fleet: Fleet) -> None:
     one, two = Told(lambda: Report(1)), Told(lambda: Report(1))
     one.strategy = two.strategy = "everyone"
     fleet.start("worker-1", one)
@@ -253,7 +253,7 @@ def test_more_to_do_is_done_at_once_and_a_report_may_name_the_pause(fleet: Fleet
     wait_until(lambda: duty.runs == 11, "all reports were made")
 
 
-def test_whoever_hears_of_new_work_wakes_the_duty(fleet: Fleet) -> None:
+def test_a_notification_of_new_work_wakes_the_duty(fleet: Fleet) -> None:
     duty = Told(lambda: Report(pause_seconds=1000.0))
     one = fleet.start("worker-1", duty)
     wait_until(lambda: duty.runs == 1, "it has run once")
@@ -270,7 +270,7 @@ def test_a_function_counts_as_many_items_as_it_returns(fleet: Fleet) -> None:
     assert row().metadata["items"] == 7
 
 
-def test_a_projects_duty_that_cannot_reach_what_is_its_own_keeps_nobody_from_recovering_jobs(fleet: Fleet) -> None:
+def test_a_projects_duty_that_cannot_reach_its_own_database_prevents_no_recovery(fleet: Fleet) -> None:
     def fail() -> Report:
         raise OperationalError("connection refused")
 
@@ -284,7 +284,7 @@ def test_a_projects_duty_that_cannot_reach_what_is_its_own_keeps_nobody_from_rec
 
 
 @pytest.mark.parametrize("name", ["huge", "negative", "nan", "nan report", "huge report", "none"])
-def test_whatever_a_duty_returns_takes_no_duty_from_anybody(fleet: Fleet, name: str) -> None:
+def test_no_result_of_a_duty_affects_another_duty(fleet: Fleet, name: str) -> None:
     answers: dict[str, Any] = {
         "huge": 10**5000,
         "negative": -5,
@@ -310,7 +310,7 @@ def test_a_pause_that_is_none_is_the_duty_s_interval(fleet: Fleet, pause: Any) -
     wait_until(lambda: duty.runs > 3, "it continues")
 
 
-def test_what_cannot_be_told_in_the_row_keeps_nobody_from_renewing(fleet: Fleet) -> None:
+def test_a_report_that_cannot_be_written_does_not_prevent_renewals(fleet: Fleet) -> None:
     duty = Told(lambda: Report(1))
     one = fleet.start("worker-1", duty)
     wait_until(lambda: duty.runs, "it is led")
@@ -348,7 +348,7 @@ def test_what_a_duty_activates_does_not_stay(fleet: Fleet) -> None:
     assert "Asia/Tokyo" not in seen
 
 
-def test_when_a_worker_goes_the_rows_say_that_nobody_leads(fleet: Fleet) -> None:
+def test_when_a_worker_ends_the_rows_have_no_leader(fleet: Fleet) -> None:
     duty = Told(lambda: Report(1))
     one = fleet.start("worker-1", duty)
     wait_until(lambda: duty.runs > 1, "it leads, and has completed a run")

@@ -234,7 +234,7 @@ def _tracked(events: list[dict[str, Any]], number: int, name: str, function: str
 
 @pytest.mark.django_db(transaction=True)
 @override_settings(TASKS=TASKS)
-def test_the_record_of_django_is_not_even_made_if_its_handlers_get_ours() -> None:
+def test_the_record_of_django_is_not_made_if_its_handlers_get_the_record_of_jobqueue() -> None:
     made: list[str] = []
     theirs = logging.getLogger(compat.LOGGER_NAME)
 
@@ -312,7 +312,7 @@ def test_mails_of_our_own_logger_take_the_place_of_djangos(everywhere: tuple[Kep
 
 @pytest.mark.django_db(transaction=True)
 @override_settings(TASKS=TASKS)
-def test_the_record_of_django_stays_if_ours_is_off(everywhere: tuple[Kept, Kept]) -> None:
+def test_the_record_of_django_stays_if_that_of_jobqueue_is_off(everywhere: tuple[Kept, Kept]) -> None:
     logging.getLogger("jobqueue").setLevel(logging.CRITICAL)
     result = in_thread.using(backend="immediate").enqueue()
     found = [record for record in everywhere[0].records if record.levelno == logging.ERROR]

@@ -111,7 +111,7 @@ def test_more_than_a_batch_is_written_turn_by_turn_without_a_rest(scene: Scene, 
 
 
 @pytest.mark.django_db
-def test_it_is_told_whether_a_job_waits_for_its_retry(scene: Scene) -> None:
+def test_events_say_whether_a_job_waits_for_its_retry(scene: Scene) -> None:
     scene.put(scene.run())
     scene.turn()
     scene.put(scene.run(), Kind.RETRY, delay_seconds=3.0)
@@ -120,7 +120,7 @@ def test_it_is_told_whether_a_job_waits_for_its_retry(scene: Scene) -> None:
 
 
 @pytest.mark.postgresql
-def test_a_locked_row_is_tried_again_and_holds_up_nobody(scene: Scene, rival: Rival) -> None:
+def test_a_locked_row_is_tried_again_and_delays_no_job(scene: Scene, rival: Rival) -> None:
     locked, free, failed = scene.run(), scene.run(), scene.run()
     with rival.locking(Job.objects.get(pk=locked.job.id)):
         for run, kind in ((locked, Kind.SUCCESS), (free, Kind.SUCCESS), (failed, Kind.ERROR)):
@@ -150,7 +150,7 @@ def test_an_outcome_that_the_row_refuses_in_every_form_is_logged_as_that(scene: 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("kind", [Kind.SUCCESS, Kind.ERROR, Kind.RETRY, Kind.HANDED_BACK])
-def test_the_outcome_of_a_lost_lease_changes_nothing_and_is_told(scene: Scene, kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_outcome_of_a_lost_lease_changes_nothing_and_is_logged(scene: Scene, kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
     run = scene.run()
     Job.objects.filter(pk=run.job.id).update(lease_token=2, lease_owner="worker-2")
     before = Job.objects.values().get(pk=run.job.id)
@@ -192,7 +192,7 @@ def test_an_outcome_that_cannot_be_written_is_kept_and_written_later(scene: Scen
 
 @pytest.mark.session
 @pytest.mark.postgresql
-def test_an_outcome_that_cannot_be_written_for_three_leases_is_let_go(barred: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outcome_that_cannot_be_written_for_three_leases_is_dropped(barred: Any, caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene(lease_seconds=0.002)
     run = scene.run()
     scene.put(run)

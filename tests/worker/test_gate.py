@@ -96,7 +96,7 @@ def test_the_finisher_reads_queues_each_second_and_leaves_the_slots_of_tenants_t
     assert len(told.slots) == 2, "it was notified of a change, too"
 
 
-def test_a_change_that_is_told_of_is_read_at_once() -> None:
+def test_a_change_with_a_notification_is_read_at_once() -> None:
     found = gate()
     pause_queue("mail")
     found.changed()
@@ -108,7 +108,7 @@ def test_a_change_that_is_told_of_is_read_at_once() -> None:
     assert found.paused == frozenset()
 
 
-def test_the_listener_tells_the_gate_before_it_wakes_the_dispatcher() -> None:
+def test_the_listener_notifies_the_policy_before_it_wakes_the_dispatcher() -> None:
     told: list[str] = []
     heard = Heard(
         lambda tenant: told.append("work"), lambda: told.append("stop"), lambda: told.append("queues"), lambda: None, lambda: None
@@ -117,7 +117,7 @@ def test_the_listener_tells_the_gate_before_it_wakes_the_dispatcher() -> None:
     assert told == ["queues", "work"]
 
 
-def test_a_change_that_comes_during_the_look_is_looked_at_again() -> None:
+def test_a_change_during_the_poll_is_polled_again() -> None:
     found = gate()
     found.changed()
 
@@ -134,7 +134,7 @@ def test_a_change_that_comes_during_the_look_is_looked_at_again() -> None:
     assert found.paused == {"mail"}
 
 
-def test_a_look_that_fails_is_tried_again_at_the_next_turn() -> None:
+def test_a_query_that_fails_is_retried_in_the_next_turn() -> None:
     found = gate()
     pause_queue("mail")
     found.changed()
@@ -155,7 +155,7 @@ def test_without_pauses_and_limits_a_scope_asks_the_database_nothing(django_asse
         assert everywhere.limits_of(Scope("acme", ())) is None
 
 
-def test_a_paused_queue_is_in_nobodys_scope() -> None:
+def test_a_paused_queue_is_in_no_scope() -> None:
     pause_queue("mail")
     for queue in ("mail", "reports", "other"):
         JobFactory(tenant="acme", queue=queue)
@@ -205,7 +205,7 @@ def test_a_callable_that_ends_its_process_keeps_the_last_numbers_too(settings: A
     assert told.slots == []
 
 
-def test_a_callable_that_fails_costs_no_look_at_the_pauses(settings: Any) -> None:
+def test_a_callable_that_fails_does_not_prevent_the_read_of_the_pauses(settings: Any) -> None:
     settings.JOBQUEUE = {"TENANTS": given}
     give(ValueError("no"))
     pause_queue("mail")
@@ -223,7 +223,7 @@ def test_a_pause_with_an_end_is_over_for_the_worker_that_reads_it_then() -> None
     assert not Queue.objects.get(pk="mail").paused
 
 
-def test_patterns_stand_for_the_queues_in_which_a_tenant_has_something() -> None:
+def test_patterns_match_the_queues_in_which_a_tenant_has_jobs() -> None:
     for queue in ("mail-a", "mail-b", "mail-bulk", "sms"):
         JobFactory(tenant="acme", queue=queue)
     JobFactory(tenant="globex", queue="sms")

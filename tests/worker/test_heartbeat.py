@@ -58,7 +58,7 @@ def test_every_lease_of_the_process_is_renewed(scene: Scene) -> None:
 
 
 @pytest.mark.django_db
-def test_a_run_that_has_just_begun_costs_no_renewal_but_is_looked_at_where_somebody_asks(
+def test_a_run_that_has_just_started_costs_no_renewal_but_is_checked_after_a_request(
     scene: Scene, django_assert_num_queries: Callable[[int], Any]
 ) -> None:
     run = scene.run(age=0)
@@ -85,7 +85,7 @@ def test_a_request_is_passed_on_and_one_that_was_withdrawn_too(scene: Scene) -> 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("change", [{"lease_token": 2, "lease_owner": "worker-2"}, "delete"])
-def test_a_run_whose_lease_is_lost_is_told(scene: Scene, change: Any) -> None:
+def test_a_run_whose_lease_is_lost_is_asked_to_stop(scene: Scene, change: Any) -> None:
     lost, kept = scene.run(), scene.run()
     row = Job.objects.filter(pk=lost.job.id)
     row.erase() if change == "delete" else row.update(**change)
@@ -94,7 +94,7 @@ def test_a_run_whose_lease_is_lost_is_told(scene: Scene, change: Any) -> None:
 
 
 @pytest.mark.django_db
-def test_a_run_that_has_ended_is_told_nothing(scene: Scene) -> None:
+def test_a_run_that_has_ended_is_not_interrupted(scene: Scene) -> None:
     ended = scene.run()
     Job.objects.filter(pk=ended.job.id).update(lease_token=2)
     ended.ended = time.monotonic()
@@ -103,7 +103,7 @@ def test_a_run_that_has_ended_is_told_nothing(scene: Scene) -> None:
 
 
 @pytest.mark.postgresql
-def test_a_locked_row_is_looked_at_once_more_is_not_lost_and_is_renewed_soon(scene: Scene, rival: Rival) -> None:
+def test_a_locked_row_is_checked_again_is_not_lost_and_is_renewed_soon(scene: Scene, rival: Rival) -> None:
     locked, free = scene.run(), scene.run()
     with rival.locking(Job.objects.get(pk=locked.job.id)):
         assert (scene.heartbeat.turn() or 0) <= LOCKED_SECONDS
@@ -113,7 +113,7 @@ def test_a_locked_row_is_looked_at_once_more_is_not_lost_and_is_renewed_soon(sce
 
 
 @pytest.mark.postgresql
-def test_a_lost_row_that_somebody_has_locked_is_lost(scene: Scene, rival: Rival) -> None:
+def test_a_lost_row_that_is_locked_is_lost(scene: Scene, rival: Rival) -> None:
     lost = scene.run()
     Job.objects.filter(pk=lost.job.id).update(lease_token=2)
     with rival.locking(Job.objects.get(pk=lost.job.id)):
@@ -122,7 +122,7 @@ def test_a_lost_row_that_somebody_has_locked_is_lost(scene: Scene, rival: Rival)
 
 
 @pytest.mark.django_db
-def test_a_lease_that_ran_out_and_that_nobody_took_is_revived(scene: Scene) -> None:
+def test_a_lease_that_ran_out_and_that_no_worker_took_is_revived(scene: Scene) -> None:
     run = scene.run(expired=True)
     scene.heartbeat.keep()
     assert (left(run) > 28, run.reason) == (True, None)

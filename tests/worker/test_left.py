@@ -15,7 +15,7 @@ from tests.factories import JobFactory
 pytestmark = pytest.mark.django_db
 
 
-def test_what_raw_sql_left_parked_behind_a_free_target_is_let_go_before_once_ends() -> None:
+def test_a_job_that_raw_sql_left_parked_behind_a_free_target_is_released_before_once_ends() -> None:
     left = RemainingWork(conf.current(), Runs())
     parked = [JobFactory(target="customer:7", waiting_for_target=True) for _ in range(2)]
     assert [left.is_drained() for _ in range(3)] == [False] * 3

@@ -10,7 +10,7 @@ from jobqueue.worker.process.memory import rss_mb
 from jobqueue.worker.process.recycling import Recycling
 
 
-def test_what_one_side_says_the_other_hears_in_order() -> None:
+def test_messages_of_one_side_reach_the_other_in_order() -> None:
     ours, socket = ipc.pair()
     theirs = Link(socket)
     assert ours.receive() == []
@@ -24,7 +24,7 @@ def test_what_one_side_says_the_other_hears_in_order() -> None:
     ours.close()
 
 
-def test_the_last_words_of_one_who_has_gone_are_heard() -> None:
+def test_the_last_message_of_an_ended_process_is_received() -> None:
     ours, socket = ipc.pair()
     theirs = Link(socket)
     theirs.send(ipc.LEAVES, ipc.DONE)
@@ -34,7 +34,7 @@ def test_the_last_words_of_one_who_has_gone_are_heard() -> None:
     ours.close()
 
 
-def test_who_never_reads_holds_nobody_up() -> None:
+def test_a_client_that_never_reads_delays_no_other() -> None:
     ours, socket = ipc.pair()
     said = [ours.send(ipc.DEAD, ["x" * 1000]) for _ in range(2000)]
     assert said[0]

@@ -178,7 +178,7 @@ def test_the_end_waits_for_a_blocked_output_for_a_moment_only(handler: Keeping) 
     logging.lastResort = getattr(logging.lastResort, "target", logging.lastResort)
 
 
-def test_a_handler_that_logs_by_itself_goes_on(handler: Keeping) -> None:
+def test_a_handler_that_logs_by_itself_continues(handler: Keeping) -> None:
     other = logging.getLogger("other")
 
     class Chatting(logging.Handler):

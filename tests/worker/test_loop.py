@@ -40,7 +40,7 @@ def test_coroutines_run_side_by_side(loop: Loop, outcomes: Collector) -> None:
 
 
 @pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, ValueError])
-def test_whatever_a_coroutine_raises_the_loop_goes_on(loop: Loop, outcomes: Collector, raised: type[BaseException]) -> None:
+def test_the_loop_continues_after_any_exception_of_a_coroutine(loop: Loop, outcomes: Collector, raised: type[BaseException]) -> None:
     async def task() -> None:
         raise raised
 
@@ -70,7 +70,7 @@ def test_an_interrupt_cancels_the_coroutine_and_its_cleanup_runs(loop: Loop, out
     assert cleaned.is_set()
 
 
-def test_one_that_was_told_to_stop_before_it_began_never_begins(loop: Loop, outcomes: Collector) -> None:
+def test_a_coroutine_that_was_asked_to_stop_before_it_started_never_starts(loop: Loop, outcomes: Collector) -> None:
     begun: list[int] = []
 
     async def task() -> None:
@@ -138,7 +138,7 @@ def test_what_a_coroutine_leaves_behind_is_canceled_at_the_end(outcomes: Collect
     assert canceled.is_set()
 
 
-def test_a_coroutine_that_stops_the_loop_harms_nobody(loop: Loop, outcomes: Collector) -> None:
+def test_a_coroutine_that_stops_the_loop_does_no_harm(loop: Loop, outcomes: Collector) -> None:
     async def stop() -> None:
         asyncio.get_running_loop().stop()
         await asyncio.sleep(0)

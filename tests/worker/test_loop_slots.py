@@ -94,7 +94,7 @@ def scene() -> Iterator[Scene]:
     made.close()
 
 
-def test_so_many_run_as_there_are_slots_and_the_others_follow_in_order(scene: Scene) -> None:
+def test_as_many_run_as_there_are_slots_and_the_others_follow_in_order(scene: Scene) -> None:
     shared, own = scene.lanes.shared, scene.lanes.of("acme")
     flood = scene.submit(shared, 20)
     scene.wait_for(shared, 2)
@@ -203,7 +203,7 @@ def test_one_that_was_given_up_on_takes_up_no_slot(scene: Scene) -> None:
     scene.wait_for(shared, 3)
 
 
-def test_one_that_goes_on_keeps_its_slot_though_a_new_loop_is_asked_for(scene: Scene) -> None:
+def test_one_that_continues_keeps_its_slot_though_a_new_loop_is_asked_for(scene: Scene) -> None:
     shared = scene.lanes.shared
     runs = scene.submit(shared, 2)
     scene.wait_for(shared, 2)

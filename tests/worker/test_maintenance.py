@@ -51,7 +51,7 @@ def test_the_processs_row_is_written_now_and_then_and_at_once_when_the_number_of
 
 
 @pytest.mark.django_db
-def test_what_dead_neighbours_left_comes_back_at_once_and_their_duties_are_free(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_of_dead_neighbors_are_recovered_at_once_and_their_duties_are_free(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     lost, other = JobFactory(running=True, lease_owner="dead"), JobFactory(running=True)
     held = {"lease_acquired_at": timezone.now(), "heartbeat_at": timezone.now()}
     BackgroundJobLease.objects.create(job_name="theirs", held_by_worker_id="dead", **held)

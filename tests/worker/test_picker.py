@@ -86,7 +86,7 @@ def ids(jobs: list[Claimed]) -> list[int]:
     return [job.id for job in jobs]
 
 
-def test_each_pass_is_shared_evenly_whoever_floods(scene: Scene) -> None:
+def test_each_pass_is_shared_evenly_in_any_flood(scene: Scene) -> None:
     flood(500, tenant="acme")
     for tenant in ("", "globex"):
         flood(12, tenant=tenant)
@@ -134,7 +134,7 @@ def test_a_tenant_with_a_lane_is_claimed_in_it_alone(scene: Scene, settings: Any
     assert tenants(scene.pick(2, "acme").jobs) == {"acme": 2}
 
 
-def test_a_flood_that_gets_a_lane_leaves_the_shared_one_at_once_and_comes_back_without_it(scene: Scene, settings: Any) -> None:
+def test_a_flood_that_gets_a_lane_leaves_the_shared_one_at_once_and_returns_when_it_loses_it(scene: Scene, settings: Any) -> None:
     flood(50, tenant="acme")
     flood(50, tenant="globex")
     assert tenants(scene.pick(4).jobs) == {"acme": 2, "globex": 2}
@@ -161,7 +161,7 @@ def test_however_many_tenants_there_are_each_has_its_turn(scene: Scene, monkeypa
     assert served["acme"] < 100, "it waited for its turns, too"
 
 
-def test_a_job_of_higher_priority_is_seen_at_the_next_look_from_the_head(scene: Scene) -> None:
+def test_a_job_of_higher_priority_is_found_by_the_next_poll_from_the_head(scene: Scene) -> None:
     flood(30)
     scene.pick(5)
     urgent = JobFactory(priority=5)
@@ -238,7 +238,7 @@ def test_a_limit_that_leaves_no_room_is_found_once_and_not_by_each_tenant(why: s
 
 
 @pytest.mark.usefixtures("crowded")
-def test_tenants_whose_jobs_others_have_taken_make_a_look_no_longer(scene: Scene, django_assert_max_num_queries: Any) -> None:
+def test_tenants_whose_jobs_others_have_taken_do_not_make_a_poll_longer(scene: Scene, django_assert_max_num_queries: Any) -> None:
     scene.look_around()
     Job.objects.all().delete()
     with django_assert_max_num_queries(20 * (1 if connection.vendor == "postgresql" else 6)):
@@ -300,7 +300,7 @@ def test_without_pauses_and_limits_a_pass_is_one_statement_for_each_tenant(scene
 @pytest.mark.postgresql
 @pytest.mark.parametrize("max_running", [None, 50])
 @pytest.mark.parametrize("targets", [1, 3, 300])
-def test_jobs_whose_targets_somebody_keeps_locked_stand_in_nobodys_way(rival: Rival, targets: int, max_running: int | None) -> None:
+def test_jobs_whose_targets_are_locked_block_no_others(rival: Rival, targets: int, max_running: int | None) -> None:
     scene = Scene(max_running=max_running)
     names = [f"customer:{number}" for number in range(targets)]
     for name in names:
@@ -380,7 +380,7 @@ def test_a_claimer_at_rest_asks_once_whether_a_job_is_queued(scene: Scene, djang
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("target", ["", "customer:"])
 @pytest.mark.parametrize("max_running", [None, 50])
-def test_queued_rows_that_refuse_any_change_do_not_stand_before_the_others(target: str, max_running: int | None) -> None:
+def test_queued_rows_that_refuse_any_change_do_not_block_the_others(target: str, max_running: int | None) -> None:
     bad = [JobFactory(target=target and f"{target}{number}").pk for number in range(5)]
     good = [JobFactory().pk for _ in range(3)]
     scene = Scene(max_running=max_running)
@@ -407,7 +407,7 @@ def test_a_queued_row_that_refuses_any_change_spoils_no_job_behind_it_in_its_lin
 
 
 @pytest.mark.django_db(transaction=True)
-def test_many_rows_that_cannot_be_claimed_are_set_aside_in_one_look(scene: Scene) -> None:
+def test_many_rows_that_cannot_be_claimed_are_set_aside_in_one_poll(scene: Scene) -> None:
     flood(12)
     good = JobFactory()
     with refusing_changes(f"old.id < {good.pk} AND new.status = 'RUNNING'"):
@@ -430,7 +430,7 @@ def test_patterns_take_what_they_serve_best_first_and_leave_the_rest() -> None:
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_queue_that_appears_later_is_served_at_the_next_look(told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_appears_later_is_served_at_the_next_poll(told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_policy, "NAMES_SECONDS", 60.0)
     made = Scene("mail-*", "!mail-bulk")
     try:
@@ -455,7 +455,7 @@ def test_a_queue_that_appears_later_is_served_at_the_next_look(told: bool, monke
         made.close()
 
 
-def test_more_queues_than_one_look_finds_are_all_served_by_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_queues_than_one_poll_finds_are_all_served_by_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_policy, "MAX_QUEUES", 3)
     made = Scene("mail-*")
     try:

@@ -38,7 +38,7 @@ def test_runs_begin_in_the_order_in_which_they_were_submitted(pool: Pool, outcom
     assert pool.completed == 20
 
 
-def test_whatever_a_task_raises_its_thread_goes_on(pool: Pool, outcomes: Collector) -> None:
+def test_the_thread_continues_after_any_exception_of_a_task(pool: Pool, outcomes: Collector) -> None:
     def leave() -> NoReturn:
         sys.exit()
 
@@ -72,7 +72,7 @@ def test_a_run_never_waits_for_another_one_while_there_is_a_slot(pool: Pool, out
     assert pool.threads == 3
 
 
-def test_runs_that_were_taken_back_leave_no_threads_that_nobody_needs(pool: Pool, outcomes: Collector) -> None:
+def test_runs_that_were_taken_back_leave_no_unneeded_threads(pool: Pool, outcomes: Collector) -> None:
     pool.submit([run_of(lambda: None, number=number) for number in range(5)])  # there are no slots yet
     assert len(pool.take_waiting(time.monotonic() + 1)) == 5
     pool.resize(5)
@@ -82,7 +82,7 @@ def test_runs_that_were_taken_back_leave_no_threads_that_nobody_needs(pool: Pool
     assert pool.threads == 1
 
 
-def test_a_shrinking_pool_cuts_nobody_off(pool: Pool, outcomes: Collector) -> None:
+def test_a_shrinking_pool_interrupts_no_run(pool: Pool, outcomes: Collector) -> None:
     begun, go_on = threading.Barrier(3), threading.Event()
 
     def task() -> str:
@@ -173,7 +173,7 @@ def test_the_interrupter_goes_from_the_flag_to_the_exception_to_giving_up(
     assert interrupter.join(PATIENCE_SECONDS)
 
 
-def test_a_pool_that_grows_again_takes_back_whom_it_has_told_to_leave(pool: Pool, outcomes: Collector) -> None:
+def test_a_pool_that_grows_again_keeps_threads_that_it_has_asked_to_exit(pool: Pool, outcomes: Collector) -> None:
     begun, go_on = threading.Barrier(4), threading.Event()
 
     def task() -> None:

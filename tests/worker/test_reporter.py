@@ -86,7 +86,7 @@ def test_the_first_progress_is_written_at_once_and_the_next_after_a_pause(scene:
 
 
 @pytest.mark.django_db
-def test_what_is_saved_is_written_at_once_and_the_task_goes_on(scene: Scene) -> None:
+def test_saved_metadata_is_written_at_once_and_the_task_continues(scene: Scene) -> None:
     run = scene.run()
     own = run.own_progress()
     own.marked_at = own.dirty_since = time.monotonic()
@@ -162,7 +162,7 @@ def test_values_that_the_database_refuses_are_dropped_and_the_others_are_written
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_task_whose_metadata_the_database_refuses_is_told_so_and_may_save_others(scene: Scene) -> None:
+def test_a_task_whose_metadata_the_database_refuses_gets_an_error_and_can_save_others(scene: Scene) -> None:
     run = scene.run()
     patience = threading.Timer(PATIENCE_SECONDS, run.interrupt, [Reason.LOST])
     patience.start()

@@ -96,7 +96,7 @@ def test_a_run_that_failed_does_not_wait_for_the_garbage_collector() -> None:
         gc.enable()
 
 
-def test_a_run_that_was_told_to_stop_before_it_began_never_begins() -> None:
+def test_a_run_that_was_asked_to_stop_before_it_started_never_starts() -> None:
     begun: list[bool] = []
     run = run_of(lambda: begun.append(True))
     run.interrupt(Reason.USER)

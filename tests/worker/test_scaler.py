@@ -171,7 +171,7 @@ def test_with_one_number_allowed_there_is_nothing_to_decide(make: Callable[..., 
 
 
 @pytest.mark.django_db
-def test_slots_that_nobody_needs_end_after_a_quiet_time_and_those_that_are_busy_stay(make: Callable[..., Scene]) -> None:
+def test_unneeded_slots_end_after_a_quiet_time_and_busy_ones_stay(make: Callable[..., Scene]) -> None:
     scene = make(quiet=0.3)
     scene.run(4)
     JobFactory.create_batch(5, queue="mail")
@@ -200,7 +200,7 @@ def test_a_load_that_comes_and_goes_makes_no_threads_come_and_go(make: Callable[
 
 
 @pytest.mark.django_db
-def test_what_was_busy_between_two_looks_counts(make: Callable[..., Scene]) -> None:
+def test_slots_that_were_busy_between_two_decisions_count(make: Callable[..., Scene]) -> None:
     scene = make(quiet=0.05)
     scene.lanes.shared.saturated = False
     scene.run(5)
@@ -214,7 +214,7 @@ def test_what_was_busy_between_two_looks_counts(make: Callable[..., Scene]) -> N
 
 
 @pytest.mark.django_db
-def test_after_a_standstill_one_look_is_not_enough(make: Callable[..., Scene]) -> None:
+def test_after_a_gap_one_check_is_not_enough(make: Callable[..., Scene]) -> None:
     scene = make(quiet=0.1)
     scene.lanes.shared.saturated = False
     scene.run(5)
@@ -254,7 +254,7 @@ def test_no_more_slots_than_the_pool_of_connections_serves(
 @pytest.mark.django_db
 @pytest.mark.filterwarnings("ignore:Overriding setting DATABASES")
 @pytest.mark.parametrize("least", [3, 5])
-def test_a_pool_below_the_least_number_bounds_it_too_and_is_told_of_once(
+def test_a_pool_below_the_least_number_bounds_it_too_and_is_reported_once(
     settings: Any, make: Callable[..., Scene], caplog: pytest.LogCaptureFixture, least: int
 ) -> None:
     pooled(settings, 2)
@@ -284,7 +284,7 @@ def test_a_decision_is_logged_and_kept_with_its_numbers(scene: Scene, caplog: py
 
 
 @pytest.mark.django_db
-def test_a_hurried_scaler_looks_at_once_but_not_all_the_time(make: Callable[..., Scene]) -> None:
+def test_a_hurried_scaler_decides_at_once_but_not_all_the_time(make: Callable[..., Scene]) -> None:
     scene, full = make(), make(least=5, most=5)
     for one in (scene, full):
         one.scaler.wait(HURRY_SECONDS)

@@ -25,7 +25,7 @@ class Failing(Service):
         raise OSError("no route to host")
 
 
-def test_a_service_is_told_of_by_its_last_good_turn_its_present_one_and_its_failures_in_a_row() -> None:
+def test_a_service_reports_its_last_good_turn_its_present_one_and_its_failures_in_a_row() -> None:
     service = Failing(lambda *_: None)
     service._attempt(service.turn)
     service._attempt(service.turn)

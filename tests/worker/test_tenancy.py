@@ -308,7 +308,7 @@ def test_the_text_of_an_error_is_made_where_the_task_ran(is_async: bool, kind: s
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("name", ["", "acme"])
-def test_the_text_of_an_error_may_look_at_the_database(is_async: bool, name: str) -> None:
+def test_the_text_of_an_error_may_query_the_database(is_async: bool, name: str) -> None:
     class Lazy(Exception):
         def __str__(self) -> str:
             return f"{Job.objects.count()} jobs"
@@ -387,7 +387,7 @@ def test_a_context_that_cannot_be_left_is_logged_and_leaves_the_work_done(caplog
 @pytest.mark.postgresql
 @pytest.mark.django_db
 @pytest.mark.usefixtures("schema")
-def test_a_schema_that_does_not_exist_is_told_before_the_task_begins_and_the_context_is_left() -> None:
+def test_a_missing_schema_is_reported_before_the_task_starts_and_the_context_is_left() -> None:
     called: list[int] = []
     outcome = run(lambda: called.append(1))
     assert (outcome.kind, called, tenant(), connection.schema_name) == (Kind.ERROR, [], "", "public")  # type: ignore[attr-defined]
@@ -400,7 +400,7 @@ def test_a_schema_that_does_not_exist_is_told_before_the_task_begins_and_the_con
 @pytest.mark.django_db
 @pytest.mark.usefixtures("schema")
 @pytest.mark.parametrize("error", [OperationalError("the server is away"), ValueError("no")])
-def test_a_look_at_the_schema_that_fails_leaves_the_context(error: Exception) -> None:
+def test_a_check_of_the_schema_that_fails_leaves_the_context(error: Exception) -> None:
     def fail(*_: Any) -> Any:
         raise error
 
@@ -496,7 +496,7 @@ def test_a_log_line_needs_no_context(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", ["job_settled", "task_finished"])
 @pytest.mark.parametrize("what", ["make", "enter", "leave"])
-def test_a_context_that_fails_stops_neither_the_finisher_nor_what_is_told_of_others(
+def test_a_context_that_fails_stops_neither_the_finisher_nor_the_signals_of_other_jobs(
     listen: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, name: str, what: str
 ) -> None:
     ear = listen(getattr(signals, name))

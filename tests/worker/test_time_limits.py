@@ -466,13 +466,13 @@ def test_a_limit_that_comes_while_the_run_is_being_closed_is_absorbed() -> None:
     assert run.closed
 
 
-def test_a_run_that_is_told_to_stop_is_told_of_no_limit() -> None:
+def test_a_run_that_is_asked_to_stop_gets_no_time_limit_exception() -> None:
     run = run_of(lambda: None)
     run.interrupt(Reason.USER)
     assert (run.expire(), run.expired) == (False, False)
 
 
-def test_a_limit_that_is_over_before_the_task_begins_is_told_at_once() -> None:
+def test_a_limit_that_is_over_before_the_task_begins_is_reported_at_once() -> None:
     begun: list[bool] = []
     run = run_of(lambda: begun.append(True))
     run.limit, run.watch = LIMIT, lambda run: [run.expire()].clear()
@@ -564,7 +564,7 @@ def test_an_interrupt_beats_a_limit_that_the_task_is_just_getting_over(scene: Sc
     assert scene.outcomes.wait(1) == [Kind.INTERRUPTED]
 
 
-def test_a_limit_reached_while_the_run_obeys_an_interrupt_is_not_told(scene: Scene) -> None:
+def test_a_limit_reached_while_the_run_obeys_an_interrupt_is_not_reported(scene: Scene) -> None:
     def task(context: Any) -> None:
         with contextlib.suppress(Interrupted):
             context.wait(60)
@@ -580,7 +580,7 @@ def test_a_limit_reached_while_the_run_obeys_an_interrupt_is_not_told(scene: Sce
     assert not run.expired
 
 
-def test_a_run_that_is_told_to_stop_while_it_cleans_up_has_the_time_of_its_interrupt(scene: Scene) -> None:
+def test_a_run_that_is_asked_to_stop_while_it_cleans_up_has_the_time_of_its_interrupt(scene: Scene) -> None:
     cleaning = threading.Event()
 
     def task() -> None:
@@ -653,7 +653,7 @@ def test_one_with_a_target_keeps_its_job_running_and_is_shown_as_stuck(scene: Sc
     assert scene.interrupter.stuck == 0
 
 
-def test_one_that_reacts_late_but_within_the_grace_is_let_be(scene: Scene) -> None:
+def test_a_task_that_reacts_late_but_within_the_grace_is_not_given_up(scene: Scene) -> None:
     def task() -> str:
         try:
             spin()
@@ -667,7 +667,7 @@ def test_one_that_reacts_late_but_within_the_grace_is_let_be(scene: Scene) -> No
 
 
 @pytest.mark.parametrize("name", ["aswallow", "block"])
-def test_a_coroutine_that_does_not_react_is_settled_and_others_go_on(scene: Scene, name: str) -> None:
+def test_a_coroutine_that_does_not_react_is_settled_and_others_continue(scene: Scene, name: str) -> None:
     assert scene.come_to(getattr(scene, name), is_async=True).kind is Kind.ERROR
     assert scene.interrupter.stuck == 1
 
@@ -677,7 +677,7 @@ def test_a_coroutine_that_does_not_react_is_settled_and_others_go_on(scene: Scen
     assert scene.come_to(fine, is_async=True).result == "8"
 
 
-def test_a_coroutine_with_a_target_that_blocks_the_loop_keeps_its_job_and_others_go_on(scene: Scene) -> None:
+def test_a_coroutine_with_a_target_that_blocks_the_loop_keeps_its_job_and_others_continue(scene: Scene) -> None:
     scene.pool.resize(2)
     run = scene.run(scene.block, is_async=True, target="customer:7")
     scene.submit(run)
@@ -703,7 +703,7 @@ def test_a_run_whose_end_is_being_written_is_not_given_up_on(scene: Scene) -> No
 # Spares
 
 
-def test_only_so_many_spare_threads_take_the_places_of_stuck_ones_then_slots_are_lost_until_one_ends(
+def test_a_limited_number_of_spare_threads_replace_stuck_ones_then_slots_are_lost_until_one_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     made = Scene(spares=1)

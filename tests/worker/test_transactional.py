@@ -145,7 +145,7 @@ def test_the_target_moves_on_in_the_same_transaction() -> None:
 
 
 @pytest.mark.postgresql
-def test_a_row_that_somebody_has_locked_is_waited_for(rival: Rival) -> None:
+def test_a_row_that_is_locked_is_waited_for(rival: Rival) -> None:
     job, made = run(work)
     with rival.locking(job):
         other = Rival()
@@ -200,7 +200,7 @@ def _execute(made: Run) -> Outcome:
         connection.close()
 
 
-def test_a_slow_callback_is_not_told_to_stop_and_the_signals_are_sent(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_slow_callback_is_not_interrupted_and_the_signals_are_sent(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     settings.JOBQUEUE = {"HEARTBEAT_SECONDS": 0.05, "LEASE_SECONDS": 5}
     heard: list[tuple[str, str]] = []
 
@@ -305,7 +305,7 @@ def test_an_atomic_block_that_is_left_open_undoes_the_work(durable: bool, raises
     undone(function, "of the task" if raises else "left an atomic block open")
 
 
-def test_an_atomic_block_of_ours_that_the_task_ends_is_no_success() -> None:
+def test_an_atomic_block_of_jobqueue_that_the_task_ends_is_no_success() -> None:
     def function() -> None:
         connection.atomic_blocks[-1].__exit__(ValueError, None, None)
         transaction.atomic().__enter__()
@@ -325,7 +325,7 @@ def test_a_rollback_of_the_tasks_own_is_no_success(again: bool) -> None:
     undone(function, "ended its transaction with a COMMIT or ROLLBACK of its own")
 
 
-def test_a_commit_of_the_tasks_own_is_told_though_what_was_before_it_stays() -> None:
+def test_a_commit_of_the_tasks_own_is_reported_although_its_writes_stay() -> None:
     def function() -> None:
         work()
         with connection.cursor() as cursor:

@@ -14,7 +14,7 @@ def turns(*tenants: str) -> RoundRobin:
     return made
 
 
-def test_turns_come_in_the_order_in_which_tenants_were_heard_of_and_hearing_again_changes_nothing() -> None:
+def test_turns_follow_the_order_of_the_tenants_first_notifications() -> None:
     made = turns("b", "a", "", "b")
     assert (list(made.round()), len(made)) == (["b", "a", ""], 3)
 
@@ -27,7 +27,7 @@ def test_who_was_served_comes_last() -> None:
     assert list(made.round()) == ["b", "c", "a"]
 
 
-def test_who_has_nothing_more_has_no_turn_until_heard_of_again() -> None:
+def test_a_tenant_without_jobs_has_no_turn_until_the_next_notification() -> None:
     made = turns("a", "b")
     assert made.drop("a")
     assert not made.drop("a")
@@ -36,7 +36,7 @@ def test_who_has_nothing_more_has_no_turn_until_heard_of_again() -> None:
     assert list(made.round()) == ["b", "a"]
 
 
-def test_a_round_that_has_begun_is_not_changed_by_what_is_heard_meanwhile() -> None:
+def test_a_round_that_has_started_is_not_changed_by_notifications() -> None:
     made = turns("a", "b")
     begun = made.round()
     made.hear("c")
@@ -44,7 +44,7 @@ def test_a_round_that_has_begun_is_not_changed_by_what_is_heard_meanwhile() -> N
     assert list(begun) == ["a", "b"]
 
 
-def test_who_is_told_to_have_something_does_not_wait_for_all_who_were_found() -> None:
+def test_a_tenant_with_a_notification_does_not_wait_for_all_tenants_that_were_found() -> None:
     made = RoundRobin()
     for tenant in ("found-1", "found-2", "found-3"):
         made.find(tenant)
@@ -55,7 +55,7 @@ def test_who_is_told_to_have_something_does_not_wait_for_all_who_were_found() ->
     assert list(made.round()) == ["told-1", "found-1", "told-2", "found-2", "found-3"]
 
 
-def test_who_is_told_of_again_and_again_starves_nobody_who_was_found() -> None:
+def test_a_tenant_with_repeated_notifications_starves_no_tenant_that_was_found() -> None:
     made = RoundRobin()
     for tenant in ("found-1", "found-2"):
         made.find(tenant)
