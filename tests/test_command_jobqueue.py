@@ -13,8 +13,7 @@ from django.db import OperationalError, ProgrammingError
 
 from jobqueue import clock
 from jobqueue.core.masking import MASK
-from jobqueue.insight import health
-from jobqueue.lifecycle import queues
+from jobqueue.insight import health, queues
 from jobqueue.lifecycle.queues import limit_queue, pause_queue
 from jobqueue.management import prune
 from jobqueue.management.commands.jobqueue import Command

@@ -19,6 +19,7 @@ from jobqueue.admin.base import ReadOnlyAdmin, audited
 from jobqueue.admin.formatting import NOTHING, ago, duration, excerpt, moment
 from jobqueue.core.amounts import plural
 from jobqueue.db import Now
+from jobqueue.duties import leadership
 from jobqueue.insight import duties
 from jobqueue.models import BackgroundJobLease
 
@@ -57,7 +58,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
         """Release the selected duties from their leaders."""
         free = []
         for row in queryset.order_by("pk"):
-            if holder := duties.release(row.pk):
+            if holder := leadership.release(row.pk):
                 self.log_change(request, row, f"Released from worker {holder}.")
                 self.message_user(
                     request,

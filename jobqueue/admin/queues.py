@@ -20,14 +20,14 @@ from jobqueue.admin.formatting import NOTHING, duration
 from jobqueue.admin.queue_webhooks import QueueWebhookAdmin, receiver
 from jobqueue.core.amounts import bounded
 from jobqueue.core.masking import mask_text
+from jobqueue.db.overview import MAX_QUEUES
 from jobqueue.exceptions import InvalidOption
 from jobqueue.insight import queue_names
 from jobqueue.insight.narrowed import queue_states_for
+from jobqueue.insight.queues import QueueState
 from jobqueue.lifecycle.queues import (
     MAX_LIMIT,
-    MAX_QUEUES,
     QueueAnswer,
-    QueueState,
     forget_queue,
     limit_queue,
     pause_queue,

@@ -19,6 +19,7 @@ TIMES = (
     "started_at",
     "stale_at",
 )  # that are kept in ERROR
+PREFIX = "Set aside: "  # of the messages of such jobs
 KEPT = ("attempt", "tenant", "target", "queue", "task", "webhook_url")
 
 

@@ -18,6 +18,7 @@ QUEUED = "status = 'QUEUED'"
 QUEUED_IN_LINE = f"NOT (target = '') AND {QUEUED}"  # in the words of the index, because SQLite compares conditions word for word
 LOWEST_RANK = -32768  # below that of any job
 MAX_BLOCKERS = 100
+MAX_QUEUES = 1000  # that a page or a command shows
 MINE = ("t.tenant", "t.name")
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from jobqueue import conf
 from jobqueue.exceptions import LeadershipLost
+from jobqueue.lifecycle import wakeup
 from jobqueue.managers.duties import Standing
 from jobqueue.models import BackgroundJobLease
 
@@ -148,3 +149,11 @@ class Leadership:
 
     def _standing(self) -> dict[str, Term]:
         return {name: term for name, term in self.terms.items() if not term.ended}
+
+
+def release(name: str) -> str:
+    """Release a duty, so that the next worker that checks leads it; return the id of the worker that led it, or ""."""
+    holder = BackgroundJobLease.objects.release(name)
+    if holder:
+        wakeup.duties_changed()
+    return holder

@@ -8,8 +8,8 @@ from typing import Any
 
 from jobqueue import conf
 from jobqueue.core import masking
+from jobqueue.core.json_columns import as_dict
 from jobqueue.db import Now
-from jobqueue.lifecycle import history, wakeup
 from jobqueue.models import BackgroundJobLease
 
 STUCK_SECONDS = 300.0
@@ -54,7 +54,7 @@ def leaders() -> list[Leader]:
 
 def leader(row: BackgroundJobLease, now: datetime) -> Leader:
     """Return the state of a duty at a time."""
-    told = history.as_dict(row.metadata)
+    told = as_dict(row.metadata)
     held, heard = _since(row.lease_acquired_at, now), _since(row.heartbeat_at, now)
     interval = _number(told, "interval_seconds")
     return Leader(
@@ -87,14 +87,6 @@ def _is_for_everyone(name: str) -> bool:
 def problems() -> list[str]:
     """Return the problems of the duties, one sentence for each."""
     return [f"Duty {one.name!r}: {one.problem}." for one in leaders() if one.problem]
-
-
-def release(name: str) -> str:
-    """Release a duty, so that the next worker that checks leads it; return the id of the worker that led it, or ""."""
-    holder = BackgroundJobLease.objects.release(name)
-    if holder:
-        wakeup.duties_changed()
-    return holder
 
 
 def _problem(told: dict[str, Any], row: BackgroundJobLease, now: datetime) -> str:

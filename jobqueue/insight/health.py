@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobqueue.core import states
+from jobqueue.insight.queues import QueueState, queue_states
 from jobqueue.insight.workers import MAX_WORKERS, alive, failed_modules, running_jobs, stuck_services
-from jobqueue.lifecycle.queues import QueueState, queue_states
 from jobqueue.models import Job, Worker
 
 MAX_COUNTED = 10_000

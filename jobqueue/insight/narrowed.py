@@ -16,9 +16,9 @@ from django.db.models import Count, Min, Q
 from jobqueue.access import visible
 from jobqueue.core import states
 from jobqueue.db.overview import Front
+from jobqueue.insight.queues import MAX_COUNTED, QueueState, queue_states
 from jobqueue.insight.targets import Line, look
 from jobqueue.insight.why import Why, why_waiting
-from jobqueue.lifecycle.queues import MAX_COUNTED, QueueState, queue_states
 from jobqueue.models import Job, Queue
 
 BUDGET = 100_000  # the number of jobs that one request counts

@@ -14,11 +14,11 @@ from jobqueue import clock, public_ids
 from jobqueue.access.hiding import arguments_of, mask_of
 from jobqueue.core import states, time_limits
 from jobqueue.core.capping import MAX_BYTES, capped
+from jobqueue.core.json_columns import as_dict, as_list
 from jobqueue.core.masking import Mask
 from jobqueue.insight.timeline import timeline
 from jobqueue.insight.waits import between, moment, waits
 from jobqueue.insight.waits import in_all as in_all_waits
-from jobqueue.lifecycle import history
 from jobqueue.models import Job, JobPhase
 
 ENTRY_TEXTS = ("worker", "outcome", "exception", "message", "abandoned", "release", "started_at", "finished_at")
@@ -30,11 +30,11 @@ def report(job: Job, *, tracebacks: bool = False, most: int = MAX_BYTES) -> dict
     The first `most` characters of each value are shown. Durations end at the database's time if the job was read
     with it (``annotate(now=Now())``).
     """
-    runs = [entry for entry in history.as_list(job.history) if isinstance(entry, dict)]
+    runs = [entry for entry in as_list(job.history) if isinstance(entry, dict)]
     last, in_all = _ran(job, runs)
     waited = waits(job, runs, _now(job))
     mask = mask_of(job)
-    newest = history.as_list(capped(runs[::-1], most, mask))[::-1]
+    newest = as_list(capped(runs[::-1], most, mask))[::-1]
     events, older = timeline(job, mask=mask)
     return {
         **_identity(job, mask),
@@ -53,7 +53,7 @@ def report(job: Job, *, tracebacks: bool = False, most: int = MAX_BYTES) -> dict
         "runs": [_entry(entry, mask, tracebacks=tracebacks) for entry in newest if isinstance(entry, dict)],
         "events": [one.as_json() for one in events],
         "older_events": older,
-        "metadata": mask.value(capped(history.as_dict(job.metadata), most, mask)),
+        "metadata": mask.value(capped(as_dict(job.metadata), most, mask)),
         "arguments": _arguments(job, most),
     }
 
@@ -143,4 +143,4 @@ def _text(value: object, mask: Mask) -> str | None:
 def _arguments(job: Job, most: int) -> dict[str, Any]:
     """Return the arguments, masked by the names of the parameters of the task's function."""
     args, kwargs = arguments_of(job, most)
-    return {"args": history.as_list(args), "kwargs": history.as_dict(kwargs)}
+    return {"args": as_list(args), "kwargs": as_dict(kwargs)}

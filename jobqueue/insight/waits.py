@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from jobqueue.core import states
-from jobqueue.lifecycle import history
+from jobqueue.db.records import MAX_ENTRIES
 from jobqueue.models import Job
 
 MAX_SHOWN = 5
@@ -29,7 +29,7 @@ def waits(job: Job, runs: Sequence[dict[str, Any]], now: datetime) -> list[dict[
         starts.append((job.attempt + (job.status != states.Status.RUNNING), now))
     if job.attempt and starts and job.first_started_at is not None:
         starts[0] = (starts[0][0], job.first_started_at)
-    if len(runs) >= history.LONGEST and not _follow(starts[0][0], starts[1][0]):
+    if len(runs) >= MAX_ENTRIES and not _follow(starts[0][0], starts[1][0]):
         ends[1] = None
     return [
         {"attempt": attempt, "waited_seconds": between(end, start)}

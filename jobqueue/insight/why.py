@@ -14,15 +14,15 @@ from jobqueue import conf, public_ids
 from jobqueue.access.hiding import declared
 from jobqueue.core import masking, states
 from jobqueue.core.amounts import plural, verb
+from jobqueue.core.json_columns import UNKNOWN_SINCE, as_dict
 from jobqueue.core.moments import moment_of
 from jobqueue.core.texts import safe_repr
 from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
+from jobqueue.insight import children
 from jobqueue.insight.targets import blocker_of
 from jobqueue.insight.why_words import about, busy, clock, queue, times
 from jobqueue.insight.workers import Serving, serving
-from jobqueue.lifecycle import children, history, suspend
-from jobqueue.lifecycle.outcome import UNKNOWN_SINCE
 from jobqueue.models import Job, Queue
 
 COLUMNS = (
@@ -151,7 +151,7 @@ def _not_due(job: Any) -> Why:
             return Why("no_worker", f"It is due{due}, and no worker is alive that could promote it: start 'manage.py runworkers'.")
         return Why("not_due", f"It is due{due}: a worker promotes it within a second.")
     until = f"{clock(job.run_at, job.now)} (in {about(job.run_at - job.now)})"
-    if suspend.sleeps(job, job.now):
+    if job.sleeps(job.now):
         return Why("sleeping", f"It sleeps until {until}, as its task asked for; 'run now' does not wait.")
     if job.crashes and job.crashes >= job.failures:
         return Why("not_due", f"Its worker was lost {times(job.crashes)}, so it waits until {until}; 'run now' does not wait.")
@@ -184,7 +184,7 @@ def _no_worker(job: Any) -> Why | None:
 
 
 def _unknown_task(job: Any) -> Why | None:
-    since = moment_of(history.as_dict(job.options).get(UNKNOWN_SINCE))
+    since = moment_of(as_dict(job.options).get(UNKNOWN_SINCE))
     if since is None:
         return None
     last = since + timedelta(seconds=conf.current().unknown_task_grace_seconds)
@@ -246,7 +246,7 @@ def _rests(job: Any) -> str:
     if job.place == states.PENDING_CHILDREN:
         return "it waits for its children to end; cancel it to free the target"
     until = f" until {clock(job.run_at, job.now)}" if job.run_at else ""
-    return f"it {'sleeps' if suspend.sleeps(job, job.now) else 'waits for a retry'}{until}; cancel it to free the target, or run it now"
+    return f"it {'sleeps' if job.sleeps(job.now) else 'waits for a retry'}{until}; cancel it to free the target, or run it now"
 
 
 def _since(job: Any) -> str:

@@ -14,11 +14,10 @@ from jobqueue.core import repeats, states
 from jobqueue.core.masking import mask_text
 from jobqueue.core.texts import clean, shorten
 from jobqueue.db import Event, Lease, Now
-from jobqueue.db.aside import KEPT, mend, set_aside
+from jobqueue.db.aside import KEPT, PREFIX, mend, set_aside
 from jobqueue.events.record import event, record_all
 from jobqueue.models import Job, JobDependency, JobPhase
 
-PREFIX = "Set aside: "
 MAX_BYTES = 400
 
 

@@ -42,23 +42,6 @@ class Child(NamedTuple):
     message: str
 
 
-class Waits(NamedTuple):
-    """The number of children that a job still waits for, up to the limit of the query, and the first of them."""
-
-    live: int
-    in_all: int
-    first: int | None
-    more: bool
-
-    @property
-    def text(self) -> str:
-        """The same as a sentence, without the full stop."""
-        if self.first is None:
-            return f"The jobs that it waited for {'have ended' if self.in_all else 'are gone'}: a worker promotes it within a second"
-        least = "at least " if self.more else ""
-        return f"It waits for {least}{self.live} of {self.in_all} children; the first is job {self.first}"
-
-
 def _rows(**where: Any) -> QuerySet[JobDependency]:
     return JobDependency.objects.using(Job.objects.database.alias).filter(**where)
 
@@ -153,14 +136,6 @@ def ended(job_id: int, after: int = 0, limit: int = LOOKED_AT) -> list[Child]:
     rows = Job.objects.current.filter(pk__in=ids).values_list("pk", "status", "result", "message")
     found = {row[0]: Child(*row) for row in rows}
     return [found.get(number) or Child(number, "", None, "") for number in ids]
-
-
-def waits(job: Job) -> Waits:
-    """Count the children that a job waits for, among the first thousand that are not marked as ended."""
-    in_all = _rows(parent=job).count()
-    ids = list(_rows(parent=job, ended=False).order_by("child_id").values_list("child_id", flat=True)[: LOOKED_AT + 1])
-    live = sorted(Job.objects.current.filter(pk__in=ids).exclude(status__in=states.ENDED).values_list("pk", flat=True))
-    return Waits(len(live), in_all, live[0] if live else None, len(ids) > LOOKED_AT)
 
 
 # The duty that polls all waiting jobs

@@ -24,12 +24,13 @@ from jobqueue.access.hiding import mask_of
 from jobqueue.core import event_names as names
 from jobqueue.core import states
 from jobqueue.core.answers import Answer, Verdict
+from jobqueue.core.json_columns import UNKNOWN_SINCE, as_dict
 from jobqueue.core.targets import Target
 from jobqueue.core.texts import clean
 from jobqueue.db import Now
 from jobqueue.events.record import event, record, record_all
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
-from jobqueue.lifecycle import children, history, phases, suspend, wakeup
+from jobqueue.lifecycle import children, phases, wakeup
 from jobqueue.lifecycle.outcome import INTERRUPTED_BY_USER
 from jobqueue.lifecycle.release import lock, settle_safely
 from jobqueue.models import Job
@@ -159,11 +160,11 @@ def _withdraw(job: Job) -> Answer:
 def _resume(job: Job, now: datetime) -> Answer:
     # Keep a time in the future only if the caller set it for a job that never ran, or if the job sleeps. Resume ends
     # the wait for a retry.
-    ahead = suspend.sleeps(job, now) or (job.attempt == 0 and job.run_at is not None and job.run_at > now)
+    ahead = job.sleeps(now) or (job.attempt == 0 and job.run_at is not None and job.run_at > now)
     destination = states.PENDING_TIME if ahead else states.QUEUED
     if job.phase and children.has_live(job):
         destination = states.PENDING_CHILDREN
-    options = {key: value for key, value in history.as_dict(job.options).items() if key != "unknown_since"}
+    options = {key: value for key, value in as_dict(job.options).items() if key != UNKNOWN_SINCE}
     try:
         with Job.objects.database.atomic():  # a savepoint: the key may be taken, and the transaction must stay usable
             answer = _moved(job, destination, failures=0, crashes=0, message="", progress=phases.progress_of(job), options=options)

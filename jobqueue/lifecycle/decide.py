@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from jobqueue import conf
 from jobqueue.core import event_names as names
 from jobqueue.core import states
+from jobqueue.core.json_columns import SLEEPS_UNTIL, UNKNOWN_SINCE
 from jobqueue.core.moments import moment_of
 from jobqueue.db import RunEnd
 from jobqueue.events.record import shown
@@ -27,12 +28,10 @@ from jobqueue.lifecycle.outcome import (
     FINISHED_FIRST,
     INTERRUPTED_BY_SHUTDOWN,
     INTERRUPTED_BY_USER,
-    UNKNOWN_SINCE,
     UNKNOWN_TASK_PAUSE_SECONDS,
     Kind,
     Outcome,
 )
-from jobqueue.lifecycle.phases import SLEEPS_UNTIL
 
 READ_FIRST = (Kind.INTERRUPTED, Kind.UNKNOWN_TASK, Kind.SLEEP, Kind.WAIT)
 

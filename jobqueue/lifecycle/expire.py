@@ -23,6 +23,7 @@ from uuid import UUID
 
 from jobqueue import conf, db
 from jobqueue.core import states
+from jobqueue.core.json_columns import as_dict, as_list
 from jobqueue.db import Event, Lease, Now
 from jobqueue.events.record import record_all
 from jobqueue.lifecycle import aside, children, history, phases, wakeup
@@ -206,10 +207,10 @@ def decide(job: Job, now: datetime, excuse: str = "") -> tuple[states.Place, dic
     """Return the state of a job whose worker was lost, and the columns to write. An `excuse` is the reason why the loss is no crash."""
     if job.crashes and job.started_at is None:
         return _not_begun(job)
-    before = [one for one in history.as_list(job.history) if history.as_dict(one).get("blamed") is False]
+    before = [one for one in as_list(job.history) if as_dict(one).get("blamed") is False]
     is_blamed = not excuse or len(before) >= MAX_UNBLAMED
     crashes = job.crashes + is_blamed
-    fields: dict[str, Any] = {"worker_ids": [*history.as_list(job.worker_ids), job.lease_owner], "crashes": crashes}
+    fields: dict[str, Any] = {"worker_ids": [*as_list(job.worker_ids), job.lease_owner], "crashes": crashes}
     lost = f"worker lost {crashes} time{'s' if crashes > 1 else ''}" if is_blamed else excuse
     if job.cancel_requested:
         destination, message = states.place(job.cancel_outcome), INTERRUPTED_BY_USER

@@ -14,11 +14,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from jobqueue.core import states
+from jobqueue.core.json_columns import UNKNOWN_SINCE, as_dict
 from jobqueue.core.targets import Target
 from jobqueue.db import EndedRun, Lease, Now, RunEnd
-from jobqueue.lifecycle import history, suspend, wakeup
+from jobqueue.lifecycle import suspend, wakeup
 from jobqueue.lifecycle.decide import NOT_READ, SUCCESS, Standing, decide, must_read
-from jobqueue.lifecycle.outcome import UNKNOWN_SINCE, HandOver, Kind, Outcome, Settled
+from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome, Settled
 from jobqueue.lifecycle.refusals import one_by_one_if_refused
 from jobqueue.lifecycle.release import settle, settle_safely, try_lock
 from jobqueue.models import Job
@@ -175,7 +176,7 @@ def _locked(outcomes: Sequence[Outcome]) -> dict[Lease, Job]:
 
 
 def _standing(job: Job) -> Standing:
-    since = history.as_dict(job.options).get(UNKNOWN_SINCE, "")
+    since = as_dict(job.options).get(UNKNOWN_SINCE, "")
     flag = job.cancel_outcome if job.cancel_requested else ""
     return Standing(job.now, flag, str(since), job.progress, job.message, has_start=job.started_at is not None)  # type: ignore[attr-defined]
 

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from jobqueue.core.json_columns import as_list
 from jobqueue.db.records import MAX_ENTRIES
 from jobqueue.lifecycle.outcome import Failure
 
@@ -28,16 +29,6 @@ def entry(
 def failed(failure: Failure) -> dict[str, Any]:
     """Return the part of an entry that describes a failure."""
     return {"exception": failure.path, "message": failure.summary, "traceback": failure.traceback}
-
-
-def as_list(value: Any) -> list[Any]:
-    """Return the list of a JSON column, or an empty list if its value was edited to another type."""
-    return value if isinstance(value, list) else []
-
-
-def as_dict(value: Any) -> dict[str, Any]:
-    """Return the object of a JSON column, or an empty object if its value was edited to another type."""
-    return value if isinstance(value, dict) else {}
 
 
 def extended(history: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:

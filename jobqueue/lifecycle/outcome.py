@@ -15,7 +15,6 @@ from jobqueue.core.targets import Target
 from jobqueue.db import Claimed, Lease, LeaseHolder
 
 UNKNOWN_TASK_PAUSE_SECONDS = 5.0
-UNKNOWN_SINCE = "unknown_since"  # in the options of a job: when a worker first found its task unknown
 INTERRUPTED_BY_USER = "Job was interrupted by user"
 INTERRUPTED_BY_SHUTDOWN = "Job was interrupted by shutdown of its worker"
 EXPIRED = "Job expired: it had not begun by the time given as expires"

@@ -15,17 +15,16 @@ from django.db.models.functions import Cast, Coalesce
 
 from jobqueue.core import states
 from jobqueue.core.event_names import PHASE_COMPLETED, PHASE_STARTED, STARTED
+from jobqueue.core.json_columns import SLEEPS_UNTIL, as_dict
 from jobqueue.core.phases import Standing, overall, reconciled
 from jobqueue.db import Lease, Now
 from jobqueue.db.pipelines import insert_phases
 from jobqueue.events.record import last_progress, record, record_all
 from jobqueue.exceptions import NoPhases
-from jobqueue.lifecycle import children, history
+from jobqueue.lifecycle import children
 from jobqueue.lifecycle.guard import guarded
 from jobqueue.lifecycle.outcome import Done, Shown, Told
 from jobqueue.models import Job, JobPhase
-
-SLEEPS_UNTIL = "sleeps_until"
 
 
 def _phases(**where: Any) -> QuerySet[JobPhase]:
@@ -75,7 +74,7 @@ def _started(job: Job) -> dict[str, Any]:
     if job.started_at is None:
         changes |= {"started_at": Now(), "first_started_at": Coalesce("first_started_at", Now())}
         record(job, STARTED)
-    if SLEEPS_UNTIL in history.as_dict(job.options):
+    if SLEEPS_UNTIL in as_dict(job.options):
         changes["options"] = {key: value for key, value in job.options.items() if key != SLEEPS_UNTIL}
     return changes
 

@@ -1,4 +1,4 @@
-"""Queues as a whole: pause, resume, limit and list them.
+"""Queues as a whole: pause, resume, limit and forget them.
 
 A pause or a limit is a row, so it survives restarts and applies to every worker on every machine. Workers read the
 rows each second, and immediately when they are notified of a change.
@@ -14,20 +14,16 @@ from typing import Any
 from django.db.models import Q
 
 from jobqueue import clock
-from jobqueue.core import moments, states
+from jobqueue.core import moments
 from jobqueue.core.texts import clean, safe_repr
 from jobqueue.db import Now
-from jobqueue.db.overview import QUEUED
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle import wakeup
 from jobqueue.models import Job, Queue
 
 MAX_NAME = 200
 MAX_LIMIT = 2**31 - 1
-MAX_COUNTED = 10_000  # jobs of a queue
-MAX_QUEUES = 1000
 _SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
-BUDGET = 100_000  # index entries that a query for all queues may count
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +34,6 @@ class QueueAnswer:
     changed: bool
     paused: bool
     max_running: int | None
-    paused_until: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QueueState:
-    """The state of one queue. `queued` is counted up to a bound; `queued_is_capped` says that the bound was reached."""
-
-    name: str
-    paused: bool
-    max_running: int | None
-    queued: int
-    running: int
-    oldest_queued_seconds: float | None
-    queued_is_capped: bool = False
     paused_until: datetime | None = None
 
 
@@ -134,43 +116,6 @@ def _decide(name: str, is_so: Q, **fields: Any) -> QueueAnswer:
     return QueueAnswer(name, changed, *stands)
 
 
-def queue_states(*, at_rest: bool = False) -> list[QueueState]:
-    """Return every queue that has a row, or a job that is queued or runs: paused ones first, then those with a limit, then busy ones.
-
-    The cost is bounded, however many jobs wait in the queues. A caller that knows that no job is queued or runs sets
-    `at_rest`, which skips the queries for such jobs.
-    """
-    database = Job.objects.database
-    rows = Queue.objects.current.special_first().values_list("pk", "paused", "max_running", "paused_until")[:MAX_QUEUES]
-    decided = {row[0]: row[1:] for row in rows}
-    running = {} if at_rest else Job.objects.current.filter(status=states.Status.RUNNING).counts_by_queue()
-    pairs = [] if at_rest else database.queues_in(MAX_QUEUES)
-    share = BUDGET // max(len(pairs), 1)
-    most, first = min(max(share, 100), MAX_COUNTED), min(max(share // 10, 10), 1000)
-    groups = database.groups("queue", QUEUED, pairs, most=most, first=first) if pairs else []
-    queued: dict[str, int] = dict.fromkeys((pair.name for pair in pairs), 0)
-    oldest: dict[str, datetime] = {}
-    capped = {group.name for group in groups if group.number >= most}
-    for group in groups:
-        queued[group.name] = min(queued[group.name] + group.number, MAX_COUNTED)
-        if group.oldest is not None:
-            oldest[group.name] = min(group.oldest, oldest.get(group.name, group.oldest))
-    now = database.clock() if oldest else None
-    found = [
-        QueueState(
-            name,
-            *decided.get(name, (False, None, None))[:2],
-            queued=queued.get(name, 0),
-            running=running.get(name, 0),
-            oldest_queued_seconds=max((now - oldest[name]).total_seconds(), 0.0) if now and name in oldest else None,
-            queued_is_capped=name in capped or queued.get(name, 0) >= MAX_COUNTED,
-            paused_until=decided[name][2] if name in decided else None,
-        )
-        for name in {*decided, *running, *queued}
-    ]
-    return sorted(found, key=lambda one: (not one.paused, one.max_running is None, not (one.queued or one.running), str(one.name)))
-
-
 def forget_queue(name: str) -> bool:
     """Delete the row of a queue, and with it its pause, limit and webhook; return whether there was one.
 
@@ -178,16 +123,9 @@ def forget_queue(name: str) -> bool:
     """
     check_name(name)
     with Job.objects.database.atomic():
-        if is_busy(name):
+        if Job.objects.any_in_queue(name):
             raise InvalidOption(f"Queue {name!r} has jobs that are QUEUED or RUNNING; it cannot be forgotten before these have ended.")
         gone = bool(Queue.objects.current.filter(pk=name).delete()[0])
         if gone:
             wakeup.queues_changed()
     return gone
-
-
-def is_busy(name: str) -> bool:
-    """Return whether jobs of a queue are QUEUED or RUNNING."""
-    if any(pair.name == name for pair in Job.objects.database.queues_in(MAX_QUEUES)):
-        return True
-    return Job.objects.current.filter(status=states.Status.RUNNING, queue=name).exists()

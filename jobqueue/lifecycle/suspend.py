@@ -7,22 +7,12 @@ request comes first. The phase has ended in any case, and after a resume the job
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from jobqueue.core import states
-from jobqueue.core.moments import moment_of
-from jobqueue.lifecycle import children, history, phases
+from jobqueue.lifecycle import children, phases
 from jobqueue.lifecycle.outcome import Kind, Outcome
-from jobqueue.lifecycle.phases import SLEEPS_UNTIL
 from jobqueue.models import Job
 
 SUSPENDED = (Kind.SLEEP, Kind.WAIT)
-
-
-def sleeps(job: Job, now: datetime) -> bool:
-    """Return whether a job's own sleep is not over; the job may be paused meanwhile."""
-    until = moment_of(history.as_dict(job.options).get(SLEEPS_UNTIL))
-    return until is not None and job.run_at is not None and job.run_at > now and job.run_at == until
 
 
 def end_phases(job: Job, outcome: Outcome, destination: states.Place, message: str = "") -> None:

@@ -20,6 +20,7 @@ from django.db.models.lookups import Exact
 from jobqueue.core import states
 from jobqueue.core.event_names import DELETED
 from jobqueue.db import NO_LEASE, Database, Event, Lease, Now, Renewed, for_alias
+from jobqueue.db.overview import MAX_QUEUES
 from jobqueue.exceptions import MAX_DELAY_SECONDS, JobIsRunning
 from jobqueue.managers import Row
 
@@ -151,6 +152,12 @@ class JobManager(models.Manager.from_queryset(JobQuerySet), Generic[Row]):  # ty
     def current(self) -> JobQuerySet[Row]:
         """All jobs, read from the database that they are written to."""
         return JobQuerySet(self.model, using=router.db_for_write(self.model))
+
+    def any_in_queue(self, name: str) -> bool:
+        """Return whether jobs of a queue are QUEUED or RUNNING."""
+        if any(pair.name == name for pair in self.database.queues_in(MAX_QUEUES)):
+            return True
+        return bool(self.current.filter(status=states.Status.RUNNING, queue=name).exists())
 
     # Claim and lease
 

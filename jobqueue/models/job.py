@@ -7,6 +7,7 @@ are partial, each in the order in which it is read: jobs that have ended, wait o
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from types import ModuleType
 from typing import Any, ClassVar, Self
 
@@ -15,6 +16,8 @@ from django.db.models import F, Q
 
 from jobqueue.core import states
 from jobqueue.core.answers import Answer
+from jobqueue.core.json_columns import SLEEPS_UNTIL, as_dict
+from jobqueue.core.moments import moment_of
 from jobqueue.core.targets import Target
 from jobqueue.db import MomentField, Now, aside
 from jobqueue.exceptions import JobIsRunning
@@ -198,6 +201,11 @@ class Job(models.Model):
     def assigned(self) -> bool:
         """Whether a worker has claimed the job and not yet begun to execute it."""
         return self.status == states.Status.RUNNING and self.started_at is None
+
+    def sleeps(self, now: datetime) -> bool:
+        """Return whether the job's own sleep is not over; the job may be paused meanwhile."""
+        until = moment_of(as_dict(self.options).get(SLEEPS_UNTIL))
+        return until is not None and self.run_at is not None and self.run_at > now and self.run_at == until
 
     def pause(self) -> Answer:
         """Stop the job so that it can be resumed; see `jobqueue.pause`."""

@@ -21,10 +21,11 @@ from django.db.models import QuerySet
 from jobqueue import conf, db, public_ids
 from jobqueue.core import masking, repeats, webhook_rules
 from jobqueue.db import Now
+from jobqueue.db.aside import PREFIX
 from jobqueue.events.record import record
 from jobqueue.exceptions import JobQueueError
 from jobqueue.insight.duties import moment
-from jobqueue.lifecycle.aside import PREFIX, reason_of
+from jobqueue.lifecycle.aside import reason_of
 from jobqueue.lifecycle.batches import SET_ASIDE_SECONDS, Batches
 from jobqueue.models import Job, WebhookDelivery
 

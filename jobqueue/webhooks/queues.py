@@ -12,8 +12,9 @@ from jobqueue import conf
 from jobqueue.core import webhook_rules
 from jobqueue.core.texts import safe_repr
 from jobqueue.db import Now
+from jobqueue.db.overview import MAX_QUEUES
 from jobqueue.exceptions import InvalidOption
-from jobqueue.lifecycle.queues import MAX_QUEUES, check_name
+from jobqueue.lifecycle.queues import check_name
 from jobqueue.models import Job, Queue
 from jobqueue.webhooks.guard import literal_problem
 

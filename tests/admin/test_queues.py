@@ -179,7 +179,7 @@ def test_paused_limited_and_busy_queues_come_first_and_the_page_says_that_there_
     Queue.objects.create(name="y", max_running=3)
     Queue.objects.create(name="z", paused=True)
     JobFactory(queue="x")
-    for module in ("jobqueue.lifecycle.queues", "jobqueue.insight.queue_names", "jobqueue.admin.queues"):
+    for module in ("jobqueue.insight.queues", "jobqueue.insight.queue_names", "jobqueue.admin.queues"):
         monkeypatch.setattr(f"{module}.MAX_QUEUES", 3)
     assert names(chief) == ["z", "y", "x", "a0"]
     assert "Only 3 queues are shown" in chief.get(PAGE).content.decode()

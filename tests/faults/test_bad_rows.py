@@ -24,8 +24,8 @@ from django.urls import reverse
 
 from jobqueue import enqueue_many
 from jobqueue.core.states import Status
+from jobqueue.db.aside import PREFIX
 from jobqueue.insight.problems import problems
-from jobqueue.lifecycle.aside import PREFIX
 from jobqueue.lifecycle.queues import limit_queue
 from jobqueue.models import Job, JobPhase, Schedule, WebhookDelivery
 from tests import tasks

@@ -22,13 +22,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from jobqueue import Verdict
 from jobqueue.core import states
 from jobqueue.core.answers import Answer
+from jobqueue.core.json_columns import UNKNOWN_SINCE
 from jobqueue.db import Lease, Mark, Now
-from jobqueue.lifecycle import control, suspend
+from jobqueue.lifecycle import control
 from jobqueue.lifecycle.children import resume_parents
 from jobqueue.lifecycle.enqueue import JobSpec, enqueue
 from jobqueue.lifecycle.expire import Expired, expire_owner, expire_stale_running_jobs
 from jobqueue.lifecycle.finish import finish
-from jobqueue.lifecycle.outcome import UNKNOWN_SINCE, Failure, Kind, Outcome
+from jobqueue.lifecycle.outcome import Failure, Kind, Outcome
 from jobqueue.models import Job
 from tests.claiming import claim
 from tests.events.story import all_told, judge
@@ -383,7 +384,7 @@ class Lifecycle(RuleBasedStateMachine):
         taken = [
             other for other in self.rows.values() if row.key and other.key == row.key and other.status in states.LIVE and other.id != row.id
         ]
-        slept = suspend.sleeps(Job.objects.get(pk=row.id), datetime.min.replace(tzinfo=UTC))
+        slept = Job.objects.get(pk=row.id).sleeps(datetime.min.replace(tzinfo=UTC))
         with self.via(side):
             answer = control.resume(row.id)
         self.moved(changing=[row.id] if answer else [], moves=[(row.place, states.QUEUED), (row.place, states.PENDING_TIME)])

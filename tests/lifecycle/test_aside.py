@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from jobqueue.core import repeats
 from jobqueue.db import Lease, LeaseHolder, Scope
+from jobqueue.db.aside import PREFIX
 from jobqueue.duties.promote_due_jobs import PromoteDueJobs
 from jobqueue.insight.problems import problems
-from jobqueue.lifecycle.aside import PREFIX
 from jobqueue.lifecycle.claim import claim
 from jobqueue.lifecycle.expire import Recovery, expire_owner, expire_stale_running_jobs
 from jobqueue.lifecycle.finish import finish, finish_with_work

@@ -11,10 +11,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from jobqueue.db import Now
+from jobqueue.duties import collect_metrics as metrics
 from jobqueue.duties.base import Report
-from jobqueue.duties.collect_metrics import CollectMetrics
-from jobqueue.insight import metrics
-from jobqueue.insight.metrics import SLOT_SECONDS, SLOTS, Collector, samples
+from jobqueue.duties.collect_metrics import CollectMetrics, Collector
+from jobqueue.insight.metrics import SLOT_SECONDS, SLOTS, samples
 from jobqueue.lifecycle.queues import pause_queue
 from jobqueue.models import Job, QueueSample
 from tests.factories import JobFactory

@@ -12,9 +12,9 @@ from django.db import connection
 
 from jobqueue.db.open_jobs import OPEN
 from jobqueue.insight import targets as module
+from jobqueue.insight.queues import queue_states
 from jobqueue.insight.targets import lines
 from jobqueue.insight.why import why_waiting
-from jobqueue.lifecycle.queues import queue_states
 from jobqueue.models import Job
 from tests.factories import JobFactory
 

@@ -11,8 +11,10 @@ from django.test.utils import CaptureQueriesContext
 
 from jobqueue import clock, why_waiting
 from jobqueue.exceptions import InvalidOption
+from jobqueue.insight import queues as shown
+from jobqueue.insight.queues import queue_states
 from jobqueue.lifecycle import queues, wakeup
-from jobqueue.lifecycle.queues import QueueAnswer, limit_queue, pause_queue, queue_states, resume_queue
+from jobqueue.lifecycle.queues import QueueAnswer, limit_queue, pause_queue, resume_queue
 from jobqueue.models import Queue
 from jobqueue.testing import run_until_idle
 from tests.factories import JobFactory
@@ -120,7 +122,7 @@ def test_the_oldest_job_is_found_behind_a_flood_of_a_higher_priority() -> None:
 
 
 def test_a_count_ends_at_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queues, "MAX_COUNTED", 5)
+    monkeypatch.setattr(shown, "MAX_COUNTED", 5)
     JobFactory.create_batch(9, queue="mail")
     assert [one.queued for one in queue_states()] == [5]
 

@@ -12,13 +12,14 @@ from jobqueue.core.amounts import plural, span, verb
 from jobqueue.core.masking import mask_text
 from jobqueue.core.texts import safe_repr, shorten
 from jobqueue.db import Now
+from jobqueue.db.aside import PREFIX
+from jobqueue.db.overview import MAX_QUEUES
 from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.insight.problems.base import MAX_COUNTED, Link, Problem, Severity, Thresholds, above
+from jobqueue.insight.queues import queue_states
 from jobqueue.insight.targets import MAX_STUCK_LOOKS, stuck_lines
 from jobqueue.insight.why import why_waiting
 from jobqueue.insight.workers import MAX_WORKERS, alive, serving
-from jobqueue.lifecycle import aside
-from jobqueue.lifecycle.queues import MAX_QUEUES, queue_states
 from jobqueue.models import Job, Queue, Schedule
 
 STUCK_SECONDS = 60
@@ -77,8 +78,8 @@ def set_aside_jobs(given: Thresholds) -> Iterator[Problem]:
     recently = Now() - timedelta(seconds=given.since)
     rows = Job.objects.current.filter(status=states.Status.ERROR, finished_at__gt=recently).order_by("-finished_at")
     for job_id, message in rows.values_list("pk", "message")[:MAX_READ]:
-        if message.startswith(aside.PREFIX):
-            text = f"Job {job_id} was set aside: {shorten(mask_text(message[len(aside.PREFIX) :]), 300)}."
+        if message.startswith(PREFIX):
+            text = f"Job {job_id} was set aside: {shorten(mask_text(message[len(PREFIX) :]), 300)}."
             fix = "A value of its row is invalid, usually one that raw SQL has written. Correct it and resume the job, or cancel it."
             yield Problem("set_aside_jobs", Severity.WARNING, text, fix, str(job_id), link=Link("jobqueue_job_change", (str(job_id),)))
 

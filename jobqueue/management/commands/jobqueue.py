@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from io import TextIOWrapper
 from typing import Any
 
@@ -16,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db.utils import Error
 
 from jobqueue import db, public_ids
-from jobqueue.core.amounts import bounded, plural
+from jobqueue.core.amounts import bounded
 from jobqueue.core.answers import Answer, Verdict
 from jobqueue.core.masking import mask_text
 from jobqueue.db import Now
@@ -24,7 +23,7 @@ from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.insight import duties, health, queue_names
 from jobqueue.insight.why import why_waiting
 from jobqueue.lifecycle import control, queues
-from jobqueue.management import audit, prune, report_text, webhooks
+from jobqueue.management import audit, prune, report_text, tables, webhooks
 from jobqueue.management import health as health_command
 from jobqueue.models import Job
 from jobqueue.schedules import ticks
@@ -71,7 +70,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         except Error as error:
             raise CommandError(_of_the_database(error)) from error
-        for line in [json.dumps(data, indent=2, default=str)] if options["json"] else map(_printable, lines):
+        for line in [json.dumps(data, indent=2, default=str)] if options["json"] else map(tables.printable, lines):
             self.stdout.write(line)
         # Most subcommands return whether they succeeded; `health` returns its exit status.
         status = int(not fine_or_status) if isinstance(fine_or_status, bool) else fine_or_status
@@ -99,11 +98,11 @@ def _resume(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 
 
 def _decided(answer: queues.QueueAnswer) -> tuple[Any, Lines, bool]:
-    until = f" until {_iso(answer.paused_until)}" if answer.paused_until else ""
+    until = f" until {tables.iso(answer.paused_until)}" if answer.paused_until else ""
     now = f"paused{until}: workers start none of its jobs, and running jobs continue" if answer.paused else "not paused"
     lines = [f"Queue {answer.name!r} is {now}{'' if answer.changed else ' (no change)'}."]
     warning = queue_names.warning(answer.name) if answer.paused else ""
-    data = {**asdict(answer), "paused_until": _iso(answer.paused_until), "warning": warning}
+    data = {**asdict(answer), "paused_until": tables.iso(answer.paused_until), "warning": warning}
     return data, [*lines, *([f"Warning: {warning}"] if warning else [])], True
 
 
@@ -152,18 +151,18 @@ def _prune(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 
 def _status(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     found = health.status()
-    lines = ["Queues", *_table(QUEUE_COLUMNS, [_queue_cells(queue) for queue in found.queues])]
-    lines += ["", "Workers", *_table(WORKER_COLUMNS, [_worker_cells(worker) for worker in found.workers])]
+    lines = ["Queues", *tables.table(tables.QUEUE_COLUMNS, [tables.queue_cells(queue) for queue in found.queues])]
+    lines += ["", "Workers", *tables.table(tables.WORKER_COLUMNS, [tables.worker_cells(worker) for worker in found.workers])]
     counts = [(count.state, f"{bounded(count.number, count.or_more)}{f' {count.scope}' if count.scope else ''}") for count in found.jobs]
     data = asdict(found)
     for queue in data["queues"]:
-        queue["name"], queue["paused_until"] = mask_text(queue["name"]), _iso(queue["paused_until"])
-    return data, [*lines, "", "Jobs", *_table(("state", "jobs"), counts)], True
+        queue["name"], queue["paused_until"] = mask_text(queue["name"]), tables.iso(queue["paused_until"])
+    return data, [*lines, "", "Jobs", *tables.table(("state", "jobs"), counts)], True
 
 
 def _leaders(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     found = duties.leaders()
-    return [asdict(one) for one in found], _table(LEADER_COLUMNS, [_leader_cells(one) for one in found]), True
+    return [asdict(one) for one in found], tables.table(tables.LEADER_COLUMNS, [tables.leader_cells(one) for one in found]), True
 
 
 def _report(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
@@ -178,13 +177,13 @@ def _report(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 
 def _schedules(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     found = ticks.schedule_states()
-    data = [{**asdict(one), **{name: _iso(getattr(one, name)) for name in ("next_at", "last_at")}} for one in found]
-    return data, ["Schedules", *_table(SCHEDULE_COLUMNS, [_schedule_cells(one) for one in found])], True
+    data = [{**asdict(one), **{name: tables.iso(getattr(one, name)) for name in ("next_at", "last_at")}} for one in found]
+    return data, ["Schedules", *tables.table(tables.SCHEDULE_COLUMNS, [tables.schedule_cells(one) for one in found])], True
 
 
 def _webhooks(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     data, cells = webhooks.webhooks(options)
-    return data, ["Webhook deliveries", *_table(webhooks.COLUMNS, cells)], True
+    return data, ["Webhook deliveries", *tables.table(webhooks.COLUMNS, cells)], True
 
 
 SUBCOMMANDS = {
@@ -240,61 +239,3 @@ def _job_id(text: str) -> int:
         rule = f"it must be a whole number from 1 to {MAX_ID}, the job's number, or its public id"
         raise CommandError(f"JOB_ID is {text[:80]!r}; {rule}.")
     return number
-
-
-# Tables
-
-QUEUE_COLUMNS = ("queue", "paused", "at most", "queued", "running", "oldest waits for")
-LEADER_COLUMNS = ("duty", "led by", "for", "last run", "took", "items", "runs", "errors", "problem")
-WORKER_COLUMNS = ("process", "state", "queues", "running", "slots", "problems")
-
-
-def _queue_cells(queue: queues.QueueState) -> tuple[str, ...]:
-    limit = "-" if queue.max_running is None else str(queue.max_running)
-    queued = bounded(queue.queued, queue.queued_is_capped)
-    oldest = "-" if queue.oldest_queued_seconds is None else f"{queue.oldest_queued_seconds:.0f} s"
-    paused = f"until {_brief(queue.paused_until)} UTC" if queue.paused_until else "paused"
-    return (mask_text(queue.name), paused if queue.paused else "-", limit, queued, str(queue.running), oldest)
-
-
-def _worker_cells(worker: health.Alive) -> tuple[str, ...]:
-    stuck = [f"{plural(worker.stuck_threads, 'thread')} given up on"] if worker.stuck_threads else []
-    problems = "; ".join([*worker.problems, *stuck]) or "-"
-    return (worker.process, worker.state.lower(), ", ".join(worker.queues) or "all", str(worker.running), str(worker.slots), problems)
-
-
-def _leader_cells(one: duties.Leader) -> tuple[str, ...]:
-    held = "-" if one.held_seconds is None else f"{one.held_seconds:.0f} s"
-    took = "-" if one.last_duration_seconds is None else f"{one.last_duration_seconds:.3f} s"
-    by = one.process or one.worker_id or "nobody"
-    return (one.name, by, held, one.last_run_at or "-", took, str(one.items), str(one.runs), str(one.errors), one.problem or "-")
-
-
-SCHEDULE_COLUMNS = ("schedule", "task", "when", "state", "next (UTC)", "last (UTC)", "last job", "last error")
-
-
-def _schedule_cells(one: ticks.ScheduleState) -> tuple[str, ...]:
-    when = f"{one.when} {one.time_zone}".strip()
-    job = "-" if one.last_job_id is None else str(one.last_job_id)
-    return (one.name, one.task, when, one.state, _brief(one.next_at), _brief(one.last_at), job, one.last_error or "-")
-
-
-def _brief(when: datetime | None) -> str:
-    return "-" if when is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def _iso(when: datetime | None) -> str | None:
-    return None if when is None else when.astimezone(UTC).isoformat()
-
-
-def _printable(text: str) -> str:
-    """Return a text as one line without control characters: any code that enqueues jobs can choose the name of a queue."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
-
-
-def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Lines:
-    if not rows:
-        return ["  none"]
-    rows = [tuple(map(_printable, row)) for row in rows]  # before the widths are measured
-    widths = [max(len(row[number]) for row in [columns, *rows]) for number in range(len(columns))]
-    return [f"  {'  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()}" for row in [columns, *rows]]

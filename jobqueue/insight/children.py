@@ -1,0 +1,36 @@
+"""The children that a job waits for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jobqueue.core import states
+from jobqueue.models import Job, JobDependency
+
+MAX_COUNTED = 1000
+
+
+class Waits(NamedTuple):
+    """The number of children that a job still waits for, up to the limit of the query, and the first of them."""
+
+    live: int
+    in_all: int
+    first: int | None
+    more: bool
+
+    @property
+    def text(self) -> str:
+        """The same as a sentence, without the full stop."""
+        if self.first is None:
+            return f"The jobs that it waited for {'have ended' if self.in_all else 'are gone'}: a worker promotes it within a second"
+        least = "at least " if self.more else ""
+        return f"It waits for {least}{self.live} of {self.in_all} children; the first is job {self.first}"
+
+
+def waits(job: Job) -> Waits:
+    """Count the children that a job waits for, among the first thousand that are not marked as ended."""
+    rows = JobDependency.objects.using(Job.objects.database.alias).filter(parent=job)
+    in_all = rows.count()
+    ids = list(rows.filter(ended=False).order_by("child_id").values_list("child_id", flat=True)[: MAX_COUNTED + 1])
+    live = sorted(Job.objects.current.filter(pk__in=ids).exclude(status__in=states.ENDED).values_list("pk", flat=True))
+    return Waits(len(live), in_all, live[0] if live else None, len(ids) > MAX_COUNTED)
