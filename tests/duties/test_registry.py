@@ -66,7 +66,7 @@ async def coroutine() -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("function", "text"), [(coroutine, "not a coroutine"), (lambda context: None, "wants context"), (7, "must be a plain function")]
+    ("function", "text"), [(coroutine, "not a coroutine"), (lambda context: None, "requires context"), (7, "must be a plain function")]
 )
 def test_what_cannot_be_called_is_refused(function: Any, text: str) -> None:
     with pytest.raises(InvalidOption, match=text):
