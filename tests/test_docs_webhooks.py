@@ -27,7 +27,7 @@ def test_the_delays_are_the_codes() -> None:
 
 
 def test_the_numbers_are_the_codes() -> None:
-    assert f"at most {senders.MAX_PER_RECEIVER} attempts at a time of {senders.MAX_SENDERS}" in PAGE
+    assert f"at most {senders.MAX_PER_ORIGIN} attempts at a time of {senders.MAX_SENDERS}" in PAGE
     for name in ("webhook_max_attempts", "webhook_timeout_seconds", "delivery_grace_seconds"):
         assert f"`{name.upper()}` ({getattr(Settings(), name)})" in PAGE
 

@@ -1,10 +1,11 @@
 """The senders: a bounded number of threads that send messages to receivers and make no queries.
 
-Each receiver gets at most `MAX_PER_RECEIVER` senders. It gets only one until it has answered once, and while its
-last answer did not come in time. Half of all senders never serve slow receivers, and a part of this half never
-serves receivers that have not answered yet. So receivers that never answer do not delay those that do, even if
-there are many and all are new. New receivers take turns. The thread that leads the duty claims deliveries, passes
-them to the senders, and writes the results.
+Each receiver (an origin: scheme, host and port) gets at most `MAX_PER_ORIGIN` senders. It gets only one until it has answered once, and
+while its last answer did not come in time. After an answer that did not come in time, a receiver gets no message for a while, which
+doubles each time. `RESERVED` senders serve only receivers that have answered in time. So receivers that never answer do not delay those
+that do, even if there are many and all are new.
+
+The thread that leads the duty claims deliveries, passes them to the senders, and writes the results.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,9 +32,9 @@ if TYPE_CHECKING:
     from jobqueue.webhooks.sending import Answer
 
 MAX_SENDERS = 32
-MAX_PER_RECEIVER = 4
-MAX_SLOW = 16  # the maximum of senders for receivers whose last answer did not come in time
-MAX_UNSURE = 24  # the maximum of senders for these and for receivers that have not answered yet
+MAX_PER_ORIGIN = 4
+RESERVED = 8
+BACK_OFF_SECONDS, MAX_BACK_OFF_SECONDS = 1.0, 60.0
 PATIENCE_SECONDS = 2.0  # in addition to the time of an attempt, because the resolution of a name cannot be limited from within
 MAX_REMEMBERED = 1000
 
@@ -51,6 +53,32 @@ class Flight:
     answer: Answer | None = None
 
 
+@dataclass(slots=True)
+class Origin:
+    """What is known of a receiver: whether it has ever answered, and since when it has not; times are monotonic."""
+
+    has_answered: bool = False
+    timeouts: int = 0  # in a row; attempts at the same time count once
+    timed_out_at: float = 0.0
+    rests_until: float = 0.0
+
+    @property
+    def is_good(self) -> bool:
+        """Whether its last answer came in time."""
+        return self.has_answered and not self.timeouts
+
+    def record(self, flight: Flight, answer: Answer, now: float) -> None:
+        """Record the result of an attempt."""
+        if not answer.late:
+            self.has_answered, self.timeouts, self.rests_until = True, 0, 0.0
+        elif flight.began >= self.timed_out_at:
+            self.timeouts, self.timed_out_at = self.timeouts + 1, now
+            self.rests_until = now + min(BACK_OFF_SECONDS * 2.0 ** min(self.timeouts - 1, 10), MAX_BACK_OFF_SECONDS)
+
+
+UNKNOWN = Origin()
+
+
 class SenderPool:
     """The pool of sender threads for the outbox; only one thread calls its methods."""
 
@@ -59,11 +87,10 @@ class SenderPool:
         self.hurried = False
         self._flights: set[Flight] = set()
         self._lost: list[Flight] = []  # their threads hang in the resolution of a name
-        self._slow: set[str] = set()  # receivers whose last answer did not come in time
-        self._quick: dict[str, None] | None = None  # those whose last answer did, the latest last; None until the first read
+        self._origins: dict[str, Origin] | None = None  # the one that answered last is the last; None until the first read
         self._beginner = outbox.Beginner()
         self._unsigned: set[str] = set()  # queues without a secret that were logged
-        self._landed = threading.Event()
+        self._ended = threading.Event()
 
     @property
     def in_flight(self) -> int:
@@ -76,23 +103,23 @@ class SenderPool:
         free = MAX_SENDERS - len(self._flights) - len(self._lost)
         if free <= 0:
             return 0
-        if self._quick is None:  # else, after each change of the leader, good receivers would wait behind unknown ones
-            self._quick = dict.fromkeys(outbox.answered_lately())
-        under_way = [flight.origin for flight in (*self._flights, *self._lost)]
-        unsure = MAX_UNSURE - sum(one not in self._quick for one in under_way)
-        slow = min(MAX_SLOW - sum(one in self._slow for one in under_way), unsure)
-        full = {one for one in under_way if self._room(one) <= 0} | (self._slow if slow <= 0 else set())
+        if self._origins is None:  # else, after each change of the leader, good receivers would wait behind unknown ones
+            self._origins = {one: Origin(has_answered=True) for one in outbox.answered_lately()}
+        now = time.monotonic()
+        busy = Counter(flight.origin for flight in (*self._flights, *self._lost))
+        unproven = MAX_SENDERS - RESERVED - sum(number for one, number in busy.items() if not self._known(one).is_good)
+        resting = {one for one, known in self._origins.items() if known.rests_until > now}
 
-        def room(receiver: str) -> int:
-            nonlocal slow, unsure
-            left = self._room(receiver)
-            if left <= 0 or self._is_quick(receiver):
-                return left
-            if unsure <= 0 or (receiver in self._slow and slow <= 0):
+        def room(origin: str) -> int:
+            nonlocal unproven
+            if self._known(origin).is_good:
+                return MAX_PER_ORIGIN - busy[origin]
+            if busy[origin] or origin in resting or unproven <= 0:
                 return 0
-            unsure, slow = unsure - 1, slow - (receiver in self._slow)
-            return left
+            unproven -= 1
+            return 1
 
+        full = resting | {one for one, number in busy.items() if number >= (MAX_PER_ORIGIN if self._known(one).is_good else 1)}
         messages = self._beginner.claim(free, room, full)
         for message in messages:
             self._submit(message)
@@ -102,8 +129,8 @@ class SenderPool:
         """Wait up to `seconds` for the first attempt to end, and write all ended ones; return how many succeeded and how many did not."""
         good = bad = 0
         if self._flights:
-            self._landed.wait(seconds)
-        self._landed.clear()  # before the check: an attempt that ends during it is seen next time
+            self._ended.wait(seconds)
+        self._ended.clear()  # before the check: an attempt that ends during it is seen next time
         for flight in [one for one in self._flights if one.answer is not None]:
             delivered = self._write(flight, flight.answer or _failed(""))
             good, bad = good + delivered, bad + (not delivered)
@@ -119,13 +146,8 @@ class SenderPool:
             self._write(flight, _failed("The worker ended before the receiver had answered."))
         return silent
 
-    def _room(self, receiver: str) -> int:
-        """Return how many more attempts to a receiver may begin."""
-        most = MAX_PER_RECEIVER if self._is_quick(receiver) else 1
-        return most - sum(flight.origin == receiver for flight in (*self._flights, *self._lost))
-
-    def _is_quick(self, receiver: str) -> bool:
-        return self._quick is not None and receiver in self._quick
+    def _known(self, origin: str) -> Origin:
+        return (self._origins or {}).get(origin) or UNKNOWN
 
     def _submit(self, message: Message) -> None:
         flight = Flight(message, origin(message.url), time.monotonic())
@@ -158,7 +180,7 @@ class SenderPool:
         except BaseException as error:  # noqa: BLE001 - a thread that ends without an answer would count as under way
             flight.answer = Answer(error=exception_summary(error, PLAIN))
         finally:
-            self._landed.set()
+            self._ended.set()
 
     def _secrets(self, message: Message, receiver: str) -> tuple[str, ...]:
         """Return the secrets that sign a message."""
@@ -184,7 +206,7 @@ class SenderPool:
 
     def _write(self, flight: Flight, answer: Answer) -> bool:
         """Write the result of an attempt; return whether the message was delivered. Raise in an outage, to write it later."""
-        self._note_pace(flight.origin, answer)
+        self._record(flight, answer)
         message = flight.message
         try:
             status = outbox.settle(message, **answer.outcome())
@@ -213,16 +235,12 @@ class SenderPool:
             logger.info("Webhook %s of job %s has failed (attempt %d): %s", message.event, message.job_id, message.attempts, answer.error)
         return status == outbox.Status.DELIVERED
 
-    def _note_pace(self, receiver: str, answer: Answer) -> None:
-        quick = self._quick if self._quick is not None else {}
-        quick.pop(receiver, None)
-        if not answer.late:
-            self._slow.discard(receiver)
-            quick[receiver] = None
-            if len(quick) > MAX_REMEMBERED:
-                del quick[next(iter(quick))]
-        elif len(self._slow) < MAX_REMEMBERED:
-            self._slow.add(receiver)
+    def _record(self, flight: Flight, answer: Answer) -> None:
+        origins = self._origins if self._origins is not None else {}
+        origins[flight.origin] = known = origins.pop(flight.origin, None) or Origin()
+        known.record(flight, answer, time.monotonic())
+        if len(origins) > MAX_REMEMBERED:
+            del origins[next(iter(origins))]
 
 
 def _failed(error: str) -> Answer:
