@@ -107,30 +107,38 @@ def headers(message_id: str, body: str, secrets: Iterable[str], at: datetime | N
 
 
 def _exchange(url: httpx.URL, found: list[str], sent: Mapping[str, str], body: bytes, deadline: float) -> Answer:
-    transport = Pinned(found, deadline, _tls() if url.scheme == "https" else None)
-    # A client of httpx would log the whole URL with the secrets in it, so none is used.
-    with transport, contextlib.closing(transport.handle_request(httpx.Request("POST", url, content=body, headers=dict(sent)))) as response:
-        status = response.status_code
-        transport.hurry(BODY_SECONDS)
+    until = Deadline(deadline)
+    tls = _tls() if url.scheme == "https" else None
+    target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+    fields = {"host": url.netloc.decode("ascii"), **sent, "content-length": str(len(body))}
+    # A client of httpx would log the whole URL with the secrets in it, and follow the proxies of the environment.
+    with (
+        httpcore.ConnectionPool(ssl_context=tls, max_connections=1, network_backend=Network(found, until)) as pool,
+        pool.stream("POST", target, headers=[*fields.items()], content=body) as response,
+    ):
+        until.at = min(until.at, time.monotonic() + BODY_SECONDS)
         _read_a_little(response)
+    status = response.status
     if 200 <= status < 300:
         return Answer(delivered=True, status=status)
     error = f"The receiver answered {status}."
     if 300 <= status < 400:
         error = f"The receiver answered {status}; redirects are not followed."
-    return Answer(final=status == GONE, status=status, error=error, retry_after=retry_after_seconds(response.headers.get("retry-after")))
+    return Answer(final=status == GONE, status=status, error=error, retry_after=retry_after_seconds(_header(response, b"retry-after")))
 
 
-def _read_a_little(response: httpx.Response) -> None:
+def _header(response: httpcore.Response, name: bytes) -> str | None:
+    return next((value.decode("latin-1") for key, value in response.headers if key.lower() == name), None)
+
+
+def _read_a_little(response: httpcore.Response) -> None:
     """Read a short answer in full, so that the receiver sees no broken connection; its content is not used."""
     read = 0
-    try:
-        for part in response.iter_raw(MAX_READ_BYTES):
+    with contextlib.suppress(httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError):  # the status is known already
+        for part in response.iter_stream():
             read += len(part)
             if read >= MAX_READ_BYTES:
                 break
-    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError):
-        pass  # the status is known already
 
 
 def _told(text: str, hide: masking.Mask) -> str:
@@ -164,48 +172,6 @@ class Deadline:
         if seconds <= 0:
             raise httpcore.ReadTimeout("The time limit of the whole exchange is over.")
         return seconds
-
-
-class Pinned(httpx.BaseTransport):
-    """A transport of httpx whose connections go to given addresses; the certificate and ``Host`` are still those of the name."""
-
-    def __init__(self, found: list[str], deadline: float, tls: ssl.SSLContext | None) -> None:
-        """Create the pool without a connection."""
-        self._deadline = Deadline(deadline)
-        network = Network(found, self._deadline)
-        self._pool = httpcore.ConnectionPool(ssl_context=tls, max_connections=1, network_backend=network)
-
-    def hurry(self, seconds: float) -> None:
-        """Limit the rest of the exchange to this number of seconds."""
-        self._deadline.at = min(self._deadline.at, time.monotonic() + seconds)
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request, and return its response."""
-        url = request.url
-        target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
-        content: Any = request.stream
-        answer = self._pool.handle_request(httpcore.Request(request.method, target, headers=request.headers.raw, content=content))
-        return httpx.Response(answer.status, headers=answer.headers, stream=Body(answer))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._pool.close()
-
-
-class Body(httpx.SyncByteStream):
-    """The body of a response, read in parts."""
-
-    def __init__(self, answer: httpcore.Response) -> None:
-        """Store the response."""
-        self._answer = answer
-
-    def __iter__(self) -> Any:
-        """Read the next part."""
-        return self._answer.iter_stream()
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._answer.close()
 
 
 class Network(httpcore.NetworkBackend):
