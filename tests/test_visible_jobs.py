@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,7 +21,6 @@ from jobqueue.admin.verbs import VERBS
 from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.endpoints import ENDPOINTS
 from jobqueue.api.streams import recheck
-from jobqueue.api.streams.wsgi import Sync
 from jobqueue.events import stream as streams
 from jobqueue.events.stream import hub
 from jobqueue.models import Job, JobEvent, WebhookDelivery
@@ -274,8 +274,7 @@ def listen(client: Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     yield make
     for response in opened:
         response.close()
-    for one in [*Sync._open]:
-        one.close()
+    gc.collect()  # ends streams that a test has not kept
     assert hub.close()
 
 

@@ -12,7 +12,7 @@ from django.urls import URLPattern, path, reverse
 from jobqueue import conf
 from jobqueue.admin.targets import TargetsAdmin
 from jobqueue.api.responses import Problem
-from jobqueue.api.streams import recheck, response
+from jobqueue.api.streams import limits, recheck, response
 from jobqueue.api.streams.endpoints import snapshot_of
 from jobqueue.api.streams.parts import Source
 from jobqueue.events.wanted import Wanted
@@ -37,7 +37,7 @@ class LiveAdmin(TargetsAdmin):
         try:
             if request.method not in ("GET", "HEAD"):
                 raise Problem(405, "The method must be one of: GET, HEAD.", headers={"Allow": "GET, HEAD"})
-            with response.at_the_door():
+            with limits.authenticating():
                 return self._stream(request, object_id)
         except Problem as problem:
             return problem.response()

@@ -24,7 +24,7 @@ from jobqueue import conf, db
 from jobqueue.api import access, audit
 from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.responses import Problem, answer
-from jobqueue.api.streams import response
+from jobqueue.api.streams import limits
 from jobqueue.exceptions import JobDoesNotExist
 
 CONVERTERS: Final = {"job_id": "str", "target": "str", "queue": "path"}
@@ -80,7 +80,7 @@ class _View:
         if endpoint is None:
             allowed = ", ".join([*self.endpoints, *(["HEAD"] if "GET" in self.endpoints else [])])
             raise Problem(405, f"The method must be one of: {allowed}.", headers={"Allow": allowed})
-        with response.at_the_door() if endpoint.streams else contextlib.nullcontext():
+        with limits.authenticating() if endpoint.streams else contextlib.nullcontext():
             return self.guarded(request, endpoint, given)
 
     def guarded(self, request: HttpRequest, endpoint: Endpoint, given: dict[str, str]) -> HttpResponseBase:

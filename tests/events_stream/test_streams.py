@@ -15,15 +15,17 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db import connection
+from django.http import HttpRequest
 from django.test import Client as Browser
+from django.test import RequestFactory
 
 from jobqueue.api.responses import Problem
-from jobqueue.api.streams import parts, recheck, wsgi
+from jobqueue.api.streams import limits, parts, recheck, wsgi
 from jobqueue.api.streams import threads as desk
 from jobqueue.api.streams.asgi import send_async
 from jobqueue.api.streams.limits import StreamSlot, identity
 from jobqueue.api.streams.parts import Source, Stream
-from jobqueue.api.streams.wsgi import Sync
+from jobqueue.api.streams.wsgi import SyncStream
 from jobqueue.checks import check_streams
 from jobqueue.events import stopping, subscription
 from jobqueue.events import stream as streams
@@ -332,14 +334,14 @@ def test_one_user_leaves_half_of_the_places_to_others(
 def test_a_server_that_cannot_hold_a_stream_refuses_it_and_the_page_is_usable(
     why: str, browser: Browser, viewer: Any, job: Job, settings: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wsgi, "_reported", threading.Event())
+    monkeypatch.setattr(limits, "_reported", threading.Event())
     viewer.is_staff = True
     viewer.save()
     page = f"/admin/jobqueue/job/{job.pk}/"
     if why == "switched off":
         settings.JOBQUEUE = {"EVENT_STREAMS_MOST": 0}
     if why == "one thread":
-        monkeypatch.setattr(wsgi, "TEST_CLIENT", "")
+        monkeypatch.setattr(limits, "TEST_CLIENT", "")
     for address in [*(f"{ROOT}{one}" for one in places(job)), f"{page}events/"]:
         for method in (browser.get, browser.head):
             refused = method(address)
@@ -358,7 +360,7 @@ def test_a_server_that_cannot_hold_a_stream_refuses_it_and_the_page_is_usable(
 def test_streams_take_at_most_half_of_the_servers_threads(threads: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = type("ThreadWorker", (), {"__module__": "gunicorn.workers.gthread", "cfg": type("Config", (), {"threads": threads})})()
     monkeypatch.setattr(stopping, "server", lambda: worker)
-    assert wsgi.most_places({}) == most
+    assert limits.most_streams(HttpRequest()) == most
 
 
 def test_a_user_has_a_limit_of_streams_of_any_kind_and_others_have_their_own(
@@ -404,11 +406,11 @@ def test_what_a_stream_asks_never_ends_the_servers_loop() -> None:
 
 def test_a_place_that_was_taken_for_a_request_that_was_dropped_is_free_again(settings: Any) -> None:
     settings.JOBQUEUE = {"EVENT_STREAMS_PER_USER": 1}
-    dropped = send_async(Stream(Source(Wanted(), lambda: True, dict), None, False), {}, StreamSlot("anna"))
+    dropped = send_async(Stream(Source(Wanted(), lambda: True, dict), None, False), {}, StreamSlot(RequestFactory().get("/"), "anna"))
     with pytest.raises(Problem):
-        StreamSlot("anna")
+        StreamSlot(RequestFactory().get("/"), "anna")
     del dropped
-    StreamSlot("anna").leave()
+    StreamSlot(RequestFactory().get("/"), "anna").leave()
 
 
 @pytest.mark.parametrize("why", ["stalled", "slow", "stop"])
@@ -419,7 +421,9 @@ def test_the_connection_of_one_who_never_reads_is_cut(why: str, monkeypatch: pyt
     if why == "stop":
         monkeypatch.setattr(streams, "server_ends", lambda: True)
     ours, theirs = socket.socketpair()
-    one = Sync(Stream(Source(Wanted(), lambda: True, dict), None, False), {"gunicorn.socket": ours}, StreamSlot("anna"))
+    one = SyncStream(
+        Stream(Source(Wanted(), lambda: True, dict), None, False), {"gunicorn.socket": ours}, StreamSlot(RequestFactory().get("/"), "anna")
+    )
     try:
         assert next(one).startswith(b"retry"), "the server's thread is in a write now"
         assert one.client is not None
@@ -431,7 +435,7 @@ def test_the_connection_of_one_who_never_reads_is_cut(why: str, monkeypatch: pyt
         one.close()
         ours.close()
         theirs.close()
-    assert not Sync._open
+    assert StreamSlot.number() == 0
 
 
 @pytest.mark.parametrize("reads", [True, False])
@@ -449,9 +453,9 @@ def test_the_place_of_who_has_gone_is_free_with_the_next_ping(
         wait_until(lambda: b"snapshot" in line.recv(4096, socket.MSG_PEEK), "the stream has begun")
         if reads:
             line.recv(4096)
-        assert len(Sync._open) == 1
+        assert StreamSlot.number() == 1
     began = time.monotonic()
-    wait_until(lambda: not Sync._open, "its place is free", 10)
+    wait_until(lambda: StreamSlot.number() == 0, "its place is free", 10)
     assert time.monotonic() - began < 3, "the time of one ping, not of two"
 
 
@@ -584,7 +588,7 @@ def test_a_snapshot_carries_no_value_of_megabytes(listen: Callable[..., Listenin
 
 
 def test_one_users_openings_are_serialized_and_delay_no_other_user() -> None:
-    anna, again_, bert = (StreamSlot(SimpleNamespace(username=name)) for name in ("anna", "anna", "bert"))
+    anna, again_, bert = (StreamSlot(RequestFactory().get("/"), SimpleNamespace(username=name)) for name in ("anna", "anna", "bert"))
     try:
         assert anna.turn is again_.turn is not bert.turn
         with anna.turn:

@@ -47,33 +47,33 @@ def abort(scope: Mapping[str, Any]) -> None:
         transport_of(scope).abort()
 
 
-async def send_async(stream: Stream, scope: Mapping[str, Any], place: StreamSlot) -> AsyncIterator[bytes]:
-    """Yield the stream's bytes; the request's scope identifies its connection, `place` is the slot of its user."""
+async def send_async(stream: Stream, scope: Mapping[str, Any], slot: StreamSlot) -> AsyncIterator[bytes]:
+    """Yield the stream's bytes; the request's scope identifies its connection, `slot` is its slot."""
     loop, wake = asyncio.get_running_loop(), asyncio.Event()
     stopping.listen()
     client = hub.subscribe(
         stream.source.wanted, lambda: loop.call_soon_threadsafe(wake.set), lambda: loop.call_soon_threadsafe(abort, scope)
     )
     try:
-        async for part in _parts_of(stream, client, wake, place):
+        async for part in _parts_of(stream, client, wake, slot):
             client.writing_since = time.monotonic()
             yield part
             client.writing_since = None
     finally:
-        place.leave()
+        slot.leave()
         hub.unsubscribe(client)
         if unread(scope):  # nothing more is sent, but the buffer can hold more than the client ever reads
             loop.call_later(STALLED_AT_STOP_SECONDS if stopping.server_ends() else STALLED_AT_END_SECONDS, abort, scope)
 
 
-async def _parts_of(stream: Stream, client: Subscription, wake: asyncio.Event, place: StreamSlot) -> AsyncIterator[bytes]:
+async def _parts_of(stream: Stream, client: Subscription, wake: asyncio.Event, slot: StreamSlot) -> AsyncIterator[bytes]:
     yield wire.retry(RETRY_MILLISECONDS)
     await sync_to_async(let_go)()  # releases the connection that a middleware may have used in the request's thread
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(wake.wait(), ADMIT_SECONDS)
     opening = stream.opening(client)
     while True:
-        async with place.turn:
+        async with slot.turn:
             part = await threads.run_in_pool(lambda: next(opening, None))
         if part is None:
             break

@@ -1,20 +1,37 @@
-"""The limit of open streams per user, so that one user cannot occupy the room of all."""
+"""The limits of streams: how many a process serves, how many a user may have, and how many requests authenticate at a time.
+
+Under WSGI, a stream occupies a thread of the server, so a process serves few of them. One user can have half of these at most.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import threading
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest
+
 from jobqueue import conf
 from jobqueue.api.responses import Problem
+from jobqueue.db import let_go
+from jobqueue.events import stopping
 
 BUSY_SECONDS = "10"
+MAX_ASYNC = 2000  # streams of a process under ASGI
+TEST_CLIENT = "django.test.client"  # it reports one thread, and blocks no server
+WAITRESS = "waitress-"  # the prefix of the names of its threads
+AUTH_LIMIT = threading.BoundedSemaphore(4)
 # Attributes that identify the users of a project's own authenticator, which need not be rows of a model.
 NAMES = ("pk", "id", "username", "name")
+
+logger = logging.getLogger("jobqueue")
+_reported = threading.Event()
 
 
 def identity(user: Any) -> Hashable:
@@ -60,24 +77,36 @@ class Turn:
 
 
 class StreamSlot:
-    """One of the streams that a user may have; `leave` releases it, or the garbage collector if the request ended before the stream."""
+    """One of the streams of this process and of a user; `leave` releases it.
+
+    If the request ends before the stream, the garbage collector releases it.
+    """
 
     _lock = threading.RLock()  # reentrant, because the garbage collector can run in the middle of `leave`
     _open: ClassVar[Counter[Hashable]] = Counter()
     _turns: ClassVar[WeakValueDictionary[Hashable, Turn]] = WeakValueDictionary()
 
-    def __init__(self, user: Any, share: int = 0) -> None:
-        """Take a slot; raise a `Problem` if the user has the maximum of streams, or this share of the process (0: no limit)."""
+    def __init__(self, request: HttpRequest, user: Any) -> None:
+        """Take a slot; raise a `Problem` if the process or the user has the maximum of streams."""
         self._taken = False
         self._key = identity(user)
-        setting = conf.current().event_streams_per_user
-        most = min(setting, share) if setting and share else setting or share
+        most = most_streams(request)
         with StreamSlot._lock:
-            if most and StreamSlot._open[self._key] >= most:
-                raise _too_many(most, setting)
+            if StreamSlot.number() >= most:
+                raise busy(most)
+            setting = conf.current().event_streams_per_user
+            share = 0 if isinstance(request, ASGIRequest) else max(1, most // 2)
+            mine = min(setting, share) if setting and share else setting or share
+            if mine and StreamSlot._open[self._key] >= mine:
+                raise _too_many(mine, setting)
             StreamSlot._open[self._key] += 1
             self._taken = True
             self.turn = StreamSlot._turns.setdefault(self._key, Turn())
+
+    @classmethod
+    def number(cls) -> int:
+        """Return the number of streams of this process."""
+        return cls._open.total()
 
     def leave(self) -> None:
         """Release the slot; a second call does nothing."""
@@ -101,3 +130,52 @@ def _too_many(most: int, setting: int) -> Problem:
     )
     text = f"You have {most} streams open in this process, and {why}. Close one, or try again later."
     return Problem(429, text, limit=most, headers={"Retry-After": BUSY_SECONDS})
+
+
+def most_streams(request: HttpRequest) -> int:
+    """Return how many streams this process serves at a time: under WSGI at most half of the server's threads, if their number is known."""
+    if isinstance(request, ASGIRequest):
+        return MAX_ASYNC
+    most = conf.current().event_streams_most
+    threads = _threads(request)
+    if threads is None or threads // 2 >= most:
+        return most
+    if threads < 2 and not _reported.is_set():
+        _reported.set()
+        logger.warning(
+            "Streams of events are refused: this server has one thread per process, which a stream would occupy. Give it "
+            "threads (gunicorn --threads 8) or serve the site by ASGI (docs/streaming.md)."
+        )
+    return threads // 2
+
+
+def _threads(request: HttpRequest) -> int | None:
+    """Return how many requests a process of the server handles at a time; None if that is not known."""
+    if request.META.get("wsgi.multithread") is False and type(request.META.get("wsgi.input")).__module__ != TEST_CLIENT:
+        return 1
+    server = stopping.server()
+    if type(server).__module__ == "gunicorn.workers.gthread":
+        return int(server.cfg.threads)
+    return sum(one.name.startswith(WAITRESS) for one in threading.enumerate()) or None
+
+
+def busy(most: int) -> Problem:
+    """Return the answer of a process that has no room for one more stream."""
+    if most == 0:
+        text = (
+            "No streams of events are served here: the server handles too few requests at a time, and a stream would occupy one of"
+            " its threads. Give it threads (gunicorn --threads 8), or serve the site by ASGI."
+        )
+        return Problem(503, text, code="no_streams")
+    text = f"This process already serves its maximum of {most} streams."
+    return Problem(503, f"{text} Try again later.", code="too_many_streams", headers={"Retry-After": BUSY_SECONDS})
+
+
+@contextlib.contextmanager
+def authenticating() -> Iterator[None]:
+    """Limit the number of concurrent authentications: under ASGI each request has a thread, and so a connection, of its own."""
+    with AUTH_LIMIT:
+        try:
+            yield
+        finally:
+            let_go()  # otherwise the thread of this request would keep its connection until the end of the stream

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 from django.core.handlers.asgi import ASGIRequest
@@ -15,14 +12,11 @@ from jobqueue import conf
 from jobqueue.api.params import shown
 from jobqueue.api.responses import Problem
 from jobqueue.api.streams.asgi import send_async
-from jobqueue.api.streams.limits import StreamSlot
+from jobqueue.api.streams.limits import StreamSlot, busy, most_streams
 from jobqueue.api.streams.parts import Source, Stream
-from jobqueue.api.streams.wsgi import Sync, busy, most_places
-from jobqueue.db import let_go
+from jobqueue.api.streams.wsgi import SyncStream
 from jobqueue.db.cursors import Position
-from jobqueue.events.stream import hub
 
-MAX_ASYNC = 2000  # streams of a process under ASGI
 HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store, private, no-transform",
@@ -30,19 +24,6 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Encoding": "identity",  # a middleware that compresses would delay events
 }
-
-
-AUTH_LIMIT = threading.BoundedSemaphore(4)
-
-
-@contextlib.contextmanager
-def at_the_door() -> Iterator[None]:
-    """Limit the number of concurrent authentications: under ASGI each request has a thread, and so a connection, of its own."""
-    with AUTH_LIMIT:
-        try:
-            yield
-        finally:
-            let_go()  # otherwise the thread of this request would keep its connection until the end of the stream
 
 
 def are_served() -> bool:
@@ -61,16 +42,13 @@ def respond(request: HttpRequest, user: Any, source: Source) -> HttpResponseBase
         raise Problem(503, "Streams of events are switched off: the setting EVENT_STREAMS_MOST is 0.", code="no_streams")
     last = _last_position(request)
     stream = Stream(source, last, _wants_snapshot(request, default=last is None))
-    is_async = isinstance(request, ASGIRequest)
-    most = MAX_ASYNC if is_async else most_places(request.META)
-    if most == 0 or (is_async and len(hub) >= most):
-        raise busy(most)
     if request.method == "HEAD":
+        if most_streams(request) == 0:
+            raise busy(0)
         return HttpResponse(headers=HEADERS)
-    if isinstance(request, ASGIRequest):
-        return StreamingHttpResponse(send_async(stream, request.scope, StreamSlot(user)), headers=HEADERS)
-    # One user's streams must leave room for those of other users.
-    return StreamingHttpResponse(Sync(stream, request.META, StreamSlot(user, max(1, most // 2))), headers=HEADERS)
+    slot = StreamSlot(request, user)
+    parts = send_async(stream, request.scope, slot) if isinstance(request, ASGIRequest) else SyncStream(stream, request.META, slot)
+    return StreamingHttpResponse(parts, headers=HEADERS)
 
 
 def _last_position(request: HttpRequest) -> Position | None:

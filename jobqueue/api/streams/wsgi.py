@@ -8,69 +8,24 @@ client that has vanished.
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from jobqueue import conf
-from jobqueue.api.responses import Problem
-from jobqueue.api.streams import threads as desk
-from jobqueue.api.streams.limits import BUSY_SECONDS, StreamSlot
+from jobqueue.api.streams import threads
+from jobqueue.api.streams.limits import StreamSlot
 from jobqueue.api.streams.parts import ADMIT_SECONDS, RETRY_MILLISECONDS, RETRY_SOON_MILLISECONDS, Clock, Stream
-from jobqueue.events import stopping, wire
+from jobqueue.events import wire
 from jobqueue.events.stream import hub
 from jobqueue.events.subscription import STALLED_SECONDS, Subscription
 
 PROBE_SECONDS = 1.0  # between the two parts of a ping
 SOCKETS = ("gunicorn.socket", "werkzeug.socket")
-TEST_CLIENT = "django.test.client"  # it reports one thread, and blocks no server
-WAITRESS = "waitress-"  # the prefix of the names of its threads
-
-logger = logging.getLogger("jobqueue")
-_reported = threading.Event()
 
 
-def most_places(environ: Mapping[str, Any]) -> int:
-    """Return how many streams this process serves at a time: at most half of the server's threads, if their number is known."""
-    most = conf.current().event_streams_most
-    threads = _threads(environ)
-    if threads is None or threads // 2 >= most:
-        return most
-    if threads < 2 and not _reported.is_set():
-        _reported.set()
-        logger.warning(
-            "Streams of events are refused: this server has one thread per process, which a stream would occupy. Give it "
-            "threads (gunicorn --threads 8) or serve the site by ASGI (docs/streaming.md)."
-        )
-    return threads // 2
-
-
-def _threads(environ: Mapping[str, Any]) -> int | None:
-    """Return how many requests a process of the server handles at a time; None if that is not known."""
-    if environ.get("wsgi.multithread") is False and type(environ.get("wsgi.input")).__module__ != TEST_CLIENT:
-        return 1
-    server = stopping.server()
-    if type(server).__module__ == "gunicorn.workers.gthread":
-        return int(server.cfg.threads)
-    return sum(one.name.startswith(WAITRESS) for one in threading.enumerate()) or None
-
-
-def busy(most: int) -> Problem:
-    """Return the answer of a process that has no room for one more stream."""
-    if most == 0:
-        text = (
-            "No streams of events are served here: the server handles too few requests at a time, and a stream would occupy one of"
-            " its threads. Give it threads (gunicorn --threads 8), or serve the site by ASGI."
-        )
-        return Problem(503, text, code="no_streams")
-    text = f"This process already serves its maximum of {most} streams."
-    return Problem(503, f"{text} Try again later.", code="too_many_streams", headers={"Retry-After": BUSY_SECONDS})
-
-
-class Line:
+class Connection:
     """The socket of a client, if the server gives access to it."""
 
     def __init__(self, environ: Mapping[str, Any]) -> None:
@@ -87,24 +42,15 @@ class Line:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
 
-class Sync:
-    """An iterator over the stream's bytes; `close` releases its slots, even before it has begun."""
+class SyncStream:
+    """An iterator over the stream's bytes; `close` releases its slot, even before it has begun."""
 
-    _lock = threading.Lock()
-    _open: ClassVar[set[Sync]] = set()
-
-    def __init__(self, stream: Stream, environ: Mapping[str, Any], place: StreamSlot) -> None:
-        """Take one of the slots of the process, in addition to that of the user."""
+    def __init__(self, stream: Stream, environ: Mapping[str, Any], slot: StreamSlot) -> None:
+        """Prepare the iterator; it subscribes to events when its first part is read."""
         self.client: Subscription | None = None
-        self._place = place
-        self._line = Line(environ)
+        self._slot = slot
+        self._connection = Connection(environ)
         self._parts = self._parts_of(stream)
-        most = most_places(environ)
-        with Sync._lock:
-            if len(Sync._open) >= most:
-                place.leave()
-                raise busy(most)
-            Sync._open.add(self)
 
     def __iter__(self) -> Iterator[bytes]:
         """Return the iterator."""
@@ -120,22 +66,20 @@ class Sync:
         return part
 
     def close(self) -> None:
-        """Release the slots; a second call does nothing."""
+        """Release the slot; a second call does nothing."""
         self._parts.close()
-        self._place.leave()
-        with Sync._lock:
-            Sync._open.discard(self)
+        self._slot.leave()
 
     def _parts_of(self, stream: Stream) -> Generator[bytes, None, None]:
         wake = threading.Event()
-        client = self.client = hub.subscribe(stream.source.wanted, wake.set, self._line.cut)
+        client = self.client = hub.subscribe(stream.source.wanted, wake.set, self._connection.cut)
         try:
             yield wire.retry(RETRY_MILLISECONDS)
             wake.wait(ADMIT_SECONDS)
             opening = stream.opening(client)
             while True:
-                with self._place.turn:
-                    part = desk.run_here(lambda: next(opening, None))
+                with self._slot.turn:
+                    part = threads.run_here(lambda: next(opening, None))
                 if part is None:
                     break
                 yield part
@@ -143,7 +87,7 @@ class Sync:
             while client.begin is not None:
                 wake.clear()
                 ended, over = client.ended, clock.is_over
-                if clock.must_check() and not desk.run_here(stream.source.allowed):
+                if clock.must_check() and not threads.run_here(stream.source.allowed):
                     return
                 part = clock.to_send(client)
                 if part and clock.pings:
