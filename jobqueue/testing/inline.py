@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,21 +17,15 @@ from jobqueue.core import backoff, states
 from jobqueue.core.phases import Standing
 from jobqueue.db import Claimed
 from jobqueue.declared.registry import Entry
-from jobqueue.exceptions import Interrupted
 from jobqueue.failure_log import while_handling
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.receivers import log_settled
-from jobqueue.tasks.context import TaskContext
 from jobqueue.tasks.results import JobResult
-from jobqueue.testing.inline_phases import InlineJournal, keep_end
+from jobqueue.testing.inline_phases import InlinePhaseStore, keep_end
+from jobqueue.testing.worker import ShortRun
 from jobqueue.worker.reporting.ends import ending_of
-from jobqueue.worker.running.arguments import shown_message
-from jobqueue.worker.running.judging import conclude
-from jobqueue.worker.running.phases import Pipeline
-from jobqueue.worker.running.run import Run
-from jobqueue.worker.running.run_contexts import RunContexts, contexts_of
+from jobqueue.worker.running.executor import execute_inside, execute_inside_async
 
-REST_SECONDS = 0.01
 WORKER_ID = "inline"
 GOES_ON = (Kind.RETRY, Kind.SLEEP, Kind.WAIT)  # these run again immediately: a test does not wait
 
@@ -71,39 +63,10 @@ class Kept:
             object.__setattr__(self.result, name, value)
 
 
-class InlineControl:
-    """The control of an inline task's context: nothing interrupts the task, and its reports are stored."""
-
-    def __init__(self, kept: Kept, run: Run) -> None:
-        """Bind the enqueued task, its run, and the pipeline of the run, if it has one."""
-        self._kept, self._run, self._pipeline = kept, run, run.pipeline
-
-    def interruption(self) -> Interrupted | None:
-        """Return None: an inline run is never asked to stop."""
-        return None
-
-    def wait(self, seconds: float) -> None:
-        """Wait for at most 0.01 s: a test does not wait, and a task that polls does not spin."""
-        threading.Event().wait(min(seconds, REST_SECONDS))
-
-    def report(self, progress: int, message: str | None, at: int | None = None) -> None:
-        """Store the progress."""
-        self._kept.progress = progress if self._pipeline is None else self._pipeline.report(progress, message, at)
-        self._kept.message = self._kept.message if message is None else shown_message(message, self._run.mask)
-
-    def save(self, metadata: str) -> None:
-        """Store the metadata."""
-        self._kept.metadata = metadata
-
-    def result(self) -> JobResult:
-        """Return the current result."""
-        return self._kept.result
-
-
 def run(kept: Kept, sender: type) -> None:
     """Run a task until it ends; retries, sleeps and waits for children continue immediately."""
     for attempt in itertools.count(1):
-        outcome = _attempt(kept, sender, attempt)
+        outcome = _attempt(kept, attempt)
         _settle(kept, outcome)
         message = outcome.failure.summary if outcome.failure else (outcome.message or "")
         while_handling(ending_of(outcome, kept.result.job_status, message), partial(_announce, kept, sender, attempt, outcome, message))
@@ -131,43 +94,30 @@ def _announce(kept: Kept, sender: type, attempt: int, outcome: Outcome, message:
         signals.task_finished.send_robust(sender, task_result=result)
 
 
-def _attempt(kept: Kept, sender: type, attempt: int) -> Outcome:
+def _attempt(kept: Kept, attempt: int) -> Outcome:
     result, now = kept.result, timezone.now()
     kept.update(status=compat.TaskResultStatus.RUNNING, job_status=states.Status.RUNNING.value, last_attempted_at=now)
     kept.update(started_at=result.started_at or now, worker_ids=[*result.worker_ids, WORKER_ID])
-    signals.task_started.send_robust(sender, task_result=result)
-    one = Run(_claimed(kept, attempt), lambda run: None, lambda run: result)
+    one = ShortRun(_claimed(kept, attempt), lambda run: None, lambda run: result)
     one.entry = _entry(result.task)
-    try:
-        one.value = _call(one, kept)
-        one.returned = True
-    except KeyboardInterrupt:  # Ctrl-C ends the test run
-        raise
-    except BaseException as error:  # noqa: BLE001 - a task may raise anything, and its caller continues
-        one.raised = error
-    return conclude(one)
-
-
-def _call(one: Run, kept: Kept) -> Any:
-    args, kwargs = json.loads(kept.args), json.loads(kept.kwargs)
-    task, func = kept.result.task, kept.result.task.func
-    if phases := getattr(task, "phases", ()):
-        one.pipeline = pipeline = Pipeline(phases, func, InlineJournal(kept.phases, kept.children))
-        func = pipeline.arun if iscoroutinefunction(func) else pipeline.run
-    if task.takes_context:
-        args.insert(0, TaskContext(one.job, InlineControl(kept, one), one.pipeline))
-    call, contexts = partial(func, *args, **kwargs), contexts_of(one.job)
-    if iscoroutinefunction(task.func):
-        return async_to_sync(_acall)(call, contexts)
-    return call() if contexts is None else contexts.call(call)
-
-
-async def _acall(call: Callable[[], Any], contexts: RunContexts | None) -> Any:
-    # A function that is only marked as a coroutine function is called here, since `async_to_sync` rejects a partial of it.
-    return await (call() if contexts is None else contexts.acall(call))
+    one.phase_store = InlinePhaseStore(kept.phases, kept.children)
+    one.saves_with_outcome = True
+    # Not in the tenant's context: entering it would query the database.
+    if one.entry.is_async:
+        async_to_sync(execute_inside_async)(one)
+    else:
+        execute_inside(one)
+    outcome = one.take_outcome()
+    if isinstance(outcome.error, KeyboardInterrupt):  # Ctrl-C ends the test run
+        raise outcome.error
+    return outcome
 
 
 def _settle(kept: Kept, outcome: Outcome) -> None:
+    kept.progress = kept.progress if outcome.progress is None else outcome.progress
+    kept.metadata = outcome.metadata or kept.metadata
+    if outcome.told is not None and outcome.told.message is not None:
+        kept.message = outcome.told.message
     errors = list(kept.result.errors)
     if outcome.failure is not None:
         errors.append(compat.TaskError(exception_class_path=outcome.failure.path, traceback=outcome.failure.traceback))
@@ -218,4 +168,5 @@ def _entry(task: Any) -> Entry:
         backoff=getattr(task, "backoff", backoff.DEFAULT),
         transactional=False,  # the transaction is that of the caller
         secret=getattr(task, "secret", ()),
+        phases=tuple(getattr(task, "phases", ())),
     )

@@ -12,7 +12,7 @@ from jobqueue.lifecycle.outcome import Done, Outcome
 T = TypeVar("T")
 
 
-class InlineJournal:
+class InlinePhaseStore:
     """The states of the phases, in a list that lasts from one attempt to the next."""
 
     def __init__(self, kept: list[Standing], children: list[int]) -> None:

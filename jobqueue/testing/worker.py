@@ -83,8 +83,6 @@ def _promote(served: ServedQueues, *, scheduled: bool) -> None:
 class ShortRun(Run):
     """A run whose waits are cut to 0.01 s."""
 
-    __slots__ = ()
-
     def wait(self, seconds: float) -> None:
         """Wait for a moment."""
         super().wait(min(seconds, REST_SECONDS))

@@ -68,17 +68,19 @@ def execute(run: Run, idle_seconds: float = 0.0, *, hygienic: bool = True) -> Ou
 
 def _execute(run: Run) -> None:
     if not run.job.tenant:
-        _execute_inside(run)
+        execute_inside(run)
         return
     try:
         with inside(run.job.tenant):
-            _execute_inside(run)
+            execute_inside(run)
     except BaseException as error:  # noqa: BLE001 - the context cannot be entered, or cannot be left after the end of the run
         _fail(run, error)
 
 
-def _execute_inside(run: Run) -> None:
-    """Execute the run to its outcome inside the tenant's context: the text of its error may query the database or read a variable.
+def execute_inside(run: Run) -> None:
+    """Execute a run to its outcome, which the run then has, inside the tenant's context.
+
+    The text of the task's error may query the database or read a variable.
 
     An interrupt that is thrown into this thread must never hit the exit of the tenant's context: the thread would stay in that context.
     """
@@ -128,13 +130,14 @@ async def execute_async(run: Run) -> Outcome:
     """Run a coroutine function in this event loop and return the outcome; never raises."""
     try:
         async with inside_async(run.job.tenant) if run.job.tenant else contextlib.nullcontext():
-            await _execute_inside_async(run)
+            await execute_inside_async(run)
     except BaseException as error:  # noqa: BLE001 - as for a plain function, or a cancellation that arrives outside of the task
         _fail(run, error)
     return run.take_outcome()
 
 
-async def _execute_inside_async(run: Run) -> None:
+async def execute_inside_async(run: Run) -> None:
+    """Execute a coroutine function's run to its outcome, which the run then has, inside the tenant's context."""
     try:
         # Sending `task_started` reads the job's row, which Django does not allow in a coroutine.
         call = await sync_to_async(resolve)(run) if signals.listened_to(signals.task_started) else resolve(run)
@@ -197,7 +200,7 @@ def resolve(run: Run) -> Call | None:
 def _announce_start(run: Run, task: Any) -> None:
     try:
         full = signals.listened_to(signals.task_started)  # the log line alone needs no query
-        result = read_result(run) if full else results.of_claim(run.job, task, "RUNNING")
+        result = run.result() if full else results.of_claim(run.job, task, "RUNNING")
         with hygiene.leaving_no_transaction("A receiver of task_started"):
             signals.task_started.send_robust(type(task.get_backend()), task_result=result)
     except BaseException:  # noqa: BLE001 - also SystemExit and the like, which `send_robust` does not catch

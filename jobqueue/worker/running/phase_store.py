@@ -112,19 +112,19 @@ class RunPhaseStore:
 
 def begin(run: Run, entry: Entry) -> Pipeline:
     """Return the pipeline of a run whose task has phases."""
-    run.pipeline = Pipeline(entry.phases, entry.func, RunPhaseStore(run))
+    run.pipeline = Pipeline(entry.phases, entry.func, run.phase_store or RunPhaseStore(run))
     return run.pipeline
 
 
 def without_phases(run: Run, entry: Entry) -> Callable[..., Any]:
     """Return the function of a task whose job has phases that the code no longer has; it first deletes the unfinished ones."""
-    let_go, journal = partial(phases.let_go, run.lease), RunPhaseStore(run)
+    let_go, store = partial(phases.let_go, run.lease), RunPhaseStore(run)
     if not entry.is_async:
-        journal.do(let_go)  # before the task's own transaction, if it has one
+        store.do(let_go)  # before the task's own transaction, if it has one
         return entry.func
 
     async def begin_anew(*args: Any, **kwargs: Any) -> Any:
-        await journal.ado(let_go)
+        await store.ado(let_go)
         return await entry.func(*args, **kwargs)
 
     return begin_anew

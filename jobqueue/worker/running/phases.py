@@ -26,7 +26,7 @@ from jobqueue.worker.running.arguments import Given
 T = TypeVar("T")
 
 
-class Journal(Protocol):
+class PhaseStore(Protocol):
     """A store for the states of the phases of one run. `do` executes each call that writes, perhaps more than once."""
 
     def open(self, names: Sequence[str]) -> list[Standing]:
@@ -66,9 +66,9 @@ class Journal(Protocol):
 class Pipeline:
     """One run of a pipeline; the context of the run works on it."""
 
-    def __init__(self, phases: Sequence[Phase], func: Callable[..., Any], journal: Journal) -> None:
+    def __init__(self, phases: Sequence[Phase], func: Callable[..., Any], store: PhaseStore) -> None:
         """Create the pipeline; the states of its phases are not known yet."""
-        self._phases, self._func, self._journal = phases, func, journal
+        self._phases, self._func, self._store = phases, func, store
         self._standing: list[Standing] = []
         self._at = 0
         self._over = -1  # the place of the phase that has returned last
@@ -82,52 +82,52 @@ class Pipeline:
 
     def run(self, context: Any, *args: Any, **kwargs: Any) -> Any:
         """Run the phases that have not finished, and then the pipeline's own function; return the job's result."""
-        journal, given, value = self._journal, Given(args, kwargs), None
-        self._opened(journal.do(self._open))
+        store, given, value = self._store, Given(args, kwargs), None
+        self._opened(store.do(self._open))
         while self._at < len(self._phases):
-            journal.look()
-            before = journal.transactions()
+            store.look()
+            before = store.transactions()
             try:
                 value = given.to(guarded(self._phases[self._at].func), for_phase(context, InPhase(self, self._at)))
             except BaseException as error:
                 if not self._is_suspended_by(error):
                     raise
             self._over = self._at
-            journal.check(self._phases[self._at].name, before)
+            store.check(self._phases[self._at].name, before)
             done = self._ended(value)
             if self.suspended is not None:
-                journal.do(self._wait)
+                store.do(self._wait)
                 raise self.suspended
-            journal.do(partial(journal.go_on, done, self._following, self.after))
+            store.do(partial(store.go_on, done, self._following, self.after))
             self._advance(done)
-        journal.look()  # also before the pipeline's own function
+        store.look()  # also before the pipeline's own function
         return self._result(given.to(self._func, context))
 
     async def arun(self, context: Any, *args: Any, **kwargs: Any) -> Any:
         """Run the phases and the pipeline's own function as coroutines; return the job's result."""
-        journal, given, value = self._journal, Given(args, kwargs), None
-        self._opened(await journal.ado(self._open))
+        store, given, value = self._store, Given(args, kwargs), None
+        self._opened(await store.ado(self._open))
         while self._at < len(self._phases):
-            journal.look()
-            before = await journal.there(journal.transactions)
+            store.look()
+            before = await store.there(store.transactions)
             try:
                 value = await given.to(aguarded(self._phases[self._at].func), for_phase(context, InPhase(self, self._at)))
             except BaseException as error:
                 if not self._is_suspended_by(error):
                     raise
             self._over = self._at
-            await journal.there(partial(journal.check, self._phases[self._at].name, before))
+            await store.there(partial(store.check, self._phases[self._at].name, before))
             done = self._ended(value)
             if self.suspended is not None:
-                await journal.ado(self._wait)
+                await store.ado(self._wait)
                 raise self.suspended
-            await journal.ado(partial(journal.go_on, done, self._following, self.after))
+            await store.ado(partial(store.go_on, done, self._following, self.after))
             self._advance(done)
-        journal.look()
+        store.look()
         return self._result(await given.to(self._func, context))
 
     def _open(self) -> list[Standing]:
-        return self._journal.open([one.name for one in self._phases])
+        return self._store.open([one.name for one in self._phases])
 
     def _opened(self, standing: list[Standing]) -> None:
         self._standing = standing
@@ -152,7 +152,7 @@ class Pipeline:
 
     def _wait(self) -> None:
         if self.suspended is not None and self.suspended.children is not None:
-            self._journal.wait(self.suspended.children)
+            self._store.wait(self.suspended.children)
 
     @property
     def _following(self) -> Standing | None:
@@ -246,13 +246,13 @@ class Pipeline:
     def keep(self, text: str, at: int | None = None) -> None:
         """Store the checkpoint of the phase at this place, by default of the phase that runs, before returning."""
         one = self._standing[self._at if at is None else at]
-        self._journal.do(partial(self._journal.keep, one.name, text))
+        self._store.do(partial(self._store.keep, one.name, text))
         one.checkpoint = text
 
     async def akeep(self, text: str, at: int | None = None) -> None:
         """Store a checkpoint from a coroutine, as `keep` does."""
         one = self._standing[self._at if at is None else at]
-        await self._journal.ado(partial(self._journal.keep, one.name, text))
+        await self._store.ado(partial(self._store.keep, one.name, text))
         one.checkpoint = text
 
     def suspend(self, suspended: Suspended) -> None:
@@ -267,7 +267,7 @@ class Pipeline:
 
     def children(self, after: int, limit: int) -> list[Child]:
         """Return the outcomes of the jobs that were waited for."""
-        return self._journal.children(after, limit)
+        return self._store.children(after, limit)
 
 
 class InPhase:

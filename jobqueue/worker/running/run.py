@@ -22,7 +22,7 @@ from jobqueue.worker.running.side_writes import OVER, SideWrites
 
 if TYPE_CHECKING:
     from jobqueue.lifecycle.outcome import Outcome
-    from jobqueue.worker.running.phases import Pipeline
+    from jobqueue.worker.running.phases import PhaseStore, Pipeline
     from jobqueue.worker.running.slots import Lane
 
 __all__ = ["MESSAGES", "Reason", "Run", "Runs", "SlotUse"]
@@ -57,6 +57,7 @@ class Run(Interruption):
     saves_with_outcome = False
     side_writes: SideWrites | None = None
     pipeline: Pipeline | None = None
+    phase_store: PhaseStore | None = None  # a store other than the database, for the tests of projects
     slot_use: SlotUse | None = None  # None: the slot was not handed over since the claim
     slot_lost = False  # no thread replaces the thread that the run occupies
     place = ""  # where its thread was when the run was abandoned

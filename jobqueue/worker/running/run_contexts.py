@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from jobqueue import conf
 from jobqueue.core import repeats, texts
 from jobqueue.db import Claimed
 from jobqueue.exceptions import Interrupted, RunContextFailed, TimeLimitExceeded
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +76,6 @@ class RunContexts:
             except Exception as error:
                 raise _not_entered(factory, error) from error
             self._entered.append((manager, is_async))
-
-    def call(self, function: Callable[[], T]) -> T:
-        """Enter the contexts and return what a plain function returns; raise what it raises, or why a context cannot be entered."""
-        raised: BaseException | None = None
-        try:
-            self.enter()
-            return function()
-        except BaseException as error:
-            raised = error
-            raise
-        finally:
-            self.leave(raised)
-
-    async def acall(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Enter the contexts and return what a coroutine function returns; raise as `call` does."""
-        raised: BaseException | None = None
-        try:
-            await self.aenter()
-            return await function()
-        except BaseException as error:
-            raised = error
-            raise
-        finally:
-            await self.aleave(raised)
 
     def _made(self, factory: Any) -> Any:
         job = self._job
