@@ -1,15 +1,15 @@
-/* A client of the streams of events, without dependencies: EventSource that also comes back where the server refused, that makes a
-   connection anew which a network has dropped without a word, and that rests while nobody looks.
+/* A client of the streams of events, without dependencies. In addition to EventSource, it retries after a refusal of the server, replaces
+   a connection that the network has dropped silently, and disconnects while the page is hidden.
 
      const stop = jobqueue.follow("/jobqueue/jobs/7/events/", (event) => { ... }, { mode: (name) => { ... } });
 
    The function gets each event once, as the object that the server sent: {id, event, job_id, at, attempt, status, data, ...}; the event
-   "jobqueue.snapshot", which comes first and after a gap, has in its data how things stand. Texts in it are data from outside: put them
-   into a page as text, never as markup. `mode` is told "live", "reconnecting" or "off" (refused, or resting). */
+   "jobqueue.snapshot", the first one and the one after a gap, has the current state in its data. Texts in it are untrusted: insert them
+   into a page as text, never as markup. `mode` is called with "live", "reconnecting" or "off" (refused, or hidden). */
 "use strict";
 
 (function () {
-  // As in jobqueue/core/event_names.py: a browser hears only the events whose names it was told.
+  // As in jobqueue/core/event_names.py: a browser dispatches only the events whose names have a listener.
   const NAMES = [
     "jobqueue.snapshot", "jobqueue.reset",
     "job.enqueued", "job.started", "job.progress", "job.phase.started", "job.phase.completed", "job.retrying", "job.handed_back",
@@ -17,7 +17,7 @@
     "job.webhook.delivered", "job.webhook.failed", "job.stale", "job.deleted",
   ];
   const SHORTEST_MS = 5_000, LONGEST_MS = 60_000;
-  const SILENCE_MS = 120_000; // pings are not heard here: what was quiet for so long may be dead
+  const SILENCE_MS = 120_000; // pings do not reach this code: a connection without events for this time may be dead
   const HIDDEN_MS = 15_000; // all tabs share six connections to a site without HTTP/2
   const MOST_REMEMBERED = 5_000;
 
@@ -29,11 +29,11 @@
     }
   }
 
-  /* Follow a stream; return what stops it. options: `mode`, and `mostFailures`, how often in a row the server may refuse before it is
-     left in peace until somebody looks at the page again (default 8). */
-  function follow(url, told, options) {
+  /* Follow a stream; return a function that stops it. options: `mode`, and `mostFailures`, the number of refusals in a row (default 8)
+     after which the client does not retry until the page is shown again. */
+  function follow(url, onEvent, options) {
     const { mode = () => {}, mostFailures = 8 } = options || {};
-    const seen = new Set(); // a replay may bring an event twice
+    const seen = new Set(); // a replay can send an event twice
     const timers = {};
     let source = null, failures = 0, lastId = "", stopped = false;
 
@@ -42,7 +42,7 @@
       timers[name] = window.setTimeout(act, milliseconds);
     }
 
-    function address() { // EventSource itself says so only where it has come back by itself
+    function address() { // EventSource sends the header only if it has reconnected by itself
       return lastId ? `${url}${url.includes("?") ? "&" : "?"}snapshot=1&last_event_id=${encodeURIComponent(lastId)}` : url;
     }
 
@@ -51,18 +51,18 @@
       if (stopped || document.hidden) return;
       const made = new EventSource(address());
       source = made;
-      made.onopen = () => made === source && listen();
-      made.onerror = () => made === source && broken();
-      for (const name of NAMES) made.addEventListener(name, (message) => made === source && hear(name, message));
+      made.onopen = () => made === source && onOpen();
+      made.onerror = () => made === source && onFailure();
+      for (const name of NAMES) made.addEventListener(name, (message) => made === source && receive(name, message));
     }
 
-    function listen() {
+    function onOpen() {
       mode("live");
       after("silence", SILENCE_MS, open);
     }
 
-    function hear(name, message) {
-      listen();
+    function receive(name, message) {
+      onOpen();
       failures = 0;
       lastId = message.lastEventId || lastId;
       const event = parsed(message.data);
@@ -72,15 +72,15 @@
         seen.add(event.id);
         if (seen.size > MOST_REMEMBERED) seen.delete(seen.values().next().value);
       }
-      told(event);
+      onEvent(event);
     }
 
-    function broken() {
+    function onFailure() {
       if (source.readyState !== EventSource.CLOSED) {
-        mode("reconnecting"); // the browser does it
+        mode("reconnecting"); // the browser reconnects
         return;
       }
-      // An answer that is no stream (no room, no permission, no server for a moment) is final to the browser.
+      // After an answer that is no stream (too many streams, no permission, no server), the browser does not retry.
       close();
       mode("off");
       failures += 1;
@@ -96,22 +96,22 @@
       source = null;
     }
 
-    function rest() {
+    function disconnect() {
       if (source) mode("off");
       close();
     }
 
-    function look() {
+    function onVisibility() {
       window.clearTimeout(timers.hidden);
       if (document.hidden) {
-        after("hidden", HIDDEN_MS, rest);
+        after("hidden", HIDDEN_MS, disconnect);
       } else if (!source) {
         failures = 0;
         open();
       }
     }
 
-    function again() { // the network is back, or the page is, from where a browser keeps the last ones
+    function reconnect() { // the network is back
       failures = 0;
       open();
     }
@@ -120,16 +120,16 @@
       stopped = true;
       close();
       window.clearTimeout(timers.hidden);
-      document.removeEventListener("visibilitychange", look);
+      document.removeEventListener("visibilitychange", onVisibility);
       window.removeEventListener("pagehide", close);
-      window.removeEventListener("pageshow", look);
-      window.removeEventListener("online", again);
+      window.removeEventListener("pageshow", onVisibility);
+      window.removeEventListener("online", reconnect);
     }
 
-    document.addEventListener("visibilitychange", look);
+    document.addEventListener("visibilitychange", onVisibility);
     window.addEventListener("pagehide", close);
-    window.addEventListener("pageshow", look);
-    window.addEventListener("online", again);
+    window.addEventListener("pageshow", onVisibility);
+    window.addEventListener("online", reconnect);
     open();
     return stop;
   }

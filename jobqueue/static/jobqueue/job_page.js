@@ -1,8 +1,8 @@
-/* Keep the admin's page of one job as it is now, without loading it again.
+/* Keep the admin's page of one job up to date, without a reload.
 
-   What changes often (progress, message, phases, new events) comes with the stream and is written as text. What only the server can say
-   (the buttons, the report, the result) is asked of it once more, as the same template makes it, and put in place of what is there, node
-   by node: focus, scroll position and opened runs stay. Without a stream the page stays as it was loaded, and says so. */
+   The stream has what changes often (progress, message, phases, new events), and the page writes it as text. For all other parts (the
+   buttons, the report, the result), the page fetches the same template again and replaces the changed nodes, so that focus, scroll
+   position and opened runs stay. Without a stream, the page does not change, and shows that it is not live. */
 "use strict";
 
 (function () {
@@ -11,9 +11,9 @@
 
   const WORDS = { live: "Live", reconnecting: "Reconnecting…", off: "Not live", ended: "Ended", deleted: "Deleted" };
   const FINAL = ["SUCCESS", "CANCELED"];
-  const PATIENCE_MS = 2_000; // a short break is nothing to speak of
-  const BETWEEN_LOOKS_MS = 1_500, AFTER_FAILURE_MS = 5_000, MOST_FAILURES = 5;
-  const EPILOGUE_MS = 20_000; // what follows an end: webhooks
+  const PATIENCE_MS = 2_000; // a shorter break is not shown
+  const BETWEEN_FETCHES_MS = 1_500, AFTER_FAILURE_MS = 5_000, MOST_FAILURES = 5;
+  const EPILOGUE_MS = 20_000; // events that follow an end: webhooks
   const MOST_EVENTS = 500;
   const MINUTE = 60, HOUR = 3600, DAY = 86400;
 
@@ -30,10 +30,10 @@
     return made;
   }
 
-  // What is at the top of the window stays there while things above it grow. The browser's own way to do so would do it twice.
+  // Keep the part at the top of the window in place while parts above it grow. The browser's scroll anchoring would correct it twice.
   document.documentElement.style.overflowAnchor = "none";
 
-  function steadily(act) {
+  function keepingPosition(act) {
     const top = (element) => element.getBoundingClientRect().top;
     const held = window.scrollY > 0 && [...page.querySelectorAll("[data-part]")].find((part) => part.getBoundingClientRect().bottom > 0);
     const before = held && top(held);
@@ -41,11 +41,11 @@
     if (held && held.isConnected) window.scrollBy({ top: top(held) - before, behavior: "instant" });
   }
 
-  // The sign of the connection -----------------------------------------------------------------------------------------------
+  // The mode of the connection -----------------------------------------------------------------------------------------------
 
   let mode = "", soon = 0;
 
-  function sign(name) {
+  function showMode(name) {
     if (name === mode || mode === "deleted" || (mode === "ended" && name !== "deleted")) return;
     mode = name;
     clearTimeout(soon);
@@ -58,7 +58,7 @@
     else write();
   }
 
-  // What the stream tells, until the server's own words for it are there ---------------------------------------------------------
+  // Values of the stream, until a fetched page has them --------------------------------------------------------------------------
 
   const news = new Map();
   let drawing = false;
@@ -66,7 +66,7 @@
   function note(name, value) {
     if (value === undefined || value === null) return;
     news.set(name, { value, at: Date.now() });
-    if (!drawing) requestAnimationFrame(() => steadily(draw));
+    if (!drawing) requestAnimationFrame(() => keepingPosition(draw));
     drawing = true;
   }
 
@@ -107,7 +107,7 @@
   const timeline = () => find("jobqueue-timeline");
   const numbered = (item) => Number(item.dataset.eventId);
 
-  // The same words as jobqueue/admin/formatting.py has.
+  // The same format as in jobqueue/admin/formatting.py.
   function duration(seconds) {
     const two = (number) => String(number).padStart(2, "0");
     const some = Math.max(seconds, 0), whole = Math.floor(some);
@@ -139,7 +139,7 @@
   function particulars(data) {
     const words = (value) => (typeof value === "object" ? JSON.stringify(value) : String(value));
     const { message, ...rest } = data || {};
-    // A phase's place is in the list of phases, and its first attempt goes without saying.
+    // The list of phases has the position of a phase, and a first attempt is not worth a note.
     const said = (name, value) => name === "position" || (name === "attempt" && value === 1);
     const named = Object.entries(rest).filter(([name, value]) => value !== null && value !== "" && !said(name, value));
     return [...(message ? [words(message)] : []), ...named.map(([name, value]) => `${name.replaceAll("_", " ")}: ${words(value)}`)].join("; ");
@@ -159,7 +159,7 @@
     return made;
   }
 
-  // Put an item where its number belongs; ids do not always become known in their order. One that is there already is not doubled.
+  // Insert an item in the order of the ids, because events can arrive out of order. Skip an item that exists.
   function place(id, maker) {
     const list = timeline();
     let before = list.lastElementChild;
@@ -171,38 +171,38 @@
     return made;
   }
 
-  function happened(event) {
+  function addEvent(event) {
     if (typeof event.id !== "number" || typeof event.event !== "string") return;
     place(event.id, (before) => item(event, before));
     const none = page.querySelector(".jq-no-events");
     if (none) none.remove();
   }
 
-  // Where nothing of what is shown is among the newest, there may be a gap: what is older is let go, as when the page is loaded.
-  function caughtUp(events) {
+  // If none of the shown events is among the newest, there can be a gap: remove the older ones, as after a reload.
+  function showNewest(events) {
     const list = timeline(), known = new Set(events.map((event) => event.id));
     const items = [...list.children];
     if (events.length && items.length && !items.some((one) => known.has(numbered(one)))) items.forEach((one) => one.remove());
-    events.forEach(happened);
+    events.forEach(addEvent);
   }
 
-  // What the server's template makes of the job ------------------------------------------------------------------------------
+  // The parts that the server renders -----------------------------------------------------------------------------------------
 
   let waiting = 0, asked = false, last = 0, failures = 0;
 
-  function look() {
+  function refresh() {
     if (waiting || asked) {
-      waiting = waiting || -1; // once more, when the answer is there
+      waiting = waiting || -1; // again, after the answer
       return;
     }
-    waiting = setTimeout(ask, Math.max(0, last + BETWEEN_LOOKS_MS - Date.now()));
+    waiting = setTimeout(fetchPart, Math.max(0, last + BETWEEN_FETCHES_MS - Date.now()));
   }
 
-  function ask() {
+  function fetchPart() {
     waiting = 0;
     asked = true;
     last = Date.now();
-    const request = new XMLHttpRequest(); // it makes a document, in which nothing runs, of the answer by itself
+    const request = new XMLHttpRequest(); // it parses the answer into an inert document
     request.open("GET", location.pathname);
     request.responseType = "document";
     request.setRequestHeader("X-Jobqueue-Part", "job");
@@ -214,20 +214,20 @@
       waiting = 0;
       if (fresh) {
         failures = 0;
-        for (const one of fresh.querySelectorAll("script")) one.remove(); // there is none, and none is to run from here
-        for (const [name, { at }] of news) if (at < last) news.delete(name); // the server knew
-        steadily(() => {
-          become(page, fresh);
+        for (const one of fresh.querySelectorAll("script")) one.remove(); // there are none, and none must run
+        for (const [name, { at }] of news) if (at < last) news.delete(name); // the fetched page has it
+        keepingPosition(() => {
+          patch(page, fresh);
           draw();
         });
         settled();
       }
-      if (again) waiting = setTimeout(ask, fresh ? BETWEEN_LOOKS_MS : AFTER_FAILURE_MS);
+      if (again) waiting = setTimeout(fetchPart, fresh ? BETWEEN_FETCHES_MS : AFTER_FAILURE_MS);
     };
     request.send();
   }
 
-  // A key says what an element is about: a button must never become another one under somebody's finger.
+  // A key identifies an element: a button must never turn into another one while a user presses it.
   const key = (node) => node.id || node.dataset.part || node.dataset.phase || node.getAttribute("action") || "";
 
   function alike(one, other) {
@@ -235,7 +235,7 @@
     return one.nodeType !== Node.ELEMENT_NODE || key(one) === key(other);
   }
 
-  function become(node, fresh) {
+  function patch(node, fresh) {
     if (node.nodeType !== Node.ELEMENT_NODE) {
       if (node.data !== fresh.data) node.data = fresh.data;
       return;
@@ -256,12 +256,12 @@
 
   function children(node, fresh) {
     const wanted = [...fresh.childNodes];
-    for (const child of [...node.childNodes]) if (!wanted.some((one) => alike(child, one))) leave(child);
+    for (const child of [...node.childNodes]) if (!wanted.some((one) => alike(child, one))) removeChild(child);
     let next = node.firstChild;
     for (const one of wanted) {
       let found = next;
       while (found && !alike(found, one)) found = found.nextSibling;
-      if (found) become(found, one);
+      if (found) patch(found, one);
       else found = document.importNode(one, true);
       if (found === next) next = found.nextSibling;
       else node.insertBefore(found, next);
@@ -273,42 +273,42 @@
     }
   }
 
-  // Who had the focus on a button that is gone goes on from where it was, not from the top of the page.
-  function leave(child) {
+  // If the removed element had the focus, keep the focus near it, not at the top of the page.
+  function removeChild(child) {
     const tools = child.contains(document.activeElement) ? document.activeElement.closest(".jq-verbs") : null;
     child.remove();
     if (tools) tools.focus({ preventScroll: true });
   }
 
-  // What to do with each event -----------------------------------------------------------------------------------------------
+  // The events ---------------------------------------------------------------------------------------------------------------
 
   let running = 0; // the position of the phase that runs
   let first = true;
   const words = () => page.querySelector(".jq-state .jq-badge").lastChild.textContent.trim();
   let status = words();
 
-  // The server's words for the job are there: tell those who do not see the badge, and stop where nothing will follow.
+  // A new page was fetched: announce the status to screen readers, and stop if no more events can follow.
   function settled() {
     if (status === words()) return;
     status = words();
     put(find("jobqueue-told"), `Status: ${status}`);
     if (FINAL.includes(page.dataset.status)) {
-      sign("ended");
+      showMode("ended");
       setTimeout(stop, EPILOGUE_MS);
     }
   }
 
   function snapshot(job) {
     if (!job) {
-      sign("deleted");
+      showMode("deleted");
       return;
     }
-    steadily(() => caughtUp((job.events || []).map((event) => ({ ...event, event: event.name }))));
+    keepingPosition(() => showNewest((job.events || []).map((event) => ({ ...event, event: event.name }))));
     note("progress", job.progress);
     note("message", job.outcome && job.outcome.message);
     (job.phases || []).forEach(notePhase);
     const changed = page.dataset.status !== job.status || page.dataset.attempt !== String(job.attempts && job.attempts.runs);
-    if (changed || !first) look();
+    if (changed || !first) refresh();
     first = false;
   }
 
@@ -319,20 +319,20 @@
     note(`phase ${running} message`, text);
   }
 
-  function told(event) {
+  function receive(event) {
     const data = event.data || {};
     if (event.event === "jobqueue.snapshot") snapshot(data.job);
     if (!event.event.startsWith("job.")) return;
-    steadily(() => happened(event));
+    keepingPosition(() => addEvent(event));
     if (event.event === "job.progress") {
       progressed(data);
       if (event.status === undefined || event.status === page.dataset.status) return;
     }
     if (event.event === "job.phase.started") notePhase({ position: data.position, status: "RUNNING", attempts: data.attempt });
     if (event.event === "job.phase.completed") notePhase({ position: data.position, status: "SUCCESS", progress: 100 });
-    if (event.event === "job.deleted") sign("deleted");
-    else look();
+    if (event.event === "job.deleted") showMode("deleted");
+    else refresh();
   }
 
-  const stop = window.jobqueue.follow(page.dataset.events, told, { mode: sign });
+  const stop = window.jobqueue.follow(page.dataset.events, receive, { mode: showMode });
 })();
