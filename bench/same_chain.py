@@ -18,8 +18,8 @@ def run(jobs: int, target_name: str = "t0") -> dict[str, Any]:
     from jobqueue.core import queue_rules
     from jobqueue.core.event_names import COMPLETED
     from jobqueue.core.targets import Target
-    from jobqueue.db import LeaseHolder, run_ends
-    from jobqueue.db.finish_and_take_next import ENDED, LOCK, LOCKED, TELL_ENDED
+    from jobqueue.db import LeaseHolder, run_ends, targets
+    from jobqueue.db.fast_path.finish_and_take_next import ENDED, LOCK, LOCKED, TELL_ENDED
     from jobqueue.db.records import RunEnd
     from jobqueue.models import Job
 
@@ -28,11 +28,11 @@ def run(jobs: int, target_name: str = "t0") -> dict[str, Any]:
     everything = queue_rules.ALL
     success = RunEnd(0, 0, "", False, "SUCCESS", "", COMPLETED, began_ago=0.0, ended_ago=0.0, progress=100, result="null")
     end, ending = run_ends.statement(database, [success], LOCKED, TELL_ENDED)
-    follow, following = database.handing_over(lender, [target], everything, (), ENDED)
+    follow, following = targets.handing_over(database, lender, [target], everything, (), ENDED)
     raw: Any = connection.connection
     raw.cursor_factory = Cursor  # Django's own cursor writes the values into the text, for which no plan can be kept
     raw.prepare_threshold = 0
-    row = raw.execute(*database.handing_over(lender, [target], everything, ())).fetchone()
+    row = raw.execute(*targets.handing_over(database, lender, [target], everything, ())).fetchone()
     done, began = 0, time.perf_counter()
     while row is not None:
         ids = {"job_id": f"{{{row[0]}}}", "token": f"{{{row[2]}}}"}

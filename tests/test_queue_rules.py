@@ -10,6 +10,7 @@ from django.core.management import CommandError, load_command_class
 from jobqueue import conf
 from jobqueue.core import queue_rules
 from jobqueue.core.queue_rules import ALL, parse, parse_stored, problem
+from jobqueue.db import claims
 from jobqueue.exceptions import InvalidOption
 from jobqueue.insight import queue_names
 from jobqueue.management.commands import runworkers
@@ -53,7 +54,7 @@ def test_the_database_matches_the_same_names(items: tuple[str, ...]) -> None:
         JobFactory(queue=name)
     served, database = parse(items), Job.objects.database
     assert {*Job.objects.current.served_by(served).values_list("queue", flat=True)} == RULES[items]
-    assert {*database.queued_queues(100, served=served)} == RULES[items]
+    assert {*claims.queued_queues(database, 100, served=served)} == RULES[items]
     condition, params = served.condition("queue")
     assert {row[0] for row in database.rows(f"SELECT queue FROM {database.table} WHERE TRUE{condition}", params)} == RULES[items]
     assert Job.objects.depth(served, 100) == len(RULES[items])

@@ -21,6 +21,7 @@ from jobqueue.admin.verbs import VERBS
 from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.endpoints import ENDPOINTS
 from jobqueue.api.streams import recheck
+from jobqueue.db import eventlog
 from jobqueue.events import stream as streams
 from jobqueue.events.stream import hub
 from jobqueue.models import Job, JobEvent, WebhookDelivery
@@ -286,7 +287,7 @@ def tell(job: Job, name: str = "job.progress", **data: Any) -> None:
 @pytest.mark.usefixtures("narrowed")
 @pytest.mark.parametrize("path", ["events/", f"events/?tenant={MARK}", f"targets/{HIDDEN}/events/?tenant={MARK}"])
 def test_no_stream_has_events_of_a_hidden_job(listen: Callable[..., Listening], hidden: Job, mine: Job, path: str) -> None:
-    for headers in ({}, {"Last-Event-ID": f"{Job.objects.database.event_history()}-1"}):
+    for headers in ({}, {"Last-Event-ID": f"{eventlog.event_history(Job.objects.database)}-1"}):
         one = listen(path, **headers)
         assert MARK not in str(one.message())  # the snapshot, or what was replayed
         tell(hidden, message=MARK)

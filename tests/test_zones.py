@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from jobqueue import clock, compat, enqueue_many
-from jobqueue.db import LeaseHolder, Now, Scope
+from jobqueue.db import LeaseHolder, Now, Scope, overview
 from jobqueue.duties.enqueue_scheduled_jobs import EnqueueScheduledJobs
 from jobqueue.lifecycle.claim import claim
 from jobqueue.lifecycle.history import entry
@@ -57,7 +57,7 @@ def test_defaults_of_the_database_and_now_are_aware_and_mean_this_moment() -> No
     found = Job.objects.annotate(now=Now()).get(pk=job.pk)
     assert -1 < seconds_ago(found.created_at) < 20
     assert -1 < seconds_ago(found.now) < 20  # type: ignore[attr-defined]
-    assert -1 < seconds_ago(Job.objects.database.clock()) < 20
+    assert -1 < seconds_ago(overview.clock(Job.objects.database)) < 20
     assert Job.objects.aggregate(first=Min("created_at"))["first"] == found.created_at
     assert Job.objects.filter(created_at__lte=Now(), created_at__gte=Now() - timedelta(seconds=20)).exists()
 

@@ -19,7 +19,7 @@ from jobqueue.core import masking, queue_rules, states
 from jobqueue.core.amounts import span
 from jobqueue.core.retention_rules import MAX_SECONDS
 from jobqueue.core.texts import clean
-from jobqueue.db import Now
+from jobqueue.db import Now, claims
 from jobqueue.models import Job, Schedule, Worker
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class QueueFilter(ColumnFilter):
         """Return the queues that tasks, workers or jobs name."""
         found = task_choices.queues() | newest(visible, "queue")
         if not self.narrowed:
-            found |= {queue for queue in Job.objects.database.queued_queues(MAX_CHOICES) if isinstance(queue, str)}
+            found |= {queue for queue in claims.queued_queues(Job.objects.database, MAX_CHOICES) if isinstance(queue, str)}
         for queues in Worker.objects.values_list("queues", flat=True)[:MAX_CHOICES]:
             rule = queue_rules.parse_stored(queues)
             found |= {*rule.listed} if rule is not None else set()

@@ -27,6 +27,8 @@ from jobqueue.admin.nothing import NothingFound
 from jobqueue.core import masking, states
 from jobqueue.core.targets import Target
 from jobqueue.core.texts import clean
+from jobqueue.db import open_jobs as open_jobs_sql
+from jobqueue.db import overview
 from jobqueue.db.open_jobs import OPEN
 from jobqueue.models import Job, Worker
 
@@ -131,16 +133,16 @@ class JobChangeList(BaseChangeList):
         if self.params.get("ended_within"):
             status = status or states.Status.ERROR  # of the open states the only one with a time of its end
         statuses = list(OPEN) if not status else [status]
-        found, self.unchecked = Job.objects.database.open_jobs(statuses, before, wanted, MAX_CHECKED)
+        found, self.unchecked = open_jobs_sql.open_jobs(Job.objects.database, statuses, before, wanted, MAX_CHECKED)
         return sorted(found, reverse=True)[: MAX_COUNTED + 1]
 
     def _standing(self, target: str) -> list[int]:
         """Return the jobs that hold a target or wait for it."""
         database = Job.objects.database
         tenant = self.params.get("tenant")
-        tenants = database.tenants_in_lines(MAX_TENANTS) if tenant is None else [tenant]
-        lines = [front for front in database.fronts([Target(one, target) for one in tenants]) if any(front[2:])]
-        return [job_id for front in lines for job_id in database.members(Target(*front[:2]), MAX_COUNTED)]
+        tenants = overview.tenants_in_lines(database, MAX_TENANTS) if tenant is None else [tenant]
+        lines = [front for front in overview.fronts(database, [Target(one, target) for one in tenants]) if any(front[2:])]
+        return [job_id for front in lines for job_id in overview.members(database, Target(*front[:2]), MAX_COUNTED)]
 
     def _needs_scan(self) -> bool:
         asked = {name: self.params.get(name) for name in ("status", "waiting", "queue", "task", "target", "tenant", "ended_within")}

@@ -14,6 +14,7 @@ from jobqueue.core import masking
 from jobqueue.core.amounts import plural
 from jobqueue.core.targets import Target
 from jobqueue.core.texts import clean, shorten
+from jobqueue.db import claims, overview
 from jobqueue.models import Job, Queue
 
 MAX_TENANTS = 1000
@@ -72,10 +73,10 @@ def _offers(cl: Any, wanted: str) -> list[tuple[str, str]]:
     shown = shorten(clean(wanted), MAX_TEXT_BYTES)
     database = Job.objects.database
     offers = []
-    queues = task_choices.queues() | {*database.queued_queues(MAX_TENANTS)}
+    queues = task_choices.queues() | {*claims.queued_queues(database, MAX_TENANTS)}
     if wanted in queues or Queue.objects.filter(pk=wanted).exists():
         offers.append((f"Jobs of queue {shown}", f"?{urlencode({'queue': wanted})}"))
-    fronts = database.fronts([Target(tenant, wanted) for tenant in database.tenants_in_lines(MAX_TENANTS)])
+    fronts = overview.fronts(database, [Target(tenant, wanted) for tenant in overview.tenants_in_lines(database, MAX_TENANTS)])
     ids = {job_id for front in fronts for job_id in front[2:] if job_id is not None}
     if ids and cl.root_queryset.filter(pk__in=ids).exists():
         offers.append((f"Jobs of target {shown}", f"?{urlencode({'target': wanted})}"))

@@ -20,7 +20,7 @@ from jobqueue.admin import schedule_columns as cells
 from jobqueue.admin.base import Base, audited
 from jobqueue.admin.filters import FailingFilter
 from jobqueue.admin.schedule_form import ScheduleForm
-from jobqueue.db import Now
+from jobqueue.db import Now, overview
 from jobqueue.exceptions import InvalidOption, JobQueueError
 from jobqueue.models import Job, Schedule
 from jobqueue.schedules import ticks as verbs
@@ -208,7 +208,7 @@ class ScheduleAdmin(Base[Schedule]):
         try:
             timing, error = cells.timing_of(request.POST), ""
             timing.check(clock.now())
-            times = cells.next_times(timing, Job.objects.database.clock())
+            times = cells.next_times(timing, overview.clock(Job.objects.database))
         except InvalidOption as problem:
             times, error = [], str(problem)
         context = {**self.admin_site.each_context(request), "title": "Next times", "opts": self.opts, "times": times, "error": error}

@@ -22,6 +22,7 @@ from jobqueue.admin.verbs import CANCEL, PAUSE, RESUME, Verb
 from jobqueue.core import masking
 from jobqueue.core.amounts import bounded
 from jobqueue.core.targets import Target
+from jobqueue.db import overview as overview_sql
 from jobqueue.db.overview import Front
 from jobqueue.insight.narrowed import look_for
 from jobqueue.insight.targets import Line
@@ -124,7 +125,7 @@ class TargetsAdmin(ActingAdmin):
     def _shown(self, request: HttpRequest, found: list[tuple[Line, Front]]) -> list[Shown]:
         holders = [line.holder_id for line, _ in found if line.holder_id is not None]
         jobs = {job.pk: job for job in self.get_queryset(request).defer(*listing.BIG_COLUMNS).filter(pk__in=holders)}
-        now = next((columns.now_of(job) for job in jobs.values()), Job.objects.database.clock() if found else None)
+        now = next((columns.now_of(job) for job in jobs.values()), overview_sql.clock(Job.objects.database) if found else None)
         return [self._one(request, line, front, jobs.get(line.holder_id or 0), now) for line, front in found]
 
     def _one(self, request: HttpRequest, line: Line, front: Front, job: Job | None, now: Any) -> Shown:

@@ -1,8 +1,10 @@
 """The SQL of both databases: transactions, the hot statements, notifications. No other package knows which database it uses."""
 
-from jobqueue.db.base import (
-    Database,
-    for_alias,
+from jobqueue.db.database import Database, for_alias
+from jobqueue.db.dedicated_connections import let_go
+from jobqueue.db.ended_jobs import Ended, Flow
+from jobqueue.db.environment import unsuitable
+from jobqueue.db.errors import (
     is_connection_error,
     is_lock_refusal,
     is_missing_table,
@@ -11,9 +13,6 @@ from jobqueue.db.base import (
     missing_tables,
     was_given_up,
 )
-from jobqueue.db.dedicated_connections import let_go
-from jobqueue.db.ended_jobs import Ended, Flow
-from jobqueue.db.environment import unsuitable
 from jobqueue.db.fence import fenced
 from jobqueue.db.pooling import WORKER_CONNECTIONS, pool_size, pooled_slots
 from jobqueue.db.records import NO_LEASE, Claimed, EndedRun, Event, Lease, LeaseHolder, Mark, Renewed, RunEnd, Scope

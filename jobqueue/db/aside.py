@@ -8,7 +8,7 @@ from jobqueue.db.records import CLEARED, Lease
 from jobqueue.db.times import nearest
 
 if TYPE_CHECKING:
-    from jobqueue.db.base import Database
+    from jobqueue.db.database import Database
 
 TIMES = (
     "run_at",

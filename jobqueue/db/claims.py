@@ -5,134 +5,145 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Collection, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from jobqueue.core.queue_rules import ALL, ServedQueues
 from jobqueue.core.targets import Candidate
+from jobqueue.db.database import Database
 from jobqueue.db.records import Claimed, LeaseHolder, Scope
-from jobqueue.db.statements import Statements
+
+JSON_COLUMNS = frozenset({"args", "kwargs", "options", "metadata"})
+# The columns of `Claimed`, for a job with a target that a claim found.
+FOUND = "id, claim_rank, 0, 0, 0, 0, 0, '', '', tenant, target, '', '', '', '', '', '', FALSE"
 
 
-class Claims(Statements):
-    """The statements of the claim."""
+def claim(
+    db: Database, holder: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] | None = None
+) -> tuple[list[Claimed], list[Candidate]]:
+    """Read the best `limit` QUEUED jobs, after the cursor `after` if there is one.
 
-    picked: ClassVar[str] = "IN ({})"
-    next_fence: ClassVar[str] = "lease_token + 1"
-    not_among: ClassVar[str] = "NOT IN (SELECT value FROM json_each(%s))"  # of one parameter, a list as JSON
+    Move those without a target to RUNNING and return them in claim order. Return those with a target unchanged.
+    """
+    selected, params = candidates(db, "id, claim_rank, tenant, target", scope, limit, after)
+    if db.one_writer:
+        with db.atomic():
+            found = [Candidate(*row) for row in db.rows(selected, params)]
+            plain = [one.id for one in found if not one.target]
+            taken = take(db, holder, plain) if plain else []
+        return taken, [one for one in found if one.target]
+    changes, values = to_running(db, holder)
+    # Materialized, so that its rows are locked once and the limit holds with any plan.
+    sql = (
+        f"{db.hint()}WITH c AS MATERIALIZED ({selected}), taken AS ({db.updating()}{changes}"
+        f" WHERE id = ANY(ARRAY(SELECT id FROM c WHERE target = '')) RETURNING {claimed_columns(db)})"
+        f" SELECT * FROM taken UNION ALL SELECT {FOUND} FROM c WHERE target <> ''"
+    )
+    with db.hot():
+        rows = list(map(Claimed._make, db.rows(sql, [*params, *values])))
+    with_target = [Candidate(row.id, row.claim_rank, row.tenant, row.target) for row in rows if row.target]
+    return in_claim_order(row for row in rows if not row.target), with_target
 
-    def claim(
-        self, lender: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] | None = None
-    ) -> tuple[list[Claimed], list[Candidate]]:
-        """Read the best `limit` QUEUED jobs, after the cursor `after` if there is one.
 
-        Move those without a target to RUNNING and return them in claim order. Return those with a target unchanged.
-        """
-        raise NotImplementedError
+def to_running(db: Database, holder: LeaseHolder) -> tuple[str, list[Any]]:
+    """Return the assignments of a claim, and their parameters."""
+    sql = (
+        f"status = 'RUNNING', waiting_for = '', lease_owner = %s, lease_token = {db.next_fence}, lease_expires_at = {db.ahead},"
+        f" heartbeat_at = {db.now}, attempt = attempt + 1, holds_target = (target <> ''), cancel_requested = FALSE,"
+        " cancel_outcome = '', started_at = NULL, message = ''"
+    )
+    return sql, [holder.owner, holder.lease_seconds]
 
-    def to_running(self, lender: LeaseHolder) -> tuple[str, list[Any]]:
-        """Return the assignments of a claim, and their parameters."""
-        sql = (
-            f"status = 'RUNNING', waiting_for = '', lease_owner = %s, lease_token = {self.next_fence}, lease_expires_at = {self.ahead},"
-            f" heartbeat_at = {self.now}, attempt = attempt + 1, holds_target = (target <> ''), cancel_requested = FALSE,"
-            " cancel_outcome = '', started_at = NULL, message = ''"
-        )
-        return sql, [lender.owner, lender.lease_seconds]
 
-    def claimed_columns(self) -> str:
-        """Return the columns of `Claimed`, JSON as text."""
-        stored = (self.as_text.format(name) if name in self.json_columns else name for name in Claimed._fields if name != "expired")
-        # By the database's clock; for nearly all jobs this only tests a NULL. SQLite 3.40 evaluates "first_started_at
-        # IS NULL" wrongly in a RETURNING, because a generated column precedes it.
-        expired = f"coalesce(expires_at <= {self.now}, FALSE) AND NOT coalesce(first_started_at <= {self.now}, FALSE)"
-        return f"{', '.join(stored)}, {expired} AS expired"
+def claimed_columns(db: Database) -> str:
+    """Return the columns of `Claimed`, JSON as text."""
+    stored = (db.as_text.format(name) if name in JSON_COLUMNS else name for name in Claimed._fields if name != "expired")
+    # By the database's clock; for nearly all jobs this only tests a NULL. SQLite 3.40 evaluates "first_started_at
+    # IS NULL" wrongly in a RETURNING, because a generated column precedes it.
+    expired = f"coalesce(expires_at <= {db.now}, FALSE) AND NOT coalesce(first_started_at <= {db.now}, FALSE)"
+    return f"{', '.join(stored)}, {expired} AS expired"
 
-    def take(self, lender: LeaseHolder, ids: Sequence[int]) -> list[Claimed]:
-        """Move jobs that the caller has locked and found QUEUED to RUNNING; return them in claim order."""
-        changes, values = self.to_running(lender)
-        condition, picked = self.among(ids)
-        sql = f"{self.updating()}{changes} WHERE id {condition} RETURNING {self.claimed_columns()}"
-        return in_claim_order(map(Claimed._make, self.rows(sql, [*values, *picked])))
 
-    def candidates(self, columns: str, scope: Scope, limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
-        """Return a select of the jobs to read, and its parameters."""
-        most = scope.most or {}
-        if not scope.queues:
-            return self.best(columns, scope, None, limit, after)
-        if len(scope.queues) == 1:
-            queue = scope.queues[0]
-            return self.best(columns, scope, queue, min(limit, most.get(queue, limit)), after)
-        # Select and lock the best jobs of each queue by its own index, because a union cannot lock; then select the
-        # best of all.
-        each = [self.best(columns, scope, queue, min(limit, most.get(queue, limit)), after) for queue in scope.queues]
-        selects, values = zip(*each, strict=True)
-        union = " UNION ALL ".join(f"SELECT {columns} FROM ({select}) AS q" for select in selects)
-        return f"SELECT {columns} FROM ({union}) AS best ORDER BY claim_rank, id LIMIT %s", [*itertools.chain(*values), limit]
+def take(db: Database, holder: LeaseHolder, ids: Sequence[int]) -> list[Claimed]:
+    """Move jobs that the caller has locked and found QUEUED to RUNNING; return them in claim order."""
+    changes, values = to_running(db, holder)
+    condition, picked = db.among(ids)
+    sql = f"{db.updating()}{changes} WHERE id {condition} RETURNING {claimed_columns(db)}"
+    return in_claim_order(map(Claimed._make, db.rows(sql, [*values, *picked])))
 
-    def best(self, columns: str, scope: Scope, queue: str | None, limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
-        """Return a select of the best jobs of one queue (None: of all queues), and its parameters."""
-        where, order, params = self.range(scope.tenant, queue, after)
-        if scope.without:  # excluded before any row is locked
-            where, params = f"{where} AND target {self.not_among}", [*params, json.dumps(scope.without)]
-        if scope.stuck:
-            condition, stuck = self.among(scope.stuck)
-            where, params = f"{where} AND NOT (id {condition})", [*params, *stuck]
-        sql = f"SELECT {columns} FROM {self.table} WHERE status = 'QUEUED'{where} ORDER BY {order} LIMIT %s{self.skip_locked}"
-        return sql, [*params, limit]
 
-    def range(self, tenant: str, queue: str | None, after: tuple[int, int] | None) -> tuple[str, str, list[Any]]:
-        """Return the conditions of a range in a claim index, its order, and the parameters."""
-        where, params = " AND tenant = %s", [tenant, *(after or ())]
-        if after is not None:
-            # A row comparison is one range of the index; two conditions joined by OR are not.
-            where += " AND (claim_rank, id) > (%s, %s)"
-        if queue is not None:
-            where, params = f"{where} AND queue = %s", [*params, queue]
-        return where, "claim_rank, id", params
+def candidates(db: Database, columns: str, scope: Scope, limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
+    """Return a select of the jobs to read, and its parameters."""
+    most = scope.most or {}
+    if not scope.queues:
+        return best(db, columns, scope, None, limit, after)
+    if len(scope.queues) == 1:
+        queue = scope.queues[0]
+        return best(db, columns, scope, queue, min(limit, most.get(queue, limit)), after)
+    # Select and lock the best jobs of each queue by its own index, because a union cannot lock; then select the
+    # best of all.
+    each = [best(db, columns, scope, queue, min(limit, most.get(queue, limit)), after) for queue in scope.queues]
+    selects, values = zip(*each, strict=True)
+    union = " UNION ALL ".join(f"SELECT {columns} FROM ({select}) AS q" for select in selects)
+    return f"SELECT {columns} FROM ({union}) AS best ORDER BY claim_rank, id LIMIT %s", [*itertools.chain(*values), limit]
 
-    # The tenants and queues that have QUEUED jobs. The statements hop from one value to the next in an index, so the
-    # cost depends on `limit` only.
 
-    def queued_tenants(self, limit: int, after: str | None = None) -> list[str]:
-        """Return the tenants that have QUEUED jobs ("" for jobs without a tenant), in order, after `after` if it is given."""
-        if after is not None:
-            return self._hop("tenant", "status = 'QUEUED' AND tenant > %s", [after], limit)
-        return self._hop("tenant", "status = 'QUEUED'", [], limit)
+def best(db: Database, columns: str, scope: Scope, queue: str | None, limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
+    """Return a select of the best jobs of one queue (None: of all queues), and its parameters."""
+    where, order, params = db.range(scope.tenant, queue, after)
+    if scope.without:  # excluded before any row is locked
+        where, params = f"{where} AND target {db.not_among}", [*params, json.dumps(scope.without)]
+    if scope.stuck:
+        condition, stuck = db.among(scope.stuck)
+        where, params = f"{where} AND NOT (id {condition})", [*params, *stuck]
+    sql = f"SELECT {columns} FROM {db.table} WHERE status = 'QUEUED'{where} ORDER BY {order} LIMIT %s{db.skip_locked}"
+    return sql, [*params, limit]
 
-    def queued_places(self, limit: int, after: tuple[str, str] | None = None) -> list[tuple[str, str]]:
-        """Return the pairs of tenant and queue that have QUEUED jobs, in order, after `after` if it is given."""
-        beyond = "" if after is None else " AND (tenant, queue) > (%s, %s)"
-        first = f"SELECT tenant, queue FROM {self.table} WHERE status = 'QUEUED'{beyond} ORDER BY tenant, queue LIMIT 1"
-        following = (
-            f"SELECT p.id FROM {self.table} AS p WHERE p.status = 'QUEUED' AND (p.tenant, p.queue) > (t.tenant || '', t.queue || '')"
-            " ORDER BY p.tenant, p.queue LIMIT 1"
-        )
-        sql = (
-            f"{self.hint()}WITH RECURSIVE t(tenant, queue) AS (SELECT * FROM ({first}) AS first UNION ALL"
-            f" SELECT n.tenant, n.queue FROM t JOIN {self.table} AS n ON n.id = ({following})) SELECT tenant, queue FROM t LIMIT %s"
-        )
-        return [(row[0], row[1]) for row in self.rows(sql, [*(after or ()), limit])]
 
-    def queued_queues(
-        self, limit: int, tenant: str = "", after: str = "", without: Collection[str] = (), served: ServedQueues = ALL
-    ) -> list[str]:
-        """Return the served queues in which a tenant has QUEUED jobs, in order, after `after`, except those in `without`."""
-        # The range keeps the planner on the index that begins with the tenant and continues with the queue.
-        return self._hop("queue", "status = 'QUEUED' AND tenant = %s AND queue > %s", [tenant, after], limit, without, served)
+def queued_tenants(db: Database, limit: int, after: str | None = None) -> list[str]:
+    """Return the tenants that have QUEUED jobs ("" for jobs without a tenant), in order, after `after` if it is given."""
+    if after is not None:
+        return distinct_values(db, "tenant", "status = 'QUEUED' AND tenant > %s", [after], limit)
+    return distinct_values(db, "tenant", "status = 'QUEUED'", [], limit)
 
-    def _hop(
-        self, column: str, where: str, params: list[Any], limit: int, without: Collection[str] = (), served: ServedQueues = ALL
-    ) -> list[str]:
-        # Filter the values at the end. A filter inside each hop would read all entries of the queues that are
-        # excluded.
-        others, names = (f" AND value {self.not_among}", [json.dumps([*without])]) if without else ("", [])
-        wanted, its = served.condition("value")
-        first = f"SELECT {column} FROM {self.table} WHERE {where}"
-        sql = (
-            f"{self.hint()}WITH RECURSIVE hop(value) AS (SELECT * FROM ({first} ORDER BY {column} LIMIT 1) AS first UNION ALL"
-            f" SELECT ({first} AND {column} > hop.value ORDER BY {column} LIMIT 1) FROM hop WHERE hop.value IS NOT NULL)"
-            f" SELECT value FROM hop WHERE value IS NOT NULL{others}{wanted} LIMIT %s"
-        )
-        return [row[0] for row in self.rows(sql, [*params, *params, *names, *its, limit])]
+
+def queued_places(db: Database, limit: int, after: tuple[str, str] | None = None) -> list[tuple[str, str]]:
+    """Return the pairs of tenant and queue that have QUEUED jobs, in order, after `after` if it is given."""
+    beyond = "" if after is None else " AND (tenant, queue) > (%s, %s)"
+    first = f"SELECT tenant, queue FROM {db.table} WHERE status = 'QUEUED'{beyond} ORDER BY tenant, queue LIMIT 1"
+    following = (
+        f"SELECT p.id FROM {db.table} AS p WHERE p.status = 'QUEUED' AND (p.tenant, p.queue) > (t.tenant || '', t.queue || '')"
+        " ORDER BY p.tenant, p.queue LIMIT 1"
+    )
+    sql = (
+        f"{db.hint()}WITH RECURSIVE t(tenant, queue) AS (SELECT * FROM ({first}) AS first UNION ALL"
+        f" SELECT n.tenant, n.queue FROM t JOIN {db.table} AS n ON n.id = ({following})) SELECT tenant, queue FROM t LIMIT %s"
+    )
+    return [(row[0], row[1]) for row in db.rows(sql, [*(after or ()), limit])]
+
+
+def queued_queues(
+    db: Database, limit: int, tenant: str = "", after: str = "", without: Collection[str] = (), served: ServedQueues = ALL
+) -> list[str]:
+    """Return the served queues in which a tenant has QUEUED jobs, in order, after `after`, except those in `without`."""
+    # The range keeps the planner on the index that begins with the tenant and continues with the queue.
+    return distinct_values(db, "queue", "status = 'QUEUED' AND tenant = %s AND queue > %s", [tenant, after], limit, without, served)
+
+
+def distinct_values(
+    db: Database, column: str, where: str, params: list[Any], limit: int, without: Collection[str] = (), served: ServedQueues = ALL
+) -> list[str]:
+    """Return up to `limit` values of the first column of an index, except those in `without` and those that are not served."""
+    # Filter the values at the end. A filter inside each hop would read all entries of the queues that are
+    # excluded.
+    others, names = (f" AND value {db.not_among}", [json.dumps([*without])]) if without else ("", [])
+    wanted, its = served.condition("value")
+    first = f"SELECT {column} FROM {db.table} WHERE {where}"
+    sql = (
+        f"{db.hint()}WITH RECURSIVE hop(value) AS (SELECT * FROM ({first} ORDER BY {column} LIMIT 1) AS first UNION ALL"
+        f" SELECT ({first} AND {column} > hop.value ORDER BY {column} LIMIT 1) FROM hop WHERE hop.value IS NOT NULL)"
+        f" SELECT value FROM hop WHERE value IS NOT NULL{others}{wanted} LIMIT %s"
+    )
+    return [row[0] for row in db.rows(sql, [*params, *params, *names, *its, limit])]
 
 
 def in_claim_order(jobs: Any) -> list[Claimed]:

@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from jobqueue.db import plans
+from jobqueue.db.fast_path import plans
 
 # The longest silence of the network before a reserved connection counts as dead.
 SILENCE_SECONDS = 15

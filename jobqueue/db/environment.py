@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobqueue.db.base import Database
+from jobqueue.db.database import Database
 
 
 def unsuitable(database: Database) -> list[tuple[str, str]]:

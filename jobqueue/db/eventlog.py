@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from jobqueue.core.targets import Target
 from jobqueue.db.cursors import Cursor, Position
-from jobqueue.db.statements import Statements
+from jobqueue.db.database import Database
 
 EVENTS = "jobqueue_jobevent"
 COLUMNS = "id, job_id, name, at, attempt, tenant, target, data"
@@ -46,122 +46,128 @@ class EventRow(NamedTuple):
     data: dict[str, Any] | None
 
 
-class EventLog(Statements):
-    """The statements that read the event log. The reader's transaction must not have written, or it would skip its own later rows."""
+def event_cursor(db: Database) -> Cursor:
+    """Return the cursor of a reader that begins now."""
+    if db.one_writer:
+        return Cursor.at(db.rows(f"SELECT coalesce(max(id), 0) FROM {EVENTS}")[0][0])
+    _mark_foreign_events(db)
+    return Cursor(db.rows("SELECT pg_current_snapshot()::text")[0][0], history=event_history(db))
 
-    def event_cursor(self) -> Cursor:
-        """Return the cursor of a reader that begins now."""
-        if self.one_writer:
-            return Cursor.at(self.rows(f"SELECT coalesce(max(id), 0) FROM {EVENTS}")[0][0])
-        self._mark_foreign_events()
-        return Cursor(self.rows("SELECT pg_current_snapshot()::text")[0][0], history=self.event_history())
 
-    def event_history(self) -> str:
-        """Return an identifier of this database and its past, which changes if it is restored on a server or to an earlier state."""
-        if self.one_writer:
-            return "0"
-        functions = ("pg_control_system()", "pg_control_checkpoint()")
-        known = all(self.rows("SELECT has_function_privilege(%s, 'EXECUTE')", [one])[0][0] for one in functions)
-        server = "(SELECT system_identifier FROM pg_control_system()), (SELECT timeline_id FROM pg_control_checkpoint())"
-        row = self.rows(f"SELECT oid::text, {server if known else 'NULL'} FROM pg_database WHERE datname = current_database()")[0]
-        return hashlib.blake2s(repr(row).encode(), digest_size=4).hexdigest()
+def event_history(db: Database) -> str:
+    """Return an identifier of this database and its past, which changes if it is restored on a server or to an earlier state."""
+    if db.one_writer:
+        return "0"
+    functions = ("pg_control_system()", "pg_control_checkpoint()")
+    known = all(db.rows("SELECT has_function_privilege(%s, 'EXECUTE')", [one])[0][0] for one in functions)
+    server = "(SELECT system_identifier FROM pg_control_system()), (SELECT timeline_id FROM pg_control_checkpoint())"
+    row = db.rows(f"SELECT oid::text, {server if known else 'NULL'} FROM pg_database WHERE datname = current_database()")[0]
+    return hashlib.blake2s(repr(row).encode(), digest_size=4).hexdigest()
 
-    def _mark_foreign_events(self) -> None:
-        """Mark the rows that transactions of another server wrote: here, those transactions have not ended, but the rows exist."""
-        foreign = (
-            "xid >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
-            " AND NOT pg_visible_in_snapshot(xid::text::xid8, pg_current_snapshot())"
-            " AND xid IS DISTINCT FROM pg_current_xact_id_if_assigned()::text::bigint"
-        )
-        found = self.rows(f"{self._by_index}SELECT id FROM {EVENTS} WHERE {foreign} LIMIT 1")
-        if found:
-            self.rows(f"{self._by_index}UPDATE {EVENTS} SET xid = 0 WHERE {foreign}")
 
-    def events_after(
-        self, cursor: Cursor, limit: int, *, job_id: int | None = None, behind: Target | None = None
-    ) -> tuple[list[EventRow], Cursor]:
-        """Return the next events after a cursor in the order of their ids, at most `limit`, and the cursor to continue with.
+def _mark_foreign_events(db: Database) -> None:
+    """Mark the rows that transactions of another server wrote: here, those transactions have not ended, but the rows exist."""
+    foreign = (
+        "xid >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+        " AND NOT pg_visible_in_snapshot(xid::text::xid8, pg_current_snapshot())"
+        " AND xid IS DISTINCT FROM pg_current_xact_id_if_assigned()::text::bigint"
+    )
+    found = db.rows(f"{_by_index(db)}SELECT id FROM {EVENTS} WHERE {foreign} LIMIT 1")
+    if found:
+        db.rows(f"{_by_index(db)}UPDATE {EVENTS} SET xid = 0 WHERE {foreign}")
 
-        If a job or a target is given, return only its events.
-        """
-        where, params = "TRUE", dict[str, Any]()
-        if job_id is not None:
-            where, params = "job_id = %(job)s", {"job": job_id}
-        elif behind is not None:
-            where = "tenant = %(tenant)s AND target = %(target)s AND NOT (target = '')"
-            params = {"tenant": behind.tenant, "target": behind.name}
-        params["limit"] = limit
-        return self._by_id(cursor, where, params) if self.one_writer else self._by_snapshot(cursor, where, params)
 
-    def events_of(self, job_id: int, limit: int) -> list[EventRow]:
-        """Return the newest events of a job, in the order of their ids."""
-        newest = f"SELECT {COLUMNS} FROM {EVENTS} WHERE job_id = %s ORDER BY id DESC LIMIT %s"
-        return [self._event(row) for row in self.rows(newest, [job_id, limit])][::-1]
+def events_after(
+    db: Database, cursor: Cursor, limit: int, *, job_id: int | None = None, behind: Target | None = None
+) -> tuple[list[EventRow], Cursor]:
+    """Return the next events after a cursor in the order of their ids, at most `limit`, and the cursor to continue with.
 
-    def delete_old(self, table: str, column: str, age: float, after_id: int, batch: int) -> tuple[int, int | None]:
-        """Delete those of the next rows after an id whose time in `column` is at least `age` seconds ago.
+    If a job or a target is given, return only its events.
+    """
+    where, params = "TRUE", dict[str, Any]()
+    if job_id is not None:
+        where, params = "job_id = %(job)s", {"job": job_id}
+    elif behind is not None:
+        where = "tenant = %(tenant)s AND target = %(target)s AND NOT (target = '')"
+        params = {"tenant": behind.tenant, "target": behind.name}
+    params["limit"] = limit
+    return _by_id(db, cursor, where, params) if db.one_writer else _by_snapshot(db, cursor, where, params)
 
-        Return how many were deleted, and the id to continue after; the id is None if none of the rows was old, or
-        there are no more.
-        """
-        sql = f"{self.hint()}SELECT id, coalesce({column} <= {self.ahead}, FALSE) FROM {table} WHERE id > %s ORDER BY id LIMIT %s"
-        with self.atomic():
-            rows = self.rows(sql, [-age, after_id, batch])
-            old = [row[0] for row in rows if row[1]]
-            if not old:
-                return 0, None
-            condition, params = self.among(old)
-            self.rows(f"DELETE FROM {table} WHERE id {condition}", params)
-        return len(old), rows[-1][0] if len(rows) == batch else None
 
-    def _by_id(self, cursor: Cursor, where: str, params: dict[str, Any]) -> tuple[list[EventRow], Cursor]:
-        sql = f"SELECT {COLUMNS} FROM {EVENTS} WHERE id > %(after)s AND {where} ORDER BY id LIMIT %(limit)s"
-        rows = [self._event(row) for row in self.rows(sql, {**params, "after": max(cursor.after_id, cursor.horizon)})]
-        if len(rows) == params["limit"]:  # the horizon stays until the end, as on PostgreSQL
-            return rows, cursor._replace(upto=cursor.since, after_id=rows[-1].id)
-        return rows, Cursor.at(rows[-1].id if rows else max(cursor.after_id, cursor.horizon))
+def events_of(db: Database, job_id: int, limit: int) -> list[EventRow]:
+    """Return the newest events of a job, in the order of their ids."""
+    newest = f"SELECT {COLUMNS} FROM {EVENTS} WHERE job_id = %s ORDER BY id DESC LIMIT %s"
+    return [_event(db, row) for row in db.rows(newest, [job_id, limit])][::-1]
 
-    def position_behind(self, event_id: int, before: Cursor, upto: Cursor) -> Position:
-        """Return the position of a client that was sent the events up to this one, of those between two cursors."""
-        if self.one_writer:
-            return Position(before.history, event_id)
-        if event_id < before.last_id:  # the earlier position covers more
-            return Position(before.history, before.horizon, before.settled, before.last_id)
-        return Position(before.history, before.horizon, upto.horizon, event_id)
 
-    def _by_snapshot(self, cursor: Cursor, where: str, params: dict[str, Any]) -> tuple[list[EventRow], Cursor]:
-        begin, running = _parts(cursor.since)
-        # Rows of this database are never ahead of the present, but rows of another one, before a restore, can be.
-        new = "(xid >= %(begin)s AND xid < pg_snapshot_xmax(pg_current_snapshot())::text::bigint OR xid = ANY(%(running)s::bigint[]))"
-        params = {**params, "begin": begin, "running": running}
-        if cursor.settled:
-            new += " AND NOT (xid < %(settled)s AND id <= %(last)s)"
-            params |= {"settled": cursor.settled, "last": cursor.last_id}
-        if cursor.upto:
-            end, params["unseen"] = _parts(cursor.upto)
-            params |= {"end": end, "after": cursor.after_id}
-            new += " AND xid < %(end)s AND NOT xid = ANY(%(unseen)s::bigint[]) AND id > %(after)s"
-        # Not by id itself: to avoid a sort, the planner would read the primary key from its beginning.
-        rows = f"SELECT {COLUMNS} FROM {EVENTS} WHERE {new} AND {where} ORDER BY id + 0 LIMIT %(limit)s"
-        sql = (
-            f"{self._by_index}SELECT s.now, e.* FROM (SELECT pg_current_snapshot()::text AS now) AS s"
-            f" LEFT JOIN ({rows}) AS e ON TRUE ORDER BY e.id"
-        )
-        found = self.rows(sql, params)
-        upto = cursor.upto or found[0][0]
-        events = [self._event(row[1:]) for row in found if row[1] is not None]
-        if len(events) == params["limit"]:
-            return events, cursor._replace(upto=upto, after_id=events[-1].id)
-        return events, Cursor(upto, history=cursor.history)
+def delete_old(db: Database, table: str, column: str, age: float, after_id: int, batch: int) -> tuple[int, int | None]:
+    """Delete those of the next rows after an id whose time in `column` is at least `age` seconds ago.
 
-    @property
-    def _by_index(self) -> str:
-        alone = self.connection.settings_dict["OPTIONS"].get("server_side_binding")  # a prepared statement must be a single one
-        return "" if alone else BY_INDEX
+    Return how many were deleted, and the id to continue after; the id is None if none of the rows was old, or
+    there are no more.
+    """
+    sql = f"{db.hint()}SELECT id, coalesce({column} <= {db.ahead}, FALSE) FROM {table} WHERE id > %s ORDER BY id LIMIT %s"
+    with db.atomic():
+        rows = db.rows(sql, [-age, after_id, batch])
+        old = [row[0] for row in rows if row[1]]
+        if not old:
+            return 0, None
+        condition, params = db.among(old)
+        db.rows(f"DELETE FROM {table} WHERE id {condition}", params)
+    return len(old), rows[-1][0] if len(rows) == batch else None
 
-    def _event(self, row: tuple[Any, ...]) -> EventRow:
-        job_id, name, at, attempt, tenant, target, data = row[1:]
-        return EventRow(row[0], job_id, name, self.moment(at), attempt, tenant, target, json.loads(data) if data else None)
+
+def _by_id(db: Database, cursor: Cursor, where: str, params: dict[str, Any]) -> tuple[list[EventRow], Cursor]:
+    sql = f"SELECT {COLUMNS} FROM {EVENTS} WHERE id > %(after)s AND {where} ORDER BY id LIMIT %(limit)s"
+    rows = [_event(db, row) for row in db.rows(sql, {**params, "after": max(cursor.after_id, cursor.horizon)})]
+    if len(rows) == params["limit"]:  # the horizon stays until the end, as on PostgreSQL
+        return rows, cursor._replace(upto=cursor.since, after_id=rows[-1].id)
+    return rows, Cursor.at(rows[-1].id if rows else max(cursor.after_id, cursor.horizon))
+
+
+def position_behind(db: Database, event_id: int, before: Cursor, upto: Cursor) -> Position:
+    """Return the position of a client that was sent the events up to this one, of those between two cursors."""
+    if db.one_writer:
+        return Position(before.history, event_id)
+    if event_id < before.last_id:  # the earlier position covers more
+        return Position(before.history, before.horizon, before.settled, before.last_id)
+    return Position(before.history, before.horizon, upto.horizon, event_id)
+
+
+def _by_snapshot(db: Database, cursor: Cursor, where: str, params: dict[str, Any]) -> tuple[list[EventRow], Cursor]:
+    begin, running = _parts(cursor.since)
+    # Rows of this database are never ahead of the present, but rows of another one, before a restore, can be.
+    new = "(xid >= %(begin)s AND xid < pg_snapshot_xmax(pg_current_snapshot())::text::bigint OR xid = ANY(%(running)s::bigint[]))"
+    params = {**params, "begin": begin, "running": running}
+    if cursor.settled:
+        new += " AND NOT (xid < %(settled)s AND id <= %(last)s)"
+        params |= {"settled": cursor.settled, "last": cursor.last_id}
+    if cursor.upto:
+        end, params["unseen"] = _parts(cursor.upto)
+        params |= {"end": end, "after": cursor.after_id}
+        new += " AND xid < %(end)s AND NOT xid = ANY(%(unseen)s::bigint[]) AND id > %(after)s"
+    # Not by id itself: to avoid a sort, the planner would read the primary key from its beginning.
+    rows = f"SELECT {COLUMNS} FROM {EVENTS} WHERE {new} AND {where} ORDER BY id + 0 LIMIT %(limit)s"
+    sql = (
+        f"{_by_index(db)}SELECT s.now, e.* FROM (SELECT pg_current_snapshot()::text AS now) AS s"
+        f" LEFT JOIN ({rows}) AS e ON TRUE ORDER BY e.id"
+    )
+    found = db.rows(sql, params)
+    upto = cursor.upto or found[0][0]
+    events = [_event(db, row[1:]) for row in found if row[1] is not None]
+    if len(events) == params["limit"]:
+        return events, cursor._replace(upto=upto, after_id=events[-1].id)
+    return events, Cursor(upto, history=cursor.history)
+
+
+def _by_index(db: Database) -> str:
+    alone = db.connection.settings_dict["OPTIONS"].get("server_side_binding")  # a prepared statement must be a single one
+    return "" if alone else BY_INDEX
+
+
+def _event(db: Database, row: tuple[Any, ...]) -> EventRow:
+    job_id, name, at, attempt, tenant, target, data = row[1:]
+    return EventRow(row[0], job_id, name, db.moment(at), attempt, tenant, target, json.loads(data) if data else None)
 
 
 def _parts(snapshot: str) -> tuple[int, str]:

@@ -4,6 +4,9 @@ Each such statement has a part called ``happened``, with one row for each event,
 writes the log, unless `EVENT_LOG` is "none". The other writes the webhooks to send, for the events that the URL of a
 job or its queue asks for. Python does nothing for each job of a batch. Only if a receiver of `job_event` is connected
 are the rows returned, to be sent after the commit.
+
+On PostgreSQL, the statement has more parts: ``mine``, the locked rows as they were, and ``moved``, the rows as they
+are now. All parts are one statement, so they are written together or not at all, even without a transaction.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import json
 import logging
 import threading
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 from django.db import transaction
 
@@ -21,9 +24,9 @@ from jobqueue import conf, signals
 from jobqueue.core import event_names as names
 from jobqueue.core import repeats
 from jobqueue.db import hygiene
+from jobqueue.db.database import Database
 from jobqueue.db.eventlog import EVENTS
 from jobqueue.db.records import Event
-from jobqueue.db.statements import Statements
 from jobqueue.exceptions import Interrupted, TimeLimitExceeded
 
 PATIENCE_SECONDS = 0.1
@@ -35,63 +38,147 @@ DEFAULT = ", ".join(f"'{name}'" for name in names.SENT_BY_DEFAULT)
 NEVER_SENT = f"'{names.WEBHOOK_DELIVERED}', '{names.WEBHOOK_FAILED}'"
 # The values of an event that come from the job's row, in the order of `Event` from `attempt` on.
 OF_JOB = "{0}.tenant, {0}.target, {1} AS data, {0}.queue, {0}.task, {0}.status, {0}.webhook_url AS url"
+EVENT = ", ".join(f"h.{name}" for name in Event._fields)
+TYPES = (
+    "job_id bigint, name text, at timestamptz, attempt int, tenant text, target text, data text, queue text, task text,"
+    " status text, url text"
+)
 
 
-class Events(Statements):
-    """The statements that write events and their webhooks."""
+class _Words(NamedTuple):
+    """The SQL of messages in the words of one database; `h` is a row of ``happened`` and `q` the row of its queue."""
 
-    message_id: ClassVar[str] = ""  # a random one
-    facts: ClassVar[str] = ""  # of `happened` as h, as JSON
-    asked_for: ClassVar[str] = ""  # the condition that the queue q asks for the event of h
-    if_any: ClassVar[str] = ""  # a condition, evaluated without the events, that any message could be asked for
+    message_id: str
+    facts: str  # of an event, as JSON
+    asked_for: str  # whether the queue asks for the event
+    if_any: str  # a condition, evaluated without the events, that any message could be asked for
 
-    def log_events(self) -> str:
-        """Return the insert of the events of `happened` into the log."""
-        return f"INSERT INTO {EVENTS} ({LOGGED}) SELECT {LOGGED} FROM happened"
 
-    def send_events(self) -> str:
-        """Return the insert of the messages that the events of `happened` ask for."""
-        return (
-            f"INSERT INTO {DELIVERIES} (message_id, job_id, event, queue, url, facts) SELECT {self.message_id}, h.job_id, h.name, h.queue,"
-            f" CASE WHEN h.url <> '' THEN h.url ELSE q.webhook_url END, {self.facts} FROM happened AS h"
-            f" LEFT JOIN {QUEUES} AS q ON q.name = h.queue"
-            f" WHERE {self.if_any}(h.url <> '' OR q.webhook_url <> '') AND {self.asked_for} AND h.name NOT IN ({NEVER_SENT})"
-            # The planner may join in any order, but the messages of a job must be sent in the order of its events.
-            f" ORDER BY h.job_id, h.at, h.name <> '{names.STARTED}'"
+POSTGRESQL = _Words(
+    "gen_random_uuid()",
+    "jsonb_build_object('job_id', h.job_id, 'task', h.task, 'queue', h.queue, 'tenant', h.tenant, 'target', h.target,"
+    f" 'status', h.status, 'attempt', h.attempt, 'at', h.at) || CASE WHEN h.name = '{names.FAILED}'"
+    " THEN jsonb_build_object('message', h.data ->> 'message') ELSE '{}' END",
+    f"CASE WHEN q.webhook_events IS NULL OR q.webhook_events = '[]' THEN h.name IN ({DEFAULT}) ELSE q.webhook_events ? h.name END",
+    # Two init plans: if no job and no queue has a URL, as usual, the events are not joined with the queues one by
+    # one.
+    f"(EXISTS (SELECT FROM happened WHERE url <> '') OR EXISTS (SELECT FROM {QUEUES} WHERE webhook_url <> '')) AND ",
+)
+SQLITE = _Words(
+    "lower(hex(randomblob(16)))",
+    "json_patch(json_object('job_id', h.job_id, 'task', h.task, 'queue', h.queue, 'tenant', h.tenant, 'target', h.target,"
+    " 'status', h.status, 'attempt', h.attempt, 'at', replace(h.at, ' ', 'T') || '+00:00'),"
+    f" CASE WHEN h.name = '{names.FAILED}' THEN json_object('message', json_extract(h.data, '$.message')) ELSE '{{}}' END)",
+    f"CASE WHEN coalesce(q.webhook_events, '[]') = '[]' OR NOT json_valid(q.webhook_events) THEN h.name IN ({DEFAULT})"
+    " ELSE h.name IN (SELECT value FROM json_each(q.webhook_events)) END",
+    "",
+)
+
+# Parts of statements
+
+
+def insert_logged() -> str:
+    """Return the insert of the events of `happened` into the log."""
+    return f"INSERT INTO {EVENTS} ({LOGGED}) SELECT {LOGGED} FROM happened"
+
+
+def insert_messages(db: Database) -> str:
+    """Return the insert of the messages that the events of `happened` ask for."""
+    words = SQLITE if db.one_writer else POSTGRESQL
+    return (
+        f"INSERT INTO {DELIVERIES} (message_id, job_id, event, queue, url, facts) SELECT {words.message_id}, h.job_id, h.name, h.queue,"
+        f" CASE WHEN h.url <> '' THEN h.url ELSE q.webhook_url END, {words.facts} FROM happened AS h"
+        f" LEFT JOIN {QUEUES} AS q ON q.name = h.queue"
+        f" WHERE {words.if_any}(h.url <> '' OR q.webhook_url <> '') AND {words.asked_for} AND h.name NOT IN ({NEVER_SENT})"
+        # The planner may join in any order, but the messages of a job must be sent in the order of its events.
+        f" ORDER BY h.job_id, h.at, h.name <> '{names.STARTED}'"
+    )
+
+
+def writing(db: Database, happened: str, *, sendable: bool = True) -> str:
+    """Return the parts of a PostgreSQL statement that write events, after a comma; those for webhooks only if `sendable`."""
+    logged = "" if conf.current().event_log == "none" else f", logged AS ({insert_logged()})"
+    messages = f", sent AS ({insert_messages(db)})" if sendable else ""
+    return f", happened AS ({happened}){logged}{messages}"
+
+
+def selecting(*columns: str) -> str:
+    """Return the end of a statement that selects columns of `moved`, and the events if a receiver is connected; see `sent`."""
+    mine = ", ".join(f"m.{column}" for column in columns)
+    if not signals.listened_to(signals.job_event):
+        return f"SELECT {mine} FROM moved AS m"
+    return f"SELECT {mine}, {EVENT.replace('h.data', 'h.data::text')} FROM moved AS m LEFT JOIN happened AS h ON h.job_id = m.id"
+
+
+def sent(db: Database, rows: Iterable[tuple[Any, ...]], columns: int) -> list[tuple[Any, ...]]:
+    """Return the selected columns of `selecting`, one row for each job; send the events to the receivers of `job_event`."""
+    found = list(rows)
+    if not found or len(found[0]) == columns:
+        return found
+    events = [Event(*row[columns:]) for row in found if row[columns] is not None]
+    events = [event._replace(at=db.moment(event.at)) for event in events]
+    announce(db, sorted(events, key=lambda event: (event.at, event.name != names.STARTED)))
+    return list(dict.fromkeys(row[:columns] for row in found))
+
+
+# Statements of their own
+
+
+def write(db: Database, events: Iterable[Event]) -> None:
+    """Write events. The caller's transaction moved their jobs, whose rows it has locked."""
+    log = conf.current().event_log
+    wanted = [event for event in events if names.happens(event.name, log)]
+    if not wanted:
+        return
+    if signals.listened_to(signals.job_event):
+        now = db.moment(db.rows(f"SELECT {db.now}")[0][0])
+        wanted = [event if event.at else event._replace(at=now) for event in wanted]
+    _insert(db, json.dumps([{**event._asdict(), "at": db.moment_text(event.at)} for event in wanted], default=str))
+    announce(db, wanted)
+
+
+def write_for_each(db: Database, ids: Sequence[int], name: str) -> None:
+    """Write the same event for each of the jobs, which the caller has locked."""
+    condition, params = db.among(ids)
+    rows = db.rows(f"SELECT id, attempt, {OF_JOB.format('j', 'NULL')} FROM {db.table} AS j WHERE id {condition} ORDER BY id", params)
+    write(db, (Event(row[0], name, None, *row[1:]) for row in rows))
+
+
+def write_selected(db: Database, happened: str, params: Sequence[Any], *, sendable: bool = True) -> None:
+    """Write the events of a select and, if `sendable`, their webhooks, on SQLite; send them to the receivers of `job_event`."""
+    part = f"WITH happened AS ({happened})"
+    if conf.current().event_log != "none":
+        db.rows(f"{part} {insert_logged()}", params)
+    if sendable:
+        db.rows(f"{part} {insert_messages(db)}", params)
+    if signals.listened_to(signals.job_event):
+        found = map(Event._make, db.rows(f"{part} SELECT {', '.join(Event._fields)} FROM happened", params))
+        announce(db, [event._replace(at=db.moment(event.at)) for event in found])
+
+
+def _insert(db: Database, events: str) -> None:
+    """Write events that are given as JSON."""
+    if not db.one_writer:
+        happened = (
+            f"SELECT h.job_id, h.name, coalesce(h.at, {db.now}) AS at, h.attempt, h.tenant, h.target, h.data::jsonb AS data,"
+            f" h.queue, h.task, h.status, h.url FROM json_to_recordset(%s::json) AS h({TYPES})"
         )
+        db.rows(f"WITH nothing AS (SELECT 1){writing(db, happened)} SELECT 1", [events])
+        return
+    columns = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in Event._fields if name != "at")
+    happened = f"SELECT {columns}, coalesce(json_extract(value, '$.at'), {db.now}) AS at FROM json_each(%s) ORDER BY key"
+    if conf.current().event_log != "none":
+        db.rows(f"WITH happened AS ({happened}) {insert_logged()}", [events])
+    db.rows(f"WITH happened AS ({happened}) {insert_messages(db)}", [events])
 
-    def tell(self, events: Iterable[Event]) -> None:
-        """Write events. The caller's transaction moved their jobs, whose rows it has locked."""
-        log = conf.current().event_log
-        wanted = [event for event in events if names.happens(event.name, log)]
-        if not wanted:
-            return
-        if signals.listened_to(signals.job_event):
-            now = self.moment(self.rows(f"SELECT {self.now}")[0][0])
-            wanted = [event if event.at else event._replace(at=now) for event in wanted]
-        self.write_events(json.dumps([{**event._asdict(), "at": self.moment_text(event.at)} for event in wanted], default=str))
-        self.announce(wanted)
 
-    def tell_of(self, ids: Sequence[int], name: str) -> None:
-        """Write the same event for each of the jobs, which the caller has locked."""
-        condition, params = self.among(ids)
-        rows = self.rows(
-            f"SELECT id, attempt, {OF_JOB.format('j', 'NULL')} FROM {self.table} AS j WHERE id {condition} ORDER BY id", params
-        )
-        self.tell(Event(row[0], name, None, *row[1:]) for row in rows)
+# Signals
 
-    def write_events(self, events: str) -> None:
-        """Write events that are given as JSON."""
-        raise NotImplementedError
 
-    def moment_text(self, at: Any) -> str | None:
-        """Return a time in the form that the database reads."""
-        return at.isoformat() if at else None
-
-    def announce(self, events: Collection[Event]) -> None:
-        """Send the events to the receivers of `job_event`, if there are any, when the transaction has committed."""
-        if events and signals.listened_to(signals.job_event):
-            transaction.on_commit(functools.partial(_send, type(self), [*events]), using=self.alias, robust=True)
+def announce(db: Database, events: Collection[Event]) -> None:
+    """Send the events to the receivers of `job_event`, if there are any, when the transaction has committed."""
+    if events and signals.listened_to(signals.job_event):
+        transaction.on_commit(functools.partial(_send, type(db), [*events]), using=db.alias, robust=True)
 
 
 def _send(sender: type, events: Sequence[Event]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from jobqueue.db.overview import QUEUED, Overview
+from jobqueue.db import overview
+from jobqueue.db.database import Database
+from jobqueue.db.overview import QUEUED
 from jobqueue.db.targets import PARKED
 
 # For each state, the condition of its partial index and the order of its entries; "" for `by_status`.
@@ -22,39 +24,38 @@ OPEN: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
 }
 
 
-class OpenJobs(Overview):
-    """The statements that find open jobs."""
+def open_jobs(
+    db: Database, statuses: Sequence[str], before: int, wanted: Mapping[str, Sequence[str]], limit: int
+) -> tuple[list[int], bool]:
+    """Return open jobs with ids up to `before` whose columns have one of the `wanted` values, and whether some were not checked.
 
-    by_status: ClassVar[tuple[str, str]] = ("status = '{0}'", "id")
+    At most `limit` entries of each partial index are checked.
+    """
+    found: list[int] = []
+    more = False
+    for status in statuses:
+        for one in OPEN.get(status, ()):
+            where, order = one if one[0] else (text.format(status) for text in db.by_status)
+            with overview.reading(db):
+                rows = db.rows(*_open(db, where, order, before, wanted, limit))
+            more = more or any(number > limit for _, number in rows)
+            found += [job_id for job_id, _ in rows if job_id is not None]
+    return found, more
 
-    def open_jobs(self, statuses: Sequence[str], before: int, wanted: Mapping[str, Sequence[str]], limit: int) -> tuple[list[int], bool]:
-        """Return open jobs with ids up to `before` whose columns have one of the `wanted` values, and whether some were not checked.
 
-        At most `limit` entries of each partial index are checked.
-        """
-        found: list[int] = []
-        more = False
-        for status in statuses:
-            for one in OPEN.get(status, ()):
-                where, order = one if one[0] else (text.format(status) for text in self.by_status)
-                with self._reading():
-                    rows = self.rows(*self._open(where, order, before, wanted, limit))
-                more = more or any(number > limit for _, number in rows)
-                found += [job_id for job_id, _ in rows if job_id is not None]
-        return found, more
+def _open(db: Database, where: str, order: str, before: int, wanted: Mapping[str, Sequence[str]], limit: int) -> tuple[str, list[Any]]:
+    condition, params = _values(db, wanted)
+    inner, mine = "", list[Any]()
+    if where == QUEUED and "queue" in wanted:  # QUEUED jobs have an index by queue
+        inner, mine = _values(db, {"queue": wanted["queue"]})
+        order = "tenant, queue, claim_rank, id"
+    sql = (
+        f"{db.hint()}WITH s AS MATERIALIZED (SELECT id, {', '.join(wanted)} FROM {db.table} WHERE {where} AND id <= %s{inner}"
+        f" ORDER BY {order} LIMIT %s) SELECT NULL, count(*) FROM s UNION ALL SELECT id, 0 FROM s WHERE 1 = 1{condition}"
+    )
+    return sql, [before, *mine, limit + 1, *params]
 
-    def _open(self, where: str, order: str, before: int, wanted: Mapping[str, Sequence[str]], limit: int) -> tuple[str, list[Any]]:
-        condition, params = self._values(wanted)
-        inner, mine = "", list[Any]()
-        if where == QUEUED and "queue" in wanted:  # QUEUED jobs have an index by queue
-            inner, mine = self._values({"queue": wanted["queue"]})
-            order = "tenant, queue, claim_rank, id"
-        sql = (
-            f"{self.hint()}WITH s AS MATERIALIZED (SELECT id, {', '.join(wanted)} FROM {self.table} WHERE {where} AND id <= %s{inner}"
-            f" ORDER BY {order} LIMIT %s) SELECT NULL, count(*) FROM s UNION ALL SELECT id, 0 FROM s WHERE 1 = 1{condition}"
-        )
-        return sql, [before, *mine, limit + 1, *params]
 
-    def _values(self, wanted: Mapping[str, Sequence[str]]) -> tuple[str, list[Any]]:
-        parts = [f" AND {column} IN ({', '.join(['%s'] * len(values)) or 'NULL'})" for column, values in wanted.items()]
-        return "".join(parts), [value for values in wanted.values() for value in values]
+def _values(db: Database, wanted: Mapping[str, Sequence[str]]) -> tuple[str, list[Any]]:
+    parts = [f" AND {column} IN ({', '.join(['%s'] * len(values)) or 'NULL'})" for column, values in wanted.items()]
+    return "".join(parts), [value for values in wanted.values() for value in values]

@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from jobqueue.core.targets import Target
-from jobqueue.db.targets import HELD, PARKED, Targets
+from jobqueue.db import claims
+from jobqueue.db.database import Database
+from jobqueue.db.targets import HELD, PARKED
 
 QUEUED = "status = 'QUEUED'"
 QUEUED_IN_LINE = f"NOT (target = '') AND {QUEUED}"  # in the words of the index, because SQLite compares conditions word for word
@@ -49,118 +51,119 @@ class Ending(NamedTuple):
     finished_at: str | None
 
 
-class Overview(Targets):
-    """The statements on lines and queues."""
+def targets_in(db: Database, where: str, after: Target, limit: int, tenant: str | None = None) -> list[Target]:
+    """Return the targets of the jobs that `where` selects, in order, after `after`; only those of `tenant` if it is given."""
+    return _pairs_in(db, "target", where, after, limit, tenant)
 
-    last_entry: ClassVar[str] = "json_extract(history, '$[#-1].{}')"
 
-    def targets_in(self, where: str, after: Target, limit: int, tenant: str | None = None) -> list[Target]:
-        """Return the targets of the jobs that `where` selects, in order, after `after`; only those of `tenant` if it is given."""
-        return self._pairs_in("target", where, after, limit, tenant)
+def queues_in(db: Database, limit: int) -> list[Target]:
+    """Return the pairs (tenant, queue) that have QUEUED jobs."""
+    return _pairs_in(db, "queue", QUEUED, Target("", ""), limit, None)
 
-    def queues_in(self, limit: int) -> list[Target]:
-        """Return the pairs (tenant, queue) that have QUEUED jobs."""
-        return self._pairs_in("queue", QUEUED, Target("", ""), limit, None)
 
-    def tenants_in_lines(self, limit: int) -> list[str]:
-        """Return tenants that may have a line."""
-        with self._reading():
-            found = {*self.queued_tenants(limit), *self._hop("tenant", PARKED, [], limit), *self._hop("tenant", HELD, [], limit)}
-        return sorted(found)
+def tenants_in_lines(db: Database, limit: int) -> list[str]:
+    """Return tenants that may have a line."""
+    with reading(db):
+        found = {
+            *claims.queued_tenants(db, limit),
+            *claims.distinct_values(db, "tenant", PARKED, [], limit),
+            *claims.distinct_values(db, "tenant", HELD, [], limit),
+        }
+    return sorted(found)
 
-    def fronts(self, targets: Collection[Target]) -> list[Front]:
-        """Return the front of each line."""
-        source, params = self.pairs(targets)
-        holder = f"SELECT j.id FROM {self.table} AS j WHERE j.tenant = t.tenant AND j.target = t.name AND j.holds_target LIMIT 1"
-        blockers = self._in_order("j.id", "target", f"{HELD} AND status IN ('PAUSED', 'ERROR')", "tenant, target")
-        line = "tenant, target, claim_rank, id"
-        queued, parked = (self._in_order("j.id", "target", where, line) for where in (QUEUED_IN_LINE, PARKED))
-        sql = (
-            f"{self.hint()}WITH t(tenant, name) AS ({source}) SELECT t.tenant, t.name, ({holder}),"
-            f" (SELECT min(id) FROM ({blockers} LIMIT {MAX_BLOCKERS}) AS b), ({queued} LIMIT 1), ({parked} LIMIT 1) FROM t"
-        )
-        with self._reading():
-            return [Front(*row) for row in self.rows(sql, params)] if targets else []
 
-    def members(self, target: Target, most: int) -> list[int]:
-        """Return the jobs that hold, block or wait for a target, up to `most` in each of these roles."""
-        line = "tenant, target, claim_rank, id"
-        found: set[int] = set()
-        with self._reading():
-            for where, order in ((HELD, "tenant, target"), (PARKED, line), (QUEUED_IN_LINE, line)):
-                sql = self._in_order("j.id", "target", where, order, values=("%s", "%s"))
-                found.update(row[0] for row in self.rows(f"{self.hint()}{sql} LIMIT %s", [*[*target] * (sql.count("%s") // 2), most]))
-        return sorted(found)
+def fronts(db: Database, targets: Collection[Target]) -> list[Front]:
+    """Return the front of each line."""
+    source, params = db.pairs(targets)
+    holder = f"SELECT j.id FROM {db.table} AS j WHERE j.tenant = t.tenant AND j.target = t.name AND j.holds_target LIMIT 1"
+    blockers = _in_order(db, "j.id", "target", f"{HELD} AND status IN ('PAUSED', 'ERROR')", "tenant, target")
+    line = "tenant, target, claim_rank, id"
+    queued, parked = (_in_order(db, "j.id", "target", where, line) for where in (QUEUED_IN_LINE, PARKED))
+    sql = (
+        f"{db.hint()}WITH t(tenant, name) AS ({source}) SELECT t.tenant, t.name, ({holder}),"
+        f" (SELECT min(id) FROM ({blockers} LIMIT {MAX_BLOCKERS}) AS b), ({queued} LIMIT 1), ({parked} LIMIT 1) FROM t"
+    )
+    with reading(db):
+        return [Front(*row) for row in db.rows(sql, params)] if targets else []
 
-    def groups(self, column: str, where: str, pairs: Collection[Target], most: int, first: int) -> list[Group]:
-        """Count the jobs of each target or queue (the `column`), by priority, each up to `most`.
 
-        `oldest` is the earliest time at which one of the `first` jobs of each priority was enqueued.
-        """
-        source, params = self.pairs(pairs)
-        mine = self.exactly(["p.tenant", f"p.{column}"], ["g.tenant", "g.name"], beyond=("p.claim_rank", "g.rank"))
-        following = (
-            f"SELECT p.claim_rank FROM {self.table} AS p WHERE {where} AND {mine} ORDER BY p.tenant, p.{column}, p.claim_rank LIMIT 1"
-        )
-        # A holder that waits to run again is in the line of its target, but does not wait for it.
-        since = self.readable("j.enqueued_at")
-        since = f"CASE WHEN j.holds_target THEN NULL ELSE {since} END" if column == "target" else since
-        members = self._in_order(f"{since} AS since", column, where, f"tenant, {column}, claim_rank, id", values=(*MINE, "t.rank"))
-        sql = (
-            f"{self.hint()}WITH RECURSIVE t(tenant, name) AS ({source}), g(tenant, name, rank) AS ("
-            f" SELECT t.tenant, t.name, {LOWEST_RANK} FROM t UNION ALL SELECT g.tenant, g.name, ({following}) FROM g"
-            " WHERE g.rank IS NOT NULL)"
-            f" SELECT tenant, name, (SELECT count(*) FROM ({members} LIMIT %s) AS m),"
-            f" (SELECT min(since) FROM ({members} LIMIT %s) AS m) FROM g AS t WHERE rank > {LOWEST_RANK}"
-        )
-        with self._reading():
-            rows = self.rows(sql, [*params, most, first]) if pairs else []
-        return [Group(tenant, name, count, self.moment(oldest)) for tenant, name, count, oldest in rows]
+def members(db: Database, target: Target, most: int) -> list[int]:
+    """Return the jobs that hold, block or wait for a target, up to `most` in each of these roles."""
+    line = "tenant, target, claim_rank, id"
+    found: set[int] = set()
+    with reading(db):
+        for where, order in ((HELD, "tenant, target"), (PARKED, line), (QUEUED_IN_LINE, line)):
+            sql = _in_order(db, "j.id", "target", where, order, values=("%s", "%s"))
+            found.update(row[0] for row in db.rows(f"{db.hint()}{sql} LIMIT %s", [*[*target] * (sql.count("%s") // 2), most]))
+    return sorted(found)
 
-    def endings(self, ids: Sequence[int]) -> dict[int, Ending]:
-        """Return how the last unsuccessful runs of jobs ended."""
-        condition, params = self.among(ids)
-        columns = ", ".join(self.last_entry.format(name) for name in Ending._fields)
-        rows = self.rows(f"SELECT id, {columns} FROM {self.table} WHERE id {condition}", params) if ids else []
-        return {row[0]: Ending(*row[1:]) for row in rows}
 
-    def clock(self) -> datetime:
-        """Return the time of the database."""
-        now: datetime = self.moment(self.rows(f"SELECT {self.now}")[0][0])
-        return now
+def groups(db: Database, column: str, where: str, pairs: Collection[Target], most: int, first: int) -> list[Group]:
+    """Count the jobs of each target or queue (the `column`), by priority, each up to `most`.
 
-    # Pieces
+    `oldest` is the earliest time at which one of the `first` jobs of each priority was enqueued.
+    """
+    source, params = db.pairs(pairs)
+    mine = db.exactly(["p.tenant", f"p.{column}"], ["g.tenant", "g.name"], beyond=("p.claim_rank", "g.rank"))
+    following = f"SELECT p.claim_rank FROM {db.table} AS p WHERE {where} AND {mine} ORDER BY p.tenant, p.{column}, p.claim_rank LIMIT 1"
+    # A holder that waits to run again is in the line of its target, but does not wait for it.
+    since = db.readable("j.enqueued_at")
+    since = f"CASE WHEN j.holds_target THEN NULL ELSE {since} END" if column == "target" else since
+    members = _in_order(db, f"{since} AS since", column, where, f"tenant, {column}, claim_rank, id", values=(*MINE, "t.rank"))
+    sql = (
+        f"{db.hint()}WITH RECURSIVE t(tenant, name) AS ({source}), g(tenant, name, rank) AS ("
+        f" SELECT t.tenant, t.name, {LOWEST_RANK} FROM t UNION ALL SELECT g.tenant, g.name, ({following}) FROM g"
+        " WHERE g.rank IS NOT NULL)"
+        f" SELECT tenant, name, (SELECT count(*) FROM ({members} LIMIT %s) AS m),"
+        f" (SELECT min(since) FROM ({members} LIMIT %s) AS m) FROM g AS t WHERE rank > {LOWEST_RANK}"
+    )
+    with reading(db):
+        rows = db.rows(sql, [*params, most, first]) if pairs else []
+    return [Group(tenant, name, count, db.moment(oldest)) for tenant, name, count, oldest in rows]
 
-    def _pairs_in(self, column: str, where: str, after: Target, limit: int, tenant: str | None) -> list[Target]:
-        mine, one = ("", list[Any]()) if tenant is None else (" AND p.tenant <= %s", [tenant])
-        # Each column has a subselect of its own: a join to the row could become a join to the whole table. The
-        # comparison uses an expression: with another column, SQLite uses the index for the first of the two only.
-        behind = f"FROM {self.table} AS p WHERE {where} AND (p.tenant, p.{column}) > ({{}}){mine} ORDER BY p.tenant, p.{column} LIMIT 1"
-        step = f"SELECT (SELECT p.tenant {behind}), (SELECT p.{column} {behind})"
-        first, following = step.format("%s, %s", "%s, %s"), step.format(*["t.tenant || '', t.name || ''"] * 2)
-        sql = (
-            f"{self.hint()}WITH RECURSIVE t(tenant, name) AS ({first} UNION ALL {following} FROM t WHERE t.name IS NOT NULL)"
-            " SELECT tenant, name FROM t WHERE name IS NOT NULL LIMIT %s"
-        )
-        params = [*after, *one, *after, *one, *one, *one, limit]
-        with self._reading():
-            return [Target(*row) for row in self.rows(sql, params)]
 
-    def _in_order(self, selected: str, column: str, where: str, order: str, *, values: Sequence[str] = MINE) -> str:
-        """Return a select of the jobs of one target or queue, in the order of their index; `values` are those of its first columns."""
-        columns = [f"j.{one}" for one in ("tenant", column, "claim_rank")[: len(values)]]
-        ordered = ", ".join(f"j.{one}" for one in order.split(", "))
-        return f"SELECT {selected} FROM {self.table} AS j WHERE {where} AND {self.exactly(columns, values)} ORDER BY {ordered}"
+def endings(db: Database, ids: Sequence[int]) -> dict[int, Ending]:
+    """Return how the last unsuccessful runs of jobs ended."""
+    condition, params = db.among(ids)
+    columns = ", ".join(db.last_entry.format(name) for name in Ending._fields)
+    rows = db.rows(f"SELECT id, {columns} FROM {db.table} WHERE id {condition}", params) if ids else []
+    return {row[0]: Ending(*row[1:]) for row in rows}
 
-    def exactly(self, columns: Sequence[str], values: Sequence[str], beyond: tuple[str, str] | None = None) -> str:
-        """Return the condition that columns have these values, and, with `beyond`, that the next column of their index has a higher one."""
-        same = " AND ".join(f"{column} = {value}" for column, value in zip(columns, values, strict=True))
-        return same if beyond is None else f"{same} AND {beyond[0]} > {beyond[1]}"
 
-    def _reading(self) -> contextlib.AbstractContextManager[None]:
-        # A hint lasts until the end of the transaction. If the caller has one open, the hint is given in a savepoint
-        # and taken back; otherwise the message is a transaction by itself. With one writer at a time, there are no
-        # hints, and readers do not block the writer.
-        if self.one_writer:
-            return contextlib.nullcontext()
-        return self.atomic() if self.connection.in_atomic_block else self.hot()
+def clock(db: Database) -> datetime:
+    """Return the time of the database."""
+    now: datetime = db.moment(db.rows(f"SELECT {db.now}")[0][0])
+    return now
+
+
+def _pairs_in(db: Database, column: str, where: str, after: Target, limit: int, tenant: str | None) -> list[Target]:
+    mine, one = ("", list[Any]()) if tenant is None else (" AND p.tenant <= %s", [tenant])
+    # Each column has a subselect of its own: a join to the row could become a join to the whole table. The
+    # comparison uses an expression: with another column, SQLite uses the index for the first of the two only.
+    behind = f"FROM {db.table} AS p WHERE {where} AND (p.tenant, p.{column}) > ({{}}){mine} ORDER BY p.tenant, p.{column} LIMIT 1"
+    step = f"SELECT (SELECT p.tenant {behind}), (SELECT p.{column} {behind})"
+    first, following = step.format("%s, %s", "%s, %s"), step.format(*["t.tenant || '', t.name || ''"] * 2)
+    sql = (
+        f"{db.hint()}WITH RECURSIVE t(tenant, name) AS ({first} UNION ALL {following} FROM t WHERE t.name IS NOT NULL)"
+        " SELECT tenant, name FROM t WHERE name IS NOT NULL LIMIT %s"
+    )
+    params = [*after, *one, *after, *one, *one, *one, limit]
+    with reading(db):
+        return [Target(*row) for row in db.rows(sql, params)]
+
+
+def _in_order(db: Database, selected: str, column: str, where: str, order: str, *, values: Sequence[str] = MINE) -> str:
+    """Return a select of the jobs of one target or queue, in the order of their index; `values` are those of its first columns."""
+    columns = [f"j.{one}" for one in ("tenant", column, "claim_rank")[: len(values)]]
+    ordered = ", ".join(f"j.{one}" for one in order.split(", "))
+    return f"SELECT {selected} FROM {db.table} AS j WHERE {where} AND {db.exactly(columns, values)} ORDER BY {ordered}"
+
+
+def reading(db: Database) -> contextlib.AbstractContextManager[None]:
+    """Surround a statement with a hint that only reads."""
+    # A hint lasts until the end of the transaction. If the caller has one open, the hint is given in a savepoint
+    # and taken back; otherwise the message is a transaction by itself. With one writer at a time, there are no
+    # hints, and readers do not block the writer.
+    if db.one_writer:
+        return contextlib.nullcontext()
+    return db.atomic() if db.connection.in_atomic_block else db.hot()

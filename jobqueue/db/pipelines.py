@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobqueue.core.targets import Target
-from jobqueue.db.statements import Statements
+from jobqueue.db.database import Database
 
 WAITS_KEY = 0x6A6F6271_75657565  # of the lock under which jobs begin to wait for children, so that no circle closes unnoticed
 MAX_SEEN = 200_000
 
 
-def insert_phases(database: Statements, table: str, job_ids: Sequence[int], names: Sequence[str]) -> None:
+def insert_phases(database: Database, table: str, job_ids: Sequence[int], names: Sequence[str]) -> None:
     """Insert a row for each phase of each of the jobs, in one statement."""
     params: list[Any]
     if database.one_writer:
@@ -28,7 +28,7 @@ def insert_phases(database: Statements, table: str, job_ids: Sequence[int], name
     database.rows(f"INSERT INTO {table} (job_id, position, name) {sql}", params)
 
 
-def insert_dependencies(database: Statements, table: str, parent: int, children: Sequence[int], ended: str) -> None:
+def insert_dependencies(database: Database, table: str, parent: int, children: Sequence[int], ended: str) -> None:
     """Make a job wait for children. Those that have ended (the condition `ended` on `j`), or do not exist, are marked as ended.
 
     The rows are inserted in the order of the ids: the foreign key locks each child, and a deletion locks jobs in the
@@ -50,7 +50,7 @@ BELOW = (
 )
 
 
-def targets_kept(database: Statements, table: str, job: int) -> dict[Target, int]:
+def targets_kept(database: Database, table: str, job: int) -> dict[Target, int]:
     """Return the targets of a job and of all jobs that wait for it, directly or indirectly, each with the job that has it."""
     sql = (
         f"WITH RECURSIVE above(id) AS (SELECT CAST(%s AS bigint) UNION SELECT d.parent_id FROM above"
@@ -61,7 +61,7 @@ def targets_kept(database: Statements, table: str, job: int) -> dict[Target, int
     return {Target(*row[:2]): row[2] for row in database.rows(sql, [job, MAX_SEEN])}
 
 
-def targets_wanted(database: Statements, table: str, parent: int, ended: str) -> list[tuple[Target, int]]:
+def targets_wanted(database: Database, table: str, parent: int, ended: str) -> list[tuple[Target, int]]:
     """Return the targets of the jobs that a job waits for, directly or indirectly, and that have not ended (the condition on `j`)."""
     sql = (
         f"{BELOW.format(table)}SELECT j.tenant, j.target, j.id FROM (SELECT id FROM below LIMIT %s) AS seen"
@@ -70,7 +70,7 @@ def targets_wanted(database: Statements, table: str, parent: int, ended: str) ->
     return [(Target(*row[:2]), row[2]) for row in database.rows(sql, [parent, MAX_SEEN])]
 
 
-def holders_before(database: Statements, table: str, parent: int, ended: str, limit: int) -> list[int]:
+def holders_before(database: Database, table: str, parent: int, ended: str, limit: int) -> list[int]:
     """Return the holders of the targets for which children of a job wait in line, if these holders wait for children themselves."""
     sql = (
         f"{BELOW.format(table)}SELECT DISTINCT h.id FROM (SELECT id FROM below LIMIT %s) AS seen"
@@ -81,7 +81,7 @@ def holders_before(database: Statements, table: str, parent: int, ended: str, li
     return [row[0] for row in database.rows(sql, [parent, MAX_SEEN, limit])]
 
 
-def waits_for(database: Statements, table: str, parent: int) -> tuple[bool, int]:
+def waits_for(database: Database, table: str, parent: int) -> tuple[bool, int]:
     """Return whether a job waits for itself, through other jobs, and the number of jobs that it waits for, up to `MAX_SEEN`."""
     sql = (
         f"{BELOW.format(table)}SELECT count(*), coalesce(sum(CASE WHEN id = %s THEN 1 ELSE 0 END), 0)"

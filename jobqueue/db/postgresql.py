@@ -1,8 +1,4 @@
-"""The differences of PostgreSQL: SKIP LOCKED, sets of rows by unnest, NOTIFY. COPY and the writing of events are in ``writes.py``.
-
-The hot updates select their rows by primary key (``= ANY``) and token only. A condition on `status` would lead the
-planner to a partial index full of dead entries. No statement here depends on the planner's statistics.
-"""
+"""The differences of PostgreSQL: READ COMMITTED, SKIP LOCKED, advisory locks, NOTIFY, kept plans."""
 
 from __future__ import annotations
 
@@ -11,29 +7,22 @@ import functools
 import selectors
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from jobqueue.core.queue_rules import ServedQueues
-from jobqueue.core.targets import Candidate, Target
-from jobqueue.db import fence, plans, pooler, run_ends, times
-from jobqueue.db.base import AHEAD
-from jobqueue.db.claims import in_claim_order
-from jobqueue.db.columns import Columns
+from jobqueue.core.targets import Target
+from jobqueue.db import fence, pooler, times
+from jobqueue.db.database import AHEAD, Database
 from jobqueue.db.dedicated_connections import cut_network, read_committed, reserve
-from jobqueue.db.finish_and_take_next import relay
-from jobqueue.db.records import Claimed, EndedRun, Lease, LeaseHolder, Relayed, Renewed, RunEnd, Scope
-from jobqueue.db.writes import Writes
+from jobqueue.db.fast_path import plans
 
 STANDSTILL_SECONDS = 5
-# The columns of `Claimed`, for a job with a target that a claim found.
-FOUND = "id, claim_rank, 0, 0, 0, 0, 0, '', '', tenant, target, '', '', '', '', '', '', FALSE"
 
 
-class PostgreSQL(Writes):
-    """The hot statements on PostgreSQL."""
+class PostgreSQL(Database):
+    """PostgreSQL, where it differs."""
 
     vendor = "postgresql"
     now = "statement_timestamp()"
@@ -51,7 +40,7 @@ class PostgreSQL(Writes):
     by_status = ("status IN ('PAUSED', 'ERROR', 'CANCELED') AND status >= '{0}' AND status <= '{0}'", "status, id")
     last_entry = "history #>> '{{-1,{}}}'"
     same_rank = "priority = priority, "
-    can_notify: ClassVar[bool] = True
+    can_notify = True
     usable_fence = "CASE WHEN lease_token = 9223372036854775807 THEN trunc(random() * 1099511627776)::bigint ELSE lease_token END"
 
     def reserve_connection(self, purpose: str, *, keep_plans: bool = False) -> BaseDatabaseWrapper:
@@ -153,23 +142,6 @@ class PostgreSQL(Writes):
         yield
         self.rows("RESET enable_seqscan")
 
-    def claim(
-        self, lender: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] | None = None
-    ) -> tuple[list[Claimed], list[Candidate]]:
-        """Read the best `limit` QUEUED jobs; take those without a target, and return those with one unchanged."""
-        candidates, params = self.candidates("id, claim_rank, tenant, target", scope, limit, after)
-        changes, values = self.to_running(lender)
-        # Materialized, so that its rows are locked once and the limit holds with any plan.
-        sql = (
-            f"{self.hint()}WITH c AS MATERIALIZED ({candidates}), taken AS ({self.updating()}{changes}"
-            f" WHERE id = ANY(ARRAY(SELECT id FROM c WHERE target = '')) RETURNING {self.claimed_columns()})"
-            f" SELECT * FROM taken UNION ALL SELECT {FOUND} FROM c WHERE target <> ''"
-        )
-        with self.hot():
-            rows = list(map(Claimed._make, self.rows(sql, [*params, *values])))
-        found = [Candidate(row.id, row.claim_rank, row.tenant, row.target) for row in rows if row.target]
-        return in_claim_order(row for row in rows if not row.target), found
-
     def range(self, tenant: str, queue: str | None, after: tuple[int, int] | None) -> tuple[str, str, list[Any]]:
         """Return the condition on tenant and queue as a range: with an equality, stale statistics may lead to another index."""
         columns, prefix = ("tenant", [tenant]) if queue is None else ("tenant, queue", [tenant, queue])
@@ -210,33 +182,6 @@ class PostgreSQL(Writes):
     def wait_for_locks(self, keys: Sequence[int]) -> None:
         """Take advisory locks until the end of the transaction, in this order, and wait for each."""
         self.rows("SELECT pg_advisory_xact_lock(key) FROM unnest(%s::bigint[]) AS key", [list(keys)])
-
-    def renew(self, leases: Sequence[Lease], lease_seconds: float) -> list[Renewed]:
-        """Renew the leases whose rows are not locked; return the requests to stop in these rows."""
-        rows = Columns(leases, Lease)
-        sql = (
-            f"{self.updating()}lease_expires_at = {self.now} + make_interval(secs => %(seconds)s), heartbeat_at = {self.now}"
-            f" WHERE id = ANY(ARRAY(SELECT id FROM ({self.mine(rows)}) AS mine))"
-            " RETURNING id, lease_token, cancel_requested, cancel_outcome"
-        )
-        with self.hot():
-            return [Renewed(*row) for row in self.rows(sql, {**rows.params, "seconds": lease_seconds})]
-
-    def end_runs(self, ends: Sequence[RunEnd]) -> list[EndedRun]:
-        """End runs in one statement; see `run_ends`."""
-        return run_ends.end_runs(self, ends)
-
-    def relay(self, end: RunEnd, hand_over: tuple[LeaseHolder, Target, ServedQueues, Sequence[str]]) -> Relayed | None:
-        """Do this in one message (see `db/finish_and_take_next.py`) if the connection keeps plans; otherwise return None."""
-        if not plans.can_be_sent_together(self.connection):
-            return None
-        setattr(self.connection, plans.HINTED, True)
-        return relay(self, end, hand_over)
-
-    def take_ids(self, number: int) -> list[int]:
-        """Return the next ids in rising order."""
-        sql = "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)"
-        return sorted(row[0] for row in self.rows(sql, [self.table, number]))
 
     def placeholder(self, name: str) -> str:
         """Return the placeholder of a column."""

@@ -8,25 +8,25 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from jobqueue.db.base import Database
+from jobqueue.db.database import Database
 
 Statement = tuple[str, tuple[Any, ...]]
 
 
-def compile_questions(database: Database, queries: Sequence[QuerySet[Any]]) -> Statement:
+def compile_questions(db: Database, queries: Sequence[QuerySet[Any]]) -> Statement:
     """Return the statement, which can be sent again and again: compiling it costs more than sending it.
 
     Each query has one column, and the order of an index, so that the database reads one entry whatever row count the planner expects.
     """
-    texts, values = [f"SELECT {database.now}"], list[Any]()
+    texts, values = [f"SELECT {db.now}"], list[Any]()
     for query in queries:
-        sql, params = query[:1].query.get_compiler(using=database.alias).as_sql()
+        sql, params = query[:1].query.get_compiler(using=db.alias).as_sql()
         texts.append(f"({sql})")
         values += params
     return ", ".join(texts), tuple(values)
 
 
-def ask(database: Database, statement: Statement) -> tuple[datetime, list[Any]]:
+def ask(db: Database, statement: Statement) -> tuple[datetime, list[Any]]:
     """Return the time of the database, and the value of the first row of each query, or None if there is no row."""
-    now, *answers = database.rows(*statement)[0]
-    return database.moment(now), answers
+    now, *answers = db.rows(*statement)[0]
+    return db.moment(now), answers

@@ -12,13 +12,14 @@ from typing import Any
 
 from jobqueue import conf
 from jobqueue.core import event_names as names
-from jobqueue.db import plans
+from jobqueue.db import events, run_ends_sqlite
 from jobqueue.db.columns import Columns
+from jobqueue.db.database import Database
 from jobqueue.db.events import OF_JOB
+from jobqueue.db.fast_path import plans
 from jobqueue.db.records import CLEARED, MAX_ENTRIES, STANDING_FLAG, EndedRun, RunEnd
-from jobqueue.db.writes import Writes
 
-# The guard of `mine` is one CASE, see `Writes.alive`.
+# The guard of `mine` is one CASE, see `leases.ALIVE`.
 END_RUNS = """\
 WITH mine AS MATERIALIZED (
     SELECT j.id, j.started_at IS NULL AS fresh FROM {table} AS j, {o.source}
@@ -81,15 +82,17 @@ RETURNED = ("id", "lease_token", "queue", "tenant")
 ISO = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')"""
 
 
-def end_runs(database: Writes, ends: Sequence[RunEnd]) -> list[EndedRun]:
-    """End runs and write their events; return those written."""
-    (sql, params), connection = statement(database, ends), database.connection
-    with database.hot():
+def end_runs(db: Database, ends: Sequence[RunEnd]) -> list[EndedRun]:
+    """End the runs whose leases are still valid and whose rows are not locked, and write their events; return those written."""
+    if db.one_writer:
+        return run_ends_sqlite.end_runs(db, ends)
+    (sql, params), connection = statement(db, ends), db.connection
+    with db.hot():
         # The text depends on what the ends have in common, and the best plan on their number. A single end has one
         # text and one plan.
         kept = len(ends) == 1 and plans.are_kept(connection)
-        rows = plans.rows(connection, sql, params) if kept else database.rows(sql, params)
-        return [EndedRun(*row) for row in database.heard_of(rows, len(returned(ends)))]
+        rows = plans.rows(connection, sql, params) if kept else db.rows(sql, params)
+        return [EndedRun(*row) for row in events.sent(db, rows, len(returned(ends)))]
 
 
 def returned(ends: Sequence[RunEnd]) -> Sequence[str]:
@@ -97,9 +100,9 @@ def returned(ends: Sequence[RunEnd]) -> Sequence[str]:
     return RETURNED[:2] if all(end.status == "SUCCESS" for end in ends) else RETURNED
 
 
-def statement(database: Writes, ends: Sequence[RunEnd], only_if: str = "TRUE", computing: str = "") -> tuple[str, dict[str, Any]]:
+def statement(db: Database, ends: Sequence[RunEnd], only_if: str = "TRUE", computing: str = "") -> tuple[str, dict[str, Any]]:
     """Return the statement and its parameters. It writes under the condition `only_if` and computes `computing` for each row."""
-    o, now = Columns(ends, RunEnd), database.now
+    o, now = Columns(ends, RunEnd), db.now
     succeed = o.all_are(status="SUCCESS", event=names.COMPLETED, data=None, shown=None)
     began = f"{now} - make_interval(secs => {o.began_ago})"
     start = f"coalesce(j.started_at, {began})"
@@ -117,10 +120,10 @@ def statement(database: Writes, ends: Sequence[RunEnd], only_if: str = "TRUE", c
     assignments = (SUCCESS if succeed else ANY_END) | {name: sql for name, sql in IF_GIVEN.items() if not o.all_are(**{name: None})}
     sql = END_RUNS.format(
         o=o,
-        table=database.table,
+        table=db.table,
         flag=STANDING_FLAG,
         has_phases="" if o.all_are(alone=False) else f" OR {o.alone} AND j.phase <> ''",
-        update=database.updating("j"),
+        update=db.updating("j"),
         began=began,
         start=start,
         attempt="j.attempt" if o.all_are(given_back=0) else f"j.attempt + {o.given_back}",
@@ -129,8 +132,8 @@ def statement(database: Writes, ends: Sequence[RunEnd], only_if: str = "TRUE", c
         assignments=", ".join(f"{name} = {expression}" for name, expression in assignments.items()).format(**values),
         only_if=only_if,
         computing=computing,
-        recording=database.recording(_happened(o, now, succeed)),
-        answer=database.answer(*returned(ends)),
+        recording=events.writing(db, _happened(o, now, succeed)),
+        answer=events.selecting(*returned(ends)),
     )
     return sql, o.params
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobqueue.core import event_names as names
-from jobqueue.db.base import Database
+from jobqueue.db import events
+from jobqueue.db.database import Database
 from jobqueue.db.records import CLEARED, MAX_ENTRIES, STANDING_FLAG, EndedRun, Event, RunEnd
 
 NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
@@ -41,32 +42,30 @@ RETURNING {RETURNED}"""
 FRESH = f"SELECT {BEGAN} FROM {{table}} WHERE id = %(job_id)s AND started_at IS NULL"
 
 
-def end_runs(database: Database, ends: Sequence[RunEnd]) -> list[EndedRun]:
+def end_runs(db: Database, ends: Sequence[RunEnd]) -> list[EndedRun]:
     """End runs and write their events; return those written."""
     done: list[EndedRun] = []
-    events: list[Event] = []
-    with database.atomic():
+    happened: list[Event] = []
+    with db.atomic():
         for end in ends:
-            written, happened = _end(database, end)
+            written, its = _end(db, end)
             done += written
-            events += happened
-        database.tell(events)
+            happened += its
+        events.write(db, happened)
     return done
 
 
-def _end(database: Database, end: RunEnd) -> tuple[list[EndedRun], list[Event]]:
-    params = {**end._asdict(), "run_at": database.adapt(end.run_at)}
-    fresh = database.rows(FRESH.format(table=database.table), params)
-    rows = database.rows(END_RUN.format(table=database.table), params)
+def _end(db: Database, end: RunEnd) -> tuple[list[EndedRun], list[Event]]:
+    params = {**end._asdict(), "run_at": db.adapt(end.run_at)}
+    fresh = db.rows(FRESH.format(table=db.table), params)
+    rows = db.rows(END_RUN.format(table=db.table), params)
     if not rows:
         return [], []
     job_id, token, status, queue, tenant, attempt, target, task, url, started_at, finished_at = rows[0]
-    happened = [(end.event, database.moment(finished_at), end.data)] if end.event else []
+    happened = [(end.event, db.moment(finished_at), end.data)] if end.event else []
     if end.shown is not None:
         happened.insert(0, (names.PROGRESS, None, end.shown))
     if fresh and fresh[0][0] is not None and end.event:  # a repeated try has neither start nor end in the log
-        happened.insert(0, (names.STARTED, database.moment(started_at or fresh[0][0]), None))
-    events = [
-        Event(job_id, name, at, attempt + end.given_back, tenant, target, data, queue, task, status, url) for name, at, data in happened
-    ]
-    return [EndedRun(job_id, token, queue, tenant)], events
+        happened.insert(0, (names.STARTED, db.moment(started_at or fresh[0][0]), None))
+    its = [Event(job_id, name, at, attempt + end.given_back, tenant, target, data, queue, task, status, url) for name, at, data in happened]
+    return [EndedRun(job_id, token, queue, tenant)], its

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from jobqueue.core import states
-from jobqueue.db import Flow, Now
+from jobqueue.db import Flow, Now, ended_jobs
 from jobqueue.duties.base import Duty, Report
 from jobqueue.insight.metrics import SLOT_SECONDS, SLOTS, VALUES, ring
 from jobqueue.insight.queues import QueueState, queue_states
@@ -99,7 +99,7 @@ class Collector:
             return False, False
         now = time.monotonic()
         window = min(now - self._looked_at, MAX_WINDOW) + LAG_SECONDS
-        at_rest, no_queues = Job.objects.database.rest(self._ids[1], window, Queue._meta.db_table)
+        at_rest, no_queues = ended_jobs.rest(Job.objects.database, self._ids[1], window, Queue._meta.db_table)
         if at_rest:
             self._looked_at = now
         return at_rest, at_rest and no_queues
@@ -108,14 +108,14 @@ class Collector:
         """Return how many jobs per second each queue got, ended and failed since the last sample; None for the first sample."""
         database = Job.objects.database
         before, now = self._looked_at, time.monotonic()
-        newest = database.newest_id()
+        newest = ended_jobs.newest_id(database)
         if before is None:
             self._looked_at, self._ids = now, (max(newest - MAX_COUNTED, 0), newest)
             return None
         begin, floor = min(now - before, MAX_WINDOW) + LAG_SECONDS, self._ids[0]
-        arrived = database.arrivals_within(floor, begin, LAG_SECONDS, MAX_COUNTED) if newest > floor else []
+        arrived = ended_jobs.arrivals_within(database, floor, begin, LAG_SECONDS, MAX_COUNTED) if newest > floor else []
         came = _per_second(arrived, begin)
-        flows = database.ends_within(begin, LAG_SECONDS, MAX_COUNTED)
+        flows = ended_jobs.ends_within(database, begin, LAG_SECONDS, MAX_COUNTED)
         self._looked_at, self._ids = now, (self._ids[1], newest)
         finished, failed = _per_second(flows, begin), _per_second(flows, begin, only=states.Status.ERROR)
         return {name: (came.get(name, 0.0), finished.get(name, 0.0), failed.get(name, 0.0)) for name in {*came, *finished}}

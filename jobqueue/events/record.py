@@ -17,6 +17,7 @@ from jobqueue.core import event_names as names
 from jobqueue.core.masking import PLAIN
 from jobqueue.core.texts import clean
 from jobqueue.db import Event
+from jobqueue.db import events as events_sql
 from jobqueue.models import Job
 
 MAX_TEXT_BYTES = 2000
@@ -29,7 +30,7 @@ def record(job: Job, name: str, data: dict[str, Any] | None = None, *, attempt: 
 
 def record_all(events: Iterable[Event]) -> None:
     """Write events; those of one job keep this order."""
-    Job.objects.database.tell(events)
+    events_sql.write(Job.objects.database, events)
 
 
 def event(
@@ -78,7 +79,7 @@ def last_progress(job: Job, progress: int, message: str | None) -> Event | None:
 def record_of(ids: Sequence[int], name: str) -> None:
     """Write the same event for each of the jobs, which the caller has locked."""
     if ids:
-        Job.objects.database.tell_of(ids, name)
+        events_sql.write_for_each(Job.objects.database, ids, name)
 
 
 def _shown(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jobqueue import conf
+from jobqueue.db import eventlog as eventlog_sql
 from jobqueue.db.cursors import Cursor, Position
 from jobqueue.db.eventlog import EventRow
 from jobqueue.events import wire
@@ -46,12 +47,15 @@ def pages(wanted: Wanted, last: Position, begin: Cursor) -> Iterator[bytes]:
         cursor = cursor._replace(upto=begin.since)
     held: list[tuple[Position, bytes]] = []  # the newest event: the very last one carries the position at which live events begin
     while True:
-        rows, after = database.events_after(cursor, PAGE, job_id=wanted.job_id, behind=wanted.target)
+        rows, after = eventlog_sql.events_after(database, cursor, PAGE, job_id=wanted.job_id, behind=wanted.target)
         mine = wanted.shown([row for row in rows if wanted.has(row) and not (database.one_writer and row.id > end)])
         if mine:
             found = [
                 *held,
-                *((database.position_behind(row.id, start, begin), lines) for row, lines in zip(mine, _lines(mine), strict=True)),
+                *(
+                    (eventlog_sql.position_behind(database, row.id, start, begin), lines)
+                    for row, lines in zip(mine, _lines(mine), strict=True)
+                ),
             ]
             held = found[-1:]
             if found[:-1]:

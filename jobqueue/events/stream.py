@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jobqueue.core.service import Named, Service
+from jobqueue.db import eventlog as eventlog_sql
 from jobqueue.db.cursors import Cursor, Position
 from jobqueue.db.eventlog import EventRow
 from jobqueue.events import watch, wire
@@ -64,11 +65,11 @@ class Reader(Service):
         database.connection.close_if_unusable_or_obsolete()
         is_new = database.connection.connection is not self._connection
         # restored, or another server
-        if self._cursor is not None and is_new and database.event_history() != self._cursor.history:
+        if self._cursor is not None and is_new and eventlog_sql.event_history(database) != self._cursor.history:
             self._hub.end_all("history")
             self._cursor = None
         if self._cursor is None:
-            self._cursor = database.event_cursor()
+            self._cursor = eventlog_sql.event_cursor(database)
         self._connection = database.connection.connection
         clients = self._hub.admit(self._cursor)
         self._lonely_turns = 0 if clients else self._lonely_turns + 1
@@ -88,7 +89,7 @@ class Reader(Service):
         moved = False
         while not self.stopping:
             assert self._cursor is not None  # noqa: S101 - the turn has set it
-            rows, after = Job.objects.database.events_after(self._cursor, PAGE)
+            rows, after = eventlog_sql.events_after(Job.objects.database, self._cursor, PAGE)
             self._hand_out(rows, clients, self._cursor, after)
             self._cursor, moved = after, moved or bool(rows)
             if not after.more:
@@ -223,7 +224,7 @@ def _positioned(events: Sequence[tuple[int, bytes]], before: Cursor, after: Curs
         return [], after.position
     database = Job.objects.database
     upto = after._replace(since=after.upto) if after.more else after
-    at = [database.position_behind(number, before, upto) for number, _ in events]
+    at = [eventlog_sql.position_behind(database, number, before, upto) for number, _ in events]
     if not after.more:
         at[-1] = after.position
     return [wire.message(position, lines) for position, (_, lines) in zip(at, events, strict=True)], at[-1]

@@ -15,6 +15,7 @@ from django.db.models import Count, Min, Q
 
 from jobqueue.access import visible
 from jobqueue.core import states
+from jobqueue.db import overview as overview_sql
 from jobqueue.db.overview import Front
 from jobqueue.insight.queues import MAX_COUNTED, QueueState, queue_states
 from jobqueue.insight.targets import Line, look
@@ -99,5 +100,5 @@ def _by_queue(jobs: Any) -> dict[str, tuple[int, float | None]]:
     """Return the number of jobs in each queue, and the seconds that the oldest has waited."""
     counted = Job.objects.current.filter(pk__in=jobs.order_by().values("pk")[:BUDGET]).order_by()
     rows = counted.values_list("queue").annotate(number=Count("pk"), oldest=Min("enqueued_at"))
-    now = Job.objects.database.clock()
+    now = overview_sql.clock(Job.objects.database)
     return {queue: (number, max((now - oldest).total_seconds(), 0.0) if oldest else None) for queue, number, oldest in rows}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobqueue.core import states
+from jobqueue.db import overview as overview_sql
 from jobqueue.db.overview import MAX_QUEUES, QUEUED
 from jobqueue.models import Job, Queue
 
@@ -37,10 +38,10 @@ def queue_states(*, at_rest: bool = False) -> list[QueueState]:
     rows = Queue.objects.current.special_first().values_list("pk", "paused", "max_running", "paused_until")[:MAX_QUEUES]
     decided = {row[0]: row[1:] for row in rows}
     running = {} if at_rest else Job.objects.current.filter(status=states.Status.RUNNING).counts_by_queue()
-    pairs = [] if at_rest else database.queues_in(MAX_QUEUES)
+    pairs = [] if at_rest else overview_sql.queues_in(database, MAX_QUEUES)
     share = BUDGET // max(len(pairs), 1)
     most, first = min(max(share, 100), MAX_COUNTED), min(max(share // 10, 10), 1000)
-    groups = database.groups("queue", QUEUED, pairs, most=most, first=first) if pairs else []
+    groups = overview_sql.groups(database, "queue", QUEUED, pairs, most=most, first=first) if pairs else []
     queued: dict[str, int] = dict.fromkeys((pair.name for pair in pairs), 0)
     oldest: dict[str, datetime] = {}
     capped = {group.name for group in groups if group.number >= most}
@@ -48,7 +49,7 @@ def queue_states(*, at_rest: bool = False) -> list[QueueState]:
         queued[group.name] = min(queued[group.name] + group.number, MAX_COUNTED)
         if group.oldest is not None:
             oldest[group.name] = min(group.oldest, oldest.get(group.name, group.oldest))
-    now = database.clock() if oldest else None
+    now = overview_sql.clock(database) if oldest else None
     found = [
         QueueState(
             name,

@@ -17,6 +17,7 @@ from jobqueue.core.masking import mask_text
 from jobqueue.core.moments import moment_of
 from jobqueue.core.targets import BLOCKING, Target
 from jobqueue.core.texts import clean
+from jobqueue.db import overview as overview_sql
 from jobqueue.db.overview import QUEUED_IN_LINE, Ending, Front
 from jobqueue.db.targets import HELD, PARKED
 from jobqueue.models import Job
@@ -62,7 +63,7 @@ def lines(*, search: str = "", tenant: str | None = None, limit: int = 100) -> l
 
 def look(*, search: str = "", tenant: str | None = None) -> list[tuple[Line, Front]]:
     """Return up to `MAX_TARGETS` lines in the order of `lines`, each with the jobs at its front."""
-    fronts = Job.objects.database.fronts(_targets(clean(search).strip(), tenant if tenant is None else clean(tenant)))
+    fronts = overview_sql.fronts(Job.objects.database, _targets(clean(search).strip(), tenant if tenant is None else clean(tenant)))
     found = [front for front in fronts if any(front[2:])]
     return sorted(zip(_lines(found), found, strict=True), key=lambda one: _by_need(one[0]))
 
@@ -73,10 +74,10 @@ def stuck_lines() -> tuple[list[Job], bool]:
     targets: dict[Target, None] = {}
     more = False
     for where in (PARKED, QUEUED_IN_LINE):
-        found = database.targets_in(where, Target("", ""), MAX_STUCK_LOOKS + 1)
+        found = overview_sql.targets_in(database, where, Target("", ""), MAX_STUCK_LOOKS + 1)
         more = more or len(found) > MAX_STUCK_LOOKS
         targets.update(dict.fromkeys(found[:MAX_STUCK_LOOKS]))
-    fronts = database.fronts(targets)
+    fronts = overview_sql.fronts(database, targets)
     jobs = _jobs(one for front in fronts for one in (front.holder, front.blocker) if one is not None)
     blockers = [blocker_of(front, jobs) for front in fronts]
     return [job for job in blockers if job is not None and job.status in BLOCKING], more
@@ -107,9 +108,9 @@ def _targets(search: str, tenant: str | None) -> list[Target]:
     database = Job.objects.database
     whole, found = list[Target](), dict[Target, None]()
     if search:
-        whole = [Target(one, search) for one in (database.tenants_in_lines(MAX_TENANTS) if tenant is None else [tenant])]
+        whole = [Target(one, search) for one in (overview_sql.tenants_in_lines(database, MAX_TENANTS) if tenant is None else [tenant])]
     for where in (PARKED, HELD, QUEUED_IN_LINE):
-        several = database.targets_in(where, Target(tenant or "", ""), MAX_SEARCHED if search else MAX_TARGETS, tenant)
+        several = overview_sql.targets_in(database, where, Target(tenant or "", ""), MAX_SEARCHED if search else MAX_TARGETS, tenant)
         found.update(dict.fromkeys(one for one in several if search.casefold() in mask_text(one.name).casefold()))
     return list(dict.fromkeys([*whole, *list(found)[:MAX_TARGETS]]))
 
@@ -151,7 +152,7 @@ def _waiting(targets: list[Target]) -> dict[tuple[str, str], tuple[int, bool, da
     most, first = min(max(share, 10), MAX_COUNTED), min(max(share // 10, 5), 1000)
     found: dict[tuple[str, str], tuple[int, bool, datetime | None]] = {(one.tenant, one.name): (0, False, None) for one in targets}
     for where in (PARKED, QUEUED_IN_LINE):
-        for group in Job.objects.database.groups("target", where, targets, most, first):
+        for group in overview_sql.groups(Job.objects.database, "target", where, targets, most, first):
             count, capped, oldest = found[group.tenant, group.name]
             times = [when for when in (oldest, group.oldest) if when is not None]
             found[group.tenant, group.name] = (count + group.number, capped or group.number == most, min(times, default=None))
@@ -160,7 +161,7 @@ def _waiting(targets: list[Target]) -> dict[tuple[str, str], tuple[int, bool, da
 
 def _since(jobs: list[Job]) -> dict[int, datetime | None]:
     """Return the time since which each job is in its state, if its row has it."""
-    endings = Job.objects.database.endings([job.pk for job in jobs if job.status in STOPPED])
+    endings = overview_sql.endings(Job.objects.database, [job.pk for job in jobs if job.status in STOPPED])
     return {job.pk: stands_since(job, endings.get(job.pk)) for job in jobs}
 
 

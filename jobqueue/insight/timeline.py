@@ -8,6 +8,7 @@ from typing import Any
 
 from jobqueue.core.capping import capped
 from jobqueue.core.masking import PLAIN, Mask
+from jobqueue.db import eventlog
 from jobqueue.models import Job
 
 MOST = 50
@@ -31,7 +32,7 @@ class Happening:
 
 def timeline(job: Job, most: int = MOST, *, mask: Mask = PLAIN) -> tuple[list[Happening], bool]:
     """Return the newest events of a job, the oldest of these first, and whether there are older ones."""
-    rows = Job.objects.database.events_of(job.pk, most + 1)
+    rows = eventlog.events_of(Job.objects.database, job.pk, most + 1)
     found: list[Happening] = []
     before: datetime | None = None
     for row in rows[-most:]:

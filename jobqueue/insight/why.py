@@ -17,7 +17,7 @@ from jobqueue.core.amounts import plural, verb
 from jobqueue.core.json_columns import UNKNOWN_SINCE, as_dict
 from jobqueue.core.moments import moment_of
 from jobqueue.core.texts import safe_repr
-from jobqueue.db import Now
+from jobqueue.db import Now, overview
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
 from jobqueue.insight import children
 from jobqueue.insight.targets import blocker_of
@@ -103,7 +103,7 @@ def _target(job: Any) -> Why | None:
     """Return the job that holds or blocks the target, or the next job in its line, by priority and age."""
     if not job.target:
         return None
-    [front] = Job.objects.database.fronts([job.behind])
+    [front] = overview.fronts(Job.objects.database, [job.behind])
     ids = [one for one in front[2:] if one is not None and one != job.pk]
     jobs = {one.pk: one for one in Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk__in=ids)}
     other = blocker_of(front, jobs)
@@ -258,6 +258,6 @@ def _since(job: Any) -> str:
 
 def _paused_since(job: Any) -> str:
     """Return the time since which a job is paused, as text, if its history has it: for a job that was paused while it ran."""
-    ending = Job.objects.database.endings([job.pk]).get(job.pk)
+    ending = overview.endings(Job.objects.database, [job.pk]).get(job.pk)
     when = moment_of(ending.finished_at) if ending is not None and ending.outcome == states.Status.PAUSED else None
     return f" since {clock(when, job.now)}" if when else ""

@@ -20,7 +20,8 @@ from jobqueue import db
 from jobqueue.core import states
 from jobqueue.core import targets as line
 from jobqueue.core.targets import Candidate
-from jobqueue.db import Claimed, Lease, LeaseHolder, Scope
+from jobqueue.db import Claimed, Lease, LeaseHolder, Scope, claims
+from jobqueue.db import targets as targets_sql
 from jobqueue.lifecycle import aside
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.limits import Limits, room
@@ -58,7 +59,7 @@ def claim(lender: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] 
         return _limited(lender, scope, limit, limits)
     database = Job.objects.database
     try:
-        taken, found = database.claim(lender, scope, limit, after)
+        taken, found = claims.claim(database, lender, scope, limit, after)
     except Exception as error:
         if not db.is_refusal(error):
             raise
@@ -68,7 +69,7 @@ def claim(lender: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] 
     ids = [one.id for one in found]
     try:
         with database.atomic():
-            behind = _take_targeted(lender, database.lock_candidates(ids))
+            behind = _take_targeted(lender, targets_sql.lock_candidates(database, ids))
     except Exception as error:
         if not db.is_refusal(error):
             raise
@@ -101,8 +102,10 @@ def _limited(lender: LeaseHolder, scope: Scope, limit: int, limits: Limits) -> C
             full = frozenset(name for name, most in (scope.most or {}).items() if most <= 0)
             if free <= 0:
                 return Claim([], lost=lost, full=full)
-            taken, found = database.claim(lender, scope, free)
-            behind = _take_targeted(lender, database.lock_candidates([one.id for one in found])) if found else TargetedClaim([])
+            taken, found = claims.claim(database, lender, scope, free)
+            behind = (
+                _take_targeted(lender, targets_sql.lock_candidates(database, [one.id for one in found])) if found else TargetedClaim([])
+            )
     except Exception as error:
         if not db.is_refusal(error):
             raise
@@ -119,14 +122,16 @@ def _take_targeted(lender: LeaseHolder, candidates: Sequence[Candidate], *, alon
     # Rows are locked already, so do not wait for locks: the holder of a target's lock may wait for one of these rows.
     locked = database.try_locks(line.in_lock_order(targets))
     # A separate statement after the locks, so that its snapshot shows all that the previous holders committed.
-    decision = line.decide(candidates, locked, database.standings([one for one in targets if one.key in locked]) if locked else [])
+    decision = line.decide(
+        candidates, locked, targets_sql.standings(database, [one for one in targets if one.key in locked]) if locked else []
+    )
     if decision.park:
         states.check(states.QUEUED, states.PENDING_TARGET)
-        database.park(decision.park)
-    taken = database.take(lender, decision.take) if decision.take else []
+        targets_sql.park(database, decision.park)
+    taken = claims.take(database, lender, decision.take) if decision.take else []
     parked = len(decision.park)
     if decision.crowded and not alone:  # A bad row of the line must not be mistaken for a bad candidate.
-        parked += database.park_line(decision.crowded, PARKED_AT_ONCE)
+        parked += targets_sql.park_line(database, decision.crowded, PARKED_AT_ONCE)
     return TargetedClaim(taken, parked, frozenset(one.name for one in targets if one.key not in locked))
 
 
@@ -161,11 +166,11 @@ def _take_one(lender: LeaseHolder, job_id: int, refused: Refused, limits: Limits
             place = Job.objects.current.filter(pk=job_id).values_list("tenant", "queue").first()
             if place is None or room(limits, Scope(place[0], (place[1],)), 1)[0] < 1:
                 return []
-        candidates = database.lock_candidates([job_id])
+        candidates = targets_sql.lock_candidates(database, [job_id])
         try:
             with database.atomic():  # the savepoint to which a bad row is rolled back; the job may have no target
                 plain = [one.id for one in candidates if not one.target]
-                return database.take(lender, plain) if plain else _take_targeted(lender, candidates, alone=True).jobs
+                return claims.take(database, lender, plain) if plain else _take_targeted(lender, candidates, alone=True).jobs
         except Exception as error:
             if not db.is_refusal(error):
                 raise

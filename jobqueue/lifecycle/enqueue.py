@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from jobqueue import clock
 from jobqueue.core import states
-from jobqueue.db import Database
+from jobqueue.db import Database, fast_path, inserts
 from jobqueue.exceptions import JobQueueError
 from jobqueue.lifecycle import phases, wakeup
 from jobqueue.models import Job
@@ -117,7 +117,7 @@ def _enqueue(spec: JobSpec, job_id: int | None = None) -> Enqueued:
     for _ in range(TRIES):
         # DO NOTHING instead of an error keeps the caller's transaction usable. The insert waits for a rival that has
         # not committed.
-        row = database.insert(columns, ignore_conflicts=bool(spec.unique_key))
+        row = inserts.insert(database, columns, ignore_conflicts=bool(spec.unique_key))
         if row is not None:
             phases.make([row[0]], spec.phases)
             _tell(spec)
@@ -135,11 +135,11 @@ def _make_alone(database: Database, spec: JobSpec, columns: dict[str, Any]) -> t
     Return None if this is not possible. Jobs with a unique key are excluded: the insert can block on another
     transaction.
     """
-    if not spec.immediate or spec.unique_key or spec.phases or not database.can_insert_alone:
+    if not spec.immediate or spec.unique_key or spec.phases or not fast_path.can_commit(database):
         return None
     payload = wakeup.work_behind(spec.queue, spec.tenant)
     try:
-        return database.insert_alone(columns, None if payload is None else (wakeup.CHANNEL, payload))
+        return inserts.insert_and_commit(database, columns, None if payload is None else (wakeup.CHANNEL, payload))
     except BaseException:  # on any exception, the notification was not sent
         wakeup.not_sent(payload)
         raise
@@ -153,7 +153,7 @@ def enqueue_many(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:
     with database.atomic():
         if any(call.unique_key for call in calls):
             return _enqueue_keyed(spec, calls)
-        ids, created_at = database.insert_many(spec.columns(), calls)
+        ids, created_at = inserts.insert_many(database, spec.columns(), calls)
         phases.make(ids, spec.phases)
         _tell(spec)
     return [Enqueued(job_id, created_at, created=True) for job_id in ids]
@@ -166,7 +166,7 @@ def _enqueue_keyed(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:
     them wait for each other. Jobs of a target run in the order of their ids, so the ids are taken first, in the order
     of the calls.
     """
-    ids = Job.objects.database.take_ids(len(calls))
+    ids = inserts.take_ids(Job.objects.database, len(calls))
     made: dict[int, Enqueued] = {}
     for place in sorted(range(len(calls)), key=lambda place: calls[place].unique_key) if ids else range(len(calls)):
         made[place] = _enqueue(replace(spec, **calls[place]._asdict()), ids[place] if ids else None)

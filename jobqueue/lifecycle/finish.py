@@ -16,7 +16,8 @@ from functools import partial
 from jobqueue.core import states
 from jobqueue.core.json_columns import UNKNOWN_SINCE, as_dict
 from jobqueue.core.targets import Target
-from jobqueue.db import EndedRun, Lease, Now, RunEnd
+from jobqueue.db import EndedRun, Lease, Now, RunEnd, fast_path, run_ends
+from jobqueue.db import targets as targets_sql
 from jobqueue.lifecycle import suspend, wakeup
 from jobqueue.lifecycle.decide import NOT_READ, SUCCESS, Standing, decide, must_read
 from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome, Settled
@@ -106,7 +107,7 @@ def _relay(outcomes: Sequence[Outcome], hand_over: HandOver) -> list[Settled] | 
     if len(outcomes) > 1 or outcome.kind is not Kind.SUCCESS or outcome.target is None or outcome.lease not in hand_over.leases:
         return None
     to = (hand_over.lender, outcome.target, hand_over.queues, hand_over.closed)
-    done = Job.objects.database.relay(decide(outcome, NOT_READ, time.monotonic()), to)
+    done = fast_path.end_and_take_next(Job.objects.database, decide(outcome, NOT_READ, time.monotonic()), to)
     if done is None or (done.locked and not done.written):
         return None
     if not done.locked:
@@ -121,7 +122,7 @@ def _move_on(done: Sequence[Settled], hand_over: HandOver | None, release: Calla
     if hand_over is not None and (mine := [target for target, one in freed.items() if one.outcome.lease in hand_over.leases]):
         # After the rows of the holders are written: one statement must not exchange the roles of two rows of a
         # target.
-        jobs = Job.objects.database.hand_over(hand_over.lender, mine, hand_over.queues, hand_over.closed)
+        jobs = targets_sql.hand_over(Job.objects.database, hand_over.lender, mine, hand_over.queues, hand_over.closed)
         taken = {Target(job.tenant, job.target): job for job in jobs}
     rest = [target for target in freed if target not in taken]
     releases = release(rest) > 0
@@ -185,7 +186,7 @@ def _end(outcomes: Sequence[Outcome], ends: Sequence[RunEnd]) -> list[Settled]:
     """Write the decision of each outcome, and wake the workers and duties that act on them; return the outcomes that were written."""
     if not ends:
         return []
-    written = Job.objects.database.end_runs(ends)
+    written = run_ends.end_runs(Job.objects.database, ends)
     settled = {end[:2]: Settled(outcome, end.status) for outcome, end in zip(outcomes, ends, strict=True)}
     done = [settled[one[:2]] for one in written]
     if any(end.status != SUCCESS for end in ends):

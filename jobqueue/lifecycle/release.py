@@ -7,6 +7,7 @@ from collections.abc import Collection
 from jobqueue import db
 from jobqueue.core import states
 from jobqueue.core.targets import Target, in_lock_order
+from jobqueue.db import targets as targets_sql
 from jobqueue.lifecycle import aside, wakeup
 from jobqueue.models import Job
 
@@ -36,7 +37,7 @@ def settle(targets: Collection[Target]) -> int:
     if not targets:
         return 0
     states.check(states.PENDING_TARGET, states.QUEUED)
-    released = Job.objects.database.release(targets)
+    released = targets_sql.release(Job.objects.database, targets)
     for one in released:
         wakeup.work(one.queue, one.tenant)
     return len(released)
@@ -80,7 +81,7 @@ def release_parked_targets(limit: int | None = None, batch: int = BATCH) -> int:
     database = Job.objects.database
     released, seen, after = 0, 0, Target("", "")
     while limit is None or seen < limit:
-        found, next_after = database.parked_behind_free(after, batch)
+        found, next_after = targets_sql.parked_behind_free(database, after, batch)
         if found:
             with database.atomic():
                 # A transaction that holds a lock settles that target itself.

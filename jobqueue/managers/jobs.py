@@ -19,7 +19,9 @@ from django.db.models.lookups import Exact
 
 from jobqueue.core import states
 from jobqueue.core.event_names import DELETED
-from jobqueue.db import NO_LEASE, Database, Event, Lease, Now, Renewed, for_alias
+from jobqueue.db import NO_LEASE, Database, Event, Lease, Now, Renewed, events, for_alias
+from jobqueue.db import leases as leases_sql
+from jobqueue.db import overview as overview_sql
 from jobqueue.db.overview import MAX_QUEUES
 from jobqueue.exceptions import MAX_DELAY_SECONDS, JobIsRunning
 from jobqueue.managers import Row
@@ -105,7 +107,7 @@ class JobQuerySet(models.QuerySet[Row]):
                 jobs: JobQuerySet[Row] = JobQuerySet(self.model, using=self.db).filter(pk__in=[row[0] for row in part]).only("pk")
                 total.update(models.QuerySet.delete(jobs)[1])
                 # After the deletion, because it deletes the events of the jobs, too.
-                database.tell(Event._make((row[0], DELETED, None, *row[1:4], None, *row[4:])) for row in part)
+                events.write(database, (Event._make((row[0], DELETED, None, *row[1:4], None, *row[4:])) for row in part))
         return total.total(), dict(total)
 
     def delete(self) -> tuple[int, dict[str, int]]:
@@ -155,7 +157,7 @@ class JobManager(models.Manager.from_queryset(JobQuerySet), Generic[Row]):  # ty
 
     def any_in_queue(self, name: str) -> bool:
         """Return whether jobs of a queue are QUEUED or RUNNING."""
-        if any(pair.name == name for pair in self.database.queues_in(MAX_QUEUES)):
+        if any(pair.name == name for pair in overview_sql.queues_in(self.database, MAX_QUEUES)):
             return True
         return bool(self.current.filter(status=states.Status.RUNNING, queue=name).exists())
 
@@ -163,7 +165,7 @@ class JobManager(models.Manager.from_queryset(JobQuerySet), Generic[Row]):  # ty
 
     def renew(self, leases: Sequence[Lease], lease_seconds: float) -> list[Renewed]:
         """Renew leases in one statement; rows that are locked are not in the answer."""
-        return self.database.renew(leases, lease_seconds) if leases else []
+        return leases_sql.renew(self.database, leases, lease_seconds) if leases else []
 
     def still_ours(self, leases: Iterable[Lease]) -> set[Lease]:
         """Return which of the leases are still held, without locking a row."""

@@ -26,6 +26,7 @@ from jobqueue.core import event_names as names
 from jobqueue.core import repeats, states
 from jobqueue.core.retention_rules import Rules
 from jobqueue.db import Ended, Now, hygiene
+from jobqueue.db import ended_jobs as ended_jobs_sql
 from jobqueue.db.ended_jobs import Key
 from jobqueue.events.record import record_of
 from jobqueue.exceptions import is_for_the_process
@@ -124,7 +125,7 @@ class Walk:
         while True:
             look = self._look
             try:
-                found = Job.objects.database.ended_before(self.age, key, look, since)
+                found = ended_jobs_sql.ended_before(Job.objects.database, self.age, key, look, since)
             except Exception as error:
                 if not db.was_given_up(error) or look == 1:
                     raise
@@ -162,7 +163,7 @@ class Marking(Walk):
         return done
 
     def _mark(self, found: Sequence[Ended]) -> Done:
-        locked = Job.objects.database.lock_ended([one.id for one in found], self.age, for_deletion=False)
+        locked = ended_jobs_sql.lock_ended(Job.objects.database, [one.id for one in found], self.age, for_deletion=False)
         mine = [one for one in found if locked.get(one.id) == one.status]
         reached = call(self.hook, mine, "ON_STALE", self.pace, _set_stale)
         unreached = onward(found, mine[len(reached)]) if len(reached) < len(mine) else ()
@@ -220,7 +221,7 @@ def due(rules: Rules) -> Iterator[Ended]:
     """Yield the jobs that have reached the age that rules set for them, without changing any."""
     for age in rules.ages():
         key: Key | None = None
-        while found := Job.objects.database.ended_before(age, key, LOOK):
+        while found := ended_jobs_sql.ended_before(Job.objects.database, age, key, LOOK):
             yield from (one for one in found if rules.seconds(one.queue, one.status) == age)
             key = found[-1].key
 

@@ -26,7 +26,7 @@ from django.db import models
 from jobqueue import conf, db
 from jobqueue.core import repeats
 from jobqueue.core.forks import guarded
-from jobqueue.db import Ended
+from jobqueue.db import Ended, ended_jobs
 from jobqueue.exceptions import LeadershipLost, is_for_the_process
 from jobqueue.lifecycle.aside import reason_of
 from jobqueue.models import Job, JobEvent
@@ -157,7 +157,7 @@ def _erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) ->
     # No lock of a target is needed: a job that has ended for good holds none, and a job in ERROR that does is not
     # deleted.
     ids = [one.id for one in found]
-    mine = Job.objects.database.lock_ended(ids, age, for_deletion=True)
+    mine = ended_jobs.lock_ended(Job.objects.database, ids, age, for_deletion=True)
     result = Done(later=_still_there(found, {*ids} - {*mine}, age))
     going = [one for one in found if mine.get(one.id) == one.status]
     with Job.objects.database.by_index():
@@ -286,7 +286,7 @@ def _thin_out(one: Ended, pace: Pace) -> Done:
 def _delete_children(one: Ended, size: int) -> int:
     gone = 0
     with Job.objects.database.atomic():
-        if Job.objects.database.lock_ended([one.id], 0.0, for_deletion=True).get(one.id) != one.status:
+        if ended_jobs.lock_ended(Job.objects.database, [one.id], 0.0, for_deletion=True).get(one.id) != one.status:
             return 0
         for relation in _relations():
             if relation.on_delete is models.CASCADE and gone < size:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 
+from jobqueue.db import eventlog
 from jobqueue.models import Job, JobEvent, WebhookDelivery
 
 BATCH = 1000
@@ -35,7 +36,7 @@ class OldEvents:
         deleted, until, left = 0, time.monotonic() + budget_seconds, [*TABLES]
         while left and (not deleted or time.monotonic() < until):
             table = left[0]
-            gone, last = Job.objects.database.delete_old(table, TABLES[table], self._age, self._after[table], batch)
+            gone, last = eventlog.delete_old(Job.objects.database, table, TABLES[table], self._age, self._after[table], batch)
             deleted += gone
             if last is None:
                 left.pop(0)

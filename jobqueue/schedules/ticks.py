@@ -20,7 +20,7 @@ from django.db import IntegrityError
 from jobqueue.access.hiding import mask_of
 from jobqueue.core import cron
 from jobqueue.core.texts import clean, exception_summary, safe_repr
-from jobqueue.db import Now
+from jobqueue.db import Now, overview
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle import wakeup
 from jobqueue.models import Job, Schedule, ScheduleTick
@@ -219,7 +219,7 @@ def run_now(name: str, enqueue: Enqueue) -> int:
 
 
 def _planned(schedule: Schedule) -> dict[str, Any]:
-    now = Job.objects.database.clock()
+    now = overview.clock(Job.objects.database)
     schedule.timing.check(now)
     return plan(schedule, now)
 

@@ -14,7 +14,7 @@ from jobqueue.core import queue_rules
 from jobqueue.core.queue_rules import ServedQueues
 from jobqueue.core.states import Status, WaitingFor
 from jobqueue.core.texts import safe_repr
-from jobqueue.db import Claimed, LeaseHolder, Scope
+from jobqueue.db import Claimed, LeaseHolder, Scope, claims
 from jobqueue.declared import registry
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.children import resume_parents
@@ -59,9 +59,11 @@ def _next(lender: LeaseHolder, served: ServedQueues) -> Claimed | None:
     end_pauses()
     cancel_lapsed()
     paused = set(Queue.objects.current.filter(paused=True).values_list("pk", flat=True))
-    for tenant in Job.objects.database.queued_tenants(TENANTS_MOST):
+    for tenant in claims.queued_tenants(Job.objects.database, TENANTS_MOST):
         is_open = served.is_all and not paused
-        scope = Scope(tenant, () if is_open else tuple(Job.objects.database.queued_queues(TENANTS_MOST, tenant, "", paused, served)))
+        scope = Scope(
+            tenant, () if is_open else tuple(claims.queued_queues(Job.objects.database, TENANTS_MOST, tenant, "", paused, served))
+        )
         found = Claim([], seen=1)
         while (found.seen or found.stuck) and not found.jobs and (scope.queues or is_open):
             found = claim(lender, scope, 1)

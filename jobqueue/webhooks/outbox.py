@@ -20,7 +20,7 @@ from django.db.models import QuerySet
 
 from jobqueue import conf, db, public_ids
 from jobqueue.core import masking, repeats, webhook_rules
-from jobqueue.db import Now
+from jobqueue.db import Now, overview
 from jobqueue.db.aside import PREFIX
 from jobqueue.events.record import record
 from jobqueue.exceptions import JobQueueError
@@ -71,7 +71,7 @@ class Beginner:
         rejects that, too, the row is skipped for a while.
         """
         with Job.objects.database.atomic():
-            now = Job.objects.database.clock()
+            now = overview.clock(Job.objects.database)
             taken = _choose(now, limit, room, set(full), self._aside.set_aside, self._end)
             until = now + timedelta(seconds=conf.current().webhook_timeout_seconds + VISIBLE_AFTER_SECONDS)
             try:
@@ -200,7 +200,7 @@ def settle(message: Message, *, delivered: bool, final: bool, status: int | None
             told |= {"status": Status.DELIVERED if delivered else Status.FAILED, "finished_at": Now()}
         else:
             seconds = webhook_rules.delay_seconds(conf.current().webhook_retry_seconds, message.attempts, retry_after)
-            told |= {"next_attempt_at": database.clock() + timedelta(seconds=seconds)}
+            told |= {"next_attempt_at": overview.clock(database) + timedelta(seconds=seconds)}
         if not mine.update(**told):
             return ""
         if job is not None and (delivered or given_up):

@@ -12,7 +12,7 @@ from django.db.models import BooleanField, ExpressionWrapper
 
 from jobqueue import conf
 from jobqueue.core import queue_rules, repeats
-from jobqueue.db import Scope
+from jobqueue.db import Scope, claims
 from jobqueue.exceptions import is_for_the_process
 from jobqueue.lifecycle.limits import Limits
 from jobqueue.lifecycle.queues import end_pauses
@@ -143,10 +143,14 @@ class ClaimPolicy:
 
     def _queued_in(self, tenant: str) -> tuple[str, ...]:
         """Return open, served queues in which a tenant has QUEUED jobs; if there are more than `MAX_QUEUES`, the next ones at each call."""
-        look, after = Job.objects.database.queued_queues, self._after.pop(tenant, "")
-        found = look(MAX_QUEUES, tenant, after, self.paused, self.served)
+        database, after = Job.objects.database, self._after.pop(tenant, "")
+        found = claims.queued_queues(database, MAX_QUEUES, tenant, after, self.paused, self.served)
         if after and len(found) < MAX_QUEUES:  # the rest from the beginning; those after `after` are in the list
-            found += [name for name in look(MAX_QUEUES - len(found), tenant, "", self.paused, self.served) if name <= after]
+            found += [
+                name
+                for name in claims.queued_queues(database, MAX_QUEUES - len(found), tenant, "", self.paused, self.served)
+                if name <= after
+            ]
         if len(found) == MAX_QUEUES:
             self._after[tenant] = found[-1]
         return tuple(found)

@@ -13,6 +13,7 @@ from django.utils import timezone
 from jobqueue.admin import JobAdmin, filters, listing
 from jobqueue.admin import task_choices as known
 from jobqueue.core.masking import MASK
+from jobqueue.db import claims
 from jobqueue.models import Job
 from jobqueue.testing import run_until_idle
 from tests.admin.conftest import LIST
@@ -233,8 +234,8 @@ def test_queues_with_queued_jobs_are_found_by_hopping(db: None) -> None:
     for queue in ("b", "a", "c", "a"):
         JobFactory(queue=queue)
     JobFactory(queue="d", success=True)
-    assert Job.objects.database.queued_queues(10) == ["a", "b", "c"]
-    assert Job.objects.database.queued_queues(2) == ["a", "b"]
+    assert claims.queued_queues(Job.objects.database, 10) == ["a", "b", "c"]
+    assert claims.queued_queues(Job.objects.database, 2) == ["a", "b"]
 
 
 def test_fields_without_an_index_are_searched_among_the_newest_jobs_only(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from django.db import DatabaseError, DataError, InternalError, connection, conne
 from django.test import Client
 
 from jobqueue import db
-from jobqueue.db import Lease, LeaseHolder, Mark, Scope, hygiene
+from jobqueue.db import Lease, LeaseHolder, Mark, Scope, hygiene, leases
 from jobqueue.lifecycle.claim import claim
 from jobqueue.lifecycle.expire import expire_stale_running_jobs
 from jobqueue.lifecycle.finish import finish
@@ -98,7 +98,7 @@ WRITERS: dict[str, Callable[[Job], Any]] = {
     "renew": lambda job: Job.objects.renew([Lease(job.pk, job.lease_token)], 30.0),
     "success": lambda job: finish([success(job)]),
     "another end": lambda job: finish([Outcome(Lease(job.pk, job.lease_token), Kind.HANDED_BACK)]),
-    "mark": lambda job: Job.objects.database.mark([Mark(job.pk, job.lease_token, 1.0, 40, "half", None)]),
+    "mark": lambda job: leases.mark(Job.objects.database, [Mark(job.pk, job.lease_token, 1.0, 40, "half", None)]),
     "expire": lambda job: expire_stale_running_jobs(),
     "contend": lambda job: BackgroundJobLease.objects.acquire("worker-1", ["promote_due_jobs"]),
     "webhooks": lambda job: outbox.Beginner().claim(10, lambda receiver: 10),

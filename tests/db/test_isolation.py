@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connections, transaction
 
-from jobqueue.db import LeaseHolder, Scope
+from jobqueue.db import LeaseHolder, Scope, claims
 from jobqueue.db.postgresql import PostgreSQL
 from tests.factories import JobFactory
 
@@ -49,13 +49,13 @@ def test_a_savepoint_inside_the_callers_transaction_leaves_its_level(strict: Pos
 
 def test_hot_statements_work_there(strict: PostgreSQL) -> None:
     job = JobFactory()
-    assert [claimed.id for claimed in strict.claim(LENDER, Scope(), 5)[0]] == [job.pk]
+    assert [claimed.id for claimed in claims.claim(strict, LENDER, Scope(), 5)[0]] == [job.pk]
 
 
 def test_a_claim_leaves_no_setting_behind(transactional_db: Any) -> None:
     database = PostgreSQL("default", "jobqueue_job")
     JobFactory()
-    assert len(database.claim(LENDER, Scope(), 5)[0]) == 1
+    assert len(claims.claim(database, LENDER, Scope(), 5)[0]) == 1
     assert database.rows("SHOW enable_sort") == [("on",)]
 
 
@@ -68,7 +68,7 @@ def test_a_claim_works_with_server_side_binding(transactional_db: Any) -> None:
         database = PostgreSQL("default", "jobqueue_job")
         JobFactory.create_batch(2)
         for queues in ((), ("default",), ("default", "mail")):
-            assert len(database.claim(LENDER, Scope("", queues), 1)[0]) == (0 if len(queues) == 2 else 1)
+            assert len(claims.claim(database, LENDER, Scope("", queues), 1)[0]) == (0 if len(queues) == 2 else 1)
     finally:
         connections["default"].close()
         connections["default"] = usual

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 from django.db import connection
 
-from jobqueue.db import Lease, LeaseHolder, Mark, RunEnd, Scope
-from jobqueue.db.base import Database
+from jobqueue.db import Database, Lease, LeaseHolder, Mark, RunEnd, Scope, claims, run_ends
+from jobqueue.db import leases as leases_sql
 from jobqueue.db.postgresql import PostgreSQL
 from jobqueue.db.sqlite import SQLite
 
@@ -134,7 +134,7 @@ CLAIMS = {
 @pytest.mark.parametrize("which", CLAIMS)
 def test_a_claim_reads_no_more_than_it_takes_in_the_order_of_its_index(table: Table, which: str, limit: int) -> None:
     queues, after, index = CLAIMS[which]
-    nodes = nodes_of(lambda: table.database.claim(LENDER, Scope("", queues), limit, after))
+    nodes = nodes_of(lambda: claims.claim(table.database, LENDER, Scope("", queues), limit, after))
     assert indexes(nodes) == {index, BY_KEY}
     scans = [node for node in nodes if "Scan" in node["Node Type"] and node["Node Type"] != "CTE Scan"]
     assert {node["Node Type"] for node in scans if node.get("Index Name") != BY_KEY} <= {
@@ -163,10 +163,10 @@ def failed(lease: Lease) -> RunEnd:
 
 
 OWNERS_WRITES: dict[str, Callable[[Database, list[Lease]], Any]] = {
-    "renew": lambda database, leases: database.renew(leases, 30),
-    "mark": lambda database, leases: database.mark([Mark(*lease, 0.3, 50, "half", None) for lease in leases]),
-    "succeed": lambda database, leases: database.end_runs([succeeded(lease) for lease in leases]),
-    "retry": lambda database, leases: database.end_runs([failed(lease) for lease in leases]),
+    "renew": lambda database, leases: leases_sql.renew(database, leases, 30),
+    "mark": lambda database, leases: leases_sql.mark(database, [Mark(*lease, 0.3, 50, "half", None) for lease in leases]),
+    "succeed": lambda database, leases: run_ends.end_runs(database, [succeeded(lease) for lease in leases]),
+    "retry": lambda database, leases: run_ends.end_runs(database, [failed(lease) for lease in leases]),
 }
 
 
@@ -200,7 +200,7 @@ def test_a_claim_on_sqlite_walks_its_index_and_sorts_nothing(which: str, analyze
     database.rows(f"INSERT INTO jobqueue_job ({COLUMNS}) {select_of_jobs(numbers, database.now, '{}', 12)}")
     if analyzed:
         database.rows("ANALYZE jobqueue_job")
-    sql, params = database.candidates("id, claim_rank", Scope("", queues), 8, after)
+    sql, params = claims.candidates(database, "id, claim_rank", Scope("", queues), 8, after)
     steps = [row[3] for row in database.rows(f"EXPLAIN QUERY PLAN {sql}", params)]
     names = {BY_RANK: "jobqueue_job_next", BY_QUEUE: "jobqueue_job_next_in_queue"}
     assert [step for step in steps if f"INDEX {names[index]} " in f"{step} "]

@@ -10,6 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobqueue.core.retention_rules import OUTCOMES, Rules, after
+from jobqueue.db import ended_jobs
 from jobqueue.models import Job
 from jobqueue.retention import apply
 
@@ -69,11 +70,11 @@ def test_each_query_and_each_lock_reads_a_bounded_number_of_pages(known: str, mo
 @pytest.mark.sqlite
 def test_on_sqlite_a_query_reads_the_index_in_its_order() -> None:
     sent: list[str] = []
-    found = Job.objects.database.ended_before(0.0, None, 1)
+    found = ended_jobs.ended_before(Job.objects.database, 0.0, None, 1)
     assert not found
     for key, since in ((None, None), (None, 60.0), (("2026-01-01 00:00:00", 1), None)):
         with CaptureQueriesContext(connection) as queries:
-            Job.objects.database.ended_before(0.0, key, 100, since)
+            ended_jobs.ended_before(Job.objects.database, 0.0, key, 100, since)
         sent += [one["sql"] for one in queries.captured_queries]
     assert len(sent) == 3
     for sql in sent:

@@ -10,8 +10,9 @@ from django.db import OperationalError, connection, transaction
 from django.db.models.functions import Now
 
 from jobqueue.core.targets import Target
-from jobqueue.db import Claimed, Lease, LeaseHolder, plans
-from jobqueue.db.plans import OPTION
+from jobqueue.db import Claimed, Lease, LeaseHolder
+from jobqueue.db.fast_path import plans
+from jobqueue.db.fast_path.plans import OPTION
 from jobqueue.lifecycle.finish import finish
 from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome, Settled
 from jobqueue.models import Job, JobEvent, Queue, WebhookDelivery

@@ -12,7 +12,8 @@ from django.db import connection, transaction
 
 from jobqueue.core.queue_rules import ALL, ServedQueues, parse
 from jobqueue.core.targets import Target
-from jobqueue.db import LeaseHolder, RunEnd, Scope
+from jobqueue.db import LeaseHolder, RunEnd, Scope, claims, run_ends
+from jobqueue.db import targets as targets_sql
 from jobqueue.db.postgresql import PostgreSQL
 
 TABLE = "lines_job"
@@ -98,44 +99,49 @@ FREE = [f"free-{number}" for number in range(1, 9)]
 PATTERNS = parse(("de*", "!default-*", "!mail"))
 MANY = named(*(f"{kind}-{number}" for kind in ("failed", "paused", "free", "mine", "nobody") for number in range(100)))
 STATEMENTS = {
-    "claim": Statement(lambda db: db.claim(LENDER, Scope(), 8), {"next"}),
-    "claim behind the cursor": Statement(lambda db: db.claim(LENDER, Scope(), 8, (0, 1)), {"next"}),
-    "claim of a queue": Statement(lambda db: db.claim(LENDER, Scope("", ("default",)), 8), {"next_in_queue"}),
-    "claim of a tenant without jobs": Statement(lambda db: db.claim(LENDER, Scope("nobody"), 8), {"next"}),
-    "lock_candidates": Statement(lambda db: db.lock_candidates(ids(db, "free-%")), set()),
-    "standings": Statement(lambda db: db.standings(named("busy", "long", "halted", "wrecked", "paused-7", *FREE)), {"held", "line_queued"}),
-    "take": Statement(lambda db: db.take(LENDER, ids(db, "free-%")), set()),
-    "park": Statement(lambda db: db.park(ids(db, "busy")), set()),
-    "park_line": Statement(lambda db: db.park_line(named("busy", "halted"), 2_000), {"line_queued"}, 600 * PER_ROW),
-    "release": Statement(lambda db: db.release(named("busy", "long", "halted", "free-1")), {"held", "one_holder", "line_parked"}),
+    "claim": Statement(lambda db: claims.claim(db, LENDER, Scope(), 8), {"next"}),
+    "claim behind the cursor": Statement(lambda db: claims.claim(db, LENDER, Scope(), 8, (0, 1)), {"next"}),
+    "claim of a queue": Statement(lambda db: claims.claim(db, LENDER, Scope("", ("default",)), 8), {"next_in_queue"}),
+    "claim of a tenant without jobs": Statement(lambda db: claims.claim(db, LENDER, Scope("nobody"), 8), {"next"}),
+    "lock_candidates": Statement(lambda db: targets_sql.lock_candidates(db, ids(db, "free-%")), set()),
+    "standings": Statement(
+        lambda db: targets_sql.standings(db, named("busy", "long", "halted", "wrecked", "paused-7", *FREE)), {"held", "line_queued"}
+    ),
+    "take": Statement(lambda db: claims.take(db, LENDER, ids(db, "free-%")), set()),
+    "park": Statement(lambda db: targets_sql.park(db, ids(db, "busy")), set()),
+    "park_line": Statement(lambda db: targets_sql.park_line(db, named("busy", "halted"), 2_000), {"line_queued"}, 600 * PER_ROW),
+    "release": Statement(
+        lambda db: targets_sql.release(db, named("busy", "long", "halted", "free-1")), {"held", "one_holder", "line_parked"}
+    ),
     "hand_over": Statement(
-        lambda db: db.hand_over(LENDER, named("busy", "long", "halted", "free-1"), ALL, ()), {"held", "line_parked", "line_queued", "next"}
+        lambda db: targets_sql.hand_over(db, LENDER, named("busy", "long", "halted", "free-1"), ALL, ()),
+        {"held", "line_parked", "line_queued", "next"},
     ),
     "hand_over of one": Statement(
-        lambda db: db.hand_over(LENDER, named("long"), ServedQueues(("default",)), ("mail",)),
+        lambda db: targets_sql.hand_over(db, LENDER, named("long"), ServedQueues(("default",)), ("mail",)),
         {"held", "line_parked", "line_queued", "next"},
     ),
     "hand_over of one by patterns": Statement(
-        lambda db: db.hand_over(LENDER, named("long"), PATTERNS, ("mail",)), {"held", "line_parked", "line_queued", "next"}
+        lambda db: targets_sql.hand_over(db, LENDER, named("long"), PATTERNS, ("mail",)), {"held", "line_parked", "line_queued", "next"}
     ),
-    "standings of many": Statement(lambda db: db.standings(MANY), {"held", "line_queued"}, len(MANY) * PER_TARGET),
-    "park_line of many": Statement(lambda db: db.park_line(MANY, 2_000), {"line_queued"}, len(MANY) * PER_TARGET),
-    "release of many": Statement(lambda db: db.release(MANY), {"held", "one_holder", "line_parked"}, len(MANY) * PER_TARGET),
+    "standings of many": Statement(lambda db: targets_sql.standings(db, MANY), {"held", "line_queued"}, len(MANY) * PER_TARGET),
+    "park_line of many": Statement(lambda db: targets_sql.park_line(db, MANY, 2_000), {"line_queued"}, len(MANY) * PER_TARGET),
+    "release of many": Statement(lambda db: targets_sql.release(db, MANY), {"held", "one_holder", "line_parked"}, len(MANY) * PER_TARGET),
     "hand_over of many": Statement(
-        lambda db: db.hand_over(LENDER, MANY, ALL, ()), {"held", "line_parked", "line_queued", "next"}, len(MANY) * PER_TARGET
+        lambda db: targets_sql.hand_over(db, LENDER, MANY, ALL, ()), {"held", "line_parked", "line_queued", "next"}, len(MANY) * PER_TARGET
     ),
     "parked_behind_free": Statement(
-        lambda db: db.parked_behind_free(Target("", ""), 500), {"held", "line_parked", "line_queued"}, 500 * PER_TARGET
+        lambda db: targets_sql.parked_behind_free(db, Target("", ""), 500), {"held", "line_parked", "line_queued"}, 500 * PER_TARGET
     ),
-    "queued_tenants": Statement(lambda db: db.queued_tenants(1_000), {"next", "next_in_queue"}, any_of=True),
-    "queued_places": Statement(lambda db: db.queued_places(1_000), {"next_in_queue"}),
-    "queued_places behind one": Statement(lambda db: db.queued_places(1_000, ("acme", "mail")), {"next_in_queue"}),
-    "queued_queues": Statement(lambda db: db.queued_queues(1_000), {"next_in_queue"}),
-    "queued_queues but some": Statement(lambda db: db.queued_queues(1_000, "", "a", ["default", "mail"]), {"next_in_queue"}),
-    "queued_queues of patterns": Statement(lambda db: db.queued_queues(1_000, served=PATTERNS), {"next_in_queue"}),
-    "succeed one": Statement(lambda db: db.end_runs(ended(db, 1)), set()),
-    "succeed some": Statement(lambda db: db.end_runs(ended(db, 20)), set()),
-    "succeed many": Statement(lambda db: db.end_runs(ended(db, 300)), set(), 300 * PER_ROW),
+    "queued_tenants": Statement(lambda db: claims.queued_tenants(db, 1_000), {"next", "next_in_queue"}, any_of=True),
+    "queued_places": Statement(lambda db: claims.queued_places(db, 1_000), {"next_in_queue"}),
+    "queued_places behind one": Statement(lambda db: claims.queued_places(db, 1_000, ("acme", "mail")), {"next_in_queue"}),
+    "queued_queues": Statement(lambda db: claims.queued_queues(db, 1_000), {"next_in_queue"}),
+    "queued_queues but some": Statement(lambda db: claims.queued_queues(db, 1_000, "", "a", ["default", "mail"]), {"next_in_queue"}),
+    "queued_queues of patterns": Statement(lambda db: claims.queued_queues(db, 1_000, served=PATTERNS), {"next_in_queue"}),
+    "succeed one": Statement(lambda db: run_ends.end_runs(db, ended(db, 1)), set()),
+    "succeed some": Statement(lambda db: run_ends.end_runs(db, ended(db, 20)), set()),
+    "succeed many": Statement(lambda db: run_ends.end_runs(db, ended(db, 300)), set(), 300 * PER_ROW),
 }
 
 

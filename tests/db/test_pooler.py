@@ -11,7 +11,7 @@ from django.core.checks import run_checks
 from django.db import connection
 
 from jobqueue import checks, conf, db
-from jobqueue.db import plans
+from jobqueue.db.fast_path import plans
 from jobqueue.db.pooler import ANSWER
 from jobqueue.duties.promote_due_jobs import MAX_SECONDS, UNTOLD_SECONDS, PromoteDueJobs
 from jobqueue.models import Job

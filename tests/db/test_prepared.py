@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from django.db import DataError, connection, transaction
 
-from jobqueue.db import pooler, prepared
+from jobqueue.db import pooler
+from jobqueue.db.fast_path import prepared
 from jobqueue.lifecycle import wakeup
 from jobqueue.lifecycle.enqueue import JobSpec, enqueue
 from jobqueue.models import Job, JobEvent

@@ -11,6 +11,7 @@ import pytest
 from django.db import connection, connections, transaction
 
 from jobqueue.core.targets import Target
+from jobqueue.db import eventlog as eventlog_sql
 from jobqueue.db.cursors import Cursor, Position
 from jobqueue.db.eventlog import EVENTS
 from jobqueue.models import Job, JobEvent
@@ -26,14 +27,14 @@ def add(job_id: int, name: str = "job.progress", **values: Any) -> int:
 
 
 def ids(cursor: Cursor, limit: int = 100, **which: Any) -> tuple[list[int], Cursor]:
-    rows, after = Job.objects.database.events_after(cursor, limit, **which)
+    rows, after = eventlog_sql.events_after(Job.objects.database, cursor, limit, **which)
     return [row.id for row in rows], after
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_reader_that_begins_now_sees_what_comes_and_nothing_twice() -> None:
     add(1)
-    cursor = Job.objects.database.event_cursor()
+    cursor = eventlog_sql.event_cursor(Job.objects.database)
     assert ids(cursor)[0] == []
     second = add(1)
     found, cursor = ids(cursor)
@@ -43,7 +44,7 @@ def test_a_reader_that_begins_now_sees_what_comes_and_nothing_twice() -> None:
 
 @pytest.mark.postgresql
 def test_an_event_that_commits_after_one_with_a_higher_id_is_not_missed(rival: Rival) -> None:
-    cursor = Job.objects.database.event_cursor()
+    cursor = eventlog_sql.event_cursor(Job.objects.database)
     with rival.transaction():
         late = rival.do(add, 1)
         early = add(2)
@@ -58,7 +59,7 @@ def test_an_event_that_commits_after_one_with_a_higher_id_is_not_missed(rival: R
 
 @pytest.mark.postgresql
 def test_who_reads_again_from_the_horizon_misses_no_event_that_was_not_committed(rival: Rival) -> None:
-    before = Job.objects.database.event_cursor()
+    before = eventlog_sql.event_cursor(Job.objects.database)
     with rival.transaction():
         late = rival.do(add, 1)
         early = add(2)
@@ -70,7 +71,7 @@ def test_who_reads_again_from_the_horizon_misses_no_event_that_was_not_committed
 @pytest.mark.django_db(transaction=True)
 def test_a_client_replays_from_its_horizon_on_in_bounded_parts() -> None:
     add(1)
-    horizon = Job.objects.database.event_cursor().horizon
+    horizon = eventlog_sql.event_cursor(Job.objects.database).horizon
     written = [add(1) for _ in range(7)]
     cursor, seen, parts = Cursor.at(horizon), list[int](), 0
     while parts == 0 or cursor.more:
@@ -85,7 +86,7 @@ def test_a_client_replays_from_its_horizon_on_in_bounded_parts() -> None:
 
 @pytest.mark.postgresql
 def test_what_commits_between_two_parts_of_a_batch_comes_after_it(rival: Rival) -> None:
-    cursor = Job.objects.database.event_cursor()
+    cursor = eventlog_sql.event_cursor(Job.objects.database)
     with rival.transaction():
         late = rival.do(add, 1)
         early = [add(2) for _ in range(4)]
@@ -101,7 +102,7 @@ def test_what_commits_between_two_parts_of_a_batch_comes_after_it(rival: Rival) 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_reader_may_ask_for_the_events_of_one_job_or_one_target_alone() -> None:
-    cursor = Job.objects.database.event_cursor()
+    cursor = eventlog_sql.event_cursor(Job.objects.database)
     of_job = add(1)
     of_target = add(2, tenant="t", target="customer:7")
     add(3, tenant="u", target="customer:7")
@@ -112,7 +113,7 @@ def test_a_reader_may_ask_for_the_events_of_one_job_or_one_target_alone() -> Non
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_events_that_another_server_wrote_before_a_restore_are_not_new_again_and_again() -> None:
-    cursor = Job.objects.database.event_cursor()
+    cursor = eventlog_sql.event_cursor(Job.objects.database)
     JobEvent.objects.filter(pk=add(1)).update(xid=2**50)
     mine = add(1)
     found, cursor = ids(cursor)
@@ -124,13 +125,13 @@ def test_events_that_another_server_wrote_before_a_restore_are_not_new_again_and
 @pytest.mark.django_db(transaction=True)
 def test_events_of_a_restored_dump_are_not_new_when_this_server_reaches_their_transactions() -> None:
     restored = [add(1) for _ in range(15)]
-    ahead = Job.objects.database.event_cursor().latest
+    ahead = eventlog_sql.event_cursor(Job.objects.database).latest
     for number, one in enumerate(restored):
         JobEvent.objects.filter(pk=one).update(xid=ahead + 500 + number)  # other tests' databases take numbers, too
-    cursor = Job.objects.database.event_cursor()
+    cursor = eventlog_sql.event_cursor(Job.objects.database)
     assert cursor.latest < ahead + 500
     with connection.cursor() as statements:
-        while Job.objects.database.event_cursor().latest < ahead + 520:
+        while eventlog_sql.event_cursor(Job.objects.database).latest < ahead + 520:
             statements.execute("SELECT pg_current_xact_id()")
     mine = add(1)
     assert ids(cursor)[0] == [mine]
@@ -140,28 +141,28 @@ def test_events_of_a_restored_dump_are_not_new_when_this_server_reaches_their_tr
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_a_cursor_that_is_taken_in_a_transaction_leaves_its_own_events_alone() -> None:
-    before = Job.objects.database.event_cursor()
+    before = eventlog_sql.event_cursor(Job.objects.database)
     with transaction.atomic():
         mine = add(1)
-        Job.objects.database.event_cursor()
+        eventlog_sql.event_cursor(Job.objects.database)
     assert ids(before)[0] == [mine]
 
 
 @pytest.mark.postgresql
 def test_a_client_that_is_cut_in_a_replay_misses_nothing_that_was_committed_late(rival: Rival) -> None:
     database = Job.objects.database
-    start = database.event_cursor()
+    start = eventlog_sql.event_cursor(database)
     with rival.transaction():
         late = rival.do(add, 1)
         early = [add(2) for _ in range(4)]
-        upto = database.event_cursor()
-        rows, _ = database.events_after(Cursor.behind(start.position)._replace(upto=upto.since), 2)
+        upto = eventlog_sql.event_cursor(database)
+        rows, _ = eventlog_sql.events_after(database, Cursor.behind(start.position)._replace(upto=upto.since), 2)
         assert [row.id for row in rows] == early[:2]
-        position = database.position_behind(rows[-1].id, start, upto)
+        position = eventlog_sql.position_behind(database, rows[-1].id, start, upto)
     later = add(2)
     assert Position.of(str(position)) == position
-    now = database.event_cursor()
-    rows, _ = database.events_after(Cursor.behind(position)._replace(upto=now.since), 100)
+    now = eventlog_sql.event_cursor(database)
+    rows, _ = eventlog_sql.events_after(database, Cursor.behind(position)._replace(upto=now.since), 100)
     # What was committed while the position's oldest transaction ran may come twice.
     assert {late, later, *early[2:]} <= {row.id for row in rows}
     assert [row.id for row in rows] == sorted(row.id for row in rows)
@@ -170,7 +171,7 @@ def test_a_client_that_is_cut_in_a_replay_misses_nothing_that_was_committed_late
 @pytest.mark.django_db
 def test_each_database_and_each_past_of_it_has_a_name() -> None:
     database = Job.objects.database
-    assert database.event_history() == database.event_history() == database.event_cursor().history
+    assert eventlog_sql.event_history(database) == eventlog_sql.event_history(database) == eventlog_sql.event_cursor(database).history
     for text in ("", "1", "x-1", "0-1-2", f"0-{2**63}", "0-1\n", "0-1-2-3-4"):
         assert Position.of(text) is None
     assert str(Position.of("0-1-2-3")) == "0-1-2-3"
@@ -179,7 +180,7 @@ def test_each_database_and_each_past_of_it_has_a_name() -> None:
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_readers_miss_nothing_of_sixteen_writers_that_hold_their_transactions_open() -> None:
-    cursor = begin = Job.objects.database.event_cursor()
+    cursor = begin = eventlog_sql.event_cursor(Job.objects.database)
 
     def write(job_id: int) -> list[int]:
         chance, pause, written = random.Random(job_id), threading.Event(), []
@@ -196,9 +197,9 @@ def test_readers_miss_nothing_of_sixteen_writers_that_hold_their_transactions_op
     with ThreadPoolExecutor(WRITERS) as pool:
         running = [pool.submit(write, job_id) for job_id in range(WRITERS)]
         while not all(one.done() for one in running):
-            rows, cursor = Job.objects.database.events_after(cursor, 50)
+            rows, cursor = eventlog_sql.events_after(Job.objects.database, cursor, 50)
             seen += [(row.job_id, row.id) for row in rows]
-    rows, cursor = Job.objects.database.events_after(cursor, 10_000)
+    rows, cursor = eventlog_sql.events_after(Job.objects.database, cursor, 10_000)
     seen += [(row.job_id, row.id) for row in rows]
     for job_id, one in enumerate(running):
         assert [pk for owner, pk in seen if owner == job_id] == one.result(), "each once, in order"
@@ -210,7 +211,7 @@ def test_readers_miss_nothing_of_sixteen_writers_that_hold_their_transactions_op
 def test_what_is_new_is_found_by_the_index_in_a_table_that_was_never_analyzed() -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO {EVENTS} (job_id, name, xid) SELECT n, 'job.started', 3 FROM generate_series(1, 20000) AS n")
-    since = Job.objects.database.event_cursor()
+    since = eventlog_sql.event_cursor(Job.objects.database)
     add(1)
     with connection.execute_wrapper(explained := Explained()):
         assert len(ids(since)[0]) == 1

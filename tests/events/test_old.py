@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from jobqueue.core.retention_rules import OUTCOMES, Rules, after
+from jobqueue.db import eventlog
 from jobqueue.duties.apply_retention import ApplyRetention
 from jobqueue.models import Job, JobDependency, JobEvent, JobPhase, WebhookDelivery
 from jobqueue.retention.apply import Sweep
@@ -90,7 +91,7 @@ def test_the_duty_deletes_old_events_by_the_setting(settings: Any) -> None:
 def test_old_events_are_found_by_the_primary_key_whatever_the_planner_knows() -> None:
     events(2000)
     with CaptureQueriesContext(connection) as queries:
-        assert Job.objects.database.delete_old(JobEvent._meta.db_table, "at", 10 * DAY, 0, 10)[0] == 10
+        assert eventlog.delete_old(Job.objects.database, JobEvent._meta.db_table, "at", 10 * DAY, 0, 10)[0] == 10
     [*told, look] = next(query["sql"] for query in queries.captured_queries if "coalesce" in query["sql"]).split("; ")
     with connection.cursor() as cursor:
         for setting in told:

@@ -14,7 +14,7 @@ import pytest
 from jobqueue.core import event_names as names
 from jobqueue.core.answers import Answer, Verdict
 from jobqueue.core.targets import Target
-from jobqueue.db import Lease, Mark
+from jobqueue.db import Lease, Mark, leases
 from jobqueue.lifecycle import control, expire
 from jobqueue.lifecycle.enqueue import JobSpec, enqueue
 from jobqueue.lifecycle.finish import finish
@@ -45,7 +45,7 @@ RIVALS: dict[str, Callable[[Lease, str], Any]] = {
     "pause": lambda lease, target: control.pause(lease.job_id),
     "cancel": lambda lease, target: control.cancel(lease.job_id),
     "resume": lambda lease, target: control.resume(lease.job_id),
-    "mark": lambda lease, target: Job.objects.database.mark([Mark(*lease, 1.0, 5, None, None)]),
+    "mark": lambda lease, target: leases.mark(Job.objects.database, [Mark(*lease, 1.0, 5, None, None)]),
     "expire": lambda lease, target: expire.expire_owner(f"worker-{lease.job_id}"),
 }
 

@@ -16,7 +16,7 @@ from jobqueue import clock, signals
 from jobqueue.core import event_names as names
 from jobqueue.core.retention_rules import OUTCOMES, Rules, after
 from jobqueue.core.targets import Target
-from jobqueue.db import Lease, LeaseHolder, Mark
+from jobqueue.db import Lease, LeaseHolder, Mark, leases
 from jobqueue.db import events as db_events
 from jobqueue.events.record import record
 from jobqueue.lifecycle import control, expire
@@ -97,10 +97,10 @@ MOVES: dict[str, tuple[dict[str, Any], Callable[[Job], Any], list[str]]] = {
         lambda job: expire.expire_stale_running_jobs(),
         ["lease_expired", "handed_back"],
     ),
-    "a run shows": ({"running": True}, lambda job: Job.objects.database.mark([Mark(job.pk, 1, 0.3, 5, "on", None)]), ["started"]),
+    "a run shows": ({"running": True}, lambda job: leases.mark(Job.objects.database, [Mark(job.pk, 1, 0.3, 5, "on", None)]), ["started"]),
     "a run shows more": (
         {"running": True, "started_at": clock.now()},
-        lambda job: Job.objects.database.mark([Mark(job.pk, 1, 0.3, 5, "on", None)]),
+        lambda job: leases.mark(Job.objects.database, [Mark(job.pk, 1, 0.3, 5, "on", None)]),
         [],
     ),
     "claim": ({"queued": True}, lambda job: claim("worker-1", (), 1, 30.0), []),
@@ -164,7 +164,7 @@ def test_a_success_in_a_batch_has_its_start_and_its_end() -> None:
 def test_the_start_is_reported_once_although_its_acknowledgement_was_lost() -> None:
     job = JobFactory(running=True)
     for _ in range(2):
-        Job.objects.database.mark([Mark(job.pk, 1, 0.3, None, None, None)])
+        leases.mark(Job.objects.database, [Mark(job.pk, 1, 0.3, None, None, None)])
     end(job, Kind.SUCCESS)
     end(job, Kind.SUCCESS)
     assert told(job.pk) == ["started", "completed"]
@@ -201,7 +201,7 @@ def test_progress_is_an_event_only_where_all_are_wanted(settings: Any) -> None:
     settings.JOBQUEUE = {"EVENT_LOG": "all"}
     job = JobFactory(running=True)
     for progress, message in ((5, "on"), (5, "on"), (9, None), (9, "off")):
-        Job.objects.database.mark([Mark(job.pk, 1, 0.3, progress, message, None)])
+        leases.mark(Job.objects.database, [Mark(job.pk, 1, 0.3, progress, message, None)])
     record(job, names.PROGRESS, {"progress": 50, "message": "half"})
     assert told(job.pk) == ["started", "progress", "progress", "progress", "progress"]
     found = JobEvent.objects.filter(job=job, name=names.PROGRESS).order_by("pk").values_list("data", flat=True)

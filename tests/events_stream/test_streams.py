@@ -27,6 +27,7 @@ from jobqueue.api.streams.limits import StreamSlot, identity
 from jobqueue.api.streams.parts import Source, Stream
 from jobqueue.api.streams.wsgi import SyncStream
 from jobqueue.checks import check_streams
+from jobqueue.db import eventlog
 from jobqueue.events import stopping, subscription
 from jobqueue.events import stream as streams
 from jobqueue.events.stream import hub
@@ -241,7 +242,7 @@ def test_a_client_that_comes_too_late_gets_a_message_about_it(listen: Callable[.
 
 
 def test_an_id_from_the_future_is_reset(listen: Callable[..., Listening], job: Job) -> None:
-    history = Job.objects.database.event_cursor().history
+    history = eventlog.event_cursor(Job.objects.database).history
     one = listen(places(job)[0], **{"Last-Event-ID": f"{history}-{2**62}"})
     assert at(one.event("jobqueue.reset")["position"]) < 2**62
     one.event("jobqueue.snapshot")

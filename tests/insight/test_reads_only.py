@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from jobqueue import insight
 from jobqueue.access.hiding import mask_of
+from jobqueue.db import overview
 from jobqueue.insight.problems.base import Thresholds
 from jobqueue.models import BackgroundJobLease, Job, JobDependency, JobPhase, Queue, QueueSample, WebhookDelivery
 from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, WorkerFactory
@@ -78,7 +79,7 @@ def scene() -> dict[str, Any]:
     WebhookDelivery.objects.filter(status="PENDING").update(attempts=1, error="no")
     lease = {"held_by_worker_id": str(worker.pk), "lease_acquired_at": now, "heartbeat_at": now - timedelta(hours=1)}
     row = BackgroundJobLease.objects.create(job_name="promote_due_jobs", **lease)
-    [front] = Job.objects.database.fronts([waiting.behind])
+    [front] = overview.fronts(Job.objects.database, [waiting.behind])
     job = Job.objects.get(pk=waiting.pk)
     job.now = now  # type: ignore[attr-defined]
     return {

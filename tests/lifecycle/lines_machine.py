@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from jobqueue.core import states
 from jobqueue.core.targets import Target
 from jobqueue.db import Lease, LeaseHolder, Scope
-from jobqueue.db.plans import OPTION
+from jobqueue.db.fast_path.plans import OPTION
 from jobqueue.lifecycle import control
 from jobqueue.lifecycle.children import resume_parents
 from jobqueue.lifecycle.claim import claim
@@ -35,6 +35,7 @@ from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
 from jobqueue.lifecycle.release import release_parked_targets
 from jobqueue.models import Job, Queue
 from tests.events import story
+from tests.lifecycle.machine import repeated_tries
 
 WORKERS = ("worker-1", "worker-2")
 QUEUES = ("a", "b")
@@ -268,8 +269,12 @@ class Lines(RuleBasedStateMachine):
         ]  # fmt: skip
         closed = tuple(set(QUEUES) - set(self.open_queues())) + tuple(self.limits().queues)
         hand_over = HandOver(LeaseHolder("worker-1", LEASE_SECONDS), [one.lease for one in outcomes], closed=closed) if hands_over else None
+        silent = repeated_tries(row.id for row in chosen)
         with self.via(side), keeping_plans(planned):
             settled = finish(outcomes, hand_over)
+        for one in settled:
+            repeated = one.outcome.kind is Kind.UNKNOWN_TASK and one.status == "PENDING" and one.outcome.lease.job_id in silent
+            self.idle_stops[one.outcome.lease.job_id] -= repeated
         before = self.judge()
         if old:
             assert not any(one.status for one in settled), "the end of a lost run changes nothing"

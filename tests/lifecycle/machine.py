@@ -10,7 +10,7 @@ import contextlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from jobqueue.core import states
 from jobqueue.core.answers import Answer
 from jobqueue.core.json_columns import UNKNOWN_SINCE
 from jobqueue.db import Lease, Mark, Now
+from jobqueue.db import leases as leases_sql
 from jobqueue.lifecycle import control
 from jobqueue.lifecycle.children import resume_parents
 from jobqueue.lifecycle.enqueue import JobSpec, enqueue
@@ -104,6 +105,12 @@ Rows = dict[int, Row]
 PICK = st.integers(0, 11)
 SIDE = st.integers(0, 1)
 LIKELY = 9  # a pick below it is used on what the verb is meant for
+
+
+def repeated_tries(ids: Iterable[int]) -> set[int]:
+    """Return the jobs whose task was unknown before; the log has neither the start nor the end of such a try."""
+    rows = Job.objects.filter(pk__in=[*ids]).values_list("pk", "options", "started_at")
+    return {pk for pk, options, started_at in rows if UNKNOWN_SINCE in options and started_at is None}
 
 
 class Lifecycle(RuleBasedStateMachine):
@@ -270,7 +277,7 @@ class Lifecycle(RuleBasedStateMachine):
         mine = [lease for lease, given_to in self.given.items() if given_to == owner]
         ours = [row for row in self.standing(mine) if row.id not in self.locked]
         with self.via(side):
-            written = Job.objects.database.mark([Mark(*lease, 0.0, None, None, None) for lease in mine]) if mine else []
+            written = leases_sql.mark(Job.objects.database, [Mark(*lease, 0.0, None, None, None) for lease in mine]) if mine else []
         assert sorted(written) == sorted(Lease(row.id, row.token) for row in ours)
         self.moved(changing=[row.id for row in ours], moves=[])
         assert all(self.rows[row.id].begun for row in ours)
@@ -315,8 +322,7 @@ class Lifecycle(RuleBasedStateMachine):
             Outcome(lease, kind, now - 1, now, str(lease.token), failure, delay_seconds=3.0 if self.is_put_off(lease, kind) else 0.0)
             for lease, kind in ends.items()
         ]
-        rows = Job.objects.filter(pk__in=[lease.job_id for lease in ends]).values_list("pk", "options", "started_at")
-        silent = {pk for pk, options, started_at in rows if UNKNOWN_SINCE in options and started_at is None}
+        silent = repeated_tries(lease.job_id for lease in ends)
         with self.via(side):
             settled = {one.outcome.lease: one for one in finish(outcomes)}
         assert settled.keys() == ends.keys()

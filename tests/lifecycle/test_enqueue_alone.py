@@ -11,7 +11,8 @@ from django.db import DatabaseError, DataError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from jobqueue import signals
-from jobqueue.db import prepared
+from jobqueue.db import fast_path, inserts
+from jobqueue.db.fast_path import prepared
 from jobqueue.lifecycle import wakeup
 from jobqueue.lifecycle.enqueue import JobSpec, enqueue
 from jobqueue.models import Job, JobEvent
@@ -69,7 +70,7 @@ def test_the_next_is_held_back(listener: Rival) -> None:
 
 
 def test_a_notification_that_fails_fails_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
-    row = Job.objects.database.insert_alone(COLUMNS, (wakeup.CHANNEL, "x" * 9000))
+    row = inserts.insert_and_commit(Job.objects.database, COLUMNS, (wakeup.CHANNEL, "x" * 9000))
     assert row == Job.objects.values_list("pk", "created_at").get()
     assert JobEvent.objects.get().job_id == row[0]
     assert "the workers were not notified: payload string too long" in caplog.text
@@ -155,16 +156,16 @@ def test_inside_a_transaction_workers_are_notified_after_its_commit(listener: Ri
 
 def test_a_caller_who_commits_by_hand_or_sends_many_at_once_gets_no_message_of_several_statements() -> None:
     database = Job.objects.database
-    assert database.can_insert_alone
+    assert fast_path.can_commit(database)
     raw: Any = connection.connection
     with raw.pipeline():
-        assert not database.can_insert_alone
+        assert not fast_path.can_commit(database)
     transaction.set_autocommit(False)
     try:
-        assert not database.can_insert_alone
+        assert not fast_path.can_commit(database)
     finally:
         transaction.set_autocommit(True)
-    assert database.can_insert_alone
+    assert fast_path.can_commit(database)
 
 
 @pytest.mark.session
@@ -175,7 +176,7 @@ def test_with_server_side_binding_it_takes_two_messages(listener: Rival, monkeyp
     monkeypatch.setitem(connection.settings_dict["OPTIONS"], "server_side_binding", True)
     monkeypatch.setattr(wakeup, "_last", {})
     try:
-        assert not Job.objects.database.can_insert_alone
+        assert not fast_path.can_commit(Job.objects.database)
         assert enqueue(SPEC).created
         assert hears(listener) == ["queue:default"]
     finally:

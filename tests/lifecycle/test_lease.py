@@ -9,6 +9,7 @@ import pytest
 
 from jobqueue import clock
 from jobqueue.db import Lease, Mark, Renewed
+from jobqueue.db import leases as leases_sql
 from jobqueue.lifecycle.expire import expire_stale_running_jobs
 from jobqueue.models import Job
 from tests.factories import JobFactory
@@ -114,7 +115,7 @@ def test_still_ours_returns_the_workers_own_leases() -> None:
 
 def mark(job: Job, token: int = 1, **fields: Any) -> list[Lease]:
     values: dict[str, Any] = {"began_ago": 2.0, "progress": None, "message": None, "metadata": None, **fields}
-    return Job.objects.database.mark([Mark(job.pk, token, **values)])
+    return leases_sql.mark(Job.objects.database, [Mark(job.pk, token, **values)])
 
 
 @pytest.mark.django_db
@@ -151,7 +152,7 @@ def test_the_first_beginning_of_a_job_stays_through_its_later_runs() -> None:
 def test_many_marks_each_write_their_own_row() -> None:
     jobs = JobFactory.create_batch(3, running=True)
     marks = [Mark(job.pk, 1, 0.5, index * 10, f"step {index}", None) for index, job in enumerate(jobs)]
-    assert sorted(Job.objects.database.mark(marks)) == [Lease(job.pk, 1) for job in jobs]
+    assert sorted(leases_sql.mark(Job.objects.database, marks)) == [Lease(job.pk, 1) for job in jobs]
     assert [(row(job)["progress"], row(job)["message"]) for job in jobs] == [(0, "step 0"), (10, "step 1"), (20, "step 2")]
 
 
@@ -169,4 +170,4 @@ def test_a_mark_passes_over_a_locked_row(rival: Rival) -> None:
     locked, free = JobFactory(running=True), JobFactory(running=True)
     with rival.locking(locked):
         marks = [Mark(job.pk, 1, 0.5, 10, None, None) for job in (locked, free)]
-        assert Job.objects.database.mark(marks) == [Lease(free.pk, 1)]
+        assert leases_sql.mark(Job.objects.database, marks) == [Lease(free.pk, 1)]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from jobqueue.db import open_jobs as open_jobs_sql
 from jobqueue.db.open_jobs import OPEN
 from jobqueue.insight import targets as module
 from jobqueue.insight.queues import queue_states
@@ -100,9 +101,9 @@ def test_looks_are_cheap_whatever_waits(crowd: None, monkeypatch: pytest.MonkeyP
 def test_open_jobs_are_searched_in_a_bounded_part_of_each_index(crowd: None) -> None:
     database = Job.objects.database
     for wanted in ({"queue": ["mail"]}, {"task": ["a.b", "c.d"]}, {"tenant": ["acme"], "queue": ["mail"]}):
-        cost = pages(lambda wanted=wanted: database.open_jobs([*OPEN], 2**62, wanted, 1000))
+        cost = pages(lambda wanted=wanted: open_jobs_sql.open_jobs(database, [*OPEN], 2**62, wanted, 1000))
         assert cost < 8000, (wanted, cost)
-    assert database.open_jobs([*OPEN], 2**62, {"queue": ["mail"]}, 1000) == ([], True)
+    assert open_jobs_sql.open_jobs(database, [*OPEN], 2**62, {"queue": ["mail"]}, 1000) == ([], True)
 
 
 @pytest.mark.postgresql
@@ -121,7 +122,7 @@ def test_on_sqlite_every_query_reads_an_index_in_its_order() -> None:
     waiting = [JobFactory(target="busy", **{trait: True}) for trait in ("running", "paused", "waiting_for_target", "queued")]
     steps: list[str] = []
     looks = [lambda job=job: why_waiting(job) for job in waiting[2:]]
-    looks.append(lambda: Job.objects.database.open_jobs([*OPEN], 2**62, {"queue": ["mail"]}, 10))
+    looks.append(lambda: open_jobs_sql.open_jobs(Job.objects.database, [*OPEN], 2**62, {"queue": ["mail"]}, 10))
     for call in (lines, lambda: lines(search="bus", tenant=""), lambda: lines(search="bus"), queue_states, *looks):
         for sql, params in sent_by(call):
             if 'FROM "jobqueue_queue"' in sql:  # a small table, which is sorted

@@ -16,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 
 from jobqueue import clock, signals
 from jobqueue.core.retention_rules import OUTCOMES, Rules, after
+from jobqueue.db import ended_jobs
 from jobqueue.exceptions import LeadershipLost
 from jobqueue.lifecycle import control
 from jobqueue.models import Job
@@ -147,7 +148,7 @@ def test_a_time_of_zero_deletes_at_once() -> None:
 @pytest.mark.django_db
 def test_a_job_that_is_resumed_between_the_query_and_the_deletion_stays() -> None:
     resumed, failed_again, canceled = ended("error"), ended("error"), ended("error")
-    found = Job.objects.database.ended_before(DAY, None, 100)
+    found = ended_jobs.ended_before(Job.objects.database, DAY, None, 100)
     assert control.resume(resumed.pk)
     control.cancel(canceled.pk)
     Job.objects.filter(pk=failed_again.pk).update(finished_at=clock.now())

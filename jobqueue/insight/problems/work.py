@@ -12,6 +12,7 @@ from jobqueue.core.amounts import plural, span, verb
 from jobqueue.core.masking import mask_text
 from jobqueue.core.texts import safe_repr, shorten
 from jobqueue.db import Now
+from jobqueue.db import overview as overview_sql
 from jobqueue.db.aside import PREFIX
 from jobqueue.db.overview import MAX_QUEUES
 from jobqueue.exceptions import JobDoesNotExist
@@ -50,7 +51,7 @@ def unserved_queue(given: Thresholds) -> Iterator[Problem]:
     if given.max_unserved_queues is None or not workers or queue_rules.ALL in rules:
         return
     closed = {*Queue.objects.current.closed().values_list("pk", flat=True)}
-    filled = {pair.name for pair in Job.objects.database.queues_in(MAX_QUEUES)} - closed
+    filled = {pair.name for pair in overview_sql.queues_in(Job.objects.database, MAX_QUEUES)} - closed
     unserved = sorted(name for name in filled if not any(rule.matches(name) for rule in rules))
     if above(len(unserved), given.max_unserved_queues):
         for name in unserved:
@@ -119,7 +120,7 @@ def passed_over_jobs(given: Thresholds) -> Iterator[Problem]:
     The database refuses to change such a row, for instance by a trigger of the project.
     """
     long_ago = Now() - timedelta(seconds=STUCK_SECONDS)
-    for tenant, queue in Job.objects.database.queues_in(MAX_FIRST):
+    for tenant, queue in overview_sql.queues_in(Job.objects.database, MAX_FIRST):
         queued = Job.objects.current.filter(status=states.Status.QUEUED, tenant=tenant, queue=queue).order_by("claim_rank", "pk")
         first = queued.annotate(is_late=Q(enqueued_at__lt=long_ago)).values_list("pk", "is_late").first()
         if first is None or not first[1] or not _is_free(first[0], queue):

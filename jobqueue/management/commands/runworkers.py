@@ -22,7 +22,7 @@ from django.db.utils import Error
 from jobqueue import clock, conf
 from jobqueue.core import queue_rules
 from jobqueue.core.texts import safe_repr
-from jobqueue.db import hygiene
+from jobqueue.db import hygiene, overview
 from jobqueue.exceptions import JobQueueError
 from jobqueue.models import Job
 from jobqueue.worker.fleet import spawn
@@ -168,7 +168,7 @@ def _recover(dead: dict[str, int | None]) -> None:
 def _clock() -> datetime:
     """Return the time of the database, or the time of this machine if the database does not answer yet."""
     try:
-        return Job.objects.database.clock()
+        return overview.clock(Job.objects.database)
     except Error:
         return clock.now()
     finally:

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from jobqueue.db import Claimed, LeaseHolder, Scope
+from jobqueue.db import Claimed, LeaseHolder, Scope, claims
 from jobqueue.lifecycle.batches import Batches
 from jobqueue.lifecycle.claim import Claim, claim
 from jobqueue.lifecycle.expire import Expired
@@ -118,7 +118,7 @@ class Claimer:
         if self._gate.is_selective:
             self._find_places()
         else:
-            found = Job.objects.database.queued_tenants(MAX_TENANTS, self._after)
+            found = claims.queued_tenants(Job.objects.database, MAX_TENANTS, self._after)
             for tenant in found:
                 self._lanes.of(tenant).turns.find(tenant)
             self._after = found[-1] if len(found) == MAX_TENANTS else None
@@ -127,7 +127,7 @@ class Claimer:
 
     def _find_places(self) -> None:
         """Find tenants by the queues that this process serves: a tenant with jobs in other queues only gets no turns."""
-        found = Job.objects.database.queued_places(MAX_TENANTS, self._after_place)
+        found = claims.queued_places(Job.objects.database, MAX_TENANTS, self._after_place)
         for tenant, queue in found:
             if self._gate.is_open(queue):
                 self._lanes.of(tenant).turns.find(tenant)

@@ -17,7 +17,7 @@ from jobqueue.core import time_limits
 from jobqueue.core.service import ErrorHandler
 from jobqueue.core.targets import Target
 from jobqueue.core.texts import safe_repr
-from jobqueue.db import Claimed, Lease, Mark
+from jobqueue.db import Claimed, Lease, Mark, leases
 from jobqueue.declared import registry
 from jobqueue.lifecycle import wakeup
 from jobqueue.lifecycle.aside import reason_of
@@ -200,7 +200,7 @@ class Dispatcher(DatabaseService):
         if (suspect := self._probation.next(now)) is None:
             return
         try:
-            written = Job.objects.database.mark([Mark(*suspect.lease, 0.0, None, None, None)])
+            written = leases.mark(Job.objects.database, [Mark(*suspect.lease, 0.0, None, None, None)])
         except Exception as error:
             if not db.is_refusal(error):
                 raise

@@ -14,7 +14,7 @@ from django.db import Error
 from jobqueue import db
 from jobqueue.core import repeats
 from jobqueue.core.service import ErrorHandler
-from jobqueue.db import Lease, Mark
+from jobqueue.db import Lease, Mark, leases
 from jobqueue.lifecycle import phases
 from jobqueue.lifecycle.aside import reason_of
 from jobqueue.models import Job
@@ -92,7 +92,7 @@ class Reporter(DatabaseService):
             if len(marks) > 1:  # one bad value must not stop the values of other runs
                 return {lease for run, mark in zip(due, marks, strict=True) for lease in self._mark([run], [mark])}
             # If the database refuses even this, the values are not the cause: it raises, and the next turn retries.
-            written = set(Job.objects.database.mark([marks[0]._replace(progress=None, message=None, metadata=None)]))
+            written = set(leases.mark(Job.objects.database, [marks[0]._replace(progress=None, message=None, metadata=None)]))
             _drop(due[0], marks[0], error)
             return written
 
@@ -109,9 +109,9 @@ def _is_due(run: Run, now: float) -> bool:
 def _written(due: list[Run], marks: list[Mark]) -> set[Lease]:
     """Write marks, and in the same transaction, under the locks of the rows of the jobs, the states of their phases."""
     if all(run.pipeline is None for run in due):
-        return set(Job.objects.database.mark(marks))
+        return set(leases.mark(Job.objects.database, marks))
     with Job.objects.database.atomic():
-        written = set(Job.objects.database.mark(marks))
+        written = set(leases.mark(Job.objects.database, marks))
         for run in due:
             if run.lease in written and run.pipeline is not None and (shown := run.pipeline.shown) is not None:
                 phases.show(run.job.id, shown)

@@ -18,7 +18,8 @@ from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
 
-from jobqueue.db import hygiene, plans, prepared
+from jobqueue.db import hygiene
+from jobqueue.db.fast_path import plans, prepared
 
 COMMIT = b"COMMIT"
 

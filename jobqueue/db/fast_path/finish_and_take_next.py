@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 from jobqueue.core.queue_rules import ServedQueues
 from jobqueue.core.targets import Target
-from jobqueue.db import plans, run_ends
+from jobqueue.db import events, run_ends, targets
 from jobqueue.db.claims import in_claim_order
+from jobqueue.db.database import Database
+from jobqueue.db.fast_path import plans
 from jobqueue.db.records import Claimed, EndedRun, LeaseHolder, Relayed, RunEnd
-from jobqueue.db.writes import Writes
 
 STEP = "jobqueue.step"
 # The settings are those of `HINT` and `KEEP`, within the statement, because a prepared statement must be a single
@@ -29,19 +30,19 @@ TELL_ENDED = f", set_config('{STEP}', 'ended', TRUE)"
 ENDED = f"current_setting('{STEP}', TRUE) = 'ended'"
 
 
-def relay(database: Writes, end: RunEnd, hand_over: tuple[LeaseHolder, Target, ServedQueues, Sequence[str]]) -> Relayed:
+def relay(db: Database, end: RunEnd, hand_over: tuple[LeaseHolder, Target, ServedQueues, Sequence[str]]) -> Relayed:
     """Lock a target, end its job, and take over the next job. The caller has opened the transaction."""
-    lender, target, queues, closed = hand_over
+    holder, target, queues, closed = hand_over
     [[(*_, step)], ended, taken] = plans.together(
-        database.connection,
+        db.connection,
         [
             (LOCK, [target.key]),
-            run_ends.statement(database, [end], LOCKED, TELL_ENDED),
-            database.handing_over(lender, [target], queues, closed, ENDED),
+            run_ends.statement(db, [end], LOCKED, TELL_ENDED),
+            targets.handing_over(db, holder, [target], queues, closed, ENDED),
         ],
     )
     return Relayed(
         step == "locked",
-        [EndedRun(*row) for row in database.heard_of(ended, len(run_ends.returned([end])))],
+        [EndedRun(*row) for row in events.sent(db, ended, len(run_ends.returned([end])))],
         in_claim_order(map(Claimed._make, taken)),
     )
