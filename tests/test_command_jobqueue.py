@@ -210,7 +210,7 @@ def test_a_job_is_reported_with_its_errors_and_tracebacks_only_on_demand() -> No
     lines = [line.rstrip() for line in text.splitlines()]
     assert lines[0] == f"Job {job.pk}  shop.tasks.send"
     words = [" ".join(line.split()) for line in lines]
-    assert {"state ERROR", "attempts 2 runs begun; 2 of at most 2 failed", "message OSError: no route", "target customer:7"} <= {*words}
+    assert {"state ERROR", "attempts 2 runs started; 2 of at most 2 failed", "message OSError: no route", "target customer:7"} <= {*words}
     assert "ran 1 min 15 s (2 min 30 s in all)" in words
     assert f'arguments 7, password="{MASK}"' in words
     assert words[words.index("Runs that did not succeed") + 1] == f"run 1: RETRY, from {times['started_at']} to {times['finished_at']}"
@@ -227,7 +227,7 @@ def test_a_job_that_waits_is_reported_with_the_reason() -> None:
     job = JobFactory(queued=True)
     text, _ = run("report", job.pk)
     assert "waits because" in text
-    assert "attempts       none begun" in text
+    assert "attempts       none started" in text
     data, _ = told("report", job.pk)
     assert data["why_waiting"]["gate"] == "no_worker"
 

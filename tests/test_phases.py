@@ -117,7 +117,7 @@ def test_a_job_continues_if_its_finished_phases_come_first(names: list[str], fin
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        (["first", "b", "c"], "no longer has phase 'a', which this job has finished, and has phase 'first', which it does not know"),
+        (["first", "b", "c"], "no longer has phase 'a', which this job has finished, and has phase 'first', which is new to it"),
         (["new", "a", "b", "c"], "now has phase 'new' before phase 'a', which this job has finished already"),
         (["b", "a", "c"], "now has phase 'b' before phase 'a'"),
     ],

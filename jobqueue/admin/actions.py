@@ -133,7 +133,7 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
 
     def gone(self, request: HttpRequest, object_id: object) -> HttpResponse:
         """Report that there is no such job, and redirect to the list."""
-        self.message_user(request, f"There is no job {str(object_id)[:40]} (any more).", messages.WARNING)
+        self.message_user(request, f"There is no job {str(object_id)[:40]}; it may have been deleted.", messages.WARNING)
         return HttpResponseRedirect(reverse("admin:jobqueue_job_changelist", current_app=self.admin_site.name))
 
     def act(

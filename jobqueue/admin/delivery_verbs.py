@@ -246,5 +246,5 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
 
     def gone(self, request: HttpRequest, object_id: object) -> HttpResponse:
         """Report that there is no such delivery, and redirect to the list."""
-        self.message_user(request, f"There is no delivery {str(object_id)[:40]} (any more).", messages.WARNING)
+        self.message_user(request, f"There is no delivery {str(object_id)[:40]}; it may have been deleted.", messages.WARNING)
         return HttpResponseRedirect(reverse("admin:jobqueue_webhookdelivery_changelist", current_app=self.admin_site.name))

@@ -140,7 +140,7 @@ def _report(job: Job) -> list[Row]:
     count = told["attempts"]
     errors = [run for run in told["runs"] if run["exception"] or run["outcome"] not in STOPPED]
     took = "" if last is None else f"{duration(last)} in the last run"
-    runs = [f"{count['runs']} begun", f"{count['failures']} failed of at most {count['max_attempts']}"]
+    runs = [f"{count['runs']} started", f"{count['failures']} failed of at most {count['max_attempts']}"]
     error = (errors[-1]["message"] or errors[-1]["exception"] or errors[-1]["outcome"] or "unknown") if errors else ""
     # it ended without a run, as after it was set aside, or its history is not readable
     if not errors and job.status == Job.Status.ERROR:

@@ -83,7 +83,7 @@ class JobAdmin(LiveAdmin):
         part = PART_HEADER in request.headers
         if job is None:
             if part:
-                raise Http404("There is no such job (any more).")
+                raise Http404("There is no such job; it may have been deleted.")
             return self.gone(request, object_id)
         request.current_app = self.admin_site.name
         context = {

@@ -106,7 +106,7 @@ class TargetsAdmin(ActingAdmin):
         if found:
             return self.act(request, CANCEL, found, on_list=False) or page
         self.log_missing(request, "clear", [f"target {target.name} of tenant {target.tenant!r}"])
-        self.message_user(request, f"Nothing holds or blocks target {_name(target.name)!r} (any more).", messages.WARNING)
+        self.message_user(request, f"No job holds or blocks target {_name(target.name)!r} now.", messages.WARNING)
         return page
 
     def back(self, request: HttpRequest, job_id: int | None) -> HttpResponse:

@@ -124,7 +124,7 @@ def reconciled(names: Sequence[str], rows: Iterable[Standing]) -> list[Standing]
     new = [name for name in names if name not in known]
     if gone and new:
         raise PhasesChanged(
-            f"The code no longer has {_listed(gone)}, which this job has finished, and has {_listed(new)}, which it does not know. If a"
+            f"The code no longer has {_listed(gone)}, which this job has finished, and has {_listed(new)}, which is new to it. If a"
             f' phase was renamed, give it its old name, phase("{gone[0]}")(function), and resume the job; else cancel it '
             f"and enqueue it again."
         )

@@ -140,7 +140,7 @@ def _limit(job: Any) -> Why | None:
 
 
 def _room(most: int, limit: str) -> str:
-    return f"raise {limit}" if most == 0 else f"it can begin when one of them ends; raise {limit} to let more run"
+    return f"raise {limit}" if most == 0 else f"it can start when one of them ends; raise {limit} to let more run"
 
 
 def _not_due(job: Any) -> Why:

@@ -41,7 +41,7 @@ UNREAD = ("args", "kwargs", "options", "metadata", "result", "created_at", "enqu
 STOPPING = "worker lost while it was stopping"
 NEIGHBOR = "worker ended because of another job"
 MAX_UNBLAMED = 10
-NOT_BEGUN = "worker lost before the job had begun"
+NOT_BEGUN = "worker lost before the job had started"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from jobqueue.db import Claimed, Lease, LeaseHolder
 UNKNOWN_TASK_PAUSE_SECONDS = 5.0
 INTERRUPTED_BY_USER = "Job was interrupted by user"
 INTERRUPTED_BY_SHUTDOWN = "Job was interrupted by shutdown of its worker"
-EXPIRED = "Job expired: it had not begun by the time given as expires"
+EXPIRED = "Job expired: it had not started by the time given as expires"
 FINISHED_FIRST = "Job finished before the interrupt reached it"
 
 

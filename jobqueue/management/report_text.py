@@ -42,10 +42,10 @@ def attempts(told: dict[str, Any]) -> str:
     """Return the numbers of runs, failures and crashes of a job in words."""
     count = told["attempts"]
     if not count["runs"]:
-        return "none begun"
+        return "none started"
     failed = f"; {count['failures']} of at most {count['max_attempts']} failed" if count["failures"] else ""
     lost = f"; {count['crashes']} lost with a worker" if count["crashes"] else ""
-    return f"{plural(count['runs'], 'run')} begun{failed}{lost}"
+    return f"{plural(count['runs'], 'run')} started{failed}{lost}"
 
 
 def ran(told: dict[str, Any]) -> str:

@@ -167,7 +167,7 @@ def _suspend(steps: Steps, suspended: Suspended, name: str) -> NoReturn:
     if aliases := steps.open_blocks():
         raise InsideTransaction(
             f"context.{name} was called inside of transaction.atomic() of database {', '.join(map(repr, aliases))}: it ends the phase with"
-            f" an exception, which would undo what was written there. Call it behind the 'with transaction.atomic():'."
+            f" an exception, which would undo what was written there. Call it after the 'with transaction.atomic():'."
         )
     steps.suspend(suspended)
     raise suspended

@@ -97,7 +97,8 @@ class JobTask(compat.Task):  # type: ignore[misc]
             getattr(options, f"check_{name}")(getattr(self, name))
         if self.transactional and iscoroutinefunction(self.func):
             raise InvalidOption(
-                "transactional=True is for plain functions: a coroutine has no transaction of its own. Leave it out, or async."
+                "transactional=True is for plain functions: a coroutine has no transaction of its own. Leave it out, or "
+                "write the task with def."
             )
         if self.phases:
             object.__setattr__(self, "phases", declared(self.phases))

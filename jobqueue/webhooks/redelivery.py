@@ -12,7 +12,7 @@ from jobqueue.webhooks import outbox
 from jobqueue.webhooks.queues import queue_webhook
 
 Status = WebhookDelivery.Status
-NO_SUCH = "there is no such delivery (any more)"
+NO_SUCH = "there is no such delivery; it may have been deleted"
 STILL_TO_BE_SENT = "it has not been sent yet, or is being sent"
 NOT_TO_BE_SENT = "it was delivered or given up: redeliver it"
 ENDED_ALREADY = "it was delivered or given up already"

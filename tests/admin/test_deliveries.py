@@ -155,7 +155,7 @@ def test_a_message_of_any_shape_is_shown(viewer: Client, body: str) -> None:
 def test_one_that_is_gone_leads_to_the_list(viewer: Client) -> None:
     response = viewer.get(f"{LIST}12345/change/")
     assert response.url == LIST
-    assert told(response) == ["There is no delivery 12345 (any more)."]
+    assert told(response) == ["There is no delivery 12345; it may have been deleted."]
 
 
 def test_no_form_changes_adds_or_deletes_one(sender: Client) -> None:

@@ -248,7 +248,7 @@ def test_the_report_shows_the_outcome_of_a_job_in_a_few_lines(viewer: Client) ->
     )
     page = viewer.get(detail(job)).content.decode()
     card = page[page.index("jq-report") : page.index("</section>")]
-    texts = ["Error", "3 begun, 2 failed of at most 2, 1 lost with a worker", "3.0 s before the last run"]
+    texts = ["Error", "3 started, 2 failed of at most 2, 1 lost with a worker", "3.0 s before the last run"]
     texts += ["1 min 15 s in the last run, 2 min 30 s in all", "2; the last: OSError: &lt;b&gt;no route&lt;/b&gt;"]
     assert [text for text in texts if text not in card] == []
 

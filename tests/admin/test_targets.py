@@ -139,7 +139,7 @@ def test_clearing_a_target_cancels_whatever_holds_or_blocks_it(operator: Client,
     response = operator.post(one.clear, dict(page.context["fields"]))
     assert (response.url, told(response)) == (PAGE, ["2 jobs were canceled."])
     assert states(holder, blocker, waiting) == ["CANCELED", "CANCELED", "QUEUED"]
-    assert told(operator.post(one.clear))[-1] == "Nothing holds or blocks target 'customer:7' (any more)."
+    assert told(operator.post(one.clear))[-1] == "No job holds or blocks target 'customer:7' now."
 
 
 def test_clearing_a_target_that_a_running_job_holds_asks_first(operator: Client) -> None:
@@ -171,7 +171,7 @@ def test_clearing_needs_post_a_token_and_the_permission_to_cancel(login: Login, 
 
 @pytest.mark.parametrize("query", ["", "?target=%00", "?target=nothing", f"?target={'x' * 3000}"])
 def test_clearing_a_free_target_says_so(operator: Client, query: str) -> None:
-    assert "Nothing holds or blocks target" in told(operator.post(f"{CLEAR}{query}"))[0]
+    assert "No job holds or blocks target" in told(operator.post(f"{CLEAR}{query}"))[0]
 
 
 def test_no_transaction_is_around_all_jobs_that_are_cleared() -> None:

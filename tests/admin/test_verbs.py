@@ -94,7 +94,7 @@ def test_a_button_without_a_csrf_token_is_refused(login: Login) -> None:
 def test_unknown_verbs_and_jobs_are_not_found(operator: Client) -> None:
     job = JobFactory()
     assert operator.post(f"{LIST}{job.pk}/act/destroy/").status_code == 404
-    assert told(operator.post(f"{LIST}{job.pk + 1}/act/cancel/")) == [f"There is no job {job.pk + 1} (any more)."]
+    assert told(operator.post(f"{LIST}{job.pk + 1}/act/cancel/")) == [f"There is no job {job.pk + 1}; it may have been deleted."]
     assert operator.post(f"{LIST}{'9' * 30}/act/cancel/").status_code == 302
 
 

@@ -146,7 +146,7 @@ def test_the_page_of_a_plain_job_gets_its_bar_its_result_and_its_last_words_with
     assert page.evaluate("document.activeElement.className").endswith("jq-verb-cancel"), "the focus has stayed"
     connection(page, "ended")
     assert page.inner_text("[data-part=result]").splitlines()[-1] == "100"
-    assert "1 begun, 0 failed" in page.inner_text("[data-part=report]")
+    assert "1 started, 0 failed" in page.inner_text("[data-part=report]")
     assert [each.inner_text() for each in page.locator(".jq-verb").all()] == ["Delete"]
     assert page.evaluate("document.activeElement.className") == "jq-verbs", "the button is gone: the focus is still among the other buttons"
     assert names(page) == ["job.enqueued", "job.started", "job.completed"]

@@ -91,7 +91,7 @@ def test_a_job_that_has_crashed_before_and_had_not_begun_is_not_blamed(crashes: 
     job = sweep(before)
     assert job.place == states.QUEUED
     assert (job.crashes, job.attempt, job.worker_ids, job.history) == (crashes, 3, ["worker-0"], before.history)
-    assert job.message == "worker lost before the job had begun"
+    assert job.message == "worker lost before the job had started"
     assert (job.lease_owner, job.lease_expires_at, job.finished_at) == ("", None, None)
 
 

@@ -204,7 +204,7 @@ def test_the_limit_of_a_queue_is_reported_with_its_numbers() -> None:
     JobFactory(queue="mail", running=True)
     assert why(job)[:2] == (
         "limit",
-        "2 of at most 2 jobs of queue 'mail' run (its max_running): it can begin when one of them ends; raise its limit to let more run.",
+        "2 of at most 2 jobs of queue 'mail' run (its max_running): it can start when one of them ends; raise its limit to let more run.",
     )
     limit_queue("mail", 0)
     assert why(job)[1].endswith("raise its limit.")

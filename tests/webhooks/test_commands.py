@@ -65,7 +65,7 @@ def test_deliveries_are_sent_again_and_those_that_cannot_be_are_reported() -> No
     assert text.splitlines() == [
         f"Delivery {failed.pk} is sent again.",
         f"Delivery {waiting.pk} is not sent again: it has not been sent yet, or is being sent.",
-        "Delivery 999999 is not sent again: there is no such delivery (any more).",
+        "Delivery 999999 is not sent again: there is no such delivery; it may have been deleted.",
     ]
     assert WebhookDelivery.objects.values_list("status", "attempts").get(pk=failed.pk) == ("PENDING", 0)
     assert run("redeliver", DeliveryFactory(delivered=True).pk)[1] == 0

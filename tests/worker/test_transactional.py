@@ -310,7 +310,7 @@ def test_an_atomic_block_of_jobqueue_that_the_task_ends_is_no_success() -> None:
         connection.atomic_blocks[-1].__exit__(ValueError, None, None)
         transaction.atomic().__enter__()
 
-    undone(function, "ended an atomic block that it had not begun")
+    undone(function, "ended an atomic block that it had not entered")
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -86,6 +86,6 @@ def receive() -> tuple[Order, int, int, int]:
     except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:
         raise ValueError(f"{VARIABLE} holds no order of a parent process: {error}") from error
     if not is_socket:
-        raise ValueError(f"Descriptor {descriptor} of {VARIABLE} is no socket.")
+        raise ValueError(f"Descriptor {descriptor} of {VARIABLE} is not a socket.")
     os.environ[VARIABLE] = str(number)
     return order, number, descriptor, board

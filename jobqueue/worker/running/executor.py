@@ -204,7 +204,7 @@ def _announce_start(run: Run, task: Any) -> None:
         with hygiene.leaving_no_transaction("A receiver of task_started"):
             signals.task_started.send_robust(type(task.get_backend()), task_result=result)
     except BaseException:  # noqa: BLE001 - also SystemExit and the like, which `send_robust` does not catch
-        repeats.log(logging.ERROR, "Job %s: the signal of its start was not sent; it runs all the same.", run.job.id, exc_info=True)
+        repeats.log(logging.ERROR, "Job %s: the signal of its start was not sent; the job runs anyway.", run.job.id, exc_info=True)
 
 
 def read_result(run: Run) -> Any:

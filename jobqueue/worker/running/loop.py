@@ -91,7 +91,7 @@ class Loop:
             return
         loop.call_soon_threadsafe(answer.set)
         if not answer.wait(ANSWER_SECONDS):
-            logger.error("A coroutine blocks the event loop; those that have not begun run in a new one.")
+            logger.error("A coroutine blocks the event loop; coroutines that have not started run in a new one.")
             with self._lock:
                 self._loop = self._thread = None
                 self._called.clear()

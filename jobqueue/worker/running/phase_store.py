@@ -91,8 +91,8 @@ class RunPhaseStore:
         future = self._run.send(work)
         if not future.done() and Job.objects.database.one_writer and self._in_transaction() and future.cancel():
             raise JobQueueError(
-                "A phase cannot keep anything while its own transaction is open on SQLite, which has one writer at a time. Call"
-                " context.checkpoint behind the 'with transaction.atomic():', and end it before the phase returns."
+                "A phase cannot store anything while its own transaction is open on SQLite, which has one writer at a "
+                "time. Call context.checkpoint after the 'with transaction.atomic():', and end it before the phase returns."
             )
         return wait_for(self._run, future)
 

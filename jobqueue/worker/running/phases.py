@@ -235,7 +235,7 @@ class Pipeline:
         results = self.results()
         if name not in results:
             known = [one.name for one in self._phases]
-            what = "has not finished yet" if name in known else "is no phase of this pipeline"
+            what = "has not finished yet" if name in known else "is not a phase of this pipeline"
             raise PhaseUnknown(f"Phase {name!r} {what}; finished are: {', '.join(results) or 'none'}. The phases are {', '.join(known)}.")
         return results[name]
 

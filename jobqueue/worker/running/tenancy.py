@@ -110,7 +110,7 @@ def _enter(tenant: str, context: Any) -> None:
         raise
     if schema:
         _leave(tenant, context)
-        raise TenantContextFailed(f"Tenant {tenant!r} has no schema {schema!r} (any more), so its job cannot run.")
+        raise TenantContextFailed(f"Tenant {tenant!r} has no schema {schema!r}, so its job cannot run.")
 
 
 def _missing_schema() -> str:

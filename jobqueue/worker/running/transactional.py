@@ -98,7 +98,7 @@ def _check(connection: Any, blocks: list[Any]) -> None:
     if _end_what_was_left_open(connection, blocks):
         raise TransactionUndone("The task left an atomic block open, so its work is undone. Use 'with transaction.atomic():'.")
     if connection.atomic_blocks != blocks:
-        raise TransactionUndone("The task ended an atomic block that it had not begun, so its work cannot be committed with its end.")
+        raise TransactionUndone("The task ended an atomic block that it had not entered, so its work cannot be committed with its end.")
     if wrong := task_transaction.complaint(connection):
         raise TransactionUndone(f"The task {wrong}")
 
