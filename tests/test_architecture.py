@@ -29,7 +29,7 @@ OTHER_STATUSES = {
     "jobqueue/lifecycle/phases.py:let_go": "the columns that `_started` returns are different ones",
     "jobqueue/lifecycle/phases.py:settle": "the status of a phase",
     "jobqueue/testing/inline.py:_attempt": "a task result of the inline backend, which has no database",
-    "jobqueue/testing/inline.py:_settle": "a task result of the inline backend, which has no database",
+    "jobqueue/testing/inline.py:_store_end": "a task result of the inline backend, which has no database",
     "jobqueue/webhooks/outbox.py:give_up": "the status of a delivery",
     "jobqueue/webhooks/outbox.py:redeliver": "the status of a delivery",
     "jobqueue/worker/reporting/ends.py:_send_finished": "the job in memory that the signal carries",

@@ -112,7 +112,7 @@ def test_a_schedule_of_each_hour_is_enqueued_once_in_each_of_the_two_hours(setti
 def test_a_message_that_is_due_is_sent_with_its_time_in_utc() -> None:
     DeliveryFactory(next_attempt_at=clock.now() + HOUR)
     due = DeliveryFactory(next_attempt_at=clock.now() - timedelta(seconds=1))
-    [message] = outbox.Beginner().claim(10, lambda origin: 10)
+    [message] = outbox.DeliveryClaimer().claim(10, lambda origin: 10)
     assert message.delivery_id == due.pk
     assert json.loads(message.body)["timestamp"] == "2026-01-02T03:04:05+00:00"
 

@@ -30,7 +30,7 @@ STATUSES = {Verdict.DONE: 200, Verdict.REQUESTED: 202}
 
 def show_job(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the job's report and what it waits for; with tracebacks if the user may open the admin, which shows them, too."""
-    return 200, endpoints.told(params.job(request, user, given), user)
+    return 200, endpoints.as_json(params.job(request, user, given), user)
 
 
 def act(verb: str, do: Callable[[int], Answer]) -> Handler:

@@ -21,13 +21,13 @@ from jobqueue.failure_log import while_handling
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.receivers import log_settled
 from jobqueue.tasks.results import JobResult
-from jobqueue.testing.inline_phases import InlinePhaseStore, keep_end
+from jobqueue.testing.inline_phases import InlinePhaseStore, store_end
 from jobqueue.testing.worker import ShortRun
 from jobqueue.worker.reporting.ends import ending_of
 from jobqueue.worker.running.executor import execute_inside, execute_inside_async
 
 WORKER_ID = "inline"
-GOES_ON = (Kind.RETRY, Kind.SLEEP, Kind.WAIT)  # these run again immediately: a test does not wait
+REPEATED = (Kind.RETRY, Kind.SLEEP, Kind.WAIT)  # these run again immediately: a test does not wait
 
 
 @dataclass(eq=False)
@@ -67,10 +67,10 @@ def run(kept: Kept, sender: type) -> None:
     """Run a task until it ends; retries, sleeps and waits for children continue immediately."""
     for attempt in itertools.count(1):
         outcome = _attempt(kept, attempt)
-        _settle(kept, outcome)
+        _store_end(kept, outcome)
         message = outcome.failure.summary if outcome.failure else (outcome.message or "")
         while_handling(ending_of(outcome, kept.result.job_status, message), partial(_announce, kept, sender, attempt, outcome, message))
-        if outcome.kind not in GOES_ON:
+        if outcome.kind not in REPEATED:
             return
 
 
@@ -90,7 +90,7 @@ def _announce(kept: Kept, sender: type, attempt: int, outcome: Outcome, message:
         worker_id=WORKER_ID,
         message=message,
     )
-    if outcome.kind not in GOES_ON:
+    if outcome.kind not in REPEATED:
         signals.task_finished.send_robust(sender, task_result=result)
 
 
@@ -113,7 +113,7 @@ def _attempt(kept: Kept, attempt: int) -> Outcome:
     return outcome
 
 
-def _settle(kept: Kept, outcome: Outcome) -> None:
+def _store_end(kept: Kept, outcome: Outcome) -> None:
     kept.progress = kept.progress if outcome.progress is None else outcome.progress
     kept.metadata = outcome.metadata or kept.metadata
     if outcome.told is not None and outcome.told.message is not None:
@@ -121,8 +121,8 @@ def _settle(kept: Kept, outcome: Outcome) -> None:
     errors = list(kept.result.errors)
     if outcome.failure is not None:
         errors.append(compat.TaskError(exception_class_path=outcome.failure.path, traceback=outcome.failure.traceback))
-    if outcome.kind in GOES_ON:
-        keep_end(kept.phases, outcome)
+    if outcome.kind in REPEATED:
+        store_end(kept.phases, outcome)
         kept.update(errors=errors, status=compat.TaskResultStatus.READY, job_status=states.Status.PENDING.value)
         return
     good = outcome.kind is Kind.SUCCESS

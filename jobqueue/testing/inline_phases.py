@@ -24,24 +24,24 @@ class InlinePhaseStore:
         self._kept[:] = reconciled(names, self._kept)
         return self._kept
 
-    def go_on(self, done: Done, following: Standing | None, progress: int) -> None:
+    def end_phase(self, done: Done, following: Standing | None, progress: int) -> None:
         """Do nothing: the pipeline itself changes the list."""
 
-    def look(self) -> None:
+    def raise_if_stopping(self) -> None:
         """Do nothing: an inline run is never asked to stop."""
 
     def transactions(self) -> frozenset[str]:
         """Return an empty set: the transactions belong to the caller."""
         return frozenset()
 
-    def check(self, name: str, before: frozenset[str]) -> None:
+    def check_transactions(self, name: str, before: frozenset[str]) -> None:
         """Do nothing: the transactions belong to the caller."""
 
-    async def there(self, work: Callable[[], T]) -> T:
+    async def in_connection_thread(self, work: Callable[[], T]) -> T:
         """Call the function in this thread."""
         return work()
 
-    def keep(self, name: str, text: str) -> None:
+    def store_checkpoint(self, name: str, text: str) -> None:
         """Do nothing: the pipeline itself changes the list."""
 
     def wait(self, ids: Sequence[int]) -> None:
@@ -62,7 +62,7 @@ class InlinePhaseStore:
         return [Child(number, "SUCCESS", None, "") for number in ids]
 
 
-def keep_end(kept: Sequence[Standing], outcome: Outcome) -> None:
+def store_end(kept: Sequence[Standing], outcome: Outcome) -> None:
     """Store the end of the phase with which a run was suspended."""
     for one in kept:
         if outcome.done is not None and one.name == outcome.done.name:

@@ -30,9 +30,9 @@ from jobqueue.lifecycle.batches import SET_ASIDE_SECONDS, Batches
 from jobqueue.models import Job, WebhookDelivery
 
 VISIBLE_AFTER_SECONDS = 10.0  # in addition to the time of an attempt
-LOOK_AT = 100
+BATCH = 100
 MAX_ATTEMPTS = 2**31 - 1  # the maximum of the column
-MAX_LOOKS = 50
+MAX_BATCHES = 50
 MAX_KNOWN = 1000
 MAX_MESSAGE_BYTES = 4000
 GIVEN_UP = "Given up by an operator"
@@ -56,12 +56,12 @@ class Message:
     tenant: str = ""
 
 
-class Beginner:
+class DeliveryClaimer:
     """The claim of due deliveries, which bad rows cannot stop."""
 
     def __init__(self) -> None:
         """Create it without rows that are set aside."""
-        self._aside = Batches("Beginning an attempt of a webhook delivery", LOOK_AT)
+        self._aside = Batches("Beginning an attempt of a webhook delivery", BATCH)
 
     def claim(self, limit: int, room: Callable[[str], int], full: Collection[str] = ()) -> list[Message]:
         """Begin an attempt of up to `limit` due deliveries; skip receivers that have no room, and rows that are locked.
@@ -122,9 +122,9 @@ def _choose(
     taken: list[WebhookDelivery] = []
     seen = set(aside)
     left: dict[str, int] = {}
-    for _ in range(MAX_LOOKS):
+    for _ in range(MAX_BATCHES):
         rows = WebhookDelivery.objects.current.due(now).without_receivers(full).exclude(pk__in=seen)
-        found = _read(rows.select_for_update(skip_locked=True, no_key=True)[:LOOK_AT], end)
+        found = _read(rows.select_for_update(skip_locked=True, no_key=True)[:BATCH], end)
         for row in found:
             seen.add(row.pk)
             origin = webhook_rules.origin(row.url)
@@ -135,7 +135,7 @@ def _choose(
             elif len(taken) < limit:
                 left[origin] -= 1
                 taken.append(row)
-        if len(taken) >= limit or len(found) < LOOK_AT:
+        if len(taken) >= limit or len(found) < BATCH:
             break
     return taken
 
@@ -187,7 +187,7 @@ def body_of(row: WebhookDelivery) -> str:
     return json.dumps({"type": row.event, "timestamp": at, "data": masking.mask(facts)}, separators=(",", ":"))
 
 
-def settle(message: Message, *, delivered: bool, final: bool, status: int | None, error: str, retry_after: float | None) -> str:
+def write_result(message: Message, *, delivered: bool, final: bool, status: int | None, error: str, retry_after: float | None) -> str:
     """Write the result of an attempt and record it on the job; return the delivery's status, or "" if another sender claimed it."""
     database = Job.objects.database
     with database.atomic():

@@ -56,13 +56,13 @@ def set_queue_webhook(name: str, url: str | None, events: Sequence[str] | None =
 def queue_webhook(name: str) -> QueueWebhook:
     """Return the URL and the events of a queue's webhook; the URL is empty if there is none."""
     found = Queue.objects.current.filter(pk=name).values_list("webhook_url", "webhook_events").first()
-    return _told(name, *found) if found else QueueWebhook(name, changed=False, url="", events=())
+    return _webhook_of(name, *found) if found else QueueWebhook(name, changed=False, url="", events=())
 
 
 def queue_webhooks() -> dict[str, QueueWebhook]:
     """Return the queues that have a receiver, or a selection of events."""
     decided = Queue.objects.current.filter(~Q(webhook_url="") | ~Q(webhook_events=[]))
-    return {row[0]: _told(*row) for row in decided.values_list("pk", "webhook_url", "webhook_events")[:MAX_QUEUES]}
+    return {row[0]: _webhook_of(*row) for row in decided.values_list("pk", "webhook_url", "webhook_events")[:MAX_QUEUES]}
 
 
 def check_webhook(url: Any, events: Any) -> None:
@@ -80,6 +80,6 @@ def check_webhook(url: Any, events: Any) -> None:
         raise InvalidOption(f"webhook_events is {safe_repr(events)}: {problem}.")
 
 
-def _told(name: str, url: str, events: object) -> QueueWebhook:
+def _webhook_of(name: str, url: str, events: object) -> QueueWebhook:
     known = tuple(one for one in events if isinstance(one, str)) if isinstance(events, list) else ()
     return QueueWebhook(name, changed=False, url=url, events=known)

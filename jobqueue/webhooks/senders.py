@@ -42,7 +42,7 @@ logger = logging.getLogger("jobqueue")
 
 
 @dataclass(eq=False, slots=True)
-class Flight:
+class Attempt:
     """One attempt that is under way."""
 
     message: Message
@@ -67,11 +67,11 @@ class Origin:
         """Whether its last answer came in time."""
         return self.has_answered and not self.timeouts
 
-    def record(self, flight: Flight, answer: Answer, now: float) -> None:
+    def record(self, attempt: Attempt, answer: Answer, now: float) -> None:
         """Record the result of an attempt."""
         if not answer.late:
             self.has_answered, self.timeouts, self.rests_until = True, 0, 0.0
-        elif flight.began >= self.timed_out_at:
+        elif attempt.began >= self.timed_out_at:
             self.timeouts, self.timed_out_at = self.timeouts + 1, now
             self.rests_until = now + min(BACK_OFF_SECONDS * 2.0 ** min(self.timeouts - 1, 10), MAX_BACK_OFF_SECONDS)
 
@@ -85,28 +85,28 @@ class SenderPool:
     def __init__(self) -> None:
         """Create it without threads."""
         self.hurried = False
-        self._flights: set[Flight] = set()
-        self._lost: list[Flight] = []  # their threads hang in the resolution of a name
+        self._attempts: set[Attempt] = set()
+        self._hanging: list[Attempt] = []  # their threads hang in the resolution of a name
         self._origins: dict[str, Origin] | None = None  # the one that answered last is the last; None until the first read
-        self._beginner = outbox.Beginner()
+        self._claimer = outbox.DeliveryClaimer()
         self._unsigned: set[str] = set()  # queues without a secret that were logged
         self._ended = threading.Event()
 
     @property
     def in_flight(self) -> int:
         """The number of attempts that are under way."""
-        return len(self._flights)
+        return len(self._attempts)
 
     def start_due(self) -> int:
         """Begin attempts of due deliveries while there are free senders; return their number."""
-        self._lost = [flight for flight in self._lost if flight.thread is not None and flight.thread.is_alive()]
-        free = MAX_SENDERS - len(self._flights) - len(self._lost)
+        self._hanging = [attempt for attempt in self._hanging if attempt.thread is not None and attempt.thread.is_alive()]
+        free = MAX_SENDERS - len(self._attempts) - len(self._hanging)
         if free <= 0:
             return 0
         if self._origins is None:  # else, after each change of the leader, good receivers would wait behind unknown ones
             self._origins = {one: Origin(has_answered=True) for one in outbox.answered_lately()}
         now = time.monotonic()
-        busy = Counter(flight.origin for flight in (*self._flights, *self._lost))
+        busy = Counter(attempt.origin for attempt in (*self._attempts, *self._hanging))
         unproven = MAX_SENDERS - RESERVED - sum(number for one, number in busy.items() if not self._known(one).is_good)
         resting = {one for one, known in self._origins.items() if known.rests_until > now}
 
@@ -120,7 +120,7 @@ class SenderPool:
             return 1
 
         full = resting | {one for one, number in busy.items() if number >= (MAX_PER_ORIGIN if self._known(one).is_good else 1)}
-        messages = self._beginner.claim(free, room, full)
+        messages = self._claimer.claim(free, room, full)
         for message in messages:
             self._submit(message)
         return len(messages)
@@ -128,47 +128,47 @@ class SenderPool:
     def collect(self, seconds: float) -> tuple[int, int]:
         """Wait up to `seconds` for the first attempt to end, and write all ended ones; return how many succeeded and how many did not."""
         good = bad = 0
-        if self._flights:
+        if self._attempts:
             self._ended.wait(seconds)
         self._ended.clear()  # before the check: an attempt that ends during it is seen next time
-        for flight in [one for one in self._flights if one.answer is not None]:
-            delivered = self._write(flight, flight.answer or _failed(""))
+        for attempt in [one for one in self._attempts if one.answer is not None]:
+            delivered = self._write(attempt, attempt.answer or _failed(""))
             good, bad = good + delivered, bad + (not delivered)
         return good, bad + self._give_up()
 
     def end(self, seconds: float) -> list[str]:
         """Wait up to `seconds` for attempts, write them, and release the rest for a retry; return the receivers that did not answer."""
         deadline = time.monotonic() + seconds
-        while self._flights and not self.hurried and (rest := deadline - time.monotonic()) > 0:
+        while self._attempts and not self.hurried and (rest := deadline - time.monotonic()) > 0:
             self.collect(min(rest, 0.2))
-        silent = sorted({flight.origin for flight in self._flights})
-        for flight in list(self._flights):
-            self._write(flight, _failed("The worker ended before the receiver had answered."))
+        silent = sorted({attempt.origin for attempt in self._attempts})
+        for attempt in list(self._attempts):
+            self._write(attempt, _failed("The worker ended before the receiver had answered."))
         return silent
 
     def _known(self, origin: str) -> Origin:
         return (self._origins or {}).get(origin) or UNKNOWN
 
     def _submit(self, message: Message) -> None:
-        flight = Flight(message, origin(message.url), time.monotonic())
-        flight.thread = threading.Thread(target=self._send, args=(flight,), name=f"jobqueue-webhook-{message.delivery_id}", daemon=True)
-        self._flights.add(flight)
-        flight.thread.start()
+        attempt = Attempt(message, origin(message.url), time.monotonic())
+        attempt.thread = threading.Thread(target=self._send, args=(attempt,), name=f"jobqueue-webhook-{message.delivery_id}", daemon=True)
+        self._attempts.add(attempt)
+        attempt.thread.start()
 
-    def _send(self, flight: Flight) -> None:
+    def _send(self, attempt: Attempt) -> None:
         """Send one message, in the thread of a sender."""
         from jobqueue.webhooks.sending import Answer, send
 
-        message = flight.message
+        message = attempt.message
         try:
             settings = conf.current()
-            flight.in_secrets = True
-            secrets = self._secrets(message, flight.origin)
-            flight.in_secrets = False
+            attempt.in_secrets = True
+            secrets = self._secrets(message, attempt.origin)
+            attempt.in_secrets = False
             if settings.webhook_signed_only and not secrets:
-                flight.answer = Answer(error="Not sent: WEBHOOK_SIGNED_ONLY is set, and WEBHOOK_SECRET has no secret for this message.")
+                attempt.answer = Answer(error="Not sent: WEBHOOK_SIGNED_ONLY is set, and WEBHOOK_SECRET has no secret for this message.")
                 return
-            flight.answer = send(
+            attempt.answer = send(
                 message.url,
                 message.message_id,
                 message.body,
@@ -178,7 +178,7 @@ class SenderPool:
                 https_only=settings.webhook_https_only,
             )
         except BaseException as error:  # noqa: BLE001 - a thread that ends without an answer would count as under way
-            flight.answer = Answer(error=exception_summary(error, PLAIN))
+            attempt.answer = Answer(error=exception_summary(error, PLAIN))
         finally:
             self._ended.set()
 
@@ -197,19 +197,19 @@ class SenderPool:
     def _give_up(self) -> int:
         """Abandon attempts that take longer than the limit; return their number."""
         longest = conf.current().webhook_timeout_seconds + PATIENCE_SECONDS
-        late = [flight for flight in self._flights if time.monotonic() - flight.began > longest]
-        for flight in late:
-            self._lost.append(flight)
-            what = "WEBHOOK_SECRET did not return" if flight.in_secrets else "The name of the receiver was not resolved"
-            self._write(flight, _failed(f"{what} in time."))
+        late = [attempt for attempt in self._attempts if time.monotonic() - attempt.began > longest]
+        for attempt in late:
+            self._hanging.append(attempt)
+            what = "WEBHOOK_SECRET did not return" if attempt.in_secrets else "The name of the receiver was not resolved"
+            self._write(attempt, _failed(f"{what} in time."))
         return len(late)
 
-    def _write(self, flight: Flight, answer: Answer) -> bool:
+    def _write(self, attempt: Attempt, answer: Answer) -> bool:
         """Write the result of an attempt; return whether the message was delivered. Raise in an outage, to write it later."""
-        self._record(flight, answer)
-        message = flight.message
+        self._record(attempt, answer)
+        message = attempt.message
         try:
-            status = outbox.settle(message, **answer.outcome())
+            status = outbox.write_result(message, **answer.outcome())
         except DatabaseError as error:
             if is_outage(error):
                 raise
@@ -221,7 +221,7 @@ class SenderPool:
                 exc_info=True,
             )
             status = ""
-        self._flights.discard(flight)
+        self._attempts.discard(attempt)
         if status == outbox.Status.FAILED:
             repeats.log(
                 logging.WARNING,
@@ -235,10 +235,10 @@ class SenderPool:
             logger.info("Webhook %s of job %s has failed (attempt %d): %s", message.event, message.job_id, message.attempts, answer.error)
         return status == outbox.Status.DELIVERED
 
-    def _record(self, flight: Flight, answer: Answer) -> None:
+    def _record(self, attempt: Attempt, answer: Answer) -> None:
         origins = self._origins if self._origins is not None else {}
-        origins[flight.origin] = known = origins.pop(flight.origin, None) or Origin()
-        known.record(flight, answer, time.monotonic())
+        origins[attempt.origin] = known = origins.pop(attempt.origin, None) or Origin()
+        known.record(attempt, answer, time.monotonic())
         if len(origins) > MAX_REMEMBERED:
             del origins[next(iter(origins))]
 

@@ -74,14 +74,14 @@ def send(
             _tls()  # created once, which takes a while: before the time begins
         return _send(url, headers(message_id, body, secrets, at), body.encode(), allowed, time.monotonic() + seconds)
     except (guard.Refused, httpx.InvalidURL) as error:
-        return Answer(final=True, error=_told(f"Refused: {error}.", hide))
+        return Answer(final=True, error=_shown(f"Refused: {error}.", hide))
     except (httpcore.TimeoutException, TimeoutError):
         return Answer(error=f"No answer within {seconds:g} s.", late=True)
     except httpcore.ProtocolError as error:  # its text quotes the receiver, such as the banner of another service
         closed = "disconnected" in str(error)
         return Answer(error="The receiver disconnected without an answer." if closed else "The receiver does not answer in HTTP.")
     except Exception as error:  # noqa: BLE001 - any error of a receiver or a library is stored in the delivery's row
-        return Answer(error=_told(str(error) if isinstance(error, guard.Unresolved) else exception_summary(error, hide), hide))
+        return Answer(error=_shown(str(error) if isinstance(error, guard.Unresolved) else exception_summary(error, hide), hide))
 
 
 def _send(url: str, sent: Mapping[str, str], body: bytes, allowed: tuple[str, ...], deadline: float) -> Answer:
@@ -141,7 +141,7 @@ def _read_a_little(response: httpcore.Response) -> None:
                 break
 
 
-def _told(text: str, hide: masking.Mask) -> str:
+def _shown(text: str, hide: masking.Mask) -> str:
     text = hide(" ".join(clean(text).split()))
     return text if len(text) <= MAX_ERROR else f"{text[: MAX_ERROR - 1]}…"
 
@@ -149,11 +149,11 @@ def _told(text: str, hide: masking.Mask) -> str:
 def _tls() -> ssl.SSLContext:
     """Return the TLS context, with the authorities of the system and those of certifi."""
     with _making:
-        return _made()
+        return _context()
 
 
 @functools.cache
-def _made() -> ssl.SSLContext:
+def _context() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
     return context

@@ -101,7 +101,7 @@ WRITERS: dict[str, Callable[[Job], Any]] = {
     "mark": lambda job: leases.mark(Job.objects.database, [Mark(job.pk, job.lease_token, 1.0, 40, "half", None)]),
     "expire": lambda job: expire_stale_running_jobs(),
     "contend": lambda job: BackgroundJobLease.objects.acquire("worker-1", ["promote_due_jobs"]),
-    "webhooks": lambda job: outbox.Beginner().claim(10, lambda receiver: 10),
+    "webhooks": lambda job: outbox.DeliveryClaimer().claim(10, lambda receiver: 10),
     "enqueue": lambda job: add.enqueue(1, 2),
 }
 

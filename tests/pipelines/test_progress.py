@@ -54,7 +54,7 @@ class Scene:
 
     def end_phase(self) -> None:
         done = self.pipeline._ended(None)
-        self.pipeline._journal.go_on(done, self.pipeline._following, self.pipeline.after)
+        self.pipeline._store.end_phase(done, self.pipeline._following, self.pipeline.after)
         self.pipeline._advance(done)
 
 
@@ -100,7 +100,7 @@ def test_the_last_progress_of_a_phase_is_an_event_before_that_of_its_end(setting
     scene.run.report(20, "second")
     scene.run.report(30, "last")
     for _ in range(2):  # its answer was lost, so it is done once more
-        scene.pipeline._journal.go_on(scene.pipeline._ended(None), scene.pipeline._following, scene.pipeline.after)
+        scene.pipeline._store.end_phase(scene.pipeline._ended(None), scene.pipeline._following, scene.pipeline.after)
     scene.pipeline._advance(scene.pipeline._ended(None))
     scene.run.own_progress().marked_at = None
     scene.reporter.turn()

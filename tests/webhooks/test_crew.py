@@ -137,16 +137,16 @@ def test_where_the_extra_is_missing_the_process_never_leads_and_says_why(
 def test_an_answer_outlives_an_outage_of_the_database(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
     receiver = listen(says(200))
     DeliveryFactory(url=receiver.url)
-    duty, write = DeliverWebhooks(), outbox.settle
+    duty, write = DeliverWebhooks(), outbox.write_result
 
     def fail(*_: Any, **__: Any) -> str:
         raise OperationalError("server closed the connection unexpectedly")
 
-    monkeypatch.setattr(outbox, "settle", fail)
+    monkeypatch.setattr(outbox, "write_result", fail)
     monkeypatch.setattr(senders, "is_outage", lambda error: True)
     with pytest.raises(OperationalError):
         run(duty)
-    monkeypatch.setattr(outbox, "settle", write)
+    monkeypatch.setattr(outbox, "write_result", write)
     run(duty)
     assert (states(), len(receiver.requests)) == ({"DELIVERED"}, 1)
 
@@ -156,14 +156,14 @@ def test_an_answer_that_the_database_refuses_holds_up_no_other(
 ) -> None:
     receiver = listen(says(200))
     bad, good = DeliveryFactory(url=receiver.url), DeliveryFactory(url=receiver.url)
-    write = outbox.settle
+    write = outbox.write_result
 
     def fail(message: Any, **answer: Any) -> str:
         if message.delivery_id == bad.pk:
             raise DataError("no such text")
         return write(message, **answer)
 
-    monkeypatch.setattr(outbox, "settle", fail)
+    monkeypatch.setattr(outbox, "write_result", fail)
     run(DeliverWebhooks())
     good.refresh_from_db()
     bad.refresh_from_db()
@@ -317,8 +317,8 @@ def test_after_a_job_has_ended_here_it_polls_closely(django_assert_num_queries: 
 
 def test_what_waits_for_a_busy_receiver_is_not_walked_over_all_the_time(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
     DeliveryFactory.create_batch(10, url=listen(receivers.silent).url)
-    duty, looks, look = DeliverWebhooks(), [], outbox.Beginner.claim
-    monkeypatch.setattr(outbox.Beginner, "claim", lambda *args: looks.append(args) or look(*args))
+    duty, looks, look = DeliverWebhooks(), [], outbox.DeliveryClaimer.claim
+    monkeypatch.setattr(outbox.DeliveryClaimer, "claim", lambda *args: looks.append(args) or look(*args))
     began = time.monotonic()
     while time.monotonic() - began < 0.9:
         duty.run_once(timezone.now())

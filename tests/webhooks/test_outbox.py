@@ -24,11 +24,11 @@ pytestmark = pytest.mark.django_db
 
 
 def claim(limit: int = 10, most: int = 100, busy: dict[str, int] | None = None) -> list[Message]:
-    return outbox.Beginner().claim(limit, lambda origin: most - (busy or {}).get(origin, 0))
+    return outbox.DeliveryClaimer().claim(limit, lambda origin: most - (busy or {}).get(origin, 0))
 
 
 def settle(message: Message, **answer: Any) -> str:
-    return outbox.settle(message, **{"delivered": False, "final": False, "status": None, "error": "", "retry_after": None, **answer})
+    return outbox.write_result(message, **{"delivered": False, "final": False, "status": None, "error": "", "retry_after": None, **answer})
 
 
 def row() -> WebhookDelivery:
@@ -81,7 +81,7 @@ def test_a_delivery_that_takes_no_attempt_is_given_up_and_stops_no_other() -> No
 
 def test_a_delivery_that_refuses_any_change_is_skipped_for_a_while_and_delays_no_other() -> None:
     first, bad = DeliveryFactory.create_batch(2)
-    beginner = outbox.Beginner()
+    beginner = outbox.DeliveryClaimer()
 
     def begun() -> list[int]:
         return [one.delivery_id for one in beginner.claim(10, lambda receiver: 1)]
@@ -111,7 +111,7 @@ def test_a_delivery_that_cannot_be_read_is_given_up_and_stops_no_other(column: s
 
 def test_a_receiver_that_is_busy_enough_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     # However many wait for it: they are left out, not walked over.
-    monkeypatch.setattr(outbox, "MAX_LOOKS", 2)
+    monkeypatch.setattr(outbox, "MAX_BATCHES", 2)
     DeliveryFactory.create_batch(250, url="http://silent.example/x", next_attempt_at=clock.now() - timedelta(hours=1))
     DeliveryFactory(url="http://silent.example", next_attempt_at=clock.now() - timedelta(hours=1))
     good = DeliveryFactory(url="http://good.example/x")
@@ -235,7 +235,7 @@ def test_a_receiver_with_all_senders_busy_is_not_queried() -> None:
         asked.append(origin)
         return 9
 
-    assert [one.delivery_id for one in outbox.Beginner().claim(10, room, ["http://silent.example"])] == [good.pk]
+    assert [one.delivery_id for one in outbox.DeliveryClaimer().claim(10, room, ["http://silent.example"])] == [good.pk]
     assert asked == ["http://good.example"]
 
 

@@ -112,17 +112,17 @@ def test_the_strongest_leaf_acts() -> None:
     ordered: list[BaseException] = [Interrupted(), Suspended("sleep"), Fatal("f"), Retry("r"), TimeLimitExceeded(), OSError("o")]
     for place, strongest in enumerate(ordered[:-1]):
         group = BaseExceptionGroup("all", [BaseExceptionGroup("some", [one]) for one in reversed(ordered[place:])])
-        assert groups.acting(group).error is strongest
+        assert groups.decisive(group).error is strongest
     plain = ExceptionGroup("all", [OSError("a"), ValueError("b")])
-    assert groups.acting(plain) == (plain, plain)
-    assert groups.acting(ordered[-1]).error is ordered[-1]
+    assert groups.decisive(plain) == (plain, plain)
+    assert groups.decisive(ordered[-1]).error is ordered[-1]
     broken = OperationalError("the connection is lost")
     broken.__context__ = ordered[0]
-    assert groups.acting(ExceptionGroup("all", [ValueError("b"), broken])).error is ordered[0], "what became of an interrupt"
+    assert groups.decisive(ExceptionGroup("all", [ValueError("b"), broken])).error is ordered[0], "what became of an interrupt"
     deep: BaseException = ordered[0]
     for _ in range(5000):
         deep = BaseExceptionGroup("one", [deep])
-    assert groups.acting(deep).error is ordered[0]
+    assert groups.decisive(deep).error is ordered[0]
 
 
 # Raised from other exceptions
@@ -200,14 +200,14 @@ def test_an_error_that_is_raised_while_another_is_handled_is_itself(cause: BaseE
     for function in (handles, does_not_say):
         with pytest.raises(LibraryError) as raised:
             function()
-        assert groups.acting(raised.value) == (raised.value, raised.value)
+        assert groups.decisive(raised.value) == (raised.value, raised.value)
         assert came_to(raised.value).kind is Kind.RETRY
 
 
 def test_what_a_library_raises_from_a_time_limit_or_from_its_own_cancellation_is_its_error() -> None:
     for cause in (TimeLimitExceeded(), asyncio.CancelledError()):
         error = raised_from(LibraryError("too slow"), cause)
-        assert groups.acting(error) == (error, error)
+        assert groups.decisive(error) == (error, error)
         assert came_to(error).kind is Kind.RETRY
 
     async def work() -> None:
@@ -216,7 +216,7 @@ def test_what_a_library_raises_from_a_time_limit_or_from_its_own_cancellation_is
 
     with pytest.raises(TimeoutError) as raised:
         asyncio.run(work())
-    assert groups.acting(raised.value).error is raised.value
+    assert groups.decisive(raised.value).error is raised.value
 
 
 def test_the_nearest_of_a_chain_acts() -> None:
@@ -225,4 +225,4 @@ def test_the_nearest_of_a_chain_acts() -> None:
     ring = LibraryError("ring")
     ring.__cause__ = KeyError("k")
     ring.__cause__.__cause__ = ring
-    assert groups.acting(ring).error is ring
+    assert groups.decisive(ring).error is ring

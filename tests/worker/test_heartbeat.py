@@ -65,11 +65,11 @@ def test_a_run_that_has_just_started_costs_no_renewal_but_is_checked_after_a_req
     with django_assert_num_queries(0):
         scene.heartbeat.turn()
     Job.objects.filter(pk=run.job.id).update(cancel_requested=True, cancel_outcome="CANCELED")
-    scene.heartbeat.look()
+    scene.heartbeat.read_flags()
     scene.heartbeat.turn()
     assert (run.reason, left(run) > 28) == (Reason.USER, True)
     scene.heartbeat.turn()
-    assert scene.heartbeat._look_at_all is False
+    assert scene.heartbeat._reads_all_flags is False
 
 
 @pytest.mark.django_db
@@ -124,7 +124,7 @@ def test_a_lost_row_that_is_locked_is_lost(scene: Scene, rival: Rival) -> None:
 @pytest.mark.django_db
 def test_a_lease_that_ran_out_and_that_no_worker_took_is_revived(scene: Scene) -> None:
     run = scene.run(expired=True)
-    scene.heartbeat.keep()
+    scene.heartbeat.renew_all()
     assert (left(run) > 28, run.reason) == (True, None)
 
 
@@ -161,7 +161,7 @@ def test_a_lost_lease_is_logged_once(scene: Scene, caplog: pytest.LogCaptureFixt
 def test_the_lease_of_a_run_whose_end_is_not_written_for_three_leases_is_not_renewed(scene: Scene) -> None:
     old, new = scene.run(), scene.run()
     old.ended, new.ended = time.monotonic() - 91, time.monotonic() - 89
-    for renew in (scene.heartbeat.turn, scene.heartbeat.keep):
+    for renew in (scene.heartbeat.turn, scene.heartbeat.renew_all):
         renew()
         assert left(old) < 2
         assert left(new) > 28

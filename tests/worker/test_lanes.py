@@ -120,8 +120,8 @@ def test_numbers_may_be_raised_and_lowered_while_jobs_run(scene: Scene) -> None:
 
 
 def test_what_a_new_lane_is_for_is_claimed_in_it_and_no_more_in_the_shared_one(scene: Scene) -> None:
-    scene.lanes.shared.turns.hear("acme")
-    scene.lanes.shared.turns.hear("other")
+    scene.lanes.shared.turns.notified("acme")
+    scene.lanes.shared.turns.notified("other")
     scene.lanes.set_slots({"acme": 1})
     assert (list(scene.lanes.of("acme").turns.round()), list(scene.lanes.shared.turns.round())) == (["acme"], ["other"])
 
@@ -129,7 +129,7 @@ def test_what_a_new_lane_is_for_is_claimed_in_it_and_no_more_in_the_shared_one(s
 def test_a_tenant_that_loses_its_number_finishes_what_runs_and_shares_from_then_on(scene: Scene) -> None:
     scene.lanes.set_slots({"acme": 1})
     lane = scene.submit("acme", 1)
-    lane.turns.hear("acme")
+    lane.turns.notified("acme")
     scene.wait_for_alive(acme=1)
     scene.lanes.set_slots({})
     assert (scene.lanes.of("acme"), list(scene.lanes), scene.lanes.slots) == (scene.lanes.shared, [scene.lanes.shared], 2)

@@ -10,7 +10,7 @@ from jobqueue.worker.running.round_robin import RoundRobin, share
 def turns(*tenants: str) -> RoundRobin:
     made = RoundRobin()
     for tenant in tenants:
-        made.hear(tenant)
+        made.notified(tenant)
     return made
 
 
@@ -32,14 +32,14 @@ def test_a_tenant_without_jobs_has_no_turn_until_the_next_notification() -> None
     assert made.drop("a")
     assert not made.drop("a")
     assert list(made.round()) == ["b"]
-    made.hear("a")
+    made.notified("a")
     assert list(made.round()) == ["b", "a"]
 
 
 def test_a_round_that_has_started_is_not_changed_by_notifications() -> None:
     made = turns("a", "b")
     begun = made.round()
-    made.hear("c")
+    made.notified("c")
     made.drop("b")
     assert list(begun) == ["a", "b"]
 
@@ -47,21 +47,21 @@ def test_a_round_that_has_started_is_not_changed_by_notifications() -> None:
 def test_a_tenant_with_a_notification_does_not_wait_for_all_tenants_that_were_found() -> None:
     made = RoundRobin()
     for tenant in ("found-1", "found-2", "found-3"):
-        made.find(tenant)
-    made.hear("told-1")
-    made.hear("told-2")
-    made.find("told-2")
-    made.hear("found-3")
+        made.found(tenant)
+    made.notified("told-1")
+    made.notified("told-2")
+    made.found("told-2")
+    made.notified("found-3")
     assert list(made.round()) == ["told-1", "found-1", "told-2", "found-2", "found-3"]
 
 
 def test_a_tenant_with_repeated_notifications_starves_no_tenant_that_was_found() -> None:
     made = RoundRobin()
     for tenant in ("found-1", "found-2"):
-        made.find(tenant)
+        made.found(tenant)
     order = []
     for _ in range(4):
-        made.hear("told")
+        made.notified("told")
         order.append(made.round()[0])
         made.served(order[-1])
         made.drop(order[-1])

@@ -34,7 +34,7 @@ BRIEF = ("pk", "task", "queue", "tenant", "target", "status", "waiting_for", "at
 ENDED = (Status.SUCCESS.value, Status.CANCELED.value)
 
 
-def told(job: Job, user: Any, most: int = MAX_BYTES) -> dict[str, Any]:
+def as_json(job: Job, user: Any, most: int = MAX_BYTES) -> dict[str, Any]:
     """Return the report on a job and why it waits; with tracebacks if the user may open the admin."""
     why = why_for(user, job)
     shown = report(job, tracebacks=getattr(user, "is_staff", False), most=most)
@@ -51,7 +51,7 @@ def snapshot_of(job_id: int, user: Any) -> Callable[[], dict[str, Any]]:
     def read() -> dict[str, Any]:
         job = Job.objects.current.annotate(now=Now()).filter(pk=job_id).first()
         shown = job if job is not None and visible.may_see(user, job.pk) else None
-        return {"job": told(shown, user, SHOWN_BYTES) if shown is not None else None}
+        return {"job": as_json(shown, user, SHOWN_BYTES) if shown is not None else None}
 
     return read
 

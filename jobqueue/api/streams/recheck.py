@@ -26,7 +26,7 @@ def still(request: HttpRequest, user: Any, names: Sequence[str]) -> Callable[[],
     by_session = named is not None and named == str(user.pk)
     key = (session.session_key, user.pk, tuple(names)) if session is not None and by_session else None
 
-    def ask() -> bool:
+    def query() -> bool:
         try:
             if by_session:
                 renew(request)
@@ -39,7 +39,7 @@ def still(request: HttpRequest, user: Any, names: Sequence[str]) -> Callable[[],
             return False
         return bool(found.pk == user.pk and found.is_active)
 
-    return ask if key is None else lambda: _shared(key, ask)
+    return query if key is None else lambda: _shared(key, query)
 
 
 def renew(request: HttpRequest) -> None:
@@ -54,7 +54,7 @@ def _is_missing(error: Exception) -> bool:
     return isinstance(error, ObjectDoesNotExist | PermissionDenied)
 
 
-def _shared(key: Any, ask: Callable[[], bool]) -> bool:
+def _shared(key: Any, query: Callable[[], bool]) -> bool:
     with _lock:
         now = time.monotonic()
         for old in [one for one, (when, _) in _verdicts.items() if now - when > CHECK_SECONDS * 0.8]:
@@ -62,7 +62,7 @@ def _shared(key: Any, ask: Callable[[], bool]) -> bool:
         known = _verdicts.get(key)
     if known is not None:
         return known[1]
-    answer = ask()
+    answer = query()
     with _lock:
         _verdicts[key] = (time.monotonic(), answer)
     return answer

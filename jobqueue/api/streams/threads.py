@@ -14,17 +14,17 @@ from jobqueue.exceptions import is_for_the_process
 
 # Separate kinds, so that the first data of streams never delay the end of a stream whose user has lost the
 # permission.
-THREADS = {"ask": 2, "check": 1}
+THREADS = {"query": 2, "check": 1}
 Answer = TypeVar("Answer")
 
 _starting = threading.Lock()
 _threads: dict[str, ThreadPoolExecutor] = {}
 
 
-def run_here(ask: Callable[[], Answer]) -> Answer:
+def run_here(query: Callable[[], Answer]) -> Answer:
     """Call a function in this thread, and release its connection."""
     try:
-        return ask()
+        return query()
     except BaseException as error:
         if isinstance(error, Exception) or is_for_the_process(error):
             raise
@@ -34,9 +34,9 @@ def run_here(ask: Callable[[], Answer]) -> Answer:
         let_go()
 
 
-async def run_in_pool(ask: Callable[[], Answer], kind: str = "ask") -> Answer:
+async def run_in_pool(query: Callable[[], Answer], kind: str = "query") -> Answer:
     """Call a function in one of the threads of this kind, without blocking the event loop."""
     with _starting:
         if kind not in _threads:  # started with the first stream, after a server has forked
             _threads[kind] = ThreadPoolExecutor(THREADS[kind], f"jobqueue-stream-{kind}")
-    return await asyncio.wrap_future(_threads[kind].submit(run_here, ask))
+    return await asyncio.wrap_future(_threads[kind].submit(run_here, query))

@@ -85,7 +85,7 @@ class Claimer:
         while self._notified:
             tenant = self._notified.popleft()
             self._forget(tenant)
-            self._lanes.of(tenant).turns.hear(tenant)
+            self._lanes.of(tenant).turns.notified(tenant)
         if not self._has_turns:
             self._find()
             self._resting = not self._has_turns and not self.is_halfway
@@ -120,7 +120,7 @@ class Claimer:
         else:
             found = claims.queued_tenants(Job.objects.database, MAX_TENANTS, self._after)
             for tenant in found:
-                self._lanes.of(tenant).turns.find(tenant)
+                self._lanes.of(tenant).turns.found(tenant)
             self._after = found[-1] if len(found) == MAX_TENANTS else None
         if len(self._walks) > MAX_TENANTS:
             self._walks.clear()
@@ -130,7 +130,7 @@ class Claimer:
         found = claims.queued_places(Job.objects.database, MAX_TENANTS, self._after_place)
         for tenant, queue in found:
             if self._gate.is_open(queue):
-                self._lanes.of(tenant).turns.find(tenant)
+                self._lanes.of(tenant).turns.found(tenant)
                 self._places.setdefault(tenant, set()).add(queue)
         self._after_place = found[-1] if len(found) == MAX_TENANTS else None
 

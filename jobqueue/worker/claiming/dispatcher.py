@@ -167,7 +167,7 @@ class Dispatcher(DatabaseService):
             raise TypeError(f"The job's row holds {safe_repr(job.crashes)} as crashes; it must be a whole number.")
         run.entry = registry.find(job.task)
 
-    def follow(self, job: Claimed, before: Run) -> None:
+    def begin_next(self, job: Claimed, before: Run) -> None:
         """Begin a job whose target was handed over by a run that has just ended; called by the finisher."""
         run = self._run(job, before.lane)
         run.slot_use = SlotUse(before.slot.hand_overs + 1, before.slot.since)

@@ -166,7 +166,7 @@ class Supervisor:
             watch=interrupter.watch,
             on_error=self._on_error,
         )
-        finisher.chain(gate, dispatcher.follow, dispatcher.lose_track, dispatcher.notified)
+        finisher.chain(gate, dispatcher.begin_next, dispatcher.lose_track, dispatcher.notified)
         maintenance = Maintenance(
             self.identity,
             show=self._show,
@@ -176,8 +176,8 @@ class Supervisor:
             at_start=lambda: bring_schedules()[1],
             on_error=self._on_error,
         )
-        duties = self._duties(heartbeat.keep, maintenance.announce, dispatcher.notified)
-        heard = Heard(dispatcher.notified, heartbeat.look, gate.changed, duties.notify_due, duties.notify)
+        duties = self._duties(heartbeat.renew_all, maintenance.announce, dispatcher.notified)
+        heard = Heard(dispatcher.notified, heartbeat.read_flags, gate.changed, duties.notify_due, duties.notify)
         listener = Listener(worker_id, queues, heard, self._on_error) if settings.notify and Job.objects.database.can_notify else None
         scaler = Scaler(
             lanes,

@@ -22,7 +22,7 @@ from jobqueue.lifecycle.outcome import Kind, Outcome, Settled
 from jobqueue.models import Job
 from jobqueue.tasks import results
 from jobqueue.worker.running.run import Run
-from jobqueue.worker.running.tenancy import telling
+from jobqueue.worker.running.tenancy import for_receivers
 
 ERROR, CANCELED = Status.ERROR.value, Status.CANCELED.value
 PATIENCE_SECONDS = 0.1
@@ -137,7 +137,7 @@ def _robustly(job_id: int, send: Callable[[], None]) -> None:
 
 
 def _send_settled(item: Ended) -> None:
-    with telling(item.job.tenant, signals.job_settled):
+    with for_receivers(item.job.tenant, signals.job_settled):
         signals.job_settled.send_robust(
             item.sender,
             job_id=item.job.id,
@@ -161,7 +161,7 @@ def _send_finished(item: Ended, known: dict[int, Job] | None) -> None:
     else:
         job.status = item.status  # the row may have changed: another run may have begun
         result = results.of_job(job)
-    with telling(item.job.tenant, signals.task_finished):
+    with for_receivers(item.job.tenant, signals.task_finished):
         signals.task_finished.send_robust(type(item.task.get_backend()), task_result=result)
 
 
@@ -196,7 +196,7 @@ def _send_both_lost(item: Lost, known: dict[int, Job]) -> None:
 
 def _send_one_lost(item: Lost) -> None:
     one = item.found
-    with telling(one.tenant, signals.job_lost):
+    with for_receivers(one.tenant, signals.job_lost):
         signals.job_lost.send_robust(
             item.sender, job_id=one.job_id, task=one.task, status=one.status, worker_id=one.owner, found_by=item.found_by
         )
@@ -207,5 +207,5 @@ def _send_lost_finished(item: Lost, job: Job) -> None:
     if entry is None:
         return
     job.status = item.found.status
-    with telling(item.found.tenant, signals.task_finished):
+    with for_receivers(item.found.tenant, signals.task_finished):
         signals.task_finished.send_robust(type(entry.task.get_backend()), task_result=results.of_job(job))

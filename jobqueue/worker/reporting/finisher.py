@@ -65,9 +65,9 @@ class Finisher(DatabaseService):
         self.name = name
         self._runs, self._worker_id, self._lease_seconds, self._settled = runs, worker_id, lease_seconds, settled
         self._gate: ClaimPolicy | None = None
-        self._follow: Callable[[Claimed, Run], None] | None = None
-        self._lose_track: Callable[[], None] | None = None
-        self._let_go: Callable[[str], None] | None = None
+        self._begin_next: Callable[[Claimed, Run], None] | None = None
+        self._result_lost: Callable[[], None] | None = None
+        self._released: Callable[[str], None] | None = None
         self._locked_pause = SHORT_SECONDS
         self._buffer: collections.deque[Item] = collections.deque()
         self._room = threading.Event()
@@ -75,14 +75,18 @@ class Finisher(DatabaseService):
         self._errors = self._done = 0
 
     def chain(
-        self, gate: ClaimPolicy, follow: Callable[[Claimed, Run], None], lose_track: Callable[[], None], let_go: Callable[[str], None]
+        self,
+        gate: ClaimPolicy,
+        begin_next: Callable[[Claimed, Run], None],
+        result_lost: Callable[[], None],
+        released: Callable[[str], None],
     ) -> None:
-        """Hand over the next job of a target to this worker from now on; `follow` begins it.
+        """Hand over the next job of a target to this worker from now on; `begin_next` begins it.
 
-        `lose_track` is called if the result of a commit was lost. `let_go` is called with a tenant if its next job was released, so that
+        `result_lost` is called if the result of a commit was lost. `released` is called with a tenant if its next job was released, so that
         any worker may claim it.
         """
-        self._gate, self._follow, self._lose_track, self._let_go = gate, follow, lose_track, let_go
+        self._gate, self._begin_next, self._result_lost, self._released = gate, begin_next, result_lost, released
 
     def unchain(self) -> None:
         """Hand over no further jobs to this worker."""
@@ -150,27 +154,27 @@ class Finisher(DatabaseService):
         try:
             hand_over = self._hand_over(batch)
             if self.failures:
-                settled = self._again(batch, hand_over)
+                settled = self._retry(batch, hand_over)
             else:
                 settled = finish([outcome for _, outcome in batch], hand_over)
         except BaseException as error:
-            self._keep(everything, error)
-            if hand_over is not None and hand_over.leases and self._lose_track is not None:
-                self._lose_track()
+            self._keep_for_retry(everything, error)
+            if hand_over is not None and hand_over.leases and self._result_lost is not None:
+                self._result_lost()
             raise
-        self._go_on(batch, settled)
+        self._begin_following(batch, settled)
         return [*done, *settled]
 
-    def _go_on(self, batch: Sequence[Item], settled: Sequence[Settled]) -> None:
+    def _begin_following(self, batch: Sequence[Item], settled: Sequence[Settled]) -> None:
         """Begin the jobs that were handed over, and report the tenants whose next job any worker may claim."""
-        if self._follow is not None and (following := [one for one in settled if one.following is not None]):
+        if self._begin_next is not None and (following := [one for one in settled if one.following is not None]):
             runs = {run.lease: run for run, _ in batch}
             for one in following:
                 if one.following is not None:
-                    self._follow(one.following, runs[one.outcome.lease])
-        if self._let_go is not None:
+                    self._begin_next(one.following, runs[one.outcome.lease])
+        if self._released is not None:
             for tenant in {one.outcome.target.tenant for one in settled if one.releases and one.outcome.target is not None}:
-                self._let_go(tenant)
+                self._released(tenant)
 
     def _hand_over(self, batch: Sequence[Item]) -> HandOver | None:
         gate, now = self._gate, time.monotonic()
@@ -187,13 +191,13 @@ class Finisher(DatabaseService):
             return False
         return run.slot.hand_overs < CHAIN_MOST and now - run.slot.since < CHAIN_SECONDS
 
-    def _again(self, batch: Sequence[Item], hand_over: HandOver | None) -> list[Settled]:
+    def _retry(self, batch: Sequence[Item], hand_over: HandOver | None) -> list[Settled]:
         # The failed try may have been committed, and only its acknowledgement lost.
         before = written_before([outcome for _, outcome in batch])
         rest = finish([outcome for _, outcome in batch if outcome.lease not in before], hand_over)
         return [*rest, *(Settled(outcome, before[outcome.lease]) for _, outcome in batch if outcome.lease in before)]
 
-    def _keep(self, batch: Sequence[Item], error: BaseException) -> None:
+    def _keep_for_retry(self, batch: Sequence[Item], error: BaseException) -> None:
         now = time.monotonic()
         limit = self._lease_seconds * LEASES
         for item in reversed(batch):

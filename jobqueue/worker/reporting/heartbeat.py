@@ -38,15 +38,15 @@ class Heartbeat(DatabaseService):
         super().__init__(on_error)
         self._runs, self._interrupter = runs, interrupter
         self._lease_seconds, self._pause = lease_seconds, heartbeat_seconds
-        self._look_at_all = False
+        self._reads_all_flags = False
         self._beaten_at = time.monotonic()
 
-    def look(self) -> None:
+    def read_flags(self) -> None:
         """Read the flags of all runs now, since a request to stop one of them has arrived."""
-        self._look_at_all = True
+        self._reads_all_flags = True
         self.wake()
 
-    def keep(self) -> None:
+    def renew_all(self) -> None:
         """Renew all leases on the connection of the calling thread, which then searches for expired leases and must not find these."""
         Job.objects.renew([run.lease for run in self._renewed()], self._lease_seconds)
 
@@ -56,7 +56,7 @@ class Heartbeat(DatabaseService):
         gap = began - self._beaten_at
         if gap > self._lease_seconds and len(self._runs) and not self.failures:  # the error handler reports an outage
             logger.warning("The heartbeat was %.1f s late; leases may be lost (a stopped process, or code that keeps the GIL).", gap)
-        everything, self._look_at_all = self._look_at_all, False
+        everything, self._reads_all_flags = self._reads_all_flags, False
         # New leases need no renewal yet, and most runs end before they do.
         old = began - self._pause / 2
         leases = [run.lease for run in self._renewed() if everything or run.claimed_at <= old]

@@ -97,12 +97,12 @@ def execute_inside(run: Run) -> None:
 def _fail(run: Run, error: BaseException) -> None:
     """End a run with an exception that was raised outside of its task, unless it has ended."""
     if run.outcome is None:
-        _keep(run, error)
+        _record_error(run, error)
         run.close()  # an interrupt may have arrived on the way into the first call; a second one never arrives
         run.outcome = conclude(run)
 
 
-def _keep(run: Run, error: BaseException) -> None:
+def _record_error(run: Run, error: BaseException) -> None:
     if not run.returned and run.raised is None:
         run.raised = error
 
@@ -144,7 +144,7 @@ async def execute_inside_async(run: Run) -> None:
         if call is not None:
             await _call_async(run, *call)
     except BaseException as error:  # noqa: BLE001 - the job cannot be run
-        _keep(run, error)
+        _record_error(run, error)
     run.close()  # inside the tenant's context, as for a plain function: no interrupt may cancel its exit
     is_canceled = isinstance(run.raised, Interrupted | asyncio.CancelledError) and not run.expired
     if run.raised is None or is_canceled or stops(run, run.raised):

@@ -44,16 +44,16 @@ def thrown(error: BaseException | None) -> BaseException | None:
     return error
 
 
-class Acting(NamedTuple):
+class Decisive(NamedTuple):
     """The exception that decides how a run ends, and the one to show: the exception outside of all groups that contains it."""
 
     error: BaseException
     shown: BaseException
 
 
-def acting(whole: BaseException, *, stopping: bool = False) -> Acting:
+def decisive(whole: BaseException, *, stopping: bool = False) -> Decisive:
     """Return the exception that decides how a run ends; if the run is `stopping`, an error raised from a cancellation counts as one."""
-    found: list[tuple[int, Acting]] = []
+    found: list[tuple[int, Decisive]] = []
     seen: set[int] = set()
     waiting = [(whole, whole, False)]
     while waiting:
@@ -66,11 +66,11 @@ def acting(whole: BaseException, *, stopping: bool = False) -> Acting:
         else:
             steers = one if one is whole else thrown(one) or one  # an error of the database may hide an interrupt
             if (rank := _rank(steers, is_cause=is_cause, stopping=stopping)) is not None:
-                found.append((rank, Acting(steers, shown if is_cause else steers)))
+                found.append((rank, Decisive(steers, shown if is_cause else steers)))
                 continue
         if one.__cause__ is not None:
             waiting.append((one.__cause__, shown, True))
-    return min(found, key=lambda item: item[0])[1] if found else Acting(whole, whole)
+    return min(found, key=lambda item: item[0])[1] if found else Decisive(whole, whole)
 
 
 def _rank(error: BaseException, *, is_cause: bool, stopping: bool) -> int | None:

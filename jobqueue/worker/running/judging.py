@@ -88,7 +88,7 @@ def success(run: Run) -> Outcome:
 
 def raised(run: Run, whole: BaseException) -> Outcome:
     """Return the outcome of a run that raised; the exception in it that steers the run decides."""
-    found, shown = groups.acting(whole, stopping=run.reason is not None)
+    found, shown = groups.decisive(whole, stopping=run.reason is not None)
     if stops(run, found):
         return interrupted(run)
     error = limited(run, found)

@@ -106,7 +106,7 @@ class Lanes:
     def _hand_turn(self, tenant: str, before: Lane, after: Lane) -> None:
         """Move the turn of a tenant from its old lane to its new lane."""
         if before.turns.drop(tenant):
-            after.turns.hear(tenant)
+            after.turns.notified(tenant)
 
     @property
     def own(self) -> list[str]:

@@ -38,7 +38,7 @@ class RunPhaseStore:
         """Begin the first phase that has not finished; return the states of all phases."""
         return phases.open_phases(self._run.lease, names)
 
-    def go_on(self, done: Done, following: Standing | None, progress: int) -> None:
+    def end_phase(self, done: Done, following: Standing | None, progress: int) -> None:
         """End a phase and begin the next."""
         run = self._run
         shown = run.pipeline.shown if run.pipeline is not None else None
@@ -47,7 +47,7 @@ class RunPhaseStore:
         phases.go_on(run.lease, done, following, progress, message=message, told=reported, stops=run.become_unstoppable() is not None)
         run.own_progress().percent = progress  # progress that was reported before and is not written yet must not follow
 
-    def look(self) -> None:
+    def raise_if_stopping(self) -> None:
         """Raise the exception with which the run is to stop."""
         with self._run.shield():
             due = self._run.become_unstoppable()
@@ -59,7 +59,7 @@ class RunPhaseStore:
         with self._run.shield():
             return hygiene.in_transactions()
 
-    def check(self, name: str, before: frozenset[str]) -> None:
+    def check_transactions(self, name: str, before: frozenset[str]) -> None:
         """Raise if a phase has left a new transaction open: its writes would be lost, although the phase counts as finished."""
         with self._run.shield():
             left = hygiene.end_later_transactions(before)
@@ -69,12 +69,12 @@ class RunPhaseStore:
                 " Use 'with transaction.atomic():', and end it before the phase returns."
             )
 
-    async def there(self, work: Callable[[], T]) -> T:
+    async def in_connection_thread(self, work: Callable[[], T]) -> T:
         """Execute a function in the thread that has the connections of a coroutine."""
         done: T = await sync_to_async(work)()
         return done
 
-    def keep(self, name: str, text: str) -> None:
+    def store_checkpoint(self, name: str, text: str) -> None:
         """Store a checkpoint."""
         phases.keep_checkpoint(self._run.lease, name, text)
 

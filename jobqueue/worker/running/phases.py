@@ -32,19 +32,19 @@ class PhaseStore(Protocol):
     def open(self, names: Sequence[str]) -> list[Standing]:
         """Begin the first phase that has not finished; return the states of all phases."""
 
-    def go_on(self, done: Done, following: Standing | None, progress: int) -> None:
+    def end_phase(self, done: Done, following: Standing | None, progress: int) -> None:
         """End a phase and begin the next, unless the run is to stop."""
 
-    def look(self) -> None:
+    def raise_if_stopping(self) -> None:
         """Raise the exception with which the run is to stop; called before a phase begins."""
 
     def transactions(self) -> frozenset[str]:
         """Return the aliases of the caller's connections that are in a transaction."""
 
-    def check(self, name: str, before: frozenset[str]) -> None:
+    def check_transactions(self, name: str, before: frozenset[str]) -> None:
         """Raise if a phase has left a transaction open that was not open before."""
 
-    def keep(self, name: str, text: str) -> None:
+    def store_checkpoint(self, name: str, text: str) -> None:
         """Store a checkpoint."""
 
     def wait(self, children: Sequence[int]) -> None:
@@ -56,7 +56,7 @@ class PhaseStore(Protocol):
     async def ado(self, work: Callable[[], T]) -> T:
         """Execute one of these calls for a coroutine."""
 
-    async def there(self, work: Callable[[], T]) -> T:
+    async def in_connection_thread(self, work: Callable[[], T]) -> T:
         """Execute a function in the thread that has the connections of a coroutine."""
 
     def children(self, after: int, limit: int) -> list[Child]:
@@ -85,7 +85,7 @@ class Pipeline:
         store, given, value = self._store, Given(args, kwargs), None
         self._opened(store.do(self._open))
         while self._at < len(self._phases):
-            store.look()
+            store.raise_if_stopping()
             before = store.transactions()
             try:
                 value = given.to(guarded(self._phases[self._at].func), for_phase(context, InPhase(self, self._at)))
@@ -93,14 +93,14 @@ class Pipeline:
                 if not self._is_suspended_by(error):
                     raise
             self._over = self._at
-            store.check(self._phases[self._at].name, before)
+            store.check_transactions(self._phases[self._at].name, before)
             done = self._ended(value)
             if self.suspended is not None:
                 store.do(self._wait)
                 raise self.suspended
-            store.do(partial(store.go_on, done, self._following, self.after))
+            store.do(partial(store.end_phase, done, self._following, self.after))
             self._advance(done)
-        store.look()  # also before the pipeline's own function
+        store.raise_if_stopping()  # also before the pipeline's own function
         return self._result(given.to(self._func, context))
 
     async def arun(self, context: Any, *args: Any, **kwargs: Any) -> Any:
@@ -108,22 +108,22 @@ class Pipeline:
         store, given, value = self._store, Given(args, kwargs), None
         self._opened(await store.ado(self._open))
         while self._at < len(self._phases):
-            store.look()
-            before = await store.there(store.transactions)
+            store.raise_if_stopping()
+            before = await store.in_connection_thread(store.transactions)
             try:
                 value = await given.to(aguarded(self._phases[self._at].func), for_phase(context, InPhase(self, self._at)))
             except BaseException as error:
                 if not self._is_suspended_by(error):
                     raise
             self._over = self._at
-            await store.there(partial(store.check, self._phases[self._at].name, before))
+            await store.in_connection_thread(partial(store.check_transactions, self._phases[self._at].name, before))
             done = self._ended(value)
             if self.suspended is not None:
                 await store.ado(self._wait)
                 raise self.suspended
-            await store.ado(partial(store.go_on, done, self._following, self.after))
+            await store.ado(partial(store.end_phase, done, self._following, self.after))
             self._advance(done)
-        store.look()
+        store.raise_if_stopping()
         return self._result(await given.to(self._func, context))
 
     def _open(self) -> list[Standing]:
@@ -135,7 +135,7 @@ class Pipeline:
         self._show_begun()
 
     def _is_suspended_by(self, error: BaseException) -> bool:
-        found = groups.acting(error).error
+        found = groups.decisive(error).error
         if isinstance(found, Suspended):
             self.suspended = found
         return isinstance(found, Suspended)
@@ -246,13 +246,13 @@ class Pipeline:
     def keep(self, text: str, at: int | None = None) -> None:
         """Store the checkpoint of the phase at this place, by default of the phase that runs, before returning."""
         one = self._standing[self._at if at is None else at]
-        self._store.do(partial(self._store.keep, one.name, text))
+        self._store.do(partial(self._store.store_checkpoint, one.name, text))
         one.checkpoint = text
 
     async def akeep(self, text: str, at: int | None = None) -> None:
         """Store a checkpoint from a coroutine, as `keep` does."""
         one = self._standing[self._at if at is None else at]
-        await self._store.ado(partial(self._store.keep, one.name, text))
+        await self._store.ado(partial(self._store.store_checkpoint, one.name, text))
         one.checkpoint = text
 
     def suspend(self, suspended: Suspended) -> None:

@@ -13,30 +13,30 @@ class RoundRobin:
 
     def __init__(self) -> None:
         """Begin with no tenants."""
-        self._told: dict[str, int] = {}  # with the number of the event since which they wait
+        self._notified: dict[str, int] = {}  # with the number of the event since which they wait
         self._order: dict[str, int] = {}
         self._number = 0
-        self._told_is_next = True
+        self._notified_is_next = True
 
     def __len__(self) -> int:
         """Return the number of tenants that have a turn."""
-        return len(self._told) + len(self._order)
+        return len(self._notified) + len(self._order)
 
-    def hear(self, tenant: str) -> None:
+    def notified(self, tenant: str) -> None:
         """Record that a notification reported work of a tenant; a new tenant gets an early turn."""
         if tenant not in self._order:
-            self._told.setdefault(tenant, self._next())
+            self._notified.setdefault(tenant, self._next())
 
-    def find(self, tenant: str) -> None:
+    def found(self, tenant: str) -> None:
         """Record that a query found work of a tenant; a new tenant gets the last turn."""
-        if tenant not in self._told:
+        if tenant not in self._notified:
             self._order.setdefault(tenant, self._next())
 
     def round(self) -> deque[str]:
         """Return the tenants in the order of their turns: alternately a notified one and the one that has waited longest."""
-        if not self._told:
+        if not self._notified:
             return deque(self._order)
-        told, others, told_is_next = deque(self._told.items()), deque(self._order.items()), self._told_is_next
+        told, others, told_is_next = deque(self._notified.items()), deque(self._order.items()), self._notified_is_next
         order = deque[str]()
         while told and others:
             told_is_next = told_is_next or told[0][1] < others[0][1]
@@ -47,14 +47,14 @@ class RoundRobin:
 
     def served(self, tenant: str) -> None:
         """Move a tenant's next turn behind those of all other tenants."""
-        was_told = tenant in self._told
+        was_told = tenant in self._notified
         if self.drop(tenant):
             self._order[tenant] = self._next()
-            self._told_is_next = not was_told
+            self._notified_is_next = not was_told
 
     def drop(self, tenant: str) -> bool:
         """Record that a tenant has no more work; return whether it had a turn."""
-        return self._told.pop(tenant, None) is not None or self._order.pop(tenant, None) is not None
+        return self._notified.pop(tenant, None) is not None or self._order.pop(tenant, None) is not None
 
     def _next(self) -> int:
         self._number += 1

@@ -48,7 +48,7 @@ class RunContexts:
     def enter(self) -> None:
         """Enter all context managers of a plain function's run; raise `RunContextFailed` for the first that fails."""
         for factory in conf.run_contexts():
-            manager = self._made(factory)
+            manager = self._create(factory)
             if not hasattr(type(manager), "__enter__"):
                 raise RunContextFailed(f"{_name(factory)} (RUN_CONTEXTS) gave no context manager for a plain function: {_kind(manager)}")
             try:
@@ -62,7 +62,7 @@ class RunContexts:
     async def aenter(self) -> None:
         """Enter all context managers of a coroutine's run; they may be asynchronous."""
         for factory in conf.run_contexts():
-            manager = self._made(factory)
+            manager = self._create(factory)
             is_async = hasattr(type(manager), "__aenter__")
             if not is_async and not hasattr(type(manager), "__enter__"):
                 raise RunContextFailed(f"{_name(factory)} (RUN_CONTEXTS) gave no context manager: {_kind(manager)}")
@@ -77,7 +77,7 @@ class RunContexts:
                 raise _not_entered(factory, error) from error
             self._entered.append((manager, is_async))
 
-    def _made(self, factory: Any) -> Any:
+    def _create(self, factory: Any) -> Any:
         job = self._job
         metadata = json.loads(job.metadata)
         info = RunInfo(job.id, job.task, job.queue, job.tenant, job.target, job.attempt, job.max_attempts, metadata)

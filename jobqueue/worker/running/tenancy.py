@@ -22,7 +22,7 @@ logger = logging.getLogger("jobqueue")
 @contextlib.contextmanager
 def inside(tenant: str) -> Iterator[None]:
     """Enter a tenant's context, if there is a tenant; raise `TenantContextFailed` if the context cannot be entered or left."""
-    context = _made(tenant)
+    context = _context_of(tenant)
     if context is None:
         yield
         return
@@ -33,13 +33,13 @@ def inside(tenant: str) -> Iterator[None]:
         _leave(tenant, context)
 
 
-def telling(tenant: str, signal: Signal) -> contextlib.AbstractContextManager[None]:
+def for_receivers(tenant: str, signal: Signal) -> contextlib.AbstractContextManager[None]:
     """Return the context of a tenant for the receivers of a signal; a log line alone needs none."""
-    return _telling(tenant) if signals.listened_to(signal) else contextlib.nullcontext()
+    return _for_receivers(tenant) if signals.listened_to(signal) else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def _telling(tenant: str) -> Iterator[None]:
+def _for_receivers(tenant: str) -> Iterator[None]:
     with inside(tenant) if tenant else contextlib.nullcontext(), hygiene.leaving_no_transaction("A receiver of a signal"):
         yield
 
@@ -51,7 +51,7 @@ async def inside_async(tenant: str) -> AsyncIterator[None]:
     Each call into that thread gets a copy of the coroutine's variables, but a variable can be reset only in the copy in which it was
     set. So the context is entered and left in one copy, and the changes are copied at both ends.
     """
-    context = _made(tenant)
+    context = _context_of(tenant)
     if context is None:
         yield
         return
@@ -85,7 +85,7 @@ def _carry_over(variables: contextvars.Context) -> None:
             variable.set(value)
 
 
-def _made(tenant: str) -> Any:
+def _context_of(tenant: str) -> Any:
     if not tenant or conf.current().tenant_context is None:
         return None
     try:
