@@ -1,4 +1,4 @@
-"""The claim as most tests want it: the jobs alone."""
+"""A claim that returns only the jobs."""
 
 from __future__ import annotations
 

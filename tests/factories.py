@@ -1,4 +1,4 @@
-"""Rows of the tests, made by factory-boy straight in the database, past every verb."""
+"""Rows of the tests, made by factory-boy directly in the database, without the verbs."""
 
 import uuid
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""A second party with a database connection of its own, for what happens between two transactions."""
+"""A second client with its own database connection, for tests of concurrent transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backoff policies: their numbers, their jitter, and what becomes of policies that misbehave."""
+"""Backoff policies: their numbers, their jitter, and policies that misbehave."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""Nominal times: over changes of the clock, after a downtime, and of expressions that make no sense."""
+"""Nominal times: over changes of the clock, after a downtime, and for invalid expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom an exception is meant for."""
+"""Exceptions for the process and for the task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets are hidden wherever a person reads."""
+"""Secrets are masked wherever values are shown."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Phases as data: what a declaration may say, how far all is, and what a deployment may change."""
+"""Phases as data: their declaration, the total progress, and what a deployment may change."""
 
 from __future__ import annotations
 

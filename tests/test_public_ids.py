@@ -1,4 +1,4 @@
-"""The public id of a job: it names the job, cannot be guessed, and every way to name a job takes it."""
+"""The public id of a job: it identifies the job, cannot be guessed, and is accepted wherever a job is named."""
 
 import itertools
 from typing import Any

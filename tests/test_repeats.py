@@ -1,4 +1,4 @@
-"""Lines of the log that may come once per row."""
+"""Log lines that can repeat for each row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long ended jobs are kept: what the settings say, and how they are read."""
+"""The settings for how long ended jobs are kept, and how they are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several projects or services in one database: each keeps to its own schedules and duties, and a conflict has a name."""
+"""Several projects or services in one database: each handles only its own schedules and duties, and conflicts are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules that the code declares: what is refused, and what becomes of the rows; and what people decide on one."""
+"""Schedules that the code declares: what is refused, how the rows change, and the verbs of operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one start and stop under every background thread."""
+"""The base class of all background threads: start and stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures of the admin's tests: people with just the permissions that a test names."""
+"""Fixtures of the admin's tests: users with only the permissions that a test names."""
 
 from collections.abc import Callable
 from typing import Any

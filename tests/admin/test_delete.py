@@ -1,4 +1,4 @@
-"""Delete jobs, one and many: after a page has named them, never a running one, and the line of their target moves on."""
+"""Delete jobs, one and many: after a confirmation, never a running one; the next job of their target starts."""
 
 from typing import Any
 

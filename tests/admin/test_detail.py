@@ -1,4 +1,4 @@
-"""The page of one job: everything that helps at night, nothing that should stay secret, no form to submit."""
+"""The page of one job: what an operator needs, no secrets, and no form."""
 
 import re
 from datetime import timedelta

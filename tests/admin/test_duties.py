@@ -1,4 +1,4 @@
-"""The page of duties: who leads what, what is wrong, and taking a duty away."""
+"""The page of duties: leaders, problems, and the release of a duty."""
 
 from datetime import timedelta
 from typing import Any

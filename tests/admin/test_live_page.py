@@ -1,4 +1,4 @@
-"""The live page of a job, without a browser: what its scripts may not do, and the part of the page that they ask for."""
+"""The live page of a job, without a browser: what its scripts must not contain, and the part of the page that they fetch."""
 
 from __future__ import annotations
 

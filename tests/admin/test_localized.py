@@ -1,4 +1,4 @@
-"""Numbers in attributes stay as machines read them, whatever separators the language has."""
+"""Numbers in attributes have no separators of the user's language."""
 
 from __future__ import annotations
 

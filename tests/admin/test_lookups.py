@@ -1,4 +1,4 @@
-"""No list of the admin is filtered by what it does not offer: a filter that compares a part of a hidden value reads it letter by letter."""
+"""The lists of the admin reject filters that they do not offer: a filter on a part of a masked value would reveal it letter by letter."""
 
 from __future__ import annotations
 

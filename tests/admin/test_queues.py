@@ -1,4 +1,4 @@
-"""The page of queues: what it shows, who may decide, and what is kept of it."""
+"""The page of queues: what it shows, who may change a queue, and what is recorded."""
 
 import re
 from html import unescape

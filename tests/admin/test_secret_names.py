@@ -1,4 +1,4 @@
-"""A queue whose name holds a secret: no page and no answer of REST or the command line shows it."""
+"""A queue whose name contains a secret: no page and no answer of REST or the command line shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the admin says durations and texts."""
+"""The format of durations and texts in the admin."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Fixtures of the API's tests: people and programs with just the permissions that a test names."""
+"""Fixtures of the API's tests: users and programs with only the permissions that a test names."""
 
 from __future__ import annotations
 

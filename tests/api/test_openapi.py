@@ -1,4 +1,4 @@
-"""The OpenAPI document agrees with the addresses, and the answers agree with the document: schemathesis tries."""
+"""The OpenAPI document agrees with the addresses, and the answers agree with the document, as tested by schemathesis."""
 
 from __future__ import annotations
 

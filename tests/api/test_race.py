@@ -1,4 +1,4 @@
-"""Many at once: each answer over REST agrees with what the job did, and nothing fails."""
+"""Concurrent requests: each answer of the REST API agrees with what happened to the job, and no request fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person does to a job over REST: done, requested, refused with the reason, or not found."""
+"""Requests for a job over REST: done, requested, refused with the reason, or not found."""
 
 from __future__ import annotations
 

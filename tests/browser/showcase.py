@@ -1,4 +1,4 @@
-"""Rows as a shop's queue would have them at three in the morning: what the picture in the README shows."""
+"""Rows of a shop's queue for the picture in the README."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""The admin as a person meets it: in a browser, with real workers behind it."""
+"""The admin in a real browser, with real workers."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The phases of a pipeline as a person meets them, by day and by night, on a telephone too."""
+"""The phases of a pipeline in a browser, with light and dark colors, and on a phone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report on a job and the slots of workers as a person meets them, by day and by night, on a telephone too."""
+"""The report on a job and the slots of workers in a browser, with light and dark colors, and on a phone."""
 
 from __future__ import annotations
 

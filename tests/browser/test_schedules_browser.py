@@ -1,4 +1,4 @@
-"""The pages of schedules as a person meets them: made, previewed, disabled and run, also on a telephone."""
+"""The pages of schedules in a browser: create, preview, disable and run, also on a phone."""
 
 from __future__ import annotations
 

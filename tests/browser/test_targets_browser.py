@@ -1,4 +1,4 @@
-"""The pages of targets and queues as a person meets them, by keyboard and on a telephone, by day and by night."""
+"""The pages of targets and queues in a browser, by keyboard and on a phone, with light and dark colors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of webhooks as a person meets them, with text from outside on them, on a telephone too, by day and by night."""
+"""The pages of webhooks in a browser, with text from outside, also on a phone, with light and dark colors."""
 
 from __future__ import annotations
 

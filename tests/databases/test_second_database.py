@@ -1,4 +1,4 @@
-"""The jobs have a database of their own: every feature works there, and no statement goes astray.
+"""The jobs have a database of their own: every feature works there, and no statement uses another database.
 
 The project is that of `tests.databases.settings`, played by `scene` in a process of its own: with an SQLite main database that has no
 table of jobqueue (so that a stray statement fails), and with two PostgreSQL databases and a copy that is never updated.

@@ -1,4 +1,4 @@
-"""A connection of SQLite whose thread hangs in a transaction keeps every other writer away, until it is broken."""
+"""A SQLite connection whose thread hangs in a transaction blocks all other writers until it is broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the child of a fork keeps of its parent's connections."""
+"""The connections that the child of a fork inherits."""
 
 from __future__ import annotations
 

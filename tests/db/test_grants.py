@@ -1,4 +1,4 @@
-"""What a role needs that only enqueues, as the page about databases says; and settings of a server that do not suit."""
+"""The grants of a role that only enqueues, as documented; and unsuitable settings of a server."""
 
 from __future__ import annotations
 

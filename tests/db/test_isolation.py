@@ -1,4 +1,4 @@
-"""The product's transactions are READ COMMITTED on PostgreSQL, whatever the project asks for."""
+"""The transactions of jobqueue are READ COMMITTED on PostgreSQL, whatever the settings of the project are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hot statements use their indexes on a table of 100,000 jobs, whatever the planner knows of it."""
+"""The hot statements use their indexes on a table of 100,000 jobs, with and without statistics."""
 
 from __future__ import annotations
 

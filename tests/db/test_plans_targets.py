@@ -1,4 +1,4 @@
-"""No statement on the way of a job with a target grows dearer with what waits: parked, scheduled, failed or paused jobs."""
+"""The statements for jobs with a target cost the same with any number of parked, scheduled, failed or paused jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan that the server keeps of the statement which makes one job: what it makes is the same, and losing it loses no job."""
+"""The kept plan of the statement that stores one job: the result is the same, and no job is lost with the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project on SQLite needs no driver of PostgreSQL."""
+"""A project on SQLite needs no PostgreSQL driver."""
 
 from __future__ import annotations
 

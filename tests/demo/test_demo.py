@@ -1,4 +1,4 @@
-"""The demo's program as a newcomer runs it: real processes, a real terminal, a database and a data folder of the test."""
+"""The demo's program as a new user runs it: real processes, a real terminal, a database and a data folder of the test."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""The parts that the demo's program is made of."""
+"""The parts of the demo's program."""
 
 import os
 import signal

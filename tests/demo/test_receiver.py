@@ -1,4 +1,4 @@
-"""The demo's receiver: what is signed is taken once, all else is refused."""
+"""The demo's receiver: a signed message is accepted once, all others are refused."""
 
 from __future__ import annotations
 

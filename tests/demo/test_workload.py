@@ -1,4 +1,4 @@
-"""The catalogue of work kinds: what is foretold never changes, and comes true."""
+"""The catalogue of work kinds: the predictions never change, and are correct."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Duties and who leads them."""
+"""Tests of the duties and their leaders."""

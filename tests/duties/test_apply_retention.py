@@ -1,4 +1,4 @@
-"""The duty that applies retention: able where something is configured, a bounded time each run, the next at once if there is more."""
+"""The duty that applies retention: able if it is configured, a bounded time for each run, the next run at once if there is more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The duties that come with the product, one `run_once` after the other, without any thread."""
+"""The duties of jobqueue, one `run_once` after the other, without threads."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tests of the log of events."""
+"""Tests of the event log."""

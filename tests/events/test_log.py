@@ -1,4 +1,4 @@
-"""A reader of the log misses nothing, whatever order transactions commit in."""
+"""A reader of the event log misses no event, in whatever order transactions commit."""
 
 from __future__ import annotations
 

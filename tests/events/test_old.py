@@ -1,4 +1,4 @@
-"""Events go with their job, and with time; messages that are still to be sent stay."""
+"""Events are deleted with their job and by their age; messages that have not been sent stay."""
 
 from __future__ import annotations
 

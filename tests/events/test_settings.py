@@ -1,4 +1,4 @@
-"""The settings of the log: what they take, and what they mean."""
+"""The settings of the event log: their values and their effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy that cuts lines on which nothing came for a while, without a goodbye, as proxies and firewalls do."""
+"""A proxy that silently drops idle connections, as proxies and firewalls do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams through a proxy that cuts idle lines: pings keep them open, and where they do not, nothing is missed."""
+"""Streams through a proxy that drops idle connections: pings keep them open, and otherwise no event is missed."""
 
 from __future__ import annotations
 

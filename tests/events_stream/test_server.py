@@ -1,4 +1,4 @@
-"""Streams from a real uvicorn: nothing missing whatever the order of commits, many clients, cut lines, the end of the server."""
+"""Streams from a real uvicorn: no missing events in any order of commits, many clients, broken connections, the end of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What streams say and to whom, as a client of the REST API meets them under WSGI."""
+"""The content and the permissions of streams, for clients of the REST API under WSGI."""
 
 from __future__ import annotations
 

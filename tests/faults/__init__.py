@@ -1,1 +1,1 @@
-"""Real worker processes, and what may happen to them."""
+"""Tests with real worker processes and faults."""

@@ -1,4 +1,4 @@
-"""Count the processes of one test, and end them all if they become too many: what starts itself again and again takes the machine."""
+"""Count the processes of one test, and end them all if there are too many, so that a restart loop does not overload the machine."""
 
 from __future__ import annotations
 

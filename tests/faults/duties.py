@@ -1,6 +1,6 @@
-"""A duty that writes down each time it acts: who, in which term; found by every worker that the fault tests start.
+"""A duty that records each of its acts with worker and term; every worker of the fault tests finds it.
 
-What it attempts goes through a connection of its own, past the product and its fence; what it may write goes through the fence.
+What it attempts goes through a connection of its own, without jobqueue's fence; its allowed writes go through the fence.
 """
 
 from __future__ import annotations

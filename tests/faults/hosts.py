@@ -1,4 +1,4 @@
-"""Hosts of a test's own: network namespaces of the kernel, each tied to that of the database by a cable that can be cut."""
+"""Hosts of a test's own: network namespaces of the kernel, each connected to that of the database by a link that can be disconnected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ledger of runs, kept by the tasks themselves in a table outside of the product, and the judge who reads it afterwards.
+"""A ledger of runs, kept by the tasks themselves in a table outside of the product, and the code that checks it afterwards.
 
 Each entry is written by a connection of its own that commits at once. Times are of the machine's monotonic clock, which all processes of a
 machine share. A run without an end was cut off: it ended when its process was killed.

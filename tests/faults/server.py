@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a test's own, which can be stopped and started, and a proxy that can fall silent.
+"""A PostgreSQL server of a test's own, which can be stopped and started, and a proxy that can stop forwarding.
 
 Where the whole suite passes through a pooler (``TEST_PGBOUNCER=1``), so do the clients of such a server.
 """

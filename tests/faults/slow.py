@@ -1,4 +1,4 @@
-"""A proxy whose every reply is late, as on a long way to the database."""
+"""A proxy that delays every reply, as if the database were far away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots follow the load in a real worker process: up at once, down after a quiet time, and nothing is lost on the way."""
+"""Slots follow the load in a real worker process: up at once, down after a quiet time, and no job is lost."""
 
 from __future__ import annotations
 

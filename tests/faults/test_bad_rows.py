@@ -1,7 +1,7 @@
-"""Whatever rows hold: good jobs beside them end as without them and as soon, each bad row shows, and no page fails.
+"""Bad rows of every kind: good jobs beside them end as usual and as soon, each bad row is reported, and no page fails.
 
-In the usual run a sample is tried: a part that is always the same, and one that changes each day. BAD_ROWS_SEED=20261129 repeats that
-of a day. ``make test-rows`` tries all: BAD_ROWS=all.
+The usual run tests a sample: a constant part, and a part that changes each day. BAD_ROWS_SEED=20261129 repeats that of
+a day. ``make test-rows`` tries all: BAD_ROWS=all.
 """
 
 from __future__ import annotations

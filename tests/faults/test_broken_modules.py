@@ -1,4 +1,4 @@
-"""A module of tasks that fails at import takes nothing else down: the worker logs it, reports it, and runs all other jobs."""
+"""A module of tasks that fails at import stops nothing else: the worker logs it, reports it, and runs all other jobs."""
 
 import pytest
 from django.core.management import call_command

@@ -1,4 +1,4 @@
-"""The wall clock of a worker's machine jumps, and no job may notice (PostgreSQL)."""
+"""The wall clock of a worker's machine jumps, without any effect on jobs (PostgreSQL)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `runworkers` says and how it ends."""
+"""The output and the end of `runworkers`."""
 
 from __future__ import annotations
 

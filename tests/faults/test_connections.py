@@ -1,4 +1,4 @@
-"""How many connections a worker uses, and what becomes of old ones (PostgreSQL, on a server of the test's own)."""
+"""How many connections a worker uses, and when it closes old ones (PostgreSQL, on a server of the test's own)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What many idle workers ask of the server: the statements in its log, by the name of the connection that sent them (PostgreSQL)."""
+"""The statements that many idle workers send: the statements in its log, by the name of the connection that sent them (PostgreSQL)."""
 
 from __future__ import annotations
 

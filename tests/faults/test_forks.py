@@ -1,4 +1,4 @@
-"""Tasks that fork, and tasks that change what belongs to their thread."""
+"""Tasks that fork, and tasks that change the state of their thread."""
 
 from __future__ import annotations
 

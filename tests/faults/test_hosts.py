@@ -1,4 +1,4 @@
-"""Two hosts with a worker each and one with the database: the network of one is cut, and mended (PostgreSQL, network namespaces)."""
+"""Two hosts with a worker each and one with the database: one is disconnected and reconnected (PostgreSQL, network namespaces)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Never two acting leaders: the leader of a duty is killed, stopped and woken, cut off; another takes over in time (PostgreSQL).
+"""Never two acting leaders: the leader of a duty is killed, stopped or disconnected; another worker takes over in time (PostgreSQL).
 
-The judge is a log of terms: a row for each write that got through, and a row, by a connection of its own, for each attempt.
+The evidence is a log of terms: a row for each write that succeeded, and a row, by a connection of its own, for each attempt.
 """
 
 from __future__ import annotations

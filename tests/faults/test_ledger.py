@@ -1,4 +1,4 @@
-"""Lines of targets under random failures, retries, pauses, cancels, resumes and kills, judged by a ledger outside of the product."""
+"""Lines of targets under random failures, retries, pauses, cancels, resumes and kills, checked by a ledger outside of jobqueue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets and transactional tasks under faults: connections that break at any moment, processes that are killed at the worst one."""
+"""Targets and transactional tasks under faults: connections that break at any moment, processes that are killed at the worst moment."""
 
 from __future__ import annotations
 

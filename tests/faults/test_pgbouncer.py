@@ -1,4 +1,4 @@
-"""Real workers behind PgBouncer in transaction mode: what they do without, how soon they work all the same, and its restart under load."""
+"""Real workers behind PgBouncer in transaction mode: what they do not use, how soon they work, and its restart under load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table full of expired jobs and their children is emptied in little memory, also when who empties it is killed in between.
+"""A table full of expired jobs and their children is emptied in little memory, even if the process is killed meanwhile.
 
 ``RETENTION_JOBS=3000000`` makes it a long run, which needs ``-o faulthandler_timeout=0``, too.
 """

@@ -1,4 +1,4 @@
-"""The end of a worker in its order, and what becomes of everything that does not stop."""
+"""The orderly end of a worker, and the handling of everything that does not stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`runworkers --processes 2` becomes three processes however it is started, or ends with one sentence; it never starts more."""
+"""`runworkers --processes 2` starts three processes in any environment, or ends with one sentence; it never starts more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that let no interrupt through: the worker ends all the same, names them, and hands their leases back last of all."""
+"""Jobs that ignore interrupts: the worker ends anyway, names them, and hands their leases back last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time limits in real workers: the error in tasks of every kind, and what becomes of those that do not react to it."""
+"""Time limits in real workers: the error in tasks of every kind, and tasks that do not react to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks of a real worker to real receivers, good and bad, and a worker that is killed between send and mark."""
+"""Webhooks of a real worker to real receivers, good and bad, and a worker that is killed between send and record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mix of every kind of work, by a real worker: each end comes about as it was foretold."""
+"""A mix of every kind of work, by a real worker: each job ends as predicted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run the tests of a module at the same time, each in a thread, on a queue and with workers of its own: most of their time is waiting."""
+"""Run the tests of a module at the same time, each in a thread, with its own queue and workers, because they mostly wait."""
 
 from __future__ import annotations
 

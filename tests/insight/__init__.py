@@ -1,1 +1,1 @@
-"""Tests of what people read."""
+"""Tests of the read-only part."""

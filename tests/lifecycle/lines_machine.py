@@ -1,6 +1,6 @@
 """A state machine over targets, tenants, limits and pauses of queues: the real verbs, on the real database, over two connections.
 
-After each verb the guarantees of the lines are judged in the rows themselves. At the end of an example one worker that polls alone
+After each verb, the guarantees of the lines are checked in the rows. At the end of an example one worker that polls alone
 must be able to run every job: no job ever stays parked behind a target that no job holds or blocks.
 """
 

@@ -1,7 +1,7 @@
-"""A state machine that drives the real verbs on the real database, and says after each of them what may have changed.
+"""A state machine that drives the real verbs on the real database, and checks after each of them what may have changed.
 
-Two connections take turns at the verbs. On PostgreSQL a third party beside them keeps a row locked, or an enqueue uncommitted, while
-the other rules apply to all. The database's clock cannot be moved, so time passes by moving the times in the rows back.
+Two connections take turns at the verbs. On PostgreSQL a third connection keeps a row locked, or an enqueue uncommitted,
+while the two continue. The database's clock cannot be moved, so time passes by moving the times in the rows back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decide: a table of what becomes of a run, by its kind and by what the job's row says; no database."""
+"""Decide: a table of the outcome of a run, by its kind and the job's row; without a database."""
 
 from __future__ import annotations
 

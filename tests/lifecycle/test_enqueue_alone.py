@@ -1,4 +1,4 @@
-"""Enqueue outside of any transaction: the job, its commit and the notification behind it go in one message, and fail each for itself."""
+"""Enqueue outside of any transaction: the job, its commit and the notification are one message, and each can fail alone."""
 
 from __future__ import annotations
 

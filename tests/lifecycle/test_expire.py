@@ -1,4 +1,4 @@
-"""Expire: what becomes of jobs whose worker is lost, and promote: jobs whose time has come."""
+"""Expire: the recovery of jobs whose worker is lost, and promote: jobs that are due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finish: what becomes of a run's end is decided by the flag on the row, and only the lease's owner decides anything."""
+"""Finish: the flag on the row decides the outcome of a run, and only the owner of the lease can write it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job with `expires=` that has not begun by then is canceled, by a sweep or by the worker that claims it; one that has begun is not."""
+"""A job with `expires=` that has not started in time is canceled, by a duty or by the worker that claims it; a started one is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong is named: each kind of problem, its threshold, its link, and what a check costs."""
+"""Each kind of problem: its threshold, its link, and the cost of its check."""
 
 from __future__ import annotations
 

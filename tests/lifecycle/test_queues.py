@@ -1,4 +1,4 @@
-"""Queues as a whole: pause, resume, limit, and what people see of them."""
+"""Queues: pause, resume, limit, and how pages show them."""
 
 from __future__ import annotations
 

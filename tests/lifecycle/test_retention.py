@@ -1,4 +1,4 @@
-"""Ended jobs become stale and go, by age, outcome and queue; what waits, runs or is paused stays, and so does what was resumed."""
+"""Ended jobs become stale and are deleted, by age, outcome and queue; waiting, running, paused and resumed jobs stay."""
 
 from __future__ import annotations
 

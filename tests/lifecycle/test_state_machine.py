@@ -1,4 +1,4 @@
-"""Whatever order the verbs come in, on whatever connection: the table of states holds, and no job is lost or ends twice."""
+"""Verbs in any order, on any connection: only moves of the table of states happen, and no job is lost or ends twice."""
 
 from __future__ import annotations
 

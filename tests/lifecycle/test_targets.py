@@ -1,4 +1,4 @@
-"""Targets: one job of a target at a time, in order; who holds, who waits, and who goes next."""
+"""Targets: one job of a target at a time, in order; the holder, the waiting jobs, and the next one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that no database stores are cleaned at one door, and take no decision with them."""
+"""Texts that no database stores are cleaned in one place, and no decision is lost with them."""
 
 from __future__ import annotations
 

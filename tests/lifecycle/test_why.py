@@ -1,4 +1,4 @@
-"""Why a job waits: which gate, which other job, and what a person can do about it."""
+"""Why a job waits: the gate, the other job, and what an operator can do."""
 
 from __future__ import annotations
 

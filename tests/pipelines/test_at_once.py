@@ -1,4 +1,4 @@
-"""What several threads or coroutines of one run ask for at the same time, beside a reporter that works in a thread of its own."""
+"""Concurrent requests of several threads or coroutines of one run, with a reporter in its own thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines with the backends for tests: no worker, no waiting."""
+"""Pipelines with the backends for tests: without workers and waits."""
 
 from __future__ import annotations
 

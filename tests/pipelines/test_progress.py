@@ -1,4 +1,4 @@
-"""What a running phase shows: exact, never going back within a run, written in the transaction of the job's own mark."""
+"""The progress of a running phase: exact, never decreasing within a run, written in the transaction of the job's own progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines run phase by phase, each once, whatever happens between."""
+"""Pipelines run phase by phase, each once, in spite of faults between phases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People see the phases of a job in the admin, in its report and over REST; texts from outside are shown as texts."""
+"""The phases of a job in the admin, in its report and over REST; texts from outside are shown as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay traces of the protocol's model: actors on connections of their own, who stop between two statements, and rules taken out."""
+"""Replay traces of the protocol's model: actors on connections of their own that stop between statements, and removed rules."""
 
 from __future__ import annotations
 

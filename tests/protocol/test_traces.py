@@ -1,6 +1,6 @@
-"""The traces that the protocol's model finds where one of its rules is missing, replayed with the real verbs on PostgreSQL.
+"""The traces that the protocol's model finds if one of its rules is missing, replayed with the real verbs on PostgreSQL.
 
-Each is run twice: with the rule its guarantee holds, and with the rule taken out of the product it does not. The numbers are those of
+Each is run twice: with the rule, its guarantee holds; without the rule, it does not. The numbers are those of
 the model's rules, I1 to I7 those of its guarantees.
 """
 

@@ -97,12 +97,15 @@ def test_a_module_below_one_of_the_setting_is_imported(tmp_path: Path, monkeypat
 
 
 @pytest.mark.django_db
-def test_the_tries_of_an_unknown_task_are_logged_with_their_pause_and_have_one_event(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_tries_of_an_unknown_task_are_logged_once_a_minute_with_their_pause_and_have_one_event(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     job = _make("elsewhere.work")
     with caplog.at_level(logging.INFO, "jobqueue"):
         for _ in range(3):
             run_until_idle(scheduled=True, limit=1)
     lines = [record.getMessage() for record in caplog.records if f"Job {job.pk} " in record.getMessage()]
-    assert len(lines) == 3
-    assert all("PENDING" in line and "again in 5.0 s" in line for line in lines)
+    [line] = lines  # once a minute
+    assert "PENDING" in line
+    assert "again in 5.0 s" in line
     assert JobEvent.objects.filter(job=job, name="job.handed_back").count() == 1

@@ -1,4 +1,4 @@
-"""The duty and its senders on the database: what arrives, and who delays whom."""
+"""The duty and its senders with the database: deliveries, and which receivers delay others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which receivers may be spoken to: the addresses that a name has decide, all of them."""
+"""Which receivers are allowed: all addresses of a name must be."""
 
 from __future__ import annotations
 

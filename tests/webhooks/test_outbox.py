@@ -1,4 +1,4 @@
-"""The outbox: who takes what, what is written, and what a person may ask for again."""
+"""The outbox: claims, writes, and redelivery by an operator."""
 
 from __future__ import annotations
 

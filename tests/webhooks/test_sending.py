@@ -1,4 +1,4 @@
-"""One attempt: what is sent, how it is signed, and what bad receivers cost."""
+"""One attempt: the request, its signature, and the cost of bad receivers."""
 
 from __future__ import annotations
 

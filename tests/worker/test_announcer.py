@@ -1,4 +1,4 @@
-"""Receivers of signals: whatever they do, they delay nothing but other signals."""
+"""Receivers of signals: a slow or failing one delays only other signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What logs, mails and an error tracker get of a failed run: one record each, with the exception, its stack and the job."""
+"""What logs, mails and an error tracker get for a failed run: one record each, with the exception, its stack and the job."""
 
 from __future__ import annotations
 

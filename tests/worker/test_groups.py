@@ -1,4 +1,4 @@
-"""What becomes of runs that raise groups of exceptions: from task groups of coroutines, and by hand."""
+"""Runs that raise groups of exceptions: from task groups of coroutines, and explicitly."""
 
 from __future__ import annotations
 

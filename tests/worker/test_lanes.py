@@ -1,4 +1,4 @@
-"""Lanes: slots of their own for some tenants, given, changed and taken away while jobs run; real pools, no database."""
+"""Lanes: slots of their own for some tenants, added, changed and removed while jobs run; real pools, no database."""
 
 from __future__ import annotations
 

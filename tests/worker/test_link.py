@@ -1,4 +1,4 @@
-"""The line between a worker and the process that started it."""
+"""The connection between a worker and its parent process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log goes through a queue: an output that blocks stops nothing, and what it gets is what it would have got without."""
+"""The log goes through a queue: a blocked output stops no thread, and the records are the same as without the queue."""
 
 from __future__ import annotations
 

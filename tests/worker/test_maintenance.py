@@ -1,4 +1,4 @@
-"""The chores of every worker, one turn after the other."""
+"""The maintenance of every worker, one turn after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picker: fair turns among tenants, cursors, pauses and limits, against the real database."""
+"""The claimer: fair turns among tenants, cursors, pauses and limits, with the real database."""
 
 from __future__ import annotations
 

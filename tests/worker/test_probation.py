@@ -1,4 +1,4 @@
-"""Probation: which suspects begin, with every time passed in."""
+"""Probation: which suspects start, with given times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tenant's context around its runs and around those who listen: where it is entered and left, and what comes of one that fails."""
+"""A tenant's context around its runs and around receivers: where it is entered and left, and contexts that fail."""
 
 from __future__ import annotations
 

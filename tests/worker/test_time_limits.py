@@ -1,4 +1,4 @@
-"""Time limits inside of one process: when the error comes, to whom, and what becomes of a run that ignores it."""
+"""Time limits within one process: when the error is raised, in which thread, and runs that ignore it."""
 
 import asyncio
 import contextlib

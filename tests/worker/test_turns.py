@@ -1,4 +1,4 @@
-"""Turns: who is served next, and how much of the free slots."""
+"""Turns: which tenant is served next, and its share of the free slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no column's type lets through on PostgreSQL, and JSON that nothing reads: the job's own failure, never its neighbors'."""
+"""Values that PostgreSQL's column types would reject, and unreadable JSON: only the job itself fails, not its neighbors."""
 
 from __future__ import annotations
 

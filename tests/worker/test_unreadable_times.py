@@ -1,4 +1,4 @@
-"""Times that SQLite keeps though no calendar has them."""
+"""Times that SQLite stores although they do not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole worker in a thread of the test's process, and receivers that behave badly."""
+"""A complete worker in a thread of the test's process, and receivers that misbehave."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Empty the tables after a test that has committed: in the place of Django's ``flush``, which takes longer than most of those tests.
+"""Empty the tables after a test that has committed: instead of Django's ``flush``, which takes longer than most of those tests.
 
 Django truncates every table, which makes new files for each of them and of its indexes, and then makes the content types and the
-permissions anew. Here a table that has rows is emptied, and what `migrate` has made is left alone. On PostgreSQL a table that has grown,
+permissions anew. This command empties only tables that have rows, and keeps the rows of `migrate`. On PostgreSQL a table that has grown,
 or that was analyzed, is truncated: the next test then finds the plans and the costs of an empty one.
 """
 
