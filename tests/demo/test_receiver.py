@@ -1,4 +1,4 @@
-"""The demo's receiver: a signed message is accepted once, all others are refused."""
+"""The demo's receiver: a signed message is accepted once, any other message is refused."""
 
 from __future__ import annotations
 

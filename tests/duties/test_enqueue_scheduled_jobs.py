@@ -1,4 +1,4 @@
-"""The duty of schedules: each nominal time gets one job in spite of failures, and a bad schedule does not stop the others."""
+"""The duty of schedules: each nominal time gets one job in spite of failures, and a bad schedule does not stop other schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The duty and its senders with the database: deliveries, and which receivers delay others."""
+"""The duty and its senders with the database: deliveries, and receivers that delay deliveries to other ones."""
 
 from __future__ import annotations
 

@@ -383,7 +383,7 @@ def test_short_duties_share_a_thread_and_a_long_one_has_its_own(fleet: Fleet) ->
     wait_until(lambda: one.runs > 2 and two.runs > 2 and long.runs > 2, "all run")
     assert len({*one.threads, *two.threads}) == 1
     names = {thread.name for thread in threading.enumerate() if thread.name.startswith(("jobqueue-duty", "jobqueue-short"))}
-    assert names == {"jobqueue-short duties", "jobqueue-duty told"}
+    assert names == {"jobqueue-short duties", f"jobqueue-duty {long.name}"}
 
 
 def test_short_duties_can_have_different_leaders(fleet: Fleet) -> None:
