@@ -51,7 +51,7 @@ class DeliverWebhooks(Duty):
     def able(self) -> bool:
         """Return whether this process can send webhooks; log the reason if it cannot."""
         try:
-            outbox.check_able()
+            outbox.check_packages()
         except JobQueueError as error:
             logger.info("%s", error)
             return False

@@ -25,7 +25,7 @@ from jobqueue.tasks.task import JobTask
 if TYPE_CHECKING:
     from jobqueue.testing.inline import Kept
 
-KEPT_MOST = 1000
+MAX_KEPT = 1000
 
 _ids = itertools.count(1)
 
@@ -87,7 +87,7 @@ class KeepingBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
             if new.unique_key and kept.unique_key == new.unique_key and not kept.result.is_finished:
                 return _copy(kept.result, created=False)
         self.kept[new.result.id] = new
-        if len(self.kept) > KEPT_MOST:
+        if len(self.kept) > MAX_KEPT:
             self.kept.pop(next((key for key, kept in self.kept.items() if kept.result.is_finished), ""), None)
         signals.task_enqueued.send_robust(type(self), task_result=new.result)
         return self._accepted(new)

@@ -30,7 +30,7 @@ from jobqueue.worker.running.executor import execute, execute_async, read_result
 from jobqueue.worker.running.run import Reason, Run, Runs
 
 LEASE_SECONDS = 3600.0  # it is never renewed
-PROMOTED_MOST = TENANTS_MOST = 1000
+MAX_PROMOTED = MAX_TENANTS = 1000
 REST_SECONDS = 0.01
 
 
@@ -59,11 +59,9 @@ def _next(lender: LeaseHolder, served: ServedQueues) -> Claimed | None:
     end_pauses()
     cancel_lapsed()
     paused = set(Queue.objects.current.filter(paused=True).values_list("pk", flat=True))
-    for tenant in claims.queued_tenants(Job.objects.database, TENANTS_MOST):
+    for tenant in claims.queued_tenants(Job.objects.database, MAX_TENANTS):
         is_open = served.is_all and not paused
-        scope = Scope(
-            tenant, () if is_open else tuple(claims.queued_queues(Job.objects.database, TENANTS_MOST, tenant, "", paused, served))
-        )
+        scope = Scope(tenant, () if is_open else tuple(claims.queued_queues(Job.objects.database, MAX_TENANTS, tenant, "", paused, served)))
         found = Claim([], seen=1)
         while (found.seen or found.stuck) and not found.jobs and (scope.queues or is_open):
             found = claim(lender, scope, 1)
@@ -74,7 +72,7 @@ def _next(lender: LeaseHolder, served: ServedQueues) -> Claimed | None:
 
 
 def _promote(served: ServedQueues, *, scheduled: bool) -> None:
-    Job.objects.promote_due(PROMOTED_MOST)
+    Job.objects.promote_due(MAX_PROMOTED)
     resume_parents()
     if scheduled:
         waiting = Job.objects.current.filter(status=Status.PENDING, waiting_for=WaitingFor.TIME).served_by(served)

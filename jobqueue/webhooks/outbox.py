@@ -160,7 +160,7 @@ def _read(rows: QuerySet[WebhookDelivery], end: End) -> list[WebhookDelivery]:
     return found
 
 
-def answered_lately() -> list[str]:
+def recent_receivers() -> list[str]:
     """Return the receivers of the newest messages that answered the last attempt, with any status, the latest last."""
     newest = WebhookDelivery.objects.current.order_by("-pk").values_list("url", "response_status")[:MAX_KNOWN]
     return list(dict.fromkeys(webhook_rules.origin(url) for url, status in reversed(newest) if status is not None))
@@ -257,7 +257,7 @@ def next_due_seconds() -> float | None:
     return None if found is None else (found[0] - found[1]).total_seconds()
 
 
-def check_able() -> None:
+def check_packages() -> None:
     """Raise `JobQueueError` with the reason if this process cannot send."""
     if missing := webhook_rules.missing_packages():
         names = ", ".join(missing)

@@ -104,7 +104,7 @@ class SenderPool:
         if free <= 0:
             return 0
         if self._origins is None:  # else, after each change of the leader, good receivers would wait behind unknown ones
-            self._origins = {one: Origin(has_answered=True) for one in outbox.answered_lately()}
+            self._origins = {one: Origin(has_answered=True) for one in outbox.recent_receivers()}
         now = time.monotonic()
         busy = Counter(attempt.origin for attempt in (*self._attempts, *self._hanging))
         unproven = MAX_SENDERS - RESERVED - sum(number for one, number in busy.items() if not self._known(one).is_good)

@@ -269,7 +269,7 @@ def test_an_id_of_another_database_is_reset(listen: Callable[..., Listening], jo
 def test_streams_end_when_their_database_was_replaced(listen: Callable[..., Listening], job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     one = listen(places(job)[0])
     one.event("jobqueue.snapshot")
-    monkeypatch.setattr(type(Job.objects.database), "event_history", lambda _: "abc")
+    monkeypatch.setattr(eventlog, "event_history", lambda _: "abc")
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'jobqueue events'")
     assert "job.resumed" not in one.rest()

@@ -126,7 +126,7 @@ def interrupt() -> None:
 
 
 def test_the_oldest_that_have_ended_are_forgotten(immediate: ImmediateBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT_MOST", 3)
+    monkeypatch.setattr(module, "MAX_KEPT", 3)
     waiting = now(samples.plain).using(run_after=HOUR).enqueue("waits")
     for number in range(5):
         now(samples.plain).enqueue(number)

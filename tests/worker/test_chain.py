@@ -15,7 +15,7 @@ from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.lifecycle.queues import limit_queue, pause_queue
 from jobqueue.models import Job
 from jobqueue.worker.claim_policy import READ_SECONDS, ClaimPolicy
-from jobqueue.worker.reporting.finisher import CHAIN_MOST, CHAIN_SECONDS, Finisher
+from jobqueue.worker.reporting.finisher import CHAIN_SECONDS, MAX_CHAIN, Finisher
 from jobqueue.worker.running.lanes import Lanes
 from jobqueue.worker.running.pool import Pool
 from jobqueue.worker.running.run import Run, Runs, SlotUse
@@ -76,9 +76,7 @@ def test_the_next_job_of_the_target_is_taken_over_and_begun(scene: Scene) -> Non
     assert len(scene.runs) == 0
 
 
-@pytest.mark.parametrize(
-    ("chained", "ago", "expected"), [(CHAIN_MOST - 1, 0.0, "RUNNING"), (CHAIN_MOST, 0.0, "QUEUED"), (1, 1.0, "QUEUED")]
-)
+@pytest.mark.parametrize(("chained", "ago", "expected"), [(MAX_CHAIN - 1, 0.0, "RUNNING"), (MAX_CHAIN, 0.0, "QUEUED"), (1, 1.0, "QUEUED")])
 def test_hand_overs_are_limited_in_number_and_in_time(scene: Scene, chained: int, ago: float, expected: str) -> None:
     since = time.monotonic() - ago * CHAIN_SECONDS
     assert scene.end(slot_use=SlotUse(chained, since)) == expected

@@ -86,7 +86,7 @@ def test_a_coroutine_that_was_asked_to_stop_before_it_started_never_starts(loop:
 def test_a_blocked_loop_is_replaced_and_those_that_wait_in_it_run_once(
     loop: Loop, outcomes: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobqueue.worker.running.loop.ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr("jobqueue.worker.running.loop.RESPONSE_SECONDS", 0.05)
     blocked, end = threading.Event(), threading.Event()
     ran: list[int] = []
 

@@ -850,7 +850,7 @@ def test_deadlines_come_in_the_order_of_their_times_and_of_ended_runs_never() ->
 
 
 def test_ended_runs_are_not_kept_for_their_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadlines, "LEAST_TO_TIDY", 10)
+    monkeypatch.setattr(deadlines, "MIN_TO_TIDY", 10)
     kept = Deadlines()
     kept._tidy_at = 10
     running = [run_of(lambda: None) for _ in range(8)]

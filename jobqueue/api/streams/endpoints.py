@@ -59,10 +59,10 @@ def snapshot_of(job_id: int, user: Any) -> Callable[[], dict[str, Any]]:
 def of_job(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
     """Stream the events of one job."""
     job = params.job(request, user, given, "tenant", "target")
-    still = recheck.still(request, user, NAMES)
+    still_allowed = recheck.permission_check(request, user, NAMES)
 
     def allowed() -> bool:
-        return still() and visible.may_see(user, job.pk)
+        return still_allowed() and visible.may_see(user, job.pk)
 
     return response.respond(request, user, Source(Wanted(job_id=job.pk), allowed, snapshot_of(job.pk, user)))
 
@@ -87,10 +87,10 @@ def of_all(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
 
 def _stream(request: HttpRequest, user: Any, wanted: Wanted, jobs: QuerySet[Job]) -> HttpResponseBase:
     """Stream the events of jobs that the user may see; when that set changes, the stream ends and its client reconnects."""
-    still, seen = recheck.still(request, user, NAMES), visible.sight(user)
+    still_allowed, seen = recheck.permission_check(request, user, NAMES), visible.sight(user)
 
     def allowed() -> bool:
-        return still() and visible.sight(user) == seen
+        return still_allowed() and visible.sight(user) == seen
 
     return response.respond(request, user, Source(wanted._replace(sight=seen), allowed, _briefly(user, jobs)))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.contrib.auth import SESSION_KEY, get_user
+from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
 from django.http import HttpRequest
 
 from jobqueue.api import access
@@ -19,27 +20,25 @@ _lock = threading.Lock()
 _verdicts: dict[Any, tuple[float, bool]] = {}
 
 
-def still(request: HttpRequest, user: Any, names: Sequence[str]) -> Callable[[], bool]:
+def permission_check(request: HttpRequest, user: Any, names: Sequence[str]) -> Callable[[], bool]:
     """Return a function that checks whether the request would still be allowed; streams of one session share its result."""
     session = getattr(request, "session", None)
     named = session.get(SESSION_KEY) if session is not None else None
     by_session = named is not None and named == str(user.pk)
     key = (session.session_key, user.pk, tuple(names)) if session is not None and by_session else None
 
-    def query() -> bool:
+    def check() -> bool:
         try:
             if by_session:
                 renew(request)
             found = access.authenticated(request)
             found = type(found)._default_manager.get(pk=found.pk) if getattr(found, "pk", None) is not None else found
             access.check_permissions(found, names)
-        except Exception as error:
-            if not isinstance(error, Problem) and not _is_missing(error):
-                raise
+        except (Problem, ObjectDoesNotExist, PermissionDenied):
             return False
         return bool(found.pk == user.pk and found.is_active)
 
-    return query if key is None else lambda: _shared(key, query)
+    return check if key is None else lambda: _shared(key, check)
 
 
 def renew(request: HttpRequest) -> None:
@@ -48,13 +47,7 @@ def renew(request: HttpRequest) -> None:
     request.user = get_user(request)  # an anonymous user if the session has ended
 
 
-def _is_missing(error: Exception) -> bool:
-    from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
-
-    return isinstance(error, ObjectDoesNotExist | PermissionDenied)
-
-
-def _shared(key: Any, query: Callable[[], bool]) -> bool:
+def _shared(key: Any, check: Callable[[], bool]) -> bool:
     with _lock:
         now = time.monotonic()
         for old in [one for one, (when, _) in _verdicts.items() if now - when > CHECK_SECONDS * 0.8]:
@@ -62,7 +55,7 @@ def _shared(key: Any, query: Callable[[], bool]) -> bool:
         known = _verdicts.get(key)
     if known is not None:
         return known[1]
-    answer = query()
+    answer = check()
     with _lock:
         _verdicts[key] = (time.monotonic(), answer)
     return answer

@@ -1,7 +1,7 @@
 """The finisher writes outcomes to the database in batches, and at once when it is idle.
 
 When a job with a target ends, the next job of the target is handed over to this worker in the same transaction. A slot takes at most
-`CHAIN_MOST` jobs in a row in this way, for at most `CHAIN_SECONDS` since the first was claimed. Other jobs then get the slot.
+`MAX_CHAIN` jobs in a row in this way, for at most `CHAIN_SECONDS` since the first was claimed. Other jobs then get the slot.
 
 If many outcomes wait, a second finisher with a second connection writes successes of jobs without a target at the same time: one
 finisher builds its batch while the server executes the statement of the other one.
@@ -38,7 +38,7 @@ MANY = 200
 LEASES = 3
 LOCKED_SECONDS = 0.1
 SHORT_SECONDS = 0.005
-CHAIN_MOST = 20
+MAX_CHAIN = 20
 CHAIN_SECONDS = 1.0
 
 logger = logging.getLogger("jobqueue")
@@ -189,7 +189,7 @@ class Finisher(DatabaseService):
     def _may_chain(self, run: Run, now: float) -> bool:
         if run.lane is None or not run.lane.pool.size:  # the tenant has lost its lane
             return False
-        return run.slot.hand_overs < CHAIN_MOST and now - run.slot.since < CHAIN_SECONDS
+        return run.slot.hand_overs < MAX_CHAIN and now - run.slot.since < CHAIN_SECONDS
 
     def _retry(self, batch: Sequence[Item], hand_over: HandOver | None) -> list[Settled]:
         # The failed try may have been committed, and only its acknowledgement lost.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jobqueue.worker.running.run import Run
 
-LEAST_TO_TIDY = 1000
+MIN_TO_TIDY = 1000
 
 
 class Deadlines:
@@ -21,7 +21,7 @@ class Deadlines:
         """Create an empty list."""
         self._heap: list[tuple[float, int, weakref.ReferenceType[Run]]] = []
         self._numbers = itertools.count()  # two times may be equal, and runs cannot be compared
-        self._tidy_at = LEAST_TO_TIDY
+        self._tidy_at = MIN_TO_TIDY
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -45,7 +45,7 @@ class Deadlines:
             if len(self._heap) >= self._tidy_at:
                 self._heap = [entry for entry in self._heap if (one := entry[2]()) is not None and one.ended is None]
                 heapq.heapify(self._heap)
-                self._tidy_at = max(2 * len(self._heap), LEAST_TO_TIDY)
+                self._tidy_at = max(2 * len(self._heap), MIN_TO_TIDY)
             entry = (at, next(self._numbers), weakref.ref(run))
             heapq.heappush(self._heap, entry)
             return self._heap[0] is entry

@@ -28,7 +28,7 @@ from jobqueue.worker.running.stuck import abandoned, place_of
 
 THROW_SECONDS = 1.0
 GIVE_UP_SECONDS = 10.0
-AGAIN_SECONDS = 0.5
+RETRY_SECONDS = 0.5
 
 logger = logging.getLogger("jobqueue")
 
@@ -56,7 +56,7 @@ class Interrupter(Service):
         """
         super().__init__(on_error)
         shield_log()  # before anything is thrown
-        self._put, self._replace, self._noticed = put, replace, noticed
+        self._put, self._replace, self._on_stuck = put, replace, noticed
         self._spares, self._grace, self._replace_process = spares, timeout_grace_seconds, replace_process
         self._runs: set[Run] = set()
         self._deadlines, self._board = Deadlines(), board
@@ -106,28 +106,28 @@ class Interrupter(Service):
 
     def _limits(self) -> list[float]:
         while (run := self._deadlines.take(time.monotonic())) is not None:
-            if (seconds := self._judge(run)) is not None:
+            if (seconds := self._next_stage(run)) is not None:
                 self._deadlines.add(run, time.monotonic() + seconds)
         nearest = self._deadlines.nearest
         if self._board is not None:
             self._board.show(*(nearest or (0.0, 0)))
         return [] if nearest is None else [nearest[0] - time.monotonic()]
 
-    def _judge(self, run: Run) -> float | None:
+    def _next_stage(self, run: Run) -> float | None:
         """Move a run whose time has come to the next stage; return after how many seconds to check again, or None."""
         if run.closed or run in self._stuck:
             return None
         if run.reason is not None:  # the run is to stop anyway, but that request may be withdrawn
-            return AGAIN_SECONDS
+            return RETRY_SECONDS
         if not run.expired:
-            return self._grace if run.expire() else AGAIN_SECONDS
+            return self._grace if run.expire() else RETRY_SECONDS
         run.overdue = True  # before the process begins to stop
         if self._replace_process(run):
             text = "Job %s (%s) still runs %g s after its time limit; its process is replaced. %s"
             run.place = place_of(run)
             logger.error(text, run.job.id, run.job.task, self._grace, run.place)
             self._stuck.add(run)
-            self._noticed()
+            self._on_stuck()
         else:
             run.overdue = False
             self._give_up(run, "time limit")
@@ -143,7 +143,7 @@ class Interrupter(Service):
                 self._replace(run)
             run.own_progress().dirty_since = time.monotonic()
             run.flush(run)  # its row shows where the thread is
-            self._noticed()
+            self._on_stuck()
         elif run.abandon():
             run.slot_lost = not self._has_spare(run)
             try:

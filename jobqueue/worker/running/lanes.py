@@ -14,7 +14,7 @@ from jobqueue.worker.running.round_robin import RoundRobin
 from jobqueue.worker.running.run import Run
 
 PREFETCH_SECONDS = 0.1
-PREFETCH_MOST = 2000
+MAX_PREFETCH = 2000
 RATE_SECONDS = 0.02
 
 
@@ -37,7 +37,7 @@ class Lane:
         if now - self._seen[2] >= RATE_SECONDS:
             self._measure(now)
         # Grow step by step: one burst of short jobs says little about the next jobs.
-        ahead = min(int(self._rate * PREFETCH_SECONDS), PREFETCH_MOST, 4 * max(self.last_claim, self.pool.size))
+        ahead = min(int(self._rate * PREFETCH_SECONDS), MAX_PREFETCH, 4 * max(self.last_claim, self.pool.size))
         wanted = self.free + ahead
         # Do not query for a few free slots while a large batch is queued. With many slots (for coroutines), fewer jobs than slots are few.
         return wanted if wanted >= max(ahead // 4, min(ahead // 2, self.pool.size)) else 0

@@ -28,8 +28,8 @@ from jobqueue.worker.running.judging import conclude
 from jobqueue.worker.running.run import Run
 from jobqueue.worker.running.slots import Lane
 
-ANSWER_SECONDS = 0.5
-LEFT_SECONDS = 0.2
+RESPONSE_SECONDS = 0.5
+LEFTOVER_SECONDS = 0.2
 
 logger = logging.getLogger("jobqueue")
 
@@ -49,13 +49,13 @@ class Loop:
         self._waiting: set[Run] = set()
         self._lanes: set[Lane] = set()
         self._called: set[Lane] = set()
-        self._unanswered: list[threading.Event] = []
+        self._unresponsive: list[threading.Event] = []
         drop_at_fork(self)
 
     @property
     def stuck(self) -> int:
         """The number of threads that a coroutine blocks in an abandoned loop."""
-        return sum(not answer.is_set() for answer in list(self._unanswered))
+        return sum(not answer.is_set() for answer in list(self._unresponsive))
 
     def submit(self, run: Run) -> None:
         """Begin a coroutine task when a slot is free."""
@@ -90,14 +90,14 @@ class Loop:
         if loop is None:
             return
         loop.call_soon_threadsafe(answer.set)
-        if not answer.wait(ANSWER_SECONDS):
+        if not answer.wait(RESPONSE_SECONDS):
             logger.error("A coroutine blocks the event loop; coroutines that have not started run in a new one.")
             with self._lock:
                 self._loop = self._thread = None
                 self._called.clear()
                 for lane in list(self._lanes):
                     lane.pool.slots.forget_coroutines()  # a blocked coroutine does not occupy a slot
-                self._unanswered = [*(one for one in self._unanswered if not one.is_set()), answer]
+                self._unresponsive = [*(one for one in self._unresponsive if not one.is_set()), answer]
             for waiting in sorted(self._waiting, key=lambda one: one.claimed_at):
                 self._submit(waiting)
 
@@ -151,7 +151,7 @@ class Loop:
         finally:
             if self._loop is loop:  # not an abandoned loop
                 self._loop = None
-            _cancel_what_is_left(loop)
+            _cancel_leftovers(loop)
             loop.close()
             hygiene.close_all()
 
@@ -226,14 +226,14 @@ def _cancel(run: Run, task: asyncio.Task[Outcome]) -> None:
         task.cancel()
 
 
-def _cancel_what_is_left(loop: asyncio.AbstractEventLoop) -> None:
+def _cancel_leftovers(loop: asyncio.AbstractEventLoop) -> None:
     """Cancel the tasks that coroutines have left, and wait up to `LEFT_SECONDS` for them to end."""
     if not (left := asyncio.all_tasks(loop)):
         return
     for task in left:
         task.cancel()
     with contextlib.suppress(SystemExit, KeyboardInterrupt):
-        loop.run_until_complete(asyncio.wait(left, timeout=LEFT_SECONDS))
+        loop.run_until_complete(asyncio.wait(left, timeout=LEFTOVER_SECONDS))
 
 
 class _own_thread:  # noqa: N801 - a context manager, used like a function

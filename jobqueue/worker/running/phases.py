@@ -71,7 +71,7 @@ class Pipeline:
         self._phases, self._func, self._store = phases, func, store
         self._standing: list[Standing] = []
         self._at = 0
-        self._over = -1  # the place of the phase that has returned last
+        self._last_returned = -1  # the place of the phase that has returned last
         self._outer = hygiene.atomic_blocks()  # those of the caller, if it runs jobs in a transaction, as a test does
         self.progress = 0
         self.shown: Shown | None = None
@@ -92,7 +92,7 @@ class Pipeline:
             except BaseException as error:
                 if not self._is_suspended_by(error):
                     raise
-            self._over = self._at
+            self._last_returned = self._at
             store.check_transactions(self._phases[self._at].name, before)
             done = self._ended(value)
             if self.suspended is not None:
@@ -115,7 +115,7 @@ class Pipeline:
             except BaseException as error:
                 if not self._is_suspended_by(error):
                     raise
-            self._over = self._at
+            self._last_returned = self._at
             await store.in_connection_thread(partial(store.check_transactions, self._phases[self._at].name, before))
             done = self._ended(value)
             if self.suspended is not None:
@@ -224,7 +224,7 @@ class Pipeline:
 
     def ended_at(self, at: int) -> str | None:
         """Return the name of the phase at this place if it has ended."""
-        return self._phases[at].name if self._at > at or self._over >= at else None
+        return self._phases[at].name if self._at > at or self._last_returned >= at else None
 
     def checkpoint_at(self, at: int) -> str | None:
         """Return the checkpoint of the phase at this place, as JSON text."""

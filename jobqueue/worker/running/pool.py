@@ -43,7 +43,7 @@ class Pool:
         self._completed = 0
         self._worked_seconds = 0.0
         self._serving = 0  # the threads in service: neither abandoned nor asked to exit
-        self._leaving = 0  # of the other threads, those that exit once they are idle
+        self._exiting = 0  # of the other threads, those that exit once they are idle
         self._submitted = self._taken_back = 0
         self.size = 0
         self.stuck = 0
@@ -84,12 +84,12 @@ class Pool:
 
     def _resize(self, size: int) -> None:
         self.size = size
-        back = min(self._leaving, max(size - self._serving, 0))
-        self._leaving -= back
+        back = min(self._exiting, max(size - self._serving, 0))
+        self._exiting -= back
         self._serving += back
         while self._serving > size:
             self._serving -= 1
-            self._leaving += 1
+            self._exiting += 1
             self._queue.put(None)
         self._spawn_missing()
 
@@ -204,13 +204,13 @@ class Pool:
             except queue.Empty:
                 hygiene.after_task()  # a connection may have exceeded its maximum age while it was idle
                 continue
-            if run is not None or self._may_leave():
+            if run is not None or self._may_exit():
                 return run
 
-    def _may_leave(self) -> bool:
+    def _may_exit(self) -> bool:
         with self._lock:
-            leaves = self._leaving > 0  # else `resize` canceled the sentinel
-            self._leaving -= leaves
+            leaves = self._exiting > 0  # else `resize` canceled the sentinel
+            self._exiting -= leaves
             return leaves
 
     def _serves_again(self, run: Run) -> bool:
