@@ -43,8 +43,7 @@ class Loop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._tasks: set[asyncio.Task[Outcome]] = set()
-        self._outcomes: dict[Run, Outcome] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._waiting: set[Run] = set()
         self._lanes: set[Lane] = set()
@@ -194,17 +193,16 @@ class Loop:
             task.cancel()
         return True
 
-    def _ended(self, run: Run, task: asyncio.Task[Outcome]) -> None:
+    def _ended(self, run: Run, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        outcome = self._outcomes.pop(run, None)
-        if outcome is None:  # canceled before its first line
+        if run.outcome is None:  # canceled before its first line
             run.raised = asyncio.CancelledError()
             run.close()
-            outcome = conclude(run)
+            run.outcome = conclude(run)
         if not task.cancelled():
             task.exception()  # mark the exception as retrieved, or asyncio logs it
         if not run.abandoned:
-            self._put(run, outcome)
+            self._put(run, run.take_outcome())
         elif run.slot_lost and run.lane is not None:
             run.lane.pool.regain()
         if run.lane is not None:
@@ -213,14 +211,12 @@ class Loop:
             run.lane.pool.slots.end(run)
             self._begin_late(run.lane)
 
-    async def _execute(self, run: Run) -> Outcome:
-        context = ThreadSensitiveContext()
-        async with _own_thread(context):
-            outcome = self._outcomes[run] = await execute_async(run)
-            return outcome
+    async def _execute(self, run: Run) -> None:
+        async with _own_thread(ThreadSensitiveContext()):
+            run.outcome = await execute_async(run)  # not the task's result: a task that is canceled in its last step has none
 
 
-def _cancel(run: Run, task: asyncio.Task[Outcome]) -> None:
+def _cancel(run: Run, task: asyncio.Task[None]) -> None:
     """Cancel a coroutine, unless its task has ended: the code that follows must not be canceled."""
     if not run.closed:
         task.cancel()
