@@ -17,11 +17,12 @@ export PYTHONUNBUFFERED := 1
 # Compiled modules are kept, whatever the environment says: else each of hundreds of processes compiles everything again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo package lock test test-zones test-pgbouncer test-slow test-rows django-6.0 django-6.1 django-6.1-pgbouncer lint style types layers sizes words migrations bench clean
+.PHONY: help install demo package lock test test-zones test-plain test-pgbouncer test-slow test-rows django-6.0 django-6.1 django-6.1-pgbouncer lint style types layers sizes words migrations bench clean
 
 help:
 	@echo "make demo        install, fill the queue of the demo project, run it, and serve its admin (ARGS=--once: end with the batch)"
 	@echo "make test        run the tests on PostgreSQL, then on SQLite; all parts run, and the worst status counts"
+	@echo "make test-plain  run the quick tests on PostgreSQL without the fast path (FAST_PATH)"
 	@echo "make test-pgbouncer   run the quick tests on PostgreSQL through PgBouncer (the Debian package pgbouncer)"
 	@echo "make package     build the package, check it, install it into a clean environment, and run a job there"
 	@echo "make lock        renew the lock of what CI installs (.ci/lock-*.txt)"
@@ -113,6 +114,10 @@ test-zones: $(STAMP)
 	$(BEGIN) TEST_USE_TZ=0 TEST_TIME_ZONE=Asia/Shanghai $(call PYTEST,$(VENV),postgresql-zones) $(TOGETHER) $(ARGS); $(NOTE) \
 	TEST_DATABASE=sqlite TEST_USE_TZ=0 TEST_TIME_ZONE=America/St_Johns $(call PYTEST,$(VENV),sqlite-zones) $(TOGETHER) $(ARGS); $(NOTE) \
 	$(END)
+
+# The quick suite without what only speeds PostgreSQL up.
+test-plain: $(STAMP)
+	TEST_FAST_PATH=0 $(call PYTEST,$(VENV),postgresql-plain) $(TOGETHER) $(ARGS)
 
 # In transaction mode, each transaction in another session than the one before.
 test-pgbouncer: $(STAMP)

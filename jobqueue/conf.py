@@ -88,6 +88,7 @@ class Settings:
     database: str | None = _setting(None, ALIAS)
     release: Any = _setting(None, Rule(f"text of 1 to {MAX_RELEASE} characters, or a callable that returns it", is_release))
     notify: bool = _setting(True, BOOLEAN)
+    fast_path: bool = _setting(True, BOOLEAN)
     fresh_connections: bool = _setting(False, BOOLEAN)
     api_authenticator: Any = _setting(None, AUTHENTICATOR)
     public_id_keys: tuple[str, ...] = _setting((), texts("a list of secret random texts, the current key first"), repr=False)
@@ -235,8 +236,7 @@ def _called(value: Any) -> Any:
 
 def configured() -> Any:
     """Return the value of the project's settings module, unchecked."""
-    value = getattr(settings, NAME, None)
-    return {} if value is None else value
+    return {} if (value := getattr(settings, NAME, None)) is None else value
 
 
 def databases() -> Mapping[str, Mapping[str, Any]]:

@@ -1,5 +1,6 @@
 """Fixtures of all tests."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,15 +12,20 @@ import demo_project.library.tasks
 import demo_project.workload.tasks  # noqa: F401
 from demo_project import schema
 from jobqueue.core import repeats
+from jobqueue.db.fast_path import switch
 from tests import order
 from tests.pooler import POOLED, end_sessions
 from tests.rivals import Rival
 
+PLAIN = os.environ.get("TEST_FAST_PATH") == "0"
 VENDORS = {"postgresql": "needs what only PostgreSQL has", "sqlite": "speaks of SQLite"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marks of the suite."""
+    """Register the marks of the suite, and turn the fast path off if ``TEST_FAST_PATH`` is 0."""
+    if PLAIN:  # for all tests, whatever settings they make
+        switch.is_on = lambda: False
+    config.addinivalue_line("markers", "fast_path: needs the fast path of PostgreSQL; skipped without it")
     config.addinivalue_line("markers", "session: needs a session of its own for longer than a transaction; skipped behind a pooler")
     for vendor, reason in VENDORS.items():
         config.addinivalue_line("markers", f"{vendor}: {reason}; skipped on the other database")
@@ -43,6 +49,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for vendor, reason in VENDORS.items():
         if item.get_closest_marker(vendor) and connection.vendor != vendor:
             pytest.skip(f"it {reason}")
+    if PLAIN and item.get_closest_marker("fast_path"):
+        pytest.skip("it needs the fast path")
     if POOLED and item.get_closest_marker("session"):
         pytest.skip("it needs a session of its own, which a pooler does not give")
 

@@ -21,7 +21,7 @@ WRONG = [
     *((name, value) for name in COUNTS for value in (*NO_NUMBERS, 0, 2.5, 1001)),
     *(("DEFAULT_RECOVERY", value) for value in ("", "Hold", "drop", True, 1, ["hold"])),
     *((name, value) for name in ("QUEUES", "TASK_MODULES") for value in ("mail", [1], [""], [" "], [None], {"mail": 1}, 3, True)),
-    *(("NOTIFY", value) for value in (0, 1, "yes", "", [])),
+    *((name, value) for name in ("NOTIFY", "FAST_PATH") for value in (0, 1, "yes", "", [])),
     *(("MAX_RUNNING", value) for value in (*NO_NUMBERS, 2.5, 2**31)),
     *(
         ("TENANTS", value)

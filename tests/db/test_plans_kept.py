@@ -21,7 +21,7 @@ from tests.claiming import claim
 from tests.factories import JobFactory
 from tests.rivals import Rival
 
-pytestmark = [pytest.mark.session, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.fast_path, pytest.mark.session, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 
 class Worker:

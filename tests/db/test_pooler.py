@@ -68,6 +68,7 @@ def test_a_connection_is_asked_once_and_the_next_one_anew(lead: Lead) -> None:
     assert Job.objects.database.behind_pooler
 
 
+@pytest.mark.fast_path
 @pytest.mark.parametrize("through", [True, False])
 def test_plans_are_kept_on_a_session_only(lead: Lead, through: bool) -> None:
     lead(through)

@@ -14,7 +14,7 @@ from jobqueue.lifecycle import wakeup
 from jobqueue.lifecycle.enqueue import JobSpec, enqueue
 from jobqueue.models import Job, JobEvent
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.session, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.fast_path, pytest.mark.postgresql, pytest.mark.session, pytest.mark.django_db(transaction=True)]
 SPEC = JobSpec("tests.tasks.add", args="[1]")
 BEFORE = prepared.PREPARED_AFTER + 1  # the number of calls before the first one that can use the plan
 

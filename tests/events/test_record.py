@@ -345,6 +345,7 @@ def test_a_batch_takes_as_many_statements_as_two_jobs_however_their_runs_ended(k
     assert counts[0] == counts[1], counts
 
 
+@pytest.mark.fast_path
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)  # inside of a transaction there are savepoints
 def test_a_success_takes_one_statement_and_so_does_an_enqueue() -> None:

@@ -19,7 +19,7 @@ from jobqueue.models import Job, JobEvent
 from tests.pooler import POOLED
 from tests.rivals import Rival, wait_until_somebody_waits_for_a_lock
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.fast_path, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 SPEC = JobSpec("tests.tasks.add", args="[1]")
 BROKEN = JobSpec("tests.tasks.add", args="[")
 COLUMNS = {"task": "tests.tasks.add", "queue": "default", "args": "[]", "kwargs": "{}", "priority": 0}

@@ -17,7 +17,7 @@ from jobqueue.core import states
 from jobqueue.core import targets as line
 from jobqueue.core.targets import Target, in_lock_order
 from jobqueue.db import Lease, LeaseHolder
-from jobqueue.db.targets import Targets
+from jobqueue.db import targets as targets_sql
 from jobqueue.lifecycle import control, decide, expire, finish, release
 from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome
 from jobqueue.lifecycle.promote import promote_due_jobs
@@ -127,7 +127,7 @@ def test_2_a_queued_holder_is_not_parked_with_the_rest(judged: Callable[..., Non
         slow.go_on()
         runs_all()
 
-    judged(trace, lambda patch: without(patch, Targets, "park_line", " AND NOT j.holds_target", ""), "I3")
+    judged(trace, lambda patch: without(patch, targets_sql, "park_line", " AND NOT j.holds_target", ""), "I3")
 
 
 def test_3_free_is_judged_by_status_and_a_parked_holder_goes_first(judged: Callable[..., None]) -> None:
@@ -140,7 +140,7 @@ def test_3_free_is_judged_by_status_and_a_parked_holder_goes_first(judged: Calla
         control.cancel(second.pk)
         runs_all()
 
-    judged(trace, lambda patch: without(patch, Targets, "_free", 'f"{HELD} AND NOT ({PARKED})"', '"holds_target"'), "I3")
+    judged(trace, lambda patch: without(patch, targets_sql, "_free", 'f"{HELD} AND NOT ({PARKED})"', '"holds_target"'), "I3")
 
 
 def test_4_control_takes_the_targets_lock_first(judged: Callable[..., None], other: Rival, third: Rival) -> None:
@@ -252,7 +252,7 @@ def test_10_a_hand_over_takes_the_best_of_queued_and_parked(judged: Callable[...
         hold(taken == [older.pk], f"I4: {taken} is taken before {older.pk}")
 
     words = """(PARKED, "status = 'QUEUED' AND NOT (target = '')")"""
-    judged(trace, lambda patch: without(patch, Targets, "handing_over", words, "(PARKED,)"), "I4")
+    judged(trace, lambda patch: without(patch, targets_sql, "handing_over", words, "(PARKED,)"), "I4")
 
 
 def test_11_locks_are_taken_in_the_order_of_their_keys(

@@ -1,6 +1,7 @@
 """The door to what only speeds PostgreSQL up: fewer messages, and plans that the server keeps.
 
 Each function returns None, or False, if its way is not possible at present; the caller then takes the ordinary way.
+The setting `FAST_PATH` turns all of it off.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from typing import Any
 from jobqueue.core.queue_rules import ServedQueues
 from jobqueue.core.targets import Target
 from jobqueue.db.database import Database
-from jobqueue.db.fast_path import plans
+from jobqueue.db.fast_path import plans, switch
 from jobqueue.db.records import LeaseHolder, Relayed, RunEnd
 
 
 def can_commit(db: Database) -> bool:
     """Return whether `run_and_commit` works now, that is, if no transaction is open on this thread's connection."""
-    if db.one_writer:
+    if db.one_writer or not switch.is_on():
         return False
     # Imported late, because a project on SQLite may have no psycopg.
     from jobqueue.db.fast_path import autocommit_insert
@@ -37,7 +38,7 @@ def end_and_take_next(db: Database, end: RunEnd, hand_over: tuple[LeaseHolder, T
 
     The caller has opened the transaction.
     """
-    if db.one_writer or not plans.can_be_sent_together(db.connection):
+    if db.one_writer or not switch.is_on() or not plans.can_be_sent_together(db.connection):
         return None
     from jobqueue.db.fast_path import finish_and_take_next
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jobqueue.db import pooler
+from jobqueue.db.fast_path import switch
 
 # The planner's hints for one transaction, the statement that takes them back, and the mark on a connection that has
 # them.
@@ -27,7 +28,7 @@ KEEP = "SET LOCAL plan_cache_mode = force_generic_plan; "
 
 def keep(options: dict[str, Any]) -> None:
     """Set the options of a connection to keep plans, unless Django would then have every statement prepared."""
-    if not options.get("server_side_binding"):
+    if switch.is_on() and not options.get("server_side_binding"):
         options.setdefault(OPTION, 0)
 
 
