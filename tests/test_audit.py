@@ -83,7 +83,7 @@ def test_the_verbs_of_the_admin_are_recorded_with_their_refusals(client: Client,
     ]
 
 
-def test_what_a_user_may_not_do_in_the_admin_is_recorded(client: Client, lines: Lines) -> None:
+def test_forbidden_requests_in_the_admin_are_recorded(client: Client, lines: Lines) -> None:
     get_user_model().objects.get().user_permissions.set(Permission.objects.filter(codename="view_job"))
     page = reverse("admin:jobqueue_job_act", args=[JobFactory().pk, "cancel"])
     assert client.post(page).status_code == 403

@@ -48,7 +48,7 @@ def test_of_a_large_value_the_beginning_is_left(value: Any, most: int) -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_left_of_megabytes_is_little_and_says_so(value: Any) -> None:
+def test_megabytes_are_cut_with_a_note(value: Any) -> None:
     text = str(capped(value))
     assert len(text) < 2 * SHOWN_BYTES
     assert CUT in text

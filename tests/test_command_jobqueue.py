@@ -131,7 +131,7 @@ def test_the_others_are_still_done_where_one_is_refused() -> None:
 
 @pytest.mark.parametrize("job_id", ["x", "0", "1.5", "9" * 30, "", "²"])
 @pytest.mark.parametrize("verb", ["cancel", "resume-job"])
-def test_what_is_no_jobs_number_is_refused_before_anything_is_done(verb: str, job_id: str) -> None:
+def test_an_invalid_job_number_is_refused_before_any_change(verb: str, job_id: str) -> None:
     job = JobFactory(paused=True)
     with pytest.raises(CommandError, match=r"JOB_ID is .*; it must be a whole number from 1 to 9223372036854775807"):
         run(verb, job.pk, job_id)
@@ -232,7 +232,7 @@ def test_a_job_that_waits_is_reported_with_the_reason() -> None:
     assert data["why_waiting"]["gate"] == "no_worker"
 
 
-def test_what_a_job_says_does_not_steer_the_terminal_and_is_bounded() -> None:
+def test_the_texts_of_a_job_cannot_control_the_terminal_and_are_bounded() -> None:
     job = JobFactory(success=True, message=f"\x1b[2Jgone\x9b\r{'x' * 5000}", result={"a": "\x07"})
     text, _ = run("report", job.pk)
     assert not {"\x1b", "\x9b", "\r", "\x07"} & {*text}
@@ -302,13 +302,13 @@ def test_a_job_that_has_waited_for_too_long_is_a_problem_unless_its_queue_is_pau
 
 
 @pytest.mark.parametrize("age", ["soon", "-1", "nan", "inf", "1e99", ""])
-def test_an_age_that_is_none_is_refused(age: str) -> None:
+def test_an_invalid_age_is_refused(age: str) -> None:
     with pytest.raises(CommandError, match=r"--max-age is .*; it must be a number of seconds from 0 to .*For example, 600 is ten minutes"):
         run("health", f"--max-age={age}")
 
 
 @pytest.mark.parametrize("number", ["many", "-1", "1.5", "nan", "1e99"])
-def test_a_number_that_is_none_is_refused(number: str) -> None:
+def test_an_invalid_number_is_refused(number: str) -> None:
     with pytest.raises(
         CommandError, match=r"--max-failed-jobs is .*; it must be a whole number from 0 to 1000000, or 'off'\. For example, 0"
     ):
@@ -413,7 +413,7 @@ def test_prune_by_the_settings_deletes_and_marks(settings: Any) -> None:
     assert told("prune") == ({"deleted": 0, "events": 0, "stale": 0, "set_aside": 0, "complete": True}, 0)
 
 
-def test_prune_by_its_options_deletes_whatever_the_settings_say() -> None:
+def test_prune_by_its_options_ignores_the_settings() -> None:
     kept = [ended(2), ended(0.5, queue="mail"), ended(2, queue="mail", success=False, error=True), JobFactory(queue="mail")]
     ended(2, queue="mail")
     ended(2, queue="mail", success=False, canceled=True)
@@ -492,7 +492,7 @@ def test_names_do_nothing_to_a_terminal() -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("stat",), ("pause",), ("cancel",), ("status", "--jsn")])
-def test_what_is_missing_or_unknown_ends_with_two_and_the_usage(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_or_unknown_arguments_exit_with_two_and_the_usage(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         Command().run_from_argv(["manage.py", "jobqueue", *words])
     assert end.value.code == 2

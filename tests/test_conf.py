@@ -195,7 +195,7 @@ def test_all_problems_are_found_at_once() -> None:
     assert [problem.id for problem in found] == ["E001", "E002", "E003", "E004"]
 
 
-def test_the_settings_are_read_once_and_anew_after_a_change(settings: Any) -> None:
+def test_the_settings_are_read_once_and_again_after_a_change(settings: Any) -> None:
     settings.JOBQUEUE = {"MAX_WORKERS": 5}
     assert current().max_workers == 5
     assert current() is current()

@@ -101,7 +101,7 @@ def test_several_fixed_times_in_one_gap_come_there_once() -> None:
 @pytest.mark.parametrize("zone", CHANGES)
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("expression", ["30 1 * * *", "30 2 * * *", "0 12 * * *", "*/15 * * * *", "0 * * * *", "*/20 * * * *"])
-def test_a_walk_of_the_clock_meets_each_time_once_whenever_it_is_asked_anew(zone: str, which: int, expression: str) -> None:
+def test_each_time_is_found_once_whenever_the_next_one_is_computed(zone: str, which: int, expression: str) -> None:
     day = CHANGES[zone][which]
     timing, met = Timing(expression, None, zone), list[datetime]()
     next_at = timing.after(midnight(zone, day) - timedelta(seconds=1))
@@ -172,7 +172,7 @@ DAYS_AGO = NOW.replace(second=0) - timedelta(days=3)
 EACH_MINUTE = Timing("* * * * *")
 
 
-def test_what_is_a_minute_old_at_most_comes_whatever_is_said_of_missed_times() -> None:
+def test_times_of_the_last_minute_get_their_job_with_any_rule_for_missed_times() -> None:
     for missed in ("skip", "once", "all"):
         assert due(EACH_MINUTE, NOW.replace(second=0), NOW, missed, 1) == [NOW.replace(second=0)]
         each_second = due(Timing("", 1), NOW - timedelta(seconds=60), NOW, missed, 1)
@@ -244,7 +244,7 @@ def test_bisection_finds_what_a_walk_finds(ago: int, number: int, expression: st
         (Timing(), "either cron or an interval, but none is given"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_reason(timing: Timing, text: str) -> None:
+def test_invalid_values_are_refused_with_the_reason(timing: Timing, text: str) -> None:
     begin = time.process_time()
     with pytest.raises(InvalidOption, match=text):
         timing.check(NOW)

@@ -55,7 +55,7 @@ def test_the_message_that_is_shown_has_the_fields_of_a_message() -> None:
     )
 
 
-def test_what_verifies_a_message_by_hand_agrees_with_the_library() -> None:
+def test_the_documented_verification_agrees_with_the_library() -> None:
     from jobqueue.webhooks.sending import headers
 
     found: dict[str, Any] = {}

@@ -204,7 +204,7 @@ def test_no_message_of_a_webhook_holds_a_mark(job: Job) -> None:
         clean(body_of(delivery), delivery.pk)
 
 
-def test_what_a_run_stores_logs_and_sends_holds_no_secret_of_its_arguments(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_values_that_a_run_stores_logs_and_sends_have_no_secret_of_its_arguments(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "jobqueue")
     Queue.objects.create(name="default", webhook_url="https://hooks.example/x")
     error = f"the server refused {VALUE}, {MARK} and {TEXT}"

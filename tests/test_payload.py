@@ -175,7 +175,7 @@ def test_sequences_become_lists_and_mappings_dicts_as_in_djangos_own_backends(va
 @pytest.mark.parametrize(
     "value", [UserDict({1: 2}), range(10**12), deque([b"x"]), UserList(["\0"]), types.MappingProxyType({"a": math.nan})]
 )
-def test_what_other_sequences_and_mappings_hold_obeys_the_same_rules(value: object) -> None:
+def test_values_in_other_sequences_and_mappings_obey_the_same_rules(value: object) -> None:
     with pytest.raises(InvalidArguments):
         dumps_arguments([value], {})
 

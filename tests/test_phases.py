@@ -66,7 +66,7 @@ def test_the_longest_name_is_taken() -> None:
         (lambda: JobTask(func=run, priority=0, queue_name="default", backend="default", run_after=None, phases=(one,)), "@pipeline"),  # type: ignore[arg-type]
     ],
 )
-def test_what_a_pipeline_cannot_be_is_refused(declare: Callable[[], Any], says: str) -> None:
+def test_an_invalid_pipeline_is_refused(declare: Callable[[], Any], says: str) -> None:
     with pytest.raises(InvalidOption, match=re.escape(says)):
         declare()
 

@@ -58,7 +58,7 @@ def test_services_with_keys_in_common_give_the_same_ids() -> None:
         assert job_id_of(text) == 17
 
 
-def test_what_is_no_number_has_no_public_id() -> None:
+def test_an_invalid_number_has_no_public_id() -> None:
     junk: Any = ["x", b"x", None, 1.5]
     assert {public_id(one) for one in junk} == {""}
 

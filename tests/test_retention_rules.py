@@ -18,7 +18,7 @@ def hook(job: Any) -> None:
     """Be called."""
 
 
-def test_what_is_usual_holds_where_nothing_is_said() -> None:
+def test_the_defaults_apply_without_options() -> None:
     stale, delete = conf.retention()
     assert [stale.seconds("mail", outcome) for outcome in OUTCOMES] == [days * 86_400 for days in (7, 30, 7)]
     assert [delete.seconds("mail", outcome) for outcome in OUTCOMES] == [days * 86_400 for days in (30, 90, 30)]
@@ -98,7 +98,7 @@ def test_rules_can_be_narrowed(settings: Any) -> None:
     ],
     ids=repr,
 )
-def test_what_is_no_time_is_refused_with_the_rule(name: str, value: Any) -> None:
+def test_an_invalid_time_is_refused_with_the_rule(name: str, value: Any) -> None:
     for given in ({name: value}, {"QUEUE_RETENTION": {"mail": {name: value}}}):
         (problem,) = conf.problems(given)
         assert problem.id == "E002"
@@ -107,7 +107,7 @@ def test_what_is_no_time_is_refused_with_the_rule(name: str, value: Any) -> None
 
 
 @pytest.mark.parametrize("value", [3, ["mail"], {"mail": 3}, {"": {}}, {3: {}}, {"mail": {"DELETE": 3}}], ids=repr)
-def test_what_names_no_queue_is_refused(value: Any) -> None:
+def test_an_invalid_name_of_a_queue_is_refused(value: Any) -> None:
     (problem,) = conf.problems({"QUEUE_RETENTION": value})
     assert problem.message.startswith("QUEUE_RETENTION is ")
 

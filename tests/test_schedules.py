@@ -85,7 +85,7 @@ def row(name: str = "nightly") -> Schedule:
         ({"kwargs": {"b": "\0"}}, "NUL character"),
     ],
 )
-def test_what_no_job_could_come_from_is_refused_where_it_is_declared(wrong: dict[str, Any], text: str) -> None:
+def test_values_from_which_no_job_can_be_enqueued_are_refused_at_the_declaration(wrong: dict[str, Any], text: str) -> None:
     with pytest.raises((InvalidOption, InvalidArguments), match=text):
         declare(**wrong)
     assert declarations.declared() == []
@@ -141,7 +141,7 @@ def test_the_projects_time_zone_is_only_the_default() -> None:
 
 
 @pytest.mark.django_db
-def test_what_the_code_changes_is_changed_and_what_people_decided_stays() -> None:
+def test_changes_of_the_code_are_applied_and_decisions_of_operators_stay() -> None:
     declare()
     jobqueue.sync_schedules()
     jobqueue.disable_schedule("nightly")
@@ -245,7 +245,7 @@ def test_one_that_fails_for_whatever_reason_stops_no_other_and_an_outage_is_none
 
 @pytest.mark.postgresql
 @pytest.mark.django_db
-def test_a_row_with_values_that_cannot_be_read_stops_no_other_and_is_written_anew() -> None:
+def test_a_row_with_unreadable_values_delays_no_other_and_is_rewritten() -> None:
     declare("bad")
     declare("good")
     sync.bring_schedules()

@@ -419,7 +419,7 @@ def test_literals_in_source_lines_are_hidden(line: str) -> None:
 
 
 @pytest.mark.parametrize("text", [f"token={S}", f"password: {S}", f"API_KEY = {S}"])
-def test_what_is_no_source_line_is_hidden_in_a_traceback_too(text: str) -> None:
+def test_lines_other_than_source_are_masked_in_a_traceback_too(text: str) -> None:
     python = in_source("run()")
     for one in (
         f"{python}\n    {text}",

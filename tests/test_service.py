@@ -198,7 +198,7 @@ def test_the_backoff_is_jittered_so_that_a_fleet_does_not_return_in_step() -> No
     assert 0.4 <= min(pauses) <= max(pauses) <= 0.8
 
 
-def test_a_failing_service_rests_before_it_tries_again_and_stops_at_once_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_service_waits_before_it_retries_and_still_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Service, "backoff_seconds", lambda _: 3600.0)
 
     def fail(_: Turns) -> None:
@@ -212,7 +212,7 @@ def test_a_failing_service_rests_before_it_tries_again_and_stops_at_once_all_the
     assert service.turns == 1
 
 
-def test_what_could_not_be_set_up_is_torn_down_all_the_same() -> None:
+def test_a_failed_setup_is_still_torn_down() -> None:
     class Broken(Turns):
         def set_up(self) -> None:
             raise ValueError("no")

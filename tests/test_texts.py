@@ -72,7 +72,7 @@ def test_a_cleaned_text_has_no_nul_and_can_be_encoded(text: str) -> None:
     assert len(cleaned) == len(text)
 
 
-def test_what_was_not_storable_becomes_a_visible_character() -> None:
+def test_unstorable_characters_become_visible_ones() -> None:
     assert clean("a\0b\ud800c\U0001f600") == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c\U0001f600"
 
 

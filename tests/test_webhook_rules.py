@@ -43,7 +43,7 @@ def test_a_url_of_http_is_taken(url: str) -> None:
         ("http://example.com\\@127.0.0.1/", "backslashes"),
     ],
 )
-def test_what_is_no_url_of_a_receiver_is_refused_with_the_reason(url: Any, text: str) -> None:
+def test_an_invalid_url_of_a_receiver_is_refused_with_the_reason(url: Any, text: str) -> None:
     assert text in rules.url_problem(url)
 
 
@@ -186,6 +186,6 @@ def test_a_callable_gives_each_receiver_its_secret(settings: Any) -> None:
 
 
 @pytest.mark.parametrize("answer", ["short", 3, [], [SECRET, "short"], {"*": SECRET}])
-def test_what_a_callable_must_not_return_is_refused(answer: Any) -> None:
+def test_an_invalid_result_of_a_callable_is_refused(answer: Any) -> None:
     with pytest.raises(ValueError, match="not a secret"):
         rules.secrets_of(lambda *_: answer, "mail", "acme", "https://a.example")

@@ -62,7 +62,7 @@ def test_a_duty_is_shown_with_its_leader_and_what_it_did(admin_client: Client) -
         ({"failures_in_a_row": 3, "last_error": "ValueError: token=abc123secret"}, "it has failed 3 times in a row: ValueError: token="),
     ],
 )
-def test_what_is_wrong_catches_the_eye(admin_client: Client, wrong: dict[str, Any], text: str) -> None:
+def test_problems_are_emphasized(admin_client: Client, wrong: dict[str, Any], text: str) -> None:
     lease(**wrong)
     shown = page(admin_client)
     assert text in shown

@@ -222,7 +222,7 @@ def test_filters_offer_what_is_known_without_looking_at_the_whole_table(viewer: 
     assert {"tests.tasks.add", "gone.tasks.recent"} <= {*specs["task"]}
 
 
-def test_what_was_enqueued_lately_is_offered_however_many_tasks_there_are(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recently_enqueued_tasks_are_offered_however_many_tasks_there_are(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filters, "MAX_CHOICES", 2)
     JobFactory(task="zoo.tasks.feed")
     specs = {spec.title: dict(spec.lookup_choices) for spec in viewer.get(LIST).context["cl"].filter_specs}

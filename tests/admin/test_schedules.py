@@ -127,7 +127,9 @@ def test_a_schedule_is_made_whose_first_time_lies_ahead(editor: Client) -> None:
         ({"target": "a/b"}, "__all__", "target is 'a/b'"),
     ],
 )
-def test_what_no_job_could_come_from_is_refused_at_its_field(editor: Client, wrong: dict[str, str], field: str, text: str) -> None:
+def test_values_from_which_no_job_can_be_enqueued_are_refused_at_their_field(
+    editor: Client, wrong: dict[str, str], field: str, text: str
+) -> None:
     response = editor.post(f"{LIST}add/", {**FORM, **wrong})
     assert response.status_code == 200
     found = response.context["adminform"].form.errors
@@ -216,7 +218,7 @@ def test_secrets_are_hidden_wherever_people_read_them(editor: Client, login: Log
     assert "tries" in editor.get(page(one)).content.decode()
 
 
-def test_what_is_left_hidden_stays_as_it_is_stored(editor: Client) -> None:
+def test_a_value_that_is_left_masked_keeps_its_stored_value(editor: Client) -> None:
     one = secret_one()
     form = editor.get(page(one)).context["adminform"].form
     data = {
@@ -336,7 +338,7 @@ def test_arguments_that_are_nested_too_deeply_are_refused(editor: Client) -> Non
         assert editor.post(page(changed), {**FORM, "name": changed.name, "kwargs": deep.replace("[]", "[1]")}).status_code in (200, 302)
 
 
-def test_what_is_hidden_stays_where_only_another_object_was_changed(editor: Client) -> None:
+def test_masked_values_are_kept_if_only_another_object_was_changed(editor: Client) -> None:
     one = ScheduleFactory(name="nightly", task="tests.tasks.log_in", args=["joe", "hunter2"], kwargs={"options": FEEDS})
     form = editor.get(page(one)).context["adminform"].form
     data = {**FORM, "task": one.task, "args": form.initial["args"]}
@@ -429,7 +431,7 @@ def test_an_unknown_verb_is_not_found_and_a_schedule_that_is_gone_leads_to_the_l
     assert editor.post(f"{LIST}{one.pk + 1}/act/enable/").url == LIST
 
 
-def test_what_the_code_declares_is_neither_edited_nor_deleted_here(editor: Client) -> None:
+def test_schedules_of_the_code_are_neither_edited_nor_deleted_here(editor: Client) -> None:
     one = ScheduleFactory(name="nightly", source="code")
     assert editor.post(page(one), FORM).status_code == 403
     assert editor.post(page(one, "delete"), {"post": "yes"}).status_code == 403
@@ -460,7 +462,7 @@ def test_a_deletion_names_the_schedule_and_not_its_ticks(editor: Client, django_
 # Rights
 
 
-def test_who_adds_a_schedule_without_the_right_to_enable_adds_it_disabled(login: Login) -> None:
+def test_a_user_without_the_permission_to_enable_adds_a_disabled_schedule(login: Login) -> None:
     author = login("view_schedule", "add_schedule", "change_schedule")
     assert "enabled" not in author.get(f"{LIST}add/").context["adminform"].form.fields
     answer = author.post(f"{LIST}add/", FORM)
@@ -469,7 +471,7 @@ def test_who_adds_a_schedule_without_the_right_to_enable_adds_it_disabled(login:
     assert stored().next_at is not None
 
 
-def test_who_changes_what_runs_without_the_right_to_enable_disables_it(login: Login) -> None:
+def test_a_change_by_a_user_without_the_permission_to_enable_disables_the_schedule(login: Login) -> None:
     author = login("view_schedule", "change_schedule")
     one = ScheduleFactory(name="nightly", kwargs={"b": 2})
     data = {**FORM, "args": "[1]", "kwargs": '{"b": 2}', "time_zone": "UTC"}

@@ -144,7 +144,7 @@ def test_every_verb_works_in_bulk(operator: Client, verb: str, trait: str, statu
 
 @pytest.mark.parametrize("trait", ["error", "queued", "paused", "scheduled"])
 @pytest.mark.parametrize(("verb", "sentence"), [("cancel", "cannot be resumed"), ("delete", "this cannot be undone")])
-def test_what_ends_more_than_one_job_for_good_always_asks(operator: Client, verb: str, sentence: str, trait: str) -> None:
+def test_canceling_several_jobs_always_needs_a_confirmation(operator: Client, verb: str, sentence: str, trait: str) -> None:
     jobs = JobFactory.create_batch(3, **{trait: True})
     before = states(*jobs)
     page = choose(operator, verb, *jobs)
@@ -268,7 +268,7 @@ def test_a_change_without_its_audit_record_is_undone(operator: Client, monkeypat
     assert states(job) == ["QUEUED"]
 
 
-def test_who_did_what_is_kept(operator: Client) -> None:
+def test_the_user_of_each_change_is_recorded(operator: Client) -> None:
     job = JobFactory(scheduled=True)
     for verb in ("pause", "resume", "run_now", "cancel"):
         operator.post(button(job, verb))

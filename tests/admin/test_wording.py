@@ -33,7 +33,7 @@ def test_a_moment_shows_its_distance() -> None:
     assert "in 5.0 s" in formatting.moment(NOON.replace(second=5), NOON)
 
 
-def test_what_is_no_time_is_not_read_as_one() -> None:
+def test_an_invalid_time_is_not_read_as_one() -> None:
     assert formatting.parsed("2026-03-01T12:00:00+00:00") == NOON
     assert [formatting.parsed(value) for value in (None, 7, "", "yesterday", ["x"])] == [None] * 5
 

@@ -157,7 +157,7 @@ def test_an_authenticator_that_falls_back_on_the_session_opens_no_hole(settings:
 
 
 @pytest.mark.parametrize("scheme", ["Basic", "basic", "Digest", "Negotiate", "NTLM"])
-def test_what_a_browser_sends_by_itself_is_no_token(settings: Any, make_user: MakeUser, job: Job, scheme: str) -> None:
+def test_headers_that_a_browser_sends_by_itself_are_no_token(settings: Any, make_user: MakeUser, job: Job, scheme: str) -> None:
     make_user(is_superuser=True)
     settings.JOBQUEUE = {"API_AUTHENTICATOR": basic}
     client = Client(enforce_csrf_checks=True)

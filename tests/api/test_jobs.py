@@ -164,7 +164,7 @@ def test_a_pause_ends_at_the_time_that_was_said(login: Any, until: str) -> None:
 
 
 @pytest.mark.parametrize("until", ["", "x", "0", "-5", "nan", "1e3", "7.5", "07", "1999-01-01T00:00:00Z", "1000000000"])
-def test_what_is_no_time_ahead_ends_no_pause(login: Any, until: str) -> None:
+def test_a_time_that_is_not_in_the_future_ends_no_pause(login: Any, until: str) -> None:
     response = login("view_queue", "pause_queue").post(f"{ROOT}queues/mail/pause/?until={until}")
     assert (response.status_code, error(response)["code"]) == (400, "bad_request")
     assert not Queue.objects.exists()
@@ -180,7 +180,7 @@ def test_the_time_at_which_a_job_expires_is_shown(viewer: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["%00", "x" * 201, "%ED%A0%80%00"])
-def test_what_is_no_queues_name_is_not_found(login: Any, name: str) -> None:
+def test_an_invalid_queue_name_is_not_found(login: Any, name: str) -> None:
     response = login("view_queue", "pause_queue").post(f"{ROOT}queues/{name}/pause/")
     assert (response.status_code, error(response)["code"]) == (404, "not_found")
     assert not Queue.objects.exists()

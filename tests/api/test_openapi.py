@@ -139,7 +139,9 @@ def ids(endpoint: Endpoint) -> str:
 
 @few_and_many(10, 40)
 @pytest.mark.parametrize("endpoint", OPERATIONS, ids=ids)
-def test_what_fits_the_document_is_answered_as_it_says(attempt: Any, make_user: MakeUser, endpoint: Endpoint, examples: int) -> None:
+def test_requests_that_fit_the_document_get_answers_that_fit_it(
+    attempt: Any, make_user: MakeUser, endpoint: Endpoint, examples: int
+) -> None:
     seen = attempt(endpoint, make_user(is_superuser=True, is_staff=True), GenerationMode.POSITIVE, examples)
     assert seen <= {*endpoint.done, 404, 409}
     assert seen & {*endpoint.done} or examples < 40, "a few may all miss"

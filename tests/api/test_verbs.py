@@ -36,7 +36,7 @@ def status(job: Job) -> str:
     ],
 )
 @pytest.mark.parametrize("target", [None, "customer:7"])
-def test_what_does_not_run_changes_at_once(operator: Client, verb: str, before: str, after: str, target: str | None) -> None:
+def test_a_job_that_does_not_run_changes_at_once(operator: Client, verb: str, before: str, after: str, target: str | None) -> None:
     job = JobFactory(**{before: True}, target=target or "")
     response = operator.post(url(job, verb, target))
     assert (response.status_code, response.json()) == (200, {**named(job), "verdict": "done", "status": after})
@@ -154,7 +154,7 @@ def test_without_a_target_the_tenant_is_compared_where_it_is_given(operator: Cli
     "number", ["0", "-1", "01", "9223372036854775808", "9" * 5000, "abc", "1.0", "1e3", "%00", "%D9%A1", "%ED%A0%80", "%FF", "1%0A"]
 )
 @pytest.mark.parametrize(("method", "end"), [("post", "cancel/"), ("post", "resume/"), ("get", ""), ("delete", "")])
-def test_what_is_no_jobs_number_is_not_found(operator: Client, method: str, end: str, number: str) -> None:
+def test_an_invalid_job_number_is_not_found(operator: Client, method: str, end: str, number: str) -> None:
     JobFactory(pk=1)
     response = getattr(operator, method)(f"{ROOT}jobs/{number}/{end}")
     assert (response.status_code, error(response)["code"]) == (404, "not_found")
@@ -168,7 +168,7 @@ def test_a_query_that_names_nothing_is_reported(operator: Client, name: str, val
     assert (response.status_code, error(response)["code"]) == (400, "bad_request")
 
 
-def test_what_was_done_is_in_the_admins_log_with_who_did_it(login: Any) -> None:
+def test_changes_are_in_the_admins_log_with_their_user(login: Any) -> None:
     client = login("view_job", "pause_job", "cancel_job", "resume_job", "delete_job")
     queued, running = JobFactory(), JobFactory(running=True)
     for job, verb in ((queued, "pause"), (queued, "resume"), (running, "cancel"), (running, "resume")):

@@ -195,7 +195,7 @@ def test_a_router_that_allows_no_tables_is_reported(jobs_database: Any) -> None:
     assert "do not allow the tables of jobqueue" in message
 
 
-def test_an_alias_that_is_none_is_refused_with_the_fix(settings: Any) -> None:
+def test_an_unknown_alias_is_refused_with_the_fix(settings: Any) -> None:
     settings.JOBQUEUE = {"DATABASE": "jbos"}
     [problem] = conf.problems(settings.JOBQUEUE)
     assert problem.id == "E002"

@@ -59,7 +59,7 @@ def test_a_pooler_is_seen_and_the_server_itself_is_not_taken_for_one(lead: Lead,
     assert Job.objects.database.behind_pooler is through
 
 
-def test_a_connection_is_asked_once_and_the_next_one_anew(lead: Lead) -> None:
+def test_a_connection_is_queried_once_and_the_next_one_again(lead: Lead) -> None:
     lead(True)
     assert Job.objects.database.behind_pooler
     setattr(connection.connection, ANSWER, False)

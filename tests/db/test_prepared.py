@@ -62,7 +62,7 @@ def test_after_some_jobs_the_next_ones_go_by_a_kept_plan() -> None:
 
 
 @pytest.mark.parametrize("notified", [False, True])
-def test_what_it_makes_is_what_the_statement_makes(notified: bool) -> None:
+def test_a_kept_plan_stores_the_same_row_as_the_statement(notified: bool) -> None:
     texts = ["'; DROP TABLE x; --", "back\\slash \\' \"", "100 % %s $1 {}", "naïve ☃ 𝄞", "-1"]
     specs = [JobSpec("tests.tasks.add", args=f'["{number}"]', queue=text, priority=-5) for number, text in enumerate(texts)]
     prepare()
@@ -83,7 +83,7 @@ def test_what_it_makes_is_what_the_statement_makes(notified: bool) -> None:
 
 @pytest.mark.parametrize("lose", ["DEALLOCATE ALL", "DISCARD ALL"])
 @pytest.mark.parametrize("notified", [False, True])
-def test_a_session_that_has_lost_its_plans_makes_the_job_all_the_same_and_keeps_none_any_more(lose: str, notified: bool) -> None:
+def test_a_session_that_has_lost_its_plans_still_stores_the_job_and_keeps_no_more_plans(lose: str, notified: bool) -> None:
     prepare()
     execute(lose)
     if notified:
@@ -98,7 +98,7 @@ def test_a_session_that_has_lost_its_plans_makes_the_job_all_the_same_and_keeps_
     assert len(plans()) == 1
 
 
-def test_a_table_that_has_changed_since_makes_the_job_all_the_same() -> None:
+def test_a_table_that_has_changed_meanwhile_still_stores_the_job() -> None:
     prepare()
     execute("ALTER TABLE jobqueue_jobevent ALTER COLUMN at TYPE timestamptz(3)")
     try:
@@ -125,7 +125,7 @@ def test_behind_a_pooler_no_plan_is_kept() -> None:
     assert plans() == {}
 
 
-def test_where_the_project_does_without_sessions_of_its_own_no_plan_is_kept(settings: Any) -> None:
+def test_if_the_project_has_no_sessions_of_its_own_no_plan_is_kept(settings: Any) -> None:
     settings.JOBQUEUE = {**settings.JOBQUEUE, "NOTIFY": False}
     prepare()
     enqueue(SPEC)
@@ -143,7 +143,7 @@ def test_inside_a_transaction_nothing_could_be_sent_again_so_no_plan_is_used() -
 
 
 @pytest.mark.parametrize("args", ["[", '["\0"]', '["\udc80"]'])
-def test_what_the_database_refuses_is_refused_in_the_same_way(args: str) -> None:
+def test_values_that_the_database_refuses_are_refused_in_the_same_way(args: str) -> None:
     refused = JobSpec("tests.tasks.add", args=args)
     found = []
     for _ in range(2):

@@ -177,7 +177,7 @@ def test_a_batch_is_enqueued_in_order_and_found_again() -> None:
 
 
 @pytest.mark.django_db
-def test_what_was_paused_is_resumed_with_the_next_batch() -> None:
+def test_a_paused_job_is_resumed_with_the_next_batch() -> None:
     ids, _ = enqueue(GROUPS)
     request_job_cancel(ids[0])
     request_job_cancel(ids[1], outcome=Job.Status.CANCELED)

@@ -110,7 +110,7 @@ def test_a_definition_opens_its_module_at_the_page_with_its_line(client: Client)
 
 
 @pytest.mark.parametrize("path", ["/package/none/", "/module/none/", "/media/none.png", "/nowhere"])
-def test_what_is_not_there_is_not_found(client: Client, path: str) -> None:
+def test_a_missing_object_is_not_found(client: Client, path: str) -> None:
     response = client.get(path)
     assert response.status_code == 404
     assert "Traceback" not in response.content.decode()

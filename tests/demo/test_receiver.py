@@ -24,7 +24,7 @@ def post(client: Client, secret: str = SECRET, body: str = BODY, sent: str = BOD
     )
 
 
-def test_what_is_signed_is_taken_once_and_shown_as_text(client: Client, settings: Any) -> None:
+def test_a_signed_message_is_accepted_once_and_shown_as_text(client: Client, settings: Any) -> None:
     settings.WEBHOOK_SECRET = SECRET
     assert (post(client), post(client)) == (204, 204)
     assert [(one.message_id, one.type, one.times) for one in Message.objects.all()] == [("id-1", "job.completed", 2)]
@@ -33,7 +33,7 @@ def test_what_is_signed_is_taken_once_and_shown_as_text(client: Client, settings
     assert "<script>" not in page
 
 
-def test_what_is_not_signed_or_was_changed_is_refused(client: Client, settings: Any) -> None:
+def test_unsigned_or_changed_messages_are_refused(client: Client, settings: Any) -> None:
     settings.WEBHOOK_SECRET = SECRET
     assert post(client, secret=SECRET[:-4] + "AAAA") == 400
     assert post(client, sent=BODY.replace("7", "8")) == 400

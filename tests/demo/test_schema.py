@@ -55,7 +55,7 @@ OLD = {
 }
 
 
-def test_a_database_of_this_schema_is_kept_and_one_of_an_older_schema_is_made_anew(run: Run) -> None:
+def test_a_database_of_this_schema_is_kept_and_one_of_an_older_schema_is_recreated(run: Run) -> None:
     code = f"""
 for sql in ["SELECT 1", "SELECT 1", *{[*OLD.values()]}]:
     execute(sql)

@@ -109,7 +109,7 @@ def test_an_export_that_is_interrupted_leaves_no_file(media: Path) -> None:
     assert not media.exists()
 
 
-def test_what_still_waits_is_not_enqueued_twice() -> None:
+def test_a_job_that_still_waits_is_not_enqueued_twice() -> None:
     first, second, other = (tasks.index_module.enqueue(name, pause=0.1) for name in ("json", "json", "html"))
     assert (first.created, second.created, other.created) == (True, False, True)
     assert first.id == second.id != other.id

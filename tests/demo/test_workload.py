@@ -34,7 +34,7 @@ def run(*args: Any) -> tuple[str, int]:
 # What is foretold
 
 
-def test_what_is_foretold_is_the_same_on_every_machine() -> None:
+def test_predictions_are_the_same_on_every_machine() -> None:
     assert foretell("flaky", 7) == Foretold("flaky", 7, 0.022, "SUCCESS", 2, True, 31649)
     assert foretell("slow_then_fails", 7, "other", 0.5) == Foretold("slow_then_fails", 7, 0.366, "ERROR", 1, False, None)
 
@@ -68,7 +68,7 @@ def test_each_kind_has_its_task() -> None:
 
 
 @pytest.mark.django_db
-def test_a_mix_is_enqueued_as_foretold_and_checked() -> None:
+def test_a_mix_is_enqueued_as_predicted_and_checked() -> None:
     text, status = run(
         "--count", 40, "--seed", "s", "--pace", 0.001, "--kinds", "instant,flaky,broken,gives_up,hopeless,short,heavy,long,sleepy"
     )
@@ -103,7 +103,7 @@ def test_jobs_go_to_another_queue_where_one_is_named() -> None:
         (["--pace", "-1"], "--pace is -1.0; it must be a number from 0 to 1000"),
     ],
 )
-def test_what_makes_no_sense_is_refused(args: list[str], text: str) -> None:
+def test_invalid_values_are_refused(args: list[str], text: str) -> None:
     with pytest.raises(CommandError, match=text):
         run(*args)
 

@@ -67,7 +67,7 @@ def test_it_sleeps_to_the_next_time_and_no_longer_than_five_seconds() -> None:
 
 
 @pytest.mark.parametrize("state", [{"enabled": False}, {"retired_at": NOON}])
-def test_what_is_disabled_or_retired_gets_no_job(state: dict[str, Any]) -> None:
+def test_a_disabled_or_retired_schedule_gets_no_job(state: dict[str, Any]) -> None:
     ScheduleFactory(next_at=NOON, **state)
     assert run(NOON + SECOND).items == 0
     assert not Job.objects.exists()
@@ -192,7 +192,7 @@ def test_by_default_there_is_one_late_run_at_most() -> None:
     assert Schedule().missed == "once"
 
 
-def test_what_fell_into_a_pause_is_not_made_up_for() -> None:
+def test_times_during_a_pause_are_not_caught_up() -> None:
     schedule = ScheduleFactory(next_at=NOON - 3 * DAY, missed="all", enabled=False)
     answer = verbs.enable_schedule(schedule.name)
     assert answer.next_at > clock.now()

@@ -56,7 +56,7 @@ def test_the_same_declaration_may_come_twice_but_a_name_is_one_functions_alone()
         ({"rotate_after_seconds": -3}, "rotate_after_seconds is -3"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(options: dict[str, Any], text: str) -> None:
+def test_a_contradictory_rule_is_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidOption) as caught:
         duty(**{"name": "sweep", "interval": 1, **options})
     assert text in str(caught.value)
@@ -68,7 +68,7 @@ async def coroutine() -> None: ...
 @pytest.mark.parametrize(
     ("function", "text"), [(coroutine, "not a coroutine"), (lambda context: None, "requires context"), (7, "must be a plain function")]
 )
-def test_what_cannot_be_called_is_refused(function: Any, text: str) -> None:
+def test_a_value_that_cannot_be_called_is_refused(function: Any, text: str) -> None:
     with pytest.raises(InvalidOption, match=text):
         duty(name="sweep", interval=1)(function)
     assert registry.discover() == {}

@@ -95,7 +95,7 @@ def test_new_rules_move_a_time_that_lies_ahead_in_both_directions(rules: Any) ->
     assert next_at(schedule) == NOON + 2 * HOUR
 
 
-def test_each_leader_counts_anew_even_if_the_version_is_not_known(rules: Any) -> None:
+def test_each_leader_recomputes_even_if_the_version_is_unknown(rules: Any) -> None:
     rules(0, "")
     schedule = planned(NOON, cron="0 15 * * *")
     rules(2, "")
@@ -103,7 +103,7 @@ def test_each_leader_counts_anew_even_if_the_version_is_not_known(rules: Any) ->
     assert next_at(schedule) == NOON + HOUR
 
 
-def test_a_leader_counts_anew_what_another_version_has_planned_meanwhile(rules: Any) -> None:
+def test_a_leader_recomputes_what_another_version_has_planned_meanwhile(rules: Any) -> None:
     rules(2, "2026b")
     leader = EnqueueScheduledJobs()
     schedule = ScheduleFactory(cron="0 15 * * *")

@@ -58,7 +58,7 @@ def test_an_event_that_commits_after_one_with_a_higher_id_is_not_missed(rival: R
 
 
 @pytest.mark.postgresql
-def test_who_reads_again_from_the_horizon_misses_no_event_that_was_not_committed(rival: Rival) -> None:
+def test_a_second_read_from_the_horizon_misses_no_event_that_was_not_committed(rival: Rival) -> None:
     before = eventlog_sql.event_cursor(Job.objects.database)
     with rival.transaction():
         late = rival.do(add, 1)
@@ -85,7 +85,7 @@ def test_a_client_replays_from_its_horizon_on_in_bounded_parts() -> None:
 
 
 @pytest.mark.postgresql
-def test_what_commits_between_two_parts_of_a_batch_comes_after_it(rival: Rival) -> None:
+def test_events_that_commit_between_two_parts_of_a_batch_come_after_it(rival: Rival) -> None:
     cursor = eventlog_sql.event_cursor(Job.objects.database)
     with rival.transaction():
         late = rival.do(add, 1)
@@ -208,7 +208,7 @@ def test_readers_miss_nothing_of_sixteen_writers_that_hold_their_transactions_op
 
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
-def test_what_is_new_is_found_by_the_index_in_a_table_that_was_never_analyzed() -> None:
+def test_new_events_are_found_by_the_index_in_a_table_that_was_never_analyzed() -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO {EVENTS} (job_id, name, xid) SELECT n, 'job.started', 3 FROM generate_series(1, 20000) AS n")
     since = eventlog_sql.event_cursor(Job.objects.database)

@@ -181,7 +181,7 @@ def test_the_job_that_is_handed_over_has_only_its_own_start_event() -> None:
     assert (told(first.pk), told(second.pk)) == (["started", "completed"], [])
 
 
-def test_what_an_event_says_holds_no_secret_and_no_traceback() -> None:
+def test_the_data_of_an_event_has_no_secret_and_no_traceback() -> None:
     job = JobFactory(running=True, max_attempts=2, args=["hunter2"])
     end(job, Kind.RETRY, failure=NO, delay_seconds=3.0)
     event = last(job.pk)

@@ -287,7 +287,7 @@ def test_the_server_ends_though_a_client_never_reads(start: Start, browser: Brow
 
 
 @pytest.mark.parametrize("kind", ["uvicorn", "gthread"])
-def test_who_never_reads_is_cut_once_it_has_fallen_too_far_behind(start: Start, browser: Browser, kind: str) -> None:
+def test_a_client_that_never_reads_is_disconnected_when_it_is_too_far_behind(start: Start, browser: Browser, kind: str) -> None:
     server = start(kind=kind)
     with never_reads(server, session(browser)) as line:
         threading.Event().wait(5)

@@ -212,7 +212,7 @@ def test_a_client_that_is_disconnected_repeatedly_in_a_replay_continues_where_it
 
 
 @pytest.mark.parametrize("value", ["x", "-1", "1", "0-", "0-1-2", "0-1-2-3-4", "0-" + "9" * 20, "0-" + "9" * 19, "0-²", "G-1"])
-def test_an_id_that_is_none_is_refused(browser: Browser, job: Job, value: str) -> None:
+def test_an_invalid_id_is_refused(browser: Browser, job: Job, value: str) -> None:
     response = browser.get(f"{ROOT}events/", {"last_event_id": value})
     assert response.status_code == 400
     assert "Last-Event-ID" in response.json()["error"]["message"]
@@ -397,7 +397,7 @@ def test_a_user_without_a_row_is_identified_by_its_attributes() -> None:
     assert identity(Caller(username="a")) == keys[0]
 
 
-def test_what_a_stream_asks_never_ends_the_servers_loop() -> None:
+def test_a_query_of_a_stream_never_ends_the_servers_loop() -> None:
     def leave() -> None:
         raise SystemExit(3)
 
@@ -470,7 +470,7 @@ def test_strangers_and_users_without_the_right_get_no_stream(job: Job) -> None:
         assert client.get(f"/admin/jobqueue/job/{job.pk}/events/").status_code == 403
 
 
-def test_what_is_not_there_is_not_streamed(browser: Browser, job: Job) -> None:
+def test_a_missing_job_is_not_streamed(browser: Browser, job: Job) -> None:
     for path in (f"jobs/{job.pk + 1}/events/", "jobs/x/events/", f"jobs/{job.pk}/events/?tenant=acme", f"targets/{'x' * 201}/events/"):
         assert browser.get(f"{ROOT}{path}").status_code == 404
     assert browser.post(f"{ROOT}events/").status_code == 405

@@ -74,7 +74,7 @@ def test_the_next_job_in_the_thread_finds_a_sound_connection_and_its_row_is_comm
     assert f"after {name}" in scene.rows
 
 
-def test_what_a_task_left_uncommitted_is_rolled_back(scene: Scene) -> None:
+def test_writes_that_a_task_left_uncommitted_are_rolled_back(scene: Scene) -> None:
     assert not ROLLED_BACK & scene.rows
 
 

@@ -112,7 +112,7 @@ def test_cancels_and_pauses_that_race_with_phases_leave_consistent_rows(workers:
 
 @at_once
 @pytest.mark.postgresql
-def test_what_a_phase_shows_and_keeps_is_there_while_its_own_transaction_is_open(workers: Workers) -> None:
+def test_reports_and_checkpoints_are_stored_while_the_phases_own_transaction_is_open(workers: Workers) -> None:
     job = workers.enqueue(pipelines.transaction_in_a_phase)
     worker = workers.start(**HERE).ready()
     wait_until_started(workers.witness, job)

@@ -118,7 +118,7 @@ def test_a_listener_that_hangs_is_named_and_holds_up_nothing(workers: Workers) -
 
 
 @pytest.mark.parametrize("left", ["swallow", "leave_a_thread", "work"])
-def test_what_is_registered_with_atexit_runs_for_a_moment_whatever_threads_are_left(workers: Workers, tmp_path: Path, left: str) -> None:
+def test_atexit_functions_run_for_a_moment_whatever_threads_are_left(workers: Workers, tmp_path: Path, left: str) -> None:
     mark = tmp_path / "mark"
     worker = workers.start(**SETTINGS).ready()
     registered = workers.enqueue(tasks.register_for_exit, str(mark))

@@ -87,7 +87,7 @@ def test_another_worker_begins_a_stubborn_job_only_when_the_first_one_ends(worke
 
 
 @at_once
-def test_what_ends_in_time_ends_the_worker_with_0_in_the_same_order(workers: Workers) -> None:
+def test_a_drain_in_time_exits_with_0_in_the_same_order(workers: Workers) -> None:
     job, waiting = workers.enqueue(tasks.work, 1.5), workers.enqueue(tasks.wait)
     worker = workers.start(SHUTDOWN_GRACE_PERIOD_SECONDS=3).ready()
     wait_until_started(workers.witness, job, waiting)

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.django_db(transa
 COUNT, SEED, PACE = 120, "storm", 0.3
 
 
-def test_every_job_of_a_mix_ends_as_foretold(workers: Workers) -> None:
+def test_every_job_of_a_mix_ends_as_predicted(workers: Workers) -> None:
     assert {told.kind for told in catalogue(COUNT, seed=SEED)} == {*KINDS}, "or the mix says nothing of some kinds"
     call_command("enqueue_catalogue", count=COUNT, seed=SEED, pace=PACE, verbosity=0)
     worker = workers.start("--once", TASK_MODULES=["demo_project.workload.tasks"], MIN_WORKERS=2, MAX_WORKERS=8)

@@ -161,7 +161,7 @@ def test_a_row_that_a_constraint_has_not_checked_is_mended_when_it_is_set_aside(
     assert job.status == "ERROR"
 
 
-def test_what_is_set_aside_is_a_problem_that_names_job_and_reason() -> None:
+def test_a_job_that_was_set_aside_is_a_problem_with_its_reason() -> None:
     WorkerFactory()
     job = spoil(JobFactory(expired=True), "a flag that does not exist")
     expire_stale_running_jobs()

@@ -198,7 +198,7 @@ def test_a_row_that_the_database_refuses_is_set_aside_with_the_reason_and_blocks
 
 @pytest.mark.usefixtures("refusing")
 @pytest.mark.parametrize("target", ["", "customer:7"])
-def test_what_is_claimed_one_by_one_carries_the_same_as_otherwise(target: str) -> None:
+def test_jobs_that_are_claimed_one_by_one_have_the_same_values(target: str) -> None:
     JobFactory(attempt=FULL, target=target)
     job = JobFactory(
         args=[{"a": 1}], kwargs={"b": "c"}, priority=4, attempt=1, lease_token=3, failures=1, cancel_requested=True, cancel_outcome="PAUSED"
@@ -215,7 +215,7 @@ def test_what_is_claimed_one_by_one_carries_the_same_as_otherwise(target: str) -
 
 
 @pytest.mark.usefixtures("refusing")
-def test_where_rows_are_taken_one_by_one_limit_order_and_queues_hold_all_the_same() -> None:
+def test_if_rows_are_taken_one_by_one_limit_order_and_queues_still_apply() -> None:
     JobFactory(attempt=FULL, priority=9, queue="mail")
     JobFactory(priority=9)
     jobs = [JobFactory(priority=priority, queue="mail") for priority in (1, 2, 3)]

@@ -138,7 +138,7 @@ def rolled_back() -> Iterator[None]:
 
 @pytest.mark.session
 @pytest.mark.parametrize("opened", [begun, rolled_back])
-def test_what_the_caller_began_is_the_callers_to_end(listener: Rival, opened: Callable[[], Any]) -> None:
+def test_a_transaction_of_the_caller_is_left_to_the_caller(listener: Rival, opened: Callable[[], Any]) -> None:
     with opened():
         assert enqueue(SPEC).created
         assert listener.do(Job.objects.count) == 0
@@ -197,7 +197,7 @@ def test_a_job_with_a_key_that_waits_for_its_rival_holds_back_no_other(rival: Ri
         third.close()
 
 
-def test_what_a_project_wraps_around_its_cursors_sees_one_statement_and_may_add_to_it() -> None:
+def test_an_execute_wrapper_of_the_project_gets_one_statement_and_may_add_to_it() -> None:
     seen: list[str] = []
 
     def comment(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:

@@ -49,7 +49,7 @@ def test_a_datetime_is_kept_and_nothing_means_never() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, -1, timedelta(), True, "soon", float("nan"), 367 * 86400])
-def test_what_is_no_time_is_refused_at_the_declaration(wrong: Any) -> None:
+def test_an_invalid_time_is_refused_at_the_declaration(wrong: Any) -> None:
     for declare in (lambda: task(expires=wrong)(samples.undeclared), lambda: samples.plain.using(expires=wrong)):
         with pytest.raises(InvalidOption, match=r"expires is .*; it must be"):
             declare()

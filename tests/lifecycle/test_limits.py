@@ -268,7 +268,7 @@ def test_a_bad_row_is_set_aside_under_a_limit_and_the_others_are_taken_within_it
 # What it costs
 
 
-def test_where_no_limit_is_set_a_claim_has_no_statement_more(django_assert_num_queries: Callable[[int], Any]) -> None:
+def test_without_a_limit_a_claim_has_no_additional_statement(django_assert_num_queries: Callable[[int], Any]) -> None:
     flood(10)
     each = 1 if connection.vendor == "postgresql" else 4  # on SQLite a query and a write, in a transaction
     for limits in (None, Limits(), Limits(None, {})):

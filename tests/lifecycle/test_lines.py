@@ -72,7 +72,7 @@ def test_a_held_target_without_waiting_jobs_is_a_line_too() -> None:
     assert (line.waiting, line.oldest_waiting_at, line.stuck) == (0, None, False)
 
 
-def test_what_is_scheduled_or_has_ended_makes_no_line() -> None:
+def test_scheduled_and_ended_jobs_make_no_line() -> None:
     for trait in ("scheduled", "success", "canceled"):
         JobFactory(**SEVEN, **{trait: True})
     JobFactory()

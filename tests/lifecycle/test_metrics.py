@@ -85,7 +85,7 @@ def test_a_queue_of_which_all_has_ended_is_seen_and_a_quiet_one_has_rates_of_zer
     assert (quiet.queued, quiet.enqueued_per_second, quiet.finished_per_second) == (1, 0.0, 0.0)
 
 
-def test_where_very_much_came_the_rate_is_that_of_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_flood_the_rate_is_that_of_the_newest_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "MAX_COUNTED", 100)
     collector = Collector()
     collector.look(at(0))

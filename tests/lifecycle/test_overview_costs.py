@@ -77,7 +77,7 @@ def _pages(sql: str, params: Any) -> int:
 
 @pytest.mark.postgresql
 @pytest.mark.slow
-def test_looks_are_cheap_whatever_waits(crowd: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_are_cheap_in_any_backlog(crowd: None, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = Job.objects.order_by("-pk")
     waiting = {
         "parked behind a busy target": jobs.filter(target="busy", status="PENDING").first(),

@@ -138,7 +138,7 @@ def test_a_history_of_another_shape_leaves_waits_unknown(state: str, bad: Any) -
     assert isinstance(in_words(found["waits"], seconds), str)
 
 
-def test_what_a_person_did_later_is_no_run_time() -> None:
+def test_later_requests_do_not_count_as_run_time() -> None:
     job = JobFactory(canceled=True, attempt=1, started_at=after(0), finished_at=after(172800), history=[entry(1, 0, 10, outcome="PAUSED")])
     assert (told(job)["ran_seconds"], told(job)["ran_seconds_in_all"]) == (10.0, 10.0)
 

@@ -97,7 +97,7 @@ def refusing(job: Job) -> Iterator[None]:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("outcome", ["success", "error", "canceled"])
-def test_what_ended_long_ago_goes_and_what_ended_of_late_stays(outcome: str) -> None:
+def test_old_ended_jobs_are_deleted_and_recent_ones_stay(outcome: str) -> None:
     old, young = ended(outcome), ended(outcome, timedelta(hours=23))
     done = deleting().run(60)
     assert (done.deleted, done.stale, done.set_aside, done.more) == (1, 0, 0, False)
@@ -110,7 +110,7 @@ def test_what_ended_long_ago_goes_and_what_ended_of_late_stays(outcome: str) -> 
     "place",
     ["queued", "scheduled", "due", "waiting_for_children", "waiting_for_target", "waiting_for_retry", "running", "expired", "paused"],
 )
-def test_what_has_not_ended_is_never_touched(place: str) -> None:
+def test_jobs_that_have_not_ended_are_never_touched(place: str) -> None:
     job = JobFactory(**{place: True}, created_at=clock.now() - LONG_AGO)
     Job.objects.filter(pk=job.pk).update(finished_at=clock.now() - LONG_AGO)  # a paused job may have ended once
     done = Sweep(after(OUTCOMES, 0), after(OUTCOMES, 0)).run(60)
@@ -184,7 +184,7 @@ def test_a_job_that_a_person_moves_on_is_stale_no_more(verb: Any) -> None:
 
 
 @pytest.mark.django_db
-def test_what_is_about_to_go_is_not_marked_before() -> None:
+def test_jobs_that_are_about_to_be_deleted_are_not_marked_before() -> None:
     ended()
     with heard(signals.job_stale) as told:
         done = Sweep(after(OUTCOMES, 1), after(OUTCOMES, DAY)).run(60)
@@ -534,7 +534,7 @@ def test_a_run_that_was_written_late_is_found_in_the_next_run() -> None:
 
 
 @pytest.mark.django_db
-def test_now_and_then_a_walk_starts_anew_the_less_often_the_less_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_walk_restarts_from_time_to_time_less_often_if_it_found_less(monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = deleting()
     sweep.run(60)
     lost = ended(ago=timedelta(days=30))

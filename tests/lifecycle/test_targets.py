@@ -174,7 +174,7 @@ def test_a_better_job_that_no_worker_may_claim_does_not_disable_hand_over(where:
 
 
 @pytest.mark.parametrize("kind", [Kind.ERROR, Kind.RETRY, Kind.HANDED_BACK, Kind.STOPPED])
-def test_what_does_not_free_the_target_hands_nothing_over(kind: Kind) -> None:
+def test_an_end_that_does_not_free_the_target_hands_nothing_over(kind: Kind) -> None:
     first, second = JobFactory(**SEVEN), JobFactory(**SEVEN)
     take()
     taken = taken_over(first, mine(Lease(first.pk, 1)), kind)
@@ -248,7 +248,7 @@ def test_an_expired_holder_that_was_to_be_canceled_releases_the_next_one() -> No
     assert places(waiting) == [states.QUEUED]
 
 
-def test_what_raw_sql_leaves_behind_is_repaired() -> None:
+def test_rows_that_raw_sql_leaves_behind_are_repaired() -> None:
     holder = JobFactory(**SEVEN, paused=True, holds_target=True)
     waiting = [JobFactory(**SEVEN), JobFactory(**SEVEN)]
     parked = [JobFactory(target=f"t{n:03}", waiting_for_target=True) for n in range(20)]

@@ -54,7 +54,7 @@ def test_busy_slots_are_named() -> None:
     assert (gate, "all 8 slots of the 1 worker for queue 'default' were busy" in text) == ("free", True)
 
 
-def test_a_job_is_read_anew_and_may_be_named_by_its_number_or_by_the_result_of_its_enqueue() -> None:
+def test_a_job_is_read_again_and_can_be_named_by_its_number_or_by_the_result_of_its_enqueue() -> None:
     WorkerFactory()
     stale = JobFactory()
     control.pause(stale.pk)
@@ -65,7 +65,7 @@ def test_a_job_is_read_anew_and_may_be_named_by_its_number_or_by_the_result_of_i
 
 
 @pytest.mark.parametrize("job", [None, True, "seven", "9" * 30, object(), -1])
-def test_what_is_no_job_is_refused(job: Any) -> None:
+def test_an_invalid_job_is_refused(job: Any) -> None:
     with pytest.raises(InvalidOption, match="it must be a job, its number, or the result of its enqueue"):
         why_waiting(job)
 
@@ -122,7 +122,7 @@ def test_a_paused_queue_comes_first() -> None:
         ("queued", {"holds_target": True}, "holds {target}: it is QUEUED, and is claimed first."),
     ],
 )
-def test_what_holds_or_blocks_the_target_is_named(trait: str, values: dict[str, Any], says: str, waits: str) -> None:
+def test_the_job_that_holds_or_blocks_the_target_is_named(trait: str, values: dict[str, Any], says: str, waits: str) -> None:
     other = JobFactory(**SEVEN, task="shop.tasks.sync", **{trait: True}, **values)
     gate, text, job_id = why(JobFactory(**SEVEN, **{waits: True}, priority=50))
     assert (gate, job_id) == ("target", other.pk)

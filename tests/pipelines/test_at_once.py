@@ -216,7 +216,7 @@ async def leaves_its_context_in_loop(context: Any) -> None:
 
 
 @pytest.mark.parametrize("task", [leaves_its_context, leaves_its_context_in_loop])
-def test_what_a_phase_has_left_behind_speaks_not_for_the_next_one(crew: Crew, task: Any) -> None:
+def test_a_thread_that_a_phase_has_left_behind_cannot_write_for_the_next_one(crew: Crew, task: Any) -> None:
     crew.result(task)
     found = crew.row().result
     assert found, crew.row().history

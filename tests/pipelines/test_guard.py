@@ -63,7 +63,7 @@ def test_a_run_that_has_lost_its_lease_changes_no_phase() -> None:
 
 
 @pytest.mark.django_db
-def test_what_is_written_twice_since_an_answer_was_lost_counts_once() -> None:
+def test_an_outcome_written_twice_after_a_lost_answer_counts_once() -> None:
     job = begun()
     lease, following = Lease(job.id, job.lease_token), Standing("process")
     for _ in range(2):
@@ -149,7 +149,7 @@ async def looks_in_loop(context: Any, url: str) -> str:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("transactional", [False, True])
-def test_a_pipeline_that_a_deployment_makes_a_plain_task_begins_anew_and_leaves_no_open_phase(
+def test_a_pipeline_that_becomes_a_plain_task_starts_again_and_leaves_no_open_phase(
     monkeypatch: pytest.MonkeyPatch, *, transactional: bool
 ) -> None:
     job_id = _failed_in_process()

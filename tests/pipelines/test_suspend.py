@@ -321,7 +321,7 @@ def test_a_sleep_until_a_time_in_any_zone_continues_after_a_pause(zone: str) -> 
     assert (why.gate, why.text[:16]) == ("sleeping", "It sleeps until ")
 
 
-def test_a_sleep_that_was_kept_in_another_zone_is_one_all_the_same() -> None:
+def test_a_sleep_that_was_stored_in_another_zone_is_still_a_sleep() -> None:
     result = samples.sleep_until.enqueue((clock.now() + timedelta(hours=2)).isoformat())
     run_until_idle()
     job = row(result)
@@ -362,7 +362,7 @@ def test_after_the_last_phase_a_job_can_neither_sleep_nor_wait(name: str) -> Non
     assert f"context.{name} is for phases, and all of them have finished" in error_of(result)
 
 
-def test_a_sleep_whose_exception_is_swallowed_is_a_sleep_all_the_same() -> None:
+def test_a_sleep_whose_exception_is_caught_is_still_a_sleep() -> None:
     result = samples.swallowing.enqueue()
     run_until_idle()
     assert row(result).place == ("PENDING", "time")
@@ -415,7 +415,7 @@ def test_a_sleep_inside_of_a_task_group_is_a_sleep() -> None:
     assert (row(result).status, row(result).result) == ("SUCCESS", "dozed")
 
 
-def test_what_is_raised_from_a_sleep_is_a_sleep() -> None:
+def test_an_exception_raised_from_a_sleep_is_a_sleep() -> None:
     result = samples.slumber.enqueue(3600)
     assert run_until_idle() == 1
     job = row(result)

@@ -88,7 +88,7 @@ def test_a_coroutine_has_a_context_too(immediate: ImmediateBackend) -> None:
 
 
 @pytest.mark.parametrize("run_after", [HOUR, timezone.now() + HOUR])
-def test_what_is_deferred_runs_when_the_test_says_so(immediate: ImmediateBackend, run_after: Any) -> None:
+def test_deferred_jobs_run_when_the_test_requests_it(immediate: ImmediateBackend, run_after: Any) -> None:
     result = now(samples.plain).using(run_after=run_after).enqueue(1)
     assert (result.status, result.job_status, samples.calls) == ("READY", "PENDING", [])
     assert immediate.run_deferred() == 1

@@ -157,7 +157,7 @@ def test_a_job_of_a_task_that_is_not_here_fails_on_the_immediate_backend() -> No
 
 
 @pytest.mark.parametrize("path", ["", "send", "a..b", "a b.c", ".a", "a.", "1a.b", "a.b()", None, 7])
-def test_what_is_no_path_is_refused(path: Any) -> None:
+def test_an_invalid_path_is_refused(path: Any) -> None:
     with pytest.raises(InvalidOption, match="dotted path"):
         enqueue_job(path)
     assert not Job.objects.exists()

@@ -62,7 +62,7 @@ def test_a_task_is_no_function_and_its_function_can_be_called() -> None:
     assert samples.plain.module_path == "tests.tasks_layer.samples.plain"
 
 
-def test_our_decorator_makes_our_task_whatever_the_backend_is() -> None:
+def test_the_decorator_makes_a_jobqueue_task_with_any_backend() -> None:
     with override_settings(TASKS={"default": {"BACKEND": f"{compat.PACKAGE}.backends.dummy.DummyBackend"}}):
         assert isinstance(task(max_attempts=3)(samples.undeclared), JobTask)
         assert samples.full.using(queue_name="default").enqueue().status == "READY"

@@ -69,7 +69,7 @@ def test_no_other_module_is_imported_and_the_text_names_the_setting(tmp_path: Pa
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("path", ["tests.shop.not_there.work", "tests.not_there.at.all.work", "tests.shop.jobs.not_there", "tests.work"])
-def test_what_is_not_there_is_an_unknown_task_and_no_failure_of_a_module(path: str) -> None:
+def test_a_missing_function_is_an_unknown_task_and_no_failure_of_a_module(path: str) -> None:
     before = imports.failures()
     job = _make(path)
     run_until_idle()

@@ -93,7 +93,7 @@ async def _ayields() -> Any:
 )
 @pytest.mark.parametrize("backend", ["default", "immediate", "dummy"])
 @pytest.mark.parametrize("decorator", [task, django_task])
-def test_what_cannot_be_a_task_is_refused_with_the_reason(decorator: Any, backend: str, func: Any, reason: str) -> None:
+def test_an_invalid_task_is_refused_with_the_reason(decorator: Any, backend: str, func: Any, reason: str) -> None:
     before = registry.paths()
     with pytest.raises(InvalidOption, match=reason) as refused:
         decorator(backend=backend)(func)
@@ -106,7 +106,7 @@ def test_a_pipeline_of_a_lambda_is_refused_with_the_reason() -> None:
         pipeline(phases=[samples.undeclared])(lambda context: None)
 
 
-def test_our_decorator_refuses_a_lambda_whatever_the_backend_is() -> None:
+def test_the_decorator_refuses_a_lambda_with_any_backend() -> None:
     other = override_settings(TASKS={"default": {"BACKEND": f"{compat.PACKAGE}.backends.dummy.DummyBackend"}})
     with other, pytest.raises(InvalidOption, match="lambdas of a module share one path"):
         task(lambda: None)
@@ -162,7 +162,7 @@ def test_a_module_that_wraps_a_function_of_another_may_be_reloaded(modules: Modu
         registry.forget("tests.tasks_layer.samples.unwrapped")
 
 
-def test_a_reload_declares_anew_and_its_function_is_the_one_that_runs(modules: Modules) -> None:
+def test_a_reload_declares_again_and_its_function_is_the_one_that_runs(modules: Modules) -> None:
     module = modules.load(HEAD + "@jobqueues\ndef send(): return 1\n")
     again = importlib.reload(module)
     found = registry.find(f"{NAME}.send")

@@ -133,7 +133,7 @@ def test_a_queue_name_that_the_table_cannot_hold_is_refused(queue_name: Any) -> 
 
 
 @pytest.mark.parametrize("name", DECLARED_ONLY)
-def test_what_is_read_from_the_code_cannot_be_given_to_one_job(name: str) -> None:
+def test_options_that_are_read_from_the_code_cannot_be_set_for_one_job(name: str) -> None:
     values = {"backoff": exponential(), "retry_on": (OSError,), "transactional": True, "phases": (print,), "secret": ("code",)}
     value = {**values, "schedulable": False}[name]
     with pytest.raises(InvalidOption, match=rf"put it on @task\({name}="):

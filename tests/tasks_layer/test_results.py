@@ -116,7 +116,7 @@ def test_a_row_that_was_edited_by_hand_can_be_read_and_ends_with_a_clear_error(c
 
 
 @pytest.mark.parametrize("wrong", ["", "x", "-1", "0", "1.0", "9" * 30, "1; drop", None, "１", " 1", "+1", "1_0"])  # noqa: RUF001
-def test_what_is_no_id_has_no_result(wrong: Any) -> None:
+def test_an_invalid_id_has_no_result(wrong: Any) -> None:
     JobFactory(pk=1)
     JobFactory(pk=10)
     with pytest.raises(compat.TaskResultDoesNotExist):

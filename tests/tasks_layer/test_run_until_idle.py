@@ -67,7 +67,7 @@ class TestRunUntilIdle(TestCase):
         assert [result.status for result in results] == ["SUCCESSFUL", "FAILED", "SUCCESSFUL"]
         assert results[1].errors[0].exception_class == IntegrityError
 
-    def test_what_a_task_enqueues_runs_too(self) -> None:
+    def test_jobs_that_a_task_enqueues_run_too(self) -> None:
         enqueue_again.enqueue(3)
         assert run_until_idle() == 4
 

@@ -124,7 +124,7 @@ def test_a_secret_that_hangs_is_given_up_and_named(monkeypatch: pytest.MonkeyPat
     assert WebhookDelivery.objects.get().error == "WEBHOOK_SECRET did not return in time."
 
 
-def test_where_the_extra_is_missing_the_process_never_leads_and_says_why(
+def test_if_the_extra_is_missing_the_process_never_leads_and_logs_the_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert DeliverWebhooks().able()
@@ -315,7 +315,7 @@ def test_after_a_job_has_ended_here_it_polls_closely(django_assert_num_queries: 
         assert duty.run_once(timezone.now()).pause_seconds == PAUSE_SECONDS
 
 
-def test_what_waits_for_a_busy_receiver_is_not_walked_over_all_the_time(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deliveries_for_a_busy_receiver_are_not_read_all_the_time(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
     DeliveryFactory.create_batch(10, url=listen(receivers.silent).url)
     duty, looks, look = DeliverWebhooks(), [], outbox.DeliveryClaimer.claim
     monkeypatch.setattr(outbox.DeliveryClaimer, "claim", lambda *args: looks.append(args) or look(*args))

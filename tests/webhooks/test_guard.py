@@ -87,7 +87,7 @@ def test_one_bad_address_among_good_ones_is_enough(monkeypatch: pytest.MonkeyPat
         guard.addresses("example.com", 443, ())
 
 
-def test_what_is_inside_is_allowed_by_name_suffix_address_or_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_hosts_are_allowed_by_name_suffix_address_or_network(monkeypatch: pytest.MonkeyPatch) -> None:
     answers(monkeypatch, "10.0.0.1")
     for allowed in (("hooks.internal",), (".internal",), ("10.0.0.1",), ("10.0.0.0/8",)):
         assert guard.addresses("hooks.internal", 80, allowed) == ["10.0.0.1"]

@@ -39,7 +39,7 @@ def events() -> list[str]:
     return list(JobEvent.objects.order_by("id").values_list("name", flat=True))
 
 
-def test_what_is_due_is_taken_in_its_order_and_lies_ahead_meanwhile() -> None:
+def test_due_deliveries_are_claimed_in_order_and_are_not_due_meanwhile() -> None:
     later, first = DeliveryFactory(), DeliveryFactory(next_attempt_at=clock.now() - timedelta(hours=1))
     DeliveryFactory(next_attempt_at=clock.now() + timedelta(hours=1))
     DeliveryFactory(status="FAILED")
@@ -153,7 +153,7 @@ def test_a_delivered_message_is_written_and_reported_once() -> None:
     assert JobEvent.objects.get().data["message_id"] == f"msg_{made.message_id.hex}"
 
 
-def test_what_did_not_arrive_is_tried_again_later_and_given_up_in_the_end(settings: Any) -> None:
+def test_a_failed_delivery_is_retried_later_and_given_up_in_the_end(settings: Any) -> None:
     settings.JOBQUEUE = {"WEBHOOK_MAX_ATTEMPTS": 3}
     DeliveryFactory()
     for least in (5, 30):
@@ -239,7 +239,7 @@ def test_a_receiver_with_all_senders_busy_is_not_queried() -> None:
     assert asked == ["http://good.example"]
 
 
-def test_a_row_with_a_url_that_is_none_holds_up_no_other() -> None:
+def test_a_row_with_an_invalid_url_delays_no_other() -> None:
     DeliveryFactory(url="http://[bad/x")
     DeliveryFactory()
     assert len(claim()) == 2

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 URL = "https://example.com/hook"
 
 
-def test_what_is_set_holds_for_the_jobs_that_end_from_now_on() -> None:
+def test_a_webhook_applies_to_jobs_that_end_later() -> None:
     answer = set_queue_webhook("default", URL)
     assert (answer.changed, answer.url, answer.events) == (True, URL, ())
     job_id = samples.plain.enqueue().job_id
@@ -46,7 +46,7 @@ def test_the_events_stay_where_none_are_given_and_go_where_an_empty_list_is() ->
         (("mail", URL, [7]), "'7' is not an event"),
     ],
 )
-def test_what_is_wrong_is_refused_with_the_rule(arguments: Any, text: str) -> None:
+def test_invalid_values_are_refused_with_the_rule(arguments: Any, text: str) -> None:
     with pytest.raises(InvalidOption) as caught:
         set_queue_webhook(*arguments)
     assert text in str(caught.value)

@@ -236,7 +236,7 @@ def test_every_worker_runs_duties_of_everyone_without_a_row(fleet: Fleet) -> Non
     assert not BackgroundJobLease.objects.exists()
 
 
-def test_who_cannot_do_a_duty_never_leads_it(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_cannot_do_a_duty_never_leads_it(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     unable, able = Told(lambda: Report(1)), Told(lambda: Report(1))
     monkeypatch.setattr(unable, "able", lambda: False)
     fleet.start("worker-1", unable)
@@ -304,7 +304,7 @@ def test_no_result_of_a_duty_affects_another_duty(fleet: Fleet, name: str) -> No
 
 
 @pytest.mark.parametrize("pause", [float("nan"), float("inf"), -1.0, "soon"])
-def test_a_pause_that_is_none_is_the_duty_s_interval(fleet: Fleet, pause: Any) -> None:
+def test_a_pause_of_none_is_the_duty_s_interval(fleet: Fleet, pause: Any) -> None:
     duty = Told(lambda: Report(pause_seconds=pause))
     fleet.start("worker-1", duty)
     wait_until(lambda: duty.runs > 3, "it continues")
@@ -336,7 +336,7 @@ def test_a_transaction_that_a_duty_leaves_open_is_undone_and_counts_as_an_error(
     assert "runs" not in told()
 
 
-def test_what_a_duty_activates_does_not_stay(fleet: Fleet) -> None:
+def test_settings_that_a_duty_activates_are_reset(fleet: Fleet) -> None:
     seen = []
 
     def activate() -> None:

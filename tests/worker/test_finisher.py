@@ -79,7 +79,7 @@ def status(run: Run) -> str:
 
 
 @pytest.mark.django_db
-def test_what_is_put_is_written_and_its_run_is_forgotten(scene: Scene) -> None:
+def test_an_outcome_is_written_and_its_run_is_removed(scene: Scene) -> None:
     run, other = scene.run(), scene.run()
     scene.put(run, result="7")
     assert scene.finisher.unwritten == 1
@@ -91,7 +91,7 @@ def test_what_is_put_is_written_and_its_run_is_forgotten(scene: Scene) -> None:
 
 
 @pytest.mark.django_db
-def test_all_that_is_there_is_written_in_one_turn_whatever_its_kind(scene: Scene) -> None:
+def test_all_pending_reports_are_written_in_one_turn(scene: Scene) -> None:
     kinds = {Kind.SUCCESS: "SUCCESS", Kind.ERROR: "ERROR", Kind.RETRY: "PENDING", Kind.HANDED_BACK: "QUEUED", Kind.STOPPED: "PAUSED"}
     runs = {kind: scene.run() for kind in kinds}
     for kind, run in runs.items():
@@ -221,7 +221,7 @@ def test_an_outcome_whose_acknowledgement_was_lost_counts_as_written(scene: Scen
 
 
 @pytest.mark.django_db
-def test_what_was_written_is_announced_once_and_a_lost_one_never(scene: Scene) -> None:
+def test_a_written_outcome_is_announced_once_and_a_lost_one_never(scene: Scene) -> None:
     heard: list[tuple[int, str]] = []
 
     def receive(*, job_id: int, status: str, **_: Any) -> None:

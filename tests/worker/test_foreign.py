@@ -401,7 +401,7 @@ SELDOM = [name for name, place in PLACES.items() if place.trigger is grows_old o
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_what_foreign_code_does_in_its_place_stops_no_other_job(name: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misbehavior_of_foreign_code_stops_no_other_job(name: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worst of the table; the whole of it is slow."""
     with scene(name, settings, monkeypatch) as worker:
         for what in SOME:

@@ -63,7 +63,7 @@ def age(gate: ClaimPolicy) -> None:
     gate._read_at -= READ_SECONDS
 
 
-def test_pauses_and_limits_are_read_anew_each_second_and_not_more_often(django_assert_num_queries: Callable[[int], Any]) -> None:
+def test_pauses_and_limits_are_read_each_second_and_not_more_often(django_assert_num_queries: Callable[[int], Any]) -> None:
     found = gate()
     pause_queue("mail")
     limit_queue("reports", 3)
@@ -178,7 +178,7 @@ def test_a_limit_matters_where_its_queue_is_served() -> None:
     assert (gate().closed, gate(max_running=7).closed) == (("mail",), ("mail",))
 
 
-def test_the_slots_of_tenants_are_read_anew_and_a_failure_keeps_the_last(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_slots_of_tenants_are_read_again_and_a_failure_keeps_the_last(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     settings.JOBQUEUE = {"TENANTS": f"{__name__}.given"}
     told = Told()
     found = ClaimPolicy((), None, told)
@@ -241,7 +241,7 @@ def test_patterns_match_the_queues_in_which_a_tenant_has_jobs() -> None:
     assert [found.is_open(queue) for queue in ("mail-a", "mail-b", "mail-new", "mail-bulk", "sms")] == [False, True, True, False, False]
 
 
-def test_the_names_behind_patterns_are_read_once_a_moment_and_anew_when_there_is_news(
+def test_the_names_behind_patterns_are_cached_until_a_notification(
     django_assert_num_queries: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobqueue.worker.claim_policy.NAMES_SECONDS", 60.0)

@@ -162,7 +162,7 @@ Wrap = Callable[[BaseException], BaseException]
 
 
 @IN_ALL_WAYS
-def test_what_is_raised_from_fatal_is_not_retried(wrap: Wrap) -> None:
+def test_an_exception_raised_from_fatal_is_not_retried(wrap: Wrap) -> None:
     outcome = came_to(wrap(Fatal("broken")))
     assert outcome.kind is Kind.ERROR
     assert outcome.failure is not None
@@ -171,13 +171,13 @@ def test_what_is_raised_from_fatal_is_not_retried(wrap: Wrap) -> None:
 
 
 @IN_ALL_WAYS
-def test_what_is_raised_from_retry_has_its_delay(wrap: Wrap) -> None:
+def test_an_exception_raised_from_retry_has_its_delay(wrap: Wrap) -> None:
     outcome = came_to(wrap(Retry("later", delay=7)))
     assert (outcome.kind, outcome.delay_seconds) == (Kind.RETRY, 7)
 
 
 @IN_ALL_WAYS
-def test_what_is_raised_from_an_interrupt_obeys_it(wrap: Wrap) -> None:
+def test_an_exception_raised_from_an_interrupt_obeys_it(wrap: Wrap) -> None:
     for error in (Interrupted("stop"), asyncio.CancelledError()):
         assert came_to(wrap(error), Reason.SHUTDOWN).kind is Kind.HANDED_BACK
         assert came_to(wrap(error), Reason.USER).kind is Kind.INTERRUPTED
@@ -204,7 +204,7 @@ def test_an_error_that_is_raised_while_another_is_handled_is_itself(cause: BaseE
         assert came_to(raised.value).kind is Kind.RETRY
 
 
-def test_what_a_library_raises_from_a_time_limit_or_from_its_own_cancellation_is_its_error() -> None:
+def test_an_error_that_a_library_raises_from_a_limit_or_its_own_cancellation_is_its_error() -> None:
     for cause in (TimeLimitExceeded(), asyncio.CancelledError()):
         error = raised_from(LibraryError("too slow"), cause)
         assert groups.decisive(error) == (error, error)

@@ -119,7 +119,7 @@ def test_numbers_may_be_raised_and_lowered_while_jobs_run(scene: Scene) -> None:
     assert (lane.pool.size, lane.free, scene.most["acme"]) == (1, 1, 3)
 
 
-def test_what_a_new_lane_is_for_is_claimed_in_it_and_no_more_in_the_shared_one(scene: Scene) -> None:
+def test_jobs_of_a_new_lane_are_claimed_in_it_and_no_longer_in_the_shared_one(scene: Scene) -> None:
     scene.lanes.shared.turns.notified("acme")
     scene.lanes.shared.turns.notified("other")
     scene.lanes.set_slots({"acme": 1})
@@ -139,7 +139,7 @@ def test_a_tenant_that_loses_its_number_finishes_what_runs_and_shares_from_then_
     assert lane.busy == 0
 
 
-def test_what_has_not_begun_in_a_lane_that_is_gone_is_handed_back(scene: Scene) -> None:
+def test_runs_that_have_not_started_in_a_removed_lane_are_handed_back(scene: Scene) -> None:
     scene.lanes.set_slots({"acme": 1})
     lane = scene.submit("acme", 1)
     scene.wait_for_alive(acme=1)

@@ -24,7 +24,7 @@ def test_a_job_that_raw_sql_left_parked_behind_a_free_target_is_released_before_
     assert [left.is_drained() for _ in range(2)] == [False, True], "seen twice in a row"
 
 
-def test_what_waits_behind_a_blocked_target_keeps_once_from_nothing() -> None:
+def test_jobs_behind_a_blocked_target_do_not_keep_once_from_its_end() -> None:
     left = RemainingWork(conf.current(), Runs())
     JobFactory(target="customer:7", error=True, holds_target=True)
     JobFactory(target="customer:7", waiting_for_target=True)

@@ -117,7 +117,7 @@ def test_a_blocked_loop_is_replaced_and_those_that_wait_in_it_run_once(
     old.call_soon_threadsafe(old.stop)
 
 
-def test_what_a_coroutine_leaves_behind_is_canceled_at_the_end(outcomes: Collector) -> None:
+def test_tasks_that_a_coroutine_leaves_behind_are_canceled_at_the_end(outcomes: Collector) -> None:
     loop = Loop(outcomes.put)
     canceled = threading.Event()
 

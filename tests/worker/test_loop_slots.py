@@ -171,7 +171,7 @@ def test_functions_do_not_wait_for_coroutines_whose_loop_is_blocked(scene: Scene
     scene.outcomes.wait(24)
 
 
-def test_those_that_wait_are_handed_back_and_never_begin(scene: Scene) -> None:
+def test_waiting_runs_are_handed_back_and_never_start(scene: Scene) -> None:
     shared = scene.lanes.shared
     runs = scene.submit(shared, 5)
     scene.wait_for(shared, 2)
@@ -213,7 +213,7 @@ def test_one_that_continues_keeps_its_slot_though_a_new_loop_is_asked_for(scene:
     assert scene.most[shared] == 2
 
 
-def test_where_the_loop_is_blocked_those_that_wait_get_the_slots_of_the_new_one(scene: Scene) -> None:
+def test_if_the_loop_is_blocked_waiting_coroutines_get_the_slots_of_the_new_one(scene: Scene) -> None:
     shared, begun, unblock = scene.lanes.shared, threading.Event(), threading.Event()
 
     async def block() -> None:

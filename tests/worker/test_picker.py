@@ -95,7 +95,7 @@ def test_each_pass_is_shared_evenly_in_any_flood(scene: Scene) -> None:
     assert tenants(scene.pick(9).jobs) == {"acme": 9}, "slots that other tenants do not need go to a tenant with jobs"
 
 
-def test_what_one_tenant_does_not_need_goes_to_the_others_in_the_same_pass(scene: Scene) -> None:
+def test_slots_that_one_tenant_does_not_need_go_to_the_others_in_the_same_pass(scene: Scene) -> None:
     flood(500, tenant="acme")
     flood(1, tenant="globex")
     flood(500, tenant="initech")
@@ -170,7 +170,7 @@ def test_a_job_of_higher_priority_is_found_by_the_next_poll_from_the_head(scene:
     assert urgent.pk in ids(scene.pick(5).jobs)
 
 
-def test_what_lies_before_the_cursor_is_found_when_nothing_lies_behind_it(scene: Scene) -> None:
+def test_jobs_before_the_cursor_are_found_when_none_are_after_it(scene: Scene) -> None:
     first, second = JobFactory(), JobFactory()
     assert ids(scene.pick(5).jobs) == [first.pk, second.pk]
     Job.objects.filter(pk=first.pk).update(status="QUEUED", lease_owner="", lease_expires_at=None, heartbeat_at=None)
@@ -326,7 +326,7 @@ def test_jobs_whose_targets_are_locked_block_no_others(rival: Rival, targets: in
 
 
 @pytest.mark.postgresql
-def test_what_is_locked_in_one_queue_hides_nothing_behind_that_queues_limit(scene: Scene, rival: Rival) -> None:
+def test_locked_jobs_of_one_queue_do_not_hide_jobs_behind_its_limit(scene: Scene, rival: Rival) -> None:
     limit_queue("mail", 2)
     flood(30, queue="mail", target="customer:7")
     free = [JobFactory(queue="mail").pk for _ in range(3)]

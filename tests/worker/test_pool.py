@@ -196,7 +196,7 @@ def test_a_pool_that_grows_again_keeps_threads_that_it_has_asked_to_exit(pool: P
     assert (pool.threads, pool.size) == (2, 2)
 
 
-def test_where_the_system_gives_no_more_threads_the_size_says_how_many_there_are(
+def test_if_no_more_threads_can_start_the_size_is_their_number(
     pool: Pool, outcomes: Collector, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun, go_on = threading.Barrier(4), threading.Event()

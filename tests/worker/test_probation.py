@@ -168,7 +168,7 @@ def test_a_last_chance_is_put_off_while_others_are_in_their_first_minute(scene: 
     assert scene.probation.take_blocked(scene.now) == []
 
 
-def test_those_that_have_waited_too_long_are_taken_out_and_the_others_stay(scene: Scene) -> None:
+def test_runs_that_have_waited_too_long_are_removed_and_the_others_stay(scene: Scene) -> None:
     old = scene.claim(1, 2)
     scene.pass_seconds(1)
     (new,) = scene.claim(1)

@@ -197,7 +197,7 @@ def test_no_interrupt_reaches_the_end_of_the_context(is_async: bool) -> None:
     assert (asked, outcome.kind, steps("leave")) == ([False], Kind.SUCCESS, ["leave acme"])
 
 
-def test_an_exception_thrown_into_a_thread_at_the_last_moment_leaves_the_context_all_the_same() -> None:
+def test_an_exception_raised_in_a_thread_at_the_last_moment_still_leaves_the_context() -> None:
     for _ in range(200):
         begun = threading.Event()
         one = run_of(begun.set, tenant="acme")
@@ -456,7 +456,7 @@ def registered(run: Any) -> Any:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", ["job_settled", "task_finished"])
-def test_those_who_listen_to_an_end_are_in_the_place_of_its_tenant(listen: Any, name: str) -> None:
+def test_receivers_of_an_end_run_in_the_context_of_its_tenant(listen: Any, name: str) -> None:
     ear = listen(getattr(signals, name))
     Scene().end("acme", "", "globex")
     assert ear.heard == ["acme", "", "globex"]
@@ -464,7 +464,7 @@ def test_those_who_listen_to_an_end_are_in_the_place_of_its_tenant(listen: Any, 
 
 
 @pytest.mark.django_db
-def test_those_who_listen_to_a_start_are_in_the_place_of_its_tenant(listen: Any) -> None:
+def test_receivers_of_a_start_run_in_the_context_of_its_tenant(listen: Any) -> None:
     ear = listen(signals.task_started)
     job = JobFactory(running=True, tenant="acme")
     starting = run_of(lambda: None, number=job.pk, tenant="acme")
@@ -475,7 +475,7 @@ def test_those_who_listen_to_a_start_are_in_the_place_of_its_tenant(listen: Any)
 
 
 @pytest.mark.django_db
-def test_those_who_listen_to_the_loss_of_a_worker_are_in_the_place_of_the_jobs_tenant(listen: Any) -> None:
+def test_receivers_of_a_loss_of_a_worker_run_in_the_context_of_the_jobs_tenant(listen: Any) -> None:
     ear = listen(signals.job_lost)
     for name in ("acme", "", "globex"):
         JobFactory(expired=True, tenant=name)

@@ -234,7 +234,7 @@ def test_a_record_that_is_written_while_a_call_of_the_context_is_protected_ends_
         (RuntimeError("too late"), "builtins.RuntimeError"),
     ],
 )
-def test_what_a_connection_says_that_was_cut_off_is_the_limits_error_and_nothing_else_is(scene: Scene, said: Exception, path: str) -> None:
+def test_the_error_of_a_connection_that_the_limit_has_closed_is_the_limits_error(scene: Scene, said: Exception, path: str) -> None:
     def task() -> None:
         try:
             spin()
@@ -250,7 +250,7 @@ def test_what_a_connection_says_that_was_cut_off_is_the_limits_error_and_nothing
     assert (TEXT in failure.summary) == ("TimeLimit" in path)
 
 
-def test_what_a_connection_says_that_an_interrupt_has_cut_off_is_the_interrupt(scene: Scene) -> None:
+def test_the_error_of_a_connection_that_an_interrupt_has_closed_is_the_interrupt(scene: Scene) -> None:
     def task() -> None:
         try:
             spin()
@@ -481,7 +481,7 @@ def test_a_limit_that_is_over_before_the_task_begins_is_reported_at_once() -> No
     assert (outcome.failure.summary, begun) == (TEXT, [])
 
 
-def test_what_is_thrown_into_a_call_of_the_context_waits_for_its_end() -> None:
+def test_an_exception_raised_during_a_call_of_the_context_waits_for_its_end() -> None:
     """In the call the thread may have a lock that the worker's other threads need."""
     inside, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
@@ -774,7 +774,7 @@ def test_a_lane_of_a_tenant_does_not_make_good_for_lost_slots() -> None:
 # Where the process can be replaced
 
 
-def test_where_the_process_is_replaced_the_run_is_left_as_it_is(scene: Scene) -> None:
+def test_if_the_process_is_replaced_the_run_is_not_changed(scene: Scene) -> None:
     scene.replaces = True
     scene.pool.resize(1)
     run = scene.run(scene.swallow)

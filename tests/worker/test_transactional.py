@@ -58,7 +58,7 @@ def test_the_work_and_the_success_are_committed_together() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), Retry(delay=3), SystemExit()])
-def test_what_raises_leaves_nothing_and_ends_like_any_other(error: BaseException) -> None:
+def test_a_task_that_raises_leaves_no_writes_and_ends_like_any_other(error: BaseException) -> None:
     def function() -> None:
         work()
         raise error
@@ -239,7 +239,7 @@ def calls_back_slowly() -> None:
     transaction.on_commit(lambda: 1 / 0)
 
 
-def test_what_the_context_saves_goes_with_the_success() -> None:
+def test_values_that_the_context_saves_are_written_with_the_success() -> None:
     def function(context: TaskContext) -> None:
         if connection.vendor == "sqlite":  # elsewhere it waits for the reporter, which no thread runs here
             context.metadata["cursor"] = 7

@@ -19,7 +19,7 @@ def test_turns_follow_the_order_of_the_tenants_first_notifications() -> None:
     assert (list(made.round()), len(made)) == (["b", "a", ""], 3)
 
 
-def test_who_was_served_comes_last() -> None:
+def test_a_served_tenant_comes_last() -> None:
     made = turns("a", "b", "c")
     made.served("a")
     assert list(made.round()) == ["b", "c", "a"]
