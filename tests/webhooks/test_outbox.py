@@ -52,7 +52,9 @@ def test_due_deliveries_are_claimed_in_order_and_are_not_due_meanwhile() -> None
 
 def test_a_row_with_the_highest_number_of_attempts_stops_no_other() -> None:
     full, right = DeliveryFactory(attempts=2**31 - 1), DeliveryFactory()
-    assert {one.delivery_id: one.attempts for one in claim()} == {full.pk: 2**31 - 1, right.pk: 1}
+    assert {one.delivery_id: one.attempts for one in claim()} == {right.pk: 1}
+    full.refresh_from_db()
+    assert full.status == "FAILED"
 
 
 @contextmanager
@@ -69,6 +71,14 @@ def refused(condition: str, delivery: WebhookDelivery) -> Iterator[None]:
             cursor.execute(f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$")
             cursor.execute(f"CREATE TRIGGER refuse BEFORE UPDATE ON jobqueue_webhookdelivery FOR EACH ROW {when} EXECUTE FUNCTION refuse()")
         yield
+
+
+def test_a_delivery_whose_results_are_always_refused_is_given_up_in_the_end(settings: Any) -> None:
+    settings.JOBQUEUE = {"WEBHOOK_MAX_ATTEMPTS": 3}
+    endless, late, good = DeliveryFactory(attempts=8), DeliveryFactory(attempts=7), DeliveryFactory()
+    assert [one.delivery_id for one in claim(10)] == [late.pk, good.pk]
+    endless.refresh_from_db()
+    assert (endless.status, endless.error) == ("FAILED", "Set aside: The results of 5 attempts after the last of 3 could not be stored.")
 
 
 def test_a_delivery_that_takes_no_attempt_is_given_up_and_stops_no_other() -> None:
