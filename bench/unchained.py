@@ -13,7 +13,7 @@ def main() -> None:
     django.setup()
     from jobqueue.worker.reporting.finisher import Finisher
 
-    Finisher.chain = lambda *_: None  # type: ignore[method-assign]
+    Finisher._hand_over = lambda *_: None  # type: ignore[method-assign]
     execute_from_command_line(["django", "runworkers", *sys.argv[1:]])
 
 

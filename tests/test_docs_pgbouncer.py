@@ -8,7 +8,7 @@ from jobqueue.duties.builtin import builtin
 from jobqueue.duties.promote_due_jobs import UNTOLD_SECONDS
 from jobqueue.worker import claim_policy
 from jobqueue.worker.claiming.listener import OFF
-from jobqueue.worker.process.supervisor import Parts
+from jobqueue.worker.process.parts import Parts
 from tests import pooler
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "pgbouncer.md").read_text()

@@ -16,7 +16,8 @@ from jobqueue.insight import queue_names
 from jobqueue.management.commands import runworkers
 from jobqueue.models import Job
 from jobqueue.testing import run_until_idle
-from jobqueue.worker.claiming.listener import Heard, Listener
+from jobqueue.worker.claiming.listener import Listener
+from jobqueue.worker.wakeups import Signal, Wakeups
 from tests import tasks
 from tests.factories import JobFactory, WorkerFactory
 
@@ -134,10 +135,11 @@ def test_the_items_that_a_worker_has_written_are_read_whatever_raw_sql_made_of_t
 
 def test_a_notification_wakes_only_workers_that_serve_its_queue() -> None:
     woken: list[str | None] = []
-    heard = Heard(woken.append, *[lambda: None] * 4)
-    listener = Listener("worker-1", ["mail-*", "!mail-bulk"], heard, lambda *_: None)
+    wakeups = Wakeups()
+    wakeups.subscribe(Signal.WORK, woken.append)
+    listener = Listener("worker-1", ["mail-*", "!mail-bulk"], wakeups, lambda *_: None)
     for payload in ("queue:mail-a", "queue:mail-bulk", "queue:sms", 'tenant:["acme", "mail-b"]', 'tenant:["globex", "mail-bulk"]'):
-        listener._tell(payload)
+        listener._pass_on(payload)
     assert woken == ["", "acme"]
 
 

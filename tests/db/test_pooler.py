@@ -16,7 +16,8 @@ from jobqueue.db.pooler import ANSWER
 from jobqueue.duties.promote_due_jobs import MAX_SECONDS, UNTOLD_SECONDS, PromoteDueJobs
 from jobqueue.models import Job
 from jobqueue.worker.claiming import listener
-from jobqueue.worker.claiming.listener import POOLER_SECONDS, Heard, Listener
+from jobqueue.worker.claiming.listener import POOLER_SECONDS, Listener
+from jobqueue.worker.wakeups import Signal, Wakeups
 from tests import pooler
 from tests.pooler import PROGRAM, PgBouncer
 from tests.rivals import Rival
@@ -83,8 +84,9 @@ def test_the_listener_stops_behind_a_pooler_logs_it_once_and_starts_without_one(
     monkeypatch.setattr(listener, "ROUND_SECONDS", 0.01)
     caplog.set_level(logging.INFO, "jobqueue")
     looks: list[str | None] = []
-    heard = Heard(looks.append, *[lambda: None] * 4)
-    one = Listener("worker-1", [], heard, lambda *_: None)
+    wakeups = Wakeups()
+    wakeups.subscribe(Signal.WORK, looks.append)
+    one = Listener("worker-1", [], wakeups, lambda *_: None)
     lead(True)
     assert [one.turn(), one.turn()] == [POOLER_SECONDS] * 2
     assert not one.healthy

@@ -20,7 +20,7 @@ SECONDS = 20.0
 WORKERS = 20
 DEFAULTS: dict[str, Any] = {"LEASE_SECONDS": 30, "HEARTBEAT_SECONDS": 2, "DUTY_LEASE_SECONDS": 10, "DUTY_HEARTBEAT_SECONDS": 2}
 # Their few statements come once a minute, in this window or in that: they would say more of the window than of the workers.
-EACH_MINUTE = {"jobqueue duty apply_retention", "jobqueue duty forget_dead_workers"}
+EACH_MINUTE = {"jobqueue duty apply_retention"}
 LINE = re.compile(r"^<(?P<name>[^>]*)> .*?(?:statement|execute [^:]*): ", re.MULTILINE)
 
 
@@ -53,7 +53,7 @@ def rates(server: Server) -> dict[str, float]:
 
 def test_the_statements_of_twenty_idle_workers(server: Server, workers: Workers) -> None:
     found = {number: idle(server, workers, number) for number in (1, WORKERS)}
-    duties = {number: sum(rate for name, rate in each.items() if name.startswith("jobqueue duty ")) for number, each in found.items()}
+    duties = {number: sum(rate for name, rate in each.items() if name.startswith(("jobqueue short duties", "jobqueue duty "))) for number, each in found.items()}
     total = {number: sum(each.values()) for number, each in found.items()}
     # Of 1.9 a second that are usual, the sweep of expired leases has 1, the renewal of duties 0.5.
     assert total[1] <= 2.2, found

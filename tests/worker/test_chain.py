@@ -15,7 +15,7 @@ from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.lifecycle.queues import limit_queue, pause_queue
 from jobqueue.models import Job
 from jobqueue.worker.claim_policy import READ_SECONDS, ClaimPolicy
-from jobqueue.worker.reporting.finisher import CHAIN_SECONDS, MAX_CHAIN, Finisher
+from jobqueue.worker.reporting.finisher import CHAIN_SECONDS, MAX_CHAIN, Finisher, HandOvers
 from jobqueue.worker.running.lanes import Lanes
 from jobqueue.worker.running.pool import Pool
 from jobqueue.worker.running.run import Run, Runs, SlotUse
@@ -30,14 +30,14 @@ class Scene:
 
     def __init__(self, *queues: str, max_running: int | None = None) -> None:
         self.runs = Runs()
-        self.finisher = Finisher(self.runs, "worker-1", 30.0, lambda retrying: None, lambda *_: None)
         self.lanes = Lanes(lambda: Pool(lambda *_: None))
         self.lanes.shared.pool.resize(1)
         self.gate = ClaimPolicy(queues, max_running, self.lanes.set_slots)
         self.gate.refresh()
         self.followed: list[tuple[Claimed, Run]] = []
         self.tracks_lost = 0
-        self.finisher.chain(self.gate, lambda job, before: self.followed.append((job, before)), self._lose_track, lambda tenant: None)
+        hand_overs = HandOvers(self.gate, lambda job, before: self.followed.append((job, before)), self._lose_track, lambda tenant: None)
+        self.finisher = Finisher(self.runs, "worker-1", 30.0, lambda retrying: None, lambda *_: None, hand_overs=hand_overs)
 
     def _lose_track(self) -> None:
         self.tracks_lost += 1

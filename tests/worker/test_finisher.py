@@ -35,6 +35,12 @@ class Scene:
         self.errors: list[BaseException] = []
         self.finisher = Finisher(self.runs, "worker-1", lease_seconds, self.told.append, lambda _, error, __: self.errors.append(error))
 
+    def share(self, second: Finisher) -> None:
+        """Make a finisher that shares its outcomes with a second one."""
+        self.finisher = Finisher(
+            self.runs, "worker-1", 30.0, self.told.append, lambda _, error, __: self.errors.append(error), second=second
+        )
+
     def run(self, **columns: Any) -> Run:
         """Register the run of a running job."""
         job = JobFactory(running=True, **columns)
@@ -248,7 +254,7 @@ def test_a_second_one_writes_successes_while_many_wait_and_what_needs_the_first_
 ) -> None:
     monkeypatch.setattr(module, "MANY", 3)
     second = Finisher(scene.runs, "worker-1", 30.0, scene.told.append, lambda _, error, __: scene.errors.append(error), "finisher-2")
-    scene.finisher.share(second)
+    scene.share(second)
     runs = [scene.run() for _ in range(7)]
     for run in runs:
         scene.put(run)

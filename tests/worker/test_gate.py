@@ -16,7 +16,8 @@ from jobqueue.lifecycle.limits import Limits
 from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
 from jobqueue.models import Queue
 from jobqueue.worker.claim_policy import READ_SECONDS, ClaimPolicy
-from jobqueue.worker.claiming.listener import Heard, Listener
+from jobqueue.worker.claiming.listener import Listener
+from jobqueue.worker.wakeups import Signal, Wakeups
 from tests.factories import JobFactory
 
 pytestmark = pytest.mark.django_db
@@ -110,10 +111,10 @@ def test_a_change_with_a_notification_is_read_at_once() -> None:
 
 def test_the_listener_notifies_the_policy_before_it_wakes_the_dispatcher() -> None:
     told: list[str] = []
-    heard = Heard(
-        lambda tenant: told.append("work"), lambda: told.append("stop"), lambda: told.append("queues"), lambda: None, lambda: None
-    )
-    Listener("worker-1", ["mail"], heard, lambda *_: None)._tell("queues")
+    wakeups = Wakeups()
+    wakeups.subscribe(Signal.WORK, lambda tenant: told.append("work"))
+    wakeups.subscribe(Signal.QUEUES, lambda: told.append("queues"))
+    Listener("worker-1", ["mail"], wakeups, lambda *_: None)._pass_on("queues")
     assert told == ["queues", "work"]
 
 

@@ -46,8 +46,7 @@ def test_a_client_that_never_reads_delays_no_other() -> None:
 @pytest.mark.parametrize("most", [1, 10, 1000])
 def test_a_process_is_replaced_after_its_jobs_or_a_little_earlier(most: int) -> None:
     hurried: list[int] = []
-    recycling = Recycling(max_jobs=most)
-    recycling.hurry = lambda: hurried.append(1)
+    recycling = Recycling(lambda: hurried.append(1), max_jobs=most)
     first = next(done for done in range(1, most + 1) if recycling.reason(done))
     assert most * 0.9 <= first <= most
     recycling.counted(first - 1)
@@ -57,7 +56,7 @@ def test_a_process_is_replaced_after_its_jobs_or_a_little_earlier(most: int) -> 
 
 
 def test_memory_counts_once_a_process_has_done_something_and_is_no_longer_young(monkeypatch: pytest.MonkeyPatch) -> None:
-    recycling = Recycling(max_rss_mb=1)
+    recycling = Recycling(lambda: None, max_rss_mb=1)
     assert rss_mb() > 1
     assert recycling.reason(5) == "", "it is young"
     monkeypatch.setattr("jobqueue.worker.process.recycling.YOUNG_SECONDS", 0.0)

@@ -111,6 +111,11 @@ class Dispatcher(DatabaseService):
         """Whether the end of a run can let another job begin."""
         return bool(self._probation.waiting) or any(lane.saturated for lane in self._lanes)
 
+    def run_ended(self) -> None:
+        """Claim for the slots that the ends of runs have freed, unless the last claim found fewer jobs than free slots."""
+        if self.wants_slots:
+            self.wake()
+
     def _fill(self, lane: Lane) -> float:
         lane.saturated = True  # before the slots are counted: a slot that becomes free from now on wakes this thread
         wanted = lane.wanted()

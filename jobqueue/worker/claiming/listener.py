@@ -7,8 +7,7 @@ worker. The listener then only checks now and then whether the pooler is still t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from jobqueue.core import queue_rules
 from jobqueue.core.service import ErrorHandler
@@ -16,6 +15,7 @@ from jobqueue.db import hygiene
 from jobqueue.lifecycle.wakeup import CHANNEL, DUE, DUTIES, OWNER, QUEUES, read_work
 from jobqueue.models import Job
 from jobqueue.worker.base import DatabaseService
+from jobqueue.worker.wakeups import Signal, Wakeups
 
 ROUND_SECONDS = 1.0
 PROBE_ROUNDS = 20
@@ -28,26 +28,16 @@ OFF = (
 logger = logging.getLogger("jobqueue")
 
 
-class Heard(NamedTuple):
-    """The callbacks for new work (with its tenant, if known), a job that is to stop, changed queues, due jobs, and changed duties."""
-
-    work: Callable[[str | None], None]
-    stop_asked: Callable[[], None]
-    queues_changed: Callable[[], None]
-    due: Callable[[], None]
-    duties_changed: Callable[[], None]
-
-
 class Listener(DatabaseService):
     """A service that passes on the notifications that concern this process."""
 
     name = "listener"
 
-    def __init__(self, worker_id: str, queues: Sequence[str], heard: Heard, on_error: ErrorHandler) -> None:
+    def __init__(self, worker_id: str, queues: Sequence[str], wakeups: Wakeups, on_error: ErrorHandler) -> None:
         """Prepare the thread."""
         super().__init__(on_error)
         self._worker_id, self._served = worker_id, queue_rules.parse(tuple(queues))
-        self._heard = heard
+        self._wakeups = wakeups
         self._listening = self._behind_pooler = False
         self._rounds = 0
 
@@ -68,11 +58,11 @@ class Listener(DatabaseService):
                 if self._behind_pooler:
                     self._behind_pooler = False
                     logger.info("LISTEN is on: this worker no longer uses its database through a pooler.")
-                self._heard.work(None)  # for notifications that were missed while the listener was off
+                self._wakeups.set(Signal.WORK, None)  # for notifications that were missed while the listener was off
             self._rounds = 0
         self._rounds += 1
         for payload in database.heard(ROUND_SECONDS):
-            self._tell(payload)
+            self._pass_on(payload)
         return 0.0
 
     def _do_without(self) -> float:
@@ -82,18 +72,18 @@ class Listener(DatabaseService):
         hygiene.close_all()
         return POOLER_SECONDS
 
-    def _tell(self, payload: str) -> None:
+    def _pass_on(self, payload: str) -> None:
         if payload == OWNER.format(self._worker_id):
-            self._heard.stop_asked()
+            self._wakeups.set(Signal.STOP_REQUESTED)
         elif payload == QUEUES:
-            self._heard.queues_changed()
-            self._heard.work(None)
+            self._wakeups.set(Signal.QUEUES)
+            self._wakeups.set(Signal.WORK, None)
         elif payload == DUE:
-            self._heard.due()
+            self._wakeups.set(Signal.DUE)
         elif payload == DUTIES:
-            self._heard.duties_changed()
+            self._wakeups.set(Signal.DUTIES)
         elif (work := read_work(payload)) is not None and self._served.matches(work[1]):
-            self._heard.work(work[0])
+            self._wakeups.set(Signal.WORK, work[0])
 
     def _after_error(self, service: object, error: BaseException, failures: int) -> None:
         self._listening = False

@@ -121,8 +121,10 @@ class Duties(DatabaseService):
         """Promote due jobs at once if this process leads that duty."""
         self.notify(PromoteDueJobs.name)
 
-    def notify_ended(self) -> None:
-        """Send webhooks at once if this process leads that duty, since jobs have ended here."""
+    def notify_ended(self, retrying: bool) -> None:
+        """Send webhooks at once if this process leads that duty, since jobs have ended here; promote jobs soon if one is `retrying`."""
+        if retrying:  # the retry may be due before the next run of the duty
+            self.notify_due()
         now = time.monotonic()
         if now - self._ended_at >= ENDED_SECONDS:
             self._ended_at = now

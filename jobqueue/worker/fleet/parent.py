@@ -10,12 +10,13 @@ import os
 import select
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from jobqueue.core.service import Named, Service
 from jobqueue.worker.board import Board
 from jobqueue.worker.fleet import ipc
 from jobqueue.worker.fleet.ipc import Link
+from jobqueue.worker.wakeups import Signal, Wakeups
 
 PULSE_SECONDS = 1.0
 
@@ -27,7 +28,7 @@ class Parent(Service):
 
     name = "line to the parent process"
 
-    def __init__(self, descriptor: int, board: int) -> None:
+    def __init__(self, descriptor: int, board: int, wakeups: Wakeups) -> None:
         """Take the descriptors of the inherited socket and of the file of the board."""
         super().__init__(self._log)
         os.set_inheritable(descriptor, False)  # programs that a task starts must not inherit it
@@ -35,9 +36,7 @@ class Parent(Service):
         self.board = Board(board)
         os.close(board)
         self._pulsed_at = 0.0
-        self.told_to_stop: Callable[[], None] = lambda: None
-        self.left_alone: Callable[[], None] = lambda: None
-        self.recover: Callable[[Mapping[str, int | None]], None] = lambda owners: None
+        self.wakeups = wakeups
 
     def turn(self) -> float | None:
         """Send a sign of life if it is due, then wait for messages for up to `PULSE_SECONDS`."""
@@ -49,12 +48,12 @@ class Parent(Service):
         select.select([self._link], [], [], PULSE_SECONDS)
         for kind, value in self._link.receive():
             if kind == ipc.STOP:
-                self.told_to_stop()
+                self.wakeups.set(Signal.PARENT_STOPS)
             elif kind == ipc.DEAD:
-                self.recover(value)
+                self.wakeups.set(Signal.DEAD, value)
         if self._link.closed:
             logger.error("The parent process has ended; this worker ends, too.")
-            self.left_alone()
+            self.wakeups.set(Signal.PARENT_GONE)
         return 0.0
 
     def _log(self, service: Named, error: BaseException, failures: int) -> None:

@@ -6,6 +6,7 @@ import sys
 
 from jobqueue.worker.fleet import spawn
 from jobqueue.worker.fleet.parent import Parent
+from jobqueue.worker.wakeups import Wakeups
 
 
 def main() -> None:
@@ -14,7 +15,7 @@ def main() -> None:
         order, number, descriptor, board = spawn.receive()
     except ValueError as error:
         sys.exit(str(error))
-    parent = Parent(descriptor, board)
+    parent = Parent(descriptor, board, Wakeups())
     parent.reports()
     sys.argv[:] = order.argv  # settings may read the command line
     from django.core.exceptions import ImproperlyConfigured

@@ -44,26 +44,27 @@ class Maintenance(DatabaseService):
         found: Callable[[], None],
         changed: Callable[[], object] = lambda: None,
         at_start: Callable[[], int] = lambda: 0,
+        recovered: Callable[[Sequence[str]], None] = lambda owners: None,
         on_error: ErrorHandler,
     ) -> None:
         """Prepare the thread.
 
         `show` writes the row of the process. It is called at once when the return value of `stuck` or of `changed` differs from the
         last one. `found` is called when jobs were recovered. `at_start` is called until it returns 0: nothing is left to do.
+        `recovered` is called with the identities of dead workers whose jobs were recovered.
         """
         super().__init__(on_error)
         self._identity, self._show, self.stuck, self._found = identity, show, stuck, found
-        self._changed, self._at_start = changed, at_start
+        self._changed, self._at_start, self._recovered = changed, at_start, recovered
         self._start_at: float | None = 0.0
         self._shown_at: float | None = None
         self._seen: object = (0, None)
         self._dead: dict[str, float | None] = {}
         self._culprits: dict[str, int | None] = {}
-        self.recovered: Callable[[Sequence[str]], None] = lambda owners: None
         self.errors = 0  # jobs that were found lost and ended in ERROR
 
     def recover(self, owners: Mapping[str, int | None]) -> None:
-        """Recover the jobs of dead workers in the next turn, then call `recovered` with their identities. Call it from any thread.
+        """Recover the jobs of dead workers in the next turn. Call it from any thread.
 
         Each identity maps to the job because of which the worker was killed, or to None.
         """
@@ -98,7 +99,7 @@ class Maintenance(DatabaseService):
         if fresh:
             self._dead |= dict.fromkeys(fresh, now)
             forget(fresh)
-            self.recovered(fresh)
+            self._recovered(fresh)
         for owner in dead:
             if now - (self._dead[owner] or now) > LATE_SECONDS:
                 del self._dead[owner]

@@ -16,23 +16,26 @@ YOUNG_SECONDS = 5.0
 class Recycling:
     """The limits of this process in jobs and memory, and the run that does not react to its time limit, if there is one."""
 
-    def __init__(self, max_jobs: int | None = None, max_rss_mb: int | None = None) -> None:
-        """Set the limits; `max_jobs` is lowered by up to 10 % at random, so that the workers of a fleet do not end at once."""
+    def __init__(self, hurry: Callable[[], None], max_jobs: int | None = None, max_rss_mb: int | None = None) -> None:
+        """Set the limits; `hurry` is called when one is reached.
+
+        `max_jobs` is lowered by up to 10 % at random, so that the workers of a fleet do not end at once.
+        """
         self._most = None if max_jobs is None else max_jobs - random.randint(0, int(max_jobs * SPREAD))  # noqa: S311
         self._max_rss_mb = max_rss_mb
         self._began = time.monotonic()
         self._hung: Run | None = None
-        self.hurry: Callable[[], None] = lambda: None
+        self._hurry = hurry
 
     def counted(self, done: int) -> None:
-        """Call `hurry` if the number of jobs done has reached the limit."""
+        """Hurry if the number of jobs done has reached the limit."""
         if self._most is not None and done >= self._most:
-            self.hurry()
+            self._hurry()
 
     def replace(self, run: Run) -> bool:
         """Request the replacement of this process, since nothing else ends this run; return True."""
         self._hung = self._hung or run
-        self.hurry()
+        self._hurry()
         return True
 
     def reason(self, done: int) -> str:

@@ -22,7 +22,6 @@ from jobqueue.worker.handlers import end_at_once, on_signals, quit_with_dump
 from jobqueue.worker.process.ending import exit_anyway, flush, leave
 from jobqueue.worker.process.log_thread import LogThread
 from jobqueue.worker.process.logs import set_up_log
-from jobqueue.worker.process.recycling import Recycling
 from jobqueue.worker.process.supervisor import Supervisor
 
 
@@ -41,8 +40,8 @@ def run_child(options: Options, number: int, parent: Parent) -> None:
     set_up_log(options.verbosity, number)
     with ending(LogThread()) as log:
         check_tables()
-        recycling = Recycling(options.max_jobs_per_process, options.max_rss_mb)
-        end = run(Supervisor(settings, once=options.once, parent=parent, recycling=recycling), options)
+        limits = {"max_jobs": options.max_jobs_per_process, "max_rss_mb": options.max_rss_mb}
+        end = run(Supervisor(settings, once=options.once, parent=parent, **limits), options)
     finish(end, log)
     sys.exit(end.status)
 

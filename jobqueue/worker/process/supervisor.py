@@ -11,46 +11,28 @@ import logging
 import os
 import select
 import threading
-from collections.abc import Callable, Sequence
 
 from jobqueue import conf, signals
 from jobqueue.conf import Settings
-from jobqueue.db import LeaseHolder, hygiene
+from jobqueue.db import hygiene
 from jobqueue.declared import imports, registry
 from jobqueue.duties import registry as registry_of_duties
-from jobqueue.duties.builtin import builtin
-from jobqueue.lifecycle.expire import Expired
-from jobqueue.models import Job, Worker
-from jobqueue.schedules.sync import bring_schedules
+from jobqueue.models import Worker
 from jobqueue.worker import forked
 from jobqueue.worker.base import DatabaseService
-from jobqueue.worker.claim_policy import ClaimPolicy
-from jobqueue.worker.claiming.claimer import Claimer
-from jobqueue.worker.claiming.dispatcher import Dispatcher
-from jobqueue.worker.claiming.listener import Heard, Listener
-from jobqueue.worker.claiming.tenant_slots import TenantSlots
-from jobqueue.worker.duties.contender import Duties
 from jobqueue.worker.fleet.ipc import DONE, FAILED
 from jobqueue.worker.fleet.parent import Parent
-from jobqueue.worker.fleet.scaler import Scaler, told
+from jobqueue.worker.fleet.scaler import told
+from jobqueue.worker.process.build import Hooks, build
 from jobqueue.worker.process.drain import drain
 from jobqueue.worker.process.drained import RemainingWork
 from jobqueue.worker.process.errors import ErrorLog
 from jobqueue.worker.process.identity import Identity
-from jobqueue.worker.process.maintenance import Maintenance
 from jobqueue.worker.process.memory import prepare_memory
-from jobqueue.worker.process.parts import Parts
 from jobqueue.worker.process.recycling import Recycling
 from jobqueue.worker.process.show import health, say_goodbye, show
-from jobqueue.worker.reporting.announcer import Announcer
-from jobqueue.worker.reporting.finisher import Finisher
-from jobqueue.worker.reporting.heartbeat import Heartbeat
-from jobqueue.worker.reporting.reporter import Reporter
-from jobqueue.worker.running.interrupter import Interrupter
-from jobqueue.worker.running.lanes import Lanes
-from jobqueue.worker.running.loop import Loop
-from jobqueue.worker.running.pool import Pool
-from jobqueue.worker.running.run import Run, Runs
+from jobqueue.worker.running.run import Run
+from jobqueue.worker.wakeups import Signal, Wakeups
 
 WATCH_SECONDS = 1.0
 ONCE_SECONDS = 0.3
@@ -69,26 +51,33 @@ class Supervisor:
         *,
         once: bool = False,
         parent: Parent | None = None,
-        recycling: Recycling | None = None,
+        max_jobs: int | None = None,
+        max_rss_mb: int | None = None,
     ) -> None:
         """Build the parts; `settings` may have values of the command line, and `once` ends the worker when no job is left.
 
-        `parent` is the connection to the process that started this worker and replaces it when it ends.
+        `parent` is the connection to the process that started this worker and replaces it when it ends: after about
+        `max_jobs` jobs, or when the worker uses more than `max_rss_mb` of memory, too.
         """
         self.settings = settings or conf.current()
         self.once = once
         self.identity = Identity()
         self.failed = False
-        self._signals = self._told = 0
+        self._signals = self._parent_stops = 0
         self._ends = False
         self._pipe = os.pipe()
         self._on_error = ErrorLog()
-        self._parent, self._recycling = parent, recycling or Recycling()
-        self._recycling.hurry = self._look_up
-        self.parts = self._build()
+        self._parent, self._wakeups = parent, parent.wakeups if parent else Wakeups()
+        self._recycling = Recycling(self._wakeups.setter(Signal.END), max_jobs, max_rss_mb)
+        self.parts = build(
+            self.settings,
+            self.identity,
+            self._wakeups,
+            Hooks(self._show, lambda: self._ends, self._replace_process, self._on_error),
+            parent.board if parent else None,
+        )
+        self._subscribe()
         self._left = RemainingWork(self.settings, self.parts.runs)
-        if parent is not None:
-            self._listen_to(parent)
 
     @property
     def errors(self) -> int:
@@ -98,18 +87,18 @@ class Supervisor:
     @property
     def stops(self) -> int:
         """The number of requests to end. A signal to all processes arrives twice, directly and through the parent, and counts once."""
-        return max(self._signals, self._told)
+        return max(self._signals, self._parent_stops)
 
     def stop(self) -> None:
         """Request the end of the worker; a second call skips the grace period. Safe in a signal handler."""
         self._signals += 1
-        self._look_up()
+        self._wake()
 
-    def _hear_stop(self) -> None:
-        self._told += 1
-        self._look_up()
+    def _stop_for_parent(self) -> None:
+        self._parent_stops += 1
+        self._wake()
 
-    def _look_up(self) -> None:
+    def _wake(self) -> None:
         with contextlib.suppress(OSError):  # the pipe is closed after the end
             os.write(self._pipe[1], b".")  # not an Event: the code that the signal interrupts may hold its lock
 
@@ -134,7 +123,7 @@ class Supervisor:
                 pass
             self._ends = True
             self.parts.maintenance.wake()  # writes DRAINING into the row before a second signal can end the worker
-            if self._parent is not None and not self._told:
+            if self._parent is not None and not self._parent_stops:
                 self._parent.leaves(why)
         finally:
             clean = drain(parts, self.settings, lambda: self.stops > 1)
@@ -142,86 +131,15 @@ class Supervisor:
             self._say_goodbye()
         return clean and not self.failed
 
-    def _build(self) -> Parts:
-        settings, worker_id, queues = self.settings, self.identity.worker_id, self.settings.queues
-        finisher = (finishers := self._finishers(runs := Runs()))[0]
-        lanes, loop = Lanes(lambda: Pool(finisher.put)), Loop(finisher.put)
-        gate, slots = self._gate(lanes)
-        limits = (settings.max_workers, settings.timeout_grace_seconds, self._replace_process, self._parent.board if self._parent else None)
-        interrupter = Interrupter(finisher.put, self._go_on_without, self._on_error, lambda: maintenance.wake(), *limits)  # noqa: PLW0108
-        heartbeat = Heartbeat(runs, interrupter, settings.lease_seconds, settings.heartbeat_seconds, self._on_error)
-        dispatcher = Dispatcher(
-            worker_id,
-            Claimer(LeaseHolder(worker_id, settings.lease_seconds), gate, lanes),
-            runs=runs,
-            lanes=lanes,
-            loop=loop,
-            finisher=finisher,
-            reporter=(reporter := Reporter(runs, self._on_error)),
-            poll_seconds=settings.poll_seconds,
-            is_notified=lambda: listener is not None and listener.healthy,
-            lost=self._lost,
-            max_crashes=settings.max_crashes,
-            crowded=lambda: scaler.hurry(),  # noqa: PLW0108 - made below
-            watch=interrupter.watch,
-            on_error=self._on_error,
-        )
-        finisher.chain(gate, dispatcher.begin_next, dispatcher.lose_track, dispatcher.notified)
-        maintenance = Maintenance(
-            self.identity,
-            show=self._show,
-            stuck=lambda: interrupter.stuck,
-            found=dispatcher.notified,
-            changed=lambda: (scaler.decision, self._ends),
-            at_start=lambda: bring_schedules()[1],
-            on_error=self._on_error,
-        )
-        duties = self._duties(heartbeat.renew_all, maintenance.announce, dispatcher.notified)
-        heard = Heard(dispatcher.notified, heartbeat.read_flags, gate.changed, duties.notify_due, duties.notify)
-        listener = Listener(worker_id, queues, heard, self._on_error) if settings.notify and Job.objects.database.can_notify else None
-        scaler = Scaler(
-            lanes,
-            gate,
-            least=settings.min_workers,
-            most=settings.max_workers,
-            scale_seconds=settings.scale_seconds,
-            resized=dispatcher.wake,
-            decided=maintenance.wake,
-            on_error=self._on_error,
-        )
-        core = (runs, lanes, loop, finishers, interrupter, heartbeat, reporter, dispatcher, maintenance, duties, scaler, listener)
-        return Parts(*core, Announcer(self._on_error), slots)
-
-    def _gate(self, lanes: Lanes) -> tuple[ClaimPolicy, TenantSlots | None]:
-        slots = TenantSlots(self._on_error) if conf.calls_for_tenant_slots() else None
-        read = slots.latest if slots else conf.tenant_slots
-        return ClaimPolicy(tuple(self.settings.queues), self.settings.max_running, lanes.set_slots, read), slots
-
-    def _finishers(self, runs: Runs) -> list[Finisher]:
-        most = 1 if Job.objects.database.one_writer else 2  # a second one would wait for the first on a database with one writer
-        settings, names = self.settings, ("finisher", "finisher-2")[:most]
-        made = [Finisher(runs, self.identity.worker_id, settings.lease_seconds, self._settled, self._on_error, name) for name in names]
-        for second in made[1:]:
-            made[0].share(second)
-        return made
-
-    def _duties(self, renew: Callable[[], None], announce: Callable[[Sequence[Expired]], None], released: Callable[[], None]) -> Duties:
-        return Duties(
-            self.identity.worker_id,
-            lambda not_before: registry_of_duties.discover() | builtin(renew, announce, not_before),
-            place=f"{self.identity.host}:{self.identity.pid}",
-            heartbeat_seconds=self.settings.heartbeat_seconds,
-            released=released,
-            on_error=self._on_error,
-        )
-
-    def _go_on_without(self, run: Run) -> None:
-        """Replace the thread of a run that does not react; replace the event loop only if a coroutine blocks it."""
-        if run.thread_id:
-            (run.lane or self.parts.lanes.shared).pool.replace(run)
-        else:
-            self.parts.loop.replace_if_blocked(run)
-        self.parts.maintenance.wake()  # shows the stuck run on the Workers page at once
+    def _subscribe(self) -> None:
+        """Connect the signals that end this process, and those of its parent process."""
+        parts, recycling, on = self.parts, self._recycling, self._wakeups.subscribe
+        on(Signal.ENDED, lambda retrying: recycling.counted(parts.finisher.done))
+        on(Signal.END, self._wake)
+        on(Signal.PARENT_STOPS, self._stop_for_parent)
+        on(Signal.PARENT_GONE, self.stop)
+        if self._parent is not None:
+            on(Signal.RECOVERED, self._parent.recovered)
 
     def _replace_process(self, run: Run) -> bool:
         """Request the replacement of this process if it has a parent; return whether it will be replaced."""
@@ -229,22 +147,6 @@ class Supervisor:
             return False
         self._parent.overdue(run.job.id)
         return self._recycling.replace(run)
-
-    def _listen_to(self, parent: Parent) -> None:
-        parent.told_to_stop, parent.left_alone = self._hear_stop, self.stop
-        parent.recover = self.parts.maintenance.recover
-        self.parts.maintenance.recovered = parent.recovered
-
-    def _lost(self, lost: Sequence[Expired]) -> None:
-        self.parts.maintenance.announce(lost)
-
-    def _settled(self, retrying: bool) -> None:
-        self._recycling.counted(self.parts.finisher.done)
-        if self.parts.dispatcher.wants_slots:  # else its last claim found fewer jobs than free slots
-            self.parts.dispatcher.wake()
-        if retrying:  # the retry may be due before the next run of the duty
-            self.parts.duties.notify_due()
-        self.parts.duties.notify_ended()
 
     # Watch
 

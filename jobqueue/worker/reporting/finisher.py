@@ -19,6 +19,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from jobqueue import signals
 from jobqueue.core import repeats, texts
@@ -46,6 +47,19 @@ Item = tuple[Run, Outcome]
 SUCCESS = Status.SUCCESS.value
 
 
+class HandOvers(NamedTuple):
+    """The policy by which the next job of a target is handed over, and what is called.
+
+    `begin_next` begins a job that was handed over. `result_lost` is called if the result of a commit was lost, `released` with a tenant if
+    its next job was released, so that any worker may claim it.
+    """
+
+    gate: ClaimPolicy
+    begin_next: Callable[[Claimed, Run], None]
+    result_lost: Callable[[], None]
+    released: Callable[[str], None]
+
+
 class Finisher(DatabaseService):
     """The thread that writes outcomes, and removes their runs from the register of the worker."""
 
@@ -59,42 +73,27 @@ class Finisher(DatabaseService):
         settled: Callable[[bool], None],
         on_error: ErrorHandler,
         name: str = "finisher",
+        second: Finisher | None = None,
+        hand_overs: HandOvers | None = None,
     ) -> None:
-        """Prepare the thread; `settled` is called after each batch, with whether one of its jobs waits for a retry."""
+        """Prepare the thread; `settled` is called after each batch, with whether one of its jobs waits for a retry.
+
+        While `MANY` outcomes wait, `second` gets some successes of jobs without a target. With `hand_overs`, the next job of a target is
+        handed over to this worker.
+        """
         super().__init__(on_error)
         self.name = name
         self._runs, self._worker_id, self._lease_seconds, self._settled = runs, worker_id, lease_seconds, settled
-        self._gate: ClaimPolicy | None = None
-        self._begin_next: Callable[[Claimed, Run], None] | None = None
-        self._result_lost: Callable[[], None] | None = None
-        self._released: Callable[[str], None] | None = None
+        self._hand_overs, self._gate = hand_overs, hand_overs and hand_overs.gate
         self._locked_pause = SHORT_SECONDS
         self._buffer: collections.deque[Item] = collections.deque()
         self._room = threading.Event()
-        self._second: Finisher | None = None
+        self._second = second
         self._errors = self._done = 0
-
-    def chain(
-        self,
-        gate: ClaimPolicy,
-        begin_next: Callable[[Claimed, Run], None],
-        result_lost: Callable[[], None],
-        released: Callable[[str], None],
-    ) -> None:
-        """Hand over the next job of a target to this worker from now on; `begin_next` begins it.
-
-        `result_lost` is called if the result of a commit was lost. `released` is called with a tenant if its next job was released, so that
-        any worker may claim it.
-        """
-        self._gate, self._begin_next, self._result_lost, self._released = gate, begin_next, result_lost, released
 
     def unchain(self) -> None:
         """Hand over no further jobs to this worker."""
         self._gate = None
-
-    def share(self, second: Finisher) -> None:
-        """Give some successes of jobs without a target to a second finisher while `MANY` outcomes wait in this one."""
-        self._second = second
 
     def put(self, run: Run, outcome: Outcome) -> None:
         """Queue an outcome; block while `BUFFER` outcomes are unwritten."""
@@ -159,22 +158,12 @@ class Finisher(DatabaseService):
                 settled = finish([outcome for _, outcome in batch], hand_over)
         except BaseException as error:
             self._keep_for_retry(everything, error)
-            if hand_over is not None and hand_over.leases and self._result_lost is not None:
-                self._result_lost()
+            if hand_over is not None and hand_over.leases and self._hand_overs is not None:
+                self._hand_overs.result_lost()
             raise
-        self._begin_following(batch, settled)
+        if self._hand_overs is not None:
+            _begin_following(self._hand_overs, batch, settled)
         return [*done, *settled]
-
-    def _begin_following(self, batch: Sequence[Item], settled: Sequence[Settled]) -> None:
-        """Begin the jobs that were handed over, and report the tenants whose next job any worker may claim."""
-        if self._begin_next is not None and (following := [one for one in settled if one.following is not None]):
-            runs = {run.lease: run for run, _ in batch}
-            for one in following:
-                if one.following is not None:
-                    self._begin_next(one.following, runs[one.outcome.lease])
-        if self._released is not None:
-            for tenant in {one.outcome.target.tenant for one in settled if one.releases and one.outcome.target is not None}:
-                self._released(tenant)
 
     def _hand_over(self, batch: Sequence[Item]) -> HandOver | None:
         gate, now = self._gate, time.monotonic()
@@ -228,6 +217,17 @@ class Finisher(DatabaseService):
             ends.announce(type(self), [(runs[one.outcome.lease], one) for one in settled], self._worker_id)
         except BaseException as error:  # noqa: BLE001 - the outcomes are written, and must not be retried
             logger.warning("Signals of %d finished jobs were not sent: %s", len(settled), texts.exception_summary(error))
+
+
+def _begin_following(hand_overs: HandOvers, batch: Sequence[Item], settled: Sequence[Settled]) -> None:
+    """Begin the jobs that were handed over, and report the tenants whose next job any worker may claim."""
+    if following := [one for one in settled if one.following is not None]:
+        runs = {run.lease: run for run, _ in batch}
+        for one in following:
+            if one.following is not None:
+                hand_overs.begin_next(one.following, runs[one.outcome.lease])
+    for tenant in {one.outcome.target.tenant for one in settled if one.releases and one.outcome.target is not None}:
+        hand_overs.released(tenant)
 
 
 def _log_unwritten(job_id: int, refused: str) -> None:
