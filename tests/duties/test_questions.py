@@ -141,7 +141,9 @@ def test_if_the_statement_fails_each_duty_finds_out_by_itself(scene: Scene, monk
 
     monkeypatch.setattr(questions, "ask", refuse)
     due = JobFactory(due=True)
+    scene.long._wake.clear()
     assert len(scene.turn()) > 1
+    assert scene.long._wake.is_set(), "the long duties, too"
     due.refresh_from_db()
     assert due.status == "QUEUED"
     assert [str(error) for error in scene.errors] == ["a row cannot be read"]

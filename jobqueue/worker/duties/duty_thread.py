@@ -23,7 +23,7 @@ from jobqueue.worker.duties.runner import DutyRunner
 ASK_SECONDS = 1.0
 WITHOUT_ASKING_SECONDS = 5.0  # after a statement of questions that failed
 TOGETHER_SECONDS = 0.25  # the duties that are due within this time use the same answers
-IDLE_SECONDS = 30.0  # a thread that rests longer keeps no connection
+IDLE_SECONDS = 60.0  # a thread that rests longer keeps no connection
 
 logger = logging.getLogger("jobqueue")
 
@@ -87,7 +87,7 @@ class DutyThread(DatabaseService):
             finally:
                 self.running = None
         pause = self._seconds_to_next()
-        if pause is not None and pause > IDLE_SECONDS:
+        if pause is not None and pause >= IDLE_SECONDS:
             db.hygiene.close_all()
         return pause
 
@@ -140,6 +140,7 @@ class DutyThread(DatabaseService):
             at, answers = questions.ask(Job.objects.database, asked.statement)
         except Exception as error:
             self._ask_again_at = now + WITHOUT_ASKING_SECONDS
+            self._run_others(asked)
             if db.is_outage(error):
                 raise
             self._after_error(self, error, 1)
@@ -148,6 +149,14 @@ class DutyThread(DatabaseService):
             self.asking_since = None
         soon = [runner for runner in self.runners if runner in asked.counts and (runner in due or runner.is_due(now + TOGETHER_SECONDS))]
         return [runner for runner in due if runner not in asked.counts] + self._answered(soon, asked, at, answers)
+
+    def _run_others(self, asked: Asked) -> None:
+        """Run the duties of other threads, so that each finds out by itself whether there is work."""
+        for thread in self.others:
+            for runner in thread.runners:
+                if runner in asked.counts:
+                    runner.next_at = 0.0
+            thread.wake()
 
     def _answered(self, due: Sequence[DutyRunner], asked: Asked, at: datetime, answers: Sequence[Any]) -> list[DutyRunner]:
         """Return the duties that are due and have work; let other threads run theirs earlier."""
