@@ -73,7 +73,6 @@ class DeliveryClaimer:
         with Job.objects.database.atomic():
             now = overview.clock(Job.objects.database)
             taken = _choose(now, limit, room, set(full), self._aside.set_aside, self._end)
-            taken = [row for row in taken if not self._ended_unwritten(row)]
             until = now + timedelta(seconds=conf.current().webhook_timeout_seconds + VISIBLE_AFTER_SECONDS)
             try:
                 with Job.objects.database.atomic():  # a savepoint: an error rolls back only this block
@@ -82,15 +81,6 @@ class DeliveryClaimer:
                 if not _is_of_a_row(error):
                     raise
             return [message for row in taken if (message := self._begin_alone(row, now, until)) is not None]
-
-    def _ended_unwritten(self, row: WebhookDelivery) -> bool:
-        """End a delivery that had far more attempts than allowed: the database refuses their results, so it would be sent without end."""
-        most = conf.current().webhook_max_attempts
-        if row.attempts < most + UNWRITTEN_ATTEMPTS:
-            return False
-        text = f"The results of {row.attempts - most} attempts after the last of {most} could not be stored."
-        self._end(row.pk, JobQueueError(text))
-        return True
 
     def _begin_alone(self, row: WebhookDelivery, now: datetime, until: datetime) -> Message | None:
         try:
@@ -177,6 +167,9 @@ def recent_receivers() -> list[str]:
 
 
 def _begin(row: WebhookDelivery, now: datetime, until: datetime) -> Message:
+    most = conf.current().webhook_max_attempts
+    if row.attempts >= most + UNWRITTEN_ATTEMPTS:  # the database refuses their results, so the message would be sent without end
+        raise ValueError(f"The results of {row.attempts - most} attempts after the last of {most} could not be stored.")
     body, attempts = row.body or body_of(row), row.attempts + 1
     WebhookDelivery.objects.current.filter(pk=row.pk).update(body=body, attempts=attempts, next_attempt_at=until)
     return Message(row.pk, row.job_id, f"msg_{row.message_id.hex}", row.event, row.queue, row.url, body, attempts, until, now, _tenant(row))
