@@ -156,7 +156,7 @@ class Dispatcher(DatabaseService):
             runs = [run for run in runs if not run.job.crashes or run.unreadable is not None]
         self._begin(runs)
 
-    def _run(self, job: Claimed, lane: slots.Lane | None) -> Run:
+    def _run(self, job: Claimed, lane: slots.RunLane | None) -> Run:
         run = Run(job, self._reporter.flush, read_result, lane)
         try:
             self._read(run, job)

@@ -26,7 +26,7 @@ from jobqueue.worker.forked import drop_at_fork, leave_if_child
 from jobqueue.worker.running.executor import execute_async
 from jobqueue.worker.running.judging import conclude
 from jobqueue.worker.running.run import Run
-from jobqueue.worker.running.slots import Lane
+from jobqueue.worker.running.slots import RunLane
 
 RESPONSE_SECONDS = 0.5
 LEFTOVER_SECONDS = 0.2
@@ -46,8 +46,8 @@ class Loop:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._waiting: set[Run] = set()
-        self._lanes: set[Lane] = set()
-        self._called: set[Lane] = set()
+        self._lanes: set[RunLane] = set()
+        self._called: set[RunLane] = set()
         self._unresponsive: list[threading.Event] = []
         drop_at_fork(self)
 
@@ -124,7 +124,7 @@ class Loop:
             self._called.add(lane)
         loop.call_soon_threadsafe(self._begin, run)
 
-    def _begin_when_free(self, lane: Lane) -> None:
+    def _begin_when_free(self, lane: RunLane) -> None:
         # Without this lock: the caller holds the lock of the slots, which `replace_if_blocked` takes while it holds this one.
         if (loop := self._loop) is not None:
             loop.call_soon_threadsafe(self._begin_late, lane)
@@ -169,7 +169,7 @@ class Loop:
             self._called.discard(run.lane)
             self._begin_late(run.lane)
 
-    def _begin_late(self, lane: Lane) -> None:
+    def _begin_late(self, lane: RunLane) -> None:
         if asyncio.get_running_loop() is not self._loop:  # this loop was abandoned
             return
         while (run := lane.pool.slots.next(self._waiting)) is not None:

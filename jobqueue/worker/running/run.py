@@ -23,7 +23,7 @@ from jobqueue.worker.running.side_writes import OVER, SideWrites
 if TYPE_CHECKING:
     from jobqueue.lifecycle.outcome import Outcome
     from jobqueue.worker.running.phases import PhaseStore, Pipeline
-    from jobqueue.worker.running.slots import Lane
+    from jobqueue.worker.running.slots import RunLane
 
 __all__ = ["MESSAGES", "Reason", "Run", "Runs", "SlotUse"]
 
@@ -63,7 +63,7 @@ class Run(Interruption):
     place = ""  # where its thread was when the run was abandoned
     _mask: Mask | None = None
 
-    def __init__(self, job: Claimed, flush: Callable[[Run], None], read_result: Callable[[Run], Any], lane: Lane | None = None) -> None:
+    def __init__(self, job: Claimed, flush: Callable[[Run], None], read_result: Callable[[Run], Any], lane: RunLane | None = None) -> None:
         """Create the run of a claimed job; `flush` requests that its marks are written soon, `lane` has the slot that it occupies."""
         self.job, self.lane, self.flush, self.read_result = job, lane, flush, read_result
         self.lease = Lease(job.id, job.lease_token)

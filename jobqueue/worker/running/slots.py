@@ -182,7 +182,7 @@ class SlotPool(Protocol):
         """Add the slot of an abandoned coroutine again."""
 
 
-class Lane(Protocol):
+class RunLane(Protocol):
     """The lane of a run: the number of its claimed runs, and its pool."""
 
     busy: int
