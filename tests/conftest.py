@@ -18,7 +18,7 @@ from tests.pooler import POOLED, end_sessions
 from tests.rivals import Rival
 
 PLAIN = os.environ.get("TEST_FAST_PATH") == "0"
-VENDORS = {"postgresql": "needs what only PostgreSQL has", "sqlite": "speaks of SQLite"}
+VENDORS = {"postgresql": "is for PostgreSQL only", "sqlite": "is for SQLite only"}
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -52,20 +52,20 @@ class Told:
         self.slots.append(slots)
 
 
-def gate(*queues: str, max_running: int | None = None) -> ClaimPolicy:
+def policy(*queues: str, max_running: int | None = None) -> ClaimPolicy:
     made = ClaimPolicy(queues, max_running, lambda slots: None)
     made.refresh()
     return made
 
 
-def age(gate: ClaimPolicy) -> None:
+def age(policy: ClaimPolicy) -> None:
     """Move the last read to a second ago."""
-    assert gate._read_at is not None
-    gate._read_at -= READ_SECONDS
+    assert policy._read_at is not None
+    policy._read_at -= READ_SECONDS
 
 
 def test_pauses_and_limits_are_read_each_second_and_not_more_often(django_assert_num_queries: Callable[[int], Any]) -> None:
-    found = gate()
+    found = policy()
     pause_queue("mail")
     limit_queue("reports", 3)
     with django_assert_num_queries(0):
@@ -98,7 +98,7 @@ def test_the_finisher_reads_queues_each_second_and_leaves_the_slots_of_tenants_t
 
 
 def test_a_change_with_a_notification_is_read_at_once() -> None:
-    found = gate()
+    found = policy()
     pause_queue("mail")
     found.changed()
     found.refresh()
@@ -119,7 +119,7 @@ def test_the_listener_notifies_the_policy_before_it_wakes_the_dispatcher() -> No
 
 
 def test_a_change_during_the_poll_is_polled_again() -> None:
-    found = gate()
+    found = policy()
     found.changed()
 
     def pause_after(execute: Any, *args: Any) -> Any:
@@ -136,7 +136,7 @@ def test_a_change_during_the_poll_is_polled_again() -> None:
 
 
 def test_a_query_that_fails_is_retried_in_the_next_turn() -> None:
-    found = gate()
+    found = policy()
     pause_queue("mail")
     found.changed()
 
@@ -150,7 +150,7 @@ def test_a_query_that_fails_is_retried_in_the_next_turn() -> None:
 
 
 def test_without_pauses_and_limits_a_scope_asks_the_database_nothing(django_assert_num_queries: Callable[[int], Any]) -> None:
-    everywhere, two = gate(), gate("mail", "reports")
+    everywhere, two = policy(), policy("mail", "reports")
     with django_assert_num_queries(0):
         assert (everywhere.scope("acme"), two.scope("")) == (Scope("acme", ()), Scope("", ("mail", "reports")))
         assert everywhere.limits_of(Scope("acme", ())) is None
@@ -161,22 +161,22 @@ def test_a_paused_queue_is_in_no_scope() -> None:
     for queue in ("mail", "reports", "other"):
         JobFactory(tenant="acme", queue=queue)
     JobFactory(tenant="globex", queue="mail")
-    assert gate().scope("acme") == Scope("acme", ("other", "reports"))
-    assert gate().scope("globex") is None
-    assert gate("mail", "reports").scope("acme") == Scope("acme", ("reports",))
-    assert gate("mail").scope("acme") is None
+    assert policy().scope("acme") == Scope("acme", ("other", "reports"))
+    assert policy().scope("globex") is None
+    assert policy("mail", "reports").scope("acme") == Scope("acme", ("reports",))
+    assert policy("mail").scope("acme") is None
 
 
 def test_a_limit_matters_where_its_queue_is_served() -> None:
     limit_queue("mail", 3)
     JobFactory(queue="mail")
     JobFactory(queue="other")
-    found = gate()
+    found = policy()
     assert found.scope("") == Scope("", ("mail", "other"))
     assert found.limits_of(Scope("", ("mail", "other"))) == Limits(None, {"mail": 3})
     assert found.limits_of(Scope("", ("other",))) is None
-    assert gate(max_running=7).limits_of(Scope("", ("other",))) == Limits(7, {})
-    assert (gate().closed, gate(max_running=7).closed) == (("mail",), ("mail",))
+    assert policy(max_running=7).limits_of(Scope("", ("other",))) == Limits(7, {})
+    assert (policy().closed, policy(max_running=7).closed) == (("mail",), ("mail",))
 
 
 def test_the_slots_of_tenants_are_read_again_and_a_failure_keeps_the_last(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -210,12 +210,12 @@ def test_a_callable_that_fails_does_not_prevent_the_read_of_the_pauses(settings:
     settings.JOBQUEUE = {"TENANTS": given}
     give(ValueError("no"))
     pause_queue("mail")
-    assert gate().paused == {"mail"}
+    assert policy().paused == {"mail"}
 
 
 def test_a_pause_with_an_end_is_over_for_the_worker_that_reads_it_then() -> None:
     pause_queue("mail", until=timedelta(hours=1))
-    found = gate()
+    found = policy()
     assert not found.is_open("mail")
     Queue.objects.filter(pk="mail").update(paused_until=clock.now() - timedelta(seconds=1))
     age(found)
@@ -228,15 +228,15 @@ def test_patterns_match_the_queues_in_which_a_tenant_has_jobs() -> None:
     for queue in ("mail-a", "mail-b", "mail-bulk", "sms"):
         JobFactory(tenant="acme", queue=queue)
     JobFactory(tenant="globex", queue="sms")
-    assert gate("mail-*", "!mail-bulk").scope("acme") == Scope("acme", ("mail-a", "mail-b"))
-    assert gate("!mail-*").scope("acme") == Scope("acme", ("sms",))
-    assert gate("sms", "mail-b*").scope("acme") == Scope("acme", ("mail-b", "mail-bulk", "sms"))
-    assert gate("mail-*").scope("globex") is None
-    assert gate("*").scope("acme") == Scope("acme", ())
+    assert policy("mail-*", "!mail-bulk").scope("acme") == Scope("acme", ("mail-a", "mail-b"))
+    assert policy("!mail-*").scope("acme") == Scope("acme", ("sms",))
+    assert policy("sms", "mail-b*").scope("acme") == Scope("acme", ("mail-b", "mail-bulk", "sms"))
+    assert policy("mail-*").scope("globex") is None
+    assert policy("*").scope("acme") == Scope("acme", ())
     pause_queue("mail-a")
     limit_queue("mail-b", 2)
     limit_queue("mail-bulk", 1)
-    found = gate("mail-*", "!mail-bulk")
+    found = policy("mail-*", "!mail-bulk")
     assert found.scope("acme") == Scope("acme", ("mail-b",))
     assert found.served_limits == Limits(None, {"mail-b": 2})
     assert [found.is_open(queue) for queue in ("mail-a", "mail-b", "mail-new", "mail-bulk", "sms")] == [False, True, True, False, False]
@@ -246,7 +246,7 @@ def test_the_names_behind_patterns_are_cached_until_a_notification(
     django_assert_num_queries: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobqueue.worker.claim_policy.NAMES_SECONDS", 60.0)
-    found = gate("mail-*")
+    found = policy("mail-*")
     JobFactory(queue="mail-a")
     with django_assert_num_queries(1):
         assert [found.scope("") for _ in range(3)] == [Scope("", ("mail-a",))] * 3

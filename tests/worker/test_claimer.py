@@ -30,28 +30,28 @@ pytestmark = pytest.mark.django_db
 
 
 class Scene:
-    """A picker, its gate and its lanes, whose threads are given nothing to do."""
+    """A claimer, its policy and its lanes, whose threads get no runs."""
 
     def __init__(self, *queues: str, max_running: int | None = None) -> None:
         self.lanes = Lanes(lambda: Pool(lambda *_: None))
-        self.gate = ClaimPolicy(queues, max_running, self.lanes.set_slots)
-        self.picker = Claimer(LeaseHolder("worker-1", 30.0), self.gate, self.lanes)
+        self.policy = ClaimPolicy(queues, max_running, self.lanes.set_slots)
+        self.claimer = Claimer(LeaseHolder("worker-1", 30.0), self.policy, self.lanes)
 
     def pick(self, wanted: int, tenant: str = "") -> Pick:
         """Pick once for the lane of a tenant, knowing who has something queued."""
         self.look_around()
-        return self.picker.pick(self.lanes.of(tenant), wanted)
+        return self.claimer.pick(self.lanes.of(tenant), wanted)
 
     def look_around(self) -> None:
         """Take in all that has changed."""
-        self.gate.changed()
-        self.picker.find_tenants()
-        self.picker._found_at = 0.0
-        self.picker.find_more_tenants()
+        self.policy.changed()
+        self.claimer.find_tenants()
+        self.claimer._found_at = 0.0
+        self.claimer.find_more_tenants()
 
     def age(self) -> None:
         """Move the last polls from the head to the past."""
-        for walk in self.picker._walks.values():
+        for walk in self.claimer._walks.values():
             walk.head_at -= HEAD_SECONDS
 
     def close(self) -> None:
@@ -113,9 +113,9 @@ def test_a_tenant_that_comes_into_a_flood_has_its_turn_in_the_next_pass(scene: S
     flood(500, tenant="acme")
     assert tenants(scene.pick(8).jobs) == {"acme": 8}
     late = JobFactory(tenant="globex")
-    scene.picker.notify("globex")
-    scene.picker.find_tenants()
-    assert late.pk in ids(scene.picker.pick(scene.lanes.shared, 8).jobs)
+    scene.claimer.notify("globex")
+    scene.claimer.find_tenants()
+    assert late.pk in ids(scene.claimer.pick(scene.lanes.shared, 8).jobs)
 
 
 def test_priorities_count_within_a_tenant_and_not_between_two(scene: Scene) -> None:
@@ -209,12 +209,12 @@ def test_tenants_that_have_something_only_where_nothing_may_be_taken_have_no_tur
     if not queues:
         pause_queue("mail")
     scene.look_around()
-    assert (len(scene.lanes.shared.turns), scene.picker.is_halfway) == (0, True)
+    assert (len(scene.lanes.shared.turns), scene.claimer.is_halfway) == (0, True)
     found, told = JobFactory(tenant="zz", queue="reports"), JobFactory(tenant="t299", queue="reports")
-    scene.picker.notify("t299")
+    scene.claimer.notify("t299")
     with django_assert_max_num_queries(24):
         assert ids(scene.pick(8).jobs) == [told.pk]
-        while scene.picker.is_halfway:
+        while scene.claimer.is_halfway:
             scene.look_around()
         assert ids(scene.pick(8).jobs) == [found.pk]
     scene.close()
@@ -228,11 +228,11 @@ def test_a_limit_that_leaves_no_room_is_found_once_and_not_by_each_tenant(why: s
     scene = Scene(max_running=1 if why == "all" else None)
     scene.look_around()
     told = JobFactory(tenant="t299", queue="reports")
-    scene.picker.notify("t299")
-    scene.picker.find_tenants()
+    scene.claimer.notify("t299")
+    scene.claimer.find_tenants()
     assert len(scene.lanes.shared.turns) > 100
     with django_assert_max_num_queries(30):
-        pick = scene.picker.pick(scene.lanes.shared, 8)
+        pick = scene.claimer.pick(scene.lanes.shared, 8)
     assert (ids(pick.jobs), pick.limited, pick.more) == ([told.pk] if why == "queue" else [], True, False)
     scene.close()
 
@@ -242,10 +242,10 @@ def test_tenants_whose_jobs_others_have_taken_do_not_make_a_poll_longer(scene: S
     scene.look_around()
     Job.objects.all().delete()
     with django_assert_max_num_queries(20 * (1 if connection.vendor == "postgresql" else 6)):
-        pick = scene.picker.pick(scene.lanes.shared, 8)
+        pick = scene.claimer.pick(scene.lanes.shared, 8)
     assert (pick.jobs, pick.more, pick.going) == ([], True, True)
     for _ in range(20):
-        pick = scene.picker.pick(scene.lanes.shared, 8)
+        pick = scene.claimer.pick(scene.lanes.shared, 8)
     assert (pick.more, len(scene.lanes.shared.turns)) == (False, 0)
 
 
@@ -294,7 +294,7 @@ def test_without_pauses_and_limits_a_pass_is_one_statement_for_each_tenant(scene
     scene.look_around()
     each = 1 if connection.vendor == "postgresql" else 4  # on SQLite a query and a write, in a transaction
     with django_assert_num_queries(2 * each):
-        assert len(scene.picker.pick(scene.lanes.shared, 8).jobs) == 8
+        assert len(scene.claimer.pick(scene.lanes.shared, 8).jobs) == 8
 
 
 @pytest.mark.postgresql
@@ -310,12 +310,12 @@ def test_jobs_whose_targets_are_locked_block_no_others(rival: Rival, targets: in
         found = scene.pick(8)
         while found.more and not found.moved:  # there is no pause between two polls
             assert found.going
-            found = scene.picker.pick(scene.lanes.shared, 8)
+            found = scene.claimer.pick(scene.lanes.shared, 8)
         assert ids(found.jobs) == [free.pk, other.pk, late.pk]
         scene.age()
         again = scene.pick(8)
         while again.more:
-            again = scene.picker.pick(scene.lanes.shared, 8)
+            again = scene.claimer.pick(scene.lanes.shared, 8)
         assert (again.jobs, again.busy) == ([], True), "at the end it says why it found nothing"
         scene.age()
         urgent = JobFactory(priority=5)
@@ -350,7 +350,7 @@ def test_a_paused_queue_costs_no_walk_over_its_jobs() -> None:
 
         scene.look_around()
         with connection.execute_wrapper(remember):
-            assert ids(scene.picker.pick(scene.lanes.shared, 8).jobs) == [free.pk]
+            assert ids(scene.claimer.pick(scene.lanes.shared, 8).jobs) == [free.pk]
         assert len(sent) == (2 if not queues else 1), "its queues, where none is named, and the claim"
         assert sum(map(pages, sent)) < 50
         scene.close()
@@ -371,9 +371,9 @@ def pages(sent: tuple[str, Any]) -> int:
 def test_a_claimer_at_rest_asks_once_whether_a_job_is_queued(scene: Scene, django_assert_num_queries: Any) -> None:
     scene.look_around()
     with django_assert_num_queries(1):
-        scene.picker.find_tenants()
+        scene.claimer.find_tenants()
     JobFactory()
-    scene.picker.find_tenants()
+    scene.claimer.find_tenants()
     assert len(scene.lanes.shared.turns) == 1
 
 
@@ -389,7 +389,7 @@ def test_queued_rows_that_refuse_any_change_do_not_block_the_others(target: str,
             assert [job.id for job in scene.pick(2).jobs] == good[:2]
             scene.age()
             assert [job.id for job in scene.pick(1).jobs] == good[2:]
-            assert (scene.pick(1).jobs, scene.picker._stuck.set_aside) == ([], bad)
+            assert (scene.pick(1).jobs, scene.claimer._stuck.set_aside) == ([], bad)
     finally:
         scene.close()
 
@@ -435,21 +435,21 @@ def test_a_queue_that_appears_later_is_served_at_the_next_poll(told: bool, monke
     made = Scene("mail-*", "!mail-bulk")
     try:
         flood(3, queue="mail-a")
-        made.picker.find_tenants()
-        assert len(made.picker.pick(made.lanes.shared, 2).jobs) == 2
+        made.claimer.find_tenants()
+        assert len(made.claimer.pick(made.lanes.shared, 2).jobs) == 2
         new = JobFactory(queue="mail-new")
         JobFactory(queue="mail-bulk", priority=9)
         if told:
-            made.picker.notify("")
-            made.picker.find_tenants()
-            assert len(found := made.picker.pick(made.lanes.shared, 10).jobs) == 2
+            made.claimer.notify("")
+            made.claimer.find_tenants()
+            assert len(found := made.claimer.pick(made.lanes.shared, 10).jobs) == 2
             assert new.pk in ids(found)
         else:
             for number in (1, 0):  # the last job of the queue that is known, then none: the names are read anew
-                assert len(made.picker.pick(made.lanes.shared, 10).jobs) == number
+                assert len(made.claimer.pick(made.lanes.shared, 10).jobs) == number
                 made.age()
-            made.picker.find_tenants()
-            assert ids(made.picker.pick(made.lanes.shared, 10).jobs) == [new.pk]
+            made.claimer.find_tenants()
+            assert ids(made.claimer.pick(made.lanes.shared, 10).jobs) == [new.pk]
         assert "mail-bulk" not in Job.objects.filter(status="RUNNING").values_list("queue", flat=True)
     finally:
         made.close()
