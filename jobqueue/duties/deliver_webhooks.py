@@ -40,13 +40,13 @@ class DeliverWebhooks(Duty):
         """Prepare the senders."""
         self._senders = SenderPool()
         self._busy_at: float | None = None
-        self._look_at = self._rested_at = 0.0
+        self._poll_at = self._rested_at = 0.0
         self._closely_until = 0.0
 
     def notify(self) -> None:
         """Poll at once, and closely for `CLOSELY_SECONDS`; if the last query was slow, poll after the rest that it requires."""
         self._closely_until = time.monotonic() + CLOSELY_SECONDS
-        self._look_at = min(self._look_at, self._rested_at)
+        self._poll_at = min(self._poll_at, self._rested_at)
 
     def able(self) -> bool:
         """Return whether this process can send webhooks; log the reason if it cannot."""
@@ -71,7 +71,7 @@ class DeliverWebhooks(Duty):
         begun = self._begin() if due is not None and due <= 0 else 0
         good, bad = self._senders.collect(LAND_SECONDS)
         if good or bad:
-            self._look_at = 0.0
+            self._poll_at = 0.0
         if self._senders.in_flight or begun or good or bad:
             self._busy_at = time.monotonic()
             return Report(items=good, set_aside=bad, again=True)
@@ -85,12 +85,12 @@ class DeliverWebhooks(Duty):
 
     def _begin(self) -> int:
         began = time.monotonic()
-        if began < self._look_at:
+        if began < self._poll_at:
             return 0
         begun = self._senders.start_due()
         rest = min(REST_TIMES * (time.monotonic() - began), MAX_REST_SECONDS)
         self._rested_at = began + rest
-        self._look_at = 0.0 if begun else began + max(rest, REST_SECONDS)
+        self._poll_at = 0.0 if begun else began + max(rest, REST_SECONDS)
         return begun
 
     @property

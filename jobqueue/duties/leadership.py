@@ -60,15 +60,15 @@ class Clock:
 
     def __init__(self) -> None:
         """Start with the local clock."""
-        self._told, self._at = datetime.now().astimezone(), time.monotonic()
+        self._known, self._at = datetime.now().astimezone(), time.monotonic()
 
-    def set(self, told: datetime) -> None:
+    def set(self, now: datetime) -> None:
         """Set the present time of the database."""
-        self._told, self._at = told, time.monotonic()
+        self._known, self._at = now, time.monotonic()
 
     def now(self) -> datetime:
         """Return the time of the database, as far as it is known here."""
-        return self._told + timedelta(seconds=time.monotonic() - self._at)
+        return self._known + timedelta(seconds=time.monotonic() - self._at)
 
 
 class Leadership:
@@ -82,7 +82,7 @@ class Leadership:
 
     def contend(self, names: Collection[str]) -> list[Term]:
         """Read the leases of all duties, and begin a term for each of these that is free; return the new terms."""
-        standings, now = BackgroundJobLease.objects.look()
+        standings, now = BackgroundJobLease.objects.standings()
         if now is not None:
             self.clock.set(now)
         self._compare(standings)
@@ -140,8 +140,8 @@ class Leadership:
         ours = {name: term.acquired_at for name, term in self.terms.items() if name in names}
         for name in ours:
             self.terms.pop(name).ended = True  # before the row is released
-        told = {name: metadata[name] for name in ours if name in metadata}
-        return BackgroundJobLease.objects.resign(self.holder, ours, told) if ours else 0
+        written = {name: metadata[name] for name in ours if name in metadata}
+        return BackgroundJobLease.objects.resign(self.holder, ours, written) if ours else 0
 
     def forget(self, name: str) -> None:
         """Remove a term that has ended."""

@@ -18,7 +18,7 @@ from jobqueue.models import Job
 
 # With notifications, the process that enqueues a job that is due soon notifies the leader. Without them, the leader polls more often.
 MAX_SECONDS = 1.0
-UNTOLD_SECONDS = 0.25
+CLOSE_PAUSE_SECONDS = 0.25
 # A process limits the rate of its notifications, so after one, poll closely for this long.
 CLOSELY_SECONDS = 2.0
 
@@ -47,7 +47,7 @@ class PromoteDueJobs(Duty):
         database = Job.objects.database
         is_notified = database.can_notify and conf.current().notify and not database.behind_pooler
         closely = not is_notified or self._parents.any or time.monotonic() <= self._closely_until
-        return UNTOLD_SECONDS if closely else MAX_SECONDS
+        return CLOSE_PAUSE_SECONDS if closely else MAX_SECONDS
 
     def questions(self) -> Sequence[QuerySet[Any]]:
         """Return the queries of the next due time, of jobs that wait for a time and have none, and of jobs that wait for children."""
@@ -76,5 +76,5 @@ class PromoteDueJobs(Duty):
         if parents is not None:
             moved, aside = moved + parents.moved, aside + parents.set_aside
         # If nothing moved though a job is due, another session holds a lock on it, or the job is set aside.
-        pause = None if self._promotion.set_aside else UNTOLD_SECONDS
+        pause = None if self._promotion.set_aside else CLOSE_PAUSE_SECONDS
         return Report(moved, aside, again=batch.moved > 0 or parents is not None, pause_seconds=pause)

@@ -15,7 +15,7 @@ from jobqueue import conf
 from jobqueue.db import Database, Now, for_alias
 from jobqueue.managers import Row
 
-NOBODY: dict[str, Any] = {"held_by_worker_id": "", "lease_acquired_at": None, "heartbeat_at": None}
+NO_HOLDER: dict[str, Any] = {"held_by_worker_id": "", "lease_acquired_at": None, "heartbeat_at": None}
 
 
 class Standing(NamedTuple):
@@ -67,7 +67,7 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet), Generic[Row]):  
         """The statements of the database, on the table of leases."""
         return for_alias(router.db_for_write(self.model), self.model._meta.db_table)
 
-    def look(self) -> tuple[list[Standing], datetime | None]:
+    def standings(self) -> tuple[list[Standing], datetime | None]:
         """Return the state of all duties and the database's time (None without a row), by one plain read."""
         columns = ("job_name", "held_by_worker_id", "lease_acquired_at", "heartbeat_at", "now")
         rows = list(self.current.order_by().annotate(now=Now()).values_list(*columns))
@@ -107,24 +107,24 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet), Generic[Row]):  
     def _renewal(self, holder: str, terms: Mapping[str, datetime], metadata: Mapping[str, Any]) -> tuple[str, tuple[Any, ...]]:
         rows = self.current.terms(holder, terms)
         query: Any = rows.query.chain(UpdateQuery)
-        query.add_update_values({"heartbeat_at": Now(), **_told(terms, metadata)})
+        query.add_update_values({"heartbeat_at": Now(), **_metadata_change(terms, metadata)})
         sql, params = query.get_compiler(using=rows.db).as_sql()
         return f"{sql} RETURNING job_name, {self.database.now}", tuple(params)
 
     def resign(self, holder: str, terms: Mapping[str, datetime], metadata: Mapping[str, Any] | None = None) -> int:
         """End terms, so that other workers can take the duties immediately; return how many ended."""
-        return self.current.terms(holder, terms).update(**NOBODY, **_told(terms, metadata or {}))
+        return self.current.terms(holder, terms).update(**NO_HOLDER, **_metadata_change(terms, metadata or {}))
 
     def release_all_of(self, holder: str) -> int:
         """End every term of a worker process that is known to be dead; return how many there were."""
-        return self.current.filter(held_by_worker_id=holder).update(**NOBODY)
+        return self.current.filter(held_by_worker_id=holder).update(**NO_HOLDER)
 
     def release(self, name: str) -> str:
         """End the present term of a duty at the request of an operator; return its holder, or "" if it had none."""
         with self.database.atomic():
             row = self.current.filter(pk=name).select_for_update(no_key=True).values_list("held_by_worker_id", flat=True).first()
             if row:
-                self.current.filter(pk=name).update(**NOBODY)
+                self.current.filter(pk=name).update(**NO_HOLDER)
         return row or ""
 
     def leads(self, holder: str, name: str, acquired_at: datetime) -> bool:
@@ -143,7 +143,7 @@ def _lease() -> timedelta:
     return timedelta(seconds=conf.current().duty_lease_seconds)
 
 
-def _told(terms: Mapping[str, datetime], metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata_change(terms: Mapping[str, datetime], metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the change that writes the metadata of each duty."""
-    told = [When(job_name=name, then=Value(metadata[name], output_field=models.JSONField())) for name in terms if name in metadata]
-    return {"metadata": Case(*told, default=F("metadata"))} if told else {}
+    changes = [When(job_name=name, then=Value(metadata[name], output_field=models.JSONField())) for name in terms if name in metadata]
+    return {"metadata": Case(*changes, default=F("metadata"))} if changes else {}

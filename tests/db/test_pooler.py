@@ -13,7 +13,7 @@ from django.db import connection
 from jobqueue import checks, conf, db
 from jobqueue.db.fast_path import plans
 from jobqueue.db.pooler import ANSWER
-from jobqueue.duties.promote_due_jobs import MAX_SECONDS, UNTOLD_SECONDS, PromoteDueJobs
+from jobqueue.duties.promote_due_jobs import CLOSE_PAUSE_SECONDS, MAX_SECONDS, PromoteDueJobs
 from jobqueue.models import Job
 from jobqueue.worker.claiming import listener
 from jobqueue.worker.claiming.listener import POOLER_SECONDS, Listener
@@ -98,7 +98,7 @@ def test_the_listener_stops_behind_a_pooler_logs_it_once_and_starts_without_one(
     assert [message.partition(":")[0] for message in caplog.messages] == ["LISTEN is off", "LISTEN is on"]
 
 
-@pytest.mark.parametrize(("through", "longest"), [(True, UNTOLD_SECONDS), (False, MAX_SECONDS)])
+@pytest.mark.parametrize(("through", "longest"), [(True, CLOSE_PAUSE_SECONDS), (False, MAX_SECONDS)])
 def test_the_promotion_of_due_jobs_polls_if_no_notification_is_possible(lead: Lead, through: bool, longest: float) -> None:
     lead(through)
     duty = PromoteDueJobs()

@@ -14,7 +14,7 @@ from django.utils import timezone
 from jobqueue.duties.base import RESERVED
 from jobqueue.duties.builtin import builtin
 from jobqueue.duties.expire_stale_running_jobs import ExpireStaleRunningJobs
-from jobqueue.duties.promote_due_jobs import UNTOLD_SECONDS, PromoteDueJobs
+from jobqueue.duties.promote_due_jobs import CLOSE_PAUSE_SECONDS, PromoteDueJobs
 from jobqueue.duties.release_parked_targets import ReleaseParkedTargets
 from jobqueue.insight import duties
 from jobqueue.lifecycle.expire import Expired
@@ -82,11 +82,11 @@ def test_due_jobs_are_promoted_and_the_next_run_is_at_the_next_due_time() -> Non
 def test_it_polls_closely_without_notifications_and_after_one(settings: Any) -> None:
     duty = PromoteDueJobs()
     notified = connection.vendor == "postgresql" and not POOLED
-    assert duty.pause_seconds == (1.0 if notified else UNTOLD_SECONDS)
+    assert duty.pause_seconds == (1.0 if notified else CLOSE_PAUSE_SECONDS)
     duty.notify()
-    assert duty.pause_seconds == UNTOLD_SECONDS
+    assert duty.pause_seconds == CLOSE_PAUSE_SECONDS
     settings.JOBQUEUE = {"NOTIFY": False}
-    assert PromoteDueJobs().pause_seconds == UNTOLD_SECONDS
+    assert PromoteDueJobs().pause_seconds == CLOSE_PAUSE_SECONDS
 
 
 @contextmanager
@@ -156,7 +156,7 @@ def test_locked_rows_are_waited_for_without_a_hot_loop(rival: Rival) -> None:
     job = JobFactory(due=True)
     with rival.locking(job):
         report = run(PromoteDueJobs())
-        assert (report.items, report.again, report.pause_seconds) == (0, False, UNTOLD_SECONDS)
+        assert (report.items, report.again, report.pause_seconds) == (0, False, CLOSE_PAUSE_SECONDS)
     assert run(PromoteDueJobs()).items == 1
 
 

@@ -12,7 +12,7 @@ import pytest
 from jobqueue.lifecycle.limits import Limits
 from jobqueue.models import Job
 from jobqueue.worker.claim_policy import ClaimPolicy
-from jobqueue.worker.fleet.scaler import HURRY_SECONDS, LOOKS, Scaler, told
+from jobqueue.worker.fleet.scaler import HURRY_SECONDS, LOOKS, Scaler, as_json
 from jobqueue.worker.running.lanes import Lanes
 from jobqueue.worker.running.pool import Pool
 from jobqueue.worker.running.run import Run, Runs
@@ -272,12 +272,12 @@ def test_a_pool_below_the_least_number_bounds_it_too_and_is_reported_once(
 def test_a_decision_is_logged_and_kept_with_its_numbers(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     scene.run(2)
     JobFactory.create_batch(2, queue="mail")
-    assert told(scene.scaler.decision) == {}
+    assert as_json(scene.scaler.decision) == {}
     with caplog.at_level(logging.INFO, "jobqueue"):
         scene.size()
         scene.size()
     assert caplog.messages == ["Slots: 2 to 4 (2 running, 2 claimable, between 2 and 5): more jobs than slots."]
-    shown = told(scene.scaler.decision)
+    shown = as_json(scene.scaler.decision)
     assert 0 <= shown.pop("age") < PATIENCE_SECONDS
     assert shown == {"before": 2, "after": 4, "running": 2, "claimable": 2, "why": "more jobs than slots"}
     assert scene.decided == 1

@@ -61,9 +61,9 @@ class Pick:
 class Claimer:
     """A claimer of jobs for the lanes of one process."""
 
-    def __init__(self, lender: LeaseHolder, gate: ClaimPolicy, lanes: Lanes) -> None:
+    def __init__(self, holder: LeaseHolder, policy: ClaimPolicy, lanes: Lanes) -> None:
         """Prepare; other threads call `notify`."""
-        self._lender, self._gate, self._lanes = lender, gate, lanes
+        self._holder, self._policy, self._lanes = holder, policy, lanes
         self._notified: deque[str] = deque()
         self._walks: dict[str, Walk] = {}
         self._found_at = 0.0
@@ -81,7 +81,7 @@ class Claimer:
         """Process the notified tenants; if no tenant is known to have queued jobs, query for tenants."""
         if self._is_still():
             return
-        self._gate.refresh()
+        self._policy.refresh()
         while self._notified:
             tenant = self._notified.popleft()
             self._forget(tenant)
@@ -96,8 +96,8 @@ class Claimer:
         """Return whether this process is idle and no job is queued; it then need not refresh the claim policy."""
         if not self._resting or self._notified or self._has_turns:
             return False
-        if self._gate.age > STILL_SECONDS:  # operators see the slots of tenants even while no job needs them
-            self._gate.refresh()
+        if self._policy.age > STILL_SECONDS:  # operators see the slots of tenants even while no job needs them
+            self._policy.refresh()
         self._found_at = time.monotonic()
         return not Job.objects.current.any_queued()
 
@@ -115,7 +115,7 @@ class Claimer:
 
     def _find(self) -> None:
         self._found_at = time.monotonic()
-        if self._gate.is_selective:
+        if self._policy.is_selective:
             self._find_places()
         else:
             found = claims.queued_tenants(Job.objects.database, MAX_TENANTS, self._after)
@@ -129,7 +129,7 @@ class Claimer:
         """Find tenants by the queues that this process serves: a tenant with jobs in other queues only gets no turns."""
         found = claims.queued_places(Job.objects.database, MAX_TENANTS, self._after_place)
         for tenant, queue in found:
-            if self._gate.is_open(queue):
+            if self._policy.is_open(queue):
                 self._lanes.of(tenant).turns.found(tenant)
                 self._places.setdefault(tenant, set()).add(queue)
         self._after_place = found[-1] if len(found) == MAX_TENANTS else None
@@ -137,7 +137,7 @@ class Claimer:
     @property
     def is_halfway(self) -> bool:
         """Whether more tenants may have queued jobs than one query has found."""
-        return (self._after_place if self._gate.is_selective else self._after) is not None
+        return (self._after_place if self._policy.is_selective else self._after) is not None
 
     def pick(self, lane: Lane, wanted: int) -> Pick:
         """Claim up to `wanted` jobs, an even share for each tenant in turn, until the lane is full or no job is left."""
@@ -175,11 +175,11 @@ class Claimer:
 
     def _forget(self, tenant: str) -> None:
         self._places.pop(tenant, None)
-        self._gate.forget_names(tenant)
+        self._policy.forget_names(tenant)
 
     def _turn(self, tenant: str, portion: int, pick: Pick) -> Claim:
         """Claim for one tenant, and add the result to the pick."""
-        scope = self._gate.scope(tenant)
+        scope = self._policy.scope(tenant)
         if scope is not None and (stuck := self._stuck.set_aside):
             scope = scope._replace(stuck=tuple(stuck))
         pick.more = False
@@ -194,12 +194,12 @@ class Claimer:
     def _claim(self, scope: Scope, wanted: int, pick: Pick) -> Claim:
         """Claim for one tenant; record in `pick` whether the last scan was full."""
         walk = self._walks.setdefault(scope.tenant, Walk())
-        if limits := self._gate.limits_of(scope):
+        if limits := self._policy.limits_of(scope):
             pick.limited = True
             return self._scan(scope, wanted, walk, pick, limits=limits)
         now = time.monotonic()
         going = walk.going
-        if (now - walk.head_at >= HEAD_SECONDS and not going) or self._gate.is_part(scope):
+        if (now - walk.head_at >= HEAD_SECONDS and not going) or self._policy.is_part(scope):
             walk.cursor = None
         if walk.cursor is None:
             walk.head_at, found = now, self._scan(scope, wanted, walk, pick)
@@ -221,7 +221,7 @@ class Claimer:
             scope = scope._replace(without=tuple(walk.busy))
         found, busy = Claim([]), walk.busy
         for _ in range(STEPS):
-            one = claim(self._lender, scope, wanted, after, limits)
+            one = claim(self._holder, scope, wanted, after, limits)
             found = _together(found, one)
             if one.stuck:
                 scope = self._leave(one.stuck, scope)

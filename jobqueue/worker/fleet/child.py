@@ -53,20 +53,20 @@ class Worker:
     started_at: float = 0.0
     reported: bool = False  # the process runs the main function of a worker
     served_at: float | None = None
-    heard_at: float = 0.0
+    last_message_at: float = 0.0
     start_at: float = 0.0
     kill_at: float | None = None
     killed: bool = False
     leaves: str = ""
     culprit: int | None = None  # the job because of which the process is killed
     board: Board | None = None
-    falls: int = 0  # how often in a row the process died soon after its start
+    crashes: int = 0  # how often in a row the process died soon after its start
     finished: bool = False  # no job was left to do
-    told: set[str] = field(default_factory=set)  # the dead workers whose jobs it was asked to recover
+    known_dead: set[str] = field(default_factory=set)  # the dead workers whose jobs it was asked to recover
 
     def start(self, order: Order) -> Link:
         """Start a process and return the link to it; raise `OSError` if the system cannot start it."""
-        self.identity, self.leaves, self.told = "", "", set()
+        self.identity, self.leaves, self.known_dead = "", "", set()
         self.reported = self.killed = False
         self.served_at = self.kill_at = self.culprit = None
         ours, theirs = pair()
@@ -82,7 +82,7 @@ class Worker:
                 ours.close()
                 raise
         self.link, self.started_at = ours, time.monotonic()
-        self.heard_at = self.started_at
+        self.last_message_at = self.started_at
         return ours
 
     @property
@@ -96,7 +96,7 @@ class Worker:
         Its time limit has been over for `overdue_seconds`, and the process has sent nothing for `hard_seconds`.
         """
         at, job_id = self.board.read() if self.board is not None else (0.0, 0)
-        return job_id if at and now - at > times.overdue_seconds and now - self.heard_at > times.hard_seconds else None
+        return job_id if at and now - at > times.overdue_seconds and now - self.last_message_at > times.hard_seconds else None
 
     @property
     def serves(self) -> bool:

@@ -35,7 +35,7 @@ START_SECONDS = 120.0
 REPORT_SECONDS = 60.0
 STEADY_SECONDS = 60.0
 MAX_PAUSE_SECONDS = 30.0
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 NOT_EXECUTABLE = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOEXEC, errno.ELOOP, errno.EISDIR}
 
 logger = logging.getLogger("jobqueue")
@@ -54,9 +54,9 @@ class Processes:
         self.refusal = ""  # why no worker can be started
         self.errors = False  # a worker with no job left ended with a status other than 0
         self._passed_on = 0
-        self._looked_at = time.monotonic()
+        self._checked_at = time.monotonic()
         self._dead: dict[str, int | None] = {}
-        self._starts_in_vain = 0
+        self._failed_starts_in_a_row = 0
         self._selector = selectors.DefaultSelector()
         self._woken, self._waker = os.pipe()
 
@@ -76,10 +76,10 @@ class Processes:
             while not self._over():
                 self._pass_on()
                 self._start_those_due()
-                self._tell_of_the_dead()
+                self._report_dead()
                 self._rest()
                 self._reap()
-                self._judge()
+                self._kill_stuck()
         return not self.failed and not self.errors, self._dead
 
     # Start
@@ -109,32 +109,32 @@ class Processes:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._woken, 4096)
             else:
-                self._hear(key.data)
+                self._receive(key.data)
 
     def _pause(self) -> float:
         waiting = [worker.start_at for worker in self.workers if worker.process is None and not worker.finished and not self.stops]
-        return max(min([LOOK_SECONDS, *(at - time.monotonic() for at in waiting)]), 0.0)
+        return max(min([CHECK_SECONDS, *(at - time.monotonic() for at in waiting)]), 0.0)
 
-    def _hear(self, worker: Worker) -> None:
+    def _receive(self, worker: Worker) -> None:
         if worker.link is None:
             return
         for kind, value in worker.link.receive():
-            worker.heard_at = time.monotonic()
+            worker.last_message_at = time.monotonic()
             if kind == ipc.REPORTS:
                 worker.reported = self._starts_workers = True
             if kind == ipc.SERVES:
-                worker.identity, worker.served_at = str(value), worker.heard_at
-                self._starts_in_vain = 0
+                worker.identity, worker.served_at = str(value), worker.last_message_at
+                self._failed_starts_in_a_row = 0
                 logger.info("%s is worker %s (pid %d).", worker.name, value, worker.process.pid if worker.process else 0)
             elif kind == ipc.RECOVERED:
                 for identity in value:
                     self._dead.pop(identity, None)
             elif kind == ipc.OVERDUE:
                 worker.culprit = worker.culprit or int(value)
-                worker.kill_at = min(worker.kill_at or math.inf, worker.heard_at + self.times.hard_seconds)
+                worker.kill_at = min(worker.kill_at or math.inf, worker.last_message_at + self.times.hard_seconds)
             elif kind == ipc.LEAVES:
                 worker.leaves = str(value)
-                worker.kill_at = worker.kill_at or worker.heard_at + self.times.drain_seconds
+                worker.kill_at = worker.kill_at or worker.last_message_at + self.times.drain_seconds
         if worker.link.closed:
             self._hang_up(worker)
 
@@ -159,25 +159,25 @@ class Processes:
                         worker.process.send_signal(signal.SIGTERM)
         self._passed_on = self.stops
 
-    def _tell_of_the_dead(self) -> None:
+    def _report_dead(self) -> None:
         """Ask a live worker to recover the jobs of dead workers; ask another one if that one dies before it has reported."""
-        known = set().union(*(worker.told for worker in self.workers if worker.process is not None))
+        known = set().union(*(worker.known_dead for worker in self.workers if worker.process is not None))
         worker = next((one for one in self.workers if one.serves), None)
-        untold = [identity for identity in self._dead if identity not in known]
+        unreported = [identity for identity in self._dead if identity not in known]
         if (
-            untold
+            unreported
             and worker is not None
             and worker.link is not None
-            and worker.link.send(ipc.DEAD, {one: self._dead[one] for one in untold})
+            and worker.link.send(ipc.DEAD, {one: self._dead[one] for one in unreported})
         ):
-            worker.told.update(untold)
+            worker.known_dead.update(unreported)
 
     # The end of a worker
 
     def _reap(self) -> None:
         for worker in self.workers:
             if worker.process is not None and worker.process.poll() is not None:
-                self._hear(worker)  # messages that it sent before its end
+                self._receive(worker)  # messages that it sent before its end
                 self._ended(worker, worker.process.returncode)
         if os.getpid() == 1:
             collect_orphans({worker.process.pid for worker in self.workers if worker.process is not None})
@@ -200,13 +200,13 @@ class Processes:
             self._failed_starts(worker, f"{how} before it served")
         else:
             fell = died and worker.leaves in ("", FAILED)  # else the worker ended for the reason that it reported
-            worker.falls = worker.falls + 1 if fell and time.monotonic() - worker.started_at < STEADY_SECONDS else int(fell)
-            self._again(worker, worker.falls - 1, how)
+            worker.crashes = worker.crashes + 1 if fell and time.monotonic() - worker.started_at < STEADY_SECONDS else int(fell)
+            self._schedule_start(worker, worker.crashes - 1, how)
 
     def _note_end(self, worker: Worker, status: int, how: str, served: bool) -> None:
         # A signal that is sent to all processes may kill a worker that has no handlers yet. It had no work to end, so this is no failure.
-        told = not served and -status in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        if status != 0 and not told:
+        stopped = not served and -status in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        if status != 0 and not stopped:
             self.failed = True
             logger.error("%s %s.", worker.name, how)
 
@@ -220,29 +220,29 @@ class Processes:
         self.stops = max(self.stops, 1)
 
     def _failed_starts(self, worker: Worker, how: str) -> None:
-        self._starts_in_vain += 1
-        if self._starts_in_vain >= MAX_STARTS:
+        self._failed_starts_in_a_row += 1
+        if self._failed_starts_in_a_row >= MAX_STARTS:
             logger.critical("%s %s. A worker process failed to start %d times in a row; shutting down.", worker.name, how, MAX_STARTS)
             self.failed = True
             self.stops = max(self.stops, 1)
         else:
-            self._again(worker, self._starts_in_vain, how)
+            self._schedule_start(worker, self._failed_starts_in_a_row, how)
 
-    def _again(self, worker: Worker, falls: int, how: str) -> None:
-        """Schedule the next start of a worker: at once if `falls` is below 1, else after a pause that grows with it, with jitter."""
-        pause = 0.0 if falls < 1 else min(0.5 * 2.0 ** min(falls, 10), MAX_PAUSE_SECONDS) * random.uniform(0.5, 1.0)  # noqa: S311
+    def _schedule_start(self, worker: Worker, crashes: int, how: str) -> None:
+        """Schedule the next start of a worker: at once if `crashes` is below 1, else after a pause that grows with it, with jitter."""
+        pause = 0.0 if crashes < 1 else min(0.5 * 2.0 ** min(crashes, 10), MAX_PAUSE_SECONDS) * random.uniform(0.5, 1.0)  # noqa: S311
         worker.start_at = time.monotonic() + pause
         level = logging.INFO if worker.leaves else logging.ERROR
         why = f" ({worker.leaves})" if worker.leaves else ""
         logger.log(level, "%s %s%s; a new one starts %s.", worker.name, how, why, f"in {pause:.1f} s" if pause else "now")
 
-    def _judge(self) -> None:
+    def _kill_stuck(self) -> None:
         """Kill each worker that does not start or end in time, or that has been silent until its leases were lost."""
         now = time.monotonic()
-        paused, self._looked_at = now - self._looked_at > 5 * LOOK_SECONDS, now
+        paused, self._checked_at = now - self._checked_at > 5 * CHECK_SECONDS, now
         for worker in self.workers:
             if paused:  # this process was stopped, perhaps with the whole machine, and could not receive signs of life
-                worker.heard_at = now
+                worker.last_message_at = now
             if worker.process is None or worker.killed:
                 continue
             if worker.kill_at is not None and now >= worker.kill_at:
@@ -254,7 +254,7 @@ class Processes:
             elif (culprit := worker.overdue(now, self.times)) is not None:
                 worker.culprit = worker.culprit or culprit
                 why = f"gives no sign of life, and the time limit of job {culprit} has been over for {self.times.overdue_seconds:g} s"
-            elif worker.served_at is not None and now - worker.heard_at > self.times.silent_seconds:
+            elif worker.served_at is not None and now - worker.last_message_at > self.times.silent_seconds:
                 why = f"has given no sign of life for {self.times.silent_seconds:g} s"
             else:
                 continue

@@ -52,7 +52,7 @@ class Scaler(DatabaseService):
     def __init__(
         self,
         lanes: Lanes,
-        gate: ClaimPolicy,
+        policy: ClaimPolicy,
         *,
         least: int,
         most: int,
@@ -64,13 +64,13 @@ class Scaler(DatabaseService):
     ) -> None:
         """Prepare the thread; `resized` is called when there are new slots, `decided` after each change."""
         super().__init__(on_error)
-        self._lanes, self._gate = lanes, gate
+        self._lanes, self._policy = lanes, policy
         self._least, self._most, self._pause = least, most, scale_seconds
         self._resized, self._decided = resized, decided
         self._quiet = max(quiet_seconds, LOOKS * scale_seconds)
         self._pooled = db.pooled_slots(pool_options())
         self._needs: deque[tuple[float, int]] = deque()  # the slots needed at each turn of the quiet time
-        self._looked_at = time.monotonic()
+        self._decided_at = time.monotonic()
         self._warned = False
         self.decision: Decision | None = None
 
@@ -93,12 +93,12 @@ class Scaler(DatabaseService):
 
     def hurry(self) -> None:
         """Decide soon if there may be more slots, since a claim found more jobs than slots. Call it from any thread."""
-        if self._lanes.shared.pool.size < self.bound and time.monotonic() - self._looked_at >= HURRY_SECONDS:
+        if self._lanes.shared.pool.size < self.bound and time.monotonic() - self._decided_at >= HURRY_SECONDS:
             self.wake()
 
     def turn(self) -> float | None:
         """Set the number of slots once; return the seconds to the next turn, or None if the number is fixed."""
-        self._looked_at = now = time.monotonic()
+        self._decided_at = now = time.monotonic()
         lane, bound = self._lanes.shared, self.bound
         size, least = lane.pool.size, min(self._least, bound)
         if bound < self._least and not lane.pool.lost and not self._warned:
@@ -148,17 +148,17 @@ class Scaler(DatabaseService):
 
     def _claimable(self, limit: int) -> int:
         """Return the number of jobs that could be claimed now for the shared lane, up to `limit`; pauses and limits of queues count."""
-        gate, others = self._gate, self._lanes.own
-        limits, served = gate.served_limits, gate.served
+        policy, others = self._policy, self._lanes.own
+        limits, served = policy.served_limits, policy.served
         if not limits:
-            return Job.objects.depth(served, limit, closed=gate.paused, others=others)
+            return Job.objects.depth(served, limit, closed=policy.paused, others=others)
         running = Job.objects.current.filter(status=states.Status.RUNNING).counts_by_queue()
         if limits.max_running is not None:
             limit = min(limit, max(limits.max_running - sum(running.values()), 0))
-        found = Job.objects.depth(served, limit, closed={*gate.paused, *limits.queues}, others=others)
+        found = Job.objects.depth(served, limit, closed={*policy.paused, *limits.queues}, others=others)
         for name, most in limits.queues.items():
             room = min(most - running.get(name, 0), limit - found)
-            if room > 0 and name not in gate.paused:
+            if room > 0 and name not in policy.paused:
                 found += Job.objects.depth(ServedQueues((name,)), room, others=others)
         return found
 
@@ -168,7 +168,7 @@ def pool_options() -> Mapping[str, Any]:
     return conf.databases().get(Job.objects.database.alias, {}).get("OPTIONS") or {}
 
 
-def told(decision: Decision | None) -> dict[str, Any]:
+def as_json(decision: Decision | None) -> dict[str, Any]:
     """Return a decision as JSON values for the row of the worker, with its age in seconds, since clocks differ between machines."""
     if decision is None:
         return {}

@@ -21,7 +21,7 @@ class Recycling:
 
         `max_jobs` is lowered by up to 10 % at random, so that the workers of a fleet do not end at once.
         """
-        self._most = None if max_jobs is None else max_jobs - random.randint(0, int(max_jobs * SPREAD))  # noqa: S311
+        self._max_jobs = None if max_jobs is None else max_jobs - random.randint(0, int(max_jobs * SPREAD))  # noqa: S311
         self._max_rss_mb = max_rss_mb
         self._began = time.monotonic()
         self._hung: Run | None = None
@@ -29,7 +29,7 @@ class Recycling:
 
     def counted(self, done: int) -> None:
         """Hurry if the number of jobs done has reached the limit."""
-        if self._most is not None and done >= self._most:
+        if self._max_jobs is not None and done >= self._max_jobs:
             self._hurry()
 
     def replace(self, run: Run) -> bool:
@@ -42,7 +42,7 @@ class Recycling:
         """Return why this process must be replaced now, or "" if it need not be."""
         if self._hung is not None:
             return f"job {self._hung.job.id} does not react to its time limit"
-        if self._most is not None and done >= self._most:
+        if self._max_jobs is not None and done >= self._max_jobs:
             return f"{done} jobs done"
         # Never a new process without a job done: a limit below the size of an idle process must not stop all work.
         grown = self._max_rss_mb is not None and done and time.monotonic() - self._began > YOUNG_SECONDS

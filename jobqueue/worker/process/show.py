@@ -33,10 +33,10 @@ class Watched(Protocol):
         """More values of its state."""
 
 
-def show(identity: Identity, settings: Settings, state: str, **told: Any) -> None:
-    """Write the row of this worker; `told` has the columns that change."""
+def show(identity: Identity, settings: Settings, state: str, **columns: Any) -> None:
+    """Write the row of this worker; `columns` has those that change."""
     workers = Worker.objects.using(Job.objects.database.alias)
-    values = {"state": state, "heartbeat_at": Now(), **told}
+    values = {"state": state, "heartbeat_at": Now(), **columns}
     if not workers.filter(pk=identity.uuid).update(**values):
         values.update(
             host=identity.host, pid=identity.pid, queues=list(settings.queues), version=jobqueue.__version__, release=conf.release()

@@ -22,7 +22,7 @@ from jobqueue.worker import forked
 from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.fleet.ipc import DONE, FAILED
 from jobqueue.worker.fleet.parent import Parent
-from jobqueue.worker.fleet.scaler import told
+from jobqueue.worker.fleet.scaler import as_json
 from jobqueue.worker.process.build import Hooks, build
 from jobqueue.worker.process.drain import drain
 from jobqueue.worker.process.drained import RemainingWork
@@ -182,7 +182,7 @@ class Supervisor:
         # Duties of the project are left out: only the project knows how long they may take.
         duties = [runner for runner in self.parts.duties.runners if runner.duty.longest_run_seconds is not None]
         services = health([*self.parts.services, *duties])
-        seen = {"slots": lanes.slots, "running": len(self.parts.runs), "stuck": stuck, "scaling": told(self.parts.scaler.decision)}
+        seen = {"slots": lanes.slots, "running": len(self.parts.runs), "stuck": stuck, "scaling": as_json(self.parts.scaler.decision)}
         show(self.identity, self.settings, state, services=services, failed_modules=imports.failures(), **seen)
 
     def _say_goodbye(self) -> None:
