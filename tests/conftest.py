@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let what takes longest come first."""
+    """Run the slowest tests first."""
     items.sort(key=order.seconds, reverse=True)
 
 
@@ -79,13 +79,13 @@ def renew(connection: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def first_lines() -> None:
-    """Have each test's lines of the log counted as the first of their kind."""
+    """Count each test's log lines as the first of their kind."""
     repeats.forget()
 
 
 @pytest.fixture
 def shown_in_utc() -> Iterator[None]:
-    """Let pages show times in UTC, whatever the suite's ``TIME_ZONE`` is."""
+    """Make pages show times in UTC, whatever the suite's ``TIME_ZONE`` is."""
     from django.utils import timezone
 
     with timezone.override("UTC"):
@@ -94,9 +94,9 @@ def shown_in_utc() -> Iterator[None]:
 
 @pytest.fixture
 def rival(transactional_db: Any) -> Iterator[Rival]:
-    """Lend a second party with its own connection; the test's data must be committed for it to see.
+    """Provide a second client with its own connection; it sees only committed data of the test.
 
-    The test itself waits for the other's locks no longer than five seconds: what ought to pass over a locked row then fails, not hangs.
+    The test waits at most five seconds for that client's locks, so a statement that must skip a locked row fails and does not hang.
     """
     from django.db import connection
 

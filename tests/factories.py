@@ -21,7 +21,7 @@ def ahead(**delta: float) -> Any:
 
 
 class WithTraits(DjangoModelFactory):
-    """Say of each trait that it is off, unless it is asked for.
+    """Set each trait to off by default.
 
     otherwise factory-boy searches it for each field, and builds a long text for an error that it then discards: most of
     the time that a row takes.

@@ -49,7 +49,7 @@ def client(db: None) -> Client:
 
 
 class Robot:
-    """Be a user that is no row of the project's model."""
+    """A user without a row of the project's model."""
 
     is_authenticated = is_active = True
     name = "deployer"

@@ -56,7 +56,7 @@ class TestImmediateBackend(TaskBackendConformance, SimpleTestCase):
     survives_everything = False  # Ctrl-C ends a test run
 
     def run_enqueued(self) -> None:
-        """Do nothing: it has run."""
+        """Do nothing: the task has run."""
 
 
 @override_settings(TASKS=TASKS)
@@ -78,4 +78,4 @@ class TestReferenceBackend(TaskBackendConformance, SimpleTestCase):
     robust_signals = False
 
     def run_enqueued(self) -> None:
-        """Do nothing: it has run."""
+        """Do nothing: the task has run."""

@@ -101,7 +101,7 @@ class Judged(TaskBackendConformance, SimpleTestCase):
     survives_everything = False
 
     def run_enqueued(self) -> None:
-        """Do nothing: it has run."""
+        """Do nothing: the task has run."""
 
 
 def failures(backend: type) -> set[str]:

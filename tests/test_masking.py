@@ -65,11 +65,11 @@ HARMLESS_NAMES = [
 
 
 def login(user, password, *tokens, api_key=None, **rest):
-    """Be a task with secrets among its parameters."""
+    """A task with secrets among its parameters."""
 
 
 def send(context, token, text):
-    """Be a task that takes its context."""
+    """A task that takes its context."""
 
 
 @pytest.mark.parametrize("name", SECRET_NAMES)

@@ -60,7 +60,7 @@ class Plain(enum.Enum):
 
 
 class Never(str):
-    """Be a text that equals nothing."""
+    """A text that is not equal to anything."""
 
     __slots__ = ()
 

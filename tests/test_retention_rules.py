@@ -15,7 +15,7 @@ no_callable = 3
 
 
 def hook(job: Any) -> None:
-    """Be called."""
+    """A callable."""
 
 
 def test_the_defaults_apply_without_options() -> None:

@@ -32,7 +32,7 @@ def declared() -> Iterator[None]:
 
 
 def start(settings: Any, service: str | None, *names: str, cron: str = "0 3 * * *") -> int:
-    """Do what a worker of a service does when it starts."""
+    """Run the startup steps of a worker of a service."""
     settings.JOBQUEUE = {"SERVICE": service}
     declarations._declared.clear()
     for name in names:

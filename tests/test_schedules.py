@@ -28,7 +28,7 @@ NIGHTLY: dict[str, Any] = {"cron": "0 3 * * *", "time_zone": "Europe/Berlin", "a
 
 @pytest.fixture(autouse=True)
 def clean_slate() -> Iterator[None]:
-    """Let each test begin without declarations, and give those back that were there."""
+    """Start each test without declarations, and restore them afterwards."""
     before = dict(declarations._declared)
     declarations._declared.clear()
     yield

@@ -277,7 +277,7 @@ def test_a_wrong_setting_hides_what_is_always_hidden(settings: Any, wrong: Any) 
 
 
 def task(context: Any, customer: str, password: str, *codes: str, **more: Any) -> None:
-    """Be a task."""
+    """A task."""
 
 
 def of_job(*args: Any, fields: tuple[str, ...] = (), metadata: Any = None, **kwargs: Any) -> Mask:

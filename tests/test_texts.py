@@ -35,7 +35,7 @@ class HostileError(Exception):
 
 
 class HostileText(str):
-    """Be a text whose methods cannot be trusted."""
+    """A text whose methods cannot be trusted."""
 
     __slots__ = ()
 

@@ -14,7 +14,7 @@ MODELS = tuple(apps.get_app_config("jobqueue").get_models())
 
 @contextmanager
 def unchecked() -> Iterator[None]:
-    """Let rows be written that the CHECK constraints of the tables refuse; on PostgreSQL these are dropped for good."""
+    """Allow rows that the CHECK constraints of the tables refuse; on PostgreSQL these are dropped for good."""
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite":
             cursor.execute("PRAGMA ignore_check_constraints = ON")

@@ -30,7 +30,7 @@ def told(response: Any) -> list[str]:
 
 
 def choose(client: Client, action: str, *jobs: Any, url: str = LIST, **more: Any) -> Any:
-    """Do a bulk action as the list's form does."""
+    """Post a bulk action as the form of the list does."""
     data = {"action": action, "index": 0, "select_across": 0, "_selected_action": [job.pk for job in jobs], **more}
     return client.post(url, data)
 

@@ -85,7 +85,7 @@ def rows() -> list[Job]:
 
 @pytest.fixture
 def app() -> Iterator[Any]:
-    """Lend Django's WSGI application; it leaves the connection alone, on which the test's transaction is open."""
+    """Provide Django's WSGI application; it does not close the connection, which has the test's open transaction."""
     found = (request_started, request_finished)
     for signal in found:
         signal.disconnect(close_old_connections)

@@ -74,7 +74,7 @@ def others(names: list[str]) -> set[str]:
 
 
 def judge(report: dict[str, Any]) -> None:
-    """See that each database has, and was asked for, what is its own."""
+    """Check that each database has its own tables and got only its own statements."""
     models = {model._meta.db_table for model in checks.apps.get_app_config("jobqueue").get_models()}
     assert ours(report["tables"]["default"]) == set()
     assert ours(report["asked"]["default"]) == set()

@@ -57,7 +57,7 @@ REFUSED = {
 
 
 def refuse(sql: str, name: str) -> None:
-    """Hold that a statement is refused by the constraint of that name."""
+    """Check that a statement is refused by the constraint of that name."""
     with pytest.raises(IntegrityError) as caught, transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(sql)
     # SQLite names the columns of a unique index in place of its name.

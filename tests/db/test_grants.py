@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True), p
 
 @pytest.fixture
 def as_web() -> Iterator[None]:
-    """Let this thread's connection act as a role that has the grants of the page alone."""
+    """Make this thread's connection act as a role that has only the grants of the page."""
     assert GRANTS
     name = f"web_{uuid.uuid4().hex[:12]}"
     with connection.cursor() as cursor:

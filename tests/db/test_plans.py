@@ -75,7 +75,7 @@ def table(request: pytest.FixtureRequest, django_db_setup: None, django_db_block
 
 
 def sent_by(call: Callable[[], Any]) -> list[tuple[str, Any]]:
-    """Let `call` run and return every statement that it sent to move rows, with its parameters."""
+    """Run `call` and return every statement that it sent to move rows, with its parameters."""
     sent: list[tuple[str, Any]] = []
 
     def remember(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:

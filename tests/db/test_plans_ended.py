@@ -30,7 +30,7 @@ def fill(moment: str) -> None:
 
 
 def sent_by(call: Callable[[], Any]) -> list[str]:
-    """Let `call` run and return every statement that it sent to read or lock jobs."""
+    """Run `call` and return every statement that it sent to read or lock jobs."""
     with CaptureQueriesContext(connection) as queries:
         call()
     return [one["sql"] for one in queries.captured_queries if "FROM jobqueue_job" in one["sql"]]

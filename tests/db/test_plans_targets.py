@@ -70,7 +70,7 @@ def crowd(scale: float) -> Iterator[str]:
 
 @dataclass
 class Statement:
-    """Say what is sent, by which indexes it finds its rows (the primary key aside), and how many buffers that may take."""
+    """The statement, the indexes by which it finds its rows (except the primary key), and the maximum number of buffers."""
 
     send: Callable[[PostgreSQL], Any]
     indexes: set[str]

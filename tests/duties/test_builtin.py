@@ -91,7 +91,7 @@ def test_it_polls_closely_without_notifications_and_after_one(settings: Any) -> 
 
 @contextmanager
 def trigger(body: str, only: Job | None = None) -> Iterator[None]:
-    """Let every update of a job (or of one only) run some PL/pgSQL first, and drop what was set for the session afterwards."""
+    """Run some PL/pgSQL before each update of a job (or of one), and reset the session afterwards."""
     when = f" WHEN (OLD.id = {only.pk})" if only is not None else ""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -107,7 +107,7 @@ def trigger(body: str, only: Job | None = None) -> Iterator[None]:
 
 @contextmanager
 def refusing(judge: Callable[[str], None]) -> Iterator[None]:
-    """Let statements on jobs be judged before they are sent."""
+    """Check statements on jobs before they are sent."""
 
     def wrapper(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
         judge(f"{sql} {params}")

@@ -256,7 +256,7 @@ def answer(*args: Any) -> str | None:
 
 @pytest.fixture
 def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Let callables hang until the event is set."""
+    """Make callables hang until the event is set."""
     monkeypatch.setattr(duty_of_schedules, "CALL_SECONDS", 0.3)
     released = threading.Event()
     asked.clear()

@@ -52,7 +52,7 @@ RIVALS: dict[str, Callable[[Lease, str], Any]] = {
 
 @pytest.fixture
 def second(rival: Rival) -> Iterator[Rival]:
-    """Lend another party."""
+    """Provide another client."""
     other = Rival()
     yield other
     other.close()

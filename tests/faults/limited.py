@@ -68,7 +68,7 @@ def second(context: Any) -> None:
 
 @pipeline(phases=[first, second], timeout=3)
 def two_steps(context: Any) -> None:
-    """Be within the limit in each phase, and not in both."""
+    """Stay within the limit in each phase, but not in both together."""
 
 
 def before_the_nap(context: Any) -> None:
@@ -83,7 +83,7 @@ def after_the_nap(context: Any) -> str:
 
 @pipeline(phases=[before_the_nap, after_the_nap], timeout=3)
 def nap(context: Any) -> None:
-    """Be within the limit in each run."""
+    """Stay within the limit in each run."""
 
 
 @task(takes_context=True)

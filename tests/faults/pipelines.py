@@ -32,7 +32,7 @@ def step(index: int) -> Any:
 
 @pipeline(phases=[step(index) for index in range(NUMBER)])
 def ten_steps(context: Any, seconds: float) -> dict[str, Any]:
-    """Do ten things in order."""
+    """Run ten steps in order."""
     return context.phase_results()  # type: ignore[no-any-return]
 
 

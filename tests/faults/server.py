@@ -67,7 +67,7 @@ class Server:
         file.unlink()  # it is never started again
 
     def promote(self) -> None:
-        """Let a standby take writes from now on."""
+        """Promote a standby."""
         pg_ctl(["-w", "-t", "20", "promote"], pgdata=self.directory, user=SYSTEM_USER)
 
     def set(self, name: str, value: str) -> None:

@@ -348,7 +348,7 @@ def _row(host: str) -> None:
 
 @task
 def write(host: str) -> bool:
-    """Be harmless: write a row outside of any transaction, on a connection that must be sound."""
+    """Write a row outside of any transaction, on a connection that must be usable."""
     _row(host)
     return bool(connection.get_autocommit()) and not connection.in_atomic_block
 
@@ -515,7 +515,7 @@ def save(context: Any) -> None:
 
 @task(takes_context=True)
 def fork(context: Any, how: str) -> int:
-    """Let a child return, raise or exit like the task itself; wait for it, and return its status."""
+    """Make a child return, raise or exit like the task itself; wait for it, and return its status."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a fork in a process with threads
         child = os.fork()

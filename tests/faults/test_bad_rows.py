@@ -117,7 +117,7 @@ def check_good(made: dict[str, list[int]]) -> None:
 
 
 def check_bad(rows: list[tuple[Bad, Any]]) -> None:
-    """Hold that each bad job has ended, waits for what its row says, or says why it was set aside."""
+    """Check that each bad job has ended, waits as its row says, or has the reason why it was set aside."""
     named = {problem.code for problem in problems()}
     for bad, row in rows:
         job = Job.objects.filter(pk=row.pk).first() if isinstance(row, Job) else None

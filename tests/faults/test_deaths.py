@@ -106,7 +106,7 @@ def assert_poison(job: Any) -> None:
 
 
 def assert_innocent(workers: Workers, jobs: Sequence[Any], most: int) -> None:
-    """Hold that all of these succeeded, with no more crashes than that, and that each run that was lost is counted."""
+    """Check that all of these succeeded, with at most this number of crashes, and that each lost run is counted."""
     starts = workers.witness.starts()
     for found in map(row, jobs):
         assert (found.status, found.failures) == ("SUCCESS", 0), found.message

@@ -154,7 +154,7 @@ class Play:
         return seen
 
     def does_write(self, what: str) -> None:
-        """See that a job of the worker behind the proxy can write, in each of its threads."""
+        """Check that a job of the worker behind the proxy can write, in each of its threads."""
         jobs = [self.now.enqueue("write", what, queue="proxied") for _ in range(6)]
         wait_until(lambda: all(self.now.jobs()[job] == ("SUCCESS",) for job in jobs), f"jobs behind the proxy write ({what})", 20)
 

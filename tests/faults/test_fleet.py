@@ -26,7 +26,7 @@ LINE = re.compile(r"^<(?P<name>[^>]*)> .*?(?:statement|execute [^:]*): ", re.MUL
 
 @pytest.fixture
 def server(django_db_setup: Any) -> Iterator[Server]:
-    """Lend a server that writes down every statement, and who sent it."""
+    """Provide a server that logs each statement with its sender."""
     made = Server()
     try:
         made.migrate()

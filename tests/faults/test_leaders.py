@@ -23,7 +23,7 @@ SHORT: dict[str, Any] = {"DUTY_LEASE_SECONDS": 2, "DUTY_HEARTBEAT_SECONDS": 0.4}
 
 @pytest.fixture(scope="module")
 def server(django_db_setup: Any) -> Iterator[Server]:
-    """Lend the server of this module."""
+    """Provide the server of this module."""
     made = Server()
     try:
         made.migrate()
@@ -60,7 +60,7 @@ class Scene:
         return int(self.server.run("SELECT count(*) FROM term_acts WHERE pid = %s", [worker.pid])[0][0])
 
     def judge(self) -> None:
-        """See that terms follow each other: none writes after the next has begun to, and each is one process's."""
+        """Check that terms follow each other: no term writes after the next one has started to, and each belongs to one process."""
         # One whose lease was released in the middle of it names no term. It is in its own all the same: who takes over waits for it.
         rows = self.server.run("SELECT pid, holder, acquired_at FROM term_writes WHERE acquired_at IS NOT NULL ORDER BY id")
         terms = [term for term, _ in itertools.groupby(rows, key=lambda row: row[1:])]

@@ -91,7 +91,7 @@ def test_the_line_moves_on_within_a_lease_where_its_worker_is_killed(workers: Wo
 
 @pytest.fixture
 def slow_commit() -> Iterator[None]:
-    """Let a commit that made a group take three seconds: time enough to do harm in the middle of it."""
+    """Make a commit that created a group take three seconds, so that a fault can happen during it."""
     with connection.cursor() as cursor:
         cursor.execute(
             "CREATE FUNCTION rest() RETURNS trigger LANGUAGE plpgsql AS"

@@ -26,7 +26,7 @@ THREADS = 4
 
 @pytest.fixture(scope="module")
 def server(django_db_setup: Any) -> Iterator[Server]:
-    """Lend the server of this module; starting it costs seconds."""
+    """Provide the server of this module; its start takes seconds."""
     with own_server() as made:
         yield made
 
@@ -44,7 +44,7 @@ def own_server() -> Iterator[Server]:
 
 @pytest.fixture
 def empty(server: Server) -> Server:
-    """Lend the server without any job."""
+    """Provide the server without any job."""
     server.run("TRUNCATE jobqueue_job, jobqueue_worker CASCADE")
     return server
 

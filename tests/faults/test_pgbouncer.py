@@ -37,7 +37,7 @@ LOST = ("prepared statement", "lost a plan", "Traceback")
 
 @pytest.fixture(scope="module")
 def server(django_db_setup: Any) -> Iterator[Server]:
-    """Lend the server of this module; starting it costs seconds."""
+    """Provide the server of this module; its start takes seconds."""
     made = Server()
     try:
         made.migrate()

@@ -134,7 +134,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.rows: Rows = {}
 
     def teardown(self) -> None:
-        """Let everything that is not over end: whatever happened, no job is lost."""
+        """Run all open jobs to their end: no job is lost."""
         try:
             self.close_open_transaction()
             self.drain()
@@ -192,7 +192,7 @@ class Lifecycle(RuleBasedStateMachine):
         return any(row.status in statuses for row in self.rows.values())
 
     def same_budgets(self, old: Row, **changed: int) -> None:
-        """Hold that nothing was spent or given back but what is named."""
+        """Check that only the named attempts were used up or given back."""
         new = self.rows[old.id]
         expected = {"attempt": old.attempt, "failures": old.failures, "crashes": old.crashes, **changed}
         assert {name: getattr(new, name) for name in expected} == expected

@@ -167,7 +167,7 @@ FULL = 2**31 - 1
 
 @pytest.fixture
 def refusing(transactional_db: None) -> Iterator[None]:
-    """Have SQLite, whose numbers are wider, refuse what PostgreSQL refuses."""
+    """Make SQLite, which has larger numbers, refuse what PostgreSQL refuses."""
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
             condition = f"WHEN new.attempt > {FULL} BEGIN SELECT RAISE(ABORT, 'out of range'); END"

@@ -46,7 +46,7 @@ def crowd(request: pytest.FixtureRequest) -> None:
 
 
 def sent_by(call: Callable[[], Any]) -> list[tuple[str, Any]]:
-    """Let `call` run and return every statement that it sent to read rows, with its parameters."""
+    """Run `call` and return every statement that it sent to read rows, with its parameters."""
     sent: list[tuple[str, Any]] = []
 
     def remember(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:

@@ -75,7 +75,7 @@ def heard(signal: Any) -> Iterator[list[dict[str, Any]]]:
 
 @contextlib.contextmanager
 def refusing(job: Job) -> Iterator[None]:
-    """Have the database refuse the deletion of one job, as a project's trigger may."""
+    """Make the database refuse the deletion of one job, as a project's trigger may."""
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite":
             condition = f"WHEN old.id = {job.pk} BEGIN SELECT RAISE(ABORT, 'kept by the law'); END"

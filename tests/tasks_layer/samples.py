@@ -24,7 +24,7 @@ def plain(*values: Any, **named: Any) -> Any:
     metadata={"who": "me"},
 )
 def full() -> None:
-    """Have every option."""
+    """A task with every option."""
 
 
 @task(unique_key=lambda number, *, kind="a": f"{kind}:{number}")
@@ -58,16 +58,16 @@ async def atalks(context: TaskContext) -> str:
 
 
 def undeclared() -> str:
-    """Be a function that no test but one declares."""
+    """A function that only one test declares."""
     return "undeclared"
 
 
 def unwrapped() -> None:
-    """Be a function that modules of a test wrap and declare."""
+    """A function that modules of a test wrap and declare."""
 
 
 def unknown_to_workers() -> None:
-    """Be a function that no worker knows."""
+    """A function that no worker has."""
 
 
 @task
@@ -78,6 +78,6 @@ def spawns() -> None:
 
 @task(takes_context=True, secret=["account"])
 def discreet(context: TaskContext, account: str) -> None:
-    """Say and raise what is secret."""
+    """Report and raise texts with secrets."""
     context.progress(10, f"reads {account}")
     raise ValueError(f"no such account: {account}")

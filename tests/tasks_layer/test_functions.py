@@ -50,7 +50,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Modules
 
 
 class Sender:
-    """Have a method."""
+    """A class with a method."""
 
     def send(self) -> None:
         """Do nothing."""

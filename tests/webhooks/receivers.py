@@ -15,7 +15,7 @@ SECRET = "whsec_" + "c2VjcmV0" * 4
 
 
 class Request(NamedTuple):
-    """Hold what one sender sent."""
+    """A request as received."""
 
     line: str
     headers: dict[str, str]

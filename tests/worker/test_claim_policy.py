@@ -25,7 +25,7 @@ numbers: Any = {}
 
 
 def given() -> Any:
-    """Be the project's own callable."""
+    """A callable of the project."""
     if isinstance(numbers, Exception):
         raise numbers
     return numbers

@@ -195,7 +195,7 @@ def test_a_tenant_whose_queues_are_all_paused_takes_no_turn_from_the_others(scen
 
 @pytest.fixture
 def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let 300 tenants have a job in the queue "mail", found by a hundred at a time."""
+    """Make 300 tenants with a job in the queue "mail", found by a hundred at a time."""
     monkeypatch.setattr(claimer, "MAX_TENANTS", 100)
     Job.objects.bulk_create([Job(task="tests.tasks.add", args=[1], tenant=f"t{number:03}", queue="mail") for number in range(300)])
 

@@ -75,7 +75,7 @@ class Scene:
             assert self._changed.wait_for(lambda: self.running.get(lane, 0) == number, PATIENCE_SECONDS)
 
     def let_go(self) -> None:
-        """Let all of them end."""
+        """End all of them."""
         self.loop._started().call_soon_threadsafe(self._let_go.set)
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
 
 @pytest.fixture
 def quick_switches() -> Iterator[None]:
-    """Let threads take turns as often as they can."""
+    """Make threads switch as often as possible."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

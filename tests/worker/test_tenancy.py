@@ -236,7 +236,7 @@ def variable(settings: Any) -> None:
 
 
 class Telling(Exception):
-    """Say what is around it when its text is made."""
+    """Include the current context in its text."""
 
     def __str__(self) -> str:
         return f"[{CURRENT.get('nobody')}|{tenant()}|{SET_BY_TASK.get()}]"

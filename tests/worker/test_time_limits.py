@@ -81,7 +81,7 @@ class Scene:
         return self.outcomes.outcomes[before][1]
 
     def swallow(self) -> None:
-        """Be a task that nothing stops but the end of the test."""
+        """A task that only the end of the test stops."""
         while not self.end.is_set():
             with contextlib.suppress(BaseException):
                 self.end.wait(0.01)

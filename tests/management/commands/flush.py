@@ -46,7 +46,7 @@ class Command(BaseCommand):
     stealth_options = ("interactive", "database", "reset_sequences", "allow_cascade", "inhibit_post_migrate")
 
     def handle(self, *args: Any, database: str, **options: Any) -> None:
-        """Do it in one transaction."""
+        """Empty the tables in one transaction."""
         connection = connections[database]
         names = tables(database, str(connection.settings_dict["NAME"]))
         with transaction.atomic(using=database), connection.cursor() as cursor:
