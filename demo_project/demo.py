@@ -67,7 +67,7 @@ def _run(options: argparse.Namespace, stop: Stop, console: "Console") -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m demo_project.demo", description="Index Python's standard library by background jobs.")
-    parser.add_argument("--once", action="store_true", help="end when the batch is done, also in a terminal")
+    parser.add_argument("--once", action="store_true", help="exit when the batch is done, even in a terminal")
     parser.add_argument("--port", type=int, default=8000, help="of the site; the next free one is taken (default: 8000)")
     parser.add_argument("--jobs", type=int, metavar="N", help="make a smaller batch of N jobs (default: one per module, and some more)")
     parser.add_argument("--no-serve", dest="serve", action="store_false", help="do not serve the site")

@@ -132,7 +132,7 @@ def banner(url: str | None, user: str, password: str, log: str) -> Panel:
 
 def summary(jobs: Iterable[Ended]) -> Table:
     """Return a table of the batch's results."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="What became of the batch", title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Results of the batch", title_justify="left")
     for title in ("task", "jobs", "done", "retried", "error", "canceled", "paused", "mean s"):
         table.add_column(title, justify="left" if title == "task" else "right")
     rows = list(jobs)

@@ -12,7 +12,7 @@ from demo_project import schema
 
 USER = "admin"
 FOREIGN = (
-    "The database {name!r} has tables of an older version of jobqueue, and tables that the demo has not made: {tables}. "
+    "The database {name!r} has tables of an older version of jobqueue, and tables that the demo did not create: {tables}. "
     "Set DATABASE_URL to an empty database, or drop the tables."
 )
 

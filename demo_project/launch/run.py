@@ -54,7 +54,7 @@ class Demo:
         """Run the batch, show it, print its summary, and serve the site in a terminal; return the exit status."""
         self._say("Preparing the database ...")
         if prepare.migrate():
-            self._say("The database had an older schema. It was made anew, without the jobs of earlier runs.")
+            self._say("The database had an older schema. It was recreated, without the jobs of earlier runs.")
         password = prepare.admin_password(settings.DATA / "admin-password")
         self.stop.check()
         ids = self._enqueue()

@@ -41,7 +41,7 @@ class Workers:
         old = self.pid
         with self._stop.whole():
             self._child = self._start()
-        return f"Worker process {old} is gone ({_reason(code)}); process {self.pid} takes over, and no job is lost."
+        return f"Worker process {old} has ended ({_reason(code)}); process {self.pid} takes over, and no job is lost."
 
     def tail(self, lines: int = 15) -> str:
         """Return the last lines of the log."""

@@ -22,7 +22,7 @@ def receive(request: HttpRequest) -> HttpResponse:
     try:
         told = Webhook(settings.WEBHOOK_SECRET).verify(request.body, dict(request.headers))
     except (WebhookVerificationError, ValueError):
-        return HttpResponse("The signature does not hold.\n", status=400, content_type="text/plain")
+        return HttpResponse("The signature is invalid.\n", status=400, content_type="text/plain")
     made, created = Message.objects.get_or_create(
         message_id=request.headers["webhook-id"], defaults={"type": told["type"], "body": request.body.decode()}
     )

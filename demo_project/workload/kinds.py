@@ -50,7 +50,7 @@ KINDS = {
         Kind("instant", "returns at once", weight=6),
         Kind("short", "takes a moment, in a blocking call", (0.02, 0.2), weight=4),
         Kind("long", "takes seconds, and reports its progress", (2.0, 5.0)),
-        Kind("sleepy", "rests in context.wait, and can be stopped at any time", (0.5, 1.5), weight=2),
+        Kind("sleepy", "waits in context.wait, and can be stopped at any time", (0.5, 1.5), weight=2),
         Kind("heavy", "keeps a processor busy", (0.05, 0.3), weight=2),
         Kind("coroutine", "is an async def that awaits", (0.1, 1.0), weight=3),
         Kind("flaky", "fails once or twice, then succeeds", (0.0, 0.1), failing=(1, RETRIES - 1), weight=2),

@@ -128,4 +128,4 @@ TASKS: dict[str, Any] = {name: globals()[name] for name in KINDS}
 
 
 def _failure(told: Foretold, error: type[Exception]) -> Exception:
-    return error(f"{told.kind} {told.number} fails, as foretold")
+    return error(f"{told.kind} {told.number} fails, as predicted")

@@ -36,16 +36,16 @@ def verdicts(kinds: Sequence[str] = (), seed: str = "") -> Iterator[Verdict]:
 def differences(job: Job, told: Foretold) -> Iterator[str]:
     """Yield the differences between an ended job and its prediction."""
     if job.status != told.outcome:
-        yield f"it ended as {job.status}, foretold was {told.outcome} ({job.message[:200]})"
+        yield f"it ended as {job.status}, predicted was {told.outcome} ({job.message[:200]})"
         return
     # A run whose worker was lost is one more run, and can replace one that was to fail.
     if not told.attempts <= job.attempt <= told.attempts + job.crashes:
-        yield f"it took {job.attempt} runs, {job.crashes} of them lost with a worker; foretold were {told.attempts}"
+        yield f"it took {job.attempt} runs, {job.crashes} of them lost with a worker; predicted were {told.attempts}"
     if job.result != told.result:
-        yield f"its result is {job.result!r}, foretold was {told.result!r}"
+        yield f"its result is {job.result!r}, predicted was {told.result!r}"
     ran = job.report()["ran_seconds"] or 0.0
     if ran < told.duration_seconds - TOLERANCE_SECONDS:
-        yield f"its last run took {ran:.2f} s, foretold were {told.duration_seconds:.2f} s"
+        yield f"its last run took {ran:.2f} s, predicted were {told.duration_seconds:.2f} s"
 
 
 def _of(job: Job, kind: str, seed: str) -> Foretold | None:

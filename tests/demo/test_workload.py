@@ -74,10 +74,10 @@ def test_a_mix_is_enqueued_as_predicted_and_checked() -> None:
     )
     assert (status, Job.objects.count(), {*Job.objects.values_list("queue", flat=True)}) == (0, 40, {"catalogue"})
     assert text.startswith("Enqueued 40 jobs of the seed 's', ")
-    assert run("--check", "--seed", "s") == ("40 jobs of the seed 's': 0 as foretold, 0 otherwise, 40 not ended.\n", 1)
+    assert run("--check", "--seed", "s") == ("40 jobs of the seed 's': 0 as predicted, 0 differently, 40 not ended.\n", 1)
     while run_until_idle(scheduled=True):
         pass
-    assert run("--check", "--seed", "s") == ("40 jobs of the seed 's': 40 as foretold, 0 otherwise, 0 not ended.\n", 0)
+    assert run("--check", "--seed", "s") == ("40 jobs of the seed 's': 40 as predicted, 0 differently, 0 not ended.\n", 0)
     assert run("--check", "--seed", "t")[1] == 1, "nothing was checked"
     failed = Job.objects.filter(status="ERROR").first()
     assert failed is not None
@@ -85,7 +85,7 @@ def test_a_mix_is_enqueued_as_predicted_and_checked() -> None:
     text, status = run("--check", "--seed", "s")
     assert status == 1
     assert f"  job {failed.pk} (" in text
-    assert "it ended as SUCCESS, foretold was ERROR" in text
+    assert "it ended as SUCCESS, predicted was ERROR" in text
 
 
 @pytest.mark.django_db
@@ -97,7 +97,7 @@ def test_jobs_go_to_another_queue_where_one_is_named() -> None:
 @pytest.mark.parametrize(
     ("args", "text"),
     [
-        (["--kinds", "instant,odd"], "--kinds names 'odd', which is no kind; there are instant, "),
+        (["--kinds", "instant,odd"], "--kinds names 'odd', which is not a kind; the kinds are instant, "),
         (["--count", "0"], "--count is 0; it must be a whole number from 1 to 1,000,000"),
         (["--pace", "nan"], "--pace is nan; it must be a number from 0 to 1000"),
         (["--pace", "-1"], "--pace is -1.0; it must be a number from 0 to 1000"),
@@ -122,9 +122,9 @@ def test_the_kinds_are_listed() -> None:
     [
         ({}, []),
         ({"attempt": 3, "crashes": 1}, []),
-        ({"attempt": 3}, ["it took 3 runs, 0 of them lost with a worker; foretold were 2"]),
-        ({"attempt": 1, "crashes": 1}, ["it took 1 runs, 1 of them lost with a worker; foretold were 2"]),
-        ({"result": 6}, ["its result is 6, foretold was 5"]),
+        ({"attempt": 3}, ["it took 3 runs, 0 of them lost with a worker; predicted were 2"]),
+        ({"attempt": 1, "crashes": 1}, ["it took 1 runs, 1 of them lost with a worker; predicted were 2"]),
+        ({"result": 6}, ["its result is 6, predicted was 5"]),
     ],
 )
 def test_a_job_that_differs_is_reported(values: dict[str, Any], text: list[str]) -> None:
@@ -138,7 +138,7 @@ def test_a_run_that_was_too_short_is_reported() -> None:
     Job.objects.filter(pk=job.pk).update(started_at=job.finished_at)
     job.refresh_from_db()
     told = Foretold("long", 1, 2.0, "SUCCESS", 1, False, 5)
-    assert list(differences(job, told)) == ["its last run took 0.00 s, foretold were 2.00 s"]
+    assert list(differences(job, told)) == ["its last run took 0.00 s, predicted were 2.00 s"]
 
 
 @pytest.mark.django_db

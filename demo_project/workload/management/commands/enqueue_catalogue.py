@@ -20,16 +20,16 @@ SHOWN = 20
 class Command(BaseCommand):
     """The command that enqueues jobs of the catalogue, or checks them."""
 
-    help = "Enqueue a mix of work kinds whose end is known beforehand; with --check, compare every job with what was foretold."
+    help = "Enqueue a mix of work kinds with known ends; with --check, compare every job with its prediction."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the options for what is enqueued and what is done."""
         parser.add_argument("--count", type=int, default=200, help="how many jobs (default: 200)")
         parser.add_argument("--kinds", default="", help=f"names, separated by commas (default: all): {', '.join(KINDS)}")
-        parser.add_argument("--seed", default="", help="another text gives other numbers; the same one always the same")
+        parser.add_argument("--seed", default="", help="a text from which the jobs are generated; the same text gives the same jobs")
         parser.add_argument("--pace", type=float, default=1.0, help="0.1: every run takes a tenth of its time (default: 1)")
         parser.add_argument("--queue", help="the queue (default: catalogue)")
-        parser.add_argument("--check", action="store_true", help="enqueue nothing; end with 1 where a job is not, or not yet, as foretold")
+        parser.add_argument("--check", action="store_true", help="enqueue nothing; exit with 1 if a job has not ended, or not as predicted")
         parser.add_argument("--list", action="store_true", help="enqueue nothing; show the kinds")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -63,7 +63,8 @@ class Command(BaseCommand):
         wrong = [one for one in found if one.differences]
         as_foretold = len(found) - len(waiting) - len(wrong)
         self.stdout.write(
-            f"{len(found):,} jobs of the seed {seed!r}: {as_foretold:,} as foretold, {len(wrong):,} otherwise, {len(waiting):,} not ended."
+            f"{len(found):,} jobs of the seed {seed!r}: {as_foretold:,} as predicted, {len(wrong):,} differently, "
+            f"{len(waiting):,} not ended."
         )
         for one in wrong[:SHOWN]:
             self.stdout.write(f"  job {one.job_id} ({one.foretold.kind} {one.foretold.number}): {'; '.join(one.differences)}")
@@ -84,5 +85,5 @@ def _kinds(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in KINDS:
-            raise CommandError(f"--kinds names {name[:80]!r}, which is no kind; there are {', '.join(KINDS)}.")
+            raise CommandError(f"--kinds names {name[:80]!r}, which is not a kind; the kinds are {', '.join(KINDS)}.")
     return names
