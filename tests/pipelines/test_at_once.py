@@ -32,7 +32,7 @@ NUMBER = 8
 left: dict[str, Any] = {}
 
 
-class Crew:
+class Scene:
     """Run one job in a thread beside a reporter."""
 
     def __init__(self) -> None:
@@ -71,8 +71,8 @@ class Crew:
 
 
 @pytest.fixture
-def crew() -> Iterator[Crew]:
-    made = Crew()
+def scene() -> Iterator[Scene]:
+    made = Scene()
     yield made
     made.run.closed = True  # waiting threads are released
     made.reporter.stop()
@@ -123,22 +123,22 @@ def saved(context: Any) -> None:
     """Save metadata in threads."""
 
 
-def test_checkpoints_that_coroutines_ask_for_at_once_are_all_kept_in_order(crew: Crew) -> None:
-    crew.result(gathered)
-    assert crew.row().status == "SUCCESS"
-    assert crew.row().phases.get().checkpoint == NUMBER - 1
+def test_checkpoints_that_coroutines_ask_for_at_once_are_all_kept_in_order(scene: Scene) -> None:
+    scene.result(gathered)
+    assert scene.row().status == "SUCCESS"
+    assert scene.row().phases.get().checkpoint == NUMBER - 1
 
 
-def test_checkpoints_that_threads_ask_for_at_once_are_all_kept(crew: Crew) -> None:
-    crew.result(threaded)
-    assert crew.row().status == "SUCCESS"
-    assert crew.row().phases.get().checkpoint in range(NUMBER)
+def test_checkpoints_that_threads_ask_for_at_once_are_all_kept(scene: Scene) -> None:
+    scene.result(threaded)
+    assert scene.row().status == "SUCCESS"
+    assert scene.row().phases.get().checkpoint in range(NUMBER)
 
 
-def test_threads_that_save_metadata_at_once_all_return(crew: Crew) -> None:
-    crew.result(saved)
-    assert (crew.row().status, crew.row().result) == ("SUCCESS", NUMBER)
-    assert crew.row().metadata
+def test_threads_that_save_metadata_at_once_all_return(scene: Scene) -> None:
+    scene.result(saved)
+    assert (scene.row().status, scene.row().result) == ("SUCCESS", NUMBER)
+    assert scene.row().metadata
 
 
 def leaving(context: Any) -> None:
@@ -165,13 +165,13 @@ def leaves_a_thread(context: Any) -> str:
 
 
 @pytest.mark.parametrize("in_the_end", [False, True])
-def test_a_checkpoint_after_the_end_is_refused_and_blocks_no_thread(crew: Crew, in_the_end: bool) -> None:
+def test_a_checkpoint_after_the_end_is_refused_and_blocks_no_thread(scene: Scene, in_the_end: bool) -> None:
     left["in the end"] = in_the_end
-    crew.result(leaves_a_thread)
+    scene.result(leaves_a_thread)
     left["may go"].set()
     with pytest.raises(JobQueueError, match="all of them have finished"):
         left["answer"].result(PATIENCE_SECONDS)
-    assert (crew.row().status, crew.row().phases.get().checkpoint) == ("SUCCESS", None)
+    assert (scene.row().status, scene.row().phases.get().checkpoint) == ("SUCCESS", None)
 
 
 def parting(context: Any) -> None:
@@ -216,47 +216,47 @@ async def leaves_its_context_in_loop(context: Any) -> None:
 
 
 @pytest.mark.parametrize("task", [leaves_its_context, leaves_its_context_in_loop])
-def test_a_thread_that_a_phase_has_left_behind_cannot_write_for_the_next_one(crew: Crew, task: Any) -> None:
-    crew.result(task)
-    found = crew.row().result
-    assert found, crew.row().history
+def test_a_thread_that_a_phase_has_left_behind_cannot_write_for_the_next_one(scene: Scene, task: Any) -> None:
+    scene.result(task)
+    found = scene.row().result
+    assert found, scene.row().history
     assert all("which has ended" in one and "'parting" in one for one in found), found
-    second = crew.row().phases.get(position=1)
-    assert (crew.row().status, second.checkpoint, second.message, crew.row().message) == ("SUCCESS", "mine", "mine", "mine")
+    second = scene.row().phases.get(position=1)
+    assert (scene.row().status, second.checkpoint, second.message, scene.row().message) == ("SUCCESS", "mine", "mine", "mine")
 
 
-def test_a_side_write_that_was_not_done_when_the_run_ended_is_answered(crew: Crew) -> None:
-    crew.result(threaded)
-    crew.run.closed = False
-    crew.runs.remove([crew.run.lease])
-    future = crew.run.send(lambda: None)
-    crew.run.close()
-    judging.handed_back(crew.run)
+def test_a_side_write_that_was_not_done_when_the_run_ended_is_answered(scene: Scene) -> None:
+    scene.result(threaded)
+    scene.run.closed = False
+    scene.runs.remove([scene.run.lease])
+    future = scene.run.send(lambda: None)
+    scene.run.close()
+    judging.handed_back(scene.run)
     with pytest.raises(JobQueueError, match="The run has ended"):
-        wait_for(crew.run, future)
+        wait_for(scene.run, future)
 
 
-def test_a_side_write_that_raises_what_is_no_exception_is_answered_with_it(crew: Crew) -> None:
+def test_a_side_write_that_raises_what_is_no_exception_is_answered_with_it(scene: Scene) -> None:
     def leave() -> None:
         calls.append(1)
         raise SystemExit(3)
 
     calls: list[int] = []
-    crew.result(threaded)
-    crew.run.closed = False
+    scene.result(threaded)
+    scene.run.closed = False
     with pytest.raises(SystemExit):
-        wait_for(crew.run, crew.run.send(leave))
+        wait_for(scene.run, scene.run.send(leave))
     assert len(calls) == 1
 
 
 def stopped(context: Any, reason: str) -> None:
     context.progress(10, "first")
     threading.Event().wait(0.3)
-    left["crew"].run.interrupt(Reason[reason])
+    left["scene"].run.interrupt(Reason[reason])
 
 
 async def stopped_in_loop(context: Any, reason: str) -> None:
-    left["crew"].run.interrupt(Reason[reason])
+    left["scene"].run.interrupt(Reason[reason])
 
 
 def behind(context: Any, reason: str) -> None:
@@ -279,14 +279,14 @@ async def stops_in_loop(context: Any, reason: str) -> None:
 
 @pytest.mark.parametrize("task", [stops, stops_in_loop])
 @pytest.mark.parametrize("reason", ["USER", "SHUTDOWN"])
-def test_a_run_that_is_to_stop_begins_no_further_phase(crew: Crew, task: Any, reason: str) -> None:
-    left.update(crew=crew, behind=False)
-    outcome = crew.result(task, reason)
+def test_a_run_that_is_to_stop_begins_no_further_phase(scene: Scene, task: Any, reason: str) -> None:
+    left.update(scene=scene, behind=False)
+    outcome = scene.result(task, reason)
     assert outcome.kind is (Kind.INTERRUPTED if reason == "USER" else Kind.HANDED_BACK)
     assert not left["behind"]
-    assert [(one.status, one.attempts) for one in crew.row().phases.order_by("position")] == [("SUCCESS", 1), ("PENDING", 0)]
-    assert (crew.row().status, crew.row().phase, crew.row().progress) == ("QUEUED", task.phases[1].name, 50)
-    assert crew.row().events.filter(name="job.phase.started").count() == 1
+    assert [(one.status, one.attempts) for one in scene.row().phases.order_by("position")] == [("SUCCESS", 1), ("PENDING", 0)]
+    assert (scene.row().status, scene.row().phase, scene.row().progress) == ("QUEUED", task.phases[1].name, 50)
+    assert scene.row().events.filter(name="job.phase.started").count() == 1
 
 
 @pipeline(phases=[stopped])
@@ -302,28 +302,28 @@ async def stops_in_the_last_in_loop(context: Any, reason: str) -> str:
 
 
 @pytest.mark.parametrize("task", [stops_in_the_last, stops_in_the_last_in_loop])
-def test_a_cancel_in_the_last_phase_prevents_the_pipelines_own_function(crew: Crew, task: Any) -> None:
-    left.update(crew=crew, behind=False)
-    future = crew.begin(task, "USER")
+def test_a_cancel_in_the_last_phase_prevents_the_pipelines_own_function(scene: Scene, task: Any) -> None:
+    left.update(scene=scene, behind=False)
+    future = scene.begin(task, "USER")
     outcome = future.result(PATIENCE_SECONDS)
     assert (outcome.kind, left["behind"]) == (Kind.INTERRUPTED, False)
-    cancel(crew.run.job.id)
+    cancel(scene.run.job.id)
     finish([outcome])
-    job = crew.row()
+    job = scene.row()
     assert (job.status, job.result, job.phases.get().status) == ("CANCELED", None, "SUCCESS")
     assert job.events.filter(name__in=["job.canceled", "job.completed"]).count() == 1
 
 
-def test_an_interruption_that_was_obeyed_is_not_taken_back(crew: Crew) -> None:
-    left.update(crew=crew, behind=False)
-    assert crew.begin(stops, "USER").result(PATIENCE_SECONDS).kind is Kind.INTERRUPTED
-    crew.run.withdraw()
-    assert crew.run.reason is Reason.USER
+def test_an_interruption_that_was_obeyed_is_not_taken_back(scene: Scene) -> None:
+    left.update(scene=scene, behind=False)
+    assert scene.begin(stops, "USER").result(PATIENCE_SECONDS).kind is Kind.INTERRUPTED
+    scene.run.withdraw()
+    assert scene.run.reason is Reason.USER
 
 
-def test_a_run_that_has_lost_its_lease_begins_no_further_phase(crew: Crew) -> None:
-    left.update(crew=crew, behind=False)
-    assert crew.begin(stops, "LOST").result(PATIENCE_SECONDS).kind is Kind.INTERRUPTED
+def test_a_run_that_has_lost_its_lease_begins_no_further_phase(scene: Scene) -> None:
+    left.update(scene=scene, behind=False)
+    assert scene.begin(stops, "LOST").result(PATIENCE_SECONDS).kind is Kind.INTERRUPTED
     assert not left["behind"]
 
 
@@ -348,10 +348,10 @@ def tells(context: Any, how: str) -> None:
 
 
 @pytest.mark.parametrize(("how", "progress"), [("return", 100), ("sleep", 100), ("wait", 100), ("retry", 90)])
-def test_the_last_message_of_a_phase_is_kept_however_it_ends(crew: Crew, how: str, progress: int) -> None:
+def test_the_last_message_of_a_phase_is_kept_however_it_ends(scene: Scene, how: str, progress: int) -> None:
     left["children"] = [JobFactory(status="SUCCESS").pk]
-    crew.result(tells, how)
-    first = crew.row().phases.get(name="telling")
+    scene.result(tells, how)
+    first = scene.row().phases.get(name="telling")
     assert (first.message, first.progress) == ("last report", progress)
 
 
@@ -365,7 +365,7 @@ def _open() -> None:
 
 @pytest.mark.parametrize("harm", [_leave, _open])
 def test_a_receiver_of_events_that_exits_or_leaves_a_transaction_open_harms_no_pipeline(
-    crew: Crew, harm: Callable[[], None], caplog: pytest.LogCaptureFixture
+    scene: Scene, harm: Callable[[], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     def receive(**_: Any) -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -374,13 +374,13 @@ def test_a_receiver_of_events_that_exits_or_leaves_a_transaction_open_harms_no_p
     left["children"] = []
     signals.job_event.connect(receive)
     try:
-        crew.result(tells, "return")
+        scene.result(tells, "return")
     finally:
         signals.job_event.disconnect(receive)
-    assert crew.row().status == "SUCCESS"
-    assert list(crew.row().phases.order_by("position").values_list("status", "attempts")) == [("SUCCESS", 1)] * 2
-    assert crew.row().events.filter(name="job.phase.started").count() == 2
-    assert crew.errors == []
+    assert scene.row().status == "SUCCESS"
+    assert list(scene.row().phases.order_by("position").values_list("status", "attempts")) == [("SUCCESS", 1)] * 2
+    assert scene.row().events.filter(name="job.phase.started").count() == 2
+    assert scene.errors == []
     assert [text for text in caplog.messages if "a receiver of the event" in text or "left a transaction open" in text]
 
 
@@ -432,20 +432,20 @@ def leaves_open_plainly(how: str) -> None:
 
 @pytest.mark.parametrize("how", LEAVE_OPEN)
 @pytest.mark.parametrize("task", [leaves_open, leaves_open_in_loop, leaves_open_and_sleeps])
-def test_a_phase_that_leaves_a_transaction_open_fails_and_says_so(crew: Crew, task: Any, how: str) -> None:
-    crew.result(task, how)
-    assert crew.row().status == "ERROR"
+def test_a_phase_that_leaves_a_transaction_open_fails_and_says_so(scene: Scene, task: Any, how: str) -> None:
+    scene.result(task, how)
+    assert scene.row().status == "ERROR"
     # A sleep inside of a block that is Django's own is refused before.
     refused = (task, how) == (leaves_open_and_sleeps, "block")
     text = "inside of transaction.atomic()" if refused else "left a transaction open on default; what it wrote there is rolled back"
-    assert text in crew.row().message
-    assert crew.row().phases.get().status == "ERROR"
+    assert text in scene.row().message
+    assert scene.row().phases.get().status == "ERROR"
     assert not Queue.objects.filter(name="written").exists()
 
 
 @pytest.mark.parametrize("how", LEAVE_OPEN)
-def test_a_plain_task_that_leaves_a_transaction_open_is_named_in_the_log(crew: Crew, how: str, caplog: pytest.LogCaptureFixture) -> None:
-    crew.result(leaves_open_plainly, how)
-    assert crew.row().status == "SUCCESS"
+def test_a_plain_task_that_leaves_a_transaction_open_is_named_in_the_log(scene: Scene, how: str, caplog: pytest.LogCaptureFixture) -> None:
+    scene.result(leaves_open_plainly, how)
+    assert scene.row().status == "SUCCESS"
     [text] = [text for text in caplog.messages if "left a transaction open" in text]
-    assert f"Job {crew.run.job.id} ({leaves_open_plainly.module_path})" in text
+    assert f"Job {scene.run.job.id} ({leaves_open_plainly.module_path})" in text
