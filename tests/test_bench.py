@@ -93,12 +93,12 @@ TARGETS = {"drain", "enqueue", "bulk", "latency_p99", "idle_statements", "idle_c
 HARNESS = """
 import json, sys
 options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
-rates = {"ours": 600, "raw": 1200, "pgqueuer": 400}
+rates = dict(zip(SUBJECTS, (600, 1200, 400)))
 found = {name: {"version": "1.2", "runs": [{options["--work"]: {"rate": rate, "load": 0.5}}]} for name, rate in rates.items()}
 found["django_ox"] = {"version": "3", "runs": [{options["--work"]: {"error": "it did not start"}}]}
 open(options["--out"], "w").write(json.dumps(found))
 sys.exit(0 if options["--adapter"].endswith("adapter.py") else "no adapter")
-"""
+""".replace("SUBJECTS", repr(peers.SUBJECTS[:3]))
 
 
 def bench(*arguments: str, harness: str = "") -> subprocess.CompletedProcess[str]:
