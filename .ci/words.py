@@ -1,7 +1,6 @@
 """Reject words that CONTRIBUTING, "Language", replaces: in documentation, docstrings, comments, and messages.
 
-It knows words, not sentences, so it does not replace a reader. `words-left.txt` lists how many findings each old file still
-has. A file with more findings fails the check; `--write` renews the list.
+It knows words, not sentences, so it does not replace a reader.
 """
 
 import ast
@@ -13,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-LEFT = Path(__file__).with_name("words-left.txt")
 PLACES = (
     "jobqueue/**/*.py",
     "jobqueue/templates/**/*.html",
@@ -47,20 +45,10 @@ CODE = re.compile(r"```.*?```|``[^`]*``|`[^`]*`|\{[{%].*?[%}]\}|<[^>]*>", re.DOT
 
 
 def main() -> int:
-    """Print each file that has more findings than it may; with ``--list``, print every finding; with ``--write``, renew the list."""
-    left = (
-        {name: int(number) for number, name in (line.split(maxsplit=1) for line in LEFT.read_text().splitlines())} if LEFT.exists() else {}
-    )
-    found = {path.relative_to(CHECKOUT).as_posix(): list(findings(path)) for path in files()}
-    if "--write" in sys.argv:
-        LEFT.write_text("".join(f"{len(lines)} {name}\n" for name, lines in sorted(found.items()) if lines))
-        return 0
-    listed = "--list" in sys.argv
-    bad = {name: lines for name, lines in found.items() if listed or len(lines) > left.get(name, 0)}
-    for name, lines in sorted(bad.items()):
-        print("".join(f"{name}:{number}: {word!r}: {advice(word)}.\n" for number, word in lines), end="")
-    print(f"{sum(map(len, found.values()))} words are left to replace; {LEFT.name} allows {sum(left.values())}.")
-    return 1 if bad and not listed else 0
+    """Print every finding, one per line; return 1 if there is one."""
+    found = [(path.relative_to(CHECKOUT), number, word) for path in files() for number, word in findings(path)]
+    print("".join(f"{name}:{number}: {word!r}: {advice(word)}.\n" for name, number, word in found) or "No word is left to replace.")
+    return 1 if found else 0
 
 
 def files() -> Iterator[Path]:
@@ -74,8 +62,9 @@ def files() -> Iterator[Path]:
 def findings(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the line and the word of each finding in one file."""
     for line, text in python_texts(path) if path.suffix == ".py" else [(1, path.read_text())]:
-        for match in BANNED.finditer(CODE.sub(lambda code: "\n" * code[0].count("\n"), text)):
-            yield line + text.count("\n", 0, match.start()), match[0]
+        plain = CODE.sub(lambda code: "\n" * code[0].count("\n"), text)
+        for match in BANNED.finditer(plain):
+            yield line + plain.count("\n", 0, match.start()), match[0]
 
 
 def python_texts(path: Path) -> Iterator[tuple[int, str]]:
