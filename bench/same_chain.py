@@ -24,15 +24,15 @@ def run(jobs: int, target_name: str = "t0") -> dict[str, Any]:
     from jobqueue.models import Job
 
     database, target = Job.objects.database, Target("", target_name)
-    lender = LeaseHolder("bare loop", 30.0)
+    holder = LeaseHolder("bare loop", 30.0)
     everything = queue_rules.ALL
     success = RunEnd(0, 0, "", False, "SUCCESS", "", COMPLETED, began_ago=0.0, ended_ago=0.0, progress=100, result="null")
     end, ending = run_ends.statement(database, [success], LOCKED, TELL_ENDED)
-    follow, following = targets.handing_over(database, lender, [target], everything, (), ENDED)
+    follow, following = targets.handing_over(database, holder, [target], everything, (), ENDED)
     raw: Any = connection.connection
     raw.cursor_factory = Cursor  # Django's own cursor writes the values into the text, for which no plan can be kept
     raw.prepare_threshold = 0
-    row = raw.execute(*targets.handing_over(database, lender, [target], everything, ())).fetchone()
+    row = raw.execute(*targets.handing_over(database, holder, [target], everything, ())).fetchone()
     done, began = 0, time.perf_counter()
     while row is not None:
         ids = {"job_id": f"{{{row[0]}}}", "token": f"{{{row[2]}}}"}

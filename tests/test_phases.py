@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobqueue import InvalidOption, JobTask, PhasesChanged, fixed, phase, pipeline, task
-from jobqueue.core.phases import Standing, declared, overall, reconciled
+from jobqueue.core.phases import PhaseState, declared, overall, reconciled
 
 
 def one(context: Any) -> None: ...
@@ -93,8 +93,8 @@ def test_overall_progress_is_rounded_half_up_from_0_to_100(number: int, data: st
     assert 0 <= overall(index, percent, number) <= overall(index + 1, 0, number) <= 100
 
 
-def standing(**statuses: str) -> list[Standing]:
-    return [Standing(name, status) for name, status in statuses.items()]
+def phase_states(**statuses: str) -> list[PhaseState]:
+    return [PhaseState(name, status) for name, status in statuses.items()]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def standing(**statuses: str) -> list[Standing]:
     ],
 )
 def test_a_job_continues_if_its_finished_phases_come_first(names: list[str], finished: list[str]) -> None:
-    found = reconciled(names, standing(a="SUCCESS", b="PENDING", c="PENDING"))
+    found = reconciled(names, phase_states(a="SUCCESS", b="PENDING", c="PENDING"))
     assert [each.name for each in found] == names
     assert [each.name for each in found if each.finished] == finished
 
@@ -124,4 +124,4 @@ def test_a_job_continues_if_its_finished_phases_come_first(names: list[str], fin
 )
 def test_a_job_that_cannot_continue_says_which_phases_are_in_its_way(names: list[str], says: str) -> None:
     with pytest.raises(PhasesChanged, match=re.escape(says)):
-        reconciled(names, standing(a="SUCCESS", b="PENDING", c="PENDING"))
+        reconciled(names, phase_states(a="SUCCESS", b="PENDING", c="PENDING"))

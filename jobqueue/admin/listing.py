@@ -118,7 +118,7 @@ class JobChangeList(BaseChangeList):
         recent = queryset.filter(pk__gt=before)
         if "\0" in "".join([*self.params.values(), self.query]):
             return recent
-        found = self._standing(self.params["target"]) if self.params.get("target") else self._open(before)
+        found = self._in_line(self.params["target"]) if self.params.get("target") else self._open(before)
         if not found:
             return recent
         seen = recent.order_by("-pk").values_list("pk", flat=True)[: MAX_COUNTED + 1]
@@ -136,7 +136,7 @@ class JobChangeList(BaseChangeList):
         found, self.unchecked = open_jobs_sql.open_jobs(Job.objects.database, statuses, before, wanted, MAX_CHECKED)
         return sorted(found, reverse=True)[: MAX_COUNTED + 1]
 
-    def _standing(self, target: str) -> list[int]:
+    def _in_line(self, target: str) -> list[int]:
         """Return the jobs that hold a target or wait for it."""
         database = Job.objects.database
         tenant = self.params.get("tenant")

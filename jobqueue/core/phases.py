@@ -36,7 +36,7 @@ class Phase:
 
 
 @dataclass(slots=True)
-class Standing:
+class PhaseState:
     """The state of one phase of a job; `result` and `checkpoint` are JSON text, or None if there is none."""
 
     name: str
@@ -111,7 +111,7 @@ def overall(index: int, percent: float, number: int) -> int:
     return math.floor((100 * index + percent) / number + 0.5)
 
 
-def reconciled(names: Sequence[str], rows: Iterable[Standing]) -> list[Standing]:
+def reconciled(names: Sequence[str], rows: Iterable[PhaseState]) -> list[PhaseState]:
     """Return the state of each declared phase, in the order of the code; raise `PhasesChanged` if a job cannot continue.
 
     It can continue if the phases that have finished are the first ones of the code. A finished phase that the code no
@@ -128,16 +128,16 @@ def reconciled(names: Sequence[str], rows: Iterable[Standing]) -> list[Standing]
             f' phase was renamed, give it its old name, phase("{gone[0]}")(function), and resume the job; else cancel it '
             f"and enqueue it again."
         )
-    standing = [known.get(name) or Standing(name) for name in names]
-    count = sum(one.finished for one in standing)
-    late = [one.name for one in standing[:count] if not one.finished]
+    states = [known.get(name) or PhaseState(name) for name in names]
+    count = sum(one.finished for one in states)
+    late = [one.name for one in states[:count] if not one.finished]
     if late:
-        after = [one.name for one in standing[count:] if one.finished]
+        after = [one.name for one in states[count:] if one.finished]
         raise PhasesChanged(
             f"The code now has {_listed(late)} before {_listed(after)}, which this job has finished already. Declare"
             f" {_listed(late)} after the finished phases ({', '.join(done)}), and resume the job; else cancel it and enqueue it again."
         )
-    return standing
+    return states
 
 
 def _listed(names: Sequence[str]) -> str:

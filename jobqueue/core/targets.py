@@ -36,12 +36,12 @@ class Candidate(NamedTuple):
     target: str
 
     @property
-    def behind(self) -> Target:
+    def tenant_target(self) -> Target:
         """The target of the job."""
         return Target(self.tenant, self.target)
 
 
-class Standing(NamedTuple):
+class TargetJob(NamedTuple):
     """A job that matters to a target: it holds it, blocks it, or is the best of those that are QUEUED."""
 
     tenant: str
@@ -66,7 +66,7 @@ def in_lock_order(targets: Iterable[Target]) -> list[int]:
     return sorted({target.key for target in targets})
 
 
-def decide(candidates: Sequence[Candidate], locked: Collection[int], standings: Iterable[Standing]) -> Decision:
+def decide(candidates: Sequence[Candidate], locked: Collection[int], target_jobs: Iterable[TargetJob]) -> Decision:
     """Decide on candidates by the state of their targets after the locks (their keys in `locked`) were taken.
 
     A QUEUED holder is the head, whatever its priority; otherwise the best job is, by priority, then by age. A job is
@@ -75,8 +75,8 @@ def decide(candidates: Sequence[Candidate], locked: Collection[int], standings: 
     """
     decision = Decision()
     heads: dict[Target, int] = {}
-    holders: dict[Target, list[Standing]] = {}
-    for one in standings:
+    holders: dict[Target, list[TargetJob]] = {}
+    for one in target_jobs:
         target = Target(one.tenant, one.target)
         if one.holds or one.status in BLOCKING:
             holders.setdefault(target, []).append(one)
@@ -84,14 +84,14 @@ def decide(candidates: Sequence[Candidate], locked: Collection[int], standings: 
             heads[target] = one.id
     lines: dict[Target, list[Candidate]] = {}
     for candidate in candidates:
-        lines.setdefault(candidate.behind, []).append(candidate)
+        lines.setdefault(candidate.tenant_target, []).append(candidate)
     for target, line in lines.items():
         if target.key in locked:
             _decide_one(decision, target, line, heads.get(target), holders.get(target, ()))
     return decision
 
 
-def _decide_one(decision: Decision, target: Target, line: Sequence[Candidate], head: int | None, others: Sequence[Standing]) -> None:
+def _decide_one(decision: Decision, target: Target, line: Sequence[Candidate], head: int | None, others: Sequence[TargetJob]) -> None:
     taken = False
     for candidate in line:
         blocked = any(one.id != candidate.id for one in others)

@@ -14,7 +14,7 @@ from jobqueue.db.records import Claimed, LeaseHolder, Scope
 
 JSON_COLUMNS = frozenset({"args", "kwargs", "options", "metadata"})
 # The columns of `Claimed`, for a job with a target that a claim found.
-FOUND = "id, claim_rank, 0, 0, 0, 0, 0, '', '', tenant, target, '', '', '', '', '', '', FALSE"
+PLACEHOLDER_COLUMNS = "id, claim_rank, 0, 0, 0, 0, 0, '', '', tenant, target, '', '', '', '', '', '', FALSE"
 
 
 def claim(
@@ -24,8 +24,8 @@ def claim(
 
     Move those without a target to RUNNING and return them in claim order. Return those with a target unchanged.
     """
-    selected, params = candidates(db, "id, claim_rank, tenant, target", scope, limit, after)
-    if db.one_writer:
+    selected, params = select_candidates(db, "id, claim_rank, tenant, target", scope, limit, after)
+    if db.is_sqlite:
         with db.atomic():
             found = [Candidate(*row) for row in db.rows(selected, params)]
             plain = [one.id for one in found if not one.target]
@@ -36,9 +36,9 @@ def claim(
     sql = (
         f"{db.hint()}WITH c AS MATERIALIZED ({selected}), taken AS ({db.updating()}{changes}"
         f" WHERE id = ANY(ARRAY(SELECT id FROM c WHERE target = '')) RETURNING {claimed_columns(db)})"
-        f" SELECT * FROM taken UNION ALL SELECT {FOUND} FROM c WHERE target <> ''"
+        f" SELECT * FROM taken UNION ALL SELECT {PLACEHOLDER_COLUMNS} FROM c WHERE target <> ''"
     )
-    with db.hot():
+    with db.read_committed_statement():
         rows = list(map(Claimed._make, db.rows(sql, [*params, *values])))
     with_target = [Candidate(row.id, row.claim_rank, row.tenant, row.target) for row in rows if row.target]
     return in_claim_order(row for row in rows if not row.target), with_target
@@ -47,7 +47,7 @@ def claim(
 def to_running(db: Database, holder: LeaseHolder) -> tuple[str, list[Any]]:
     """Return the assignments of a claim, and their parameters."""
     sql = (
-        f"status = 'RUNNING', waiting_for = '', lease_owner = %s, lease_token = {db.next_fence}, lease_expires_at = {db.ahead},"
+        f"status = 'RUNNING', waiting_for = '', lease_owner = %s, lease_token = {db.next_fence}, lease_expires_at = {db.seconds_from_now},"
         f" heartbeat_at = {db.now}, attempt = attempt + 1, holds_target = (target <> ''), cancel_requested = FALSE,"
         " cancel_outcome = '', started_at = NULL, message = ''"
     )
@@ -71,23 +71,25 @@ def take(db: Database, holder: LeaseHolder, ids: Sequence[int]) -> list[Claimed]
     return in_claim_order(map(Claimed._make, db.rows(sql, [*values, *picked])))
 
 
-def candidates(db: Database, columns: str, scope: Scope, limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
+def select_candidates(db: Database, columns: str, scope: Scope, limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
     """Return a select of the jobs to read, and its parameters."""
     most = scope.most or {}
     if not scope.queues:
-        return best(db, columns, scope, None, limit, after)
+        return select_best(db, columns, scope, None, limit, after)
     if len(scope.queues) == 1:
         queue = scope.queues[0]
-        return best(db, columns, scope, queue, min(limit, most.get(queue, limit)), after)
+        return select_best(db, columns, scope, queue, min(limit, most.get(queue, limit)), after)
     # Select and lock the best jobs of each queue by its own index, because a union cannot lock; then select the
     # best of all.
-    each = [best(db, columns, scope, queue, min(limit, most.get(queue, limit)), after) for queue in scope.queues]
+    each = [select_best(db, columns, scope, queue, min(limit, most.get(queue, limit)), after) for queue in scope.queues]
     selects, values = zip(*each, strict=True)
     union = " UNION ALL ".join(f"SELECT {columns} FROM ({select}) AS q" for select in selects)
     return f"SELECT {columns} FROM ({union}) AS best ORDER BY claim_rank, id LIMIT %s", [*itertools.chain(*values), limit]
 
 
-def best(db: Database, columns: str, scope: Scope, queue: str | None, limit: int, after: tuple[int, int] | None) -> tuple[str, list[Any]]:
+def select_best(
+    db: Database, columns: str, scope: Scope, queue: str | None, limit: int, after: tuple[int, int] | None
+) -> tuple[str, list[Any]]:
     """Return a select of the best jobs of one queue (None: of all queues), and its parameters."""
     where, order, params = db.range(scope.tenant, queue, after)
     if scope.without:  # excluded before any row is locked

@@ -27,26 +27,23 @@ class Database:
     """A connection alias and a table of jobs; the class attributes are SQL in the words of SQLite."""
 
     vendor: ClassVar[str] = ""
+    is_sqlite: ClassVar[bool] = False
     one_writer: ClassVar[bool] = False  # an open transaction that has written blocks all other writers
     can_notify: ClassVar[bool] = False
     no_idling = ""  # put before a statement, it ends a transaction whose process hangs
 
     # Expressions
     now: ClassVar[str] = ""
-    ahead: ClassVar[str] = ""  # a time, with the seconds from now on as its parameter
+    seconds_from_now: ClassVar[str] = ""  # a time, with the seconds from now on as its parameter
     exact_time: ClassVar[str] = "{}"  # a time that keeps its precision when it is read and sent back
     seconds_since: ClassVar[str] = ""
     as_text: ClassVar[str] = "{}"
     last_entry: ClassVar[str] = "json_extract(history, '$[#-1].{}')"
     next_fence: ClassVar[str] = "lease_token + 1"
     usable_fence: ClassVar[str] = ""  # the token of a row, or another one if it cannot rise
-    message_id: ClassVar[str] = ""  # a random one
-    facts: ClassVar[str] = ""  # of `happened` as h, as JSON
-    asked_for: ClassVar[str] = ""  # the condition that the queue q asks for the event of h
-    if_any: ClassVar[str] = ""  # a condition, evaluated without the events, that any message could be asked for
 
     # Conditions and clauses
-    picked: ClassVar[str] = "IN ({})"
+    id_condition: ClassVar[str] = "IN ({})"
     not_among: ClassVar[str] = "NOT IN (SELECT value FROM json_each(%s))"  # of one parameter, a list as JSON
     by_status: ClassVar[tuple[str, str]] = ("status = '{0}'", "id")
     # The first few rows of each target, with a condition and a limit. The limit keeps the planner from reading the
@@ -115,12 +112,12 @@ class Database:
         with transaction.atomic(using=self.alias), fence.passed():
             yield
 
-    def inside(self) -> contextlib.AbstractContextManager[None]:
+    def savepoint_if_in_transaction(self) -> contextlib.AbstractContextManager[None]:
         """Open a savepoint if the caller has a transaction open, as a test has, so that an error inside leaves it usable."""
         return self.atomic() if self.connection.in_atomic_block else contextlib.nullcontext()
 
     @contextlib.contextmanager
-    def hot(self) -> Iterator[None]:
+    def read_committed_statement(self) -> Iterator[None]:
         """Surround one hot statement; do nothing if the database's own default suits it."""
         yield
 
@@ -130,7 +127,7 @@ class Database:
             cursor.execute(sql, params)
             return list(cursor.fetchall()) if cursor.description else []
 
-    def often(self, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
+    def rows_under_lock(self, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
         """Run a statement under targets' locks for each of many jobs."""
         return self.rows(f"{self.hint()}{sql}", params)
 
@@ -139,11 +136,11 @@ class Database:
         return ""
 
     @contextlib.contextmanager
-    def by_index(self) -> Iterator[None]:
+    def prefer_index(self) -> Iterator[None]:
         """Make the statements inside find their rows by an index if there is one: tables of other apps may never be analyzed."""
         yield
 
-    def stands(self, *columns: tuple[str, Any]) -> bool:
+    def lock_row_if(self, *columns: tuple[str, Any]) -> bool:
         """Return whether a row has these values, and prevent other transactions from taking it over before the end of this one."""
         where = " AND ".join(f"{name} = %s" for name, _ in columns)
         sql = f"{self.no_idling}SELECT 1 FROM {self.table} WHERE {where}{self.key_share}"
@@ -188,7 +185,7 @@ class Database:
 
     def placeholder(self, name: str) -> str:
         """Return the placeholder of a column. For the columns of `AHEAD` the parameter is a time from now on."""
-        return self.ahead if name in AHEAD else "%s"
+        return self.seconds_from_now if name in AHEAD else "%s"
 
     def among(self, ids: Sequence[int]) -> tuple[str, list[Any]]:
         """Return the condition that the primary key is one of these, and its parameters."""
@@ -204,7 +201,7 @@ class Database:
             where, params = f"{where} AND queue = %s", [*params, queue]
         return where, "claim_rank, id", params
 
-    def exactly(self, columns: Sequence[str], values: Sequence[str], beyond: tuple[str, str] | None = None) -> str:
+    def columns_equal(self, columns: Sequence[str], values: Sequence[str], beyond: tuple[str, str] | None = None) -> str:
         """Return the condition that columns have these values, and, with `beyond`, that the next column of their index has a higher one."""
         same = " AND ".join(f"{column} = {value}" for column, value in zip(columns, values, strict=True))
         return same if beyond is None else f"{same} AND {beyond[0]} > {beyond[1]}"

@@ -35,7 +35,7 @@ class Ended(NamedTuple):
         return self.ended, self.id
 
     @property
-    def behind(self) -> Target:
+    def tenant_target(self) -> Target:
         """The job's target; its name is empty if the job has none."""
         return Target(self.tenant, self.target)
 
@@ -60,11 +60,11 @@ def ended_before(db: Database, age: float, after: Key | None, limit: int, since:
     if after is not None:
         behind, params = " AND (finished_at, id) > (%s, %s)", [*after]
     elif since is not None:
-        behind, params = f" AND finished_at > {db.ahead}", [-since]
+        behind, params = f" AND finished_at > {db.seconds_from_now}", [-since]
     ended = db.exact_time.format(f"({db.readable('finished_at')})")
     sql = (
         f"{db.hint()}SELECT id, {ended}, tenant, queue, task, target, status, stale_at IS NOT NULL"
-        f" FROM {db.table} WHERE {ENDED}{behind} AND finished_at <= {db.ahead} ORDER BY {db.table}.finished_at, id LIMIT %s"
+        f" FROM {db.table} WHERE {ENDED}{behind} AND finished_at <= {db.seconds_from_now} ORDER BY {db.table}.finished_at, id LIMIT %s"
     )
     with overview.reading(db):
         return [Ended._make([*row[:7], bool(row[7])]) for row in db.rows(sql, [*params, -age, limit])]
@@ -79,7 +79,7 @@ def lock_ended(db: Database, ids: Sequence[int], age: float, *, for_deletion: bo
     condition, params = db.among(ids)
     lock = db.for_deletion if for_deletion else db.skip_locked
     # Judge the rows here: as a condition, the status would lead the planner to an index full of dead entries.
-    sql = f"SELECT id, status, {ENDED} AND finished_at <= {db.ahead} FROM {db.table} WHERE id {condition} ORDER BY id{lock}"
+    sql = f"SELECT id, status, {ENDED} AND finished_at <= {db.seconds_from_now} FROM {db.table} WHERE id {condition} ORDER BY id{lock}"
     return {row[0]: row[1] for row in db.rows(sql, [-age, *params]) if row[2]}
 
 
@@ -98,7 +98,7 @@ def rest(db: Database, newest_id: int, begin: float, queues: str) -> tuple[bool,
         f"SELECT 1 FROM {db.table} WHERE id > %s ORDER BY id LIMIT 1",
         f"SELECT 1 FROM {db.table} WHERE status = 'QUEUED' ORDER BY tenant, claim_rank, id LIMIT 1",
         f"SELECT 1 FROM {db.table} WHERE status = 'RUNNING' ORDER BY lease_owner LIMIT 1",
-        f"SELECT 1 FROM {db.table} WHERE {ENDED} AND finished_at > {db.ahead} ORDER BY finished_at DESC, id DESC LIMIT 1",
+        f"SELECT 1 FROM {db.table} WHERE {ENDED} AND finished_at > {db.seconds_from_now} ORDER BY finished_at DESC, id DESC LIMIT 1",
     )
     sql = f"SELECT coalesce({', '.join(f'({head})' for head in heads)}, 0), EXISTS (SELECT 1 FROM {queues})"
     busy, named = db.rows(sql, [newest_id, -begin])[0]
@@ -108,8 +108,8 @@ def rest(db: Database, newest_id: int, begin: float, queues: str) -> tuple[bool,
 def ends_within(db: Database, begin: float, end: float, most: int) -> list[Flow]:
     """Count the jobs that ended between `begin` and `end` seconds ago, among the newest `most`."""
     newest = (
-        f"SELECT queue, status, {db.readable('finished_at')} AS moment FROM {db.table} WHERE {ENDED} AND finished_at > {db.ahead}"
-        " ORDER BY finished_at DESC, id DESC LIMIT %s"
+        f"SELECT queue, status, {db.readable('finished_at')} AS moment FROM {db.table} WHERE {ENDED}"
+        f" AND finished_at > {db.seconds_from_now} ORDER BY finished_at DESC, id DESC LIMIT %s"
     )
     return _flows(db, newest, [-begin, most], begin, end)
 
@@ -122,7 +122,7 @@ def arrivals_within(db: Database, behind_id: int, begin: float, end: float, most
 
 
 def _flows(db: Database, newest: str, params: Sequence[Any], begin: float, end: float) -> list[Flow]:
-    within = f"moment > {db.ahead} AND moment <= {db.ahead}"
+    within = f"moment > {db.seconds_from_now} AND moment <= {db.seconds_from_now}"
     sql = (
         f"{db.hint()}SELECT queue, status, count(*) FILTER (WHERE {within}), count(*), {db.seconds_since.format('min(moment)')}"
         f" FROM ({newest}) AS newest GROUP BY queue, status"

@@ -48,7 +48,7 @@ class EventRow(NamedTuple):
 
 def event_cursor(db: Database) -> Cursor:
     """Return the cursor of a reader that begins now."""
-    if db.one_writer:
+    if db.is_sqlite:
         return Cursor.at(db.rows(f"SELECT coalesce(max(id), 0) FROM {EVENTS}")[0][0])
     _mark_foreign_events(db)
     return Cursor(db.rows("SELECT pg_current_snapshot()::text")[0][0], history=event_history(db))
@@ -56,7 +56,7 @@ def event_cursor(db: Database) -> Cursor:
 
 def event_history(db: Database) -> str:
     """Return an identifier of this database and its past, which changes if it is restored on a server or to an earlier state."""
-    if db.one_writer:
+    if db.is_sqlite:
         return "0"
     functions = ("pg_control_system()", "pg_control_checkpoint()")
     known = all(db.rows("SELECT has_function_privilege(%s, 'EXECUTE')", [one])[0][0] for one in functions)
@@ -91,7 +91,7 @@ def events_after(
         where = "tenant = %(tenant)s AND target = %(target)s AND NOT (target = '')"
         params = {"tenant": behind.tenant, "target": behind.name}
     params["limit"] = limit
-    return _by_id(db, cursor, where, params) if db.one_writer else _by_snapshot(db, cursor, where, params)
+    return _by_id(db, cursor, where, params) if db.is_sqlite else _by_snapshot(db, cursor, where, params)
 
 
 def events_of(db: Database, job_id: int, limit: int) -> list[EventRow]:
@@ -106,7 +106,7 @@ def delete_old(db: Database, table: str, column: str, age: float, after_id: int,
     Return how many were deleted, and the id to continue after; the id is None if none of the rows was old, or
     there are no more.
     """
-    sql = f"{db.hint()}SELECT id, coalesce({column} <= {db.ahead}, FALSE) FROM {table} WHERE id > %s ORDER BY id LIMIT %s"
+    sql = f"{db.hint()}SELECT id, coalesce({column} <= {db.seconds_from_now}, FALSE) FROM {table} WHERE id > %s ORDER BY id LIMIT %s"
     with db.atomic():
         rows = db.rows(sql, [-age, after_id, batch])
         old = [row[0] for row in rows if row[1]]
@@ -127,7 +127,7 @@ def _by_id(db: Database, cursor: Cursor, where: str, params: dict[str, Any]) -> 
 
 def position_behind(db: Database, event_id: int, before: Cursor, upto: Cursor) -> Position:
     """Return the position of a client that was sent the events up to this one, of those between two cursors."""
-    if db.one_writer:
+    if db.is_sqlite:
         return Position(before.history, event_id)
     if event_id < before.last_id:  # the earlier position covers more
         return Position(before.history, before.horizon, before.settled, before.last_id)

@@ -49,9 +49,9 @@ class _Words(NamedTuple):
     """The SQL of messages in the words of one database; `h` is a row of ``happened`` and `q` the row of its queue."""
 
     message_id: str
-    facts: str  # of an event, as JSON
-    asked_for: str  # whether the queue asks for the event
-    if_any: str  # a condition, evaluated without the events, that any message could be asked for
+    event_json: str  # of an event, as JSON
+    webhook_subscribes: str  # whether the queue asks for the event
+    any_webhook: str  # a condition, evaluated without the events, that any message could be asked for
 
 
 POSTGRESQL = _Words(
@@ -84,12 +84,12 @@ def insert_logged() -> str:
 
 def insert_messages(db: Database) -> str:
     """Return the insert of the messages that the events of `happened` ask for."""
-    words = SQLITE if db.one_writer else POSTGRESQL
+    words = SQLITE if db.is_sqlite else POSTGRESQL
     return (
         f"INSERT INTO {DELIVERIES} (message_id, job_id, event, queue, url, facts) SELECT {words.message_id}, h.job_id, h.name, h.queue,"
-        f" CASE WHEN h.url <> '' THEN h.url ELSE q.webhook_url END, {words.facts} FROM happened AS h"
+        f" CASE WHEN h.url <> '' THEN h.url ELSE q.webhook_url END, {words.event_json} FROM happened AS h"
         f" LEFT JOIN {QUEUES} AS q ON q.name = h.queue"
-        f" WHERE {words.if_any}(h.url <> '' OR q.webhook_url <> '') AND {words.asked_for} AND h.name NOT IN ({NEVER_SENT})"
+        f" WHERE {words.any_webhook}(h.url <> '' OR q.webhook_url <> '') AND {words.webhook_subscribes} AND h.name NOT IN ({NEVER_SENT})"
         # The planner may join in any order, but the messages of a job must be sent in the order of its events.
         f" ORDER BY h.job_id, h.at, h.name <> '{names.STARTED}'"
     )
@@ -158,7 +158,7 @@ def write_selected(db: Database, happened: str, params: Sequence[Any], *, sendab
 
 def _insert(db: Database, events: str) -> None:
     """Write events that are given as JSON."""
-    if not db.one_writer:
+    if not db.is_sqlite:
         happened = (
             f"SELECT h.job_id, h.name, coalesce(h.at, {db.now}) AS at, h.attempt, h.tenant, h.target, h.data::jsonb AS data,"
             f" h.queue, h.task, h.status, h.url FROM json_to_recordset(%s::json) AS h({TYPES})"

@@ -24,7 +24,7 @@ Calls = Sequence[tuple[str, str, str, str]]
 
 def insert(db: Database, columns: dict[str, Any], *, ignore_conflicts: bool) -> tuple[Any, ...] | None:
     """Insert one job; return (id, created_at), or None if an unfinished job has its unique key."""
-    if db.one_writer:
+    if db.is_sqlite:
         # The caller's transaction is enough: a savepoint would be two more statements for each job.
         with contextlib.nullcontext() if db.connection.in_atomic_block else db.atomic():
             made = _insert_alone(db, columns, ignore_conflicts)
@@ -46,7 +46,7 @@ def insert_and_commit(db: Database, columns: dict[str, Any], note: tuple[str, st
 
 def take_ids(db: Database, number: int) -> list[int]:
     """Return ids for jobs that are inserted in another order. Return none if the database has one writer, so that any order is safe."""
-    if db.one_writer:
+    if db.is_sqlite:
         return []
     sql = "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)"
     return sorted(row[0] for row in db.rows(sql, [db.table, number]))
@@ -57,7 +57,7 @@ def insert_many(db: Database, columns: dict[str, Any], calls: Calls) -> tuple[li
 
     None of the jobs has a unique key.
     """
-    return _insert_each(db, columns, calls) if db.one_writer else _copy(db, columns, calls)
+    return _insert_each(db, columns, calls) if db.is_sqlite else _copy(db, columns, calls)
 
 
 def _inserting(db: Database, columns: dict[str, Any], ignore_conflicts: bool) -> str:

@@ -32,8 +32,8 @@ AGO = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', -(%s) || ' seconds')"
 def renew(db: Database, leases: Sequence[Lease], lease_seconds: float) -> list[Renewed]:
     """Renew the leases whose rows are not locked; return the requests to stop in these rows."""
     returned = "RETURNING id, lease_token, cancel_requested, cancel_outcome"
-    if db.one_writer:
-        sql = f"UPDATE {db.table} SET lease_expires_at = {db.ahead}, heartbeat_at = {db.now} {GUARD} {returned}"
+    if db.is_sqlite:
+        sql = f"UPDATE {db.table} SET lease_expires_at = {db.seconds_from_now}, heartbeat_at = {db.now} {GUARD} {returned}"
         with db.atomic():
             found = [row for lease in leases for row in db.rows(sql, [lease_seconds, *lease])]
     else:
@@ -42,14 +42,14 @@ def renew(db: Database, leases: Sequence[Lease], lease_seconds: float) -> list[R
             f"{db.updating()}lease_expires_at = {db.now} + make_interval(secs => %(seconds)s), heartbeat_at = {db.now}"
             f" WHERE id = ANY(ARRAY(SELECT id FROM ({_locked(db, rows)}) AS mine)) {returned}"
         )
-        with db.hot():
+        with db.read_committed_statement():
             found = db.rows(sql, {**rows.params, "seconds": lease_seconds})
     return [Renewed(job_id, token, bool(flag), outcome) for job_id, token, flag, outcome in found]
 
 
 def mark(db: Database, marks: Sequence[Mark]) -> list[Lease]:
     """Write the starts and the progress of runs; return the rows written."""
-    return _mark_one_by_one(db, marks) if db.one_writer else _mark(db, marks)
+    return _mark_one_by_one(db, marks) if db.is_sqlite else _mark(db, marks)
 
 
 def _locked(db: Database, rows: Columns, more: str = "") -> str:
@@ -81,7 +81,7 @@ def _mark(db: Database, marks: Sequence[Mark]) -> list[Lease]:
         f" RETURNING {BEGUN}, jsonb_build_object('progress', j.progress, 'message', j.message) AS shown)"
         f"{events.writing(db, happened)} {events.selecting('id', 'lease_token')}"
     )
-    with db.hot():
+    with db.read_committed_statement():
         return [Lease(*row) for row in events.sent(db, db.rows(sql, rows.params), 2)]
 
 

@@ -104,7 +104,7 @@ def groups(db: Database, column: str, where: str, pairs: Collection[Target], mos
     `oldest` is the earliest time at which one of the `first` jobs of each priority was enqueued.
     """
     source, params = db.pairs(pairs)
-    mine = db.exactly(["p.tenant", f"p.{column}"], ["g.tenant", "g.name"], beyond=("p.claim_rank", "g.rank"))
+    mine = db.columns_equal(["p.tenant", f"p.{column}"], ["g.tenant", "g.name"], beyond=("p.claim_rank", "g.rank"))
     following = f"SELECT p.claim_rank FROM {db.table} AS p WHERE {where} AND {mine} ORDER BY p.tenant, p.{column}, p.claim_rank LIMIT 1"
     # A holder that waits to run again is in the line of its target, but does not wait for it.
     since = db.readable("j.enqueued_at")
@@ -156,7 +156,7 @@ def _in_order(db: Database, selected: str, column: str, where: str, order: str, 
     """Return a select of the jobs of one target or queue, in the order of their index; `values` are those of its first columns."""
     columns = [f"j.{one}" for one in ("tenant", column, "claim_rank")[: len(values)]]
     ordered = ", ".join(f"j.{one}" for one in order.split(", "))
-    return f"SELECT {selected} FROM {db.table} AS j WHERE {where} AND {db.exactly(columns, values)} ORDER BY {ordered}"
+    return f"SELECT {selected} FROM {db.table} AS j WHERE {where} AND {db.columns_equal(columns, values)} ORDER BY {ordered}"
 
 
 def reading(db: Database) -> contextlib.AbstractContextManager[None]:
@@ -164,6 +164,6 @@ def reading(db: Database) -> contextlib.AbstractContextManager[None]:
     # A hint lasts until the end of the transaction. If the caller has one open, the hint is given in a savepoint
     # and taken back; otherwise the message is a transaction by itself. With one writer at a time, there are no
     # hints, and readers do not block the writer.
-    if db.one_writer:
+    if db.is_sqlite:
         return contextlib.nullcontext()
-    return db.atomic() if db.connection.in_atomic_block else db.hot()
+    return db.atomic() if db.connection.in_atomic_block else db.read_committed_statement()

@@ -16,7 +16,7 @@ MAX_SEEN = 200_000
 def insert_phases(database: Database, table: str, job_ids: Sequence[int], names: Sequence[str]) -> None:
     """Insert a row for each phase of each of the jobs, in one statement."""
     params: list[Any]
-    if database.one_writer:
+    if database.is_sqlite:
         params = [json.dumps(list(job_ids)), json.dumps(list(names))]
         sql = "SELECT j.value, p.key, p.value FROM json_each(%s) AS j CROSS JOIN json_each(%s) AS p ORDER BY j.value, p.key"
     else:
@@ -34,8 +34,8 @@ def insert_dependencies(database: Database, table: str, parent: int, children: S
     The rows are inserted in the order of the ids: the foreign key locks each child, and a deletion locks jobs in the
     same order.
     """
-    source = "SELECT value AS id FROM json_each(%s)" if database.one_writer else "SELECT unnest(%s::bigint[]) AS id"
-    values: Any = json.dumps(list(children)) if database.one_writer else list(children)
+    source = "SELECT value AS id FROM json_each(%s)" if database.is_sqlite else "SELECT unnest(%s::bigint[]) AS id"
+    values: Any = json.dumps(list(children)) if database.is_sqlite else list(children)
     sql = (
         f"INSERT INTO {table} (parent_id, child_id, ended) SELECT %s, c.id, j.id IS NULL OR {ended} FROM ({source}) AS c"
         f" LEFT JOIN {database.table} AS j ON j.id = c.id WHERE TRUE ORDER BY c.id"

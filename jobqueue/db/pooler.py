@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from typing import Any
 
-ANSWER = "_jobqueue_behind_pooler"
+ATTRIBUTE = "_jobqueue_behind_pooler"
 
 
-def stands_between(connection: Any) -> bool:
+def is_behind_pooler(connection: Any) -> bool:
     """Return whether there is a pooler. One that keeps a session for each client cannot be distinguished, and counts, too."""
     connection.ensure_connection()
     raw = connection.connection
-    found: bool | None = getattr(raw, ANSWER, None)
+    found: bool | None = getattr(raw, ATTRIBUTE, None)
     if found is None:
         # Bypass Django's cursor, so that query logs and wrappers do not count this statement.
         with connection.wrap_database_errors:
             [told] = raw.execute("SELECT pg_backend_pid()").fetchone()
         found = told != raw.info.backend_pid
-        setattr(raw, ANSWER, found)
+        setattr(raw, ATTRIBUTE, found)
     return found

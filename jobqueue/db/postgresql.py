@@ -26,8 +26,8 @@ class PostgreSQL(Database):
 
     vendor = "postgresql"
     now = "statement_timestamp()"
-    ahead = "statement_timestamp() + make_interval(secs => %s)"
-    picked = "= ANY(ARRAY({}))"  # an init plan: evaluated once, however the planner treats LIMIT
+    seconds_from_now = "statement_timestamp() + make_interval(secs => %s)"
+    id_condition = "= ANY(ARRAY({}))"  # an init plan: evaluated once, however the planner treats LIMIT
     not_among = "NOT IN (SELECT json_array_elements_text(%s::json))"
     first_of = "CROSS JOIN LATERAL (SELECT * FROM {0} AS j WHERE {1} LIMIT {2}{3}) AS j"
     skip_locked = " FOR NO KEY UPDATE SKIP LOCKED"  # a plain FOR UPDATE would skip a job that an event's foreign key refers to
@@ -56,7 +56,7 @@ class PostgreSQL(Database):
     @property
     def behind_pooler(self) -> bool:
         """Whether a pooler gives each transaction of this thread's connection another session."""
-        return pooler.stands_between(self.connection)
+        return pooler.is_behind_pooler(self.connection)
 
     def missing_schema(self) -> str:
         """Return the schema that django-tenants has set on this thread's connection if it does not exist, else ""."""
@@ -75,7 +75,7 @@ class PostgreSQL(Database):
         return bool(self.rows("SHOW default_transaction_isolation")[0][0] == "read committed")
 
     @contextlib.contextmanager
-    def hot(self) -> Iterator[None]:
+    def read_committed_statement(self) -> Iterator[None]:
         """Surround one hot statement; open a transaction for it only if the default is another isolation level."""
         if self.read_committed:
             yield
@@ -109,11 +109,11 @@ class PostgreSQL(Database):
                 pass
             return list(cursor.fetchall()) if cursor.description else []
 
-    def often(self, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
+    def rows_under_lock(self, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
         """Run a statement under targets' locks for each of many jobs; use a kept plan if the connection keeps plans and has the hints."""
         connection = self.connection
         kept = plans.are_kept(connection) and getattr(connection, plans.HINTED, False)
-        return plans.rows(connection, sql, params) if kept else super().often(sql, params)
+        return plans.rows(connection, sql, params) if kept else super().rows_under_lock(sql, params)
 
     @property
     def no_idling(self) -> str:  # type: ignore[override]
@@ -133,7 +133,7 @@ class PostgreSQL(Database):
         return plans.HINT
 
     @contextlib.contextmanager
-    def by_index(self) -> Iterator[None]:
+    def prefer_index(self) -> Iterator[None]:
         """Make the statements inside find their rows by an index.
 
         Without statistics, the planner expects a few hundred keys to be half a table.
@@ -152,7 +152,7 @@ class PostgreSQL(Database):
             first = f"({columns}, claim_rank, id) > ({marks}, %s, %s)"
         return f" AND {first} AND ({columns}) <= ({marks})", f"{columns}, claim_rank, id", [*prefix, *(after or ()), *prefix]
 
-    def exactly(self, columns: Sequence[str], values: Sequence[str], beyond: tuple[str, str] | None = None) -> str:
+    def columns_equal(self, columns: Sequence[str], values: Sequence[str], beyond: tuple[str, str] | None = None) -> str:
         """Return the condition as a range, for the same reason."""
         left, right = ", ".join(columns), ", ".join(values)
         first = f"({left}) >= ({right})" if beyond is None else f"({left}, {beyond[0]}) > ({right}, {beyond[1]})"

@@ -84,10 +84,10 @@ ISO = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')"""
 
 def end_runs(db: Database, ends: Sequence[RunEnd]) -> list[EndedRun]:
     """End the runs whose leases are still valid and whose rows are not locked, and write their events; return those written."""
-    if db.one_writer:
+    if db.is_sqlite:
         return run_ends_sqlite.end_runs(db, ends)
     (sql, params), connection = statement(db, ends), db.connection
-    with db.hot():
+    with db.read_committed_statement():
         # The text depends on what the ends have in common, and the best plan on their number. A single end has one
         # text and one plan.
         kept = len(ends) == 1 and plans.are_kept(connection)

@@ -24,9 +24,10 @@ class SQLite(Database):
     """SQLite, where it differs."""
 
     vendor = "sqlite"
+    is_sqlite = True
     one_writer = True
     now = f"strftime({FORMAT}, 'now')"
-    ahead = f"strftime({FORMAT}, 'now', %s || ' seconds')"
+    seconds_from_now = f"strftime({FORMAT}, 'now', %s || ' seconds')"
     exact_time = "{0} || ''"  # the text, because the driver would convert it to a time
     seconds_since = "(julianday('now') - julianday({0})) * 86400.0"
     # NULL, which the column refuses, if the token cannot rise: SQLite would turn the sum with the largest integer

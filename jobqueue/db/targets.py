@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from jobqueue.core.queue_rules import ServedQueues
-from jobqueue.core.targets import Candidate, Standing, Target
+from jobqueue.core.targets import Candidate, Target, TargetJob
 from jobqueue.db import claims
 from jobqueue.db.claims import in_claim_order
 from jobqueue.db.database import Database
@@ -39,7 +39,7 @@ def lock_candidates(db: Database, ids: Sequence[int]) -> list[Candidate]:
     return [Candidate(*row[:4]) for row in db.rows(sql, params) if row[4] == "QUEUED"]
 
 
-def standings(db: Database, targets: Collection[Target]) -> list[Standing]:
+def target_jobs(db: Database, targets: Collection[Target]) -> list[TargetJob]:
     """Return two of the jobs that hold or block each target, and the best job that is QUEUED behind it.
 
     Two are enough to find one other than the candidate, and operators may have paused very many.
@@ -52,7 +52,7 @@ def standings(db: Database, targets: Collection[Target]) -> list[Standing]:
         f" UNION ALL SELECT t.tenant, t.name, (SELECT j.id FROM {db.table} AS j WHERE {mine} AND NOT (j.target = '')"
         " AND j.status = 'QUEUED' ORDER BY j.claim_rank, j.id LIMIT 1), 'QUEUED', FALSE FROM t"
     )
-    return [Standing(row[0], row[1], row[2], row[3], bool(row[4])) for row in db.rows(sql, params) if row[2] is not None]
+    return [TargetJob(row[0], row[1], row[2], row[3], bool(row[4])) for row in db.rows(sql, params) if row[2] is not None]
 
 
 def park(db: Database, ids: Sequence[int]) -> None:
@@ -65,7 +65,7 @@ def park_line(db: Database, targets: Collection[Target], limit: int) -> int:
     """Park up to `limit` QUEUED jobs behind targets that are held or blocked, except holders; skip locked rows."""
     source, params = db.pairs(targets)
     line = "NOT (j.target = '') AND j.status = 'QUEUED' AND NOT j.holds_target"
-    sql = (f"{db.updating()}status = 'PENDING', waiting_for = 'target' WHERE id {db.picked} RETURNING id").format(
+    sql = (f"{db.updating()}status = 'PENDING', waiting_for = 'target' WHERE id {db.id_condition} RETURNING id").format(
         f"WITH t(tenant, name) AS ({source}) SELECT j.id FROM t {_first_of(db, line, limit, db.skip_locked)} LIMIT %s"
     )
     return len(db.rows(sql, [*params, limit]))
@@ -77,10 +77,10 @@ def release(db: Database, targets: Collection[Target]) -> list[Released]:
     holder = _parked_holder(db, db.skip_locked_of("j"))
     best = _first(db, PARKED, " ORDER BY j.claim_rank, j.id")
     sql = (
-        f"{db.updating()}status = 'QUEUED', waiting_for = '', enqueued_at = {db.now} WHERE id {db.picked}"
+        f"{db.updating()}status = 'QUEUED', waiting_for = '', enqueued_at = {db.now} WHERE id {db.id_condition}"
         f" AND {PARKED} RETURNING id, queue, tenant"
     ).format(f"WITH t(tenant, name) AS ({source}) SELECT coalesce({holder}, {best}) FROM t WHERE {_free(db)}")
-    return [Released(*row) for row in db.often(sql, params)]
+    return [Released(*row) for row in db.rows_under_lock(sql, params)]
 
 
 def hand_over(db: Database, holder: LeaseHolder, targets: Collection[Target], queues: ServedQueues, closed: Sequence[str]) -> list[Claimed]:
@@ -89,7 +89,7 @@ def hand_over(db: Database, holder: LeaseHolder, targets: Collection[Target], qu
     A job is not taken if its queue is not served by `queues` or is in `closed`. Nor is it taken if a QUEUED job
     of the tenant has a higher priority and could be taken by the same rule.
     """
-    return in_claim_order(map(Claimed._make, db.often(*handing_over(db, holder, targets, queues, closed))))
+    return in_claim_order(map(Claimed._make, db.rows_under_lock(*handing_over(db, holder, targets, queues, closed))))
 
 
 def handing_over(
@@ -109,9 +109,9 @@ def handing_over(
     changes, values = claims.to_running(db, holder)
     # Find and lock the job by its key alone, and check its state in the row. As conditions on the parked jobs,
     # these would lead the planner, which does not know how many jobs are parked, into the indexes of all of them.
-    mine = f"SELECT j.id FROM {db.table} AS j WHERE j.id {db.picked.format(best)} AND {better}{allowed}{db.skip_locked_of('j')}"
+    mine = f"SELECT j.id FROM {db.table} AS j WHERE j.id {db.id_condition.format(best)} AND {better}{allowed}{db.skip_locked_of('j')}"
     sql = (
-        f"WITH t(tenant, name) AS ({source}) {db.updating()}{changes} WHERE id {db.picked.format(mine)}"
+        f"WITH t(tenant, name) AS ({source}) {db.updating()}{changes} WHERE id {db.id_condition.format(mine)}"
         f" AND status IN ('QUEUED', 'PENDING') AND waiting_for IN ('', 'target') AND {only_if} RETURNING {claims.claimed_columns(db)}"
     )
     return sql, [*params, *values, *others, *more]

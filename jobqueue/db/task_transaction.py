@@ -25,12 +25,12 @@ def complaint(connection: Any) -> str:
     raw = connection.connection
     if raw is None or connection.needs_rollback or (connection.vendor == "postgresql" and raw.info.transaction_status == IN_ERROR_STATUS):
         return "left its transaction marked for rollback, so its work cannot be committed."
-    if not _stands(connection, raw):
+    if not _is_open(connection, raw):
         return "ended its transaction with a COMMIT or ROLLBACK of its own, so what it did before does not belong to the end of its job."
     return ""
 
 
-def _stands(connection: Any, raw: Any) -> bool:
+def _is_open(connection: Any, raw: Any) -> bool:
     if connection.vendor == "sqlite":
         return bool(raw.in_transaction)
     with connection.cursor() as cursor:

@@ -23,7 +23,7 @@ from typing import Any
 from jobqueue import conf
 from jobqueue.exceptions import LeadershipLost
 from jobqueue.lifecycle import wakeup
-from jobqueue.managers.duties import Standing
+from jobqueue.managers.duties import DutyState
 from jobqueue.models import BackgroundJobLease
 
 TRUSTED_SHARE = 0.8
@@ -82,30 +82,30 @@ class Leadership:
 
     def contend(self, names: Collection[str]) -> list[Term]:
         """Read the leases of all duties, and begin a term for each of these that is free; return the new terms."""
-        standings, now = BackgroundJobLease.objects.standings()
+        states, now = BackgroundJobLease.objects.duty_states()
         if now is not None:
             self.clock.set(now)
-        self._compare(standings)
-        known = {one.name for one in standings}
+        self._compare(states)
+        known = {one.name for one in states}
         if missing := set(names) - known:
             BackgroundJobLease.objects.add(missing)
-        free = {one.name for one in standings if one.free} | missing
+        free = {one.name for one in states if one.free} | missing
         wanted = free.intersection(names) - set(self.terms)
         return self._acquire(wanted) if wanted else []
 
-    def _compare(self, standings: Collection[Standing]) -> None:
+    def _compare(self, states: Collection[DutyState]) -> None:
         """End terms that other workers have taken over, and resign from terms that this worker holds without knowing it.
 
         It does not know a term if the response to the acquisition was lost with the connection.
         """
-        by_name = {one.name: one for one in standings}
+        by_name = {one.name: one for one in states}
         for name, term in self.terms.items():
             found = by_name.get(name)
             if found is None or (found.holder, found.acquired_at) != (term.holder, term.acquired_at):
                 term.ended = True
         unknown = {
             one.name: one.acquired_at
-            for one in standings
+            for one in states
             if one.holder == self.holder and one.acquired_at and (one.name not in self.terms or self.terms[one.name].ended)
         }
         if unknown:
@@ -122,7 +122,7 @@ class Leadership:
 
     def renew(self, metadata: Mapping[str, Any]) -> None:
         """Renew all terms and write the metadata of their duties; end terms that are no longer valid."""
-        held = self._standing()
+        held = self._current_terms()
         if not held:
             return
         began = time.monotonic()
@@ -147,7 +147,7 @@ class Leadership:
         """Remove a term that has ended."""
         self.terms.pop(name, None)
 
-    def _standing(self) -> dict[str, Term]:
+    def _current_terms(self) -> dict[str, Term]:
         return {name: term for name, term in self.terms.items() if not term.ended}
 
 

@@ -43,12 +43,12 @@ def pages(wanted: Wanted, last: Position, begin: Cursor) -> Iterator[bytes]:
     database = Job.objects.database
     end = begin.horizon
     start = cursor = Cursor.behind(last)
-    if not database.one_writer:
+    if not database.is_sqlite:
         cursor = cursor._replace(upto=begin.since)
     held: list[tuple[Position, bytes]] = []  # the newest event: the very last one carries the position at which live events begin
     while True:
         rows, after = eventlog_sql.events_after(database, cursor, PAGE, job_id=wanted.job_id, behind=wanted.target)
-        mine = wanted.shown([row for row in rows if wanted.has(row) and not (database.one_writer and row.id > end)])
+        mine = wanted.shown([row for row in rows if wanted.has(row) and not (database.is_sqlite and row.id > end)])
         if mine:
             found = [
                 *held,
@@ -60,7 +60,7 @@ def pages(wanted: Wanted, last: Position, begin: Cursor) -> Iterator[bytes]:
             held = found[-1:]
             if found[:-1]:
                 yield b"".join(wire.message(position, lines) for position, lines in found[:-1])
-        if not after.more or (rows and database.one_writer and rows[-1].id > end):
+        if not after.more or (rows and database.is_sqlite and rows[-1].id > end):
             break
         cursor = after
     yield wire.message(begin.position, held[0][1]) if held else wire.ping(begin.position)

@@ -103,13 +103,13 @@ def _target(job: Any) -> Why | None:
     """Return the job that holds or blocks the target, or the next job in its line, by priority and age."""
     if not job.target:
         return None
-    [front] = overview.fronts(Job.objects.database, [job.behind])
+    [front] = overview.fronts(Job.objects.database, [job.tenant_target])
     ids = [one for one in front[2:] if one is not None and one != job.pk]
     jobs = {one.pk: one for one in Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk__in=ids)}
     other = blocker_of(front, jobs)
     if other is not None:
         verb = "holds" if other.holds_target else "blocks"
-        return Why("target", f"{_who(other)} {verb} {_named(job, capital=False)}: {_stands(other)}.", other.pk)
+        return Why("target", f"{_who(other)} {verb} {_named(job, capital=False)}: {_state_text(other)}.", other.pk)
     if job.holds_target:
         return None
     line = [one for one in jobs.values() if (one.claim_rank, one.pk) < (job.claim_rank, job.pk)]
@@ -117,9 +117,8 @@ def _target(job: Any) -> Why | None:
         return None
     first = min(line, key=lambda one: (one.claim_rank, one.pk))
     order = "has a higher priority" if first.claim_rank < job.claim_rank else "is older"
-    return Why(
-        "target", f"{_who(first)} is before it in the line of {_named(job, capital=False)}, because it {order}: {_stands(first)}.", first.pk
-    )
+    line_name = _named(job, capital=False)
+    return Why("target", f"{_who(first)} is before it in the line of {line_name}, because it {order}: {_state_text(first)}.", first.pk)
 
 
 def _limit(job: Any) -> Why | None:
@@ -164,7 +163,7 @@ def _not_due(job: Any) -> Why:
 def _children(job: Any) -> Why:
     waits = children.waits(job)
     first = Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk=waits.first or 0).first()
-    return Why("children", f"{waits.text}{f' ({first.task}): {_stands(first)}.' if first is not None else '.'}", waits.first)
+    return Why("children", f"{waits.text}{f' ({first.task}): {_state_text(first)}.' if first is not None else '.'}", waits.first)
 
 
 def _no_worker(job: Any) -> Why | None:
@@ -217,13 +216,13 @@ def _named(job: Any, *, capital: bool = True) -> str:
     return f"{'T' if capital else 't'}arget {masking.mask_text(job.target)!r}{of}"
 
 
-def _stands(job: Any) -> str:
+def _state_text(job: Any) -> str:
     """Return the state of another job, and what an operator can do about it."""
     now, status = job.now, job.status
     if job.place in (states.PENDING_TIME, states.PENDING_CHILDREN):
-        return _rests(job)
+        return _waiting_text(job)
     if status in (states.Status.QUEUED, states.Status.PENDING):
-        return _goes_first(job) if status == states.Status.QUEUED else "it waits, too"
+        return _queued_text(job) if status == states.Status.QUEUED else "it waits, too"
     if status == states.Status.RUNNING and job.lease_expires_at is not None and job.lease_expires_at < now:
         return f"its worker was lost: its lease ran out at {clock(job.lease_expires_at, now)}, and a worker recovers it at the next check"
     if status == states.Status.RUNNING and job.cancel_requested:
@@ -232,7 +231,7 @@ def _stands(job: Any) -> str:
     return f"it is {status}{_since(job)}; {WHAT_TO_DO[states.Status(status)]}"
 
 
-def _goes_first(job: Any) -> str:
+def _queued_text(job: Any) -> str:
     place = f"it is QUEUED in queue {queue(job)}, which"
     if _paused_queue(job) is not None:
         return f"{place} is paused: resume the queue, or cancel the job"
@@ -242,7 +241,7 @@ def _goes_first(job: Any) -> str:
     return "it is QUEUED, and is claimed first"
 
 
-def _rests(job: Any) -> str:
+def _waiting_text(job: Any) -> str:
     if job.place == states.PENDING_CHILDREN:
         return "it waits for its children to end; cancel it to free the target"
     until = f" until {clock(job.run_at, job.now)}" if job.run_at else ""

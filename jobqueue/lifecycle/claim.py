@@ -53,27 +53,27 @@ class Claim(NamedTuple):
         return bool(self.jobs) or self.parked > 0
 
 
-def claim(lender: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] | None = None, limits: Limits | None = None) -> Claim:
+def claim(holder: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] | None = None, limits: Limits | None = None) -> Claim:
     """Read the best `limit` QUEUED jobs of the scope and take those that may run; `after` is the cursor to start after."""
     if limits:
-        return _limited(lender, scope, limit, limits)
+        return _limited(holder, scope, limit, limits)
     database = Job.objects.database
     try:
-        taken, found = claims.claim(database, lender, scope, limit, after)
+        taken, found = claims.claim(database, holder, scope, limit, after)
     except Exception as error:
         if not db.is_refusal(error):
             raise
-        return _one_by_one(lender, scope, limit)
+        return _one_by_one(holder, scope, limit)
     if not found:
         return _claim(taken, TargetedClaim([]), found)
     ids = [one.id for one in found]
     try:
         with database.atomic():
-            behind = _take_targeted(lender, targets_sql.lock_candidates(database, ids))
+            behind = _take_targeted(holder, targets_sql.lock_candidates(database, ids))
     except Exception as error:
         if not db.is_refusal(error):
             raise
-        tried = _take_each(lender, ids)
+        tried = _take_each(holder, ids)
         return _claim(taken, TargetedClaim(tried.jobs), found)._replace(stuck=tried.stuck)
     return _claim(taken, behind, found)
 
@@ -92,7 +92,7 @@ def _claim(plain: list[Claimed], behind: TargetedClaim, found: Sequence[Candidat
     return Claim(jobs, max(keys, default=None), len(keys), behind.parked, lost, behind.busy)
 
 
-def _limited(lender: LeaseHolder, scope: Scope, limit: int, limits: Limits) -> Claim:
+def _limited(holder: LeaseHolder, scope: Scope, limit: int, limits: Limits) -> Claim:
     database = Job.objects.database
     try:
         with database.atomic():
@@ -102,45 +102,45 @@ def _limited(lender: LeaseHolder, scope: Scope, limit: int, limits: Limits) -> C
             full = frozenset(name for name, most in (scope.most or {}).items() if most <= 0)
             if free <= 0:
                 return Claim([], lost=lost, full=full)
-            taken, found = claims.claim(database, lender, scope, free)
+            taken, found = claims.claim(database, holder, scope, free)
             behind = (
-                _take_targeted(lender, targets_sql.lock_candidates(database, [one.id for one in found])) if found else TargetedClaim([])
+                _take_targeted(holder, targets_sql.lock_candidates(database, [one.id for one in found])) if found else TargetedClaim([])
             )
     except Exception as error:
         if not db.is_refusal(error):
             raise
-        return _one_by_one(lender, scope, limit, limits)
+        return _one_by_one(holder, scope, limit, limits)
     return _claim(taken, behind, found, lost)._replace(full=full)
 
 
-def _take_targeted(lender: LeaseHolder, candidates: Sequence[Candidate], *, alone: bool = False) -> TargetedClaim:
+def _take_targeted(holder: LeaseHolder, candidates: Sequence[Candidate], *, alone: bool = False) -> TargetedClaim:
     """Take or park locked candidates, and park the lines behind them unless `alone`. The caller has opened a transaction."""
     if not candidates:
         return TargetedClaim([])
     database = Job.objects.database
-    targets = {one.behind for one in candidates}
+    targets = {one.tenant_target for one in candidates}
     # Rows are locked already, so do not wait for locks: the holder of a target's lock may wait for one of these rows.
     locked = database.try_locks(line.in_lock_order(targets))
     # A separate statement after the locks, so that its snapshot shows all that the previous holders committed.
     decision = line.decide(
-        candidates, locked, targets_sql.standings(database, [one for one in targets if one.key in locked]) if locked else []
+        candidates, locked, targets_sql.target_jobs(database, [one for one in targets if one.key in locked]) if locked else []
     )
     if decision.park:
         states.check(states.QUEUED, states.PENDING_TARGET)
         targets_sql.park(database, decision.park)
-    taken = claims.take(database, lender, decision.take) if decision.take else []
+    taken = claims.take(database, holder, decision.take) if decision.take else []
     parked = len(decision.park)
     if decision.crowded and not alone:  # A bad row of the line must not be mistaken for a bad candidate.
         parked += targets_sql.park_line(database, decision.crowded, PARKED_AT_ONCE)
     return TargetedClaim(taken, parked, frozenset(one.name for one in targets if one.key not in locked))
 
 
-def _one_by_one(lender: LeaseHolder, scope: Scope, limit: int, limits: Limits | None = None) -> Claim:
+def _one_by_one(holder: LeaseHolder, scope: Scope, limit: int, limits: Limits | None = None) -> Claim:
     queued = Job.objects.current.filter(status=states.Status.QUEUED, tenant=scope.tenant).in_queues(scope.queues)
     if scope.stuck:
         queued = queued.exclude(pk__in=scope.stuck)
     ids = list(queued.order_by("claim_rank", "pk").values_list("pk", flat=True)[:limit])
-    return _take_each(lender, ids, limits)
+    return _take_each(holder, ids, limits)
 
 
 @dataclass
@@ -151,14 +151,14 @@ class Refused:
     stuck: list[int] = field(default_factory=list)
 
 
-def _take_each(lender: LeaseHolder, ids: Sequence[int], limits: Limits | None = None) -> Claim:
+def _take_each(holder: LeaseHolder, ids: Sequence[int], limits: Limits | None = None) -> Claim:
     """Take jobs one by one. Jobs that are set aside count as seen, so that the caller continues immediately."""
     refused = Refused()
-    found = _claim([job for job_id in ids for job in _take_one(lender, job_id, refused, limits)], TargetedClaim([]), [])
+    found = _claim([job for job_id in ids for job in _take_one(holder, job_id, refused, limits)], TargetedClaim([]), [])
     return found._replace(seen=found.seen + refused.aside, stuck=tuple(refused.stuck))
 
 
-def _take_one(lender: LeaseHolder, job_id: int, refused: Refused, limits: Limits | None = None) -> list[Claimed]:
+def _take_one(holder: LeaseHolder, job_id: int, refused: Refused, limits: Limits | None = None) -> list[Claimed]:
     """Take one QUEUED job that no other transaction has locked, or set it aside if its row is bad."""
     database = Job.objects.database
     with database.atomic():
@@ -170,7 +170,7 @@ def _take_one(lender: LeaseHolder, job_id: int, refused: Refused, limits: Limits
         try:
             with database.atomic():  # the savepoint to which a bad row is rolled back; the job may have no target
                 plain = [one.id for one in candidates if not one.target]
-                return claims.take(database, lender, plain) if plain else _take_targeted(lender, candidates, alone=True).jobs
+                return claims.take(database, holder, plain) if plain else _take_targeted(holder, candidates, alone=True).jobs
         except Exception as error:
             if not db.is_refusal(error):
                 raise

@@ -125,7 +125,7 @@ def _locked(number: int | str) -> Iterator[Job]:
 
 def _settle(job: Job) -> None:
     if job.target:
-        settle_safely([job.behind])
+        settle_safely([job.tenant_target])
 
 
 def _moved(job: Job, destination: states.Place, **fields: Any) -> Answer:

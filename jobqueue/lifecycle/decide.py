@@ -36,7 +36,7 @@ from jobqueue.lifecycle.outcome import (
 READ_FIRST = (Kind.INTERRUPTED, Kind.UNKNOWN_TASK, Kind.SLEEP, Kind.WAIT)
 
 
-class Standing(NamedTuple):
+class RowState(NamedTuple):
     """The values in the row of a running job on which the decision depends; `now` is the time of the database."""
 
     now: datetime
@@ -48,7 +48,7 @@ class Standing(NamedTuple):
     has_start: bool = False  # the log has the start of this run
 
 
-NOT_READ = Standing(datetime.min.replace(tzinfo=UTC), was_read=False)
+NOT_READ = RowState(datetime.min.replace(tzinfo=UTC), was_read=False)
 """The usual case: no operator has asked the job to stop. The statement that writes the decision checks it."""
 
 
@@ -65,12 +65,12 @@ def must_read(outcome: Outcome) -> bool:
     return shows or outcome.kind in READ_FIRST
 
 
-def decide(outcome: Outcome, standing: Standing, now: float) -> RunEnd:
+def decide(outcome: Outcome, row: RowState, now: float) -> RunEnd:
     """Return the move of a job whose run ends, and the values to write; `now` is the time of the monotonic clock."""
     if outcome.kind is Kind.SUCCESS:
-        return _success(outcome, standing, now)
-    stops = standing.flag and outcome.kind is not Kind.ERROR
-    place, changes = _stopped(outcome, standing) if stops else DECISIONS[outcome.kind](outcome, standing)
+        return _success(outcome, row, now)
+    stops = row.flag and outcome.kind is not Kind.ERROR
+    place, changes = _stopped(outcome, row) if stops else DECISIONS[outcome.kind](outcome, row)
     states.check(states.RUNNING, place)
     changes = outcome.explained({"metadata": outcome.metadata, "progress": outcome.progress, **changes})
     changes["data"] = _as_json(shown(told_of(outcome, place[0], changes["message"])))
@@ -78,73 +78,73 @@ def decide(outcome: Outcome, standing: Standing, now: float) -> RunEnd:
         changes["ended_ago"] = 0.0
     if not changes.get("given_back"):
         changes["entry"] = _entry(outcome, place)
-    if standing.was_read and outcome.told is not None:
-        changes["shown"] = _last_progress(standing, *outcome.told)
+    if row.was_read and outcome.told is not None:
+        changes["shown"] = _last_progress(row, *outcome.told)
     return RunEnd(
         *outcome.lease,
-        standing.flag,
-        alone=not standing.was_read,
+        row.flag,
+        alone=not row.was_read,
         status=place[0],
         waiting_for=place[1],
-        event="" if _is_repeated(outcome, standing, place[0]) else names.ENDING_OF.get(place[0]) or AGAIN[outcome.kind],
+        event="" if _is_repeated(outcome, row, place[0]) else names.ENDING_OF.get(place[0]) or AGAIN[outcome.kind],
         began_ago=max(now - outcome.began, 0.0) if outcome.began else None,
         **changes,
     )
 
 
-def _success(outcome: Outcome, standing: Standing, now: float) -> RunEnd:
+def _success(outcome: Outcome, row: RowState, now: float) -> RunEnd:
     # By position: a named tuple takes names much more slowly, and this is done for each job.
     job_id, token = outcome.lease
-    message = FINISHED_FIRST if standing.flag else outcome.message
+    message = FINISHED_FIRST if row.flag else outcome.message
     began, ended = now - (outcome.began or now), now - (outcome.ended or now)
     return RunEnd(
-        job_id, token, standing.flag, False, SUCCESS, "", names.COMPLETED, began, ended, message, outcome.metadata, 100, outcome.result
+        job_id, token, row.flag, False, SUCCESS, "", names.COMPLETED, began, ended, message, outcome.metadata, 100, outcome.result
     )
 
 
-def _stopped(outcome: Outcome, standing: Standing) -> Decision:
-    return states.place(standing.flag), {"message": INTERRUPTED_BY_USER, **_kept(outcome, standing.now)}
+def _stopped(outcome: Outcome, row: RowState) -> Decision:
+    return states.place(row.flag), {"message": INTERRUPTED_BY_USER, **_kept(outcome, row.now)}
 
 
-def _error(outcome: Outcome, standing: Standing) -> Decision:
+def _error(outcome: Outcome, row: RowState) -> Decision:
     return states.ERROR, {"failed": 1, "message": outcome.text}
 
 
-def _retry(outcome: Outcome, standing: Standing) -> Decision:
+def _retry(outcome: Outcome, row: RowState) -> Decision:
     return states.PENDING_TIME, {"failed": 1, "message": outcome.text, "run_in": outcome.delay_seconds}
 
 
-def _hand_back(outcome: Outcome, standing: Standing) -> Decision:
+def _hand_back(outcome: Outcome, row: RowState) -> Decision:
     back: Changes = {"given_back": 1, "forgets_start": True, "message": outcome.message or ""}
     if outcome.delay_seconds:
         return states.PENDING_TIME, {**back, "run_in": outcome.delay_seconds}
     return states.QUEUED, back
 
 
-def _expired(outcome: Outcome, standing: Standing) -> Decision:
+def _expired(outcome: Outcome, row: RowState) -> Decision:
     return states.CANCELED, {"given_back": 1, "forgets_start": True, "message": EXPIRED}
 
 
-def _held(outcome: Outcome, standing: Standing) -> Decision:
+def _held(outcome: Outcome, row: RowState) -> Decision:
     return states.PAUSED, {"message": INTERRUPTED_BY_SHUTDOWN}
 
 
-def _unknown_task(outcome: Outcome, standing: Standing) -> Decision:
-    since = moment_of(standing.unknown_since)
-    if since is not None and standing.now - since >= timedelta(seconds=conf.current().unknown_task_grace_seconds):
-        place, changes = _error(outcome, standing)
-        return place, {**changes, "options": json.dumps({UNKNOWN_SINCE: standing.unknown_since})}
-    options = json.dumps({UNKNOWN_SINCE: (since or standing.now).isoformat()})
+def _unknown_task(outcome: Outcome, row: RowState) -> Decision:
+    since = moment_of(row.unknown_since)
+    if since is not None and row.now - since >= timedelta(seconds=conf.current().unknown_task_grace_seconds):
+        place, changes = _error(outcome, row)
+        return place, {**changes, "options": json.dumps({UNKNOWN_SINCE: row.unknown_since})}
+    options = json.dumps({UNKNOWN_SINCE: (since or row.now).isoformat()})
     back = {"given_back": 1, "forgets_start": True, "options": options, "message": outcome.text}
     return states.PENDING_TIME, {**back, "run_in": UNKNOWN_TASK_PAUSE_SECONDS}
 
 
-def _sleep(outcome: Outcome, standing: Standing) -> Decision:
-    return states.PENDING_TIME, {"given_back": 1, "message": outcome.message or "", **_kept(outcome, standing.now)}
+def _sleep(outcome: Outcome, row: RowState) -> Decision:
+    return states.PENDING_TIME, {"given_back": 1, "message": outcome.message or "", **_kept(outcome, row.now)}
 
 
-def _wait(outcome: Outcome, standing: Standing) -> Decision:
-    return states.PENDING_CHILDREN, {"given_back": 1, "message": outcome.message or "", **_kept(outcome, standing.now)}
+def _wait(outcome: Outcome, row: RowState) -> Decision:
+    return states.PENDING_CHILDREN, {"given_back": 1, "message": outcome.message or "", **_kept(outcome, row.now)}
 
 
 def _kept(outcome: Outcome, now: datetime) -> Changes:
@@ -157,7 +157,7 @@ def _kept(outcome: Outcome, now: datetime) -> Changes:
     return changes
 
 
-DECISIONS: dict[Kind, Callable[[Outcome, Standing], Decision]] = {
+DECISIONS: dict[Kind, Callable[[Outcome, RowState], Decision]] = {
     Kind.ERROR: _error,
     Kind.RETRY: _retry,
     Kind.HANDED_BACK: _hand_back,
@@ -176,21 +176,21 @@ def _entry(outcome: Outcome, place: states.Place) -> str:
     return json.dumps({"outcome": label} | (history.failed(outcome.failure) if outcome.failure else {}) | outcome.left)
 
 
-def _last_progress(standing: Standing, progress: int, message: str | None) -> str | None:
+def _last_progress(row: RowState, progress: int, message: str | None) -> str | None:
     """Return the data of the event of the last progress, or None if the row has this progress already."""
-    text = standing.message if message is None else message
-    if (progress, text) == (standing.progress, standing.message):
+    text = row.message if message is None else message
+    if (progress, text) == (row.progress, row.message):
         return None
     return _as_json(shown({"progress": progress, "message": text}))
 
 
-def _is_repeated(outcome: Outcome, standing: Standing, status: str) -> bool:
+def _is_repeated(outcome: Outcome, row: RowState, status: str) -> bool:
     """Return whether the log has the event of this end already.
 
     A task that is unknown is tried again every few seconds, but only the first try is recorded. A start that the log has gets its end.
     """
-    is_again = bool(standing.unknown_since) and outcome.kind is Kind.UNKNOWN_TASK and status == states.Status.PENDING
-    return is_again and not standing.has_start
+    is_again = bool(row.unknown_since) and outcome.kind is Kind.UNKNOWN_TASK and status == states.Status.PENDING
+    return is_again and not row.has_start
 
 
 def _as_json(data: Mapping[str, Any] | None) -> str | None:

@@ -170,7 +170,7 @@ def _expire_one(job: Job, lease: Lease, bad: list[tuple[Lease, Exception]], even
             destination, fields = decide(job, job.now, excuse)  # type: ignore[attr-defined]
             # Only a canceled job frees its target. Rows are locked, so do not wait for the lock: the next sweep tries
             # again.
-            freed = [job.behind] if job.target and destination == states.CANCELED else []
+            freed = [job.tenant_target] if job.target and destination == states.CANCELED else []
             if len(try_lock(freed)) < len(freed):
                 return None
             if not Job.objects.move(job, destination, **fields):

@@ -19,7 +19,7 @@ from jobqueue.core.targets import Target
 from jobqueue.db import EndedRun, Lease, Now, RunEnd, fast_path, run_ends
 from jobqueue.db import targets as targets_sql
 from jobqueue.lifecycle import suspend, wakeup
-from jobqueue.lifecycle.decide import NOT_READ, SUCCESS, Standing, decide, must_read
+from jobqueue.lifecycle.decide import NOT_READ, SUCCESS, RowState, decide, must_read
 from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome, Settled
 from jobqueue.lifecycle.refusals import one_by_one_if_refused
 from jobqueue.lifecycle.release import settle, settle_safely, try_lock
@@ -106,7 +106,7 @@ def _relay(outcomes: Sequence[Outcome], hand_over: HandOver) -> list[Settled] | 
     outcome = outcomes[0]
     if len(outcomes) > 1 or outcome.kind is not Kind.SUCCESS or outcome.target is None or outcome.lease not in hand_over.leases:
         return None
-    to = (hand_over.lender, outcome.target, hand_over.queues, hand_over.closed)
+    to = (hand_over.holder, outcome.target, hand_over.queues, hand_over.closed)
     done = fast_path.end_and_take_next(Job.objects.database, decide(outcome, NOT_READ, time.monotonic()), to)
     if done is None or (done.locked and not done.written):
         return None
@@ -122,7 +122,7 @@ def _move_on(done: Sequence[Settled], hand_over: HandOver | None, release: Calla
     if hand_over is not None and (mine := [target for target, one in freed.items() if one.outcome.lease in hand_over.leases]):
         # After the rows of the holders are written: one statement must not exchange the roles of two rows of a
         # target.
-        jobs = targets_sql.hand_over(Job.objects.database, hand_over.lender, mine, hand_over.queues, hand_over.closed)
+        jobs = targets_sql.hand_over(Job.objects.database, hand_over.holder, mine, hand_over.queues, hand_over.closed)
         taken = {Target(job.tenant, job.target): job for job in jobs}
     rest = [target for target in freed if target not in taken]
     releases = release(rest) > 0
@@ -163,7 +163,7 @@ def _read_and_write(outcomes: Sequence[Outcome]) -> list[Settled]:
     with Job.objects.database.atomic():
         jobs = _locked(outcomes)
         ours = [outcome for outcome in outcomes if outcome.lease in jobs]
-        ends = [decide(outcome, _standing(jobs[outcome.lease]), now) for outcome in ours]
+        ends = [decide(outcome, _row_state(jobs[outcome.lease]), now) for outcome in ours]
         for outcome, end in zip(ours, ends, strict=True):
             if outcome.kind is not Kind.SUCCESS:
                 suspend.end_phases(jobs[outcome.lease], outcome, (end.status, end.waiting_for), end.message or "")
@@ -176,10 +176,10 @@ def _locked(outcomes: Sequence[Outcome]) -> dict[Lease, Job]:
     return {Lease(job.pk, job.lease_token): job for job in rows.annotate(now=Now()) if job.status == states.Status.RUNNING}
 
 
-def _standing(job: Job) -> Standing:
+def _row_state(job: Job) -> RowState:
     since = as_dict(job.options).get(UNKNOWN_SINCE, "")
     flag = job.cancel_outcome if job.cancel_requested else ""
-    return Standing(job.now, flag, str(since), job.progress, job.message, has_start=job.started_at is not None)  # type: ignore[attr-defined]
+    return RowState(job.now, flag, str(since), job.progress, job.message, has_start=job.started_at is not None)  # type: ignore[attr-defined]
 
 
 def _end(outcomes: Sequence[Outcome], ends: Sequence[RunEnd]) -> list[Settled]:
@@ -207,5 +207,5 @@ def _missed(outcomes: Sequence[Outcome]) -> list[Settled]:
     """Return the outcomes that were not written: those that came too late, and as `later` those whose rows are locked at present."""
     if not outcomes:
         return []
-    standing = Job.objects.still_ours(o.lease for o in outcomes)
-    return [Settled(o, "", later=o.lease in standing) for o in outcomes]
+    still_ours = Job.objects.still_ours(o.lease for o in outcomes)
+    return [Settled(o, "", later=o.lease in still_ours) for o in outcomes]

@@ -82,5 +82,5 @@ def _cancel_one(job_id: int) -> int:
             children.forget_unended(job)
         record_all([event(job, names.CANCELED, {"message": EXPIRED})])
         if job.target:
-            settle_safely([job.behind])
+            settle_safely([job.tenant_target])
     return 1

@@ -120,7 +120,7 @@ class HandOver:
     `closed` those that are paused or limited.
     """
 
-    lender: LeaseHolder
+    holder: LeaseHolder
     leases: Collection[Lease] = ()
     queues: ServedQueues = ALL
     closed: Sequence[str] = ()

@@ -16,7 +16,7 @@ from django.db.models.functions import Cast, Coalesce
 from jobqueue.core import states
 from jobqueue.core.event_names import PHASE_COMPLETED, PHASE_STARTED, STARTED
 from jobqueue.core.json_columns import SLEEPS_UNTIL, as_dict
-from jobqueue.core.phases import Standing, overall, reconciled
+from jobqueue.core.phases import PhaseState, overall, reconciled
 from jobqueue.db import Lease, Now
 from jobqueue.db.pipelines import insert_phases
 from jobqueue.events.record import last_progress, record, record_all
@@ -37,12 +37,12 @@ def make(job_ids: Sequence[int], names: Sequence[str]) -> None:
         insert_phases(Job.objects.database, JobPhase._meta.db_table, job_ids, names)
 
 
-def open_phases(lease: Lease, names: Sequence[str]) -> list[Standing]:
+def open_phases(lease: Lease, names: Sequence[str]) -> list[PhaseState]:
     """Update a job's phases to those of the code, begin the first that has not finished, and return the state of all."""
     with guarded(lease) as job:
         texts = {f"{name}_text": Cast(name, TextField()) for name in ("result", "checkpoint")}
         rows = {row.name: row for row in _phases(job=job).defer("result", "checkpoint").annotate(**texts)}
-        standing = reconciled(names, [_standing(row) for row in rows.values()])
+        known = reconciled(names, [_phase_state(row) for row in rows.values()])
         unfit = [row.pk for row in rows.values() if row.name not in names and row.status != JobPhase.Status.SUCCESS]
         if unfit:
             _phases(pk__in=unfit).delete()
@@ -51,13 +51,13 @@ def open_phases(lease: Lease, names: Sequence[str]) -> list[Standing]:
             if name not in rows or rows[name].position != position:
                 _phases(job=job, name=name).update(position=position)
         children.keep_ended(job)
-        done = sum(one.finished for one in standing)
-        current = standing[done] if done < len(standing) else None
+        done = sum(one.finished for one in known)
+        current = known[done] if done < len(known) else None
         progress = overall(done, 0, len(names))
         _begin(job, current, done, progress, **_started(job))
     # The results of phases that finished before and are no longer in the code can still be read.
-    gone = [_standing(row) for row in rows.values() if row.name not in names and row.status == JobPhase.Status.SUCCESS]
-    return [*standing, *gone]
+    gone = [_phase_state(row) for row in rows.values() if row.name not in names and row.status == JobPhase.Status.SUCCESS]
+    return [*known, *gone]
 
 
 def let_go(lease: Lease) -> None:
@@ -79,14 +79,14 @@ def _started(job: Job) -> dict[str, Any]:
     return changes
 
 
-def _standing(row: Any) -> Standing:
-    return Standing(row.name, row.status, row.attempts, row.result_text, row.checkpoint_text)
+def _phase_state(row: Any) -> PhaseState:
+    return PhaseState(row.name, row.status, row.attempts, row.result_text, row.checkpoint_text)
 
 
 def go_on(
     lease: Lease,
     done: Done,
-    following: Standing | None,
+    following: PhaseState | None,
     progress: int,
     *,
     message: str | None = None,
@@ -122,7 +122,7 @@ def finish(job: Job, done: Done, message: str | None = None) -> None:
         record(job, PHASE_COMPLETED, {"phase": done.name, "position": done.position})
 
 
-def _begin(job: Job, phase: Standing | None, position: int, progress: int, **changes: Any) -> None:
+def _begin(job: Job, phase: PhaseState | None, position: int, progress: int, **changes: Any) -> None:
     changes["progress"] = progress
     if phase is not None:
         changes["phase"] = phase.name

@@ -40,7 +40,7 @@ def one_by_one_if_refused(write: Write, outcomes: Sequence[Outcome], write_refus
 def _try(write: Write, outcomes: Sequence[Outcome]) -> tuple[list[Settled], Exception | None]:
     """Write outcomes; return those written, and the error if the database refuses them."""
     try:
-        with Job.objects.database.inside():
+        with Job.objects.database.savepoint_if_in_transaction():
             return write(outcomes), None
     except Exception as error:
         if not db.is_refusal(error):

@@ -18,7 +18,7 @@ from jobqueue.managers import Row
 NO_HOLDER: dict[str, Any] = {"held_by_worker_id": "", "lease_acquired_at": None, "heartbeat_at": None}
 
 
-class Standing(NamedTuple):
+class DutyState(NamedTuple):
     """The state of a duty: its holder, and whether it can be taken, by the database's clock."""
 
     name: str
@@ -67,12 +67,12 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet), Generic[Row]):  
         """The statements of the database, on the table of leases."""
         return for_alias(router.db_for_write(self.model), self.model._meta.db_table)
 
-    def standings(self) -> tuple[list[Standing], datetime | None]:
+    def duty_states(self) -> tuple[list[DutyState], datetime | None]:
         """Return the state of all duties and the database's time (None without a row), by one plain read."""
         columns = ("job_name", "held_by_worker_id", "lease_acquired_at", "heartbeat_at", "now")
         rows = list(self.current.order_by().annotate(now=Now()).values_list(*columns))
         lease = _lease()
-        found = [Standing(name, holder, at, beat is None or abs(now - beat) > lease) for name, holder, at, beat, now in rows]
+        found = [DutyState(name, holder, at, beat is None or abs(now - beat) > lease) for name, holder, at, beat, now in rows]
         return found, rows[0][4] if rows else None
 
     def add(self, names: Collection[str]) -> None:
@@ -129,7 +129,7 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet), Generic[Row]):  
 
     def leads(self, holder: str, name: str, acquired_at: datetime) -> bool:
         """Return whether a term is still held, and prevent a takeover until the end of this transaction."""
-        return self.database.stands(("job_name", name), ("held_by_worker_id", holder), ("lease_acquired_at", acquired_at))
+        return self.database.lock_row_if(("job_name", name), ("held_by_worker_id", holder), ("lease_acquired_at", acquired_at))
 
 
 @functools.lru_cache(maxsize=4)

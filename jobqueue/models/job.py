@@ -177,7 +177,7 @@ class Job(models.Model):
     @classmethod
     def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **options: Any) -> Self:
         """Return the job of a row. SQLite stores any value in any column: read bytes as their text, and a text in a number column as 0."""
-        if not Job.objects.database.one_writer:
+        if not Job.objects.database.is_sqlite:
             return super().from_db(db, field_names, values, **options)
         row = [*values]
         for index, (name, value) in enumerate(zip(field_names, row, strict=True)):
@@ -193,7 +193,7 @@ class Job(models.Model):
         return states.place(self.status, self.waiting_for)
 
     @property
-    def behind(self) -> Target:
+    def tenant_target(self) -> Target:
         """The job's target; its name is empty if the job has none."""
         return Target(self.tenant, self.target)
 

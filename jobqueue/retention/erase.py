@@ -160,7 +160,7 @@ def _erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) ->
     mine = ended_jobs.lock_ended(Job.objects.database, ids, age, for_deletion=True)
     result = Done(later=_still_there(found, {*ids} - {*mine}, age))
     going = [one for one in found if mine.get(one.id) == one.status]
-    with Job.objects.database.by_index():
+    with Job.objects.database.prefer_index():
         for_good = _protected(going, pace)
         _lock_children([one.id for one in going if one.id not in for_good])
     wanted = [one for one in going if one.id not in for_good]
@@ -171,7 +171,7 @@ def _erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) ->
     result.set_aside += len(for_good - unreached)
     result.later = [one for one in result.later if one.id not in unreached]
     if result.done:
-        with Job.objects.database.by_index():
+        with Job.objects.database.prefer_index():
             _, gone = Job.objects.current.filter(pk__in=[one.id for one in result.done]).only("pk").erase()
             result.events = gone.get(JobEvent._meta.label, 0)
     return result
@@ -291,7 +291,7 @@ def _delete_children(one: Ended, size: int) -> int:
         for relation in _relations():
             if relation.on_delete is models.CASCADE and gone < size:
                 children = _referring(relation, [one.id]).select_for_update(skip_locked=True, of=("self",))
-                with Job.objects.database.by_index():
+                with Job.objects.database.prefer_index():
                     keys = list(children.values_list("pk", flat=True)[: size - gone])
                     relation.related_model._base_manager.using(Job.objects.database.alias).filter(pk__in=keys).delete()
                 gone += len(keys)

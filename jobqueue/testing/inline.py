@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from jobqueue import compat, signals
 from jobqueue.core import backoff, states
-from jobqueue.core.phases import Standing
+from jobqueue.core.phases import PhaseState
 from jobqueue.db import Claimed
 from jobqueue.declared.registry import Entry
 from jobqueue.failure_log import while_handling
@@ -42,7 +42,7 @@ class Kept:
     target: str = ""
     progress: int = 0
     message: str = ""
-    phases: list[Standing] = field(default_factory=list)
+    phases: list[PhaseState] = field(default_factory=list)
     children: list[int] = field(default_factory=list)
 
     @property

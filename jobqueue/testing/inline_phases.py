@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from jobqueue.core.phases import Standing, reconciled
+from jobqueue.core.phases import PhaseState, reconciled
 from jobqueue.lifecycle.children import Child
 from jobqueue.lifecycle.outcome import Done, Outcome
 
@@ -15,16 +15,16 @@ T = TypeVar("T")
 class InlinePhaseStore:
     """The states of the phases, in a list that lasts from one attempt to the next."""
 
-    def __init__(self, kept: list[Standing], children: list[int]) -> None:
+    def __init__(self, kept: list[PhaseState], children: list[int]) -> None:
         """Bind the list of the states and the list of the children's ids."""
         self._kept, self._children = kept, children
 
-    def open(self, names: Sequence[str]) -> list[Standing]:
+    def open(self, names: Sequence[str]) -> list[PhaseState]:
         """Return the states of all phases."""
         self._kept[:] = reconciled(names, self._kept)
         return self._kept
 
-    def end_phase(self, done: Done, following: Standing | None, progress: int) -> None:
+    def end_phase(self, done: Done, following: PhaseState | None, progress: int) -> None:
         """Do nothing: the pipeline itself changes the list."""
 
     def raise_if_stopping(self) -> None:
@@ -62,7 +62,7 @@ class InlinePhaseStore:
         return [Child(number, "SUCCESS", None, "") for number in ids]
 
 
-def store_end(kept: Sequence[Standing], outcome: Outcome) -> None:
+def store_end(kept: Sequence[PhaseState], outcome: Outcome) -> None:
     """Store the end of the phase with which a run was suspended."""
     for one in kept:
         if outcome.done is not None and one.name == outcome.done.name:

@@ -54,7 +54,7 @@ def run_until_idle(queues: Sequence[str] = (), *, limit: int | None = None, sche
     return bench.ran
 
 
-def _next(lender: LeaseHolder, served: ServedQueues) -> Claimed | None:
+def _next(holder: LeaseHolder, served: ServedQueues) -> Claimed | None:
     """Claim and return one job; return None if no tenant's job may run."""
     end_pauses()
     cancel_lapsed()
@@ -64,7 +64,7 @@ def _next(lender: LeaseHolder, served: ServedQueues) -> Claimed | None:
         scope = Scope(tenant, () if is_open else tuple(claims.queued_queues(Job.objects.database, MAX_TENANTS, tenant, "", paused, served)))
         found = Claim([], seen=1)
         while (found.seen or found.stuck) and not found.jobs and (scope.queues or is_open):
-            found = claim(lender, scope, 1)
+            found = claim(holder, scope, 1)
             scope = scope._replace(stuck=(*scope.stuck, *found.stuck))
         if found.jobs:
             return found.jobs[0]

@@ -38,7 +38,7 @@ def test_a_transaction_of_jobqueue_uses_read_committed(strict: PostgreSQL) -> No
         assert level(strict) == "serializable"
     with strict.atomic():
         assert level(strict) == "read committed"
-    with strict.hot():
+    with strict.read_committed_statement():
         assert level(strict) == "read committed"
 
 

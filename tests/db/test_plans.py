@@ -200,7 +200,7 @@ def test_a_claim_on_sqlite_walks_its_index_and_sorts_nothing(which: str, analyze
     database.rows(f"INSERT INTO jobqueue_job ({COLUMNS}) {select_of_jobs(numbers, database.now, '{}', 12)}")
     if analyzed:
         database.rows("ANALYZE jobqueue_job")
-    sql, params = claims.candidates(database, "id, claim_rank", Scope("", queues), 8, after)
+    sql, params = claims.select_candidates(database, "id, claim_rank", Scope("", queues), 8, after)
     steps = [row[3] for row in database.rows(f"EXPLAIN QUERY PLAN {sql}", params)]
     names = {BY_RANK: "jobqueue_job_next", BY_QUEUE: "jobqueue_job_next_in_queue"}
     assert [step for step in steps if f"INDEX {names[index]} " in f"{step} "]

@@ -104,8 +104,8 @@ STATEMENTS = {
     "claim of a queue": Statement(lambda db: claims.claim(db, LENDER, Scope("", ("default",)), 8), {"next_in_queue"}),
     "claim of a tenant without jobs": Statement(lambda db: claims.claim(db, LENDER, Scope("nobody"), 8), {"next"}),
     "lock_candidates": Statement(lambda db: targets_sql.lock_candidates(db, ids(db, "free-%")), set()),
-    "standings": Statement(
-        lambda db: targets_sql.standings(db, named("busy", "long", "halted", "wrecked", "paused-7", *FREE)), {"held", "line_queued"}
+    "target_jobs": Statement(
+        lambda db: targets_sql.target_jobs(db, named("busy", "long", "halted", "wrecked", "paused-7", *FREE)), {"held", "line_queued"}
     ),
     "take": Statement(lambda db: claims.take(db, LENDER, ids(db, "free-%")), set()),
     "park": Statement(lambda db: targets_sql.park(db, ids(db, "busy")), set()),
@@ -124,7 +124,7 @@ STATEMENTS = {
     "hand_over of one by patterns": Statement(
         lambda db: targets_sql.hand_over(db, LENDER, named("long"), PATTERNS, ("mail",)), {"held", "line_parked", "line_queued", "next"}
     ),
-    "standings of many": Statement(lambda db: targets_sql.standings(db, MANY), {"held", "line_queued"}, len(MANY) * PER_TARGET),
+    "target_jobs of many": Statement(lambda db: targets_sql.target_jobs(db, MANY), {"held", "line_queued"}, len(MANY) * PER_TARGET),
     "park_line of many": Statement(lambda db: targets_sql.park_line(db, MANY, 2_000), {"line_queued"}, len(MANY) * PER_TARGET),
     "release of many": Statement(lambda db: targets_sql.release(db, MANY), {"held", "one_holder", "line_parked"}, len(MANY) * PER_TARGET),
     "hand_over of many": Statement(

@@ -12,7 +12,7 @@ from django.db import connection
 
 from jobqueue import checks, conf, db
 from jobqueue.db.fast_path import plans
-from jobqueue.db.pooler import ANSWER
+from jobqueue.db.pooler import ATTRIBUTE
 from jobqueue.duties.promote_due_jobs import CLOSE_PAUSE_SECONDS, MAX_SECONDS, PromoteDueJobs
 from jobqueue.models import Job
 from jobqueue.worker.claiming import listener
@@ -63,7 +63,7 @@ def test_a_pooler_is_seen_and_the_server_itself_is_not_taken_for_one(lead: Lead,
 def test_a_connection_is_queried_once_and_the_next_one_again(lead: Lead) -> None:
     lead(True)
     assert Job.objects.database.behind_pooler
-    setattr(connection.connection, ANSWER, False)
+    setattr(connection.connection, ATTRIBUTE, False)
     assert not Job.objects.database.behind_pooler
     connection.close()
     assert Job.objects.database.behind_pooler

@@ -119,7 +119,7 @@ def test_a_plan_name_that_is_already_taken_does_not_prevent_the_job() -> None:
 
 def test_behind_a_pooler_no_plan_is_kept() -> None:
     connection.ensure_connection()
-    setattr(connection.connection, pooler.ANSWER, True)
+    setattr(connection.connection, pooler.ATTRIBUTE, True)
     prepare()
     enqueue(SPEC)
     assert plans() == {}

@@ -45,7 +45,7 @@ def last(job_id: int) -> JobEvent:
 
 def end(job: Job, kind: Kind, **values: Any) -> None:
     now = time.monotonic()
-    finish([Outcome(Lease(job.pk, job.lease_token), kind, now - 1, now, target=job.behind if job.target else None, **values)])
+    finish([Outcome(Lease(job.pk, job.lease_token), kind, now - 1, now, target=job.tenant_target if job.target else None, **values)])
 
 
 def enqueued(job: Job) -> int:

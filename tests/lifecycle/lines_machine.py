@@ -80,7 +80,7 @@ class Row(NamedTuple):
         return (self.status, self.waiting_for)
 
     @property
-    def behind(self) -> Target:
+    def tenant_target(self) -> Target:
         return Target(self.tenant, self.target)
 
     @property
@@ -141,7 +141,7 @@ class Lines(RuleBasedStateMachine):
         """Read the rows again and check the invariants; return the rows as they were before."""
         before, after = self.rows, self.look()
         assert deleted or before.keys() <= after.keys(), "a job is lost"
-        holders = Counter(row.behind for row in after.values() if row.target and (row.holds or row.status == "RUNNING"))
+        holders = Counter(row.tenant_target for row in after.values() if row.target and (row.holds or row.status == "RUNNING"))
         assert all(count == 1 for count in holders.values()), f"two holders: {after}"
         for job_id, row in after.items():
             old = before.get(job_id)
@@ -177,7 +177,7 @@ class Lines(RuleBasedStateMachine):
             return
         after = self.look()
         for other in before.values():
-            if other.behind != job.behind or other.id == job.id or other.id not in after:
+            if other.tenant_target != job.tenant_target or other.id == job.id or other.id not in after:
                 continue
             still = after[other.id]
             assert still.status not in ("PAUSED", "ERROR"), f"{job} starts though {still} blocks its target"
@@ -188,7 +188,7 @@ class Lines(RuleBasedStateMachine):
 
     def pick(self, pick: int, *statuses: str) -> Row | None:
         """Choose a job, every second time among those that hold or block a target, as what is done to them matters most."""
-        found = [row for row in self.rows.values() if row.status in statuses and row != self.locked and row.behind != self.held]
+        found = [row for row in self.rows.values() if row.status in statuses and row != self.locked and row.tenant_target != self.held]
         if pick % 2:
             found = [row for row in found if row.holds or row.status in ("PAUSED", "ERROR")] or found
         return found[pick // 2 % len(found)] if found else None
@@ -263,7 +263,7 @@ class Lines(RuleBasedStateMachine):
         outcomes = [
             Outcome(
                 Lease(row.id, row.token - old), Kind.SUCCESS if number else kind, now - 1, now, "1",
-                delay_seconds=3.0 if kind is Kind.RETRY else 0.0, target=row.behind if row.target else None,
+                delay_seconds=3.0 if kind is Kind.RETRY else 0.0, target=row.tenant_target if row.target else None,
             )
             for number, row in enumerate(sorted(chosen))
         ]  # fmt: skip
@@ -316,7 +316,7 @@ class Lines(RuleBasedStateMachine):
         with self.via(side):
             control.clear_target(some.target, tenant=some.tenant)
         self.judge()
-        mine = [row for row in self.rows.values() if row.behind == some.behind]
+        mine = [row for row in self.rows.values() if row.tenant_target == some.tenant_target]
         assert not [row for row in mine if row.status in ("PAUSED", "ERROR")]
 
     @precondition(lambda self: self.some("RUNNING"))
@@ -363,8 +363,8 @@ class Lines(RuleBasedStateMachine):
             self.open.enter_context(transaction.atomic())
             with connection.cursor() as cursor:
                 if advisory and row.target:
-                    cursor.execute("SELECT pg_advisory_xact_lock(%s)", [row.behind.key])
-                    self.held = row.behind
+                    cursor.execute("SELECT pg_advisory_xact_lock(%s)", [row.tenant_target.key])
+                    self.held = row.tenant_target
                 else:
                     cursor.execute("SELECT 1 FROM jobqueue_job WHERE id = %s FOR UPDATE", [row.id])
                     self.locked, self.was_locked = row, True
@@ -390,15 +390,17 @@ class Lines(RuleBasedStateMachine):
         for stopped in (False, True):
             for row in self.look().values():
                 if row.status == "RUNNING":
-                    end = Outcome(Lease(row.id, row.token), Kind.SUCCESS, 1.0, 1.0, target=row.behind if row.target else None)
+                    end = Outcome(Lease(row.id, row.token), Kind.SUCCESS, 1.0, 1.0, target=row.tenant_target if row.target else None)
                     finish([end])
                 if stopped and row.status in ("PAUSED", "ERROR"):
                     control.resume(row.id)
             if self.was_locked:  # if the row to release is locked, the repair releases it later
                 release_parked_targets()
             self.run_alone()
-            blocked = {row.behind for row in self.look().values() if row.target and row.status in ("PAUSED", "ERROR")}
-            left = [row for row in self.look().values() if row.status in ("PENDING", "QUEUED", "RUNNING") and row.behind not in blocked]
+            blocked = {row.tenant_target for row in self.look().values() if row.target and row.status in ("PAUSED", "ERROR")}
+            left = [
+                row for row in self.look().values() if row.status in ("PENDING", "QUEUED", "RUNNING") and row.tenant_target not in blocked
+            ]
             assert not left, f"free, but never runs: {left}"
         assert not [row for row in self.look().values() if row.status not in states.FINAL]
 

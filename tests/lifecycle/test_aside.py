@@ -84,7 +84,9 @@ def states_of(jobs: list[Job]) -> set[str]:
 def ends(jobs: list[Job], kind: Kind) -> list[Outcome]:
     now = time.monotonic()
     failure = None if kind in (Kind.SUCCESS, Kind.HANDED_BACK, Kind.INTERRUPTED) else Failure("builtins.ValueError", "ValueError: no", "")
-    return [Outcome(Lease(job.pk, 1), kind, now - 1, now, failure=failure, target=job.behind if job.target else None) for job in jobs]
+    return [
+        Outcome(Lease(job.pk, 1), kind, now - 1, now, failure=failure, target=job.tenant_target if job.target else None) for job in jobs
+    ]
 
 
 EXPECTED = {Kind.SUCCESS: "SUCCESS", Kind.ERROR: "ERROR", Kind.RETRY: "PENDING", Kind.HANDED_BACK: "QUEUED", Kind.UNKNOWN_TASK: "PENDING"}

@@ -12,7 +12,7 @@ import pytest
 from jobqueue.core import states
 from jobqueue.db import Lease, RunEnd
 from jobqueue.exceptions import MAX_DELAY_SECONDS
-from jobqueue.lifecycle.decide import DECISIONS, NOT_READ, Standing, decide, must_read
+from jobqueue.lifecycle.decide import DECISIONS, NOT_READ, RowState, decide, must_read
 from jobqueue.lifecycle.outcome import (
     EXPIRED,
     FINISHED_FIRST,
@@ -27,7 +27,7 @@ from jobqueue.lifecycle.outcome import (
 )
 
 NOON = datetime(2026, 11, 29, 12, tzinfo=UTC)
-READ = Standing(NOON)
+READ = RowState(NOON)
 FAILURE = Failure("builtins.ValueError", "ValueError: no", "Traceback …")
 OUTCOME = Outcome(Lease(7, 3), Kind.SUCCESS, began=90.0, ended=99.0, result="[1]", failure=FAILURE, delay_seconds=60.0, message="so far")
 # Without a request: the place, the event, whether the run costs an attempt, the failures it adds, the seconds to wait, the message.
@@ -46,8 +46,8 @@ TABLE: dict[Kind, tuple[states.Place, str, bool, int, float | None, str]] = {
 STAND = (Kind.SUCCESS, Kind.ERROR)
 
 
-def decided(kind: Kind, standing: Standing = READ, **fields: Any) -> RunEnd:
-    return decide(replace(OUTCOME, kind=kind, **fields), standing, 100.0)
+def decided(kind: Kind, row: RowState = READ, **fields: Any) -> RunEnd:
+    return decide(replace(OUTCOME, kind=kind, **fields), row, 100.0)
 
 
 def test_the_table_has_every_kind() -> None:
@@ -70,7 +70,7 @@ def test_a_run_whose_job_was_not_asked_to_stop(kind: Kind) -> None:
 @pytest.mark.parametrize("flag", ["PAUSED", "CANCELED"])
 @pytest.mark.parametrize("kind", Kind)
 def test_a_standing_request_beats_all_but_a_success_and_an_error(kind: Kind, flag: str) -> None:
-    end = decided(kind, Standing(NOON, flag))
+    end = decided(kind, RowState(NOON, flag))
 
     assert end.flag == flag
     if kind in STAND:
@@ -107,7 +107,7 @@ def test_a_row_is_read_first_if_the_decision_depends_on_it(fields: dict[str, Any
 @pytest.mark.parametrize(("age", "place"), [(299, states.PENDING_TIME), (300, states.ERROR)])
 def test_a_task_that_stays_unknown_for_longer_than_its_grace_is_an_error(age: int, place: states.Place) -> None:
     since = (NOON - timedelta(seconds=age)).isoformat()
-    end = decided(Kind.UNKNOWN_TASK, Standing(NOON, unknown_since=since))
+    end = decided(Kind.UNKNOWN_TASK, RowState(NOON, unknown_since=since))
 
     assert (end.status, end.waiting_for) == place
     assert json.loads(end.options or "") == {"unknown_since": since}
@@ -117,7 +117,7 @@ def test_a_task_that_stays_unknown_for_longer_than_its_grace_is_an_error(age: in
 @pytest.mark.parametrize("flag", ["", "PAUSED"])
 def test_a_sleep_keeps_its_time_and_its_next_phase_whatever_it_is_moved_to(flag: str) -> None:
     until = NOON + timedelta(hours=1)
-    end = decided(Kind.SLEEP, Standing(NOON, flag), until=until, following="load")
+    end = decided(Kind.SLEEP, RowState(NOON, flag), until=until, following="load")
 
     assert (end.run_at, end.phase, json.loads(end.options or "")) == (until, "load", {"sleeps_until": until.isoformat()})
 
@@ -130,7 +130,7 @@ def test_a_sleep_has_a_longest_time() -> None:
 
 @pytest.mark.parametrize(("progress", "message", "expected"), [(40, "on", True), (30, "off", False), (30, None, False), (40, None, True)])
 def test_the_last_progress_is_an_event_unless_the_row_has_it(progress: int, message: str | None, expected: bool) -> None:
-    end = decided(Kind.RETRY, Standing(NOON, progress=30, message="off"), told=Told(progress, message))
+    end = decided(Kind.RETRY, RowState(NOON, progress=30, message="off"), told=Told(progress, message))
 
     assert (end.shown is not None) is expected
     if end.shown is not None:

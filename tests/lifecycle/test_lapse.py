@@ -114,7 +114,7 @@ def test_a_paused_job_that_is_resumed_late_is_canceled_then() -> None:
 def test_locked_rows_and_targets_are_left_for_the_next_sweep(rival: Rival) -> None:
     locked, free = JobFactory(queued=True, expires_at=past()), JobFactory(queued=True, expires_at=past())
     behind = JobFactory(queued=True, target="t", expires_at=past())
-    with rival.locking(locked), rival.holding(behind.behind.key):
+    with rival.locking(locked), rival.holding(behind.tenant_target.key):
         assert Lapses().run().moved == 1
         assert status(free)[0] == "CANCELED"
     assert cancel_lapsed() == 2

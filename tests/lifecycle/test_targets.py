@@ -37,7 +37,7 @@ def take(limit: int = 10, **scope: Any) -> list[int]:
 
 def end(job: Job, kind: Kind = Kind.SUCCESS, **values: Any) -> str:
     job.refresh_from_db()
-    [settled] = finish([Outcome(Lease(job.pk, job.lease_token), kind, target=job.behind, **values)])
+    [settled] = finish([Outcome(Lease(job.pk, job.lease_token), kind, target=job.tenant_target, **values)])
     return settled.status
 
 
@@ -49,7 +49,7 @@ def places(*jobs: Job) -> list[tuple[str, str]]:
 def taken_over(job: Job, hand_over: HandOver, kind: Kind = Kind.SUCCESS) -> list[Claimed]:
     """End a job; return what was taken over with its end."""
     job.refresh_from_db()
-    settled = finish([Outcome(Lease(job.pk, job.lease_token), kind, target=job.behind)], hand_over)
+    settled = finish([Outcome(Lease(job.pk, job.lease_token), kind, target=job.tenant_target)], hand_over)
     return [one.following for one in settled if one.following is not None]
 
 

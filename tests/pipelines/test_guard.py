@@ -10,7 +10,7 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from jobqueue import resume
-from jobqueue.core.phases import Standing, declared
+from jobqueue.core.phases import PhaseState, declared
 from jobqueue.db import Claimed, Lease
 from jobqueue.declared import registry
 from jobqueue.exceptions import LeaseLost
@@ -53,7 +53,7 @@ def test_a_run_that_has_lost_its_lease_changes_no_phase() -> None:
     before = list(Job.objects.get(pk=job.id).phases.values())
     stale = Lease(job.id, job.lease_token - 1)
     for write in (
-        lambda: phases.go_on(stale, Done("download", 0), Standing("process"), 33),
+        lambda: phases.go_on(stale, Done("download", 0), PhaseState("process"), 33),
         lambda: phases.keep_checkpoint(stale, "download", "1"),
         lambda: phases.open_phases(stale, NAMES),
     ):
@@ -65,7 +65,7 @@ def test_a_run_that_has_lost_its_lease_changes_no_phase() -> None:
 @pytest.mark.django_db
 def test_an_outcome_written_twice_after_a_lost_answer_counts_once() -> None:
     job = begun()
-    lease, following = Lease(job.id, job.lease_token), Standing("process")
+    lease, following = Lease(job.id, job.lease_token), PhaseState("process")
     for _ in range(2):
         phases.go_on(lease, Done("download", 0, "1"), following, 33)
     row = Job.objects.get(pk=job.id)

@@ -82,7 +82,7 @@ def take(limit: int = 10, **scope: Any) -> list[int]:
 
 def end(one: Job, kind: Kind = Kind.SUCCESS) -> str:
     one.refresh_from_db()
-    [settled] = finish.finish([Outcome(Lease(one.pk, one.lease_token), kind, target=one.behind)])
+    [settled] = finish.finish([Outcome(Lease(one.pk, one.lease_token), kind, target=one.tenant_target)])
     return settled.status
 
 
@@ -184,10 +184,10 @@ def test_6_retry_and_hand_back_obey_the_flag(judged: Callable[..., None]) -> Non
         end(first, Kind.HANDED_BACK)
         hold(take() == [], "I7: a job that a person has canceled runs again")
 
-    words = "standing.flag and outcome.kind is not Kind.ERROR"
+    words = "row.flag and outcome.kind is not Kind.ERROR"
 
     def obey_in_an_interrupt_only(patch: pytest.MonkeyPatch) -> None:
-        without(patch, decide, "decide", words, "standing.flag and outcome.kind is Kind.INTERRUPTED")
+        without(patch, decide, "decide", words, "row.flag and outcome.kind is Kind.INTERRUPTED")
         patch.setattr(finish, "decide", decide.decide)
 
     judged(trace, obey_in_an_interrupt_only, "I7")
@@ -203,7 +203,7 @@ def test_7_an_interrupted_run_ends_as_the_flag_on_its_row_says(judged: Callable[
         hold(place(first) == states.QUEUED, "I7: it ends canceled, and the last word was resume")
 
     def as_the_worker_saw_it(patch: pytest.MonkeyPatch) -> None:
-        patch.setitem(decide.DECISIONS, Kind.INTERRUPTED, lambda outcome, standing: (states.CANCELED, {"message": ""}))
+        patch.setitem(decide.DECISIONS, Kind.INTERRUPTED, lambda outcome, row: (states.CANCELED, {"message": ""}))
 
     judged(trace, as_the_worker_saw_it, "I7")
 
@@ -247,7 +247,7 @@ def test_10_a_hand_over_takes_the_best_of_queued_and_parked(judged: Callable[...
         promote_due_jobs()
         hold((place(older), place(parked)) == (states.QUEUED, states.PENDING_TARGET), "one part of the line each")
         hand_over = HandOver(LeaseHolder("worker-1", 30.0), [Lease(first.pk, 1)])
-        [settled] = finish.finish([Outcome(Lease(first.pk, 1), Kind.SUCCESS, target=first.behind)], hand_over)
+        [settled] = finish.finish([Outcome(Lease(first.pk, 1), Kind.SUCCESS, target=first.tenant_target)], hand_over)
         taken = [settled.following.id] if settled.following is not None else []
         hold(taken == [older.pk], f"I4: {taken} is taken before {older.pk}")
 

@@ -18,7 +18,7 @@ from jobqueue.db.records import LeaseHolder, Relayed, RunEnd
 
 def can_commit(db: Database) -> bool:
     """Return whether `run_and_commit` works now, that is, if no transaction is open on this thread's connection."""
-    if db.one_writer or not switch.is_on():
+    if db.is_sqlite or not switch.is_on():
         return False
     # Imported late, because a project on SQLite may have no psycopg.
     from jobqueue.db.fast_path import autocommit_insert
@@ -38,7 +38,7 @@ def end_and_take_next(db: Database, end: RunEnd, hand_over: tuple[LeaseHolder, T
 
     The caller has opened the transaction.
     """
-    if db.one_writer or not switch.is_on() or not plans.can_be_sent_together(db.connection):
+    if db.is_sqlite or not switch.is_on() or not plans.can_be_sent_together(db.connection):
         return None
     from jobqueue.db.fast_path import finish_and_take_next
 

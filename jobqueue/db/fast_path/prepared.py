@@ -61,7 +61,7 @@ def literal(raw: Any, text: str) -> bytes:
 def _prepare(connection: Any, sql: str, number: int) -> bytes | None:
     """Make the server keep the plan of a statement and return its name, or None if that is not possible."""
     parts = sql.split("%s")
-    if len(parts) != number + 1 or any("%" in part for part in parts) or pooler.stands_between(connection):
+    if len(parts) != number + 1 or any("%" in part for part in parts) or pooler.is_behind_pooler(connection):
         return None
     text = "".join(itertools.chain.from_iterable(zip(parts, [*(f"${place + 1}" for place in range(number)), ""], strict=True)))
     # The name comes from the text, so a name never means another statement, whatever session a pooler leads to.

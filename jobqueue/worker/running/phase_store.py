@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from django.db import transaction
 
 from jobqueue import clock
-from jobqueue.core.phases import Standing
+from jobqueue.core.phases import PhaseState
 from jobqueue.db import hygiene
 from jobqueue.declared.registry import Entry
 from jobqueue.exceptions import JobQueueError, Suspended, TransactionLeftOpen
@@ -34,11 +34,11 @@ class RunPhaseStore:
         """Bind the run."""
         self._run = run
 
-    def open(self, names: Sequence[str]) -> list[Standing]:
+    def open(self, names: Sequence[str]) -> list[PhaseState]:
         """Begin the first phase that has not finished; return the states of all phases."""
         return phases.open_phases(self._run.lease, names)
 
-    def end_phase(self, done: Done, following: Standing | None, progress: int) -> None:
+    def end_phase(self, done: Done, following: PhaseState | None, progress: int) -> None:
         """End a phase and begin the next."""
         run = self._run
         shown = run.pipeline.shown if run.pipeline is not None else None

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from jobqueue.core import payload
 from jobqueue.core.forks import aguarded, guarded
-from jobqueue.core.phases import Phase, Standing, overall
+from jobqueue.core.phases import Phase, PhaseState, overall
 from jobqueue.db import hygiene
 from jobqueue.exceptions import NoPhases, PhaseResultNotStorable, PhaseUnknown, ResultNotStorable, Suspended
 from jobqueue.lifecycle.children import Child
@@ -29,10 +29,10 @@ T = TypeVar("T")
 class PhaseStore(Protocol):
     """A store for the states of the phases of one run. `do` executes each call that writes, perhaps more than once."""
 
-    def open(self, names: Sequence[str]) -> list[Standing]:
+    def open(self, names: Sequence[str]) -> list[PhaseState]:
         """Begin the first phase that has not finished; return the states of all phases."""
 
-    def end_phase(self, done: Done, following: Standing | None, progress: int) -> None:
+    def end_phase(self, done: Done, following: PhaseState | None, progress: int) -> None:
         """End a phase and begin the next, unless the run is to stop."""
 
     def raise_if_stopping(self) -> None:
@@ -69,7 +69,7 @@ class Pipeline:
     def __init__(self, phases: Sequence[Phase], func: Callable[..., Any], store: PhaseStore) -> None:
         """Create the pipeline; the states of its phases are not known yet."""
         self._phases, self._func, self._store = phases, func, store
-        self._standing: list[Standing] = []
+        self._states: list[PhaseState] = []
         self._at = 0
         self._last_returned = -1  # the place of the phase that has returned last
         self._outer = hygiene.atomic_blocks()  # those of the caller, if it runs jobs in a transaction, as a test does
@@ -126,12 +126,12 @@ class Pipeline:
         store.raise_if_stopping()
         return self._result(await given.to(self._func, context))
 
-    def _open(self) -> list[Standing]:
+    def _open(self) -> list[PhaseState]:
         return self._store.open([one.name for one in self._phases])
 
-    def _opened(self, standing: list[Standing]) -> None:
-        self._standing = standing
-        self._at = sum(one.finished for one in standing[: len(self._phases)])
+    def _opened(self, states: list[PhaseState]) -> None:
+        self._states = states
+        self._at = sum(one.finished for one in states[: len(self._phases)])
         self._show_begun()
 
     def _is_suspended_by(self, error: BaseException) -> bool:
@@ -155,8 +155,8 @@ class Pipeline:
             self._store.wait(self.suspended.children)
 
     @property
-    def _following(self) -> Standing | None:
-        return self._standing[self._at + 1] if self._at + 1 < len(self._phases) else None
+    def _following(self) -> PhaseState | None:
+        return self._states[self._at + 1] if self._at + 1 < len(self._phases) else None
 
     @property
     def after(self) -> int:
@@ -169,7 +169,7 @@ class Pipeline:
         return self._following.name if self._following is not None else ""
 
     def _advance(self, done: Done) -> None:
-        one = self._standing[self._at]
+        one = self._states[self._at]
         one.status, one.result = "SUCCESS", done.result
         self.done = None
         self._at += 1
@@ -179,12 +179,12 @@ class Pipeline:
         self.progress = max(self.progress, overall(self._at, 0, len(self._phases)))
         self.shown = None
         if self._at < len(self._phases):
-            self._standing[self._at].attempts += 1
+            self._states[self._at].attempts += 1
 
     def _result(self, value: Any) -> Any:
         if value is not None:
             return value
-        last = self._standing[len(self._phases) - 1].result
+        last = self._states[len(self._phases) - 1].result
         return None if last is None else json.loads(last)
 
     def report(self, percent: int, message: str | None, at: int | None = None) -> int:
@@ -198,7 +198,7 @@ class Pipeline:
     @property
     def opened(self) -> bool:
         """Whether the states of the phases are known."""
-        return bool(self._standing)
+        return bool(self._states)
 
     # What the context calls
 
@@ -228,7 +228,7 @@ class Pipeline:
 
     def checkpoint_at(self, at: int) -> str | None:
         """Return the checkpoint of the phase at this place, as JSON text."""
-        return self._standing[at].checkpoint
+        return self._states[at].checkpoint
 
     def result(self, name: str) -> str:
         """Return the result of a phase that has finished, as JSON text."""
@@ -241,17 +241,17 @@ class Pipeline:
 
     def results(self) -> dict[str, str]:
         """Return the results of all phases that have finished, as JSON texts, in order."""
-        return {one.name: one.result or "null" for one in self._standing if one.finished}
+        return {one.name: one.result or "null" for one in self._states if one.finished}
 
     def keep(self, text: str, at: int | None = None) -> None:
         """Store the checkpoint of the phase at this place, by default of the phase that runs, before returning."""
-        one = self._standing[self._at if at is None else at]
+        one = self._states[self._at if at is None else at]
         self._store.do(partial(self._store.store_checkpoint, one.name, text))
         one.checkpoint = text
 
     async def akeep(self, text: str, at: int | None = None) -> None:
         """Store a checkpoint from a coroutine, as `keep` does."""
-        one = self._standing[self._at if at is None else at]
+        one = self._states[self._at if at is None else at]
         await self._store.ado(partial(self._store.store_checkpoint, one.name, text))
         one.checkpoint = text
 
