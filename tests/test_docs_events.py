@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from jobqueue.core import event_names as names
-from jobqueue.insight.timeline import MOST
+from jobqueue.insight.timeline import MAX_EVENTS
 from jobqueue.retention.events import BATCH
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "events.md").read_text()
@@ -22,5 +22,5 @@ def test_the_endings_are_those_of_the_code() -> None:
 
 
 def test_the_numbers_are_the_codes() -> None:
-    assert f"the newest {MOST}," in PAGE
+    assert f"the newest {MAX_EVENTS}," in PAGE
     assert f"{BATCH:,} rows in a transaction" in PAGE

@@ -196,7 +196,7 @@ def test_no_list_of_the_admin_shows_a_hidden_job(client: Client, hidden: Job, qu
             assert shown.count(MARK) <= (6 if MARK in query else 0), page
             assert f"#{hidden.pk}<" not in shown
     answer = client.get(reverse("admin:jobqueue_job_targets") + f"?tenant={MARK}")
-    assert answer.context["lines"] == []
+    assert answer.context["targets"] == []
 
 
 @pytest.mark.usefixtures("narrowed")

@@ -27,14 +27,14 @@ MAX_REPR = 200
 logger = logging.getLogger("jobqueue.audit")
 
 
-def record(actor: Any, verb: str, what: Model | str, verdict: str, address: str = "", *, text: str = "", gone: bool = False) -> None:
-    """Record one change or refusal; `text` is a sentence for the admin's log; `gone` means that the object was deleted."""
-    line(actor, verb, what, verdict, address, text)
+def record(actor: Any, verb: str, what: Model | str, verdict: str, address: str = "", *, text: str = "", deleted: bool = False) -> None:
+    """Record one change or refusal; `text` is a sentence for the admin's log; `deleted` means that the object was deleted."""
+    log_line(actor, verb, what, verdict, address, text)
     if isinstance(what, Model) and verdict in (DONE, REQUESTED):  # the admin's log is the history of changes
-        _write(actor, what, text or f"{verb}: {verdict}", gone=gone)
+        _write(actor, what, text or f"{verb}: {verdict}", deleted=deleted)
 
 
-def line(actor: Any, verb: str, what: Model | str, verdict: str, address: str = "", text: str = "") -> None:
+def log_line(actor: Any, verb: str, what: Model | str, verdict: str, address: str = "", text: str = "") -> None:
     """Write only the log record, for changes that Django itself has written into the admin's log."""
     named = what if isinstance(what, str) else f"{what._meta.verbose_name} {what.pk}"
     values = [printable(mask_text(one))[:MAX_REPR] for one in (name_of(actor), verb, named, verdict, address, text)]
@@ -66,7 +66,7 @@ def operator() -> tuple[str, str]:
     return f"operator {name}{f' (sudo from {behind})' if behind else ''}", socket.gethostname()
 
 
-def _write(actor: Any, what: Model, text: str, *, gone: bool) -> None:
+def _write(actor: Any, what: Model, text: str, *, deleted: bool) -> None:
     if not apps.is_installed("django.contrib.admin") or not isinstance(actor, get_user_model()) or actor.pk is None:
         return
     from django.contrib.admin.models import CHANGE, DELETION, LogEntry
@@ -77,6 +77,6 @@ def _write(actor: Any, what: Model, text: str, *, gone: bool) -> None:
         content_type=ContentType.objects.get_for_model(what),
         object_id=str(what.pk),
         object_repr=str(what)[:MAX_REPR],
-        action_flag=DELETION if gone else CHANGE,
+        action_flag=DELETION if deleted else CHANGE,
         change_message=mask_text(text),
     )

@@ -10,7 +10,7 @@ from jobqueue.core import repeats
 from jobqueue.core.capping import WHOLE, capped
 from jobqueue.core.masking import Mask
 from jobqueue.declared import registry
-from jobqueue.declared.registry import Entry
+from jobqueue.declared.registry import RegisteredTask
 
 
 def mask_of(row: Any) -> Mask:
@@ -49,7 +49,7 @@ def _in_order(func: Any, kwargs: dict[Any, Any]) -> dict[Any, Any]:
     return {name: kwargs[name] for name in [*(name for name in names if name in kwargs), *(name for name in kwargs if name not in names)]}
 
 
-def declared(path: str) -> Entry | None:
+def declared(path: str) -> RegisteredTask | None:
     """Return the registry's entry of a task, or None; import the task modules of the project first."""
     try:
         registry.discover()

@@ -156,8 +156,8 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
         if answer is None or answer.verdict is Verdict.REFUSED:
             self.log_refusal(request, job, verb.name, text)
         else:
-            verdict, gone = answer.verdict.value, verb is DELETE
-            audit.record(request.user, verb.name, job, verdict, audit.address_of(request), text=text, gone=gone)
+            verdict, deleted = answer.verdict.value, verb is DELETE
+            audit.record(request.user, verb.name, job, verdict, audit.address_of(request), text=text, deleted=deleted)
 
     def _ask(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         request.current_app = self.admin_site.name

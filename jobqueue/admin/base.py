@@ -53,7 +53,7 @@ def audited(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
             return view(self, request, *args, **kwargs)
         except PermissionDenied:
             if request.method == "POST":
-                audit.line(request.user, "POST", request.path, audit.FORBIDDEN, audit.address_of(request))
+                audit.log_line(request.user, "POST", request.path, audit.FORBIDDEN, audit.address_of(request))
             raise
 
     return wrapped
@@ -104,19 +104,19 @@ class Base(Generic[M]):
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """Record an addition."""
-        audit.line(request.user, "add", obj, audit.DONE, audit.address_of(request))
+        audit.log_line(request.user, "add", obj, audit.DONE, audit.address_of(request))
         return super().log_addition(request, obj, message)
 
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """Record a change."""
         text = message if isinstance(message, str) else "changed"
-        audit.line(request.user, "change", obj, audit.DONE, audit.address_of(request), text)
+        audit.log_line(request.user, "change", obj, audit.DONE, audit.address_of(request), text)
         return super().log_change(request, obj, message)
 
     def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
         """Record deletions."""
         for obj in queryset:
-            audit.line(request.user, "delete", obj, audit.DONE, audit.address_of(request))
+            audit.log_line(request.user, "delete", obj, audit.DONE, audit.address_of(request))
         return super().log_deletions(request, queryset)
 
     def log_refusal(self, request: HttpRequest, obj: Model, verb: str, reason: str) -> None:
@@ -127,7 +127,7 @@ class Base(Generic[M]):
     def log_missing(self, request: HttpRequest, verb: str, names: Iterable[str]) -> None:
         """Record that a verb was refused for objects that do not exist, or that the user may not see."""
         for name in names:
-            audit.line(request.user, verb, name, audit.REFUSED, audit.address_of(request), GONE)
+            audit.log_line(request.user, verb, name, audit.REFUSED, audit.address_of(request), GONE)
 
     def _lookups(self, offered: Any) -> set[str | None]:
         """Return the parameters of the links of one filter."""

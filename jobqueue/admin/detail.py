@@ -22,14 +22,14 @@ from jobqueue.core.masking import Mask
 from jobqueue.core.states import ENDED, FINAL, PENDING_TARGET
 from jobqueue.core.webhook_rules import shown_url
 from jobqueue.insight.report import report
-from jobqueue.insight.timeline import Happening, timeline
+from jobqueue.insight.timeline import TimelineEvent, timeline
 from jobqueue.insight.waits import in_words
 from jobqueue.models import Job
 
 TRACEBACK_CHARACTERS = 16_000
 MAX_RUNS = 50
 STOPPED = (Job.Status.PAUSED, Job.Status.CANCELED)  # a run that was asked to stop did not fail
-BRIEF = 300
+MAX_TEXT = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunRow:
     """One entry of the history."""
 
     title: str
@@ -52,7 +52,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class EventRow:
     """One line of the timeline."""
 
     id: int
@@ -65,12 +65,12 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class JobPage:
     """The data of the template for one job."""
 
     job: Job
-    over: bool  # nothing can change any more, except by deletion
-    zone: str
+    is_final: bool  # nothing can change any more, except by deletion
+    time_zone: str
     report: list[Row]
     status: str
     message: str
@@ -80,20 +80,20 @@ class Page:
     options: str
     metadata: str
     sections: list[tuple[str, list[Row]]]
-    runs: list[Run]
-    events: list[Event]
+    runs: list[RunRow]
+    events: list[EventRow]
     older_events: bool
 
 
-def page(job: Job) -> Page:
+def job_page(job: Job) -> JobPage:
     """Return the data of the page of a job that was read whole."""
     now = columns.now_of(job)
     mask = mask_of(job)
     events, older = timeline(job, mask=mask)
-    return Page(
+    return JobPage(
         job=job,
-        over=job.status in FINAL,
-        zone=timezone.get_current_timezone_name(),
+        is_final=job.status in FINAL,
+        time_zone=timezone.get_current_timezone_name(),
         report=_report(job) if _has_report(job) else [],
         status=columns.status(job),
         message=prose(job.message, mask=mask),
@@ -109,7 +109,7 @@ def page(job: Job) -> Page:
     )
 
 
-def _event(one: Happening) -> Event:
+def _event(one: TimelineEvent) -> EventRow:
     label = one.name.removeprefix("job.").replace(".", " ").replace("_", " ").capitalize()
     # The message comes first, then the other values by name. Two values are left out: the position of a phase,
     # which the list of phases shows, and attempt 1.
@@ -118,7 +118,7 @@ def _event(one: Happening) -> Event:
     rest = [_datum(name, value) for name, value in data.items() if value not in (None, "")]
     text = "; ".join([*([str(message)] if message else []), *rest])
     after = "" if one.seconds is None else f"+{duration(one.seconds)}"
-    return Event(one.id, one.name, label, moment(one.at), after, one.attempt, prose(text, BRIEF))
+    return EventRow(one.id, one.name, label, moment(one.at), after, one.attempt, prose(text, MAX_TEXT))
 
 
 def _datum(name: str, value: object) -> str:
@@ -151,7 +151,7 @@ def _report(job: Job) -> list[Row]:
         ("Waited", in_words(told["waits"], duration)),
         ("Was claimable for", "" if waited is None else f"{duration(waited)} before the last run"),
         ("Ran", f"{took}{f', {duration(in_all)} in all' if last is not None and in_all > last else ''}"),
-        ("Errors", f"{f'{len(errors)}; the last: ' if len(errors) > 1 else ''}{excerpt(error, BRIEF)}" if errors else "none"),
+        ("Errors", f"{f'{len(errors)}; the last: ' if len(errors) > 1 else ''}{excerpt(error, MAX_TEXT)}" if errors else "none"),
     )
 
 
@@ -249,17 +249,17 @@ def _lease(job: Job, now: datetime) -> list[Row]:
     )
 
 
-def _runs(history: object, mask: Mask) -> Iterator[Run]:
+def _runs(history: object, mask: Mask) -> Iterator[RunRow]:
     """Yield the runs that did not succeed, the newest first; an entry of another form is shown unchanged."""
     entries = history if isinstance(history, list) else [history] if history else []
     for number, entry in reversed([*enumerate(entries, 1)][-MAX_RUNS:]):
         if isinstance(entry, dict):
             yield _run(entry, mask)
         else:
-            yield Run(f"Entry {number}", "unreadable", [Row("Stored", masked_json(entry, mask), block=True)], "")
+            yield RunRow(f"Entry {number}", "unreadable", [Row("Stored", masked_json(entry, mask), block=True)], "")
 
 
-def _run(entry: dict[str, Any], mask: Mask) -> Run:
+def _run(entry: dict[str, Any], mask: Mask) -> RunRow:
     begin, end = parsed(entry.get("started_at")), parsed(entry.get("finished_at"))
     took = between(begin, end) if begin and end and (begin.tzinfo is None) == (end.tzinfo is None) else ""
     rows = _rows(
@@ -272,7 +272,7 @@ def _run(entry: dict[str, Any], mask: Mask) -> Run:
         ("Worker", _text(entry, mask, "worker")),
         ("Release", _text(entry, mask, "release")),
     )
-    return Run(
+    return RunRow(
         f"Run {_text(entry, mask, 'attempt') or '?'}",
         _text(entry, mask, "outcome"),
         rows,

@@ -93,7 +93,7 @@ class JobAdmin(LiveAdmin):
             "opts": self.opts,
             "media": self.media,
             "original": job,
-            "page": detail.page(job),
+            "page": detail.job_page(job),
             "why": _why(request, job),
             **deliveries_of_job.context(request, job.pk),
             "events_address": self.events_address(job),

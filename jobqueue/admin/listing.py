@@ -141,8 +141,8 @@ class JobChangeList(BaseChangeList):
         database = Job.objects.database
         tenant = self.params.get("tenant")
         tenants = overview.tenants_in_lines(database, MAX_TENANTS) if tenant is None else [tenant]
-        lines = [front for front in overview.fronts(database, [Target(one, target) for one in tenants]) if any(front[2:])]
-        return [job_id for front in lines for job_id in overview.members(database, Target(*front[:2]), MAX_COUNTED)]
+        heads = [head for head in overview.target_heads(database, [Target(one, target) for one in tenants]) if head.job_ids]
+        return [job_id for head in heads for job_id in overview.members(database, Target(head.tenant, head.target), MAX_COUNTED)]
 
     def _needs_scan(self) -> bool:
         asked = {name: self.params.get(name) for name in ("status", "waiting", "queue", "task", "target", "tenant", "ended_within")}

@@ -76,8 +76,8 @@ def _offers(cl: Any, wanted: str) -> list[tuple[str, str]]:
     queues = task_choices.queues() | {*claims.queued_queues(database, MAX_TENANTS)}
     if wanted in queues or Queue.objects.filter(pk=wanted).exists():
         offers.append((f"Jobs of queue {shown}", f"?{urlencode({'queue': wanted})}"))
-    fronts = overview.fronts(database, [Target(tenant, wanted) for tenant in overview.tenants_in_lines(database, MAX_TENANTS)])
-    ids = {job_id for front in fronts for job_id in front[2:] if job_id is not None}
+    heads = overview.target_heads(database, [Target(tenant, wanted) for tenant in overview.tenants_in_lines(database, MAX_TENANTS)])
+    ids = {job_id for head in heads for job_id in head.job_ids}
     if ids and cl.root_queryset.filter(pk__in=ids).exists():
         offers.append((f"Jobs of target {shown}", f"?{urlencode({'target': wanted})}"))
     return offers

@@ -114,7 +114,7 @@ class QueueAdmin(QueueWebhookAdmin):
                 if answer.changed:
                     self.log_change(request, Queue(name=name), _told(what, answer))
         except InvalidOption as error:
-            audit.line(request.user, what, f"queue {name}", audit.REFUSED, audit.address_of(request), str(error))
+            audit.log_line(request.user, what, f"queue {name}", audit.REFUSED, audit.address_of(request), str(error))
             self.message_user(request, str(error), messages.ERROR)
         else:
             level = messages.SUCCESS if answer.changed else messages.INFO
@@ -126,7 +126,7 @@ class QueueAdmin(QueueWebhookAdmin):
         if not forget_queue(name):
             self.message_user(request, f"Queue {name}: there is no row to remove.", messages.INFO)
             return
-        audit.record(request.user, "forget", Queue(name=name), audit.DONE, audit.address_of(request), text="Forgotten.", gone=True)
+        audit.record(request.user, "forget", Queue(name=name), audit.DONE, audit.address_of(request), text="Forgotten.", deleted=True)
         self.message_user(request, f"Queue {name}: forgotten, with its pause, limit and webhook.", messages.SUCCESS)
 
     def _may(self, request: HttpRequest, what: str) -> bool:

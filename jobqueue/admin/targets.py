@@ -23,32 +23,32 @@ from jobqueue.core import masking
 from jobqueue.core.amounts import bounded
 from jobqueue.core.targets import Target
 from jobqueue.db import overview as overview_sql
-from jobqueue.db.overview import Front
-from jobqueue.insight.narrowed import look_for
-from jobqueue.insight.targets import Line
+from jobqueue.db.overview import TargetHead
+from jobqueue.insight.narrowed import summaries_with_heads_for
+from jobqueue.insight.targets import TargetSummary
 from jobqueue.models import Job
 
 MAX_SHOWN = 100
 SEARCH, TENANT, TARGET, FROM, STUCK = "q", "tenant", "target", "from", "stuck"
-ON_HOLDER = (RESUME, PAUSE, CANCEL)
+HOLDER_VERBS = (RESUME, PAUSE, CANCEL)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """One line of the page; the texts are plain or safe."""
+class TargetRow:
+    """One row of the page; the texts are plain or safe."""
 
-    line: Line
+    summary: TargetSummary
     name: str
     tenant: str
-    listed: str
+    changelist_url: str
     holder: Job | None
     badge: str
-    since: str
+    held_for: str
     waiting: str
-    oldest: str
+    oldest_waits: str
     next_id: int | None
     verbs: list[tuple[Verb, str]]
-    clear: str
+    clear_url: str
 
 
 @method_decorator(transaction.non_atomic_requests, name="clear_view")
@@ -69,10 +69,10 @@ class TargetsAdmin(ActingAdmin):
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
             raise PermissionDenied
         search, tenant = request.GET.get(SEARCH, "").strip(), request.GET.get(TENANT)
-        odd = "\0" in search or "\0" in (tenant or "")
-        found = [] if odd else self._visible(request, look_for(request.user, search=search, tenant=tenant))
+        has_null = "\0" in search or "\0" in (tenant or "")
+        found = [] if has_null else self._visible(request, summaries_with_heads_for(request.user, search=search, tenant=tenant))
         if stuck := bool(request.GET.get(STUCK)):
-            found = [one for one in found if one[0].stuck]
+            found = [(summary, head) for summary, head in found if summary.stuck]
         shown = found[:MAX_SHOWN]
         request.current_app = self.admin_site.name
         context = {
@@ -81,13 +81,13 @@ class TargetsAdmin(ActingAdmin):
             "is_nav_sidebar_enabled": False,
             "opts": self.opts,
             "media": self.media,
-            "lines": self._shown(request, shown),
+            "targets": self._rows(request, shown),
             "more": len(found) > len(shown),
-            "most": MAX_SHOWN,
+            "limit": MAX_SHOWN,
             "search": search,
             "tenant": tenant,
             "stuck": stuck,
-            "tenants": any(line.tenant for line, _ in shown),
+            "tenants": any(summary.tenant for summary, _ in shown),
             "without_tenant": f"?{urlencode({SEARCH: search})}",
         }
         return TemplateResponse(request, "jobqueue/admin/targets.html", context)
@@ -116,39 +116,39 @@ class TargetsAdmin(ActingAdmin):
         kept = {name: request.GET[name] for name in (SEARCH, STUCK) if request.GET.get(name)}
         return HttpResponseRedirect(f"{self._address('targets')}{f'?{urlencode(kept)}' if kept else ''}")
 
-    def _visible(self, request: HttpRequest, found: list[tuple[Line, Front]]) -> list[tuple[Line, Front]]:
+    def _visible(self, request: HttpRequest, found: list[tuple[TargetSummary, TargetHead]]) -> list[tuple[TargetSummary, TargetHead]]:
         """Return the lines of which the user may see a job: a project can restrict that by `get_queryset`."""
-        ids = {job_id for _, front in found for job_id in front[2:] if job_id is not None}
+        ids = {job_id for _, head in found for job_id in head.job_ids}
         seen = set(self.get_queryset(request).filter(pk__in=ids).values_list("pk", flat=True))
-        return [(line, front) for line, front in found if seen.intersection(front[2:])]
+        return [(summary, head) for summary, head in found if seen.intersection(head.job_ids)]
 
-    def _shown(self, request: HttpRequest, found: list[tuple[Line, Front]]) -> list[Shown]:
-        holders = [line.holder_id for line, _ in found if line.holder_id is not None]
+    def _rows(self, request: HttpRequest, found: list[tuple[TargetSummary, TargetHead]]) -> list[TargetRow]:
+        holders = [summary.holder_id for summary, _ in found if summary.holder_id is not None]
         jobs = {job.pk: job for job in self.get_queryset(request).defer(*listing.BIG_COLUMNS).filter(pk__in=holders)}
         now = next((columns.now_of(job) for job in jobs.values()), overview_sql.clock(Job.objects.database) if found else None)
-        return [self._one(request, line, front, jobs.get(line.holder_id or 0), now) for line, front in found]
+        return [self._row(request, summary, head, jobs.get(summary.holder_id or 0), now) for summary, head in found]
 
-    def _one(self, request: HttpRequest, line: Line, front: Front, job: Job | None, now: Any) -> Shown:
+    def _row(self, request: HttpRequest, summary: TargetSummary, head: TargetHead, job: Job | None, now: Any) -> TargetRow:
         kept = {FROM: "targets", **{name: request.GET[name] for name in (SEARCH, STUCK) if request.GET.get(name)}}
         # A URL is shown, stored and logged, so no URL contains a target with a secret.
-        plain = _name(line.target) == line.target
-        behind = {TENANT: line.tenant, TARGET: line.target}
-        of_tenant = {TENANT: line.tenant} if line.tenant else {}
-        able = [verb for verb in ON_HOLDER if job is not None and verb.possible(job) and verb.allowed(request)]
+        plain = _name(summary.target) == summary.target
+        behind = {TENANT: summary.tenant, TARGET: summary.target}
+        of_tenant = {TENANT: summary.tenant} if summary.tenant else {}
+        able = [verb for verb in HOLDER_VERBS if job is not None and verb.possible(job) and verb.allowed(request)]
         may_clear = plain and job is not None and CANCEL.allowed(request)
-        return Shown(
-            line=line,
-            name=_name(line.target),
-            tenant=line.tenant or NOTHING,
-            listed=f"{self._address('changelist')}?{urlencode({TARGET: line.target, **of_tenant})}" if plain else "",
+        return TargetRow(
+            summary=summary,
+            name=_name(summary.target),
+            tenant=summary.tenant or NOTHING,
+            changelist_url=f"{self._address('changelist')}?{urlencode({TARGET: summary.target, **of_tenant})}" if plain else "",
             holder=job,
-            badge=columns.status(job) if job is not None else columns.badge("queued", "Free") if not line.holder_status else NOTHING,
-            since=ago(line.since, now) if line.since is not None else NOTHING,
-            waiting=bounded(line.waiting, line.waiting_is_capped),
-            oldest=between(line.oldest_waiting_at, now) if line.oldest_waiting_at is not None else NOTHING,
-            next_id=next((one for one in (front.queued, front.parked) if one is not None), None) if not line.holder_status else None,
-            verbs=[(verb, f"{self._address('act', line.holder_id, verb.name)}?{urlencode(kept)}") for verb in able],
-            clear=f"{self._address('clear_target')}?{urlencode({**kept, **behind})}" if may_clear else "",
+            badge=columns.status(job) if job is not None else columns.badge("queued", "Free") if not summary.holder_status else NOTHING,
+            held_for=ago(summary.since, now) if summary.since is not None else NOTHING,
+            waiting=bounded(summary.waiting, summary.waiting_is_capped),
+            oldest_waits=between(summary.oldest_waiting_at, now) if summary.oldest_waiting_at is not None else NOTHING,
+            next_id=next((one for one in (head.queued, head.parked) if one is not None), None) if not summary.holder_status else None,
+            verbs=[(verb, f"{self._address('act', summary.holder_id, verb.name)}?{urlencode(kept)}") for verb in able],
+            clear_url=f"{self._address('clear_target')}?{urlencode({**kept, **behind})}" if may_clear else "",
         )
 
     def _address(self, name: str, *args: Any) -> str:

@@ -6,7 +6,7 @@ from jobqueue.core import repeats
 from jobqueue.declared import registry
 
 
-def entry(path: str) -> registry.Entry | None:
+def entry(path: str) -> registry.RegisteredTask | None:
     """Return the registry's entry of a path, or None."""
     _discover()
     return registry.find(path)

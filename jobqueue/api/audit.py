@@ -11,36 +11,38 @@ from jobqueue.core import states
 from jobqueue.core.answers import Answer, Verdict
 from jobqueue.models import Job, Queue
 
-SENTENCES = {"cancel": "Canceled", "pause": "Paused", "resume": "Resumed", "run_now": "Queued to run now", "delete": "Deleted"}
+PAST_FORMS = {"cancel": "Canceled", "pause": "Paused", "resume": "Resumed", "run_now": "Queued to run now", "delete": "Deleted"}
 
 
 def record(request: HttpRequest, user: Any, job: Job, verb: str, answer: Answer) -> None:
     """Record the result of a verb for a job, including a refusal."""
-    gone = False
+    deleted = False
     if answer.verdict is Verdict.REFUSED:
-        text = f"Not {SENTENCES[verb].lower()} over REST: {answer.reason}."
+        text = f"Not {PAST_FORMS[verb].lower()} over REST: {answer.reason}."
     elif answer.verdict is Verdict.REQUESTED:
         text = f"While it ran: asked to stop ({verb}), over REST."
     elif verb != "delete" and answer.status == states.Status.RUNNING:
         text = "Request to stop withdrawn, over REST."
     else:
-        text, gone = f"{SENTENCES[verb]} over REST; the job was {job.status}.", verb == "delete"
-    audit.record(user, verb, job, answer.verdict.value, audit.address_of(request), text=text, gone=gone)
+        text, deleted = f"{PAST_FORMS[verb]} over REST; the job was {job.status}.", verb == "delete"
+    audit.record(user, verb, job, answer.verdict.value, audit.address_of(request), text=text, deleted=deleted)
 
 
 def record_queue(request: HttpRequest, user: Any, name: str, verb: str, *, changed: bool) -> None:
     """Record the result of a verb for a queue."""
     if changed:
-        audit.record(user, verb, Queue(name=name), audit.DONE, audit.address_of(request), text=f"{SENTENCES[verb]} over REST.")
+        audit.record(user, verb, Queue(name=name), audit.DONE, audit.address_of(request), text=f"{PAST_FORMS[verb]} over REST.")
     else:
-        audit.line(user, verb, Queue(name=name), "no change", audit.address_of(request))
+        audit.log_line(user, verb, Queue(name=name), "no change", audit.address_of(request))
 
 
-def refused(request: HttpRequest, user: Any, why: str) -> None:
+def record_invalid(request: HttpRequest, user: Any, why: str) -> None:
     """Record a change of an object that does not exist, that its sender may not see, or that the request names wrongly."""
-    audit.line(user, request.method or "", request.path, audit.REFUSED, audit.address_of(request), why)
+    audit.log_line(user, request.method or "", request.path, audit.REFUSED, audit.address_of(request), why)
 
 
-def denied(request: HttpRequest, user: Any, why: str) -> None:
+def record_forbidden(request: HttpRequest, user: Any, why: str) -> None:
     """Record a change that its sender may not make."""
-    audit.line(user if user is not None else "unknown", request.method or "", request.path, audit.FORBIDDEN, audit.address_of(request), why)
+    audit.log_line(
+        user if user is not None else "unknown", request.method or "", request.path, audit.FORBIDDEN, audit.address_of(request), why
+    )

@@ -93,7 +93,7 @@ class _View:
                 access.check_csrf(request, user)
             except Problem as problem:
                 if request.method not in access.SAFE_METHODS:
-                    audit.denied(request, user, str(problem))
+                    audit.record_forbidden(request, user, str(problem))
                 raise
         try:
             reply = endpoint.handler(request, user, given)
@@ -101,7 +101,7 @@ class _View:
             # A state that forbids a change (409) is recorded with its job. The rest includes the jobs of another
             # tenant.
             if request.method not in access.SAFE_METHODS and getattr(problem, "status", 404) != 409:
-                audit.refused(request, user, str(problem))
+                audit.record_invalid(request, user, str(problem))
             raise
         return reply if isinstance(reply, HttpResponseBase) else answer(reply[1], reply[0])
 

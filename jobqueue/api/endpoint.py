@@ -19,7 +19,7 @@ class Endpoint:
     returns: str  # the shape of the answer, one of `shapes.SHAPES`; empty: any object
     permissions: tuple[str, ...] = ("view_job",)
     query: tuple[str, ...] = ()
-    done: tuple[int, ...] = (200,)
-    refuses: bool = False  # whether the state of the job can forbid it
+    success_statuses: tuple[int, ...] = (200,)
+    can_be_refused: bool = False  # whether the state of the job can forbid it
     streams: bool = False  # a stream of events in place of JSON
     public: bool = False

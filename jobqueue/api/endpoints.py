@@ -30,13 +30,15 @@ VERBS: Final = (
 def _on_job(method: str, path: str, verb: str, summary: str, do: Any, done: tuple[int, ...] = (200,)) -> Endpoint:
     name = "job" if method == "DELETE" else f"{'target_' if path.startswith('targets/') else ''}job_{verb}"
     return Endpoint(
-        *(method, path, name, summary, views.act(verb, do), "Answer", ("view_job", f"{verb}_job"), ("tenant",)), done=done, refuses=True
+        *(method, path, name, summary, views.act(verb, do), "Answer", ("view_job", f"{verb}_job"), ("tenant",)),
+        success_statuses=done,
+        can_be_refused=True,
     )
 
 
 def _stream(path: str, name: str, summary: str, handler: Handler) -> Endpoint:
     query = ("tenant", "snapshot", "last_event_id")
-    return Endpoint("GET", path, name, summary, handler, "StreamEvent", query=query, refuses=True, streams=True)
+    return Endpoint("GET", path, name, summary, handler, "StreamEvent", query=query, can_be_refused=True, streams=True)
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (

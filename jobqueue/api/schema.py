@@ -80,7 +80,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     parameters = [_parameter(name, "path") for name in in_path] + [_parameter(name, "query") for name in endpoint.query]
     shape = shapes.ref(endpoint.returns) if endpoint.returns else shapes.OBJECT
     said, kind = (STREAM, "text/event-stream") if endpoint.streams else ("", "application/json")
-    responses = {str(status): _response(said or DONE[status], shape, kind) for status in endpoint.done}
+    responses = {str(status): _response(said or DONE[status], shape, kind) for status in endpoint.success_statuses}
     responses |= {str(status): _response(ERRORS[status], shapes.ref("Error")) for status in _errors(endpoint, in_path)}
     described: dict[str, Any] = {
         "operationId": f"{endpoint.name}_{endpoint.method.lower()}",
@@ -101,7 +101,7 @@ def _errors(endpoint: Endpoint, in_path: list[str]) -> list[int]:
         401: not endpoint.public,
         403: not endpoint.public,
         404: bool(in_path),
-        409: endpoint.refuses,
+        409: endpoint.can_be_refused,
         429: endpoint.streams,
         500: True,
         503: True,

@@ -18,8 +18,8 @@ from jobqueue.api.streams import endpoints
 from jobqueue.core.answers import Answer, Verdict
 from jobqueue.core.masking import mask_text
 from jobqueue.insight import queue_names
-from jobqueue.insight.narrowed import lines_for, queue_states_for
-from jobqueue.insight.targets import Line
+from jobqueue.insight.narrowed import queue_states_for, target_summaries_for
+from jobqueue.insight.targets import TargetSummary
 from jobqueue.lifecycle import queues
 from jobqueue.models import Job
 
@@ -53,13 +53,13 @@ def act(verb: str, do: Callable[[int], Answer]) -> Handler:
 def list_targets(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the targets that are held, blocked or waited for."""
     most = params.limit(request)
-    found = lines_for(user, search=params.text(request, "search") or "", tenant=params.text(request, "tenant"))[: most + 1]
-    return 200, {"targets": [_line(line) for line in found[:most]], "more": len(found) > most}
+    found = target_summaries_for(user, search=params.text(request, "search") or "", tenant=params.text(request, "tenant"))[: most + 1]
+    return 200, {"targets": [_target(summary) for summary in found[:most]], "more": len(found) > most}
 
 
-def _line(line: Line) -> dict[str, Any]:
-    holder = None if line.holder_id is None else public_ids.public_id(line.holder_id)
-    return {**_plain(line), "target": mask_text(line.target), "holder_public_id": holder}
+def _target(summary: TargetSummary) -> dict[str, Any]:
+    holder = None if summary.holder_id is None else public_ids.public_id(summary.holder_id)
+    return {**_plain(summary), "target": mask_text(summary.target), "holder_public_id": holder}
 
 
 def act_on_queue(verb: str) -> Handler:

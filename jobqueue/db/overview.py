@@ -24,7 +24,7 @@ MAX_QUEUES = 1000  # that a page or a command shows
 MINE = ("t.tenant", "t.name")
 
 
-class Front(NamedTuple):
+class TargetHead(NamedTuple):
     """The jobs at the front of a line: the holder of the target, a job that blocks it, and the best queued and parked jobs."""
 
     tenant: str
@@ -33,6 +33,11 @@ class Front(NamedTuple):
     blocker: int | None
     queued: int | None
     parked: int | None
+
+    @property
+    def job_ids(self) -> list[int]:
+        """The numbers of these jobs."""
+        return [job_id for job_id in (self.holder, self.blocker, self.queued, self.parked) if job_id is not None]
 
 
 class Group(NamedTuple):
@@ -72,8 +77,8 @@ def tenants_in_lines(db: Database, limit: int) -> list[str]:
     return sorted(found)
 
 
-def fronts(db: Database, targets: Collection[Target]) -> list[Front]:
-    """Return the front of each line."""
+def target_heads(db: Database, targets: Collection[Target]) -> list[TargetHead]:
+    """Return the jobs at the front of each line."""
     source, params = db.pairs(targets)
     holder = f"SELECT j.id FROM {db.table} AS j WHERE j.tenant = t.tenant AND j.target = t.name AND j.holds_target LIMIT 1"
     blockers = _in_order(db, "j.id", "target", f"{HELD} AND status IN ('PAUSED', 'ERROR')", "tenant, target")
@@ -84,7 +89,7 @@ def fronts(db: Database, targets: Collection[Target]) -> list[Front]:
         f" (SELECT min(id) FROM ({blockers} LIMIT {MAX_BLOCKERS}) AS b), ({queued} LIMIT 1), ({parked} LIMIT 1) FROM t"
     )
     with reading(db):
-        return [Front(*row) for row in db.rows(sql, params)] if targets else []
+        return [TargetHead(*row) for row in db.rows(sql, params)] if targets else []
 
 
 def members(db: Database, target: Target, most: int) -> list[int]:

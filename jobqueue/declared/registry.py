@@ -28,16 +28,16 @@ from jobqueue.exceptions import InvalidOption
 DECLARED_ONLY = ("takes_context", "backoff", "retry_on", "transactional", "phases", "secret")
 
 _tasks: dict[str, Any] = {}
-_loads: dict[str, object] = {}
-_declarers: dict[str, Any] = {}
-_entries: dict[str, Entry] = {}
-_tried: set[str] = set()
+_load_ids: dict[str, object] = {}
+_declaring_modules: dict[str, Any] = {}
+_entries: dict[str, RegisteredTask] = {}
+_tried_modules: set[str] = set()
 _discovered = threading.Event()
 _lock = threading.RLock()  # reentrant, because a module that is imported under it can find a task by its path
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegisteredTask:
     """The properties of a task that a run needs."""
 
     path: str
@@ -67,19 +67,19 @@ def register(task: Any) -> None:
         _refuse_other_options(known, task)
         return
     declarer = functions.declaring_module()
-    if known is not None and _loads[path] is load and _is_second(path, known.func, task.func, declarer):
+    if known is not None and _load_ids[path] is load and _is_conflict(path, known.func, task.func, declarer):
         raise functions.InvalidTaskFunction(
             f"Two tasks have the path {path!r}: {functions.places(known.func, task.func)}. A job stores only the path, so "
             f"the same function would run for both. Rename one of them."
         )
-    _tasks[path], _loads[path], _declarers[path] = task, load, declarer
+    _tasks[path], _load_ids[path], _declaring_modules[path] = task, load, declarer
     _entries.pop(path, None)
 
 
-def _is_second(path: str, known: Any, func: Any, declarer: Any) -> bool:
+def _is_conflict(path: str, known: Any, func: Any, declarer: Any) -> bool:
     if not functions.is_same_source(known, func):
         return True
-    before = _declarers[path]  # a module that wraps a function of another module can be reloaded alone
+    before = _declaring_modules[path]  # a module that wraps a function of another module can be reloaded alone
     is_reload = declarer is None or (before is not None and before is not declarer and before.name == declarer.name)
     return functions.is_other_wrapper(known, func) and not is_reload
 
@@ -119,7 +119,7 @@ def _forget_unfinished() -> None:
 
 def forget(path: str) -> None:
     """Remove a task, so that this process runs no job of it."""
-    del _tasks[path], _loads[path], _declarers[path]
+    del _tasks[path], _load_ids[path], _declaring_modules[path]
     _entries.pop(path, None)
 
 
@@ -136,11 +136,11 @@ def _add_from(module: ModuleType) -> None:
             register(value)
 
 
-def find(path: str) -> Entry | None:
+def find(path: str) -> RegisteredTask | None:
     """Return the entry of a path, or None if no registered task has it."""
     entry = _entries.get(path)
     if entry is None and (task := _tasks.get(path)) is not None:
-        entry = _entries[path] = Entry(
+        entry = _entries[path] = RegisteredTask(
             path=path,
             task=task,
             func=task.func,
@@ -156,13 +156,13 @@ def find(path: str) -> Entry | None:
     return entry
 
 
-def find_or_load(path: str) -> Entry | None:
+def find_or_load(path: str) -> RegisteredTask | None:
     """Return the entry of a path; import its module once if it belongs to an installed app or a module of `TASK_MODULES`."""
     discover()
     name = path.rpartition(".")[0]
-    if path not in _tasks and name not in _tried and _may_import(name):
+    if path not in _tasks and name not in _tried_modules and _may_import(name):
         with _lock:
-            _tried.add(name)
+            _tried_modules.add(name)
             if imports.exists(name) and (module := imports.load(name)) is not None:
                 _add_from(module)
             _forget_unfinished()

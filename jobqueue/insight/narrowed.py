@@ -16,9 +16,9 @@ from django.db.models import Count, Min, Q
 from jobqueue.access import visible
 from jobqueue.core import states
 from jobqueue.db import overview as overview_sql
-from jobqueue.db.overview import Front
+from jobqueue.db.overview import TargetHead
 from jobqueue.insight.queues import MAX_COUNTED, QueueState, queue_states
-from jobqueue.insight.targets import Line, look
+from jobqueue.insight.targets import TargetSummary, summaries_with_heads
 from jobqueue.insight.why import Why, why_waiting
 from jobqueue.models import Job, Queue
 
@@ -35,20 +35,20 @@ def why_for(user: Any, job: Any) -> Why | None:
     return Why(why.gate, HIDDEN)
 
 
-def lines_for(user: Any, *, search: str = "", tenant: str | None = None) -> list[Line]:
-    """Return the lines of which the user may see a job; see `insight.targets.lines`."""
-    return [line for line, _ in look_for(user, search=search, tenant=tenant)]
+def target_summaries_for(user: Any, *, search: str = "", tenant: str | None = None) -> list[TargetSummary]:
+    """Return the lines of which the user may see a job; see `insight.targets.target_summaries`."""
+    return [summary for summary, _ in summaries_with_heads_for(user, search=search, tenant=tenant)]
 
 
-def look_for(user: Any, *, search: str = "", tenant: str | None = None) -> list[tuple[Line, Front]]:
+def summaries_with_heads_for(user: Any, *, search: str = "", tenant: str | None = None) -> list[tuple[TargetSummary, TargetHead]]:
     """Return these lines, each with the jobs at its front that the user may see."""
-    found = look(search=search, tenant=tenant)
+    found = summaries_with_heads(search=search, tenant=tenant)
     if not visible.is_narrowed(user):
         return found
-    seen = _seen(user, {job_id for _, front in found for job_id in front[2:] if job_id is not None})
-    mine = [(line, front) for line, front in found if seen.intersection(front[2:])]
-    waiting = _waiting(user, [line for line, _ in mine])
-    return [(_narrowed(line, seen, waiting), _front(front, seen)) for line, front in mine]
+    seen = _seen(user, {job_id for _, head in found for job_id in head.job_ids})
+    mine = [(summary, head) for summary, head in found if seen.intersection(head.job_ids)]
+    waiting = _waiting(user, [summary for summary, _ in mine])
+    return [(_narrowed(summary, seen, waiting), _narrowed_head(head, seen)) for summary, head in mine]
 
 
 def queue_states_for(user: Any) -> list[QueueState]:
@@ -77,20 +77,21 @@ def _seen(user: Any, ids: Iterable[int]) -> set[int]:
     return set(visible.narrow(user, Job.objects.current.filter(pk__in={*ids})).values_list("pk", flat=True))
 
 
-def _front(front: Front, seen: Collection[int]) -> Front:
-    return Front(*front[:2], *(one if one in seen else None for one in front[2:]))
+def _narrowed_head(head: TargetHead, seen: Collection[int]) -> TargetHead:
+    jobs = (job_id if job_id in seen else None for job_id in (head.holder, head.blocker, head.queued, head.parked))
+    return TargetHead(head.tenant, head.target, *jobs)
 
 
-def _narrowed(line: Line, seen: Collection[int], waiting: dict[tuple[str, str], tuple[int, datetime]]) -> Line:
-    number, oldest = waiting.get((line.tenant, line.target), (0, None))
-    if line.holder_id is not None and line.holder_id not in seen:
-        line = replace(line, holder_id=None, holder_task="", since=None)  # the status shows that the target is not free
-    return replace(line, waiting=min(number, line.waiting), oldest_waiting_at=oldest if line.waiting else None)
+def _narrowed(summary: TargetSummary, seen: Collection[int], waiting: dict[tuple[str, str], tuple[int, datetime]]) -> TargetSummary:
+    number, oldest = waiting.get((summary.tenant, summary.target), (0, None))
+    if summary.holder_id is not None and summary.holder_id not in seen:
+        summary = replace(summary, holder_id=None, holder_task="", since=None)  # the status shows that the target is not free
+    return replace(summary, waiting=min(number, summary.waiting), oldest_waiting_at=oldest if summary.waiting else None)
 
 
-def _waiting(user: Any, lines: Collection[Line]) -> dict[tuple[str, str], tuple[int, datetime]]:
+def _waiting(user: Any, summaries: Collection[TargetSummary]) -> dict[tuple[str, str], tuple[int, datetime]]:
     """Return the number of visible jobs that wait for each target, and the time since which the oldest waits."""
-    jobs = visible.narrow(user, Job.objects.current.filter(WAITING, target__in={line.target for line in lines}))
+    jobs = visible.narrow(user, Job.objects.current.filter(WAITING, target__in={summary.target for summary in summaries}))
     counted = Job.objects.current.filter(pk__in=jobs.order_by().values("pk")[:BUDGET]).order_by()
     rows = counted.values_list("tenant", "target").annotate(number=Count("pk"), oldest=Min("enqueued_at"))
     return {(tenant, target): (number, oldest) for tenant, target, number, oldest in rows}

@@ -18,7 +18,7 @@ from jobqueue.core.moments import moment_of
 from jobqueue.core.targets import BLOCKING, Target
 from jobqueue.core.texts import clean
 from jobqueue.db import overview as overview_sql
-from jobqueue.db.overview import QUEUED_IN_LINE, Ending, Front
+from jobqueue.db.overview import QUEUED_IN_LINE, Ending, TargetHead
 from jobqueue.db.targets import HELD, PARKED
 from jobqueue.models import Job
 
@@ -27,13 +27,13 @@ MAX_SEARCHED = 5000
 MAX_TENANTS = 1000
 MAX_COUNTED = 10_000  # of the jobs that wait for one target
 BUDGET = 100_000
-MAX_STUCK_LOOKS = 500  # targets of each kind that `stuck_lines` checks
+MAX_STUCK_CHECKED = 500  # targets of each kind that `blocking_jobs` checks
 STOPPED = (*BLOCKING, states.Status.PENDING)
 COLUMNS = ("pk", "task", "status", "waiting_for", "holds_target", "run_at", "enqueued_at", "started_at", "finished_at")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TargetSummary:
     """A target, the job that holds or blocks it (None: the next job can be taken), and the jobs that wait for it."""
 
     tenant: str
@@ -52,46 +52,46 @@ class Line:
         return self.waiting > 0 and self.holder_status in BLOCKING
 
 
-def lines(*, search: str = "", tenant: str | None = None, limit: int = 100) -> list[Line]:
+def target_summaries(*, search: str = "", tenant: str | None = None, limit: int = 100) -> list[TargetSummary]:
     """Return the lines that are held, blocked or waited for: first those that wait for an operator, then by age of their wait.
 
     `search` is a part of a target's name as shown, with its secrets masked; beyond the first `MAX_SEARCHED` names,
     only a full name is found. `tenant` selects a tenant, or the jobs without one ("").
     """
-    return [line for line, _ in look(search=search, tenant=tenant)][:limit]
+    return [summary for summary, _ in summaries_with_heads(search=search, tenant=tenant)][:limit]
 
 
-def look(*, search: str = "", tenant: str | None = None) -> list[tuple[Line, Front]]:
-    """Return up to `MAX_TARGETS` lines in the order of `lines`, each with the jobs at its front."""
-    fronts = overview_sql.fronts(Job.objects.database, _targets(clean(search).strip(), tenant if tenant is None else clean(tenant)))
-    found = [front for front in fronts if any(front[2:])]
-    return sorted(zip(_lines(found), found, strict=True), key=lambda one: _by_need(one[0]))
+def summaries_with_heads(*, search: str = "", tenant: str | None = None) -> list[tuple[TargetSummary, TargetHead]]:
+    """Return up to `MAX_TARGETS` lines in the order of `target_summaries`, each with the jobs at its front."""
+    heads = overview_sql.target_heads(Job.objects.database, _targets(clean(search).strip(), tenant if tenant is None else clean(tenant)))
+    found = [head for head in heads if head.job_ids]
+    return sorted(zip(_summaries(found), found, strict=True), key=lambda one: _urgency(one[0]))
 
 
-def stuck_lines() -> tuple[list[Job], bool]:
+def blocking_jobs() -> tuple[list[Job], bool]:
     """Return the jobs that block a target for which other jobs wait, and whether there are more targets than were checked."""
     database = Job.objects.database
     targets: dict[Target, None] = {}
     more = False
     for where in (PARKED, QUEUED_IN_LINE):
-        found = overview_sql.targets_in(database, where, Target("", ""), MAX_STUCK_LOOKS + 1)
-        more = more or len(found) > MAX_STUCK_LOOKS
-        targets.update(dict.fromkeys(found[:MAX_STUCK_LOOKS]))
-    fronts = overview_sql.fronts(database, targets)
-    jobs = _jobs(one for front in fronts for one in (front.holder, front.blocker) if one is not None)
-    blockers = [blocker_of(front, jobs) for front in fronts]
+        found = overview_sql.targets_in(database, where, Target("", ""), MAX_STUCK_CHECKED + 1)
+        more = more or len(found) > MAX_STUCK_CHECKED
+        targets.update(dict.fromkeys(found[:MAX_STUCK_CHECKED]))
+    heads = overview_sql.target_heads(database, targets)
+    jobs = _jobs(one for head in heads for one in (head.holder, head.blocker) if one is not None)
+    blockers = [blocker_of(head, jobs) for head in heads]
     return [job for job in blockers if job is not None and job.status in BLOCKING], more
 
 
-def blocker_of(front: Front, jobs: Mapping[int, Any]) -> Any | None:
+def blocker_of(head: TargetHead, jobs: Mapping[int, Any]) -> Any | None:
     """Return the job at the front that stops the line; a blocker takes precedence over a holder that waits to run again."""
-    holder, blocker = jobs.get(front.holder or 0), jobs.get(front.blocker or 0)
+    holder, blocker = jobs.get(head.holder or 0), jobs.get(head.blocker or 0)
     if holder is not None and (blocker is None or holder.place not in (states.QUEUED, states.PENDING_TARGET)):
         return holder
     return blocker or holder
 
 
-def stands_since(job: Job, ending: Ending | None) -> datetime | None:
+def state_since(job: Job, ending: Ending | None) -> datetime | None:
     """Return the time since which a job is in its state, if its row has it; for a stopped job, the end of its last run."""
     known: datetime | None
     if job.status in (states.Status.RUNNING, states.Status.ERROR):
@@ -115,23 +115,23 @@ def _targets(search: str, tenant: str | None) -> list[Target]:
     return list(dict.fromkeys([*whole, *list(found)[:MAX_TARGETS]]))
 
 
-def _lines(fronts: list[Front]) -> list[Line]:
-    jobs = _jobs(one for front in fronts for one in (front.holder, front.blocker) if one is not None)
-    waiting = _waiting([Target(front.tenant, front.target) for front in fronts])
-    shown = [(front, blocker_of(front, jobs), jobs.get(front.holder or 0)) for front in fronts]
+def _summaries(heads: list[TargetHead]) -> list[TargetSummary]:
+    jobs = _jobs(one for head in heads for one in (head.holder, head.blocker) if one is not None)
+    waiting = _waiting([Target(head.tenant, head.target) for head in heads])
+    shown = [(head, blocker_of(head, jobs), jobs.get(head.holder or 0)) for head in heads]
     since = _since([job for _, job, _ in shown if job is not None])
-    return [_line(front, job, holder, since, *waiting[front.tenant, front.target]) for front, job, holder in shown]
+    return [_summary(head, job, holder, since, *waiting[head.tenant, head.target]) for head, job, holder in shown]
 
 
-def _line(
-    front: Front, job: Any, holder: Any, since: Mapping[int, datetime | None], count: int, capped: bool, oldest: datetime | None
-) -> Line:
+def _summary(
+    head: TargetHead, job: Any, holder: Any, since: Mapping[int, datetime | None], count: int, capped: bool, oldest: datetime | None
+) -> TargetSummary:
     # A holder that waits to run again is in its own line, but waits for no other job.
     alone = holder is not None and holder.place in (states.QUEUED, states.PENDING_TARGET) and not capped
     waiting = count - 1 if alone else count
-    return Line(
-        front.tenant,
-        front.target,
+    return TargetSummary(
+        head.tenant,
+        head.target,
         holder_id=None if job is None else job.pk,
         holder_status="" if job is None else job.status,
         holder_task="" if job is None else job.task,
@@ -162,9 +162,9 @@ def _waiting(targets: list[Target]) -> dict[tuple[str, str], tuple[int, bool, da
 def _since(jobs: list[Job]) -> dict[int, datetime | None]:
     """Return the time since which each job is in its state, if its row has it."""
     endings = overview_sql.endings(Job.objects.database, [job.pk for job in jobs if job.status in STOPPED])
-    return {job.pk: stands_since(job, endings.get(job.pk)) for job in jobs}
+    return {job.pk: state_since(job, endings.get(job.pk)) for job in jobs}
 
 
-def _by_need(line: Line) -> tuple[bool, bool, float, str, str]:
-    when = line.oldest_waiting_at or line.since
-    return (not line.stuck, not line.waiting, when.timestamp() if when else math.inf, line.tenant, line.target)
+def _urgency(summary: TargetSummary) -> tuple[bool, bool, float, str, str]:
+    when = summary.oldest_waiting_at or summary.since
+    return (not summary.stuck, not summary.waiting, when.timestamp() if when else math.inf, summary.tenant, summary.target)

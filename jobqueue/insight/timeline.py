@@ -11,11 +11,11 @@ from jobqueue.core.masking import PLAIN, Mask
 from jobqueue.db import eventlog
 from jobqueue.models import Job
 
-MOST = 50
+MAX_EVENTS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class TimelineEvent:
     """An event; `seconds` is the time since the event before it, None for the first that is shown."""
 
     id: int
@@ -30,14 +30,14 @@ class Happening:
         return {"id": self.id, "name": self.name, "at": self.at.isoformat(), "attempt": self.attempt, "data": self.data}
 
 
-def timeline(job: Job, most: int = MOST, *, mask: Mask = PLAIN) -> tuple[list[Happening], bool]:
+def timeline(job: Job, limit: int = MAX_EVENTS, *, mask: Mask = PLAIN) -> tuple[list[TimelineEvent], bool]:
     """Return the newest events of a job, the oldest of these first, and whether there are older ones."""
-    rows = eventlog.events_of(Job.objects.database, job.pk, most + 1)
-    found: list[Happening] = []
+    rows = eventlog.events_of(Job.objects.database, job.pk, limit + 1)
+    found: list[TimelineEvent] = []
     before: datetime | None = None
-    for row in rows[-most:]:
+    for row in rows[-limit:]:
         data = mask.value(capped(row.data, mask=mask))
         seconds = (row.at - before).total_seconds() if before is not None else None
-        found.append(Happening(row.id, row.name, row.at, row.attempt, data if isinstance(data, dict) else {}, seconds))
+        found.append(TimelineEvent(row.id, row.name, row.at, row.attempt, data if isinstance(data, dict) else {}, seconds))
         before = row.at
-    return found, len(rows) > most
+    return found, len(rows) > limit

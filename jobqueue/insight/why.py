@@ -103,10 +103,10 @@ def _target(job: Any) -> Why | None:
     """Return the job that holds or blocks the target, or the next job in its line, by priority and age."""
     if not job.target:
         return None
-    [front] = overview.fronts(Job.objects.database, [job.tenant_target])
-    ids = [one for one in front[2:] if one is not None and one != job.pk]
+    [head] = overview.target_heads(Job.objects.database, [job.tenant_target])
+    ids = [job_id for job_id in head.job_ids if job_id != job.pk]
     jobs = {one.pk: one for one in Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk__in=ids)}
-    other = blocker_of(front, jobs)
+    other = blocker_of(head, jobs)
     if other is not None:
         verb = "holds" if other.holds_target else "blocks"
         return Why("target", f"{_who(other)} {verb} {_named(job, capital=False)}: {_state_text(other)}.", other.pk)

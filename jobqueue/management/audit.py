@@ -30,7 +30,7 @@ def record(options: dict[str, Any], data: Any) -> None:
         audit.record(actor, verb, "jobs", audit.DONE, host, text=f"{data['deleted']} deleted, {data['stale']} marked as stale")
 
 
-def refused(options: dict[str, Any], error: Exception) -> None:
+def record_failure(options: dict[str, Any], error: Exception) -> None:
     """Record that a subcommand that changes something has failed."""
     if options["what"] in CHANGES:
         actor, host = audit.operator()

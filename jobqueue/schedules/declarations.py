@@ -198,7 +198,7 @@ def check_timing(row: Schedule | Declaration) -> None:
     row.timing.check(clock.now())
 
 
-def check_arguments(row: Schedule | Declaration, entry: registry.Entry | None = None) -> None:
+def check_arguments(row: Schedule | Declaration, entry: registry.RegisteredTask | None = None) -> None:
     """Reject arguments that are no list or object, that JSON cannot store, or that do not fit the task, if it is given."""
     if not isinstance(row.args, list):
         raise InvalidArgumentType(f"args is a {type(row.args).__qualname__}; it must be a list, such as [7].")

@@ -16,7 +16,7 @@ from jobqueue import compat, signals
 from jobqueue.core import backoff, states
 from jobqueue.core.phases import PhaseState
 from jobqueue.db import Claimed
-from jobqueue.declared.registry import Entry
+from jobqueue.declared.registry import RegisteredTask
 from jobqueue.failure_log import while_handling
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.receivers import log_settled
@@ -157,8 +157,8 @@ def _claimed(kept: Kept, attempt: int) -> Claimed:
     )
 
 
-def _entry(task: Any) -> Entry:
-    return Entry(
+def _entry(task: Any) -> RegisteredTask:
+    return RegisteredTask(
         path=task.module_path,
         task=task,
         func=task.func,

@@ -97,7 +97,7 @@ def test_a_search_for_targets_compares_what_is_shown(login: Login) -> None:
     client = login("view_job")
 
     def lines(search: str) -> int:
-        return len(client.get("/admin/jobqueue/job/targets/", {"q": search}).context["lines"])
+        return len(client.get("/admin/jobqueue/job/targets/", {"q": search}).context["targets"])
 
     assert lines("password") == 1
     assert lines("password=a") == lines("abc") == 0

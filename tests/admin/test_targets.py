@@ -22,7 +22,7 @@ EVIL = "<img src=x onerror=alert(1)>'\"&"
 def lines(client: Client, query: str = "") -> list[Any]:
     response = client.get(f"{PAGE}{query}")
     assert response.status_code == 200
-    return list(response.context["lines"])
+    return list(response.context["targets"])
 
 
 def text_of(client: Client, address: str = PAGE) -> str:
@@ -67,8 +67,8 @@ def test_lines_are_searched_by_name_and_narrowed_to_a_tenant(viewer: Client) -> 
     for tenant in ("", "acme"):
         JobFactory(**SEVEN, paused=True, tenant=tenant)
         JobFactory(target="order:3", paused=True, tenant=tenant)
-    assert [one.line.target for one in lines(viewer, "?q=ORDER")] == ["order:3", "order:3"]
-    assert [(one.line.tenant, one.line.target) for one in lines(viewer, "?q=order&tenant=acme")] == [("acme", "order:3")]
+    assert [one.summary.target for one in lines(viewer, "?q=ORDER")] == ["order:3", "order:3"]
+    assert [(one.summary.tenant, one.summary.target) for one in lines(viewer, "?q=order&tenant=acme")] == [("acme", "order:3")]
     assert "Remove the filter: tenant acme" in text_of(viewer, f"{PAGE}?tenant=acme")
 
 
@@ -102,7 +102,7 @@ def test_lines_of_jobs_that_a_project_hides_are_not_shown(operator: Client, monk
     JobFactory(**SEVEN, tenant="mine", paused=True)
     everything = JobAdmin.get_queryset
     monkeypatch.setattr(JobAdmin, "get_queryset", lambda self, request: everything(self, request).filter(tenant="mine"))
-    assert [one.line.tenant for one in lines(operator)] == ["mine"]
+    assert [one.summary.tenant for one in lines(operator)] == ["mine"]
     operator.post(f"{CLEAR}?tenant=other&target=customer:7")
     assert states(*Job.objects.order_by("pk")) == ["PAUSED", "PAUSED"]
 
@@ -134,25 +134,25 @@ def test_clearing_a_target_cancels_whatever_holds_or_blocks_it(operator: Client,
     holder, waiting = stuck
     blocker = JobFactory(**SEVEN, paused=True)
     [one] = lines(operator)
-    page = operator.post(one.clear)
+    page = operator.post(one.clear_url)
     assert page.context["title"] == "Cancel 2 jobs?"
-    response = operator.post(one.clear, dict(page.context["fields"]))
+    response = operator.post(one.clear_url, dict(page.context["fields"]))
     assert (response.url, told(response)) == (PAGE, ["2 jobs were canceled."])
     assert states(holder, blocker, waiting) == ["CANCELED", "CANCELED", "QUEUED"]
-    assert told(operator.post(one.clear))[-1] == "No job holds or blocks target 'customer:7' now."
+    assert told(operator.post(one.clear_url))[-1] == "No job holds or blocks target 'customer:7' now."
 
 
 def test_clearing_a_target_that_a_running_job_holds_asks_first(operator: Client) -> None:
     holder = JobFactory(**SEVEN, running=True)
     [one] = lines(operator)
-    page = operator.post(one.clear)
+    page = operator.post(one.clear_url)
     assert page.status_code == 200
     assert "Canceling is final" in page.content.decode()
-    assert page.context["back"] == one.clear
+    assert page.context["back"] == one.clear_url
     assert Job.objects.get(pk=holder.pk).cancel_outcome == ""
-    response = operator.post(one.clear, dict(page.context["fields"]))
+    response = operator.post(one.clear_url, dict(page.context["fields"]))
     assert (response.url, Job.objects.get(pk=holder.pk).cancel_outcome) == (PAGE, "CANCELED")
-    assert operator.get(one.clear).url == PAGE
+    assert operator.get(one.clear_url).url == PAGE
 
 
 def test_clearing_needs_post_a_token_and_the_permission_to_cancel(login: Login, viewer: Client, stuck: Any) -> None:
@@ -166,7 +166,7 @@ def test_clearing_needs_post_a_token_and_the_permission_to_cancel(login: Login, 
     assert login("cancel_job").get(PAGE).status_code == 403
     assert viewer.post(PAGE).status_code == 403
     assert states(holder) == ["ERROR"]
-    assert [one.clear for one in lines(viewer)] == [""]
+    assert [one.clear_url for one in lines(viewer)] == [""]
 
 
 @pytest.mark.parametrize("query", ["", "?target=%00", "?target=nothing", f"?target={'x' * 3000}"])

@@ -32,11 +32,11 @@ def page(client: Client, job: Job) -> str:
 
 def test_a_report_has_the_newest_events_in_their_order() -> None:
     job = JobFactory(running=True)
-    for number in range(timeline.MOST + 3):
+    for number in range(timeline.MAX_EVENTS + 3):
         record(job, "job.retrying", {"delay_seconds": number, "message": "password=hunter2"})
     told = job.report()
     assert told["older_events"] is True
-    assert [event["data"]["delay_seconds"] for event in told["events"]] == [*range(3, timeline.MOST + 3)]
+    assert [event["data"]["delay_seconds"] for event in told["events"]] == [*range(3, timeline.MAX_EVENTS + 3)]
     assert told["events"][0].keys() == {"id", "name", "at", "attempt", "data"}
     assert "hunter2" not in str(told)
     assert JobFactory(queued=True).report()["events"] == []
@@ -58,8 +58,8 @@ def test_the_page_of_a_job_shows_its_events_as_text_with_the_time_between_them(v
 
 def test_a_long_story_is_cut_with_a_hint(viewer: Client) -> None:
     job = JobFactory(running=True)
-    for _ in range(timeline.MOST + 1):
+    for _ in range(timeline.MAX_EVENTS + 1):
         record(job, "job.retrying")
     html = page(viewer, job)
-    assert html.count('class="jq-event"') == timeline.MOST
+    assert html.count('class="jq-event"') == timeline.MAX_EVENTS
     assert "Older events are not shown here." in html

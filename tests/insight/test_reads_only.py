@@ -79,13 +79,13 @@ def scene() -> dict[str, Any]:
     WebhookDelivery.objects.filter(status="PENDING").update(attempts=1, error="no")
     lease = {"held_by_worker_id": str(worker.pk), "lease_acquired_at": now, "heartbeat_at": now - timedelta(hours=1)}
     row = BackgroundJobLease.objects.create(job_name="promote_due_jobs", **lease)
-    [front] = overview.fronts(Job.objects.database, [waiting.tenant_target])
+    [head] = overview.target_heads(Job.objects.database, [waiting.tenant_target])
     job = Job.objects.get(pk=waiting.pk)
     job.now = now  # type: ignore[attr-defined]
     return {
         "job": job,
         "jobs": {failed.pk: failed},
-        "front": front,
+        "head": head,
         "worker": worker,
         "row": row,
         "name": "mail",

@@ -14,7 +14,7 @@ from jobqueue.db import open_jobs as open_jobs_sql
 from jobqueue.db.open_jobs import OPEN
 from jobqueue.insight import targets as module
 from jobqueue.insight.queues import queue_states
-from jobqueue.insight.targets import lines
+from jobqueue.insight.targets import target_summaries
 from jobqueue.insight.why import why_waiting
 from jobqueue.models import Job
 from tests.factories import JobFactory
@@ -89,10 +89,10 @@ def test_queries_are_cheap_in_any_backlog(crowd: None, monkeypatch: pytest.Monke
     assert max(costs.values()) < 400, costs
 
     # A search reads a limited number of names; any other query is bounded by its budget of entries and the number of lines.
-    assert pages(lambda: lines(search="stuck")) < 10 * module.MAX_SEARCHED
+    assert pages(lambda: target_summaries(search="stuck")) < 10 * module.MAX_SEARCHED
     monkeypatch.setattr(module, "BUDGET", 1000)
     monkeypatch.setattr(module, "MAX_TARGETS", 100)
-    seen = {"lines": pages(lambda: lines(limit=100)), "queues": pages(queue_states)}
+    seen = {"lines": pages(lambda: target_summaries(limit=100)), "queues": pages(queue_states)}
     assert max(seen.values()) < 7000, seen
 
 
@@ -109,7 +109,7 @@ def test_open_jobs_are_searched_in_a_bounded_part_of_each_index(crowd: None) -> 
 @pytest.mark.postgresql
 @pytest.mark.slow
 def test_what_is_found_in_the_crowd_is_right(crowd: None) -> None:
-    found = {line.target: line for line in lines(limit=10)}
+    found = {line.target: line for line in target_summaries(limit=10)}
     assert next(iter(found)) == "stuck"
     stuck, busy = found["stuck"], found["busy"]
     assert (stuck.holder_status in ("PAUSED", "ERROR"), stuck.waiting_is_capped, busy.holder_status) == (True, True, "RUNNING")
@@ -123,7 +123,13 @@ def test_on_sqlite_every_query_reads_an_index_in_its_order() -> None:
     steps: list[str] = []
     looks = [lambda job=job: why_waiting(job) for job in waiting[2:]]
     looks.append(lambda: open_jobs_sql.open_jobs(Job.objects.database, [*OPEN], 2**62, {"queue": ["mail"]}, 10))
-    for call in (lines, lambda: lines(search="bus", tenant=""), lambda: lines(search="bus"), queue_states, *looks):
+    for call in (
+        target_summaries,
+        lambda: target_summaries(search="bus", tenant=""),
+        lambda: target_summaries(search="bus"),
+        queue_states,
+        *looks,
+    ):
         for sql, params in sent_by(call):
             if 'FROM "jobqueue_queue"' in sql:  # a small table, which is sorted
                 continue

@@ -47,8 +47,8 @@ def rows_behind(problem: Problem) -> int:
     address = reverse(f"admin:{problem.link.page}", args=problem.link.args)
     response = client.get(f"{address}?{urlencode(problem.link.query)}")
     assert response.status_code == 200, response
-    if "lines" in response.context:
-        return len(response.context["lines"])
+    if "targets" in response.context:
+        return len(response.context["targets"])
     return response.context["cl"].result_count if "cl" in response.context else 1
 
 

@@ -12,7 +12,7 @@ from django.core.management import call_command
 
 from jobqueue import clear_target, task
 from jobqueue.exceptions import InvalidOption, Retry
-from jobqueue.insight.targets import lines
+from jobqueue.insight.targets import target_summaries
 from jobqueue.lifecycle.queues import pause_queue
 from jobqueue.models import Job
 from jobqueue.testing import run_until_idle
@@ -58,8 +58,8 @@ def test_a_name_that_no_row_can_have_is_the_name_of_nothing(name: str) -> None:
     JobFactory(error=True, target="customer:7")
     assert clear_target(name) == []
     assert clear_target("customer:7", tenant=name) == []
-    assert lines(search=name) == []
-    assert lines(tenant=name) == []
+    assert target_summaries(search=name) == []
+    assert target_summaries(tenant=name) == []
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

@@ -27,7 +27,7 @@ def _unimported() -> Iterator[None]:
 
 def _forget() -> None:
     sys.modules.pop(MODULE, None)
-    registry._tried.clear()
+    registry._tried_modules.clear()
     for path in registry.paths():
         if path.startswith((f"{MODULE}.", "elsewhere.")):
             registry.forget(path)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jobqueue.db import Claimed
-from jobqueue.declared.registry import Entry
+from jobqueue.declared.registry import RegisteredTask
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.worker.running.run import Run
 
@@ -21,7 +21,7 @@ def run_of(function: Callable[..., Any], *, is_async: bool = False, number: int 
     values |= {"max_attempts": 1, "recovery": "requeue", "task": "tests.function", "queue": "default"}
     values |= {"args": "[]", "kwargs": "{}", "options": "{}", "metadata": "{}"}
     run = Run(Claimed(**values | job), lambda run: None, lambda run: None)
-    run.entry = Entry(
+    run.entry = RegisteredTask(
         "tests.function", None, function, is_async, takes_context, (Exception,), lambda error, failures: 0.0, transactional=False
     )
     return run

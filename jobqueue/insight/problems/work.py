@@ -18,7 +18,7 @@ from jobqueue.db.overview import MAX_QUEUES
 from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.insight.problems.base import MAX_COUNTED, Link, Problem, Severity, Thresholds, above
 from jobqueue.insight.queues import queue_states
-from jobqueue.insight.targets import MAX_STUCK_LOOKS, stuck_lines
+from jobqueue.insight.targets import MAX_STUCK_CHECKED, blocking_jobs
 from jobqueue.insight.why import why_waiting
 from jobqueue.insight.workers import MAX_WORKERS, alive, serving
 from jobqueue.models import Job, Queue, Schedule
@@ -164,10 +164,10 @@ def blocked_targets(given: Thresholds) -> Iterator[Problem]:
     """Yield a problem if jobs wait for targets that a PAUSED or failed job blocks: only an operator can release these."""
     if given.max_blocked_targets is None:
         return
-    found, more = stuck_lines()
+    found, more = blocking_jobs()
     if above(len(found), given.max_blocked_targets):
         first = found[0]
-        scope = f" (only the first {MAX_STUCK_LOOKS:,} targets that jobs wait for were checked)" if more else ""
+        scope = f" (only the first {MAX_STUCK_CHECKED:,} targets that jobs wait for were checked)" if more else ""
         behind = f"behind job {first.pk}" if len(found) == 1 else f"such as behind job {first.pk}"
         text = f"The jobs of {plural(len(found), 'target')} wait for an operator, {behind}, which is {first.status}{scope}."
         fix = "Resume, cancel or delete the job that blocks each target, or clear the target."

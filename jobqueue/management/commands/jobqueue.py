@@ -66,7 +66,7 @@ class Command(BaseCommand):
             data, lines, fine_or_status = DOERS[options["what"]]({**options, "tell": self.stderr.write})
             audit.record(options, data)
         except (JobQueueError, ImproperlyConfigured) as error:
-            audit.refused(options, error)
+            audit.record_failure(options, error)
             raise CommandError(str(error)) from error
         except Error as error:
             raise CommandError(_of_the_database(error)) from error

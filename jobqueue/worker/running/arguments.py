@@ -10,7 +10,7 @@ from typing import Any
 from jobqueue.core import texts
 from jobqueue.core.masking import Mask
 from jobqueue.db import Claimed
-from jobqueue.declared.registry import Entry
+from jobqueue.declared.registry import RegisteredTask
 
 MAX_MESSAGE = 1000  # characters
 KINDS = {bool: "a boolean", str: "a text", int: "a number", float: "a number", list: "a list", dict: "an object", NoneType: "null"}
@@ -46,7 +46,7 @@ class Given:
         return func(context, *args, **kwargs)
 
 
-def mask_of_run(job: Claimed, entry: Entry | None) -> Mask:
+def mask_of_run(job: Claimed, entry: RegisteredTask | None) -> Mask:
     """Return the mask that hides the secrets of a claimed job; a text that cannot be read contributes no secrets."""
     read = [_read_or_none(text) for text in (job.args, job.kwargs, job.metadata)]
     if entry is None:

@@ -13,7 +13,7 @@ from django.db import transaction
 from jobqueue import clock
 from jobqueue.core.phases import PhaseState
 from jobqueue.db import hygiene
-from jobqueue.declared.registry import Entry
+from jobqueue.declared.registry import RegisteredTask
 from jobqueue.exceptions import JobQueueError, Suspended, TransactionLeftOpen
 from jobqueue.lifecycle import children as kin
 from jobqueue.lifecycle import phases
@@ -110,13 +110,13 @@ class RunPhaseStore:
         return kin.ended(self._run.job.id, after, limit)
 
 
-def begin(run: Run, entry: Entry) -> Pipeline:
+def begin(run: Run, entry: RegisteredTask) -> Pipeline:
     """Return the pipeline of a run whose task has phases."""
     run.pipeline = Pipeline(entry.phases, entry.func, run.phase_store or RunPhaseStore(run))
     return run.pipeline
 
 
-def without_phases(run: Run, entry: Entry) -> Callable[..., Any]:
+def without_phases(run: Run, entry: RegisteredTask) -> Callable[..., Any]:
     """Return the function of a task whose job has phases that the code no longer has; it first deletes the unfinished ones."""
     let_go, store = partial(phases.let_go, run.lease), RunPhaseStore(run)
     if not entry.is_async:

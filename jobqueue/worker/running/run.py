@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from jobqueue.core.masking import Mask
 from jobqueue.core.time_limits import exceeded
 from jobqueue.db import Claimed, Lease
-from jobqueue.declared.registry import Entry
+from jobqueue.declared.registry import RegisteredTask
 from jobqueue.exceptions import InvalidArgumentValue, JobQueueError
 from jobqueue.worker.forked import refuse_in_child
 from jobqueue.worker.running.arguments import mask_of_run, shown_message
@@ -43,7 +43,7 @@ class Run(Interruption):
     """One run: the job, its task, and what the task returned or raised. The task's context works on it."""
 
     # Defaults on the class: most runs end before they need any of them, and creating a run must be cheap.
-    entry: Entry | None = None
+    entry: RegisteredTask | None = None
     began: float | None = None
     ended: float | None = None
     value: Any = None
