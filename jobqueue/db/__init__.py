@@ -1,4 +1,7 @@
-"""The SQL of both databases: transactions, the hot statements, notifications. No other package knows which database it uses."""
+"""The SQL of both databases: transactions, the hot statements, notifications.
+
+No other package, except for the migrations, sends SQL of its own.
+"""
 
 from jobqueue.db.database import Database, for_alias
 from jobqueue.db.dedicated_connections import let_go

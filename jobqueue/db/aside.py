@@ -1,4 +1,4 @@
-"""The statement that sets one job aside. The row may hold values that Python cannot read, or that a constraint refuses by now."""
+"""The statement that sets one job aside. The row may have values that Python cannot read, or that violate a constraint."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ TIMES = (
     "first_started_at",
     "started_at",
     "stale_at",
-)  # that are kept in ERROR
-PREFIX = "Set aside: "  # of the messages of such jobs
+)  # columns whose values stay when a job is set aside
+PREFIX = "Set aside: "  # begins the message of a job that was set aside
 KEPT = ("attempt", "tenant", "target", "queue", "task", "webhook_url")
 
 
 def set_aside(database: Database, lease: Lease, status: str, message: str) -> tuple[Any, ...] | None:
-    """Move a job that is unchanged to ERROR and return the columns `KEPT`; return None if it was changed or is locked.
+    """Set a job to ERROR if it still has this lease token and status; return its columns `KEPT`, or None if no row was changed.
 
-    The statement neither reads nor computes with a value of the row.
+    A locked row is not changed. The statement neither reads a value of the row nor computes with one.
     """
     changes = f"status = 'ERROR', waiting_for = '', message = %s, finished_at = {database.now}, {CLEARED}"
     rows = _update(database, f"{changes}, {_fitting(database)}", [message, *lease, status])

@@ -1,4 +1,7 @@
-"""Claim: move jobs without a target from QUEUED to RUNNING in one statement; only find jobs with one, which are decided on later."""
+"""Claim: one statement moves jobs without a target from QUEUED to RUNNING.
+
+It only finds jobs with a target, and the caller decides on them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from jobqueue.db.database import Database
 from jobqueue.db.records import Claimed, LeaseHolder, Scope
 
 JSON_COLUMNS = frozenset({"args", "kwargs", "options", "metadata"})
-# The columns of `Claimed`, for a job with a target that a claim found.
+# The columns of `Claimed` for a job with a target, which the claim only finds. Most are placeholders.
 PLACEHOLDER_COLUMNS = "id, claim_rank, 0, 0, 0, 0, 0, '', '', tenant, target, '', '', '', '', '', '', FALSE"
 
 
@@ -32,7 +35,7 @@ def claim(
             taken = take(db, holder, plain) if plain else []
         return taken, [one for one in found if one.target]
     changes, values = to_running(db, holder)
-    # Materialized, so that its rows are locked once and the limit holds with any plan.
+    # Materialized: otherwise, some plans would lock more rows than the limit, or lock a row twice.
     sql = (
         f"{db.hint()}WITH c AS MATERIALIZED ({selected}), taken AS ({db.updating()}{changes}"
         f" WHERE id = ANY(ARRAY(SELECT id FROM c WHERE target = '')) RETURNING {claimed_columns(db)})"
@@ -92,7 +95,7 @@ def select_best(
 ) -> tuple[str, list[Any]]:
     """Return a select of the best jobs of one queue (None: of all queues), and its parameters."""
     where, order, params = db.range(scope.tenant, queue, after)
-    if scope.without:  # excluded before any row is locked
+    if scope.without:  # as a condition here, so that their rows are not locked
         where, params = f"{where} AND target {db.not_among}", [*params, json.dumps(scope.without)]
     if scope.stuck:
         condition, stuck = db.among(scope.stuck)
@@ -109,7 +112,7 @@ def queued_tenants(db: Database, limit: int, after: str | None = None) -> list[s
 
 
 def queued_places(db: Database, limit: int, after: tuple[str, str] | None = None) -> list[tuple[str, str]]:
-    """Return the pairs of tenant and queue that have QUEUED jobs, in order, after `after` if it is given."""
+    """Return up to `limit` pairs of tenant and queue that have QUEUED jobs, in order, after `after` if it is given."""
     beyond = "" if after is None else " AND (tenant, queue) > (%s, %s)"
     first = f"SELECT tenant, queue FROM {db.table} WHERE status = 'QUEUED'{beyond} ORDER BY tenant, queue LIMIT 1"
     following = (

@@ -10,7 +10,7 @@ ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 class Columns:
-    """A set of rows as parameters of a statement: one array per column, or one plain value if all rows have the same.
+    """A set of rows as parameters of a statement: one array for each column, or one plain value if all rows have the same value.
 
     The attributes named like the columns are SQL expressions; `source` goes into FROM, where it is called ``o``.
     """

@@ -1,7 +1,8 @@
 """One database and its table of jobs: connection, transactions, and the SQL in which PostgreSQL and SQLite differ.
 
-The statements are functions of the other modules; each takes a `Database` first. Its two subclasses hold only the
-differences. Times are those of the database's clock at the start of a statement.
+The statements are functions in the other modules of this package. Each takes a `Database` as its first argument.
+The two subclasses of `Database` contain only what differs. Times are those of the database's clock at the start
+of a statement.
 """
 
 from __future__ import annotations
@@ -24,34 +25,34 @@ AHEAD = {"run_in": "run_at", "expires_in": "expires_at"}
 
 
 class Database:
-    """A connection alias and a table of jobs; the class attributes are SQL in the words of SQLite."""
+    """A connection alias and a table of jobs. The class attributes are pieces of SQL; the defaults are those of SQLite."""
 
     vendor: ClassVar[str] = ""
     is_sqlite: ClassVar[bool] = False
     one_writer: ClassVar[bool] = False  # an open transaction that has written blocks all other writers
     can_notify: ClassVar[bool] = False
-    no_idling = ""  # put before a statement, it ends a transaction whose process hangs
+    no_idling = ""  # SQL to put before a statement; the server then ends the transaction if its process hangs
 
     # Expressions
     now: ClassVar[str] = ""
-    seconds_from_now: ClassVar[str] = ""  # a time, with the seconds from now on as its parameter
-    exact_time: ClassVar[str] = "{}"  # a time that keeps its precision when it is read and sent back
+    seconds_from_now: ClassVar[str] = ""  # a time in the future; its parameter is the number of seconds from now
+    exact_time: ClassVar[str] = "{}"  # a time in a form that does not lose precision when Python reads it and sends it back
     seconds_since: ClassVar[str] = ""
     as_text: ClassVar[str] = "{}"
     last_entry: ClassVar[str] = "json_extract(history, '$[#-1].{}')"
     next_fence: ClassVar[str] = "lease_token + 1"
-    usable_fence: ClassVar[str] = ""  # the token of a row, or another one if it cannot rise
+    usable_fence: ClassVar[str] = ""  # the token of a row, or a new random token if this one is the highest possible number
 
     # Conditions and clauses
     id_condition: ClassVar[str] = "IN ({})"
-    not_among: ClassVar[str] = "NOT IN (SELECT value FROM json_each(%s))"  # of one parameter, a list as JSON
+    not_among: ClassVar[str] = "NOT IN (SELECT value FROM json_each(%s))"  # its one parameter is a list as JSON
     by_status: ClassVar[tuple[str, str]] = ("status = '{0}'", "id")
     # The first few rows of each target, with a condition and a limit. The limit keeps the planner from reading the
     # rows of all targets.
     first_of: ClassVar[str] = "JOIN {0} AS j ON j.id IN (SELECT j.id FROM {0} AS j WHERE {1} LIMIT {2})"
     same_rank: ClassVar[str] = ""  # see `updating`
     skip_locked: ClassVar[str] = ""
-    key_share: ClassVar[str] = ""  # blocks a transaction that locks the row to take it over, but not one that only renews it
+    key_share: ClassVar[str] = ""  # blocks transactions that lock the row to take it over, but not those that only renew it
     for_deletion: ClassVar[str] = ""
 
     def __init__(self, alias: str, table: str) -> None:
@@ -91,7 +92,7 @@ class Database:
         return ""
 
     def reserve_connection(self, purpose: str, *, keep_plans: bool = False) -> BaseDatabaseWrapper:
-        """Give this thread a connection of its own, outside any pool, with limits on how long the network may be silent.
+        """Give this thread a separate connection, outside any pool. The connection is broken if the network is silent for too long.
 
         The connection keeps the plans of statements if `keep_plans` is set.
         """
@@ -128,7 +129,7 @@ class Database:
             return list(cursor.fetchall()) if cursor.description else []
 
     def rows_under_lock(self, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
-        """Run a statement under targets' locks for each of many jobs."""
+        """Run a statement that is sent often, for one job after another, under the lock of a target."""
         return self.rows(f"{self.hint()}{sql}", params)
 
     def hint(self) -> str:
@@ -137,16 +138,19 @@ class Database:
 
     @contextlib.contextmanager
     def prefer_index(self) -> Iterator[None]:
-        """Make the statements inside find their rows by an index if there is one: tables of other apps may never be analyzed."""
+        """Make the statements inside use an index if there is one.
+
+        Without this, the planner may ignore the index of a table that was never analyzed.
+        """
         yield
 
     def lock_row_if(self, *columns: tuple[str, Any]) -> bool:
-        """Return whether a row has these values, and prevent other transactions from taking it over before the end of this one."""
+        """Return whether a row has these values. If it has, other transactions cannot take it over until this one ends."""
         where = " AND ".join(f"{name} = %s" for name, _ in columns)
         sql = f"{self.no_idling}SELECT 1 FROM {self.table} WHERE {where}{self.key_share}"
         return bool(self.rows(sql, [self.adapt(value) for _, value in columns]))
 
-    # Locks: a database with one writer at a time needs none
+    # Locks. A database with one writer at a time needs no locks.
 
     def try_locks(self, keys: Sequence[int]) -> set[int]:
         """Take the locks that are free until the end of the transaction, in this order, without waiting; return their keys."""

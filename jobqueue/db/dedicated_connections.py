@@ -1,4 +1,4 @@
-"""Connections for the services of a worker, separate from those of the project's tasks."""
+"""Connections for the services of a worker. They are separate from those that tasks of the user's project use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESERVED = {"connect_timeout": 10, "keepalives": 1, "keepalives_idle": 5, "keepa
 
 
 def reserve(alias: str, purpose: str, *, keep_plans: bool) -> BaseDatabaseWrapper:
-    """Give this thread a PostgreSQL connection of its own: no pool, READ COMMITTED, short time-outs for a silent network."""
+    """Give this thread a separate PostgreSQL connection: no pool, READ COMMITTED, short time-outs for a silent network."""
     shared = connections[alias]
     settings = copy.deepcopy(shared.settings_dict)
     options = settings["OPTIONS"]

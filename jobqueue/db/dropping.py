@@ -1,6 +1,7 @@
 """Drop the connections of a parent process in a child that it has forked.
 
-If the child closed one, it would end the parent's session. If it used one, the messages of both processes would mix.
+If the child closed such a connection, it would end the session of the parent. If the child used it, the messages
+of both processes would be mixed.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ connection_created.connect(_note, dispatch_uid="jobqueue.dropping")
 def drop_connections() -> None:
     """Forget the connections of all threads; the next statement makes a new one.
 
-    The network sockets of PostgreSQL are replaced, too: a session lives, with its locks, while any process has its
-    socket open.
+    The network sockets of PostgreSQL are also replaced, because a session and its locks exist as long as any
+    process has the socket open.
     """
     nothing = os.open(os.devnull, os.O_RDWR)
     servers = set()

@@ -1,6 +1,6 @@
 """The statements that read jobs that have ended, from the oldest on, and count recent ends.
 
-Each reads a bounded number of rows by an index, whatever plan the statistics suggest. The callers filter the rows.
+Each reads a bounded number of rows by an index, even if the statistics are wrong. The callers filter the rows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from jobqueue.core.targets import Target
 from jobqueue.db import overview
 from jobqueue.db.database import Database
 
-# The condition must equal that of the index of ended jobs word for word, or no planner uses the index.
+# The text of the condition must be the same as in the index of ended jobs. Otherwise, the planner does not use
+# the index.
 ENDED = "status IN ('SUCCESS', 'ERROR', 'CANCELED')"
 Key = tuple[Any, int]
 

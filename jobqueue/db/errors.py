@@ -1,4 +1,4 @@
-"""The kinds of database errors: an outage, a missing table, a refused lock, values that the database refuses."""
+"""The kinds of database errors: an outage, a missing table, a lock that was not granted in time, values that the database refuses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONNECTION_ERRORS = (OperationalError, InterfaceError)
 UNABLE = ("25006", "25P03", "25P04")
 # Errors of the database about values, or of Python about values that it reads from a row or computes with.
 REFUSALS = (DatabaseError, ValueError, TypeError, ArithmeticError, RecursionError, LookupError, AttributeError)
-SQLITE_ERROR = 1  # an error of the statement; all other codes are about the file or its locks
+SQLITE_ERROR = 1  # the code of errors of a statement; all other codes are about the file or its locks
 IN_FAILED_TRANSACTION = "25P02"
 LOCK_REFUSED = "55P03"
 GIVEN_UP = ("57014", LOCK_REFUSED, "40P01")
@@ -78,7 +78,7 @@ def missing_tables(alias: str) -> str:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether the database refuses these values for good, so that trying again cannot help.
+    """Return whether the database refuses the values of a statement, so that the same statement will always fail.
 
     An error that follows an earlier error of the same transaction is not about the values.
     """

@@ -1,8 +1,8 @@
-"""The reading of the event log: no event is missed, although transactions do not commit in the order of ids.
+"""Read the event log without missing an event, although transactions do not commit in the order of the ids.
 
 A reader that remembers the highest id misses the events of transactions that took a lower id and committed later.
-Therefore it remembers the snapshot of its last read. New are the rows that this snapshot did not show: those of
-transactions that began later (`xmax` and above), and of those that were running (`xip`). The index on `xid` finds
+Therefore it remembers the snapshot of its last read. A row is new if this snapshot did not show it. Its
+transaction then began later (`xmax` and above), or was running at that time (`xip`). The index on `xid` finds
 both. Each read returns its own snapshot as the next cursor. The statement that reads the rows also takes the
 snapshot, so no event is missed or read twice between two reads.
 
@@ -120,7 +120,7 @@ def delete_old(db: Database, table: str, column: str, age: float, after_id: int,
 def _by_id(db: Database, cursor: Cursor, where: str, params: dict[str, Any]) -> tuple[list[EventRow], Cursor]:
     sql = f"SELECT {COLUMNS} FROM {EVENTS} WHERE id > %(after)s AND {where} ORDER BY id LIMIT %(limit)s"
     rows = [_event(db, row) for row in db.rows(sql, {**params, "after": max(cursor.after_id, cursor.horizon)})]
-    if len(rows) == params["limit"]:  # the horizon stays until the end, as on PostgreSQL
+    if len(rows) == params["limit"]:  # keep the horizon until the last page is read, as on PostgreSQL
         return rows, cursor._replace(upto=cursor.since, after_id=rows[-1].id)
     return rows, Cursor.at(rows[-1].id if rows else max(cursor.after_id, cursor.horizon))
 
@@ -129,7 +129,7 @@ def position_behind(db: Database, event_id: int, before: Cursor, upto: Cursor) -
     """Return the position of a client that was sent the events up to this one, of those between two cursors."""
     if db.is_sqlite:
         return Position(before.history, event_id)
-    if event_id < before.last_id:  # the earlier position covers more
+    if event_id < before.last_id:  # the earlier position covers more events
         return Position(before.history, before.horizon, before.settled, before.last_id)
     return Position(before.history, before.horizon, upto.horizon, event_id)
 

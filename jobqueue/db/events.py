@@ -1,4 +1,4 @@
-"""The writing of events, by the statement that makes them happen or by the next one of its transaction.
+"""Write events, in the statement that changes the job or in the next statement of its transaction.
 
 Each such statement has a part called ``happened``, with one row for each event, and two inserts that read it. One
 writes the log, unless `EVENT_LOG` is "none". The other writes the webhooks to send, for the events that the URL of a
@@ -34,7 +34,8 @@ QUEUES = "jobqueue_queue"
 DELIVERIES = "jobqueue_webhookdelivery"
 LOGGED = "job_id, name, at, attempt, tenant, target, data"
 DEFAULT = ", ".join(f"'{name}'" for name in names.SENT_BY_DEFAULT)
-# A message about a message would never end, so these are not sent, whatever a queue's row asks for.
+# Webhooks are never sent for these events, even if the row of a queue names them: a webhook about a webhook would
+# cause another one, without end.
 NEVER_SENT = f"'{names.WEBHOOK_DELIVERED}', '{names.WEBHOOK_FAILED}'"
 # The values of an event that come from the job's row, in the order of `Event` from `attempt` on.
 OF_JOB = "{0}.tenant, {0}.target, {1} AS data, {0}.queue, {0}.task, {0}.status, {0}.webhook_url AS url"
@@ -46,11 +47,11 @@ TYPES = (
 
 
 class _Words(NamedTuple):
-    """The SQL of messages in the words of one database; `h` is a row of ``happened`` and `q` the row of its queue."""
+    """The SQL of webhook messages for one database; `h` is a row of ``happened`` and `q` the row of its queue."""
 
     message_id: str
     event_json: str  # of an event, as JSON
-    webhook_subscribes: str  # whether the queue asks for the event
+    webhook_subscribes: str  # whether the queue has selected the event
     any_webhook: str  # a condition, evaluated without the events, that any message could be asked for
 
 
@@ -83,7 +84,7 @@ def insert_logged() -> str:
 
 
 def insert_messages(db: Database) -> str:
-    """Return the insert of the messages that the events of `happened` ask for."""
+    """Return the insert of the messages for those events of `happened` for which a webhook is configured."""
     words = SQLITE if db.is_sqlite else POSTGRESQL
     return (
         f"INSERT INTO {DELIVERIES} (message_id, job_id, event, queue, url, facts) SELECT {words.message_id}, h.job_id, h.name, h.queue,"
@@ -121,7 +122,7 @@ def sent(db: Database, rows: Iterable[tuple[Any, ...]], columns: int) -> list[tu
     return list(dict.fromkeys(row[:columns] for row in found))
 
 
-# Statements of their own
+# Separate statements
 
 
 def write(db: Database, events: Iterable[Event]) -> None:
@@ -193,7 +194,7 @@ def _send_one(item: tuple[type, Event], _: None) -> None:
             signals.job_event.send_robust(sender, **values, data=json.loads(event.data) if event.data else None)
     except (Interrupted, TimeLimitExceeded):  # raised in the thread of a task that is to stop
         raise
-    except BaseException as error:  # the events have happened; an error with one must not stop the rest
+    except BaseException as error:  # the events are stored; an error with one must not stop the rest
         # `send_robust` does not catch SystemExit and the like, and the commit would count as failed. In the main
         # thread, the exception may be meant for the process: signal handlers raise it there.
         if not isinstance(error, Exception) and threading.current_thread() is threading.main_thread():

@@ -1,4 +1,4 @@
-"""A fence for a thread: a check that runs first in each of its transactions and ends the transaction if it fails."""
+"""A fence for a thread: a check that runs at the start of each transaction of the thread. If it fails, the transaction ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep the connections of worker threads clean, as Django does around a request, for every alias.
+"""Clean up the connections of worker threads before and after a task, for every alias, as Django does around a request.
 
 A task may leave a transaction open, autocommit off, or a connection broken. None of this may reach the next task of
 the thread.
@@ -25,7 +25,7 @@ logger = logging.getLogger("jobqueue")
 
 
 class _Thread(threading.local):
-    """The state of a thread: whether it ever opened a connection. Most short jobs never do, and then cost nothing here."""
+    """The state of a thread: whether it has ever opened a connection. If it has not, as with most short jobs, nothing must be checked."""
 
     connected = False
 
@@ -131,7 +131,7 @@ def in_transactions() -> frozenset[str]:
 def _seems_open(connection: Any) -> bool:
     try:
         return is_in_transaction(connection)
-    except Exception:  # noqa: BLE001 - a driver may refuse even to answer: closed under Django's feet, it has no transaction
+    except Exception:  # noqa: BLE001 - the driver may raise for a connection that was closed without Django; it then has no transaction
         return False
 
 
@@ -155,7 +155,7 @@ def _is_cut_off(connection: Any) -> bool:
 
 @contextlib.contextmanager
 def leaving_no_transaction(who: str) -> Iterator[None]:
-    """Call code of the project and roll back a transaction that it leaves open, so that later writes are not part of it."""
+    """Call code of the user's project. If it leaves a transaction open, roll it back, so that later writes are not part of it."""
     before = in_transactions()
     try:
         yield

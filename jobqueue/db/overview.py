@@ -1,7 +1,8 @@
 """The statements for lists of queues and of the lines behind targets.
 
-Each hops from one value to the next in a partial index and reads a bounded number of its entries. The cost depends on
-how much is shown, not on how many jobs wait. No statement here changes or locks anything.
+Each hops from one value to the next in a partial index and reads a bounded number of its entries. So the cost
+depends on the number of lines that are shown, not on the number of jobs that wait. No statement here changes or
+locks anything.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from jobqueue.db.database import Database
 from jobqueue.db.targets import HELD, PARKED
 
 QUEUED = "status = 'QUEUED'"
-QUEUED_IN_LINE = f"NOT (target = '') AND {QUEUED}"  # in the words of the index, because SQLite compares conditions word for word
+QUEUED_IN_LINE = f"NOT (target = '') AND {QUEUED}"  # the text must be the same as in the index, because SQLite compares the texts
 LOWEST_RANK = -32768  # below that of any job
 MAX_BLOCKERS = 100
-MAX_QUEUES = 1000  # that a page or a command shows
+MAX_QUEUES = 1000  # the maximum that a page or a command shows
 MINE = ("t.tenant", "t.name")
 
 
@@ -143,8 +144,9 @@ def clock(db: Database) -> datetime:
 
 def _pairs_in(db: Database, column: str, where: str, after: Target, limit: int, tenant: str | None) -> list[Target]:
     mine, one = ("", list[Any]()) if tenant is None else (" AND p.tenant <= %s", [tenant])
-    # Each column has a subselect of its own: a join to the row could become a join to the whole table. The
-    # comparison uses an expression: with another column, SQLite uses the index for the first of the two only.
+    # Each column has a separate subselect, because the planner could turn a join to the row into a join to the
+    # whole table. The comparison uses an expression: with another column, SQLite uses the index for the first of
+    # the two only.
     behind = f"FROM {db.table} AS p WHERE {where} AND (p.tenant, p.{column}) > ({{}}){mine} ORDER BY p.tenant, p.{column} LIMIT 1"
     step = f"SELECT (SELECT p.tenant {behind}), (SELECT p.{column} {behind})"
     first, following = step.format("%s, %s", "%s, %s"), step.format(*["t.tenant || '', t.name || ''"] * 2)
@@ -165,7 +167,7 @@ def _in_order(db: Database, selected: str, column: str, where: str, order: str, 
 
 
 def reading(db: Database) -> contextlib.AbstractContextManager[None]:
-    """Surround a statement with a hint that only reads."""
+    """Give the planner's hint for one statement that only reads, and take it back afterwards."""
     # A hint lasts until the end of the transaction. If the caller has one open, the hint is given in a savepoint
     # and taken back; otherwise the message is a transaction by itself. With one writer at a time, there are no
     # hints, and readers do not block the writer.

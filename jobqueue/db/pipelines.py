@@ -9,7 +9,7 @@ from typing import Any
 from jobqueue.core.targets import Target
 from jobqueue.db.database import Database
 
-WAITS_KEY = 0x6A6F6271_75657565  # of the lock under which jobs begin to wait for children, so that no circle closes unnoticed
+WAITS_KEY = 0x6A6F6271_75657565  # the key of the lock to take before a job waits for children, so that jobs cannot wait for each other
 MAX_SEEN = 200_000
 
 
@@ -29,7 +29,7 @@ def insert_phases(database: Database, table: str, job_ids: Sequence[int], names:
 
 
 def insert_dependencies(database: Database, table: str, parent: int, children: Sequence[int], ended: str) -> None:
-    """Make a job wait for children. Those that have ended (the condition `ended` on `j`), or do not exist, are marked as ended.
+    """Make a job wait for children. A child that has ended (the condition `ended` on `j`), or does not exist, is marked as ended.
 
     The rows are inserted in the order of the ids: the foreign key locks each child, and a deletion locks jobs in the
     same order.
@@ -51,7 +51,10 @@ BELOW = (
 
 
 def targets_kept(database: Database, table: str, job: int) -> dict[Target, int]:
-    """Return the targets of a job and of all jobs that wait for it, directly or indirectly, each with the job that has it."""
+    """Return the targets of a job and of all jobs that wait for it, directly or indirectly.
+
+    Each target comes with the job whose target it is.
+    """
     sql = (
         f"WITH RECURSIVE above(id) AS (SELECT CAST(%s AS bigint) UNION SELECT d.parent_id FROM above"
         f" JOIN {table} AS d ON d.child_id = above.id AND NOT d.ended)"

@@ -1,9 +1,9 @@
 """The check for a pooler, such as PgBouncer, that gives each transaction of a connection another session.
 
-State that LISTEN, a prepared statement or a SET without LOCAL leaves in a session is then lost, or visible to another
-client. Such a pooler reports an invented process id to its clients, because they have no server process of their own;
-the server reports the true one. The check runs once for each connection of the driver, because a failover may lead
-through a pooler or past it.
+State that LISTEN, a prepared statement or a SET without LOCAL leaves in a session is then lost, or visible to
+another client. Such a pooler sends its clients an invented process id, because no server process belongs to one
+client alone. The server itself reports the true id. The check runs once for each connection of the driver,
+because the route can change with a failover: it may then lead through a pooler or not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ ATTRIBUTE = "_jobqueue_behind_pooler"
 
 
 def is_behind_pooler(connection: Any) -> bool:
-    """Return whether there is a pooler. One that keeps a session for each client cannot be distinguished, and counts, too."""
+    """Return whether there is a pooler.
+
+    A pooler that keeps one session for each client also counts, because it cannot be distinguished.
+    """
     connection.ensure_connection()
     raw = connection.connection
     found: bool | None = getattr(raw, ATTRIBUTE, None)

@@ -7,8 +7,8 @@ from typing import Any
 
 # The default of psycopg_pool.
 DEFAULT_POOL_SIZE = 4
-# A worker's services have connections of their own, outside the pool. Its main thread takes one from the pool now and
-# then.
+# The services of a worker have separate connections, outside the pool. Its main thread takes a connection from
+# the pool now and then.
 WORKER_CONNECTIONS = 1
 
 

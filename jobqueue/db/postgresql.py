@@ -22,12 +22,12 @@ STANDSTILL_SECONDS = 5
 
 
 class PostgreSQL(Database):
-    """PostgreSQL, where it differs."""
+    """PostgreSQL: what differs from the defaults of `Database`."""
 
     vendor = "postgresql"
     now = "statement_timestamp()"
     seconds_from_now = "statement_timestamp() + make_interval(secs => %s)"
-    id_condition = "= ANY(ARRAY({}))"  # an init plan: evaluated once, however the planner treats LIMIT
+    id_condition = "= ANY(ARRAY({}))"  # an init plan, which the server evaluates once with any LIMIT
     not_among = "NOT IN (SELECT json_array_elements_text(%s::json))"
     first_of = "CROSS JOIN LATERAL (SELECT * FROM {0} AS j WHERE {1} LIMIT {2}{3}) AS j"
     skip_locked = " FOR NO KEY UPDATE SKIP LOCKED"  # a plain FOR UPDATE would skip a job that an event's foreign key refers to
@@ -44,7 +44,7 @@ class PostgreSQL(Database):
     usable_fence = "CASE WHEN lease_token = 9223372036854775807 THEN trunc(random() * 1099511627776)::bigint ELSE lease_token END"
 
     def reserve_connection(self, purpose: str, *, keep_plans: bool = False) -> BaseDatabaseWrapper:
-        """Give this thread a connection of its own: no pool, READ COMMITTED, short time-outs for a silent network.
+        """Give this thread a separate connection: no pool, READ COMMITTED, short time-outs for a silent network.
 
         It connects only to a server that accepts writes: with several hosts, or through a proxy, a connection could
         otherwise lead to a standby.
@@ -122,10 +122,7 @@ class PostgreSQL(Database):
         return "" if alone else f"SET LOCAL idle_in_transaction_session_timeout = {STANDSTILL_SECONDS * 1000}; "
 
     def hint(self) -> str:
-        """Return the setting that forbids sorts.
-
-        Without statistics, the planner expects few queued jobs, and would read and sort all of them.
-        """
+        """Return the setting that disables sorts: without statistics, the planner expects few queued jobs, and would read and sort all."""
         connection = self.connection
         if connection.settings_dict["OPTIONS"].get("server_side_binding"):
             return ""  # a prepared statement must be a single one
@@ -153,7 +150,7 @@ class PostgreSQL(Database):
         return f" AND {first} AND ({columns}) <= ({marks})", f"{columns}, claim_rank, id", [*prefix, *(after or ()), *prefix]
 
     def columns_equal(self, columns: Sequence[str], values: Sequence[str], beyond: tuple[str, str] | None = None) -> str:
-        """Return the condition as a range, for the same reason."""
+        """Return the condition as a range, because with an equality, stale statistics may lead to another index."""
         left, right = ", ".join(columns), ", ".join(values)
         first = f"({left}) >= ({right})" if beyond is None else f"({left}, {beyond[0]}) > ({right}, {beyond[1]})"
         return f"{first} AND ({left}) <= ({right})"
@@ -203,7 +200,7 @@ class PostgreSQL(Database):
     def heard(self, seconds: float) -> list[str]:
         """Wait for notifications for up to `seconds`; return their payloads."""
         connection: Any = self.connection.connection
-        with self.connection.wrap_database_errors:  # the driver is called directly, but its errors are to be Django's
+        with self.connection.wrap_database_errors:  # the driver is called directly, so its errors must be turned into those of Django
             # Notifications that came with an answer are no longer in the socket. The driver's own wait wakes up ten
             # times a second.
             found = [note.payload for note in connection.notifies(timeout=0)]
@@ -212,7 +209,7 @@ class PostgreSQL(Database):
         return found
 
     def notify(self, channel: str, payload: str) -> None:
-        """Notify listeners in a transaction of its own, which writes nothing else, so its commit does not wait for the disk."""
+        """Notify listeners in a separate transaction. It writes nothing, so its commit does not wait for the disk."""
         self.rows("SELECT pg_notify(%s, %s)", [channel, payload])
 
 

@@ -26,7 +26,7 @@ MAX_ENTRIES: Final = 30
 
 
 class Lease(NamedTuple):
-    """One run of one job: the fence of every write of its worker."""
+    """One run of one job. Each write of the worker names both values, so it changes nothing when the lease is lost."""
 
     job_id: int
     token: int
@@ -52,11 +52,11 @@ class Claimed(NamedTuple):
     options: str
     metadata: str
     phase: str = ""
-    expired: bool = False  # the job had not begun when it expired
+    expired: bool = False  # the job had not started by its time `expires_at`
 
 
 class RunEnd(NamedTuple):
-    """The move of a job whose run ends, and the values to write. Times are seconds before or after the statement; JSON is text.
+    """The move of a job whose run ends, and the values to write. Times are seconds before or after the statement. JSON is text.
 
     It is written only if the request to stop in the row equals `flag` ("" for none). If `alone` is set, it is written
     only if the job has no phases. None leaves a column unchanged.
@@ -68,14 +68,14 @@ class RunEnd(NamedTuple):
     alone: bool
     status: str
     waiting_for: str
-    event: str  # "": the log gets neither the start nor the end
+    event: str  # if it is "", neither the start nor the end is written to the log
     began_ago: float | None = None
     ended_ago: float | None = None  # None: the job has not ended
     message: str | None = None
     metadata: str | None = None
     progress: int | None = None
     result: str | None = None
-    data: str | None = None  # of the event
+    data: str | None = None  # the data of the event
     shown: str | None = None  # data of the event of the last progress, if it is not in the log yet
     given_back: int = 0  # 1: the run uses up no attempt
     forgets_start: bool = False
@@ -84,11 +84,11 @@ class RunEnd(NamedTuple):
     run_at: datetime | None = None
     phase: str | None = None
     options: str | None = None  # an object; its keys replace those of the row
-    entry: str | None = None  # of the history; the statement adds the attempt, the worker and the times
+    entry: str | None = None  # the entry in the history; the statement adds the attempt, the worker and the times
 
 
 class EndedRun(NamedTuple):
-    """A run whose end was stored; `queue` and `tenant` are those of a job that may run again."""
+    """A run whose end was stored; `queue` and `tenant` are set if the job may run again."""
 
     job_id: int
     token: int
@@ -126,7 +126,7 @@ class Scope(NamedTuple):
 
     tenant: str = ""
     queues: tuple[str, ...] = ()
-    most: dict[str, int] | None = None  # the most jobs to take from a queue, if it has a limit
+    most: dict[str, int] | None = None  # for queues with a limit, the maximum number of jobs to take
     without: tuple[str, ...] = ()  # targets whose jobs are excluded
     stuck: tuple[int, ...] = ()  # jobs that are excluded because their rows cannot be changed
 

@@ -1,7 +1,7 @@
 """The statements on the lines behind targets. Their callers hold the locks of the targets.
 
-A target is free if no job of it is RUNNING, PAUSED or in ERROR, and no holder is QUEUED or waits for a time or for
-children. Of the jobs that hold or block it, only a parked holder leaves it free.
+A target is free if none of its jobs is RUNNING, PAUSED or in ERROR, and its holder, if there is one, is parked. A
+holder that is QUEUED, or waits for a time or for children, keeps the target.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from jobqueue.db.database import Database
 from jobqueue.db.records import Claimed, LeaseHolder
 
 PARKED = "status = 'PENDING' AND waiting_for = 'target'"
-# The condition must equal that of the index of holding and blocking jobs word for word, or no planner uses the index.
+# The text of the condition must be the same as in the index of holding and blocking jobs. Otherwise, the planner
+# does not use the index.
 HELD = "NOT (target = '') AND (holds_target OR status IN ('PAUSED', 'ERROR'))"
 
 MAX_BETTER = 100
@@ -34,7 +35,7 @@ class Released(NamedTuple):
 def lock_candidates(db: Database, ids: Sequence[int]) -> list[Candidate]:
     """Lock those of the jobs that are QUEUED and not locked; return them."""
     condition, params = db.among(ids)
-    # Judge the status here: as a condition, it would lead the planner to an index full of dead entries.
+    # Check the status here: as a condition, it would lead the planner to an index full of dead entries.
     sql = f"SELECT id, claim_rank, tenant, target, status FROM {db.table} WHERE id {condition} ORDER BY id{db.skip_locked}"
     return [Candidate(*row[:4]) for row in db.rows(sql, params) if row[4] == "QUEUED"]
 
@@ -42,7 +43,8 @@ def lock_candidates(db: Database, ids: Sequence[int]) -> list[Candidate]:
 def target_jobs(db: Database, targets: Collection[Target]) -> list[TargetJob]:
     """Return two of the jobs that hold or block each target, and the best job that is QUEUED behind it.
 
-    Two are enough to find one other than the candidate, and operators may have paused very many.
+    Two are enough to find a job other than the candidate. More are not read, because operators may have paused
+    very many.
     """
     source, params = db.pairs(targets)
     mine = "j.tenant = t.tenant AND j.target = t.name"
@@ -118,10 +120,10 @@ def handing_over(
 
 
 def _nobody_better(db: Database, queues: ServedQueues, closed: Sequence[str]) -> tuple[str, list[Any]]:
-    """Return the condition that no better job of the tenant is QUEUED in some queues, and the parameters.
+    """Return the condition that no better job of the tenant is QUEUED in the queues that this worker may take from, and the parameters.
 
-    If not all queues count, only the first few jobs are read, because very many may be queued in queues that do
-    not count. A better job that is not among them waits until the chain ends.
+    If the worker may not take from all queues, only the first `MAX_BETTER` jobs are read, because very many may
+    be queued in the other queues. A better job that is not among them waits until the hand-overs in a row end.
     """
     best = f"FROM {db.table} AS q WHERE q.status = 'QUEUED' AND q.tenant = j.tenant ORDER BY q.claim_rank, q.id LIMIT"
     counts, params = _in_queues(db, "q", queues, closed)

@@ -1,7 +1,7 @@
-"""The door to what only speeds PostgreSQL up: fewer messages, and plans that the server keeps.
+"""The entry to the code that only makes PostgreSQL faster: fewer messages, and plans that the server keeps.
 
-Each function returns None, or False, if its way is not possible at present; the caller then takes the ordinary way.
-The setting `FAST_PATH` turns all of it off.
+Each function returns None, or False, if the fast path cannot be used at present. The caller then uses the
+ordinary statements. The setting `FAST_PATH` turns all of it off.
 """
 
 from __future__ import annotations

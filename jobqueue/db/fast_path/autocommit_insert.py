@@ -1,8 +1,8 @@
 """A statement outside of any transaction, sent in one message with its commit and a notification after it.
 
-A separate notification would reach workers one round trip later. The notification is a transaction of its own: inside
-another one, it would serialize the commits of the whole database. This module reads the driver's answers itself,
-because the driver's cursor would discard the rows of the statement if the notification failed.
+A separate notification would reach workers one round trip later. The notification is a separate transaction:
+inside another one, it would serialize the commits of the whole database. This module reads the driver's answers
+itself, because the driver's cursor would discard the rows of the statement if the notification failed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ logger = logging.getLogger("jobqueue")
 
 
 def can_be_sent(connection: Any) -> bool:
-    """Return whether a message of several statements that commits may be sent, that is, if no transaction is open by any means."""
+    """Return whether a message of several statements that commits may be sent.
+
+    This is not so if a transaction is open, with or without Django.
+    """
     if connection.settings_dict["OPTIONS"].get("server_side_binding"):
         return False  # a prepared statement must be a single one
     connection.ensure_connection()
@@ -37,7 +40,7 @@ def can_be_sent(connection: Any) -> bool:
 def rows(connection: Any, sql: str, params: Sequence[Any], note: tuple[str, str] | None) -> list[tuple[Any, ...]]:
     """Run a statement, commit, and notify a channel of a payload; return the rows of the statement, even if the notification fails.
 
-    Wrappers that a project has put around its cursors get the statement alone.
+    Cursor wrappers of the user's project get only the statement, without the commit and the notification.
     """
     with connection.cursor() as cursor:
         cursor.cursor = sender = _Sender(connection, cursor.cursor, note)
@@ -72,8 +75,8 @@ class _Sender:
     def _send(self, raw: Any, statement: bytes) -> None:
         if self._note is not None:
             channel, payload = self._note
-            # On a line of its own, because a project may append a comment. A transaction that only notifies does not
-            # wait for the disk.
+            # On a separate line, because a cursor wrapper of the user's project may append a comment to the
+            # statement. A transaction that only notifies does not wait for the disk.
             note = (channel.encode(), prepared.literal(raw, payload))
             statement = b"BEGIN; %b\n; COMMIT; NOTIFY %b, %b" % (statement, *note)
         self._query = SimpleNamespace(query=statement)
@@ -96,7 +99,7 @@ class _Sender:
 
 def _committed(results: Sequence[Any], *, alone: bool) -> Any | None:
     """Return the answer of the statement if it is committed for certain, else None."""
-    if alone:  # the server answers after the commit; before it, it can only report an error
+    if alone:  # the server sends this answer after the commit; before the commit, it can only report an error
         return results[0] if len(results) == 1 and results[0].status == ExecStatus.TUPLES_OK else None
     place = next((place for place, result in enumerate(results) if result.command_status == COMMIT), None)
     return None if place is None else results[place - 1]

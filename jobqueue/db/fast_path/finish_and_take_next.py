@@ -1,8 +1,8 @@
 """The end of one job and the start of the next of its target, in one message, because round trips take most of a line's time.
 
-The lock comes first, then the end, then the next job. Each is a statement of its own that sees the effects of the one
-before, as if they were sent one by one. The server alone decides whether to continue: a setting of the transaction
-records the last step, and each statement does nothing if the one before did not succeed.
+The lock comes first, then the end, then the next job. Each is a separate statement that sees the effects of the
+one before, as if they were sent one by one. The server alone decides whether to continue: a setting of the
+transaction records the last step, and each statement does nothing if the one before did not succeed.
 """
 
 from __future__ import annotations

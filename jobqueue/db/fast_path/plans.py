@@ -1,4 +1,4 @@
-"""Statements that the server plans once: for statements that run once for each job of a line, planning takes most of their time.
+"""Statements that the server plans once. If a statement runs once for each job of a line, planning takes most of its time.
 
 Plans belong to a session. They are kept on reserved connections only, and not if a pooler gives each transaction
 another session (see ``db/pooler.py``).

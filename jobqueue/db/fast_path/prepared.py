@@ -1,9 +1,10 @@
-"""A plan that the server keeps on a project's own connection, for the statement that makes jobs.
+"""A plan that the server keeps on a connection of the user's project, for the statement that makes jobs.
 
-Planning takes the server a third of its time for a job. PREPARE and EXECUTE are sent as text: a statement that the
-driver prepares must be a message of its own, which costs the client more than planning costs the server. A session
-that has lost the plan (DISCARD, or an unnoticed pooler), or whose table has changed, reports an error before the
-statement has any effect. The statement is then sent in full, and no plan is kept on that connection any more.
+Planning takes the server a third of its time for a job. PREPARE and EXECUTE are sent as text: a statement that
+the driver prepares must be sent as a separate message, which costs the client more than planning costs the
+server. A session that has lost the plan (DISCARD, or an unnoticed pooler), or whose table has changed, reports an
+error before the statement has any effect. The statement is then sent in full, and no plan is kept on that
+connection any more.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from psycopg.pq import Escaping
 from jobqueue import conf
 from jobqueue.db import pooler
 
-# A statement is first sent this often: most connections of a web server make few jobs before they are closed.
+# The number of times that a statement is sent before its plan is kept: most connections of a web server make few
+# jobs before they are closed.
 PREPARED_AFTER = 5
 MOST = 20
 KNOWN = "_jobqueue_prepared"
