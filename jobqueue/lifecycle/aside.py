@@ -1,4 +1,4 @@
-"""Set jobs aside: end a job as ERROR by SQL alone if its row cannot be read or its next state cannot be written.
+"""Set jobs aside: if the row of a job cannot be read, or its next state cannot be written, end the job in ERROR by SQL alone.
 
 Without this, such a row would fail in each batch. The job ends with the reason in its message, and the rest of the
 batch continues.
@@ -54,7 +54,7 @@ def try_set_aside(lease: Lease, status: str, what: str, error: BaseException) ->
 def try_mend(lease: Lease, status: str) -> bool:
     """Change the values of a row that violate its constraints; return whether the row was changed.
 
-    A constraint may not have checked the row when it was written.
+    Such values exist if the constraint was not checked when the row was written.
     """
     try:
         with Job.objects.database.atomic():
@@ -78,7 +78,10 @@ def _failed(job_id: int, kept: dict[str, object], reason: str) -> Event:
 
 
 def _end_what_belongs_to_it(job_id: int, reason: str) -> None:
-    """End the running phases of a job that is set aside, and delete its open dependencies. Keep them if the database refuses that."""
+    """End the running phases of a job that is set aside, and delete its open dependencies.
+
+    If the database refuses that, leave them unchanged.
+    """
     alias = Job.objects.database.alias
     running = JobPhase.objects.using(alias).filter(job=job_id, status=JobPhase.Status.RUNNING)
     try:

@@ -1,4 +1,4 @@
-"""Batches of rows for a duty: a batch is smaller after a timeout, and a bad row is set aside so that it does not stop the other rows."""
+"""Batches of rows for a duty. After a timeout, batches are smaller. A bad row is set aside, so that it does not stop the other rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wait for children: a job resumes when all jobs that it waits for have ended, in any way, or are deleted.
+"""Wait for children: a job resumes when all jobs that it waits for have ended, with any status, or are deleted.
 
 A job begins to wait under one global lock, which it takes before any row. Two jobs can therefore not begin to wait
 for each other at the same time: the second sees the rows of the first. Rows of `JobDependency` name the children. The
@@ -47,7 +47,7 @@ def _rows(**where: Any) -> QuerySet[JobDependency]:
 
 
 def wait(lease: Lease, ids: Sequence[int]) -> None:
-    """Make a running job wait for other jobs when its run ends; raise `ChildrenRefused` if the wait could never end."""
+    """Make a running job wait for other jobs after the end of its run. Raise `ChildrenRefused` if the wait could never end."""
     database = Job.objects.database
     if len(ids) > MAX_CHILDREN:
         raise ChildrenRefused(f"A job can wait for at most {MAX_CHILDREN:,} jobs at once, not for {len(ids):,}. Wait for them in phases.")
@@ -114,7 +114,7 @@ def forget_unended(job: Job) -> None:
 
 
 def keep_ended(job: Job, *, none_lives: bool = False) -> None:
-    """Make a job wait for no child, and keep the dependencies whose children have ended.
+    """Make a job wait for no child. Keep the dependencies whose children have ended, so that the job can read them.
 
     A job that was paused can resume before `Parents` has marked all children that have ended.
     """

@@ -1,9 +1,9 @@
 """Claim: take jobs for a worker process.
 
-One statement takes jobs without a target. Jobs with a target are locked again in a transaction of their own, together
-with the locks of their targets. A statement that begins after the locks are taken reads the state of each target. It
-decides which jobs run and which are parked. If a limit is set, all of this happens in one transaction that holds the
-lock of the limit.
+One statement takes jobs without a target. Jobs with a target are locked again in a separate transaction, together
+with the locks of their targets. A statement that begins after the locks are taken reads the state of each target.
+`core.targets.decide` then decides which jobs run and which are parked. If a limit is set, all of this happens in
+one transaction that holds the lock of the limit.
 
 If a statement violates a constraint, one row is bad. The rows are then taken one by one. The bad row is set aside as
 ERROR with the reason, and so does not block the jobs after it. A row that cannot be changed at all is `stuck`: the
@@ -121,7 +121,8 @@ def _take_targeted(holder: LeaseHolder, candidates: Sequence[Candidate], *, alon
     targets = {one.tenant_target for one in candidates}
     # Rows are locked already, so do not wait for locks: the holder of a target's lock may wait for one of these rows.
     locked = database.try_locks(line.in_lock_order(targets))
-    # A separate statement after the locks, so that its snapshot shows all that the previous holders committed.
+    # A separate statement after the locks, so that its snapshot shows all that the previous holders of the locks
+    # committed.
     decision = line.decide(
         candidates, locked, targets_sql.target_jobs(database, [one for one in targets if one.key in locked]) if locked else []
     )
@@ -130,7 +131,7 @@ def _take_targeted(holder: LeaseHolder, candidates: Sequence[Candidate], *, alon
         targets_sql.park(database, decision.park)
     taken = claims.take(database, holder, decision.take) if decision.take else []
     parked = len(decision.park)
-    if decision.crowded and not alone:  # A bad row of the line must not be mistaken for a bad candidate.
+    if decision.crowded and not alone:  # if a row of the line is bad, the error must not seem to be that of the candidate
         parked += targets_sql.park_line(database, decision.crowded, PARKED_AT_ONCE)
     return TargetedClaim(taken, parked, frozenset(one.name for one in targets if one.key not in locked))
 
@@ -145,14 +146,14 @@ def _one_by_one(holder: LeaseHolder, scope: Scope, limit: int, limits: Limits | 
 
 @dataclass
 class Refused:
-    """The jobs that could not be taken: how many were set aside, and which could not even be set aside."""
+    """The jobs that could not be taken: the number of those that were set aside, and the jobs that could not even be set aside."""
 
     aside: int = 0
     stuck: list[int] = field(default_factory=list)
 
 
 def _take_each(holder: LeaseHolder, ids: Sequence[int], limits: Limits | None = None) -> Claim:
-    """Take jobs one by one. Jobs that are set aside count as seen, so that the caller continues immediately."""
+    """Take jobs one by one. A job that is set aside counts as seen, so that the caller continues immediately."""
     refused = Refused()
     found = _claim([job for job_id in ids for job in _take_one(holder, job_id, refused, limits)], TargetedClaim([]), [])
     return found._replace(seen=found.seen + refused.aside, stuck=tuple(refused.stuck))
@@ -174,8 +175,8 @@ def _take_one(holder: LeaseHolder, job_id: int, refused: Refused, limits: Limits
         except Exception as error:
             if not db.is_refusal(error):
                 raise
-            # The rollback to the savepoint released the target's lock. None is needed, because a job in ERROR does
-            # not free its target.
+            # The rollback to the savepoint released the lock of the target. This does no harm, because a job that
+            # becomes ERROR does not free its target.
             token = Job.objects.current.values_list("lease_token", flat=True).get(pk=job_id)
             if aside.try_set_aside(Lease(job_id, token), states.Status.QUEUED, "it cannot be claimed", error):
                 refused.aside += 1

@@ -1,13 +1,14 @@
 """Control: pause, cancel, resume, delete and run now, from any process.
 
-Each verb is one transaction. It takes the lock of the job's target and waits for it. A target never changes, so it is
-read without a lock. It then locks the row, decides by the status of the **locked** row, moves the job by a guarded
-UPDATE, and settles the target. It settles the target in any case: a job that was released from its line and is
-canceled now held nothing, but jobs still wait behind it.
+Each verb is one transaction. It takes the lock of the job's target and waits for it. A target never changes, so
+it is read without a lock. It then locks the row, decides by the status of the **locked** row, moves the job by a
+guarded UPDATE, and settles the target. It settles the target even if the job did not hold it. For example, a job
+was released from its line and is canceled before a worker claims it. It does not hold the target, but the jobs
+behind it wait for it.
 
 A job that is not running changes immediately. A running job gets a flag, and its worker interrupts the run when a
-notification or the next heartbeat reports the flag. CANCELED outranks PAUSED: a later pause does not weaken it.
-Resume withdraws the flag of a job that is still stopping.
+notification or the next heartbeat reports the flag. CANCELED outranks PAUSED: a pause does not replace a cancel
+that was requested before. Resume withdraws the flag of a job that is still stopping.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ CANCELED_BY_USER = "Job was canceled by user"
 
 
 def request_job_cancel(job_id: int, *, outcome: str = states.Status.PAUSED) -> Answer:
-    """Pause (resumable) or cancel (final) a job. The worker of a running job interrupts it.
+    """Pause a job, which can be resumed, or cancel it for good. If the job runs, its worker interrupts it.
 
     Raise `JobDoesNotExist`, or `InvalidOption` if `outcome` is neither PAUSED nor CANCELED.
     """
@@ -70,7 +71,7 @@ def cancel(job_id: int) -> Answer:
 
 
 def resume(job_id: int) -> Answer:
-    """Return a PAUSED or ERROR job to the queue with failures and crashes reset, or withdraw the request from a job that is stopping."""
+    """Return a PAUSED or ERROR job to the queue and reset its failures and crashes; if the job is stopping, withdraw the request."""
     with _locked(job_id) as job:
         if job.status == states.Status.RUNNING:
             return _withdraw(job)
@@ -103,9 +104,12 @@ def delete(job_id: int) -> Answer:
 
 
 def clear_target(target: str, *, tenant: str = "") -> list[Answer]:
-    """Cancel the jobs that hold or block a target, so that its line continues; return one answer for each, none if the target was free."""
+    """Cancel the jobs that hold or block a target, so that its line continues.
+
+    Return one answer for each job, so none if the target is free.
+    """
     if clean(target) != target or clean(tenant) != tenant:
-        return []  # no database stores such a name
+        return []  # no row can have such a name
     return [cancel(job_id) for job_id in Job.objects.current.blocking(Target(tenant, target)).values_list("pk", flat=True)]
 
 
@@ -166,7 +170,7 @@ def _resume(job: Job, now: datetime) -> Answer:
         destination = states.PENDING_CHILDREN
     options = {key: value for key, value in as_dict(job.options).items() if key != UNKNOWN_SINCE}
     try:
-        with Job.objects.database.atomic():  # a savepoint: the key may be taken, and the transaction must stay usable
+        with Job.objects.database.atomic():  # a savepoint, so that the transaction stays usable if another job has the key
             answer = _moved(job, destination, failures=0, crashes=0, message="", progress=phases.progress_of(job), options=options)
             if job.phase and destination != states.PENDING_CHILDREN:
                 children.keep_ended(job, none_lives=True)

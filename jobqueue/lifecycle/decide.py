@@ -1,9 +1,9 @@
 """Decide what becomes of a job whose run has ended, from the outcome and the job's row. The functions are pure: no query, no clock.
 
 SUCCESS and ERROR are final. An outcome after which the job would run again (retry, hand-back, interrupt, unknown
-task, sleep, wait) becomes PAUSED or CANCELED if the row has a request to stop. An interrupt whose request was
-withdrawn becomes QUEUED and uses up no attempt. The statement that writes a decision checks that the row still has
-the values of the decision (``db/run_ends.py``).
+task, sleep, wait) becomes PAUSED or CANCELED if the row has a request to stop. If a run was interrupted and the
+request was then withdrawn, the job becomes QUEUED, and the run uses up no attempt. The statement that writes a
+decision checks that the row still has the values on which the decision depends (``db/run_ends.py``).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RowState(NamedTuple):
     progress: int = 0
     message: str = ""
     was_read: bool = True
-    has_start: bool = False  # the log has the start of this run
+    has_start: bool = False  # whether the log has the start of this run
 
 
 NOT_READ = RowState(datetime.min.replace(tzinfo=UTC), was_read=False)
@@ -58,7 +58,10 @@ Decision = tuple[states.Place, Changes]
 
 
 def must_read(outcome: Outcome) -> bool:
-    """Return whether the row must be read before this outcome is decided. The rest is decided for a row without a request to stop."""
+    """Return whether the row must be read before this outcome is decided.
+
+    All other outcomes are decided as if the row had no request to stop.
+    """
     if outcome.kind is Kind.SUCCESS:
         return False
     shows = outcome.told is not None or outcome.phase is not None or outcome.done is not None
@@ -93,7 +96,7 @@ def decide(outcome: Outcome, row: RowState, now: float) -> RunEnd:
 
 
 def _success(outcome: Outcome, row: RowState, now: float) -> RunEnd:
-    # By position: a named tuple takes names much more slowly, and this is done for each job.
+    # By position, because a named tuple is made much more slowly by names, and this is done for each job.
     job_id, token = outcome.lease
     message = FINISHED_FIRST if row.flag else outcome.message
     began, ended = now - (outcome.began or now), now - (outcome.ended or now)
@@ -148,7 +151,7 @@ def _wait(outcome: Outcome, row: RowState) -> Decision:
 
 
 def _kept(outcome: Outcome, now: datetime) -> Changes:
-    """Return the columns that say where and when a suspended job continues, whatever state it was moved to."""
+    """Return the columns that say where and when a suspended job continues. They do not depend on its new state."""
     changes: Changes = {"phase": outcome.following} if outcome.following else {}
     if outcome.kind is Kind.SLEEP:
         latest = now + timedelta(seconds=MAX_DELAY_SECONDS)
@@ -187,7 +190,8 @@ def _last_progress(row: RowState, progress: int, message: str | None) -> str | N
 def _is_repeated(outcome: Outcome, row: RowState, status: str) -> bool:
     """Return whether the log has the event of this end already.
 
-    A task that is unknown is tried again every few seconds, but only the first try is recorded. A start that the log has gets its end.
+    A task that is unknown is tried again every few seconds, but only the first try is recorded. If the log has
+    the start of a run, its end is always recorded.
     """
     is_again = bool(row.unknown_since) and outcome.kind is Kind.UNKNOWN_TASK and status == states.Status.PENDING
     return is_again and not row.has_start

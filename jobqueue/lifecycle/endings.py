@@ -1,4 +1,4 @@
-"""The events of runs that did not succeed, with the same reasons as in the job's row."""
+"""The events of runs that did not succeed. They have the same reasons as the job's row."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def told_of(outcome: Outcome, status: str, message: str) -> dict[str, Any]:
 
 
 def lease_lost(job: Job, status: str, message: str, *, exception: str, delay_seconds: float | None, begun: bool) -> list[Event]:
-    """Return the events of an expired lease and of the end of its run. A run that had not begun counts as handed back."""
+    """Return the events of a lease that has run out and of the end of its run. If the run had not begun, it counts as handed back."""
     data: dict[str, Any] = {"message": message}
     if status == states.Status.ERROR:
         data["exception"] = exception

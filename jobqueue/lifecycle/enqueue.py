@@ -1,7 +1,8 @@
 """Enqueue: make one or many jobs in the caller's transaction.
 
-The only lock is that of the unique index on `unique_key`. The claim decides whether a job must wait for its target.
-Therefore an open transaction that enqueues jobs neither blocks a worker nor loses a wake-up.
+The only lock is that of the unique index on `unique_key`. An enqueue takes no lock of the target, because the
+claim decides whether a job must wait for its target. Therefore an open transaction that has enqueued jobs neither
+blocks a worker nor causes a lost wake-up.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class JobSpec:
         }
         columns.update({name: getattr(self, name) for name, default in OPTIONAL.items() if getattr(self, name) != default})
         if self.phases:
-            columns["phase"] = self.phases[0]  # the phase that the job is in or begins with
+            columns["phase"] = self.phases[0]  # the current phase of the job, at first the one with which it begins
         if not self.immediate:
             columns.update(status=states.Status.PENDING.value, waiting_for=states.WaitingFor.TIME.value)
             if isinstance(self.run_after, datetime):
@@ -85,7 +86,7 @@ class JobSpec:
 
 
 class Call(NamedTuple):
-    """What differs between the jobs of a bulk enqueue: the arguments as JSON text, the unique key and the target."""
+    """The values that differ between the jobs of a bulk enqueue: the arguments as JSON text, the unique key and the target."""
 
     args: str
     kwargs: str
@@ -94,7 +95,7 @@ class Call(NamedTuple):
 
 
 class Enqueued(NamedTuple):
-    """The job that answers the request, and whether this call made it."""
+    """The job that an enqueue made or found, and whether this call made it."""
 
     job_id: int
     created_at: datetime
@@ -115,8 +116,8 @@ def _enqueue(spec: JobSpec, job_id: int | None = None) -> Enqueued:
     if job_id is None and (row := _make_alone(database, spec, columns)) is not None:
         return Enqueued(row[0], row[1], created=True)
     for _ in range(TRIES):
-        # DO NOTHING instead of an error keeps the caller's transaction usable. The insert waits for a rival that has
-        # not committed.
+        # ON CONFLICT DO NOTHING, because an error would make the caller's transaction unusable. If another
+        # transaction has inserted the key and is still open, the insert waits for it.
         row = inserts.insert(database, columns, ignore_conflicts=bool(spec.unique_key))
         if row is not None:
             phases.make([row[0]], spec.phases)
@@ -125,15 +126,15 @@ def _enqueue(spec: JobSpec, job_id: int | None = None) -> Enqueued:
         rivals = Job.objects.current.filter(tenant=spec.tenant, unique_key=spec.unique_key, status__in=states.LIVE)
         if found := rivals.values_list("pk", "created_at").first():
             return Enqueued(*found, created=False)
-        # The rival ended between the two statements, so the key is free again.
+        # The other job ended between the two statements, so the key is free again.
     raise JobQueueError(f"unique_key {spec.unique_key!r} was taken and freed {TRIES} times in a row; try again.")
 
 
 def _make_alone(database: Database, spec: JobSpec, columns: dict[str, Any]) -> tuple[Any, ...] | None:
     """Make a job outside of any transaction, and wake workers in the same message.
 
-    Return None if this is not possible. Jobs with a unique key are excluded: the insert can block on another
-    transaction.
+    Return None if this is not possible. Jobs with a unique key are excluded, because their insert can wait for
+    another transaction.
     """
     if not spec.immediate or spec.unique_key or spec.phases or not fast_path.can_commit(database):
         return None

@@ -1,16 +1,16 @@
-"""Expire: recover running jobs whose leases have run out, by the values in the job's row alone.
+"""Expire: recover running jobs whose leases have run out.
 
-A flag comes first: the job becomes PAUSED or CANCELED, regardless of `recovery` and limits. Otherwise
-``recovery="hold"`` gives ERROR immediately. ``"requeue"`` gives QUEUED at the old place after the first crash,
-PENDING for 2, 4, 8 s after later crashes, and ERROR after `MAX_CRASHES`. Crashes never count towards `max_attempts`.
-Locked rows are skipped, so any number of sweeps can run at the same time.
+Only the values in the job's row decide. If the row has a flag, the job becomes PAUSED or CANCELED, whatever its
+`recovery` and its crashes are. Otherwise ``recovery="hold"`` gives ERROR immediately. ``"requeue"`` gives QUEUED
+at the old place after the first crash, PENDING for 2, 4, 8 s after later crashes, and ERROR after `MAX_CRASHES`.
+Crashes never count towards `max_attempts`. Locked rows are skipped, so any number of sweeps can run at the same
+time.
 
 A job that has crashed before begins only after its start was written (see ``worker/running/probation.py``). If no
-start was written, the job was still waiting for its turn when the process was lost. That is not a crash, and the job
-returns to the queue as if handed back.
-
-Nor is it a crash if the worker was stopping (a container gets a second signal soon), or was ended because of another
-job. Such a job becomes QUEUED again, up to `MAX_UNBLAMED` times. After that, each loss counts.
+start was written, the job was still waiting for its turn when the process was lost. That is not a crash, and the
+job returns to the queue as if it had been handed back. It is not a crash either if the worker was stopping,
+because a container platform may have killed it, or if the worker was ended because of another job. Such a job
+becomes QUEUED again, up to `MAX_UNBLAMED` times. After that, each loss counts.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def expire_owner(owner: str, culprit: int | None = None) -> list[Expired]:
     If the worker was ended because of one job, the `culprit`, its loss does not count as a crash of the other jobs.
     """
     jobs = Job.objects.current.owned_by(owner)
-    if culprit is None or not jobs.filter(pk=culprit).exists():  # the culprit has ended, and another job kept the process busy
+    if culprit is None or not jobs.filter(pk=culprit).exists():  # the culprit has already ended, so another job hung the process
         return expire_jobs(jobs)
     # Recover the culprit last: when it is QUEUED, it may hang this process, too. The next process must still find the
     # other jobs.
@@ -168,8 +168,8 @@ def _expire_one(job: Job, lease: Lease, bad: list[tuple[Lease, Exception]], even
     try:
         with Job.objects.database.atomic():  # a savepoint: a bad row does not stop the other rows
             destination, fields = decide(job, job.now, excuse)  # type: ignore[attr-defined]
-            # Only a canceled job frees its target. Rows are locked, so do not wait for the lock: the next sweep tries
-            # again.
+            # Only a canceled job frees its target. Do not wait for the lock of the target while rows are locked.
+            # If it is not free, the next sweep tries again.
             freed = [job.tenant_target] if job.target and destination == states.CANCELED else []
             if len(try_lock(freed)) < len(freed):
                 return None
@@ -204,7 +204,10 @@ def _pause(crashes: int) -> float:
 
 
 def decide(job: Job, now: datetime, excuse: str = "") -> tuple[states.Place, dict[str, Any]]:
-    """Return the state of a job whose worker was lost, and the columns to write. An `excuse` is the reason why the loss is no crash."""
+    """Return the new state of a job whose worker was lost, and the columns to write.
+
+    An `excuse` is the reason why the loss is not a crash.
+    """
     if job.crashes and job.started_at is None:
         return _not_begun(job)
     before = [one for one in as_list(job.history) if as_dict(one).get("blamed") is False]

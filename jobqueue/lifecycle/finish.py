@@ -1,10 +1,10 @@
 """Finish: write the outcomes of runs. Each write is guarded by id, `lease_token` and a live lease.
 
-`decide` returns what becomes of a job. One statement writes most outcomes: those of jobs that have no request to stop
-and no phases. It leaves other rows unchanged. Those are then locked, read, decided by their values, and written by
-the same statement. An outcome that changes no row came too late: the lease was lost, and the outcome is discarded. If
-another transaction has locked a row, its outcome is skipped and returned as `later`, so that one locked row does not
-delay all other outcomes.
+`decide` returns what becomes of a job. One statement writes most outcomes: those of jobs that have no request to
+stop and no phases. It leaves the rows of other jobs unchanged. These rows are then locked and read, their
+outcomes are decided by the values, and the same statement writes them. If an outcome changes no row, the lease
+was lost, and the outcome is discarded. If another transaction has locked a row, its outcome is skipped and
+returned as `later`, so that one locked row does not delay all other outcomes.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ OF_EVENTS = ("attempt", "tenant", "target", "queue", "task", "webhook_url")
 def finish(outcomes: Sequence[Outcome], hand_over: HandOver | None = None) -> list[Settled]:
     """Write the outcomes, most of them in one or two statements; raise an error if the database cannot be reached.
 
-    Outcomes with a target are written in a transaction of their own that holds the locks of the targets. This
+    Outcomes with a target are written in a separate transaction that holds the locks of the targets. This
     transaction also releases the next jobs of the targets, or hands them over to this worker.
     """
     success = Kind.SUCCESS
     plain = [outcome for outcome in outcomes if outcome.target is None]
     targeted = [outcome for outcome in outcomes if outcome.target is not None]
-    # One statement for each kind: outcomes that one has written must not be written again because the other one was
-    # refused.
+    # One call for each kind: if the database refuses the outcomes of one kind, those of the other kind are not
+    # written again.
     done = one_by_one_if_refused(_write, [outcome for outcome in plain if outcome.kind is success], _read_and_write)
     failures = [outcome for outcome in plain if outcome.kind is not success and not must_read(outcome)]
     done += one_by_one_if_refused(_write, failures, _read_and_write)
@@ -55,7 +55,8 @@ def finish(outcomes: Sequence[Outcome], hand_over: HandOver | None = None) -> li
 def finish_with_work(outcome: Outcome) -> Settled:
     """Write one success in the caller's transaction, which holds the work of the task; raise an error if the database refuses its values.
 
-    It never writes another kind of end: that would be committed together with work that counts as not done.
+    It never writes another kind of outcome, because that would be committed together with the work of a task that
+    has not succeeded.
     """
     return (_write_all([outcome]) if outcome.target is None else _finish_alone([outcome]))[0]
 
@@ -91,8 +92,8 @@ def _finish_alone(outcomes: Sequence[Outcome]) -> list[Settled]:
 
 
 def _lock_and_write(outcomes: Sequence[Outcome]) -> list[Settled]:
-    # Take the locks before any row. Do not wait for them: outcomes whose locks are taken are written later, so they
-    # do not delay the rest.
+    # Take the locks before any row. Do not wait for a lock that another transaction holds: its outcome is written
+    # later, and does not delay the rest.
     locked = try_lock({o.target for o in outcomes if o.target is not None})
     later = [Settled(o, "", later=True) for o in outcomes if o.target not in locked]
     return [*later, *_write_all([o for o in outcomes if o.target in locked])]
@@ -116,12 +117,12 @@ def _relay(outcomes: Sequence[Outcome], hand_over: HandOver) -> list[Settled] | 
 
 
 def _move_on(done: Sequence[Settled], hand_over: HandOver | None, release: Callable[[Collection[Target]], int] = settle) -> list[Settled]:
-    """Hand the next jobs of free targets over to this worker if it may take them; `release` the rest."""
+    """Hand the next job of each free target over to this worker if the worker may take it; call `release` for the other targets."""
     freed = {one.outcome.target: one for one in done if one.status in states.FINAL and one.outcome.target is not None}
     taken = {target: one.following for target, one in freed.items() if one.following is not None}
     if hand_over is not None and (mine := [target for target, one in freed.items() if one.outcome.lease in hand_over.leases]):
-        # After the rows of the holders are written: one statement must not exchange the roles of two rows of a
-        # target.
+        # A statement after the one that writes the ends: one statement must not end the holder of a target and
+        # make another row the holder.
         jobs = targets_sql.hand_over(Job.objects.database, hand_over.holder, mine, hand_over.queues, hand_over.closed)
         taken = {Target(job.tenant, job.target): job for job in jobs}
     rest = [target for target in freed if target not in taken]
@@ -156,7 +157,7 @@ def _write(outcomes: Sequence[Outcome]) -> list[Settled]:
 
 
 def _read_and_write(outcomes: Sequence[Outcome]) -> list[Settled]:
-    """Lock and read rows, and decide and write their outcomes by the values of the rows."""
+    """Lock and read the rows of jobs, decide their outcomes by the values of the rows, and write them."""
     if not outcomes:
         return []
     now = time.monotonic()

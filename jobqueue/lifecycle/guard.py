@@ -1,4 +1,7 @@
-"""Guard the writes of a run: by its lease, under the lock of the job's row, without waiting for that lock."""
+"""Guard the writes of a run.
+
+A write happens only under the lease of the run, while the job's row is locked. It never waits for that lock.
+"""
 
 from __future__ import annotations
 

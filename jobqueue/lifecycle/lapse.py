@@ -1,7 +1,7 @@
 """Cancel the jobs that have not begun by the time at which they expire (``expires=``).
 
-A worker that claims such a job cancels it, too, so none of them runs. As with expired leases, the lock of a target is
-tried and never waited for. Rows that a rival has locked are left for the next sweep.
+A worker that claims such a job also cancels it, so such a job never runs. If another transaction holds the lock
+of a target or of a row, the job is left for the next sweep. Nothing here waits for a lock.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from jobqueue.db import Scope
 from jobqueue.lifecycle.expire import Expired, expire_jobs
 from jobqueue.models import Job, Queue
 
-ALL = ""  # the name for all jobs together, among the names of queues
+ALL = ""  # among names of queues, the name for all jobs together
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,16 @@ class Limits:
 
 
 def room(limits: Limits, scope: Scope, limit: int) -> tuple[int, Scope, list[Expired]]:
-    """Take the locks of the limits, count, and return how many jobs may begin: in all, and per queue in the scope.
+    """Take the locks of the limits and count the running jobs.
 
-    The jobs whose leases have run out are recovered and returned, too. Call it first in a transaction. The rows of
-    the queues are read again under the lock, because a worker's copy may be a second old.
+    Return how many jobs may start in all, and the scope with the number for each queue. Jobs whose leases have
+    run out are recovered first, and are returned as well. Call it first in a transaction, before any other lock
+    is taken. The rows of the queues are read again under the lock, because a worker's copy may be a second old.
     """
     database = Job.objects.database
     names = ([ALL] if limits.max_running is not None else []) + sorted(limits.queues)
-    # A target's name is never empty, so no target has the key of a limit.
+    # Locks of limits and of targets share a space of keys. No target has an empty name, so no target has the key
+    # of a limit.
     database.wait_for_locks(sorted(Target(f"limit:{name}", "").key for name in names))
     running = Job.objects.current.filter(status=states.Status.RUNNING)
     if limits.max_running is None:

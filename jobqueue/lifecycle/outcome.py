@@ -28,8 +28,8 @@ class Kind(Enum):
     ERROR = "error"
     RETRY = "retry"
     INTERRUPTED = "interrupted"  # a request to stop reached the run
-    STOPPED = "stopped"  # the worker had to end, and the job is held until an operator resumes it
-    HANDED_BACK = "handed back"  # returned in order, without a failure; a delay says for how long it waits
+    STOPPED = "stopped"  # the worker had to end, and the job waits until an operator resumes it
+    HANDED_BACK = "handed back"  # returned to the queue without a failure, after the delay if there is one
     UNKNOWN_TASK = "unknown task"
     EXPIRED = "expired"  # the time by which the run had to begin has passed
     SLEEP = "sleep"  # a phase has ended, and the job continues later
@@ -91,7 +91,7 @@ class Outcome:
     until: datetime | None = None
     committed: bool = False  # written already, in the task's own transaction
     abandoned: str = ""  # the line of code where the thread still is, if the run was abandoned
-    error: BaseException | None = None  # for signals and log records; its frames hold no locals
+    error: BaseException | None = None  # for signals and log records; its frames have no locals
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""Promote: move jobs whose time has come to QUEUED."""
+"""Promote: move due jobs to QUEUED. A job is due if it waits for a time, and that time is reached."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ class Promotion:
         )
 
     def set_aside_without_time(self) -> int:
-        """End the jobs that wait for a time and have none, because no constraint has checked them. Return how many."""
+        """End the jobs that wait for a time but have none, and return how many.
+
+        The constraint that forbids this was not checked for such rows.
+        """
         waiting = Job.objects.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME, run_at__isnull=True)
         ids = list(waiting.order_by().values_list("pk", flat=True)[:BATCH])
         return sum(aside.end_pending(job_id, CANNOT, ValueError("it waits for its time, and run_at is empty")) for job_id in ids)

@@ -1,4 +1,7 @@
-"""Refusals: if the database refuses a value of an outcome, the outcomes are written one by one. As much as possible of each is kept."""
+"""Refusals: if the database refuses a value of an outcome, the outcomes are written one by one.
+
+As many values as possible of each are kept.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +52,10 @@ def _try(write: Write, outcomes: Sequence[Outcome]) -> tuple[list[Settled], Exce
 
 
 def _write_refused(write: Write, outcome: Outcome, write_refused: Write, error: Exception) -> list[Settled]:
-    """Write an outcome after its row is mended; if it is refused, without the values that may be the cause; then as an error.
+    """Write an outcome that was refused, in up to three ways.
 
-    If that is refused, too, only set the job aside.
+    First mend the row and write the outcome unchanged. If that is refused, write it without the values that may
+    be the cause, and then as an error. If all of these are refused, set the job aside.
     """
     aside.try_mend(outcome.lease, states.Status.RUNNING)
     last = error

@@ -1,4 +1,4 @@
-"""Release: continue the line of a target. Each verb that may free a target settles it, in its own transaction."""
+"""Release: continue the line of a target. Each verb that may free a target settles the target in the same transaction."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def try_lock(targets: Collection[Target]) -> set[Target]:
 def settle(targets: Collection[Target]) -> int:
     """Release the next job of each target that is free; return how many jobs were released.
 
-    The caller holds the locks of the targets. This is a statement of its own, so it sees the writes of the previous
-    holders of the locks.
+    The caller holds the locks of the targets. This is a separate statement after the locks were taken, so it sees
+    the writes of the previous holders of the locks.
     """
     if not targets:
         return 0
@@ -44,10 +44,10 @@ def settle(targets: Collection[Target]) -> int:
 
 
 def settle_safely(targets: Collection[Target]) -> int:
-    """Do the same as `settle`, but set a next job aside, or leave it, if the database refuses its row. The caller continues.
+    """Do the same as `settle`, but set the next job aside, or leave it unchanged, if the database refuses to change its row.
 
-    It costs one more statement, so it is called only if that does not matter. The end of a run uses `settle`, and
-    this function if that is refused.
+    The transaction of the caller stays usable. This takes one more statement than `settle`, so the end of a run
+    calls `settle`, and this function only if the database has refused that.
     """
     if not targets:
         return 0
@@ -84,7 +84,7 @@ def release_parked_targets(limit: int | None = None, batch: int = BATCH) -> int:
         found, next_after = targets_sql.parked_behind_free(database, after, batch)
         if found:
             with database.atomic():
-                # A transaction that holds a lock settles that target itself.
+                # If another transaction holds the lock of a target, that transaction settles the target.
                 released += settle_safely(try_lock(found))
         if next_after is None:
             break

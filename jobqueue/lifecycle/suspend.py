@@ -1,8 +1,8 @@
 """Suspend: what becomes of a run that ends before its job does, because the job sleeps or waits for children.
 
-The end of the phase and the move of the job are one transaction, so neither is visible without the other. As with a
-hand-back, a suspended run uses up no attempt, and a holder keeps its target. If the job has a request to stop, the
-request comes first. The phase has ended in any case, and after a resume the job sleeps or waits again.
+The end of the phase and the move of the job are one transaction, so neither is visible without the other. As with
+a hand-back, a suspended run uses up no attempt, and a holder keeps its target. If the job has a request to stop,
+it becomes PAUSED or CANCELED. The phase has nevertheless ended. After a resume, the job sleeps or waits again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Notify idle workers of new work, at a limited rate.
 
-A notification is a statement of its own after the commit: inside a transaction, it would serialize the commits of the
-whole database. A process sends at most one per queue in `PAUSE_SECONDS`, and never delays the first. The rest is
-dropped, because a worker that was woken polls at short intervals for a while. Correctness never depends on
-notifications.
+A notification is a separate statement after the commit: inside a transaction, it would serialize the commits of
+the whole database. A process sends at most one per queue in `PAUSE_SECONDS`, and never delays the first. Further
+notifications are dropped, because a worker that was woken polls at short intervals for a while. Correctness never
+depends on notifications.
 """
 
 import json
@@ -22,7 +22,8 @@ OWNER = "owner:{}"
 QUEUES = "queues"
 DUE = "due"
 DUTIES = "duties"
-# Longer than the leader that promotes due jobs rests: a second, and one more if a short duty blocks the thread.
+# Longer than the leader that promotes due jobs can rest: a second, and one more if another short duty blocks the
+# thread.
 SOON_SECONDS = 3.5
 PAUSE_SECONDS = 0.025
 
@@ -78,7 +79,7 @@ def due(seconds: float) -> None:
 
 
 def duties_changed() -> None:
-    """Make every worker check the duties when the caller's transaction has committed: one is free, or has new work; never held back."""
+    """Make every worker check the duties when the caller's transaction has committed, as a duty is free or has work; never held back."""
     _after_commit(DUTIES, always=True)
 
 
@@ -91,7 +92,7 @@ def _after_commit(payload: str, *, always: bool = False) -> None:
     alias = router.db_for_write(Job)
     database = for_alias(alias, Job._meta.db_table)
     if database.can_notify and conf.current().notify:
-        # Robust: the job is committed, so a failed notification must not appear as a failed enqueue.
+        # Robust, because the job is already committed: a failed notification must not seem to be a failed enqueue.
         transaction.on_commit(lambda: _send(alias, payload, always=always), using=alias, robust=True)
 
 
