@@ -1,4 +1,7 @@
-"""Cut large JSON values before they are masked and shown: both take time that grows with the value, and pages show only the beginning."""
+"""Cut large JSON values before they are masked and shown.
+
+Masking and showing take time that grows with the value, and pages show only the beginning.
+"""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,7 @@
-"""Signals before any other import: process 1 of a container has no default handlers, and would ignore an early SIGTERM."""
+"""Install signal handlers before any other import.
+
+Process 1 of a container has no default handlers, and would ignore an early SIGTERM.
+"""
 
 import os
 import signal

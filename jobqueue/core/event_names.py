@@ -1,7 +1,7 @@
 """The names of the events of jobs, and what follows from a name alone.
 
-Each run ends with exactly one of `ENDINGS`. A job that is canceled or paused while it does not run has that event,
-too.
+Each run ends with exactly one of `ENDINGS`. A job that is canceled or paused while it does not run also has such
+an event.
 """
 
 from typing import Final

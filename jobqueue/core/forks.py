@@ -1,4 +1,4 @@
-"""Forks: code of the project may fork, and the child must never return into jobqueue, where it would act as its parent."""
+"""Forks: code of the user's project may fork. The child must never return into jobqueue, where it would act as its parent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ T = TypeVar("T")
 
 
 class _Process:
-    """The id of this process, which a fork renews: asking the system takes longer than the rest of a short run's checks."""
+    """The id of this process, which is stored and updated after a fork.
+
+    To request it from the system takes longer than all other checks of a short run.
+    """
 
     id = os.getpid()
 
@@ -29,7 +32,7 @@ def process_id() -> int:
 
 
 def leave_if_forked(pid: int, error: BaseException | None = None) -> None:
-    """End this process immediately unless it is the one that began the task (`pid`), with the exit status of its exception.
+    """End this process immediately, with the exit status of its exception, unless it is the one that began the task (`pid`).
 
     Nothing is cleaned up, because all of it belongs to the parent: connections, locks, buffers that are not flushed.
     """

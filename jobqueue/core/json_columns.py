@@ -1,4 +1,4 @@
-"""What the JSON columns of a job hold; an operator can have edited their values."""
+"""The values in the JSON columns of a job. An operator can have changed them to any other value."""
 
 from __future__ import annotations
 

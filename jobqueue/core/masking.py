@@ -1,9 +1,9 @@
-"""Hide secrets wherever arguments, results, errors or messages leave the database.
+"""Hide secrets wherever jobqueue shows, sends or logs arguments, results, errors or messages.
 
-Names decide what is secret: names of arguments, dictionary keys, and names before a value in a text (`secret_forms`).
-The setting ``SECRET_NAMES`` adds names for all tasks, and the option ``secret`` of a task adds names for its jobs. If
-a value in a job's arguments or metadata has such a name, it is hidden in all texts of that job, whatever precedes it
-(`Mask`).
+A value is secret because of its name. Such names are those of arguments, dictionary keys, and names before a
+value in a text (`secret_forms`). The setting ``SECRET_NAMES`` adds names for all tasks, and the option ``secret``
+of a task adds names for its jobs. If a value in a job's arguments or metadata has such a name, it is hidden in
+all texts of that job, whatever precedes it (`Mask`).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ SHORTEST_VALUE = 4
 SHORTEST_LINE = 16
 MAX_KEPT_NAME = 100
 MAX_KEPT_TEXT = 2000
-MAX_VALUES = 10_000  # if there are more, no text of the job is shown
+MAX_VALUES = 10_000  # if a job has more secret values, none of its texts is shown
 COMMON = frozenset({"true", "false", "none", "null"})
 
-# Anywhere in a name, because no harmless word contains one of these.
+# Searched for anywhere in a name, because no harmless word contains one of these.
 _ANYWHERE = re.compile(
     r"password|passwd|passphrase|passcode|token|secret|authorization|credential|jwt|cookies?(?!cutter)|bearer"
     r"|passwort|kennwort|mots?depasse|contrasen?a|wachtwoord"
 )
-# As a word of its own, alone or after one of the usual prefixes: "monkey", "keyboard", "spinning" and "design" are
-# harmless.
+# These must be a separate word, alone or after one of the usual prefixes, because "monkey", "keyboard",
+# "spinning" and "design" are harmless.
 _BEFORE_KEY = "api|access|auth|client|encryption|license|master|private|service|signing|ssh"
 _WORDS = "pass|pwd|pw|auth|otp|totp|pin|senha|dsn|cvv|cvc|iban|sig|signature|sessid|sessionid|session_id|phpsessid|jsessionid|sid"
 _AS_WORD = re.compile(rf"(?:^|_)(?:(?:{_BEFORE_KEY})?keys?|{_WORDS})(?:_|$)")
@@ -116,7 +116,7 @@ class Mask:
         named: list[object] = []
         for index, value in enumerate(given):
             name = names[index] if index < len(names) else None
-            if not _is_harmless(value, name, fields):  # most are harmless, and this runs for each failed run
+            if not _is_harmless(value, name, fields):  # quick: most are harmless, and this runs for each failed run
                 named.append(value if name is None else {name: value})
         more = [one for one in (kwargs, metadata) if one]
         return cls(fields, _secrets([*named, *more], fields) if named or more else ())
@@ -150,7 +150,7 @@ class Mask:
         return text
 
     def cut(self, text: str, limit_bytes: int) -> str:
-        """Return at most the first bytes of a text. Secrets are hidden before the cut, or a part of one could be shown."""
+        """Return at most the first bytes of a text. Secrets are hidden before the cut, so that no part of one is shown."""
         return texts.shorten(str(text), limit_bytes, self)
 
     def is_secret(self, name: str) -> bool:

@@ -31,7 +31,7 @@ MAX_DIGITS = 4300
 MAX_VALUES = MAX_BYTES // 2 + 10
 
 _SCALARS = frozenset({type(None), bool, int, float, str})
-# Sequences whose members are not what the caller means.
+# These types are sequences, but are not stored as lists of their members.
 _NOT_LISTS = (str, bytes, bytearray, memoryview, UserString)
 _ONLY_STR = frozenset({str})
 _TOO_BIG = 10**MAX_DIGITS

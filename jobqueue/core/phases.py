@@ -1,7 +1,7 @@
 """The phases of a pipeline as data: their names, the progress over all of them, and changes by a deployment. Pure.
 
-The rule for deployments: a phase that has finished stays finished, and all unfinished ones run as the code declares
-them now.
+The rule for deployments: a phase that has finished does not run again, and all other phases run as the code
+declares them now.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PhaseState:
 
 
 def phase(name: str) -> Callable[[Callable[..., Any]], Phase]:
-    """Give a phase a name of its own: ``phase("download")(fetch_video)``, or as a decorator of the function."""
+    """Give a phase another name than that of its function: ``phase("download")(fetch_video)``, or as a decorator of the function."""
     _check_name(name)
 
     def named(func: Callable[..., Any]) -> Phase:
@@ -114,9 +114,9 @@ def overall(index: int, percent: float, number: int) -> int:
 def reconciled(names: Sequence[str], rows: Iterable[PhaseState]) -> list[PhaseState]:
     """Return the state of each declared phase, in the order of the code; raise `PhasesChanged` if a job cannot continue.
 
-    It can continue if the phases that have finished are the first ones of the code. A finished phase that the code no
-    longer has counts as removed, and its result stays readable. If there is also a new phase, the job cannot
-    continue: the finished one may have been renamed.
+    It can continue if the phases that have finished are the first ones of the code. If the code no longer has a
+    finished phase, the phase counts as removed, and its result can still be read. If the code also has a new
+    phase, the job cannot continue, because the new phase may be the finished one under another name.
     """
     known = {row.name: row for row in rows}
     done = [name for name, row in known.items() if row.finished]

@@ -1,7 +1,7 @@
 """The queues that a worker serves: names, prefixes such as ``mail-*``, and exclusions such as ``!mail-bulk``.
 
-A queue is served if an item includes it, or no item includes any queue, and no item excludes it. The order of the
-items has no meaning.
+A queue is served if no item excludes it, and either an item includes it, or all items are exclusions. The order
+of the items does not matter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ServedQueues:
 
     @property
     def has_patterns(self) -> bool:
-        """Whether the items do not list the names of the served queues, so that these must be found among the existing ones."""
+        """Whether the items do not list all served queues by name, so that a worker must query which of the existing queues it serves."""
         return not self.is_all and (bool(self.prefixes) or not self.names)
 
     @property
@@ -72,7 +72,7 @@ class Problem(NamedTuple):
 
 @functools.lru_cache(maxsize=1000)
 def parse(items: tuple[str, ...]) -> ServedQueues:
-    """Return the rule of items. Items that `problem` rejects give a rule, too, so that a row with wrong items can be shown."""
+    """Return the rule of items. It accepts items that `problem` rejects, so that a row with wrong items can be shown."""
     included = [item for item in items if not item.startswith("!")]
     excluded = [item[1:] for item in items if item.startswith("!")]
     if "*" in included:
@@ -81,7 +81,10 @@ def parse(items: tuple[str, ...]) -> ServedQueues:
 
 
 def parse_stored(items: Any) -> ServedQueues | None:
-    """Return the rule of items from the row of a worker; None if they serve no queue at all, as raw SQL may have written them."""
+    """Return the rule of items from the row of a worker.
+
+    Return None if they serve no queue at all, which only raw SQL can have written.
+    """
     texts = tuple(item for item in items if isinstance(item, str)) if isinstance(items, list) else ()
     return None if isinstance(items, list) and items and not texts else parse(texts)
 

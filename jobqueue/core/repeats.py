@@ -1,6 +1,7 @@
-"""Log lines that may be repeated for each row: one line per kind and interval, and the number of those left out.
+"""Log lines that could be repeated for each row. For each kind and interval, one line is logged, and the rest is counted.
 
-The next line of the kind reports that number. If there is none, `flush` writes it, which each worker calls regularly.
+The next line of the kind reports the number. If no such line follows, `flush` reports it. Each worker calls
+`flush` regularly.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ logger = logging.getLogger("jobqueue")
 
 @dataclass(slots=True)
 class _Kind:
-    """The time of the last line of one kind, and how many were left out after it."""
+    """The time of the last line of one kind, and the number of lines after it that were not logged."""
 
     level: int
     text: str
@@ -33,13 +34,13 @@ _kinds: dict[_Key, _Kind] = {}
 
 
 def log(level: int, text: str, *values: Any, kind: str = "", exc_info: Any = None, extra: Mapping[str, Any] | None = None) -> None:
-    """Log a line, unless one of its kind was logged in the last interval; then count it.
+    """Log a line. If a line of its kind was logged in the last interval, only count it.
 
     Lines are of one kind if they have the same text without its values, the same `kind`, and the same class of the
     exception that is being handled.
     """
-    # No lock: an exception that is raised in a task's thread could leave it locked. Two threads at the same time may
-    # both log.
+    # No lock, because an exception that is raised in a task's thread could leave it locked. So two threads may
+    # both log at the same time.
     now, key = time.monotonic(), (text, kind, sys.exc_info()[0])
     seen = _kinds.get(key)
     if seen is not None and now - seen.at < INTERVAL_SECONDS:

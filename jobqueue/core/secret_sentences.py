@@ -35,8 +35,8 @@ _SAID_HINT = re.compile(
 )
 _NETRC_WORDS: Final = ("machine", "login", "default", "account")
 _CODES: Final = ("pin ", "otp ", "code ", "pin\t", "pin\n")
-# Words that follow "the token is" and are no secret, such as "missing". A word with one of the endings is mostly
-# none, either.
+# Words that can follow "the token is" and are no secret, such as "missing". Most words with one of the endings
+# are no secret either.
 _HARMLESS: Final = frozenset(
     (
         *("a", "abgelaufen", "about", "above", "already", "also", "always", "an", "another", "as", "at", "authentication", "available"),

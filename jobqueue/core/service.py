@@ -26,7 +26,7 @@ _local = threading.local()
 
 
 def in_service_thread() -> bool:
-    """Return whether the calling thread is a service's, which must not wait for code of the project."""
+    """Return whether the calling thread is that of a service. Such a thread must not wait for code of the user's project."""
     return getattr(_local, "is_service", False)
 
 
@@ -35,7 +35,7 @@ class Service:
 
     name = "service"
     longest_backoff_seconds = 5.0
-    calls_project_code = False  # if set, a turn may hang; this is reported, but does not end the worker
+    calls_project_code = False  # if set, a turn can hang in code of the user's project; this is reported, but does not end the worker
 
     def __init__(self, on_error: ErrorHandler | None = None) -> None:
         """Prepare the thread; `on_error` is called for each failed turn with the number of failures in a row."""
@@ -67,7 +67,7 @@ class Service:
             if self._thread is None:
                 thread = threading.Thread(target=self._main, name=f"jobqueue-{self.name}", daemon=True)
                 thread.start()
-                self._thread = thread  # set last, because a thread that has not started cannot be joined
+                self._thread = thread  # set after the start, because a thread that has not started cannot be joined
 
     def stop(self) -> None:
         """Ask the service to end after its present turn; return immediately."""
@@ -83,7 +83,7 @@ class Service:
 
     def wake(self) -> None:
         """Start the next turn now, or right after the present one."""
-        if not self._wake.is_set():  # setting takes a lock, and this is called for every job
+        if not self._wake.is_set():  # a check first, because `set` takes a lock, and this is called for every job
             self._wake.set()
 
     def wait(self, seconds: float | None) -> bool:
@@ -98,7 +98,7 @@ class Service:
 
     @property
     def stopping(self) -> bool:
-        """Whether the service was asked to stop."""
+        """Whether the service was requested to stop."""
         return self._stopping.is_set()
 
     @property

@@ -1,7 +1,7 @@
 """The states of a job and the one table of allowed moves between them.
 
-A move is a pair of places. A place is a status, and for PENDING also what the job waits for. Every writer of `status`
-is in ``db/`` or ``managers/`` and names its move; `check` rejects a move that is not in the table.
+A move leads from one place to another. A place is a status, and for PENDING also what the job waits for. All code
+that writes `status` is in ``db/`` or ``managers/``. `check` rejects a move that is not in the table.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ class WaitingFor(TextChoices):
 
 
 class Recovery(TextChoices):
-    """What becomes of a job whose worker is lost."""
+    """What happens to a job whose worker is lost."""
 
     REQUEUE = "requeue", "run again"
     HOLD = "hold", "hold for an operator"

@@ -42,7 +42,7 @@ class Candidate(NamedTuple):
 
 
 class TargetJob(NamedTuple):
-    """A job that matters to a target: it holds it, blocks it, or is the best of those that are QUEUED."""
+    """A job that a decision about its target depends on: it holds or blocks the target, or is the best job of the target that is QUEUED."""
 
     tenant: str
     target: str
@@ -69,9 +69,9 @@ def in_lock_order(targets: Iterable[Target]) -> list[int]:
 def decide(candidates: Sequence[Candidate], locked: Collection[int], target_jobs: Iterable[TargetJob]) -> Decision:
     """Decide on candidates by the state of their targets after the locks (their keys in `locked`) were taken.
 
-    A QUEUED holder is the head, whatever its priority; otherwise the best job is, by priority, then by age. A job is
-    never parked because of itself: a holder that waits to run again is parked only because of another job that is
-    PAUSED or in ERROR.
+    The head of the line is the job that may run next. It is the holder if that is QUEUED, whatever its priority.
+    Otherwise, it is the job with the highest priority, and of several such jobs the oldest. A job does not block
+    itself. So a holder that waits to run again is parked only if another job of the target is PAUSED or in ERROR.
     """
     decision = Decision()
     heads: dict[Target, int] = {}
@@ -100,7 +100,7 @@ def _decide_one(decision: Decision, target: Target, line: Sequence[Candidate], h
             taken = True
         else:
             decision.park.append(candidate.id)
-    # If the head is a job that this claim does not see, only its own candidates are parked: no job holds the target
-    # yet, and the claim that takes the head parks the rest.
+    # If the head is not among the candidates of this claim, only these candidates are parked. No job holds the
+    # target yet, and the claim that takes the head parks the rest of the line.
     if others or (taken and len(line) > 1):
         decision.crowded.add(target)

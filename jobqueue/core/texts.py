@@ -1,4 +1,4 @@
-"""Make texts that any database stores and that can be read, even if an exception misbehaves.
+"""Make readable texts that any database can store, also from an exception whose methods fail.
 
 All functions that take an exception are safe: its ``__str__``, ``__repr__`` or ``__notes__`` may raise anything, its
 chain may be endless, its traceback may have a million frames. The amount is limited before anything is rendered.
@@ -211,7 +211,7 @@ def _rendered(frames: Sequence[TracebackType], hide: Hide | None) -> str:
         )
         if len(_kept) >= KEPT_TEXTS:
             _kept.clear()
-        # No lock: an interrupt of the task may be raised here, and each of these steps is atomic.
+        # No lock, because an interrupt of the task may be raised here. Each of these steps is atomic.
         kept = _kept[places] = (text, {})
     text, hidden_texts = kept
     if hide is None:

@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from jobqueue.core import event_names as names
 
-# Events about messages would cause messages without end, and progress is too frequent.
+# Webhooks about webhooks would cause further ones without end, and progress is too frequent.
 EVENTS = names.SENDABLE
 PACKAGES = ("httpx", "httpcore", "certifi", "standardwebhooks")
 MAX_URL = 2000
@@ -28,7 +28,7 @@ MAX_HOST = 260
 DELAYS = (5, 30, 120, 600, 3600, 14400, 43200)
 MAX_DELAY = 604_800
 DELAYS_TEXT = "a list of numbers from 0 to 604800 (7 days), at least one"
-JITTER = 0.25  # of the delay, added to it, so that a receiver that was down does not get all messages again at the same time
+JITTER = 0.25  # up to this part of the delay is added to it, so that a receiver that was down does not get all messages at the same time
 MAX_RETRY_AFTER = 86400
 
 OTHERS = "*"
@@ -134,8 +134,8 @@ def is_path(value: Any) -> bool:
 def secrets_of(value: Any, queue: str, tenant: str = "", receiver: str = "") -> tuple[str, ...]:
     """Return the secrets that sign messages to a receiver (its origin); empty if there are none.
 
-    An exception of the project's callable is raised to the caller, and so is an error about its return value.
-    Otherwise a message could be sent unsigned, or signed for another receiver, by mistake.
+    If the callable of the user's project raises an exception or returns a wrong value, the caller gets an error.
+    Otherwise, a message could be sent unsigned, or signed for another receiver.
     """
     if callable(value):
         value = value(queue, tenant, receiver)
@@ -220,7 +220,7 @@ def _is_delay(value: Any) -> bool:
 
 
 def delay_seconds(delays: Sequence[float], attempts: int, retry_after: float | None = None) -> float:
-    """Return the delay after this number of attempts. It is never shorter than the receiver asked for, up to a day."""
+    """Return the delay after this number of attempts. It is not shorter than the receiver has requested, up to a day."""
     base: float = delays[min(max(attempts, 1), len(delays)) - 1]
     if retry_after is not None:
         base = max(base, min(retry_after, MAX_RETRY_AFTER))

@@ -20,7 +20,7 @@ class Waits(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The same as a sentence, without the full stop."""
+        """These numbers as a sentence, without the full stop."""
         if self.first is None:
             return f"The jobs that it waited for {'have ended' if self.in_all else 'are gone'}: a worker promotes it within a second"
         least = "at least " if self.more else ""

@@ -1,4 +1,4 @@
-"""The leaders of the duties, from the rows of the duties; values that were written by hand cannot break it."""
+"""The leaders of the duties, read from the rows of the duties. A wrong value in a row causes no error."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def stuck_seconds(interval_seconds: float) -> float:
 
 
 def leaders() -> list[Leader]:
-    """Return each duty that ever had a leader, by name."""
+    """Return each duty that has ever had a leader, in the order of the names."""
     rows: Any = BackgroundJobLease.objects.current.annotate(now=Now()).order_by("pk")
     return [leader(row, row.now) for row in rows]
 
@@ -93,7 +93,7 @@ def _problem(told: dict[str, Any], row: BackgroundJobLease, now: datetime) -> st
     held, heard = _since(row.lease_acquired_at, now), _since(row.heartbeat_at, now)
     interval, ahead = _number(told, "interval_seconds") or 0.0, _since(now, row.heartbeat_at or now) or 0.0
     if heard is None or held is None:
-        return ""  # released in order: the next worker that checks leads it
+        return ""  # its leader has released it, so the next worker that checks takes it
     if ahead > conf.current().duty_lease_seconds:
         return f"the heartbeat of its leader lies {ahead:.0f} s ahead of the database's clock"
     if heard > 2 * conf.current().duty_lease_seconds:
@@ -134,7 +134,7 @@ def _moment(told: dict[str, Any], name: str) -> datetime | None:
 
 
 def moment(text: str | None) -> datetime | None:
-    """Return the time in the row of a duty; None if it has none, or a year that some time zone cannot show."""
+    """Return the time in the row of a duty; None if it has none, or if some time zone cannot show its year."""
     try:
         found = datetime.fromisoformat(text or "")
     except ValueError:

@@ -1,6 +1,6 @@
 """The state of the installation for ``manage.py jobqueue status``; ``problems`` reports what is wrong with it.
 
-Counts end at `MAX_COUNTED`, so that the cost does not grow with the tables.
+No count goes beyond `MAX_COUNTED`, so that the cost does not grow with the tables.
 """
 
 from __future__ import annotations
@@ -90,7 +90,10 @@ def _count(name: str, number: int) -> Count:
 
 
 def _success(jobs: Any) -> list[Count]:
-    """Count SUCCESS among the jobs that ended last, because no index has only these; add the planner's estimate of all jobs."""
+    """Count the jobs in SUCCESS among those that ended last, because no index has only jobs in SUCCESS.
+
+    Add the planner's estimate of the number of all jobs.
+    """
     found = list(jobs.filter(status__in=states.ENDED).order_by("-finished_at").values_list("status", flat=True)[:MAX_COUNTED])
     cut = len(found) >= MAX_COUNTED
     scope = f"of the newest {MAX_COUNTED:,} that ended" if cut else ""

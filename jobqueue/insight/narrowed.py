@@ -1,7 +1,7 @@
 """Targets, queues and waiting jobs for users who may not see all jobs (``VISIBLE_JOBS``).
 
-A line is shown if the user may see one of the jobs at its front. Numbers, times and jobs in it are those of visible
-jobs.
+A line is shown if the user may see one of the jobs at its front. Its numbers, times and jobs are only those of
+jobs that the user may see.
 """
 
 from __future__ import annotations

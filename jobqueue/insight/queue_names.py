@@ -14,7 +14,7 @@ NEWEST = 1000
 
 
 def warning(name: str) -> str:
-    """Return a warning if no task, setting, schedule, worker or job uses a queue's name, because it may be mistyped; else ""."""
+    """Return a warning that the name of a queue may be mistyped if no task, setting, schedule, worker or job uses it; otherwise ""."""
     if is_known(name):
         return ""
     return f"No task, setting, schedule, worker or recent job has a queue {name!r}. If the name is mistyped, forget the queue."

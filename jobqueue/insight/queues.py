@@ -1,4 +1,4 @@
-"""The queues: what is paused, limited, queued and running in each, at a bounded cost."""
+"""The queues: the pause and the limit of each, and the jobs that are queued and run in it, at a bounded cost."""
 
 from __future__ import annotations
 

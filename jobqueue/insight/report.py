@@ -1,7 +1,7 @@
 """A report on one job as JSON values: attempts, waits, run time, outcome and errors, with masked secrets.
 
-A report has the same shape even if a JSON column was written by hand: a value that should be a list and is none
-counts as an empty list.
+A report has the same shape even if raw SQL has written a wrong value into a JSON column: if a value should be a
+list and is not, it counts as an empty list.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _now(job: Job) -> datetime:
 
 
 def _waited(job: Job) -> float | None:
-    """Return how many seconds the job was available before its last run, or until now; None if it was not."""
+    """Return for how many seconds the job was claimable before its last run, or until now; None if it was not claimable."""
     if job.status == states.Status.QUEUED or job.assigned:
         return between(job.enqueued_at, _now(job))
     return between(job.enqueued_at, job.started_at)
@@ -122,7 +122,7 @@ def _ran(job: Job, runs: Sequence[dict[str, Any]]) -> tuple[float | None, float]
         last = between(job.started_at, _now(job))
     elif job.status == states.Status.SUCCESS:
         last = between(job.started_at, job.finished_at)
-    else:  # a run that did not succeed has its entry; an operator can have changed the job's own times later
+    else:  # by its entry in the history, because an operator can have changed the job's own times later
         return (told[-1] if told else None), in_all
     return last, in_all + (last or 0.0)
 

@@ -1,7 +1,7 @@
 """The targets and their lines: the job that holds each target, and the jobs that wait for it.
 
-The cost is bounded: at most `MAX_TARGETS` lines are read, of each line only the front. Its jobs are counted only so
-far that all lines together read at most `BUDGET` entries of an index.
+The cost is bounded: at most `MAX_TARGETS` lines are read, and only the front of each line. The count of the jobs
+in a line ends at a maximum, so that all counts together read at most `BUDGET` entries of an index.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jobqueue.db.overview import QUEUED_IN_LINE, Ending, TargetHead
 from jobqueue.db.targets import HELD, PARKED
 from jobqueue.models import Job
 
-MAX_TARGETS = 1001  # one more than any caller requests, so that callers can see that there are more
+MAX_TARGETS = 1001  # one more than a caller shows, so that the caller can detect that there are more
 MAX_SEARCHED = 5000
 MAX_TENANTS = 1000
 MAX_COUNTED = 10_000  # of the jobs that wait for one target
@@ -53,7 +53,9 @@ class TargetSummary:
 
 
 def target_summaries(*, search: str = "", tenant: str | None = None, limit: int = 100) -> list[TargetSummary]:
-    """Return the lines that are held, blocked or waited for: first those that wait for an operator, then by age of their wait.
+    """Return the lines of the targets that a job holds, blocks or waits for.
+
+    Lines that wait for an operator come first, and then those that have waited longest.
 
     `search` is a part of a target's name as shown, with its secrets masked; beyond the first `MAX_SEARCHED` names,
     only a full name is found. `tenant` selects a tenant, or the jobs without one ("").
@@ -84,7 +86,10 @@ def blocking_jobs() -> tuple[list[Job], bool]:
 
 
 def blocker_of(head: TargetHead, jobs: Mapping[int, Any]) -> Any | None:
-    """Return the job at the front that stops the line; a blocker takes precedence over a holder that waits to run again."""
+    """Return the job at the front that stops the line.
+
+    If one job blocks the target, and the holder only waits to run again, return the one that blocks it.
+    """
     holder, blocker = jobs.get(head.holder or 0), jobs.get(head.blocker or 0)
     if holder is not None and (blocker is None or holder.place not in (states.QUEUED, states.PENDING_TARGET)):
         return holder
@@ -126,7 +131,7 @@ def _summaries(heads: list[TargetHead]) -> list[TargetSummary]:
 def _summary(
     head: TargetHead, job: Any, holder: Any, since: Mapping[int, datetime | None], count: int, capped: bool, oldest: datetime | None
 ) -> TargetSummary:
-    # A holder that waits to run again is in its own line, but waits for no other job.
+    # A holder that waits to run again is counted in the line, but waits for no other job.
     alone = holder is not None and holder.place in (states.QUEUED, states.PENDING_TARGET) and not capped
     waiting = count - 1 if alone else count
     return TargetSummary(

@@ -17,9 +17,9 @@ WAITING = (states.Status.QUEUED, states.Status.PENDING, states.Status.RUNNING)
 def waits(job: Job, runs: Sequence[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:
     """Return each attempt with the seconds that it waited: from the job's creation, or from the end of the run before.
 
-    A pause before a retry counts. So do runs without an entry in the history: those that were handed back or ended
-    in a sleep. The wait of an attempt that has not begun lasts until now. A wait is None if it is unknown, because
-    a long history no longer has the runs after its first one.
+    The delay before a retry counts. The time of runs without an entry in the history also counts, that is, of
+    runs that were handed back or ended in a sleep. The wait of an attempt that has not begun lasts until now. A
+    wait is None if it is unknown, because a long history no longer has the runs after its first one.
     """
     starts = [(_number(entry.get("attempt")), moment(entry, "started_at")) for entry in runs]
     ends = [job.created_at, *(moment(entry, "finished_at") for entry in runs)]

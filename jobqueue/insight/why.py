@@ -1,7 +1,8 @@
-"""Why a job waits: the gate that stops it now, in a sentence for an operator.
+"""Why a job waits: the gate that stops it now, and a sentence for an operator.
 
-The row of the job is read again, and a bounded number of index entries. The gates are checked in the order of a
-claim. The answer is true for one moment: a worker can take the job during the reading.
+The row of the job is read again, together with a bounded number of index entries. The gates are checked in the
+order in which a claim meets them. The answer is true only for one moment, because a worker can take the job in
+the meantime.
 """
 
 from __future__ import annotations
@@ -256,7 +257,7 @@ def _since(job: Any) -> str:
 
 
 def _paused_since(job: Any) -> str:
-    """Return the time since which a job is paused, as text, if its history has it: for a job that was paused while it ran."""
+    """Return the time since which a job is paused, as text. Only the history of a job that was paused while it ran has this time."""
     ending = overview.endings(Job.objects.database, [job.pk]).get(job.pk)
     when = moment_of(ending.finished_at) if ending is not None and ending.outcome == states.Status.PAUSED else None
     return f" since {clock(when, job.now)}" if when else ""

@@ -1,4 +1,7 @@
-"""The live workers, from the rows that workers write every 10 s for display; correctness does not depend on these rows."""
+"""The live workers, from the rows that workers write every 10 s.
+
+The rows are for display. No guarantee depends on them.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def alive() -> QuerySet[Worker]:
 
 
 def running_jobs(worker_ids: Iterable[str]) -> dict[str, int]:
-    """Return the number of jobs that each worker holds, by their leases, because a worker's own row is up to 10 s old."""
+    """Return the number of jobs that each worker runs. It is counted by the leases, because the row of a worker is up to 10 s old."""
     rows = Job.objects.current.filter(status=states.Status.RUNNING, lease_owner__in=[*worker_ids]).order_by()
     return dict(rows.values_list("lease_owner").annotate(number=Count("pk")))
 
@@ -50,7 +53,7 @@ def serves(worker: Worker, queue: str) -> bool:
 
 
 def serving(queue: str | None) -> Serving:
-    """Count the live workers from the view of one queue (None: of any queue)."""
+    """Count the live workers that serve a queue (None: any queue), that serve it but are about to stop, and that do not serve it."""
     found = list(alive()[:MAX_WORKERS])
     mine = [worker for worker in found if queue is None or serves(worker, queue)]
     able = [worker for worker in mine if worker.state == Worker.State.RUNNING]

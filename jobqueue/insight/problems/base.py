@@ -16,7 +16,7 @@ OFF: Final = "off"
 
 
 class Severity(StrEnum):
-    """The severity of a problem: an error keeps jobs from running; a warning needs an operator, but other jobs still run."""
+    """The severity of a problem. An error prevents jobs from running. A warning requires an operator, but other jobs still run."""
 
     ERROR = "error"
     WARNING = "warning"

@@ -86,7 +86,7 @@ def set_aside_jobs(given: Thresholds) -> Iterator[Problem]:
 
 
 def stuck_rows(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem if live workers do not move jobs of lost workers, or jobs that are due."""
+    """Yield a problem if live workers do not recover the jobs of lost workers, or do not promote jobs that are due."""
     if not alive().exists():
         return
     long_ago = Now() - timedelta(seconds=STUCK_SECONDS)
@@ -115,9 +115,9 @@ def stuck_rows(given: Thresholds) -> Iterator[Problem]:
 
 
 def passed_over_jobs(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem for each QUEUED job that is first in its queue, and that workers with free slots have not claimed for long.
+    """Yield a problem for each QUEUED job that is first in its queue and has not been claimed for long, although workers have free slots.
 
-    The database refuses to change such a row, for instance by a trigger of the project.
+    The database refuses to change such a row, for instance by a trigger of the user's project.
     """
     long_ago = Now() - timedelta(seconds=STUCK_SECONDS)
     for tenant, queue in overview_sql.queues_in(Job.objects.database, MAX_FIRST):
@@ -131,7 +131,7 @@ def passed_over_jobs(given: Thresholds) -> Iterator[Problem]:
 
 
 def _is_free(job_id: int, queue: str) -> bool:
-    """Return whether nothing keeps a worker with a free slot from claiming a job."""
+    """Return whether no gate prevents a worker with a free slot from claiming a job."""
     workers = serving(queue)
     if workers.running >= workers.slots:
         return False
