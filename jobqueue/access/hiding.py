@@ -1,4 +1,4 @@
-"""The masks of jobs and schedules: names and values from the arguments, the metadata and the task decide what is secret."""
+"""The masks of jobs and schedules. The arguments, the metadata and the task determine which names and values are secret."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ def mask_of(row: Any) -> Mask:
 
 
 def arguments_of(row: Any, most: int = WHOLE) -> tuple[Any, Any]:
-    """Return the arguments of a job or a schedule with masked secrets; a column with another type of value is masked, too.
+    """Return the arguments of a job or a schedule with masked secrets.
 
-    Of each column the first `most` characters are returned, by default all.
+    A column whose value has another type is also masked. Only the first `most` characters of each column are
+    returned, by default all.
     """
     mask = mask_of(row)
     args: Any = capped(row.args, most, mask)
@@ -41,7 +42,7 @@ def arguments_of(row: Any, most: int = WHOLE) -> tuple[Any, Any]:
 
 
 def _in_order(func: Any, kwargs: dict[Any, Any]) -> dict[Any, Any]:
-    """Return arguments in the order of the function's signature, because PostgreSQL stores them in an order of its own."""
+    """Return arguments in the order of the function's signature, because PostgreSQL does not keep the order in which they were given."""
     try:
         names = [*inspect.signature(func).parameters] if func is not None else []
     except (TypeError, ValueError):
@@ -50,9 +51,9 @@ def _in_order(func: Any, kwargs: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def declared(path: str) -> RegisteredTask | None:
-    """Return the registry's entry of a task, or None; import the task modules of the project first."""
+    """Return the registry's entry of a task, or None. Import the task modules of the user's project first."""
     try:
         registry.discover()
-    except Exception as error:  # noqa: BLE001 - a project's module can raise any exception during its import
+    except Exception as error:  # noqa: BLE001 - a module of the user's project can raise any exception during its import
         repeats.log(logging.WARNING, "Only some of the tasks are known here, since a module of tasks cannot be imported: %s", error)
     return registry.find(path)

@@ -1,7 +1,7 @@
 """The jobs that a user may see: the setting ``VISIBLE_JOBS``, the same for the admin, the REST API and the streams.
 
 The callable of the setting returns a `Q` on `Job` for a user. If it raises, or returns any other type, the user
-sees nothing: an error in a rule about rights must not show one tenant's jobs to another.
+sees nothing: an error in a rule about permissions must not show the jobs of one tenant to another.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def condition(user: Any) -> Q | None:
         found = rule(user)
         if isinstance(found, Q):
             Job.objects.filter(found)  # a column that does not exist raises here, not on a page
-    except Exception:  # noqa: BLE001 - code of the project can raise any exception
+    except Exception:  # noqa: BLE001 - code of the user's project can raise any exception
         repeats.log(
             logging.ERROR, "VISIBLE_JOBS failed for user %s, who sees no jobs.", safe_repr(str(getattr(user, "pk", None))), exc_info=True
         )
@@ -93,7 +93,7 @@ class Sight:
         return hash(self._key)
 
     def among(self, ids: Collection[int]) -> set[int]:
-        """Return which of the jobs may be seen; a deleted job may, if it was seen here before."""
+        """Return which of the jobs may be seen. A deleted job may be seen if it was seen here before."""
         if not ids:
             return set()
         there = dict(Job.objects.current.filter(pk__in=ids).values_list("pk", "pk"))

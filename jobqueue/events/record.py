@@ -1,9 +1,12 @@
-"""Record events of a job in its log, in the transaction of the move, while the row of the job is locked.
+"""Record events of a job in the event log.
+
+The caller has locked the row of the job, and the events are written in the transaction of the move.
 
 The most frequent moves (enqueue, the start and the success of runs) write their events in their own statements (see
 ``db/events.py``). All other moves call this module, which sends one statement per call, also for a batch.
 
-Events hold only what users may see: texts are masked and cut; arguments, results and tracebacks are left out.
+Events contain only what users may see: texts are masked and cut, and there are no arguments, results and
+tracebacks.
 """
 
 from __future__ import annotations

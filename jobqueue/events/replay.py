@@ -22,7 +22,7 @@ def is_of_another_history(last: Position, begin: Cursor) -> bool:
 
 
 def is_lost(last: Position, begin: Cursor) -> bool:
-    """Return whether a client at this position may have missed events: the log begins later, or is another one."""
+    """Return whether a client at this position may have missed events, because the log begins later, or because it is another log."""
     if is_of_another_history(last, begin):
         return True
     if conf.event_age() is None:
@@ -31,14 +31,16 @@ def is_lost(last: Position, begin: Cursor) -> bool:
     if oldest is None:
         return last.horizon < begin.horizon
     event_id, xid = oldest
-    # Nothing is lost if the first event ever still exists, or if the oldest one was seen by the client.
+    # No event is lost if the log still has its very first event, or if the client has seen the oldest event that
+    # the log has.
     return event_id != 1 and (xid if xid is not None else event_id) > last.horizon
 
 
 def pages(wanted: Wanted, last: Position, begin: Cursor) -> Iterator[bytes]:
     """Yield the messages of the events from a client's position up to the position of the shared reader.
 
-    Each message carries the position after it: a client whose connection ends in the middle continues from there.
+    Each message has the position after it, so that a client whose connection ends in the middle continues from
+    there.
     """
     database = Job.objects.database
     end = begin.horizon

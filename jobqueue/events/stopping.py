@@ -1,4 +1,4 @@
-"""Whether the server that runs this process was asked to stop.
+"""Detect whether the server that runs this process was requested to stop.
 
 A server that stops waits for its open responses, and a stream does not end by itself. No interface reports the stop
 to an application, so this module reads it from the handler of SIGTERM. With uvicorn and gunicorn, the handler is a
@@ -22,7 +22,7 @@ def server() -> Any:
 
 
 def server_ends() -> bool:
-    """Return whether the server that runs this process was asked to stop."""
+    """Return whether the server that runs this process was requested to stop."""
     found = server()
     return _signaled.is_set() or getattr(found, "should_exit", False) is True or getattr(found, "alive", True) is False
 

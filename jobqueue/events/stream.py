@@ -1,8 +1,8 @@
 """One reader for all streams of a process: it reads the log of events once and passes each event to the clients that want it.
 
-The reader has a thread and a database connection of its own and no transaction between two reads. It runs only
-while there are streams. It stores a snapshot (see ``db/eventlog.py``), so it reads each event once, whatever the
-order of commits.
+The reader has a separate thread and a separate database connection. Between two reads, it has no open
+transaction. It runs only while there are streams. It stores a snapshot (see ``db/eventlog.py``), so it reads each
+event once, whatever the order of commits.
 
 A new client gets the current snapshot of the reader. Events before it are replayed to the client from the log;
 later events come from the reader. So no event is lost between the two. Each client has a bounded queue; a client
@@ -31,7 +31,7 @@ from jobqueue.models import Job
 
 POLL_SECONDS, IDLE_POLL_SECONDS = 0.25, 0.5
 PAGE = 1000
-LINGER_TURNS = 10  # without a client, before the thread and its connection end
+LINGER_TURNS = 10  # the turns without a client after which the thread and its connection end
 MAX_REMEMBERED = 10_000
 
 logger = logging.getLogger("jobqueue")
@@ -53,7 +53,7 @@ class Reader(Service):
         self._facts: dict[int, tuple[str, str]] = {}
 
     def set_up(self) -> None:
-        """Take a connection of its own, which no request of a client shares."""
+        """Take a separate connection, which no request of a client uses."""
         Job.objects.database.reserve_connection("events")
 
     def turn(self) -> float | None:
@@ -177,7 +177,7 @@ class Hub:
         found: dict[Wanted, list[Subscription]] = defaultdict(list)
         for client in clients:
             if client.begin is None:
-                if cursor.more:  # A page is still to be read again; its events would be lost for this client.
+                if cursor.more:  # The rest of a page is still to be read. A client that is admitted now would miss its events.
                     continue
                 client.admit(cursor)
             found[client.wanted].append(client)

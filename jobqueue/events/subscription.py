@@ -71,7 +71,7 @@ class Subscription:
             self.ended = self.ended or "gone"
 
     def cut_if_stalled(self, *, stopping: bool) -> None:
-        """Cut the connection of a client that has not read for too long: a write that blocks cannot be ended in another way."""
+        """Cut the connection of a client that has not read for too long, because there is no other way to end a blocked write."""
         since = self.writing_since
         limit = STALLED_AT_STOP_SECONDS if stopping else STALLED_AT_END_SECONDS if self.ended else STALLED_SECONDS
         if since is not None and time.monotonic() - since > limit:

@@ -1,4 +1,4 @@
-"""Read the rows of a few watched jobs to report their progress, which has no events."""
+"""Read the rows of the jobs that clients watch, to report their progress, for which there are no events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jobqueue.core import event_names as names
 from jobqueue.core import masking
 from jobqueue.models import Job, JobPhase
 
-MAX_WATCHED = 500  # per turn; if there are more, each turn reads a part of them
+MAX_WATCHED = 500  # the maximum for one turn; if more jobs are watched, each turn reads a part of them
 MAX_TEXT_BYTES = 2000
 COLUMNS = ("pk", "status", "progress", "phase", "message", "attempt", "tenant", "target", "task", "queue")
 

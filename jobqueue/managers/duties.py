@@ -28,7 +28,7 @@ class DutyState(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A term that has just begun, with the metadata that the terms before it left in the row."""
+    """A term that has just begun, with the metadata that earlier terms have written to the row."""
 
     acquired_at: datetime
     metadata: dict[str, Any]
@@ -40,8 +40,8 @@ class LeaseQuerySet(models.QuerySet[Row]):
     def free(self) -> Self:
         """Return the leases without a holder, or whose heartbeat is older than a lease.
 
-        A heartbeat that is further than a lease in the future counts as old, too: the clock was set back, or the row
-        comes from another database.
+        A heartbeat that is further than a lease in the future also counts as old. It exists if the clock was set
+        back, or if the row comes from another database.
         """
         old = Q(heartbeat_at__lt=Now() - _lease()) | Q(heartbeat_at__gt=Now() + _lease())
         return self.filter(Q(heartbeat_at__isnull=True) | old)
@@ -80,15 +80,15 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet), Generic[Row]):  
         self.current.bulk_create([self.model(job_name=name) for name in sorted(names)], ignore_conflicts=True)
 
     def acquire(self, holder: str, names: Collection[str]) -> dict[str, Taken]:
-        """Begin a term for each of the duties that is free; skip rows that are locked."""
+        """Begin a term for each of these duties that is free. Skip rows that are locked."""
         with self.database.atomic():
-            # FOR UPDATE, with which the fence of a leader's transaction conflicts: no worker takes over in the middle
-            # of a leader's write.
+            # FOR UPDATE, because it conflicts with the fence of a leader's transaction. So no worker takes over
+            # during a write of the leader.
             rows = self.current.free().filter(job_name__in=names).select_for_update(skip_locked=True).order_by("job_name")
             found = list(rows.annotate(now=Now()).values_list("job_name", "now", "metadata"))
             if found:
-                # The time that was read, and not Now(): the term is compared with it, and on SQLite that compares
-                # texts.
+                # The time that was read, and not Now(), because later statements compare the term with this
+                # value, and SQLite compares texts.
                 now = found[0][1]
                 self.current.filter(pk__in=[row[0] for row in found]).update(
                     held_by_worker_id=holder, lease_acquired_at=now, heartbeat_at=now
@@ -99,7 +99,7 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet), Generic[Row]):  
         """Renew terms and write the metadata of their duties, in one statement; return the terms still held, and the database's time."""
         if metadata:
             statement = self._renewal(holder, terms, metadata)
-        else:  # it is the same for hours, and compiling it costs several times what sending it costs
+        else:  # the same statement for hours; to compile it takes several times as long as to send it
             statement = _kept_renewal(self, router.db_for_write(self.model), holder, tuple(terms.items()))
         rows = self.database.rows(*statement)
         return {row[0] for row in rows}, self.database.moment(rows[0][1]) if rows else None
@@ -128,7 +128,7 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet), Generic[Row]):  
         return row or ""
 
     def leads(self, holder: str, name: str, acquired_at: datetime) -> bool:
-        """Return whether a term is still held, and prevent a takeover until the end of this transaction."""
+        """Return whether a term is still held. If it is, no other worker can take over until the end of this transaction."""
         return self.database.lock_row_if(("job_name", name), ("held_by_worker_id", holder), ("lease_acquired_at", acquired_at))
 
 

@@ -1,8 +1,9 @@
-"""The queries on jobs. This module and the statements of ``db`` are the only writers of `status`.
+"""The queries on jobs.
 
-A move is one guarded UPDATE. It names the state in which the job is believed to be and its `lease_token`, and returns
-how many rows it moved. 0 rows means that another transaction was first. The claim and the ends of runs are statements
-of ``db``. All other moves go through `move` and the methods beside it, which check the table of states first.
+Only this module and the statements of ``db`` write `status`. A move is one guarded UPDATE. Its condition names
+the state that the caller has read and the `lease_token`. It returns how many rows it moved. 0 means that another
+transaction has changed the job before. The claim and the ends of runs are statements of ``db``. All other moves
+go through `move` and the methods beside it, which check the table of states first.
 """
 
 from __future__ import annotations
@@ -50,16 +51,16 @@ class JobQuerySet(models.QuerySet[Row]):
         return self.filter(included, *excluded, *(~_begins(prefix) for prefix in served.without_prefixes))
 
     def due(self) -> Self:
-        """Return the jobs that wait for a time that has come."""
+        """Return the jobs that wait for a time, if that time is reached."""
         return self.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME, run_at__lte=Now())
 
     def lapsed(self) -> Self:
-        """Return the waiting jobs that have not begun by the time at which they expire."""
+        """Return the jobs that wait and have never started, if the time by which they had to start has passed."""
         unbegun = self.filter(first_started_at__isnull=True, finished_at__isnull=True, expires_at__lte=Now())
         return unbegun.filter(status__in=[states.Status.QUEUED, states.Status.PENDING])
 
     def expired(self) -> Self:
-        """Return the running jobs whose lease has run out, or has a time that no worker can have set."""
+        """Return the running jobs whose lease has run out, or has no end, or an end that no worker can have set."""
         wrong = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__gt=Now() + MAX_LEASE)
         return self.filter(Q(lease_expires_at__lt=Now()) | wrong, status=states.Status.RUNNING)
 
@@ -68,7 +69,7 @@ class JobQuerySet(models.QuerySet[Row]):
         return self.filter(status=states.Status.QUEUED).order_by("tenant", "claim_rank", "pk")
 
     def any_queued(self) -> bool:
-        """Return whether a job is QUEUED. This reads the first entry of the index, for callers that saw no job before."""
+        """Return whether a job is QUEUED. This reads the first entry of the index."""
         return self.queued().values_list("pk").first() is not None
 
     def owned_by(self, owner: str) -> Self:
@@ -95,11 +96,14 @@ class JobQuerySet(models.QuerySet[Row]):
         return dict(self.order_by().values_list("queue").annotate(models.Count("pk")))
 
     def erase(self) -> tuple[int, dict[str, int]]:
-        """Delete the rows in any state and record it. The callers hold the locks of their targets, and settle these."""
+        """Delete the jobs, whatever their state, and record this as events.
+
+        The callers hold the locks of the targets, and settle the targets.
+        """
         database, total = for_alias(self.db, self.model._meta.db_table), Counter[str]()
         with database.atomic():
             columns = ("pk", "attempt", "tenant", "target", "queue", "task", "status", "webhook_url")
-            # Locked, so that the jobs whose deletion is recorded are deleted.
+            # Lock the rows, so that exactly those jobs are deleted whose deletion is recorded.
             mine: JobQuerySet[Row] = JobQuerySet(self.model, using=self.db).filter(pk__in=self.order_by().values("pk"))
             rows = list(mine.order_by("pk").select_for_update(of=("self",)).values_list(*columns))
             for first in range(0, len(rows), ERASED_AT_ONCE):
@@ -113,7 +117,8 @@ class JobQuerySet(models.QuerySet[Row]):
     def delete(self) -> tuple[int, dict[str, int]]:
         """Delete the jobs and settle their targets. If one of them runs, delete nothing and raise `JobIsRunning`.
 
-        Jobs that no target waits for are deleted in one statement, all other jobs in one transaction each.
+        Jobs without a target, and jobs in SUCCESS or CANCELED, are deleted together. Each other job is deleted in
+        a separate transaction.
         """
         running = list(self.filter(status=states.Status.RUNNING).order_by("pk").values_list("pk", flat=True)[:10])
         if running:
@@ -137,12 +142,12 @@ class JobQuerySet(models.QuerySet[Row]):
 
 
 class JobManager(models.Manager.from_queryset(JobQuerySet), Generic[Row]):  # type: ignore[misc]
-    """The queries on jobs, on the database that they are written to. Reads use it, too, because a replica lags."""
+    """The queries on jobs, on the database that jobs are written to. Reads also use that database, because a replica can be behind."""
 
     use_in_migrations = False
 
     def get_queryset(self) -> JobQuerySet[Row]:
-        """Return all jobs for the admin and for projects. A router may send these reads to a replica."""
+        """Return all jobs, for the admin and for users' projects. A router can send these reads to a replica."""
         return JobQuerySet(self.model, using=self._db, hints=self._hints)
 
     @property
@@ -164,7 +169,7 @@ class JobManager(models.Manager.from_queryset(JobQuerySet), Generic[Row]):  # ty
     # Claim and lease
 
     def renew(self, leases: Sequence[Lease], lease_seconds: float) -> list[Renewed]:
-        """Renew leases in one statement; rows that are locked are not in the answer."""
+        """Renew leases in one statement. Rows that are locked are skipped, and are not in the answer."""
         return leases_sql.renew(self.database, leases, lease_seconds) if leases else []
 
     def still_ours(self, leases: Iterable[Lease]) -> set[Lease]:
@@ -176,7 +181,10 @@ class JobManager(models.Manager.from_queryset(JobQuerySet), Generic[Row]):  # ty
     # Moves
 
     def move(self, job: Any, destination: states.Place, **fields: Any) -> int:
-        """Move a job that the caller has read (and locked, if more than this UPDATE depends on it); return the number of rows moved."""
+        """Move a job that the caller has read; return the number of rows moved.
+
+        If other statements depend on the move, the caller has locked the row.
+        """
         return self._guarded(job).update(**_changes(job, destination, fields))
 
     def move_alike(self, jobs: Collection[Any], destination: states.Place, **fields: Any) -> int:
@@ -192,12 +200,12 @@ class JobManager(models.Manager.from_queryset(JobQuerySet), Generic[Row]):  # ty
         return self.current.filter(pk=job.pk, status=job.status, waiting_for=job.waiting_for, lease_token=job.lease_token)
 
     def flag(self, job: Any, outcome: str, message: str = "") -> int:
-        """Write a request to stop to a running job, or withdraw it (`outcome` empty); return the number of rows changed."""
+        """Write a request to stop to a running job, or withdraw it if `outcome` is empty. Return the number of rows changed."""
         guard = self.current.filter(pk=job.pk, status=states.Status.RUNNING, lease_token=job.lease_token)
         return guard.update(cancel_requested=bool(outcome), cancel_outcome=outcome)
 
     def promote_due(self, limit: int, among: JobQuerySet[Row] | None = None) -> list[tuple[str, str]]:
-        """Move due jobs to QUEUED, at most `limit`; skip locked rows; return the queue and tenant of each."""
+        """Move at most `limit` due jobs to QUEUED, and skip locked rows. Return the queue and the tenant of each."""
         states.check(states.PENDING_TIME, states.QUEUED)
         with self.database.atomic():
             found = (self.current if among is None else among).due().unlocked().order_by("run_at")[:limit]
@@ -207,7 +215,7 @@ class JobManager(models.Manager.from_queryset(JobQuerySet), Generic[Row]):  # ty
                     status=states.Status.QUEUED,
                     waiting_for="",
                     enqueued_at=Now(),
-                    priority=F("priority"),  # see `Statements.updating`
+                    priority=F("priority"),  # see `Database.updating`
                 )
         return list(due.values())
 
@@ -234,7 +242,7 @@ def _changes(job: Any, destination: states.Place, fields: dict[str, Any]) -> dic
     if job.status == states.Status.RUNNING:
         changes = {**NO_LEASE, **changes}
     if job.status == states.Status.ERROR:
-        changes["stale_at"] = None  # the operator who resumes or ends the job has seen it
+        changes["stale_at"] = None  # no longer stale, because an operator has resumed or canceled the job
     return changes
 
 

@@ -34,7 +34,7 @@ class QueueQuerySet(models.QuerySet[Row]):
 
 
 class QueueManager(models.Manager.from_queryset(QueueQuerySet), Generic[Row]):  # type: ignore[misc]
-    """The queries on queues, on the database that they are written to. Reads use it if a decision depends on them."""
+    """The queries on queues, on the database that they are written to. Reads on which a decision depends use that database."""
 
     @property
     def current(self) -> QueueQuerySet[Row]:

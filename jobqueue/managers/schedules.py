@@ -17,8 +17,8 @@ from jobqueue.core.texts import exception_summary
 from jobqueue.db import MomentField, is_outage
 from jobqueue.managers import Row
 
-# A last time that is further ahead means that the clock was set back. Without this, no schedule would be due until
-# the clock catches up.
+# If the last time of a schedule is further in the future than this, the clock was set back. Without this rule,
+# the schedule would not be due until the clock has reached that time again.
 CLOCK_WAS_AHEAD = timedelta(hours=1)
 
 
@@ -38,7 +38,7 @@ class ScheduleQuerySet(models.QuerySet[Row]):
         return self.active().filter(retry_at__isnull=False).exclude(last_error="")
 
     def due(self, now: datetime) -> Self:
-        """Return the schedules that are due, including those that a wrong clock has postponed, except those that failed a moment ago."""
+        """Return the schedules that are due, also those that a wrong clock has postponed, but not those that failed a moment ago."""
         come = Q(next_at__lte=now) | Q(next_at__isnull=True) | Q(last_at__gt=now + CLOCK_WAS_AHEAD)
         return self.active().filter(come).ready(now)
 
@@ -107,7 +107,10 @@ class ScheduleTickQuerySet(models.QuerySet[Row]):
     """Sets of ticks."""
 
     def forgettable(self, now: datetime, keep: timedelta) -> Self:
-        """Return the ticks that no clock change makes due again: older by `keep` than now and than the last tick of their schedule."""
+        """Return the ticks that can be deleted, because no change of the clock makes them due again.
+
+        They are older by `keep` than now and than the last tick of their schedule.
+        """
         last = models.ExpressionWrapper(F("schedule__last_at") - keep, output_field=MomentField())
         return self.filter(nominal_at__lt=now - keep).filter(nominal_at__lt=last)
 

@@ -29,7 +29,7 @@ class DeliveryQuerySet(models.QuerySet[Row]):
         return self.exclude(theirs) if origins else self
 
     def claimed(self, delivery_id: int, attempts: int, until: datetime) -> Self:
-        """Return the delivery if it is still in the attempt that a sender has begun, that is, if no other sender has taken it since."""
+        """Return the delivery if it is still in the attempt that a sender has begun. It is not if another sender has taken it since."""
         return self.filter(pk=delivery_id, status=PENDING, attempts=attempts, next_attempt_at=until)
 
     def retried(self) -> Self:

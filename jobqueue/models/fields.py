@@ -1,8 +1,8 @@
 """Columns with defaults in the database, so that a row inserted by COPY, raw SQL or an older release is complete.
 
-A row may hold values that Python cannot read: a time outside of its calendar, a number of 5,000 digits. Such a value
-must not hide its row, or the rows beside it. Therefore a time is read as the nearest one that can be read, and JSON
-as its text.
+A row may hold values that Python cannot read: a time outside of its calendar, a number of 5,000 digits. Such a
+value must not prevent that its row, or other rows of the same query, are read. Therefore a time is read as the
+nearest one that can be read, and JSON as its text.
 """
 
 import json as json_module
@@ -18,7 +18,7 @@ from jobqueue.core.texts import clean
 from jobqueue.db import MomentField
 from jobqueue.db.times import FIRST, LAST, can_be_read
 
-# Of JSON: the arguments of a job may be nested 100 deep.
+# The maximum depth of JSON. The arguments of a job may have 100 levels.
 MAX_DEPTH = 110
 TOKEN_BITS = 40
 
@@ -72,7 +72,7 @@ def _value_of(value: Any, expression: Any, connection: Any) -> Any:
 
 
 def _as_stored(field: Any, value: Any, connection: Any, prepared: bool = False) -> Any:
-    """Return a JSON value for the database; a text that could not be read is returned unchanged."""
+    """Return a JSON value for the database. If it is a text that could not be read, return it unchanged."""
     return str(value) if isinstance(value, Unreadable) else type(field).get_db_prep_value(field, value, connection, prepared)
 
 

@@ -1,7 +1,8 @@
-"""The jobs: all hot state in one row.
+"""The jobs. All values that change often are in one row.
 
-`lease_expires_at` and `heartbeat_at` are in no index, so that a heartbeat stays a heap-only update. The hot indexes
-are partial, each in the order in which it is read: jobs that have ended, wait or are parked cost the claim nothing.
+`lease_expires_at` and `heartbeat_at` are in no index, so that a heartbeat stays a heap-only update. The indexes
+that a claim reads are partial, and each has the order in which it is read. So a claim does not read jobs that
+have ended, wait or are parked.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class Job(models.Model):
     )
 
     objects: ClassVar[JobManager[Job]] = JobManager()
-    # `lifecycle.control` and `insight.report` lie in layers above the models: the app sets them when it is ready.
+    # `lifecycle.control` and `insight.report` are in layers above the models, so the app sets these attributes
+    # when it is ready.
     control: ClassVar[ModuleType]
     reports: ClassVar[ModuleType]
 
@@ -147,12 +149,14 @@ class Job(models.Model):
             ),
         )
         indexes = (
-            # The tenant first: a claim serves one tenant, so the backlog of another tenant does not delay it.
+            # The tenant comes first, because a claim reads one tenant. So the backlog of another tenant does not
+            # delay it.
             models.Index(fields=["tenant", "claim_rank", "id"], condition=Q(status="QUEUED"), name="jobqueue_job_next"),
             models.Index(fields=["tenant", "queue", "claim_rank", "id"], condition=Q(status="QUEUED"), name="jobqueue_job_next_in_queue"),
             models.Index(fields=["run_at"], condition=Q(status="PENDING", waiting_for="time"), name="jobqueue_job_due"),
             models.Index(fields=["id"], condition=Q(status="PENDING", waiting_for="children"), name="jobqueue_job_parents"),
-            # Two indexes for the line of a target: a query for the best of one part must not read the other part.
+            # Two indexes for the line of a target, because a query for the best job of one part must not read the
+            # other part.
             models.Index(
                 fields=["tenant", "target", "claim_rank", "id"], condition=TARGETED & Q(status="QUEUED"), name="jobqueue_job_line_queued"
             ),
@@ -165,7 +169,8 @@ class Job(models.Model):
             models.Index(fields=["lease_owner"], condition=Q(status="RUNNING"), name="jobqueue_job_running"),
             # With the id, so that retention can continue among many jobs that ended at the same time.
             models.Index(fields=["finished_at", "id"], condition=Q(status__in=list(states.ENDED)), name="jobqueue_job_ended"),
-            # The status first: otherwise, a query for the few jobs in ERROR would read all canceled ones.
+            # The status comes first, because a query for the few jobs in ERROR would otherwise read all canceled
+            # jobs.
             models.Index(fields=["status", "id"], condition=Q(status__in=["PAUSED", "ERROR", "CANCELED"]), name="jobqueue_job_attention"),
             models.Index(fields=["expires_at"], condition=UNBEGUN & Q(expires_at__isnull=False), name="jobqueue_job_expires"),
             models.Index(fields=["finished_at"], condition=Q(status="ERROR"), name="jobqueue_job_failed"),
@@ -176,7 +181,10 @@ class Job(models.Model):
 
     @classmethod
     def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **options: Any) -> Self:
-        """Return the job of a row. SQLite stores any value in any column: read bytes as their text, and a text in a number column as 0."""
+        """Return the job of a row.
+
+        SQLite stores any value in any column, so bytes are read as text, and a text in a number column as 0.
+        """
         if not Job.objects.database.is_sqlite:
             return super().from_db(db, field_names, values, **options)
         row = [*values]
@@ -203,7 +211,7 @@ class Job(models.Model):
         return self.status == states.Status.RUNNING and self.started_at is None
 
     def sleeps(self, now: datetime) -> bool:
-        """Return whether the job's own sleep is not over; the job may be paused meanwhile."""
+        """Return whether the sleep that the job has requested is not over. The job can be paused in the meantime."""
         until = moment_of(as_dict(self.options).get(SLEEPS_UNTIL))
         return until is not None and self.run_at is not None and self.run_at > now and self.run_at == until
 

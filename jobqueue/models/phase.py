@@ -11,7 +11,8 @@ from jobqueue.models.job import Job
 class JobPhase(models.Model):
     """One phase of one job: its progress, its result, and its checkpoint.
 
-    The database checks no foreign key: a check would lock the job's row at each write, and slow each deletion.
+    The database does not check the foreign key, because a check would lock the job's row at each write and slow
+    each deletion down.
     """
 
     class Status(models.TextChoices):
@@ -52,7 +53,7 @@ class JobPhase(models.Model):
 
 
 class JobDependency(models.Model):
-    """The wait of a job for a child; `ended` is set when the end of the child was found. A deleted child counts as ended."""
+    """The wait of a job for a child; `ended` is set when a poll finds that the child has ended. A deleted child counts as ended."""
 
     id = models.BigAutoField(primary_key=True)
     parent = models.ForeignKey(Job, models.CASCADE, related_name="children", db_constraint=False, db_index=False)

@@ -44,5 +44,5 @@ class Queue(models.Model):
 
     @property
     def special(self) -> bool:
-        """Whether the queue has a pause or a limit, which claims must obey."""
+        """Whether the queue has a pause or a limit."""
         return self.paused or self.max_running is not None

@@ -102,7 +102,7 @@ class Schedule(models.Model):
 
     @property
     def timing(self) -> Timing:
-        """The rule by which it is due."""
+        """The rule that determines when the schedule is due."""
         return Timing(self.cron, self.interval_seconds, self.time_zone)
 
     @property

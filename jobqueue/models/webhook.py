@@ -24,8 +24,9 @@ keep_pending.lazy_sub_objs = True  # type: ignore[attr-defined]
 class WebhookDelivery(models.Model):
     """One message to one receiver, kept until it is delivered or given up.
 
-    `message_id` and `body` are the same at each attempt. The body is made at the first attempt and kept.
-    `next_attempt_at` is in the future while an attempt is under way, because the sender may die.
+    `message_id` and `body` are the same at each attempt, because the body is made at the first attempt and then
+    stored. While an attempt is in flight, `next_attempt_at` is in the future: if the sender dies, the next
+    attempt follows at that time.
     """
 
     class Status(models.TextChoices):

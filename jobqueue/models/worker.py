@@ -1,6 +1,7 @@
-"""The worker processes, for display. Leases decide about jobs, not this table.
+"""The worker processes, for display.
 
-There is one exception: the loss of a worker that was stopping does not count as a crash of its jobs.
+Decisions about jobs depend on leases, not on this table. There is one exception: if a worker was lost while it
+was stopping, this does not count as a crash of its jobs.
 """
 
 from django.db import models
