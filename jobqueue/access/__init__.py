@@ -1,1 +1,1 @@
-"""Rules of access: which user may see which jobs, what is masked for all users, and the audit of changes."""
+"""Rules of access: which user may see which jobs, which values are masked, and the audit of changes."""

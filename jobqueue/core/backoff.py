@@ -92,7 +92,7 @@ class Exponential:
 
 
 def fixed(seconds: float | timedelta, *, jitter: bool = True) -> Fixed:
-    """Return a policy that waits the same time after every failure."""
+    """Return a policy that waits for the same time after every failure."""
     return Fixed(delay_in_seconds(seconds, "fixed(seconds)"), _flag(jitter, "fixed"))
 
 
@@ -117,7 +117,7 @@ def delay_seconds(policy: Backoff, exception: BaseException | None, failures: in
         returned = policy(exception, failures)
     except Interrupted:
         raise
-    except BaseException as error:  # also SystemExit: a callable of the project must not end the worker's thread
+    except BaseException as error:  # also SystemExit, because a callable of the user's project must not end the worker's thread
         raise InvalidBackoff(
             f"The backoff {safe_repr(policy)} raised {exception_summary(error)} after {failures} failed attempts."
         ) from error

@@ -24,7 +24,7 @@ def capped(value: object, most: int = SHOWN_BYTES, mask: Mask = PLAIN) -> object
 
 
 class _Cap:
-    """The rest of a budget of characters."""
+    """The number of characters that may still be shown."""
 
     def __init__(self, most: int, mask: Mask) -> None:
         self.rest, self.mask = most, mask

@@ -1,10 +1,10 @@
-"""The times of a schedule: nominal times from a cron expression in a time zone, or from an interval. Pure: no clock, no database.
+"""The times of a schedule: nominal times from a cron expression in a time zone, or from an interval. No clock and no database is used.
 
 The rules for changes of the clock (daylight saving time):
 
 - If the hour is a wildcard (``*`` or ``*/2``), an expression follows elapsed time. It is due at every instant whose local time
   matches. ``0 * * * *`` has 25 times on the long day and 23 on the short one.
-- Any other expression means local times of the day. A time that occurs twice is due once, at the first. A time that does not
+- Any other expression means local times of the day. A time that occurs twice is due once, when it occurs first. A time that does not
   exist is due at the end of the gap; several that fall into one gap are due there once.
 - An interval counts from 1970 in UTC and has no time zone: every 3600 s is each full hour.
 

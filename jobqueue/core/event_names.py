@@ -1,4 +1,4 @@
-"""The names of the events of jobs, and what follows from a name alone.
+"""The names of the events of jobs, and the facts that follow from a name.
 
 Each run ends with exactly one of `ENDINGS`. A job that is canceled or paused while it does not run also has such
 an event.

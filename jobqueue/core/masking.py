@@ -48,7 +48,7 @@ _more_names: Callable[[], Sequence[str]] = tuple
 
 
 def names_from(read: Callable[[], Sequence[str]]) -> None:
-    """Register the function that returns the project's names; it is in a higher layer."""
+    """Register the function that returns the names of `SECRET_NAMES`; it is in a higher layer."""
     global _more_names  # noqa: PLW0603 - set once, while the settings' module is imported
     _more_names = read
 

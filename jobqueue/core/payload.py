@@ -1,10 +1,10 @@
 """Turn arguments, results and metadata into JSON that any database returns equal to the input.
 
 ``json.dumps`` alone is not enough: it turns the key 1 into "1", writes NaN, and accepts NUL characters, which
-PostgreSQL then refuses in the caller's transaction. Therefore only these types are accepted: None, bool, int, finite
-float, str, sequences (stored as lists) and mappings with str keys (stored as dicts). Instances of subclasses are
-accepted if they equal their stored form. PostgreSQL does not keep the order of the keys of a mapping and the sign of
--0.0, because jsonb has neither.
+PostgreSQL then refuses, so that the caller's transaction fails. Therefore only these types are accepted: None,
+bool, int, finite float, str, sequences (stored as lists) and mappings with str keys (stored as dicts). Instances
+of subclasses are accepted if they equal their stored form. PostgreSQL does not keep the order of the keys of a
+mapping and the sign of -0.0, because jsonb has neither.
 
 The usual small value costs one check of its types and one call of the encoder. Only if that check finds a problem
 does a second, slow walk search for its place, so that the error can name it. Errors never show values, because these
@@ -89,7 +89,7 @@ def dumps_result(value: object) -> str:
         return "null" if value is None else _dumps(value, _RESULT)
     except (ResultNotStorable, Interrupted):
         raise
-    except BaseException as error:  # methods of a project's class may raise anything
+    except BaseException as error:  # methods of a class of the user's project may raise anything
         raise ResultNotStorable(f"{_RESULT.sentence} reading it raised {exception_summary(error)}.") from error
 
 

@@ -1,4 +1,4 @@
-"""The phases of a pipeline as data: their names, the progress over all of them, and changes by a deployment. Pure.
+"""The phases of a pipeline as data: their names, the progress over all of them, and changes by a deployment. No database is used.
 
 The rule for deployments: a phase that has finished does not run again, and all other phases run as the code
 declares them now.

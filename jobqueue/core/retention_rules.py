@@ -1,7 +1,7 @@
 """The time for which ended jobs are kept: the settings of retention, checked and read into one table.
 
-A time is a number of seconds, a timedelta, or None (never). It applies to all outcomes or to each, and a queue can
-override it. If a setting has no value, the usual times apply (`USUAL`); an empty dict means never.
+A time is a number of seconds, a timedelta, or None (never). A time applies to all outcomes or to one, and a queue
+can override it. If a setting has no value, the times of `USUAL` apply. An empty dict means never.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Rules:
         return sorted({time for time in told if time is not None})
 
     def only(self, outcomes: Collection[str], queues: Collection[str]) -> Rules:
-        """Return the rules for some outcomes and queues alone; for all if the collection is empty."""
+        """Return only the rules for these outcomes and queues. An empty collection means all."""
 
         def wanted(queue: str) -> dict[str, float | None]:
             return {outcome: self.seconds(queue, outcome) for outcome in OUTCOMES if not outcomes or outcome in outcomes}

@@ -1,8 +1,8 @@
 """The forms of secrets in texts: after a name, in a URL, in a header, on a command line, or by themselves.
 
-Every repetition in these patterns is bounded, or ends at a character that begins the next match, so the time grows
-linearly with the length of the text. Most texts hold none of the words that a form needs, and are not searched for
-it.
+Every repetition in these patterns is bounded, or ends at a character that begins the next match, so the time
+grows linearly with the length of the text. Most texts contain none of the words that a form needs. Such texts are
+not searched for that form.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def problems(setting: str, raw: Any, known: "Mapping[str, Field[Any]]") -> list[
 
 
 def _workers(values: Mapping[str, Any]) -> Sequence[Problem]:
-    """Compare the bounds of the number of workers."""
+    """Return a problem if the minimum number of slots is above the maximum."""
     least, most = values["MIN_WORKERS"], values["MAX_WORKERS"]
     if least <= most:
         return []
@@ -44,7 +44,7 @@ def _workers(values: Mapping[str, Any]) -> Sequence[Problem]:
 
 
 def _heartbeat(values: Mapping[str, Any], prefix: str = "") -> Sequence[Problem]:
-    """Compare a heartbeat with the lease that it must keep alive."""
+    """Return a problem if a heartbeat is too long for the lease that it renews."""
     beats, leases = f"{prefix}HEARTBEAT_SECONDS", f"{prefix}LEASE_SECONDS"
     beat, lease = values[beats], values[leases]
     if beat <= lease / 2:
@@ -57,7 +57,7 @@ def _heartbeat(values: Mapping[str, Any], prefix: str = "") -> Sequence[Problem]
 
 
 def _rotations(values: Mapping[str, Any]) -> Sequence[Problem]:
-    """Compare the time for which duties keep their leader with their lease."""
+    """Return a problem for each duty that would change its leader before a lease can run out."""
     lease = values["DUTY_LEASE_SECONDS"]
     hint = f"Set it to {lease} or more, or lower DUTY_LEASE_SECONDS: otherwise the leader changes faster than other workers check for it."
     return [

@@ -1,4 +1,4 @@
-"""The line of jobs behind a target: the key of its lock, and the jobs that a claim may take. Pure: data in, data out.
+"""The line of jobs behind a target: the key of the lock of the target, and the jobs that a claim may take. Nothing here uses a database.
 
 A target is the name of something that only one job at a time can work on, such as the account of a customer. It
 belongs to one tenant.
@@ -53,7 +53,7 @@ class TargetJob(NamedTuple):
 
 @dataclass(slots=True)
 class Decision:
-    """What a claim does with its candidates: take them, park them, or leave them unchanged (the rest)."""
+    """The decision of a claim about its candidates: which to take and which to park. All other candidates stay unchanged."""
 
     take: list[int] = field(default_factory=list)
     park: list[int] = field(default_factory=list)

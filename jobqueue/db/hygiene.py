@@ -1,7 +1,7 @@
 """Clean up the connections of worker threads before and after a task, for every alias, as Django does around a request.
 
-A task may leave a transaction open, autocommit off, or a connection broken. None of this may reach the next task of
-the thread.
+A task may leave a transaction open, autocommit off, or a connection broken. None of this may affect the next task
+of the thread.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def have_connections() -> bool:
 
 
 def before_task(idle_seconds: float) -> None:
-    """Prepare this thread's connections for a task; after a longer rest, replace those that the server has closed meanwhile."""
+    """Prepare this thread's connections for a task.
+
+    If the thread was idle for long, replace the connections that the server has closed meanwhile.
+    """
     if not _thread.connected:
         return
     for connection in connections.all(initialized_only=True):
@@ -75,9 +78,10 @@ def _check_pool(connection: Any) -> None:
 
 
 def after_task() -> list[str]:
-    """Leave this thread's connections outside of transactions and in autocommit, or closed if they are broken or too old.
+    """End the transactions of this thread's connections and turn autocommit on.
 
-    Return the aliases of those that were left inside of a transaction.
+    Close connections that are broken or too old. Return the aliases of the connections on which the task has left
+    a transaction open.
     """
     if not _thread.connected:
         return []
@@ -96,7 +100,7 @@ def after_task() -> list[str]:
 def _end_session(connection: Any) -> None:
     """Close a connection and its session, because settings of a task must not reach the next task or another user of a pool."""
     if connection.settings_dict["OPTIONS"].get("pool") and connection.connection is not None:
-        with contextlib.suppress(Exception):  # it is dropped in any case
+        with contextlib.suppress(Exception):  # the connection is dropped in any case
             connection.connection.close()  # the driver's own method: the pool replaces the connection
     _discard(connection)
 
@@ -190,7 +194,7 @@ def close_all() -> None:
 
 
 def close_broken(alias: str) -> None:
-    """Drop this thread's connection to one alias after an error of the connection; the next statement makes a new one."""
+    """Drop this thread's connection to one alias after an error of the connection. The next statement makes a new connection."""
     _discard(connections[alias])
 
 

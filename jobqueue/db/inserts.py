@@ -35,7 +35,7 @@ def insert(db: Database, columns: dict[str, Any], *, ignore_conflicts: bool) -> 
 
 
 def insert_and_commit(db: Database, columns: dict[str, Any], note: tuple[str, str] | None) -> tuple[Any, ...]:
-    """Insert one job as `insert` does and commit it; notify the listeners of a channel in the same message.
+    """Insert one job as `insert` does, commit it, and notify the listeners of a channel, all in one message.
 
     The job is made even if the notification fails. Call it only if `fast_path.can_commit`.
     """
@@ -45,7 +45,10 @@ def insert_and_commit(db: Database, columns: dict[str, Any], note: tuple[str, st
 
 
 def take_ids(db: Database, number: int) -> list[int]:
-    """Return ids for jobs that are inserted in another order. Return none if the database has one writer, so that any order is safe."""
+    """Return ids in order, for jobs that are then inserted in another order.
+
+    Return none if the database has one writer, so that any order is safe.
+    """
     if db.is_sqlite:
         return []
     sql = "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)"
@@ -121,8 +124,8 @@ def _take_ids_as_text(db: Database, number: int, ahead: Any) -> tuple[list[str],
 
 
 def _write_copied(db: Database, ids: Sequence[int], targets: Sequence[str], same: dict[str, Any]) -> None:
-    """Write the `enqueued` events of new jobs that have all but the target in common."""
-    one = len(set(targets)) == 1  # an array of texts takes the driver longer than all the rest
+    """Write the `enqueued` events of new jobs that differ only in their targets."""
+    one = len(set(targets)) == 1  # then send one text: an array of texts takes the driver longer than all other parameters
     happened = (
         f"SELECT o.id AS job_id, '{names.ENQUEUED}' AS name, %(at)s::timestamptz AS at, 0 AS attempt, %(tenant)s::text AS tenant,"
         f" {'%(targets)s::text AS ' if one else 'o.'}target, NULL::jsonb AS data, %(queue)s::text AS queue,"

@@ -1,4 +1,4 @@
-"""The writes of a worker to the rows of its runs before their end: renewals, starts, progress. Each is guarded by id, token and lease.
+"""The writes of a worker to the rows of its runs while they run: renewals, starts, progress. Each is guarded by id, token and lease.
 
 On PostgreSQL they select their rows by primary key (``= ANY``) and token only. A condition on `status` would lead the
 planner to a partial index full of dead entries. No statement here depends on the planner's statistics.
@@ -30,7 +30,7 @@ AGO = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', -(%s) || ' seconds')"
 
 
 def renew(db: Database, leases: Sequence[Lease], lease_seconds: float) -> list[Renewed]:
-    """Renew the leases whose rows are not locked; return the requests to stop in these rows."""
+    """Renew the leases whose rows are not locked. Return one record for each renewed row, with its request to stop if it has one."""
     returned = "RETURNING id, lease_token, cancel_requested, cancel_outcome"
     if db.is_sqlite:
         sql = f"UPDATE {db.table} SET lease_expires_at = {db.seconds_from_now}, heartbeat_at = {db.now} {GUARD} {returned}"
@@ -48,7 +48,7 @@ def renew(db: Database, leases: Sequence[Lease], lease_seconds: float) -> list[R
 
 
 def mark(db: Database, marks: Sequence[Mark]) -> list[Lease]:
-    """Write the starts and the progress of runs; return the rows written."""
+    """Write the starts and the progress of runs; return the leases whose rows were written."""
     return _mark_one_by_one(db, marks) if db.is_sqlite else _mark(db, marks)
 
 

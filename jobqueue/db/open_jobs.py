@@ -27,9 +27,9 @@ OPEN: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
 def open_jobs(
     db: Database, statuses: Sequence[str], before: int, wanted: Mapping[str, Sequence[str]], limit: int
 ) -> tuple[list[int], bool]:
-    """Return open jobs with ids up to `before` whose columns have one of the `wanted` values, and whether some were not checked.
+    """Return open jobs with ids up to `before` whose columns have one of the `wanted` values, and whether some jobs were not checked.
 
-    At most `limit` entries of each partial index are checked.
+    At most `limit` entries of each partial index are read.
     """
     found: list[int] = []
     more = False

@@ -85,7 +85,7 @@ class PostgreSQL(Database):
 
     @contextlib.contextmanager
     def atomic(self) -> Iterator[None]:
-        """Open a short transaction at READ COMMITTED, whatever the project's default is, or a savepoint inside the caller's."""
+        """Open a short transaction at READ COMMITTED, even if the project has another default, or a savepoint inside the caller's."""
         connection: Any = self.connection
         outermost = not connection.in_atomic_block
         if outermost:
@@ -170,8 +170,9 @@ class PostgreSQL(Database):
 
     def try_locks(self, keys: Sequence[int]) -> set[int]:
         """Take the advisory locks that are free until the end of the transaction, without waiting; return their keys."""
-        # The hint is for the statements on one target under its lock, and costs no extra message here. The ends of
-        # many must not have it: without sorts, the planner would compare each row with each.
+        # The hint is for the statements on one target under its lock. It is sent here, because that needs no
+        # further message. A statement that ends many runs must not have it: without sorts, the planner would
+        # compare each row with each other row.
         hint = f"{self.hint()}{plans.KEEP}" if len(keys) == 1 and plans.are_kept(self.connection) else ""
         sql = f"{hint}SELECT key FROM unnest(%s::bigint[]) AS key WHERE pg_try_advisory_xact_lock(key)"
         return {row[0] for row in self.rows(sql, [list(keys)])}
@@ -201,8 +202,8 @@ class PostgreSQL(Database):
         """Wait for notifications for up to `seconds`; return their payloads."""
         connection: Any = self.connection.connection
         with self.connection.wrap_database_errors:  # the driver is called directly, so its errors must be turned into those of Django
-            # Notifications that came with an answer are no longer in the socket. The driver's own wait wakes up ten
-            # times a second.
+            # Notifications that arrived together with an answer are no longer in the socket, so check for them
+            # first. The driver's own wait is not used, because it wakes up ten times a second.
             found = [note.payload for note in connection.notifies(timeout=0)]
             if not found and _is_readable(connection.fileno(), seconds):
                 found = [note.payload for note in connection.notifies(timeout=0)]

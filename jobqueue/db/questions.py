@@ -14,9 +14,11 @@ Statement = tuple[str, tuple[Any, ...]]
 
 
 def compile_questions(db: Database, queries: Sequence[QuerySet[Any]]) -> Statement:
-    """Return the statement, which can be sent again and again: compiling it costs more than sending it.
+    """Return the statement.
 
-    Each query has one column, and the order of an index, so that the database reads one entry whatever row count the planner expects.
+    The caller keeps it, because compiling it takes longer than sending it. Each query has one column and is in
+    the order of an index, so that the database reads one entry, even if the planner expects another number of
+    rows.
     """
     texts, values = [f"SELECT {db.now}"], list[Any]()
     for query in queries:

@@ -34,7 +34,7 @@ ENDED_SQL = "j.status IN ('SUCCESS', 'ERROR', 'CANCELED')"
 
 
 class Child(NamedTuple):
-    """A child and what became of it. A deleted child has the status ""."""
+    """A child and its end. A deleted child has the status ""."""
 
     job_id: int
     status: str
@@ -131,7 +131,7 @@ def has_live(job: Job) -> bool:
 
 
 def ended(job_id: int, after: int = 0, limit: int = LOOKED_AT) -> list[Child]:
-    """Return the children of a job and what became of them, in the order of their ids, beginning after the id `after`."""
+    """Return the children of a job with their ends, in the order of their ids, beginning after the id `after`."""
     ids = list(_rows(parent=job_id, child_id__gt=after).order_by("child_id").values_list("child_id", flat=True)[:limit])
     rows = Job.objects.current.filter(pk__in=ids).values_list("pk", "status", "result", "message")
     found = {row[0]: Child(*row) for row in rows}

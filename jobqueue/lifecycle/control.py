@@ -84,7 +84,7 @@ def resume(job_id: int) -> Answer:
 
 
 def run_now(job_id: int) -> Answer:
-    """Run a job that waits for its time immediately."""
+    """Make a job that waits for a time claimable immediately."""
     with _locked(job_id) as job:
         if job.place != states.PENDING_TIME:
             return _refused(job, f"a job in state {job.status} does not wait for a time")

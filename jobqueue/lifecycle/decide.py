@@ -1,4 +1,4 @@
-"""Decide what becomes of a job whose run has ended, from the outcome and the job's row. The functions are pure: no query, no clock.
+"""Decide the new state of a job whose run has ended, by the outcome and the job's row. The functions are pure: no query, no clock.
 
 SUCCESS and ERROR are final. An outcome after which the job would run again (retry, hand-back, interrupt, unknown
 task, sleep, wait) becomes PAUSED or CANCELED if the row has a request to stop. If a run was interrupted and the
@@ -174,7 +174,7 @@ DECISIONS: dict[Kind, Callable[[Outcome, RowState], Decision]] = {
 
 
 def _entry(outcome: Outcome, place: states.Place) -> str:
-    """Return the part of a history entry that comes from the outcome; the statement adds the rest."""
+    """Return the part of a history entry that comes from the outcome. The statement adds the attempt, the worker and the times."""
     label = outcome.kind.name if place[0] == states.Status.PENDING else place[0]
     return json.dumps({"outcome": label} | (history.failed(outcome.failure) if outcome.failure else {}) | outcome.left)
 

@@ -53,7 +53,9 @@ def finish(outcomes: Sequence[Outcome], hand_over: HandOver | None = None) -> li
 
 
 def finish_with_work(outcome: Outcome) -> Settled:
-    """Write one success in the caller's transaction, which holds the work of the task; raise an error if the database refuses its values.
+    """Write one success in the caller's transaction, which contains the work of the task.
+
+    Raise an error if the database refuses the values.
 
     It never writes another kind of outcome, because that would be committed together with the work of a task that
     has not succeeded.
@@ -205,7 +207,7 @@ def _wake(done: Sequence[Settled], written: Sequence[EndedRun]) -> None:
 
 
 def _missed(outcomes: Sequence[Outcome]) -> list[Settled]:
-    """Return the outcomes that were not written: those that came too late, and as `later` those whose rows are locked at present."""
+    """Return the outcomes that were not written: those whose leases were lost, and, marked as `later`, those whose rows are locked now."""
     if not outcomes:
         return []
     still_ours = Job.objects.still_ours(o.lease for o in outcomes)
