@@ -70,8 +70,8 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         own = _own(task, args, kwargs) if isinstance(task, JobTask) else {}
         made = enqueue(self._spec(task, args=args_text, kwargs=kwargs_text, **own))
         result = self._result(made, task, args, kwargs)
-        if made.created and signals.heard(signals.task_enqueued):
-            self._tell_enqueued(result)
+        if made.created and signals.has_effect(signals.task_enqueued):
+            self._announce_enqueued(result)
         return result
 
     def enqueue_many(self, task: Any, calls: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]) -> Results:
@@ -85,13 +85,13 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         texts = [Call(*payload.dumps_arguments(args, kwargs), **(_own(task, args, kwargs) if has_own else {})) for args, kwargs in pairs]
         made = enqueue_many(self._spec(task), texts)
         found = Results(len(made), lambda index: self._result(made[index], task, *pairs[index]))
-        if signals.heard(signals.task_enqueued):
+        if signals.has_effect(signals.task_enqueued):
             for result in found:
                 if result.created:
-                    self._tell_enqueued(result)
+                    self._announce_enqueued(result)
         return found
 
-    def _tell_enqueued(self, result: JobResult) -> None:
+    def _announce_enqueued(self, result: JobResult) -> None:
         if not in_service_thread():
             _send_enqueued(type(self), result)
             return

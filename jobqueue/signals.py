@@ -37,19 +37,19 @@ def only_logs(signal: Signal, key: object, logger: str, level: int) -> None:
     _logs[id(signal)] = (key, logging.getLogger(logger), level)
 
 
-def listened_to(signal: Signal) -> bool:
+def has_receivers(signal: Signal) -> bool:
     """Return whether a receiver is connected that does more than log."""
     receivers = signal.receivers
     only_log = _logs[id(signal)][0] if id(signal) in _logs else None
     return len(receivers) > 1 or (len(receivers) == 1 and receivers[0][0][0] != only_log)
 
 
-def heard(signal: Signal) -> bool:
+def has_effect(signal: Signal) -> bool:
     """Return whether sending the signal can have an effect: a receiver does more than log, or the log level is enabled."""
     if not signal.receivers:
         return False
     _, logger, level = _logs[id(signal)]
-    return listened_to(signal) or logger.isEnabledFor(level)
+    return has_receivers(signal) or logger.isEnabledFor(level)
 
 
 _announcer: Put | None = None

@@ -109,14 +109,14 @@ def test_the_leader_of_one_service_leaves_the_schedules_of_others_alone(settings
 
 def test_duties_that_need_the_code_of_a_project_have_a_leader_in_each_service(settings: Any) -> None:
     settings.JOBQUEUE = {"SERVICE": "shop", "DUTIES": {"enqueue_scheduled_jobs": {"rotate_after_seconds": 60}}}
-    makers = builtin(lambda: None, lambda lost: None, lambda: 0.0)
-    assert {name for name in makers if "@" in name} == {"enqueue_scheduled_jobs@shop"}
-    assert all(make().name == name for name, make in makers.items())
-    assert makers["enqueue_scheduled_jobs@shop"]().rotate_after_seconds == 60
+    factories = builtin(lambda: None, lambda lost: None, lambda: 0.0)
+    assert {name for name in factories if "@" in name} == {"enqueue_scheduled_jobs@shop"}
+    assert all(make().name == name for name, make in factories.items())
+    assert factories["enqueue_scheduled_jobs@shop"]().rotate_after_seconds == 60
 
 
 def test_a_duty_of_the_project_has_the_name_of_the_service_too(settings: Any) -> None:
-    before = dict(registry._made)
+    before = dict(registry._factories)
     registry.duty(name="test.sweep", interval=60)(_sweep)
     try:
         settings.JOBQUEUE = {"SERVICE": "shop"}
@@ -125,8 +125,8 @@ def test_a_duty_of_the_project_has_the_name_of_the_service_too(settings: Any) ->
         settings.JOBQUEUE = {}
         assert registry.discover()["test.sweep"]().name == "test.sweep"
     finally:
-        registry._made.clear()
-        registry._made.update(before)
+        registry._factories.clear()
+        registry._factories.update(before)
         registry._places.pop("test.sweep", None)
 
 

@@ -78,56 +78,56 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
     @admin.display(description="led by")
     def shown_leader(self, row: BackgroundJobLease) -> str:
         """Return the process that leads it."""
-        found = _told(row)
+        found = _leader_of(row)
         return f"{found.process or found.worker_id}" if found.worker_id else "nobody"
 
     @admin.display(description="for")
     def held_for(self, row: BackgroundJobLease) -> str:
         """Return how long its leader has led it."""
-        return _length(_told(row).held_seconds)
+        return _length(_leader_of(row).held_seconds)
 
     @admin.display(description="last heartbeat")
     def heard(self, row: BackgroundJobLease) -> str:
         """Return how long ago the leader renewed it."""
-        seconds = _told(row).heard_seconds
+        seconds = _leader_of(row).heard_seconds
         return NOTHING if seconds is None else f"{duration(seconds)} ago"
 
     @admin.display(description="every")
     def every(self, row: BackgroundJobLease) -> str:
         """Return its interval."""
-        return _length(_told(row).interval_seconds)
+        return _length(_leader_of(row).interval_seconds)
 
     @admin.display(description="last run")
     def last_run(self, row: BackgroundJobLease) -> SafeString | str:
         """Return when the last completed run began."""
-        when = duties.moment(_told(row).last_run_at)
+        when = duties.moment(_leader_of(row).last_run_at)
         return ago(when, _now(row)) if when else NOTHING
 
     @admin.display(description="took")
     def took(self, row: BackgroundJobLease) -> str:
         """Return how long the last run took."""
-        return _length(_told(row).last_duration_seconds)
+        return _length(_leader_of(row).last_duration_seconds)
 
     @admin.display(description="did")
     def did(self, row: BackgroundJobLease) -> str:
         """Return how many items the last run handled, and all runs."""
-        found = _told(row)
+        found = _leader_of(row)
         return f"{found.last_items:,} (of {found.items:,} in {plural(found.runs, 'run')})"
 
     @admin.display(description="set aside")
     def set_aside(self, row: BackgroundJobLease) -> str:
         """Return how many rows were set aside; the log has the reasons."""
-        return f"{_told(row).set_aside:,}"
+        return f"{_leader_of(row).set_aside:,}"
 
     @admin.display(description="errors")
     def errors(self, row: BackgroundJobLease) -> str:
         """Return how many runs failed."""
-        return f"{_told(row).errors:,}"
+        return f"{_leader_of(row).errors:,}"
 
     @admin.display(description="last error")
     def last_error(self, row: BackgroundJobLease) -> SafeString | str:
         """Return the last error and its time."""
-        found = _told(row)
+        found = _leader_of(row)
         when = duties.moment(found.last_error_at)
         return (
             format_html("{} ({})", found.last_error, moment(when, _now(row))) if found.last_error and when else found.last_error or NOTHING
@@ -136,14 +136,14 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
     @admin.display(description="state")
     def shown_problem(self, row: BackgroundJobLease) -> SafeString:
         """Return its state, with emphasis if there is a problem."""
-        found = _told(row)
+        found = _leader_of(row)
         if found.problem:
             return format_html('<strong class="jq-alarm">{}</strong>', excerpt(found.problem, BRIEF_CHARACTERS))
         return columns.badge("success", "OK") if found.worker_id else columns.badge("pending", "Free")
 
 
-def _told(row: BackgroundJobLease) -> duties.Leader:
-    found: Any = row.__dict__.get("_told") or row.__dict__.setdefault("_told", duties.leader(row, _now(row)))
+def _leader_of(row: BackgroundJobLease) -> duties.Leader:
+    found: Any = row.__dict__.get("_leader") or row.__dict__.setdefault("_leader", duties.leader(row, _now(row)))
     return found  # type: ignore[no-any-return]
 
 

@@ -94,9 +94,9 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         with Job.objects.database.atomic():
             answer = set_queue_webhook(name, url, events)
             if answer.changed:
-                self.log_change(request, Queue(name=name), _told(answer))
+                self.log_change(request, Queue(name=name), _answer_text(answer))
         level = messages.SUCCESS if answer.changed else messages.INFO
-        self.message_user(request, f"Queue {name}: {_told(answer)}", level)
+        self.message_user(request, f"Queue {name}: {_answer_text(answer)}", level)
 
     def _back(self) -> HttpResponse:
         return HttpResponseRedirect(reverse("admin:jobqueue_queue_changelist", current_app=self.admin_site.name))
@@ -125,7 +125,7 @@ def receiver(webhook: QueueWebhook | None) -> str:
     return excerpt(webhook_rules.shown_url(webhook.url), LONGEST) if webhook is not None and webhook.url else ""
 
 
-def _told(answer: QueueWebhook) -> str:
+def _answer_text(answer: QueueWebhook) -> str:
     to = f"events are sent to {excerpt(webhook_rules.shown_url(answer.url), LONGEST)}" if answer.url else "no events are sent"
     which = f": {', '.join(answer.events)}" if answer.events and answer.url else ""
     text = f"{to}{which}{'' if answer.changed else ' (no change)'}."

@@ -112,13 +112,13 @@ class QueueAdmin(QueueWebhookAdmin):
                     return
                 answer = {"pause": pause_queue, "resume": resume_queue}[what](name) if what != "limit" else limit_queue(name, limit)
                 if answer.changed:
-                    self.log_change(request, Queue(name=name), _told(what, answer))
+                    self.log_change(request, Queue(name=name), _answer_text(what, answer))
         except InvalidOption as error:
             audit.log_line(request.user, what, f"queue {name}", audit.REFUSED, audit.address_of(request), str(error))
             self.message_user(request, str(error), messages.ERROR)
         else:
             level = messages.SUCCESS if answer.changed else messages.INFO
-            self.message_user(request, f"Queue {name}: {_told(what, answer)}", level)
+            self.message_user(request, f"Queue {name}: {_answer_text(what, answer)}", level)
             if (answer.paused or answer.max_running is not None) and (warning := queue_names.warning(name)):
                 self.message_user(request, warning, messages.WARNING)
 
@@ -142,7 +142,7 @@ def _limit(text: str) -> int | None:
     return int(text)
 
 
-def _told(what: str, answer: QueueAnswer) -> str:
+def _answer_text(what: str, answer: QueueAnswer) -> str:
     if what == "limit":
         now = "no limit" if answer.max_running is None else f"at most {answer.max_running:,} running at once"
     else:

@@ -31,7 +31,7 @@ def process_id() -> int:
     return _Process.id
 
 
-def leave_if_forked(pid: int, error: BaseException | None = None) -> None:
+def exit_if_forked(pid: int, error: BaseException | None = None) -> None:
     """End this process immediately, with the exit status of its exception, unless it is the one that began the task (`pid`).
 
     Nothing is cleaned up, because all of it belongs to the parent: connections, locks, buffers that are not flushed.
@@ -48,9 +48,9 @@ def guarded(function: Callable[P, T]) -> Callable[P, T]:
         try:
             value = function(*args, **kwargs)
         except BaseException as error:
-            leave_if_forked(pid, error)
+            exit_if_forked(pid, error)
             raise
-        leave_if_forked(pid)
+        exit_if_forked(pid)
         return value
 
     return call
@@ -64,9 +64,9 @@ def aguarded(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             value = await function(*args, **kwargs)
         except BaseException as error:
-            leave_if_forked(pid, error)
+            exit_if_forked(pid, error)
             raise
-        leave_if_forked(pid)
+        exit_if_forked(pid)
         return value
 
     return call

@@ -165,7 +165,7 @@ class Database:
         """Make this thread's connection receive the notifications of a channel."""
         raise NotImplementedError
 
-    def heard(self, seconds: float) -> list[str]:
+    def wait_for_notifications(self, seconds: float) -> list[str]:
         """Wait for notifications for up to `seconds`; return their payloads."""
         raise NotImplementedError
 

@@ -106,7 +106,7 @@ def writing(db: Database, happened: str, *, sendable: bool = True) -> str:
 def selecting(*columns: str) -> str:
     """Return the end of a statement that selects columns of `moved`, and the events if a receiver is connected; see `sent`."""
     mine = ", ".join(f"m.{column}" for column in columns)
-    if not signals.listened_to(signals.job_event):
+    if not signals.has_receivers(signals.job_event):
         return f"SELECT {mine} FROM moved AS m"
     return f"SELECT {mine}, {EVENT.replace('h.data', 'h.data::text')} FROM moved AS m LEFT JOIN happened AS h ON h.job_id = m.id"
 
@@ -131,7 +131,7 @@ def write(db: Database, events: Iterable[Event]) -> None:
     wanted = [event for event in events if names.happens(event.name, log)]
     if not wanted:
         return
-    if signals.listened_to(signals.job_event):
+    if signals.has_receivers(signals.job_event):
         now = db.moment(db.rows(f"SELECT {db.now}")[0][0])
         wanted = [event if event.at else event._replace(at=now) for event in wanted]
     _insert(db, json.dumps([{**event._asdict(), "at": db.moment_text(event.at)} for event in wanted], default=str))
@@ -152,7 +152,7 @@ def write_selected(db: Database, happened: str, params: Sequence[Any], *, sendab
         db.rows(f"{part} {insert_logged()}", params)
     if sendable:
         db.rows(f"{part} {insert_messages(db)}", params)
-    if signals.listened_to(signals.job_event):
+    if signals.has_receivers(signals.job_event):
         found = map(Event._make, db.rows(f"{part} SELECT {', '.join(Event._fields)} FROM happened", params))
         announce(db, [event._replace(at=db.moment(event.at)) for event in found])
 
@@ -178,7 +178,7 @@ def _insert(db: Database, events: str) -> None:
 
 def announce(db: Database, events: Collection[Event]) -> None:
     """Send the events to the receivers of `job_event`, if there are any, when the transaction has committed."""
-    if events and signals.listened_to(signals.job_event):
+    if events and signals.has_receivers(signals.job_event):
         transaction.on_commit(functools.partial(_send, type(db), [*events]), using=db.alias, robust=True)
 
 

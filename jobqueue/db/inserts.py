@@ -76,7 +76,7 @@ def _inserting(db: Database, columns: dict[str, Any], ignore_conflicts: bool) ->
 def _statement(db: Database, columns: dict[str, Any], ignore_conflicts: bool) -> str:
     """Return the statement of `insert`. The server plans it again for each job, so it has no more parts than it needs."""
     inserting = _inserting(db, columns, ignore_conflicts)
-    if signals.listened_to(signals.job_event):
+    if signals.has_receivers(signals.job_event):
         happened = f"SELECT j.id AS job_id, {MADE}, {OF_JOB.format('j', 'NULL::jsonb')} FROM moved AS j"
         made = f"{inserting} RETURNING id, created_at, tenant, target, queue, task, status, webhook_url"
         return f"WITH moved AS ({made}){events.writing(db, happened, sendable=False)} {events.selecting('id', 'created_at')}"
@@ -143,7 +143,7 @@ def _write_copied(db: Database, ids: Sequence[int], targets: Sequence[str], same
     lists = {"ids": f"{{{','.join(map(str, ids))}}}", "targets": targets[0] if one else list(targets)}
     if conf.current().event_log != "none":
         db.rows(f"WITH nothing AS (SELECT 1){events.writing(db, happened, sendable=False)} SELECT 1", {**params, **lists})
-    if signals.listened_to(signals.job_event):
+    if signals.has_receivers(signals.job_event):
         shared = (params["queue"], params["task"], params["status"], params["url"])
         pairs = zip(ids, targets, strict=True)
         made = [Event(pk, names.ENQUEUED, params["at"], 0, params["tenant"], target, None, *shared) for pk, target in pairs]

@@ -198,7 +198,7 @@ class PostgreSQL(Database):
         """Make this thread's connection receive the notifications of a channel."""
         self.rows(f"LISTEN {channel}")
 
-    def heard(self, seconds: float) -> list[str]:
+    def wait_for_notifications(self, seconds: float) -> list[str]:
         """Wait for notifications for up to `seconds`; return their payloads."""
         connection: Any = self.connection.connection
         with self.connection.wrap_database_errors:  # the driver is called directly, so its errors must be turned into those of Django

@@ -32,7 +32,7 @@ class ApplyRetention(Duty):
         self._sweep: Sweep | None = None
         self._events: OldEvents | None = None
 
-    def able(self) -> bool:
+    def can_run(self) -> bool:
         """Return whether the settings have a rule of retention."""
         return any(conf.retention()) or conf.event_age() is not None
 

@@ -47,7 +47,7 @@ class Duty:
     releases_jobs = False  # whether its items are jobs that can be claimed now, so that the dispatcher of this process is woken
     longest_run_seconds: float | None = 30.0  # after it the connection is cut, after twice as long the duty is given up on
 
-    def able(self) -> bool:
+    def can_run(self) -> bool:
         """Return whether this process can run the duty; a process that cannot never leads it."""
         return True
 
@@ -86,7 +86,7 @@ class Duty:
         """The seconds that the present run and `end` may take when the worker stops."""
         return 0.5
 
-    def hurry(self) -> None:
+    def stop_waiting(self) -> None:
         """Make `end` return without waiting any longer. Another thread calls this."""
 
 

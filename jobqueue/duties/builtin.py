@@ -17,12 +17,12 @@ from jobqueue.duties.promote_due_jobs import PromoteDueJobs
 from jobqueue.duties.release_parked_targets import ReleaseParkedTargets
 from jobqueue.lifecycle.expire import Expired
 
-Makers = dict[str, Callable[[], Duty]]
+Factories = dict[str, Callable[[], Duty]]
 # The duties that need the code of a project. Each service has a leader of its own for them.
 SCOPED = (EnqueueScheduledJobs.name,)
 
 
-def builtin(renew: Callable[[], None], announce: Callable[[Sequence[Expired]], None], not_before: Callable[[], float]) -> Makers:
+def builtin(renew: Callable[[], None], announce: Callable[[Sequence[Expired]], None], not_before: Callable[[], float]) -> Factories:
     """Return the factory of each built-in duty, by its name in this service.
 
     `renew` renews the leases of this process. `announce` is called with the jobs that were lost and recovered. No job is recovered before
@@ -37,22 +37,22 @@ def builtin(renew: Callable[[], None], announce: Callable[[Sequence[Expired]], N
         PromoteDueJobs,
         ReleaseParkedTargets,
     )
-    makers: Makers = {kind.name: kind for kind in simple}
-    makers[ExpireStaleRunningJobs.name] = lambda: ExpireStaleRunningJobs(renew, announce, not_before)
+    factories: Factories = {duty_class.name: duty_class for duty_class in simple}
+    factories[ExpireStaleRunningJobs.name] = lambda: ExpireStaleRunningJobs(renew, announce, not_before)
     options = conf.current().duties or {}
     return {
         conf.scoped(name) if name in SCOPED else name: _configured(make, options[name]) if name in options else make
-        for name, make in makers.items()
+        for name, make in factories.items()
     }
 
 
 def _configured(make: Callable[[], Duty], options: Mapping[str, Any]) -> Callable[[], Duty]:
     """Return a factory that applies the options of the setting ``DUTIES`` to the duty."""
 
-    def made() -> Duty:
+    def make_configured() -> Duty:
         duty = make()
         for name, value in options.items():
             setattr(duty, name, value)
         return duty
 
-    return made
+    return make_configured

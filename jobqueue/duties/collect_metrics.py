@@ -44,7 +44,7 @@ class CollectMetrics(Duty):
 
     def run_once(self, now: datetime) -> Report:
         """Take one sample of each queue."""
-        return Report(items=self._collector.look(now))
+        return Report(items=self._collector.write_samples(now))
 
 
 class Collector:
@@ -52,14 +52,14 @@ class Collector:
 
     def __init__(self) -> None:
         """Create it without a last sample; the first sample has no rates."""
-        self._looked_at: float | None = None
+        self._sampled_at: float | None = None
         self._forget_at = 0.0
         self._saw_nothing = False
         self._ids = (0, 0)  # the highest id at each of the last two samples: the whole window lies behind the older one
 
-    def look(self, now: datetime) -> int:
+    def write_samples(self, now: datetime) -> int:
         """Write a sample of each queue, and delete samples older than an hour; return the number of samples that were written."""
-        made = self._sampled(int(now.timestamp() // SLOT_SECONDS) % SLOTS)
+        made = self._samples(int(now.timestamp() // SLOT_SECONDS) % SLOTS)
         began = time.monotonic()
         if made or began >= self._forget_at:
             with Job.objects.database.atomic():
@@ -71,7 +71,7 @@ class Collector:
                     self._forget_at = began + FORGET_SECONDS if len(found) < MAX_FORGOTTEN else 0.0
         return len(made)
 
-    def _sampled(self, slot: int) -> list[QueueSample]:
+    def _samples(self, slot: int) -> list[QueueSample]:
         at_rest, nothing = self._is_at_rest()
         if nothing:
             return []
@@ -95,28 +95,28 @@ class Collector:
 
         It is queried only if the last sample was empty, because then the next one is probably empty, too.
         """
-        if not self._saw_nothing or self._looked_at is None or self._ids[0] != self._ids[1]:
+        if not self._saw_nothing or self._sampled_at is None or self._ids[0] != self._ids[1]:
             return False, False
         now = time.monotonic()
-        window = min(now - self._looked_at, MAX_WINDOW) + LAG_SECONDS
+        window = min(now - self._sampled_at, MAX_WINDOW) + LAG_SECONDS
         at_rest, no_queues = ended_jobs.rest(Job.objects.database, self._ids[1], window, Queue._meta.db_table)
         if at_rest:
-            self._looked_at = now
+            self._sampled_at = now
         return at_rest, at_rest and no_queues
 
     def _rates(self) -> dict[str, tuple[float, float, float]] | None:
         """Return how many jobs per second each queue got, ended and failed since the last sample; None for the first sample."""
         database = Job.objects.database
-        before, now = self._looked_at, time.monotonic()
+        before, now = self._sampled_at, time.monotonic()
         newest = ended_jobs.newest_id(database)
         if before is None:
-            self._looked_at, self._ids = now, (max(newest - MAX_COUNTED, 0), newest)
+            self._sampled_at, self._ids = now, (max(newest - MAX_COUNTED, 0), newest)
             return None
         begin, floor = min(now - before, MAX_WINDOW) + LAG_SECONDS, self._ids[0]
         arrived = ended_jobs.arrivals_within(database, floor, begin, LAG_SECONDS, MAX_COUNTED) if newest > floor else []
         came = _per_second(arrived, begin)
         flows = ended_jobs.ends_within(database, begin, LAG_SECONDS, MAX_COUNTED)
-        self._looked_at, self._ids = now, (self._ids[1], newest)
+        self._sampled_at, self._ids = now, (self._ids[1], newest)
         finished, failed = _per_second(flows, begin), _per_second(flows, begin, only=states.Status.ERROR)
         return {name: (came.get(name, 0.0), finished.get(name, 0.0), failed.get(name, 0.0)) for name in {*came, *finished}}
 

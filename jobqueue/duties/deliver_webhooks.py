@@ -48,7 +48,7 @@ class DeliverWebhooks(Duty):
         self._closely_until = time.monotonic() + CLOSELY_SECONDS
         self._poll_at = min(self._poll_at, self._rested_at)
 
-    def able(self) -> bool:
+    def can_run(self) -> bool:
         """Return whether this process can send webhooks; log the reason if it cannot."""
         try:
             outbox.check_packages()
@@ -98,7 +98,7 @@ class DeliverWebhooks(Duty):
         """The seconds for the deliveries in flight and for writing their results."""
         return conf.current().delivery_grace_seconds + WRITE_SECONDS if self._senders.in_flight else super().end_seconds
 
-    def hurry(self) -> None:
+    def stop_waiting(self) -> None:
         """Stop waiting for the deliveries in flight."""
         self._senders.hurried = True
 

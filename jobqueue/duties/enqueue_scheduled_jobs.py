@@ -153,7 +153,7 @@ class EnqueueScheduledJobs(Duty):
         except Exception as refusal:
             if not db.is_refusal(refusal):
                 raise
-            self._unwritable.leave(schedule_id)
+            self._unwritable.set_row_aside(schedule_id)
             text = "Schedule %s is skipped for %g s: its row cannot be written: %s"
             repeats.log(logging.ERROR, text, name, SET_ASIDE_SECONDS, reason_of(refusal), kind=name)
 

@@ -22,7 +22,7 @@ from jobqueue.exceptions import InvalidOption, delay_in_seconds
 Function = TypeVar("Function", bound=Callable[[], object])
 SHORTEST_SECONDS = 0.05
 
-_made: dict[str, Callable[[], Duty]] = {}
+_factories: dict[str, Callable[[], Duty]] = {}
 _places: dict[str, str] = {}
 _lock = threading.Lock()
 
@@ -87,7 +87,7 @@ def add(name: str, make: Callable[[], Duty], place: str) -> None:
         before = _places.setdefault(name, place)
         if before != place:
             raise InvalidOption(f"Two duties are named {name!r}: {before} and {place}. Each duty needs a name of its own.")
-        _made[name] = make
+        _factories[name] = make
 
 
 def discover(*, strict: bool = False) -> dict[str, Callable[[], Duty]]:
@@ -98,15 +98,15 @@ def discover(*, strict: bool = False) -> dict[str, Callable[[], Duty]]:
     for app in apps.get_app_configs():
         if app.module and app.name != "jobqueue" and module_has_submodule(app.module, "duties"):
             imports.load(f"{app.name}.duties", strict=strict)
-    return {conf.scoped(name): _scoped(make) for name, make in _made.items()}
+    return {conf.scoped(name): _scoped(make) for name, make in _factories.items()}
 
 
 def _scoped(make: Callable[[], Duty]) -> Callable[[], Duty]:
     """Return a factory that gives the duty its name in this service, since another service may have a duty of the same name."""
 
-    def made() -> Duty:
+    def make_scoped() -> Duty:
         duty = make()
         duty.name = conf.scoped(duty.name)
         return duty
 
-    return made
+    return make_scoped

@@ -37,7 +37,7 @@ class Watch:
             before = self._seen.get(job_id, (0, None))
             self._seen[job_id] = (watchers, now)
             if before[1] != now or watchers > before[0]:
-                yield job_id, _told(row, phases.get(job_id))
+                yield job_id, _progress_message(row, phases.get(job_id))
 
     def _some(self, watched: Collection[int]) -> list[int]:
         ids = sorted(watched)
@@ -50,7 +50,7 @@ class Watch:
         return {job_id: found for job_id, *found in running.values_list("job_id", "name", "progress", "message")}  # type: ignore[misc]
 
 
-def _told(row: tuple[Any, ...], phase: Any) -> dict[str, Any]:
+def _progress_message(row: tuple[Any, ...], phase: Any) -> dict[str, Any]:
     job_id, status, progress, phase_name, message, attempt, tenant, target, task, queue = row
     data: dict[str, Any] = {"progress": progress, "message": _shown(message), "phase": _shown(phase_name)}
     if phase is not None:

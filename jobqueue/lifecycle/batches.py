@@ -41,7 +41,7 @@ class Batches:
         self._aside = {row: until for row, until in self._aside.items() if until > now}
         return list(self._aside)
 
-    def leave(self, row: int) -> None:
+    def set_row_aside(self, row: int) -> None:
         """Skip a row for `SET_ASIDE_SECONDS`."""
         if len(self._aside) < MAX_SET_ASIDE:
             self._aside[row] = time.monotonic() + SET_ASIDE_SECONDS
@@ -82,7 +82,7 @@ class Batches:
                 bad += 1
                 if end is not None and end(row, error):
                     continue
-                self.leave(row)
+                self.set_row_aside(row)
                 repeats.log(
                     logging.ERROR,
                     "%s failed for %d, which is set aside for %g s: %s",

@@ -22,7 +22,7 @@ from jobqueue.db import RunEnd
 from jobqueue.events.record import shown
 from jobqueue.exceptions import MAX_DELAY_SECONDS
 from jobqueue.lifecycle import history
-from jobqueue.lifecycle.endings import AGAIN, told_of
+from jobqueue.lifecycle.endings import AGAIN, end_data
 from jobqueue.lifecycle.outcome import (
     EXPIRED,
     FINISHED_FIRST,
@@ -76,7 +76,7 @@ def decide(outcome: Outcome, row: RowState, now: float) -> RunEnd:
     place, changes = _stopped(outcome, row) if stops else DECISIONS[outcome.kind](outcome, row)
     states.check(states.RUNNING, place)
     changes = outcome.explained({"metadata": outcome.metadata, "progress": outcome.progress, **changes})
-    changes["data"] = _as_json(shown(told_of(outcome, place[0], changes["message"])))
+    changes["data"] = _as_json(shown(end_data(outcome, place[0], changes["message"])))
     if place[0] in states.ENDED:
         changes["ended_ago"] = 0.0
     if not changes.get("given_back"):

@@ -22,7 +22,7 @@ AGAIN = {
 }
 
 
-def told_of(outcome: Outcome, status: str, message: str) -> dict[str, Any]:
+def end_data(outcome: Outcome, status: str, message: str) -> dict[str, Any]:
     """Return the data of the event that ends a run."""
     data: dict[str, Any] = {}
     if outcome.failure is not None and status == states.Status.ERROR:

@@ -121,7 +121,7 @@ def _enqueue(spec: JobSpec, job_id: int | None = None) -> Enqueued:
         row = inserts.insert(database, columns, ignore_conflicts=bool(spec.unique_key))
         if row is not None:
             phases.make([row[0]], spec.phases)
-            _tell(spec)
+            _notify_workers(spec)
             return Enqueued(row[0], row[1], created=True)
         rivals = Job.objects.current.filter(tenant=spec.tenant, unique_key=spec.unique_key, status__in=states.LIVE)
         if found := rivals.values_list("pk", "created_at").first():
@@ -156,7 +156,7 @@ def enqueue_many(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:
             return _enqueue_keyed(spec, calls)
         ids, created_at = inserts.insert_many(database, spec.columns(), calls)
         phases.make(ids, spec.phases)
-        _tell(spec)
+        _notify_workers(spec)
     return [Enqueued(job_id, created_at, created=True) for job_id in ids]
 
 
@@ -174,7 +174,7 @@ def _enqueue_keyed(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:
     return [made[place] for place in range(len(calls))]
 
 
-def _tell(spec: JobSpec) -> None:
+def _notify_workers(spec: JobSpec) -> None:
     if spec.immediate:
         wakeup.work(spec.queue, spec.tenant)
     elif isinstance(spec.run_after, timedelta):

@@ -95,7 +95,7 @@ class Recovery:
         # An error of one row is caught inside a savepoint. An error that is raised here ends the batch.
         batch = self._batches.run(at_once, lambda size: [], lambda row: 0)
         for job_id in failed:
-            self._batches.leave(job_id)
+            self._batches.set_row_aside(job_id)
         return lost, Batch(batch.moved, len(failed))
 
 
@@ -184,7 +184,7 @@ def _expire_one(job: Job, lease: Lease, bad: list[tuple[Lease, Exception]], even
             raise
         bad.append((lease, error))
         return None
-    events += _told(job, destination, fields)
+    events += _events_of(job, destination, fields)
     if destination == states.QUEUED:
         wakeup.work(job.queue, job.tenant)
     elif destination == states.PENDING_TIME:
@@ -192,7 +192,7 @@ def _expire_one(job: Job, lease: Lease, bad: list[tuple[Lease, Exception]], even
     return Expired(job.pk, job.task, job.tenant, job.lease_owner, destination[0])
 
 
-def _told(job: Job, destination: states.Place, fields: dict[str, Any]) -> list[Event]:
+def _events_of(job: Job, destination: states.Place, fields: dict[str, Any]) -> list[Event]:
     delay = _pause(fields["crashes"]) if destination == states.PENDING_TIME else None
     return lease_lost(job, destination[0], fields["message"], exception=WORKER_LOST, delay_seconds=delay, begun="crashes" in fields)
 

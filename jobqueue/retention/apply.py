@@ -38,7 +38,7 @@ LATE_SECONDS = 120.0
 PATIENCE_SECONDS = 10.0  # for slow receivers: retention can wait
 ANEW_SECONDS, MAX_ANEW_SECONDS = 3600.0, 24 * 3600.0
 MAX_LATER = 1000
-LOOK = 500
+MAX_READ = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Walk:
         """Create it; the first run starts from the oldest job."""
         self.rules, self.age, self.pace, self.hook = rules, age, pace, hook
         self._key: Key | None = None
-        self._look = LOOK
+        self._read_size = MAX_READ
         self._ended_at: float | None = None  # the time of its end, on this process's clock
         self._began_anew = time.monotonic()
         self._anew_seconds = ANEW_SECONDS
@@ -73,7 +73,7 @@ class Walk:
         self._start()
         over = False  # at least one step in any case: otherwise runs could make no progress forever
         while not over:
-            found, complete = self._look_on()
+            found, complete = self._read_next()
             wanted = [one for one in found if self.wants(one)]
             acted = self._act_on(wanted, result)
             if acted < len(wanted):  # the next run begins after those that were done
@@ -116,22 +116,22 @@ class Walk:
             self._began_anew, self._found = now, 0
             self._key = self._ended_at = None
 
-    def _look_on(self) -> tuple[list[Ended], bool]:
+    def _read_next(self) -> tuple[list[Ended], bool]:
         """Return the next jobs, as many as the database returns in time, and whether these are the last."""
         key, since = self._key, None
         if self._ended_at is not None:
             key, since = None, self.age + LATE_SECONDS + time.monotonic() - self._ended_at
             self._ended_at = None
         while True:
-            look = self._look
+            look = self._read_size
             try:
                 found = ended_jobs_sql.ended_before(Job.objects.database, self.age, key, look, since)
             except Exception as error:
                 if not db.was_given_up(error) or look == 1:
                     raise
-                self._look = look // 2
+                self._read_size = look // 2
                 continue
-            self._look = min(2 * look, LOOK)
+            self._read_size = min(2 * look, MAX_READ)
             return found, len(found) < look
 
 
@@ -145,7 +145,7 @@ class Deletion(Walk):
     def act(self, found: Sequence[Ended]) -> Done:
         """Delete a batch, and send signals for it."""
         done = erase(found, self.age, self.hook, self.pace)
-        _tell(signals.job_deleted, done.done)
+        _announce(signals.job_deleted, done.done)
         return done
 
 
@@ -159,7 +159,7 @@ class Marking(Walk):
     def act(self, found: Sequence[Ended]) -> Done:
         """Mark a batch, and send signals for it."""
         done = in_parts(found, self._mark, self.pace)
-        _tell(signals.job_stale, done.done)
+        _announce(signals.job_stale, done.done)
         return done
 
     def _mark(self, found: Sequence[Ended]) -> Done:
@@ -221,14 +221,14 @@ def due(rules: Rules) -> Iterator[Ended]:
     """Yield the jobs that have reached the age that rules set for them, without changing any."""
     for age in rules.ages():
         key: Key | None = None
-        while found := ended_jobs_sql.ended_before(Job.objects.database, age, key, LOOK):
+        while found := ended_jobs_sql.ended_before(Job.objects.database, age, key, MAX_READ):
             yield from (one for one in found if rules.seconds(one.queue, one.status) == age)
             key = found[-1].key
 
 
-def _tell(signal: Signal, jobs: Sequence[Ended]) -> None:
+def _announce(signal: Signal, jobs: Sequence[Ended]) -> None:
     """Send a signal for each of the jobs, if a receiver is connected, inside its tenant's context."""
-    if not jobs or not signals.listened_to(signal):
+    if not jobs or not signals.has_receivers(signal):
         return
     signals.deliver(_send, [(signal, one) for one in jobs], patience=PATIENCE_SECONDS)
 

@@ -97,7 +97,7 @@ class Pace:
         """Halve the size of batches."""
         self.size = max(self.size // 2, 1)
 
-    def tell(self, text: str, *values: Any) -> None:
+    def log_kept(self, text: str, *values: Any) -> None:
         """Log why a job is kept, for the first few of a run."""
         self.logged += 1
         if self.logged <= MAX_LOGGED:
@@ -130,7 +130,7 @@ def in_parts(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], pa
             return _thin_out(found[0], pace)
         if locked:
             return Done(later=[*found])
-        pace.tell("Retention keeps job %s (%s): %s", found[0].id, found[0].task, reason_of(error))
+        pace.log_kept("Retention keeps job %s (%s): %s", found[0].id, found[0].task, reason_of(error))
         return Done(set_aside=1)
     pace.took(time.monotonic() - began)
     return done
@@ -246,7 +246,7 @@ def _protected(found: Sequence[Ended], pace: Pace) -> set[int]:
             if mine - kept:
                 first = ", ".join(map(str, sorted(mine)[:5]))
                 label = relation.related_model._meta.label
-                pace.tell("Retention keeps %d jobs that rows of %s refer to with PROTECT: %s…", len(mine), label, first)
+                pace.log_kept("Retention keeps %d jobs that rows of %s refer to with PROTECT: %s…", len(mine), label, first)
             kept |= mine
     return kept
 

@@ -102,7 +102,7 @@ class DeliveryClaimer:
         except Exception as refusal:
             if not _is_of_a_row(refusal):
                 raise
-            self._aside.leave(delivery_id)
+            self._aside.set_row_aside(delivery_id)
             text = "Webhook delivery %d cannot be sent or given up, and is skipped for %g s: %s"
             repeats.log(logging.ERROR, text, delivery_id, SET_ASIDE_SECONDS, reason)
         else:

@@ -48,7 +48,7 @@ class ClaimPolicy:
         self._after: dict[str, str] = {}  # of tenants with more queues than one claim can name, the last queue named
         self._names: dict[str, tuple[float, tuple[str, ...]]] = {}  # of tenants, the names that match the patterns, and when they were read
 
-    def changed(self) -> None:
+    def invalidate(self) -> None:
         """Read everything again at the next refresh."""
         self._read_at = self._queues_read_at = None
         self._names.clear()
@@ -119,7 +119,7 @@ class ClaimPolicy:
         self.limits = Limits(self._max_running, {name: most for name, _, most in rows if most is not None})
 
     @property
-    def closed(self) -> tuple[str, ...]:
+    def no_hand_over_queues(self) -> tuple[str, ...]:
         """The queues in which no job may be handed over, because they are paused or limited."""
         return (*self.paused, *self.limits.queues)
 
@@ -155,7 +155,7 @@ class ClaimPolicy:
             self._after[tenant] = found[-1]
         return tuple(found)
 
-    def is_part(self, scope: Scope) -> bool:
+    def is_partial(self, scope: Scope) -> bool:
         """Return whether a scope has only a part of the tenant's queues, so that the next scope has further ones."""
         return scope.tenant in self._after
 

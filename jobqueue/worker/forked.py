@@ -43,7 +43,7 @@ def drop_at_fork(holder: Any) -> None:
     _drops.add(holder)
 
 
-def leave_if_child(error: BaseException | None = None) -> None:
+def exit_if_child(error: BaseException | None = None) -> None:
     """End this process at once if it was forked from a worker, with the status that `error` implies."""
     if _state.is_child:
         os._exit(status_of(error))
@@ -65,10 +65,10 @@ def _become_no_worker() -> None:
     dropping.drop_connections()
     for holder in list(_drops):
         holder.drop_in_child()
-    _leave_executor()
+    _detach_executor()
 
 
-def _leave_executor() -> None:
+def _detach_executor() -> None:
     """Make the process end when a function of a `ThreadPoolExecutor` returns, such as one of ``asyncio.to_thread``.
 
     Otherwise its thread would wait for ever.

@@ -32,7 +32,7 @@ def test_it_receives_a_notification_at_once_while_it_waits(rival: Rival) -> None
     began = time.monotonic()
     soon = threading.Timer(0.2, lambda: rival.start(tell, "one"))
     soon.start()
-    assert Job.objects.database.heard(10.0) == ["one"]
+    assert Job.objects.database.wait_for_notifications(10.0) == ["one"]
     assert time.monotonic() - began < 5.0
     soon.join()
 
@@ -41,16 +41,16 @@ def test_it_receives_a_notification_from_before_it_waited(rival: Rival) -> None:
     rival.do(tell, "one")
     rival.do(tell, "two")
     found: list[str] = []
-    while len(found) < 2 and (more := Job.objects.database.heard(10.0)):  # the server may send them one by one
+    while len(found) < 2 and (more := Job.objects.database.wait_for_notifications(10.0)):  # the server may send them one by one
         found += more
     assert found == ["one", "two"]
-    assert Job.objects.database.heard(0.05) == []
+    assert Job.objects.database.wait_for_notifications(0.05) == []
 
 
 def test_it_wakes_up_rarely_while_there_is_no_notification() -> None:
     before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
     began = time.monotonic()
-    assert Job.objects.database.heard(1.0) == []
+    assert Job.objects.database.wait_for_notifications(1.0) == []
     assert time.monotonic() - began >= 0.9
     assert resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before <= 4, "ten times, as the driver does"
 
@@ -60,6 +60,6 @@ def test_a_wait_whose_connection_is_cut_ends_with_an_error() -> None:
     cut = threading.Timer(0.2, lambda: database.break_connection(mine))
     cut.start()
     with pytest.raises(OperationalError):
-        database.heard(10.0)
+        database.wait_for_notifications(10.0)
     assert time.monotonic() - began < 5.0
     cut.join()

@@ -62,7 +62,7 @@ def test_each_query_and_each_lock_reads_a_bounded_number_of_pages(known: str, mo
     assert len(looks) > 100
     assert len(locks) > 50
     middle = len(looks) // 2
-    assert max(map(pages, [*looks[:3], *looks[middle : middle + 3], *looks[-3:]])) <= 2 * apply.LOOK
+    assert max(map(pages, [*looks[:3], *looks[middle : middle + 3], *looks[-3:]])) <= 2 * apply.MAX_READ
     assert max(map(pages, [*locks[:3], *locks[-3:]])) <= 50
     assert Job.objects.filter(queue="mail").count() <= 200  # not vacuous: the jobs that the query searched are deleted
 

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.django_db
 )
 def test_it_is_able_where_something_is_configured(settings: Any, values: dict[str, Any], able: bool) -> None:
     settings.JOBQUEUE = values
-    assert ApplyRetention().able() is able
+    assert ApplyRetention().can_run() is able
 
 
 @pytest.mark.parametrize(("outcome", "stale_days", "delete_days"), [("success", 7, 30), ("canceled", 7, 30), ("error", 30, 90)])

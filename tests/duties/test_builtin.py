@@ -45,12 +45,12 @@ def test_every_duty_is_made_under_its_own_name(db: Any) -> None:
 @pytest.mark.parametrize("name", sorted(RESERVED))
 def test_each_duty_takes_the_options_that_the_settings_give_it(settings: Any, name: str) -> None:
     settings.JOBQUEUE = {"DUTIES": {name: {"strategy": "everyone"}}}
-    makers = builtin(lambda: None, lambda lost: None, lambda: 0.0)
-    assert {one for one, make in makers.items() if make().strategy == "everyone"} == {name}
-    makers[name]().run_once(timezone.now())
+    factories = builtin(lambda: None, lambda lost: None, lambda: 0.0)
+    assert {one for one, make in factories.items() if make().strategy == "everyone"} == {name}
+    factories[name]().run_once(timezone.now())
     settings.JOBQUEUE = {"DUTIES": {name: {"rotate_after_seconds": 3600}}}
-    makers = builtin(lambda: None, lambda lost: None, lambda: 0.0)
-    assert {one: make().rotate_after_seconds for one, make in makers.items() if make().rotate_after_seconds} == {name: 3600}
+    factories = builtin(lambda: None, lambda lost: None, lambda: 0.0)
+    assert {one: make().rotate_after_seconds for one, make in factories.items() if make().rotate_after_seconds} == {name: 3600}
 
 
 @pytest.mark.django_db

@@ -15,7 +15,7 @@ from jobqueue.exceptions import InvalidOption
 
 @pytest.fixture(autouse=True)
 def own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_made", {})
+    monkeypatch.setattr(registry, "_factories", {})
     monkeypatch.setattr(registry, "_places", {})
 
 

@@ -78,12 +78,12 @@ def test_messages_are_deleted_when_they_are_old_and_sent_or_given_up() -> None:
 def test_the_duty_deletes_old_events_by_the_setting(settings: Any) -> None:
     events(3)
     settings.JOBQUEUE = {"EVENT_DELETE_AFTER": "never", "STALE_AFTER": {}, "DELETE_AFTER": {}}
-    assert not ApplyRetention().able()
+    assert not ApplyRetention().can_run()
     settings.JOBQUEUE = {"EVENT_DELETE_AFTER": timedelta(days=60)}
     assert ApplyRetention().run_once(timezone.now()).items == 0
     settings.JOBQUEUE = {"STALE_AFTER": {}, "DELETE_AFTER": {}}
     duty = ApplyRetention()
-    assert duty.able()
+    assert duty.can_run()
     assert duty.run_once(timezone.now()).items == 3
 
 

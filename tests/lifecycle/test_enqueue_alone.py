@@ -39,7 +39,7 @@ def listener(rival: Rival) -> Rival:
 
 
 def hears(listener: Rival, seconds: float = 5.0) -> list[str]:
-    found: list[str] = listener.do(Job.objects.database.heard, seconds)
+    found: list[str] = listener.do(Job.objects.database.wait_for_notifications, seconds)
     return found
 
 

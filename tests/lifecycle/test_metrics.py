@@ -29,8 +29,8 @@ def at(turn: int) -> datetime:
 
 def waited(collector: Collector, seconds: float) -> None:
     """Move the previous sample back by this time."""
-    assert collector._looked_at is not None
-    collector._looked_at -= seconds
+    assert collector._sampled_at is not None
+    collector._sampled_at -= seconds
 
 
 def ago(seconds: float) -> Any:
@@ -55,7 +55,7 @@ def test_a_sample_has_depth_age_and_running_jobs() -> None:
 
 def test_rates_are_those_since_the_previous_sample() -> None:
     collector = Collector()
-    collector.look(at(0))
+    collector.write_samples(at(0))
     waited(collector, 10)
     recent, before = ago(5), ago(60)
     for _ in range(20):
@@ -65,7 +65,7 @@ def test_rates_are_those_since_the_previous_sample() -> None:
     JobFactory.create_batch(10, queue="mail", error=True, finished_at=recent, created_at=before)
     JobFactory(queue="mail", success=True, finished_at=before, created_at=before)
     JobFactory(queue="mail", success=True, finished_at=Now(), created_at=before)  # counted by the next sample
-    collector.look(at(1))
+    collector.write_samples(at(1))
     [found] = samples("mail")
     came, finished, failed = found.enqueued_per_second, found.finished_per_second, found.failed_per_second
     assert came == pytest.approx(2.0, rel=0.3)  # time has passed while the jobs were made
@@ -75,11 +75,11 @@ def test_rates_are_those_since_the_previous_sample() -> None:
 
 def test_a_queue_of_which_all_has_ended_is_seen_and_a_quiet_one_has_rates_of_zero() -> None:
     collector = Collector()
-    collector.look(at(0))
+    collector.write_samples(at(0))
     waited(collector, 10)
     JobFactory(queue="quick", success=True, finished_at=ago(5), created_at=ago(5))
     JobFactory(queue="quiet", created_at=ago(60))
-    assert collector.look(at(1)) == 2
+    assert collector.write_samples(at(1)) == 2
     quick, quiet = samples()
     assert (quick.queued, quick.finished_per_second) == (0, pytest.approx(0.1, rel=0.3))
     assert (quiet.queued, quiet.enqueued_per_second, quiet.finished_per_second) == (1, 0.0, 0.0)
@@ -88,13 +88,13 @@ def test_a_queue_of_which_all_has_ended_is_seen_and_a_quiet_one_has_rates_of_zer
 def test_after_a_flood_the_rate_is_that_of_the_newest_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "MAX_COUNTED", 100)
     collector = Collector()
-    collector.look(at(0))
+    collector.write_samples(at(0))
     waited(collector, 10)
     moments = [ago(10 - number / 50) for number in range(500)]  # fifty a second
     Job.objects.bulk_create(
         Job(task="tests.tasks.add", queue="mail", status="SUCCESS", finished_at=moment, created_at=moment) for moment in moments
     )
-    collector.look(at(1))
+    collector.write_samples(at(1))
     [found] = samples("mail")
     assert found.finished_per_second == pytest.approx(50, rel=0.2)
     assert found.enqueued_per_second == pytest.approx(50, rel=0.2)
@@ -105,20 +105,20 @@ def test_the_ring_is_bounded() -> None:
     JobFactory(queue="mail")
     collector = Collector()
     for turn in range(SLOTS + 20):
-        collector.look(at(turn))
+        collector.write_samples(at(turn))
     assert QueueSample.objects.count() == SLOTS
     assert len({row.slot for row in QueueSample.objects.all()}) == SLOTS
 
 
 def test_a_queue_that_is_gone_leaves_the_ring_after_an_hour() -> None:
     JobFactory(queue="mail")
-    Collector().look(at(0))
+    Collector().write_samples(at(0))
     Job.objects.all().delete()
-    Collector().look(at(1))
+    Collector().write_samples(at(1))
     assert QueueSample.objects.count() == 1
     QueueSample.objects.update(at=timezone.now() - timedelta(seconds=SLOTS * SLOT_SECONDS + 1))
     assert samples() == []
-    Collector().look(at(2))
+    Collector().write_samples(at(2))
     assert not QueueSample.objects.exists()
 
 
@@ -126,14 +126,14 @@ def test_of_very_many_queues_the_busiest_are_kept(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(metrics, "MAX_QUEUES", 2)
     for queue, jobs in (("a", 1), ("b", 3), ("c", 2)):
         JobFactory.create_batch(jobs, queue=queue)
-    assert Collector().look(at(0)) == 2
+    assert Collector().write_samples(at(0)) == 2
     assert [one.queue for one in samples()] == ["b", "c"]
 
 
 def test_only_what_was_asked_for_is_returned() -> None:
     JobFactory()
-    Collector().look(at(0))
-    Collector().look(at(1))
+    Collector().write_samples(at(0))
+    Collector().write_samples(at(1))
     QueueSample.objects.filter(slot=QueueSample.objects.order_by("slot").values_list("slot", flat=True)[0]).update(at=ago(100))
     assert len(samples(seconds=50)) == 1
     assert len(samples()) == 2
@@ -143,25 +143,25 @@ def test_a_system_at_rest_is_seen_by_one_statement_until_something_comes(django_
     JobFactory(queue="mail", success=True, finished_at=ago(600), created_at=ago(600))
     collector = Collector()
     for turn in range(4):
-        collector.look(at(turn))
+        collector.write_samples(at(turn))
         waited(collector, 10)
     QueueSample.objects.all().delete()
     with django_assert_num_queries(1):
-        assert collector.look(at(4)) == 0
+        assert collector.write_samples(at(4)) == 0
     waited(collector, 10)
     JobFactory(queue="mail", success=True, finished_at=ago(5), created_at=ago(600))
-    assert collector.look(at(5)) == 1, "one that came and is gone"
+    assert collector.write_samples(at(5)) == 1, "one that came and is gone"
     assert [one.finished_per_second for one in samples()] == [pytest.approx(0.1, rel=0.2)]
 
 
 def test_a_queue_that_gets_a_row_in_an_idle_system_is_in_the_next_sample(django_assert_num_queries: Any) -> None:
     collector = Collector()
     for turn in range(4):
-        collector.look(at(turn))
+        collector.write_samples(at(turn))
         waited(collector, 10)
     assert samples() == []
     pause_queue("mail")
-    assert collector.look(at(4)) == 1
+    assert collector.write_samples(at(4)) == 1
     assert [(one.queue, one.queued, one.finished_per_second) for one in samples()] == [("mail", 0, 0.0)]
 
 
@@ -170,14 +170,14 @@ def test_any_change_in_an_idle_system_is_in_the_next_sample(state: str) -> None:
     collector = Collector()
     job = JobFactory(queue="mail", scheduled=True, created_at=ago(600))
     for turn in range(4):
-        collector.look(at(turn))
+        collector.write_samples(at(turn))
         waited(collector, 10)
     QueueSample.objects.all().delete()
     place: dict[str, Any] = {"status": state.upper(), "waiting_for": "", "finished_at": ago(5) if state == "error" else None}
     if state == "running":
         place |= {"lease_owner": "worker-1", "lease_token": 1, "lease_expires_at": ago(-30), "heartbeat_at": Now()}
     Job.objects.filter(pk=job.pk).update(**place)
-    assert collector.look(at(4)) == 1
+    assert collector.write_samples(at(4)) == 1
 
 
 @pytest.mark.postgresql
@@ -188,7 +188,7 @@ def test_a_sample_costs_the_same_however_many_jobs_have_ended_or_were_enqueued()
             " now() - interval '1 hour', now() - interval '1 hour' + n * interval '10 milliseconds' FROM generate_series(1, 100000) AS n"
         )
     collector = Collector()
-    collector.look(at(0))
+    collector.write_samples(at(0))
     waited(collector, 10)
     assert cost(collector, at(1), counts=2) < 1000
     assert cost(collector, at(2), counts=1) < 50, "no jobs were enqueued since: only the ends are read"
@@ -198,7 +198,7 @@ def cost(collector: Collector, moment: datetime, counts: int) -> int:
     """Return how many pages the counts of a sample read, by running each again."""
     waited(collector, 10)
     with CaptureQueriesContext(connection) as queries:
-        collector.look(moment)
+        collector.write_samples(moment)
     looks = [one["sql"].split("; ")[-1] for one in queries.captured_queries if "FILTER" in one["sql"]]
     assert len(looks) == counts
     found = 0

@@ -71,7 +71,7 @@ def test_a_thousand_messages_to_a_silent_receiver_delay_no_other(listen: Listen)
         duty.run_once(timezone.now())
         assert time.monotonic() - began < 3
     assert silent.connections <= 12
-    duty.hurry()
+    duty.stop_waiting()
     duty.end()
 
 
@@ -127,10 +127,10 @@ def test_a_secret_that_hangs_is_given_up_and_named(monkeypatch: pytest.MonkeyPat
 def test_if_the_extra_is_missing_the_process_never_leads_and_logs_the_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert DeliverWebhooks().able()
+    assert DeliverWebhooks().can_run()
     monkeypatch.setitem(sys.modules, "standardwebhooks", None)
     with caplog.at_level("INFO", "jobqueue"):
-        assert not DeliverWebhooks().able()
+        assert not DeliverWebhooks().can_run()
     assert "pip install 'jobqueue[webhooks]'" in caplog.text
 
 
@@ -231,7 +231,7 @@ def test_a_receiver_that_times_out_gets_no_message_for_a_while_which_doubles(lis
             began.append(time.monotonic())
     assert began[1] - began[0] >= senders.BACK_OFF_SECONDS
     assert began[2] - began[1] >= 2 * senders.BACK_OFF_SECONDS
-    duty.hurry()
+    duty.stop_waiting()
     duty.end()
 
 
@@ -256,7 +256,7 @@ def test_a_crowd_of_new_silent_receivers_delays_no_receiver_that_has_answered_be
         message.refresh_from_db()
     assert time.monotonic() - began < 2, "before the time of one attempt is over"
     assert (message.status, duty._senders.in_flight) == ("DELIVERED", 24)
-    duty.hurry()
+    duty.stop_waiting()
     duty.end()
 
 
@@ -274,7 +274,7 @@ def test_silent_receivers_whose_messages_wait_each_get_a_sender_beside_one_with_
         duty.run_once(timezone.now())
         most = max(most, duty._senders.in_flight)
     assert most == 2, "one attempt for each"
-    duty.hurry()
+    duty.stop_waiting()
     duty.end()
 
 
@@ -326,5 +326,5 @@ def test_deliveries_for_a_busy_receiver_are_not_read_all_the_time(listen: Listen
     duty.notify()
     duty.run_once(timezone.now())
     assert len(looks) <= 4
-    duty.hurry()
+    duty.stop_waiting()
     duty.end()

@@ -107,7 +107,7 @@ def test_an_outcome_is_kept_where_the_pauses_cannot_be_read(scene: Scene) -> Non
             raise OperationalError("the server is away")
         return execute(sql, *more)
 
-    scene.gate.changed()
+    scene.gate.invalidate()
     with connection.execute_wrapper(fail):
         assert (scene.end(), scene.finisher.unwritten) == ("PENDING", 1)
     scene.finisher._attempt(scene.finisher.turn)
@@ -118,7 +118,7 @@ def test_an_outcome_is_kept_where_the_pauses_cannot_be_read(scene: Scene) -> Non
 def test_nothing_is_taken_over_in_a_queue_that_is_paused_or_limited(scene: Scene, decide: object) -> None:
     assert callable(decide)
     decide("default")
-    scene.gate.changed()
+    scene.gate.invalidate()
     scene.gate.refresh()
     assert (scene.end(), scene.followed) == ("QUEUED", [])
 

@@ -75,7 +75,7 @@ def test_pauses_and_limits_are_read_each_second_and_not_more_often(django_assert
     with django_assert_num_queries(1):
         found.refresh()
     assert (found.paused, found.limits) == (frozenset({"mail"}), Limits(None, {"reports": 3}))
-    assert sorted(found.closed) == ["mail", "reports"]
+    assert sorted(found.no_hand_over_queues) == ["mail", "reports"]
 
 
 def test_the_finisher_reads_queues_each_second_and_leaves_the_slots_of_tenants_to_the_dispatcher(
@@ -87,7 +87,7 @@ def test_the_finisher_reads_queues_each_second_and_leaves_the_slots_of_tenants_t
     pause_queue("mail")
     with django_assert_num_queries(0):
         found.refresh_queues()
-    found.changed()
+    found.invalidate()
     with django_assert_num_queries(1):
         found.refresh_queues()
         found.refresh_queues()
@@ -100,11 +100,11 @@ def test_the_finisher_reads_queues_each_second_and_leaves_the_slots_of_tenants_t
 def test_a_change_with_a_notification_is_read_at_once() -> None:
     found = policy()
     pause_queue("mail")
-    found.changed()
+    found.invalidate()
     found.refresh()
     assert found.paused == {"mail"}
     resume_queue("mail")
-    found.changed()
+    found.invalidate()
     found.refresh()
     assert found.paused == frozenset()
 
@@ -120,12 +120,12 @@ def test_the_listener_notifies_the_policy_before_it_wakes_the_dispatcher() -> No
 
 def test_a_change_during_the_poll_is_polled_again() -> None:
     found = policy()
-    found.changed()
+    found.invalidate()
 
     def pause_after(execute: Any, *args: Any) -> Any:
         rows = execute(*args)
         if not found.paused and "jobqueue_queue" in args[0] and args[0].startswith("SELECT"):
-            found.changed()  # notified of a pause that this statement did not read
+            found.invalidate()  # notified of a pause that this statement did not read
         return rows
 
     with connection.execute_wrapper(pause_after):
@@ -138,7 +138,7 @@ def test_a_change_during_the_poll_is_polled_again() -> None:
 def test_a_query_that_fails_is_retried_in_the_next_turn() -> None:
     found = policy()
     pause_queue("mail")
-    found.changed()
+    found.invalidate()
 
     def fail(*_: Any) -> Any:
         raise OperationalError("the server is away")
@@ -176,7 +176,7 @@ def test_a_limit_matters_where_its_queue_is_served() -> None:
     assert found.limits_of(Scope("", ("mail", "other"))) == Limits(None, {"mail": 3})
     assert found.limits_of(Scope("", ("other",))) is None
     assert policy(max_running=7).limits_of(Scope("", ("other",))) == Limits(7, {})
-    assert (policy().closed, policy(max_running=7).closed) == (("mail",), ("mail",))
+    assert (policy().no_hand_over_queues, policy(max_running=7).no_hand_over_queues) == (("mail",), ("mail",))
 
 
 def test_the_slots_of_tenants_are_read_again_and_a_failure_keeps_the_last(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -185,7 +185,7 @@ def test_the_slots_of_tenants_are_read_again_and_a_failure_keeps_the_last(settin
     found = ClaimPolicy((), None, told)
     for value in ({"acme": 2}, {"acme": 5, "globex": 1}, ValueError("no numbers today"), {"acme": 0}, "acme", None, {}):
         give(value)
-        found.changed()
+        found.invalidate()
         found.refresh()
     assert told.slots == [{"acme": 2}, {"acme": 5, "globex": 1}, {}]
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
@@ -254,7 +254,7 @@ def test_the_names_behind_patterns_are_cached_until_a_notification(
     found.forget_names("")
     assert found.scope("") == Scope("", ("mail-a", "mail-b"))
     JobFactory(queue="mail-c")
-    found.changed()
+    found.invalidate()
     assert found.scope("") == Scope("", ("mail-a", "mail-b", "mail-c"))
     found.paused = frozenset({"mail-b"})
     assert found.scope("") == Scope("", ("mail-a", "mail-c")), "a pause holds for names that are known already, too"

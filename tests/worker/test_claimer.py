@@ -44,7 +44,7 @@ class Scene:
 
     def look_around(self) -> None:
         """Take in all that has changed."""
-        self.policy.changed()
+        self.policy.invalidate()
         self.claimer.find_tenants()
         self.claimer._found_at = 0.0
         self.claimer.find_more_tenants()
@@ -243,7 +243,7 @@ def test_tenants_whose_jobs_others_have_taken_do_not_make_a_poll_longer(scene: S
     Job.objects.all().delete()
     with django_assert_max_num_queries(20 * (1 if connection.vendor == "postgresql" else 6)):
         pick = scene.claimer.pick(scene.lanes.shared, 8)
-    assert (pick.jobs, pick.more, pick.going) == ([], True, True)
+    assert (pick.jobs, pick.more, pick.must_continue) == ([], True, True)
     for _ in range(20):
         pick = scene.claimer.pick(scene.lanes.shared, 8)
     assert (pick.more, len(scene.lanes.shared.turns)) == (False, 0)
@@ -309,7 +309,7 @@ def test_jobs_whose_targets_are_locked_block_no_others(rival: Rival, targets: in
     with rival.holding(*(Target("", name).key for name in names)):
         found = scene.pick(8)
         while found.more and not found.moved:  # there is no pause between two polls
-            assert found.going
+            assert found.must_continue
             found = scene.claimer.pick(scene.lanes.shared, 8)
         assert ids(found.jobs) == [free.pk, other.pk, late.pk]
         scene.age()

@@ -238,7 +238,7 @@ def test_every_worker_runs_duties_of_everyone_without_a_row(fleet: Fleet) -> Non
 
 def test_a_worker_that_cannot_do_a_duty_never_leads_it(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     unable, able = Told(lambda: Report(1)), Told(lambda: Report(1))
-    monkeypatch.setattr(unable, "able", lambda: False)
+    monkeypatch.setattr(unable, "can_run", lambda: False)
     fleet.start("worker-1", unable)
     fleet.start("worker-2", able)
     wait_until(lambda: able.runs > 1, "the one that can does it")

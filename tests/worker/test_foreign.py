@@ -273,11 +273,11 @@ def scheduled(made: Any, setup: Any = contextlib.nullcontext) -> Place:
 
 @contextlib.contextmanager
 def as_duty() -> Iterator[None]:
-    registry._made["tests.foreign"] = lambda: FunctionDuty("tests.foreign", foreign, 0.05, "everyone", None)
+    registry._factories["tests.foreign"] = lambda: FunctionDuty("tests.foreign", foreign, 0.05, "everyone", None)
     try:
         yield
     finally:
-        del registry._made["tests.foreign"]
+        del registry._factories["tests.foreign"]
 
 
 @contextlib.contextmanager

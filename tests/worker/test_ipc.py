@@ -49,9 +49,9 @@ def test_a_process_is_replaced_after_its_jobs_or_a_little_earlier(most: int) -> 
     recycling = Recycling(lambda: hurried.append(1), max_jobs=most)
     first = next(done for done in range(1, most + 1) if recycling.reason(done))
     assert most * 0.9 <= first <= most
-    recycling.counted(first - 1)
+    recycling.check_job_count(first - 1)
     assert not hurried
-    recycling.counted(first)
+    recycling.check_job_count(first)
     assert hurried
 
 
@@ -59,6 +59,6 @@ def test_memory_counts_once_a_process_has_done_something_and_is_no_longer_young(
     recycling = Recycling(lambda: None, max_rss_mb=1)
     assert rss_mb() > 1
     assert recycling.reason(5) == "", "it is young"
-    monkeypatch.setattr("jobqueue.worker.process.recycling.YOUNG_SECONDS", 0.0)
+    monkeypatch.setattr("jobqueue.worker.process.recycling.MIN_AGE_SECONDS", 0.0)
     assert recycling.reason(0) == "", "it has done nothing"
     assert recycling.reason(5).endswith("MB of memory")

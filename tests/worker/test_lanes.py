@@ -164,7 +164,7 @@ def test_a_stuck_thread_of_a_lane_that_is_gone_is_still_counted_and_waited_for(s
     scene.wait_for_alive(acme=1)
     [run] = list(scene.runs)
     assert run.abandon()
-    lane.pool.replace(run)
+    lane.pool.abandon_thread(run)
     scene.runs.remove([run.lease])  # it was settled without its thread
     scene.lanes.set_slots({})
     scene.lanes.set_slots({})

@@ -123,7 +123,7 @@ def test_a_thread_that_was_given_up_on_is_replaced_and_ends_with_its_task(pool: 
     pool.submit([stuck])
     begun.wait(PATIENCE_SECONDS)
     assert stuck.abandon()
-    pool.replace(stuck)
+    pool.abandon_thread(stuck)
     pool.submit([run_of(lambda: None, number=2)])
     outcomes.wait(1)
     assert (pool.stuck, len(threads())) == (1, 2)
@@ -154,7 +154,7 @@ def test_the_interrupter_goes_from_the_flag_to_the_exception_to_giving_up(
             except BaseException:  # noqa: BLE001, S112
                 continue
 
-    interrupter = Interrupter(outcomes.put, pool.replace, lambda service, error, failures: None)
+    interrupter = Interrupter(outcomes.put, pool.abandon_thread, lambda service, error, failures: None)
     interrupter.start()
     runs = [run_of(busy, number=1), run_of(stubborn, number=2)]
     targeted = run_of(stubborn, number=3, target="t")

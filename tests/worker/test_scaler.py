@@ -12,7 +12,7 @@ import pytest
 from jobqueue.lifecycle.limits import Limits
 from jobqueue.models import Job
 from jobqueue.worker.claim_policy import ClaimPolicy
-from jobqueue.worker.fleet.scaler import HURRY_SECONDS, LOOKS, Scaler, as_json
+from jobqueue.worker.fleet.scaler import LOOKS, RESCALE_SECONDS, Scaler, as_json
 from jobqueue.worker.running.lanes import Lanes
 from jobqueue.worker.running.pool import Pool
 from jobqueue.worker.running.run import Run, Runs
@@ -287,11 +287,11 @@ def test_a_decision_is_logged_and_kept_with_its_numbers(scene: Scene, caplog: py
 def test_a_hurried_scaler_decides_at_once_but_not_all_the_time(make: Callable[..., Scene]) -> None:
     scene, full = make(), make(least=5, most=5)
     for one in (scene, full):
-        one.scaler.wait(HURRY_SECONDS)
-        one.scaler.hurry()
+        one.scaler.wait(RESCALE_SECONDS)
+        one.scaler.rescale_now()
     assert scene.scaler._wake.is_set()
     assert not full.scaler._wake.is_set(), "there is nothing to win"
     scene.size()
     scene.scaler._wake.clear()
-    scene.scaler.hurry()
+    scene.scaler.rescale_now()
     assert not scene.scaler._wake.is_set()

@@ -48,7 +48,7 @@ class Scene:
 
     def go_on_without(self, run: Run) -> None:
         if run.thread_id:
-            self.pool.replace(run)
+            self.pool.abandon_thread(run)
         else:
             self.loop.replace_if_blocked(run)
 
@@ -720,21 +720,21 @@ def test_a_limited_number_of_spare_threads_replace_stuck_ones_then_slots_are_los
         made.submit(made.run(lambda end=end: swallow(end), number=number))
         made.outcomes.wait(before + 1)
     until(lambda: made.pool.stuck == 3)
-    assert (made.pool.size, made.pool.lost, made.pool.threads) == (1, 2, 3), "the slot of one is free for a spare thread, and two are lost"
+    assert (made.pool.size, made.pool.blocked_slots, made.pool.threads) == (1, 2, 3), "the slot of one is free for a spare, two are lost"
     lost = [text for text in caplog.messages if "its slot is lost until one of them ends" in text]
     assert [text[:6] for text in lost] == ["Job 1 ", "Job 2 "]
     assert made.come_to(lambda: 8).result == "8", "what is left works"
     ends[1].set()
-    until(lambda: made.pool.lost == 1)
+    until(lambda: made.pool.blocked_slots == 1)
     assert (made.pool.size, made.pool.stuck) == (2, 2)
     ends[0].set()
     until(lambda: made.pool.stuck == 1)
     made.submit(made.run(made.swallow, number=9))
     until(lambda: made.interrupter.stuck == 2)
-    assert (made.pool.size, made.pool.lost) == (2, 1), "a spare is free again"
+    assert (made.pool.size, made.pool.blocked_slots) == (2, 1), "a spare is free again"
     ends[2].set()
     until(lambda: made.pool.size == 3)
-    assert made.pool.lost == 0
+    assert made.pool.blocked_slots == 0
     made.close()
 
 
@@ -750,10 +750,10 @@ def test_the_bound_of_spares_holds_for_interrupts_by_people_and_for_coroutines(m
     for run in runs:
         made.interrupter.interrupt(run, Reason.USER)
     assert made.outcomes.wait(3) == [Kind.INTERRUPTED] * 3
-    assert (made.pool.size, made.pool.lost) == (1, 2)
+    assert (made.pool.size, made.pool.blocked_slots) == (1, 2)
     made.end.set()
     until(lambda: made.pool.size == 3)
-    assert made.pool.lost == 0
+    assert made.pool.blocked_slots == 0
     made.close()
 
 
@@ -761,10 +761,10 @@ def test_a_lane_of_a_tenant_does_not_make_good_for_lost_slots() -> None:
     lanes = Lanes(lambda: Pool(Collector().put))
     lanes.set_slots({"acme": 2})
     lane = lanes.of("acme")
-    lane.pool.lose()
+    lane.pool.remove_slot()
     lanes.set_slots({"acme": 2})
-    assert (lane.pool.size, lane.pool.lost) == (1, 1)
-    lane.pool.regain()
+    assert (lane.pool.size, lane.pool.blocked_slots) == (1, 1)
+    lane.pool.restore_slot()
     assert lane.pool.size == 2
     lanes.set_slots({})
     lanes.close()

@@ -39,7 +39,7 @@ class Walk:
 
     cursor: tuple[int, int] | None = None
     head_at: float = 0.0
-    going: bool = False  # past jobs that cannot be taken now, and not at the end yet
+    must_continue: bool = False  # past jobs that cannot be taken now, and not at the end yet
     busy: frozenset[str] = frozenset()  # the targets of those jobs
 
 
@@ -51,9 +51,9 @@ class Pick:
     lost: list[Expired] = field(default_factory=list)
     more: bool = False  # the last scan was full
     moved: bool = False  # a job was taken or parked
-    early: bool = False  # the jobs found are to begin before the next scan, which starts from the head
+    start_before_next_scan: bool = False  # the jobs found are to begin before the next scan, which starts from the head
     limited: bool = False  # a limit applied: another worker may make room at any time
-    going: bool = False  # the next scan is to continue where this one ended
+    must_continue: bool = False  # the next scan is to continue where this one ended
     full: frozenset[str] = frozenset()  # the queues whose limits leave no room
     busy: bool = False  # jobs were skipped because another transaction held the lock of their target
 
@@ -155,7 +155,7 @@ class Claimer:
             scans += 1
             found = self._turn(tenant, portion, pick)
             lane.turns.served(tenant)
-            if pick.early:
+            if pick.start_before_next_scan:
                 pick.more = True
                 break
             if ALL in found.full:  # no other tenant could take anything
@@ -165,8 +165,8 @@ class Claimer:
                 self._drop(lane, tenant)
             elif pick.more and found.moved:
                 again.append(tenant)
-        pick.going = pick.going or empty == MAX_EMPTY
-        pick.more = pick.more or pick.going or bool(waiting or again)
+        pick.must_continue = pick.must_continue or empty == MAX_EMPTY
+        pick.more = pick.more or pick.must_continue or bool(waiting or again)
         return pick
 
     def _drop(self, lane: Lane, tenant: str) -> None:
@@ -198,15 +198,15 @@ class Claimer:
             pick.limited = True
             return self._scan(scope, wanted, walk, pick, limits=limits)
         now = time.monotonic()
-        going = walk.going
-        if (now - walk.head_at >= HEAD_SECONDS and not going) or self._policy.is_part(scope):
+        going = walk.must_continue
+        if (now - walk.head_at >= HEAD_SECONDS and not going) or self._policy.is_partial(scope):
             walk.cursor = None
         if walk.cursor is None:
             walk.head_at, found = now, self._scan(scope, wanted, walk, pick)
         else:
             found = self._scan(scope, wanted, walk, pick, walk.cursor)
             if not pick.more and (found.jobs or going):
-                walk.cursor, pick.early = None, bool(found.jobs)
+                walk.cursor, pick.start_before_next_scan = None, bool(found.jobs)
                 return found
             if not pick.more:
                 walk.head_at, found = now, _together(found, self._scan(scope, wanted, walk, pick))
@@ -217,29 +217,29 @@ class Claimer:
         self, scope: Scope, wanted: int, walk: Walk, pick: Pick, after: tuple[int, int] | None = None, limits: Limits | None = None
     ) -> Claim:
         """Claim once, or several times if no job that was seen can be taken or parked now."""
-        if walk.going:
+        if walk.must_continue:
             scope = scope._replace(without=tuple(walk.busy))
         found, busy = Claim([]), walk.busy
         for _ in range(STEPS):
-            one = claim(self._holder, scope, wanted, after, limits)
-            found = _together(found, one)
-            if one.stuck:
-                scope = self._leave(one.stuck, scope)
+            claimed = claim(self._holder, scope, wanted, after, limits)
+            found = _together(found, claimed)
+            if claimed.stuck:
+                scope = self._exclude(claimed.stuck, scope)
             # Under limits, each queue has a window of its own and no key lies after all windows: there only the targets are left out.
-            walk.going = not one.moved and (bool(one.stuck or one.busy) if limits else bool(one.stuck) or one.seen >= wanted)
-            pick.more = bool(one.stuck) or one.seen >= wanted
-            if not walk.going:
+            pick.more = bool(claimed.stuck) or claimed.seen >= wanted
+            walk.must_continue = not claimed.moved and (bool(claimed.stuck or claimed.busy) if limits else pick.more)
+            if not walk.must_continue:
                 break
-            busy, after = one.busy | (busy if len(busy) < MAX_BUSY or limits else frozenset()), one.last
+            busy, after = claimed.busy | (busy if len(busy) < MAX_BUSY or limits else frozenset()), claimed.last
             scope = scope._replace(without=tuple(busy))
-        pick.going, pick.more = pick.going or walk.going, pick.more or walk.going
-        walk.busy = busy if walk.going else frozenset()
+        pick.must_continue, pick.more = pick.must_continue or walk.must_continue, pick.more or walk.must_continue
+        walk.busy = busy if walk.must_continue else frozenset()
         return found
 
-    def _leave(self, stuck: tuple[int, ...], scope: Scope) -> Scope:
+    def _exclude(self, stuck: tuple[int, ...], scope: Scope) -> Scope:
         """Leave out jobs whose rows cannot be changed, since they would block all jobs after them; retry them later."""
         for job_id in stuck:
-            self._stuck.leave(job_id)
+            self._stuck.set_row_aside(job_id)
         return scope._replace(stuck=(*scope.stuck, *stuck))
 
 

@@ -134,7 +134,7 @@ class Dispatcher(DatabaseService):
             self._worked_at, self._pause, self._busy_pause = time.monotonic(), self._fast_pause(), FAST_SECONDS
             return 0.0 if pick.more and lane.wanted() > 0 else self._pause
         if pick.more:  # the scan was cut short, so that other tenants and lanes are served
-            return 0.0 if pick.going else FAST_SECONDS
+            return 0.0 if pick.must_continue else FAST_SECONDS
         if pick.busy:  # a target's lock is usually held for a moment, but may be held for long
             pause, self._busy_pause = self._busy_pause, 2 * self._busy_pause
             self._busy_pause = min(self._busy_pause, self._poll_seconds)

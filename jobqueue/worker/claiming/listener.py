@@ -61,7 +61,7 @@ class Listener(DatabaseService):
                 self._wakeups.set(Signal.WORK, None)  # for notifications that were missed while the listener was off
             self._rounds = 0
         self._rounds += 1
-        for payload in database.heard(ROUND_SECONDS):
+        for payload in database.wait_for_notifications(ROUND_SECONDS):
             self._pass_on(payload)
         return 0.0
 

@@ -19,7 +19,7 @@ from jobqueue import conf
 from jobqueue.core import repeats
 from jobqueue.core.service import ErrorHandler, Named
 from jobqueue.db import is_outage
-from jobqueue.duties.builtin import Makers
+from jobqueue.duties.builtin import Factories
 from jobqueue.duties.deliver_webhooks import DeliverWebhooks
 from jobqueue.duties.leadership import Leadership, Term
 from jobqueue.duties.promote_due_jobs import PromoteDueJobs
@@ -50,7 +50,7 @@ class Duties(DatabaseService):
     def __init__(
         self,
         worker_id: str,
-        makers: Callable[[Callable[[], float]], Makers],
+        find_factories: Callable[[Callable[[], float]], Factories],
         *,
         place: str,
         heartbeat_seconds: float,
@@ -59,20 +59,20 @@ class Duties(DatabaseService):
     ) -> None:
         """Prepare the thread.
 
-        `makers` returns the factories of all duties. Its argument is a function that returns the monotonic time before which no expired
-        lease is recovered. `place` names this process on pages and in commands. `released` is called when a duty has released
+        `find_factories` returns the factories of all duties. Its argument is a function that returns the monotonic time before which no
+        expired lease is recovered. `place` names this process on pages and in commands. `released` is called when a duty has released
         or recovered jobs. `heartbeat_seconds` is the interval at which workers renew the leases of jobs.
         """
         super().__init__(on_error)
         self._leadership = Leadership(worker_id)
         settings = conf.current()
         self._lease_seconds, self._renew_seconds = settings.duty_lease_seconds, settings.duty_heartbeat_seconds
-        self._find_makers, self._place, self._heartbeat_seconds = makers, place, heartbeat_seconds
+        self._find_factories, self._place, self._heartbeat_seconds = find_factories, place, heartbeat_seconds
         self._report_failure = on_error
         self._threads = DutyThreads(self._leadership.clock.now, self._failed)
         self._released = released
         self._runners: dict[str, DutyRunner] = {}
-        self._makers: Makers = {}
+        self._factories: Factories = {}
         self._names: set[str] | None = None
         self._not_before: dict[str, float] = {}
         self._contend_at = self._renew_at = 0.0
@@ -102,10 +102,10 @@ class Duties(DatabaseService):
         """The names of the operations that duties had begun and could not complete."""
         return self._threads.unended
 
-    def hurry(self) -> None:
+    def stop_waiting(self) -> None:
         """Make the duties end without waiting for operations in flight."""
         for runner in self.runners:
-            runner.duty.hurry()
+            runner.duty.stop_waiting()
 
     def notify(self, *names: str) -> None:
         """Run these duties at once if this process does them; without names, run all of them and contend. Call it from any thread."""
@@ -172,12 +172,12 @@ class Duties(DatabaseService):
     # Terms
 
     def _begin(self) -> set[str]:
-        """Start the duties that every worker runs, and return the names of those that one worker leads; skip what `able` denies."""
-        self._makers = self._find_makers(lambda: self.no_sweep_before)
+        """Start the duties that every worker runs, and return the names of those that one worker leads; skip whose `can_run` is false."""
+        self._factories = self._find_factories(lambda: self.no_sweep_before)
         led = set()
-        for name, make in self._makers.items():
+        for name, make in self._factories.items():
             duty = make()
-            if not duty.able():
+            if not duty.can_run():
                 continue
             if duty.strategy == "everyone":
                 self._start(name, None)
@@ -208,7 +208,7 @@ class Duties(DatabaseService):
         return any(name not in self._runners for name in self._names or ())
 
     def _start(self, name: str, term: Term | None) -> None:
-        runner = self._runners[name] = DutyRunner(self._makers[name](), term, self._place, self._released)
+        runner = self._runners[name] = DutyRunner(self._factories[name](), term, self._place, self._released)
         self._threads.start(runner)
 
     def _release(self, now: float) -> None:
@@ -222,7 +222,7 @@ class Duties(DatabaseService):
                 self._drop(runner)
                 self._leadership.forget(name)
             elif self._must_rotate(runner, now) and self._threads.stop_running(runner):  # else in a later turn, when its run has ended
-                self._leave(runner, now, LEAVE_TO_OTHERS_SHARE * self._lease_seconds)
+                self._hand_over(runner, now, LEAVE_TO_OTHERS_SHARE * self._lease_seconds)
         if lost:  # one line, since an outage ends all terms
             logger.warning("This worker no longer leads: %s.", ", ".join(sorted(lost)))
 
@@ -239,20 +239,20 @@ class Duties(DatabaseService):
                 self._threads.abort(runner)
             hangs = limit is not None and runner.busy_seconds > 2 * limit
             if hangs or now - max(runner.last_good_turn, self._trouble_at) > stuck_seconds(runner.duty.interval_seconds):
-                self._replace(runner, now)
+                self._give_up_on(runner, now)
 
-    def _replace(self, runner: DutyRunner, now: float) -> None:
+    def _give_up_on(self, runner: DutyRunner, now: float) -> None:
         logger.error("The duty %s has completed no run for %.0f s; this worker gives it up.", runner.duty.name, now - runner.last_good_turn)
         runner.is_given_up = True
         runner.metadata = {**runner.metadata, "given_up": int(runner.metadata.get("given_up") or 0) + 1}
         self._threads.abort(runner)
         if runner.term is not None:
-            self._leave(runner, now, 10 * LEAVE_TO_OTHERS_SHARE * self._lease_seconds)
+            self._hand_over(runner, now, 10 * LEAVE_TO_OTHERS_SHARE * self._lease_seconds)
         else:
             self._drop(runner)
             self._start(runner.duty.name, None)
 
-    def _leave(self, runner: DutyRunner, now: float, seconds: float) -> None:
+    def _hand_over(self, runner: DutyRunner, now: float, seconds: float) -> None:
         self._not_before[runner.duty.name] = now + seconds
         self._resign([runner.duty.name], {runner.duty.name: runner.metadata})
         self._drop(runner)

@@ -14,7 +14,7 @@ from typing import Any
 
 from jobqueue import db
 from jobqueue.core import masking, texts
-from jobqueue.core.forks import leave_if_forked
+from jobqueue.core.forks import exit_if_forked
 from jobqueue.duties.base import Duty, Report
 from jobqueue.duties.leadership import Term
 from jobqueue.exceptions import MAX_DELAY_SECONDS, JobQueueError, LeadershipLost
@@ -121,9 +121,9 @@ class DutyRunner:
                 # In a copy of the context, so that a time zone or another variable that the duty sets ends with the run.
                 report = contextvars.copy_context().run(self.duty.run_once, now)
         except BaseException as error:
-            leave_if_forked(pid, error)
+            exit_if_forked(pid, error)
             raise
-        leave_if_forked(pid, None)
+        exit_if_forked(pid, None)
         if left := db.hygiene.end_transactions():
             raise JobQueueError(f"The duty left a transaction open ({', '.join(left)}): what it wrote there is rolled back.")
         return report

@@ -27,7 +27,7 @@ from jobqueue.worker.running.lanes import Lanes
 
 QUIET_SECONDS = 10.0
 LOOKS = 3
-HURRY_SECONDS = 0.1
+RESCALE_SECONDS = 0.1
 
 logger = logging.getLogger("jobqueue")
 
@@ -45,7 +45,7 @@ class Decision:
 
 
 class Scaler(DatabaseService):
-    """The thread that resizes the pool of the shared lane every `scale_seconds`, or sooner after `hurry`."""
+    """The thread that resizes the pool of the shared lane every `scale_seconds`, or sooner after `rescale_now`."""
 
     name = "scaler"
 
@@ -81,7 +81,7 @@ class Scaler(DatabaseService):
         It is `MAX_WORKERS` without the slots lost to stuck runs, and at most what the connection pool serves beside the other lanes.
         """
         pool = self._lanes.shared.pool
-        most = max(self._most - pool.lost, 0)
+        most = max(self._most - pool.blocked_slots, 0)
         if self._pooled is None:
             return most
         others = self._lanes.slots - pool.size + self._lanes.stuck
@@ -91,9 +91,9 @@ class Scaler(DatabaseService):
         """Create the first slots: `MIN_WORKERS`, or fewer if `bound` is lower."""
         self._lanes.shared.pool.resize(min(self._least, self.bound))
 
-    def hurry(self) -> None:
+    def rescale_now(self) -> None:
         """Decide soon if there may be more slots, since a claim found more jobs than slots. Call it from any thread."""
-        if self._lanes.shared.pool.size < self.bound and time.monotonic() - self._decided_at >= HURRY_SECONDS:
+        if self._lanes.shared.pool.size < self.bound and time.monotonic() - self._decided_at >= RESCALE_SECONDS:
             self.wake()
 
     def turn(self) -> float | None:
@@ -101,7 +101,7 @@ class Scaler(DatabaseService):
         self._decided_at = now = time.monotonic()
         lane, bound = self._lanes.shared, self.bound
         size, least = lane.pool.size, min(self._least, bound)
-        if bound < self._least and not lane.pool.lost and not self._warned:
+        if bound < self._least and not lane.pool.blocked_slots and not self._warned:
             self._warned = True
             logger.warning("The connection pool is enough for %d slots, fewer than MIN_WORKERS, %d: enlarge it.", bound, self._least)
         if size == least == bound:

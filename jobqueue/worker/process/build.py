@@ -112,7 +112,7 @@ def _interrupter(
     def replace_thread(run: Run) -> None:
         # The event loop only if a coroutine blocks it.
         if run.thread_id:
-            (run.lane or lanes.shared).pool.replace(run)
+            (run.lane or lanes.shared).pool.abandon_thread(run)
         else:
             loop.replace_if_blocked(run)
         wakeups.set(Signal.STATE)  # shows the stuck run on the Workers page at once
@@ -174,12 +174,12 @@ def _subscribe(wakeups: Wakeups, parts: Parts, policy: ClaimPolicy) -> None:
     on(Signal.WORK, dispatcher.notified)
     on(Signal.SLOTS, dispatcher.wake)
     on(Signal.TENANT_SLOTS, parts.lanes.set_slots)
-    on(Signal.FULL, parts.scaler.hurry)
+    on(Signal.FULL, parts.scaler.rescale_now)
     on(Signal.HANDED_OVER, dispatcher.begin_next)
     on(Signal.UNKNOWN_JOBS, dispatcher.lose_track)
     on(Signal.ENDED, lambda retrying: dispatcher.run_ended(), duties.notify_ended)
     on(Signal.STOP_REQUESTED, parts.heartbeat.read_flags)
-    on(Signal.QUEUES, policy.changed)
+    on(Signal.QUEUES, policy.invalidate)
     on(Signal.DUE, duties.notify_due)
     on(Signal.DUTIES, duties.notify)
     on(Signal.STATE, maintenance.wake)

@@ -40,7 +40,7 @@ CLOSE_SECONDS = 4.0
 logger = logging.getLogger("jobqueue")
 
 
-def drain(parts: Parts, settings: Settings, hurry: Callable[[], bool]) -> bool:
+def drain(parts: Parts, settings: Settings, is_urgent: Callable[[], bool]) -> bool:
     """End the work of the process; return whether every thread stopped and every outcome was written."""
     _stop_claiming(parts)
     grace = settings.shutdown_grace_period_seconds
@@ -49,13 +49,13 @@ def drain(parts: Parts, settings: Settings, hurry: Callable[[], bool]) -> bool:
     if len(parts.runs):
         logger.info("Stopping: %d jobs get up to %g s to finish.", len(parts.runs), grace)
     # A stuck run does not react to an interrupt, so it is not expected to finish in the grace period.
-    _until(lambda: all(run.overdue or run.place for run in parts.runs) or hurry(), grace)
+    _until(lambda: all(run.overdue or run.place for run in parts.runs) or is_urgent(), grace)
     began = time.monotonic()
     parts.duties.stop()  # they end while the runs are interrupted
     if len(parts.runs):
         _interrupt(parts)
         _until(lambda: not len(parts.runs), settings.interrupt_grace_seconds)
-    ended = _end_duties(parts, began, hurry)
+    ended = _end_duties(parts, began, is_urgent)
     closed = _stop_services(parts)
     stuck = _give_up(parts)
     written = _stop_writing(parts)
@@ -103,12 +103,12 @@ def _give_up(parts: Parts) -> list[Run]:
     return stuck
 
 
-def _end_duties(parts: Parts, began: float, hurry: Callable[[], bool]) -> bool:
+def _end_duties(parts: Parts, began: float, is_urgent: Callable[[], bool]) -> bool:
     duties = parts.duties
     deadline = began + duties.end_seconds + _patience(parts)
-    _until(lambda: not duties.alive or hurry(), deadline - time.monotonic())
-    if hurry():
-        duties.hurry()
+    _until(lambda: not duties.alive or is_urgent(), deadline - time.monotonic())
+    if is_urgent():
+        duties.stop_waiting()
     # Each duty resigns when it ends, so that another worker can lead it at once.
     ended = duties.join(max(deadline - time.monotonic(), 0.0))
     left = [*duties.unended, *([] if ended else [duties.name])]

@@ -15,7 +15,7 @@ EXIT_SECONDS = 2.0
 _runs_exit_functions = threading.Event()
 
 
-def leave(status: int) -> NoReturn:
+def exit_process(status: int) -> NoReturn:
     """End the process without waiting for its threads; functions of ``atexit`` run for up to `EXIT_SECONDS`.
 
     The normal end of the interpreter first waits for threads, and hangs if it writes to an output that blocks.

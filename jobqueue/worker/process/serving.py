@@ -19,7 +19,7 @@ from jobqueue.models import Job
 from jobqueue.worker.fleet.parent import Parent
 from jobqueue.worker.fleet.spawn import Options
 from jobqueue.worker.handlers import end_at_once, on_signals, quit_with_dump
-from jobqueue.worker.process.ending import exit_anyway, flush, leave
+from jobqueue.worker.process.ending import exit_anyway, exit_process, flush
 from jobqueue.worker.process.log_thread import LogThread
 from jobqueue.worker.process.logs import set_up_log
 from jobqueue.worker.process.supervisor import Supervisor
@@ -71,7 +71,7 @@ def ending(log: LogThread) -> Iterator[LogThread]:
             yield log
     except BaseException as error:
         if not log.is_written:
-            leave(error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1)
+            exit_process(error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1)
         raise
 
 
@@ -81,7 +81,7 @@ def finish(end: End, log: LogThread, *, is_process: bool = True) -> None:
     `is_process` says that the process runs nothing else.
     """
     if not end.clean or not log.is_written:
-        leave(end.status)
+        exit_process(end.status)
     if is_process:
         exit_anyway(end.status)
         flush()

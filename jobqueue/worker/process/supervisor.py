@@ -134,7 +134,7 @@ class Supervisor:
     def _subscribe(self) -> None:
         """Connect the signals that end this process, and those of its parent process."""
         parts, recycling, on = self.parts, self._recycling, self._wakeups.subscribe
-        on(Signal.ENDED, lambda retrying: recycling.counted(parts.finisher.done))
+        on(Signal.ENDED, lambda retrying: recycling.check_job_count(parts.finisher.done))
         on(Signal.END, self._wake)
         on(Signal.PARENT_STOPS, self._stop_for_parent)
         on(Signal.PARENT_GONE, self.stop)
@@ -146,7 +146,7 @@ class Supervisor:
         if self._parent is None:
             return False
         self._parent.overdue(run.job.id)
-        return self._recycling.replace(run)
+        return self._recycling.request_replacement(run)
 
     # Watch
 

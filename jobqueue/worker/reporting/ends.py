@@ -55,14 +55,14 @@ class Lost(NamedTuple):
 
 def announce(sender: type, settled: Sequence[tuple[Run, Settled]], worker_id: str) -> None:
     """Deliver the signals about runs that have ended, if there is a receiver; failures are logged in any case."""
-    all_are_heard = signals.heard(signals.job_settled) or signals.heard(signals.task_finished)
+    all_are_heard = signals.has_effect(signals.job_settled) or signals.has_effect(signals.task_finished)
     items = [
         _ended(sender, run, one, worker_id)
         for run, one in settled
         if one.written and (all_are_heard or one.status == ERROR or one.outcome.failure is not None)
     ]
     if items:
-        read = _read_ended if signals.listened_to(signals.task_finished) else None
+        read = _read_ended if signals.has_receivers(signals.task_finished) else None
         signals.deliver(_send_ended, items, read, PATIENCE_SECONDS)
 
 
@@ -122,10 +122,10 @@ def _send_ended(item: Ended, known: dict[int, Job] | None) -> None:
 
 
 def _send_both(item: Ended, known: dict[int, Job] | None) -> None:
-    failed = item.ending is not None  # logged at a higher level than the one that `heard` checks
-    if failed or signals.heard(signals.job_settled):
+    failed = item.ending is not None  # logged at a higher level than the one that `has_effect` checks
+    if failed or signals.has_effect(signals.job_settled):
         _robustly(item.job.id, partial(_send_settled, item))
-    if item.task is not None and item.status in ENDED and (signals.heard(signals.task_finished) or (failed and reaches_others())):
+    if item.task is not None and item.status in ENDED and (signals.has_effect(signals.task_finished) or (failed and reaches_others())):
         _robustly(item.job.id, partial(_send_finished, item, known))
 
 

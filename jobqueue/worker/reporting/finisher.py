@@ -173,7 +173,7 @@ class Finisher(DatabaseService):
         leases = {run.lease for run, outcome in batch if outcome.target is not None and self._may_chain(run, now)}
         if leases:  # the dispatcher refreshes them, too, but may rest for too long to notice a pause of a queue in time
             gate.refresh_queues()
-        return HandOver(LeaseHolder(self._worker_id, self._lease_seconds), leases, gate.served, gate.closed)
+        return HandOver(LeaseHolder(self._worker_id, self._lease_seconds), leases, gate.served, gate.no_hand_over_queues)
 
     def _may_chain(self, run: Run, now: float) -> bool:
         if run.lane is None or not run.lane.pool.size:  # the tenant has lost its lane
@@ -207,7 +207,7 @@ class Finisher(DatabaseService):
             self._settled(any(one.status == "PENDING" for one in settled))
         else:
             self._settled(False)
-            if not signals.heard(signals.job_settled) and not signals.heard(signals.task_finished):
+            if not signals.has_effect(signals.job_settled) and not signals.has_effect(signals.task_finished):
                 return  # saves the loops below for thousands of jobs in a second
         runs = {run.lease: run for run, _ in batch}
         for one in settled:

@@ -23,7 +23,7 @@ from asgiref.sync import sync_to_async
 
 from jobqueue import signals
 from jobqueue.core import repeats
-from jobqueue.core.forks import leave_if_forked, process_id
+from jobqueue.core.forks import exit_if_forked, process_id
 from jobqueue.db import hygiene
 from jobqueue.declared import registry
 from jobqueue.exceptions import Interrupted
@@ -121,9 +121,9 @@ def _call(run: Run, func: Callable[..., Any], args: list[Any], kwargs: dict[str,
         run.returned = True
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, and its thread continues
         run.raised = error
-    leave_if_forked(process, run.raised)
+    exit_if_forked(process, run.raised)
     if contexts is not None:
-        contexts.leave(run.raised)
+        contexts.exit(run.raised)
 
 
 async def execute_async(run: Run) -> Outcome:
@@ -140,7 +140,7 @@ async def execute_inside_async(run: Run) -> None:
     """Execute a coroutine function's run to its outcome, which the run then has, inside the tenant's context."""
     try:
         # Sending `task_started` reads the job's row, which Django does not allow in a coroutine.
-        call = await sync_to_async(resolve)(run) if signals.listened_to(signals.task_started) else resolve(run)
+        call = await sync_to_async(resolve)(run) if signals.has_receivers(signals.task_started) else resolve(run)
         if call is not None:
             await _call_async(run, *call)
     except BaseException as error:  # noqa: BLE001 - the job cannot be run
@@ -166,7 +166,7 @@ async def _call_async(run: Run, func: Callable[..., Any], args: list[Any], kwarg
         run.returned = True
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, and the loop continues
         run.raised = error
-    leave_if_forked(process, run.raised)
+    exit_if_forked(process, run.raised)
     if contexts is not None:
         await contexts.aleave(run.raised)
 
@@ -192,14 +192,14 @@ def resolve(run: Run) -> Call | None:
         func = phase_store.without_phases(run, entry)
     if entry.takes_context:
         args.insert(0, TaskContext(job, run, run.pipeline))
-    if signals.heard(signals.task_started):
+    if signals.has_effect(signals.task_started):
         _announce_start(run, entry.task)
     return func, args, kwargs
 
 
 def _announce_start(run: Run, task: Any) -> None:
     try:
-        full = signals.listened_to(signals.task_started)  # the log line alone needs no query
+        full = signals.has_receivers(signals.task_started)  # the log line alone needs no query
         result = run.result() if full else results.of_claim(run.job, task, "RUNNING")
         with hygiene.leaving_no_transaction("A receiver of task_started"):
             signals.task_started.send_robust(type(task.get_backend()), task_result=result)

@@ -93,7 +93,7 @@ class Lanes:
                 self._own[tenant] = Lane(tenant, self._make_pool())
                 self._hand_turn(tenant, self.shared, self._own[tenant])
             pool = self._own[tenant].pool
-            if pool.size != (size := max(number - pool.lost, 0)):
+            if pool.size != (size := max(number - pool.blocked_slots, 0)):
                 pool.resize(size)
         gone = [tenant for tenant in self._own if tenant not in numbers]
         for tenant in gone:

@@ -22,7 +22,7 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 
 from jobqueue.db import hygiene
 from jobqueue.lifecycle.outcome import Outcome
-from jobqueue.worker.forked import drop_at_fork, leave_if_child
+from jobqueue.worker.forked import drop_at_fork, exit_if_child
 from jobqueue.worker.running.executor import execute_async
 from jobqueue.worker.running.judging import conclude
 from jobqueue.worker.running.run import Run
@@ -80,7 +80,7 @@ class Loop:
         """
         if run is not None and run.lane is not None:
             if run.slot_lost:
-                run.lane.pool.lose()
+                run.lane.pool.remove_slot()
             if run.abandoned:
                 run.lane.pool.slots.give_up(run)
         if run is not None and run.slot_lost:
@@ -143,9 +143,9 @@ class Loop:
             while not self._stopping and not loop.is_closed():
                 try:
                     loop.run_forever()  # a coroutine may stop the loop: start it again
-                    leave_if_child(RuntimeError("A child that a coroutine has forked cannot await."))
+                    exit_if_child(RuntimeError("A child that a coroutine has forked cannot await."))
                 except BaseException as error:  # a task that a coroutine created may raise SystemExit through the loop
-                    leave_if_child(error)
+                    exit_if_child(error)
                     logger.exception("A coroutine raised an exception through the event loop, which continues.")
         finally:
             if self._loop is loop:  # not an abandoned loop
@@ -204,10 +204,10 @@ class Loop:
         if not run.abandoned:
             self._put(run, run.take_outcome())
         elif run.slot_lost and run.lane is not None:
-            run.lane.pool.regain()
+            run.lane.pool.restore_slot()
         if run.lane is not None:
             if run.began is not None and run.ended is not None:
-                run.lane.pool.count(run.ended - run.began)
+                run.lane.pool.record_coroutine(run.ended - run.began)
             run.lane.pool.slots.end(run)
             self._begin_late(run.lane)
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 from jobqueue.db import hygiene
 from jobqueue.lifecycle.outcome import Outcome
-from jobqueue.worker.forked import leave_if_child
+from jobqueue.worker.forked import exit_if_child
 from jobqueue.worker.running.executor import execute
 from jobqueue.worker.running.run import Run
 from jobqueue.worker.running.slots import Slots
@@ -35,7 +35,7 @@ class Pool:
 
     def __init__(self, put: Callable[[Run, Outcome], None]) -> None:
         """Create a pool without slots; `resize` adds slots, and `submit` starts threads."""
-        self._put = put
+        self._report_outcome = put
         self._queue: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._threads: set[threading.Thread] = set()
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class Pool:
         self._submitted = self._taken_back = 0
         self.size = 0
         self.stuck = 0
-        self.lost = 0  # slots of abandoned runs that no new thread has replaced
+        self.blocked_slots = 0  # slots of abandoned runs that no new thread has replaced
         self._closed = False
         self.slots: Slots[Run] = Slots(lambda: self.size)
 
@@ -71,8 +71,8 @@ class Pool:
         """The total duration in seconds of all runs that have ended."""
         return self._worked_seconds
 
-    def count(self, seconds: float) -> None:
-        """Count a coroutine that has ended after `seconds` in one of the slots; the rate of prefetching uses this."""
+    def record_coroutine(self, seconds: float) -> None:
+        """Record a coroutine that has ended after `seconds` in one of the slots; the rate of prefetching uses this."""
         self._worked_seconds += seconds
         self._completed += 1
 
@@ -111,7 +111,7 @@ class Pool:
         """Queue runs, in order."""
         for run in runs:
             self._queue.put(run)
-        with self._lock:  # `resize` and `replace` count and start threads, too
+        with self._lock:  # `resize` and `abandon_thread` count and start threads, too
             self._submitted += len(runs)
             self._spawn_missing()
 
@@ -133,27 +133,27 @@ class Pool:
                 self._taken_back += len(taken)
             return taken
 
-    def replace(self, run: Run) -> None:
+    def abandon_thread(self, run: Run) -> None:
         """Count the thread of an abandoned run as stuck; another may take its place, unless the run has lost its slot."""
-        self.slots.leave()
+        self.slots.release()
         with self._lock:
             self.stuck += 1
             self._serving -= 1
             if run.slot_lost:
-                self.lost += 1
+                self.blocked_slots += 1
                 self.size -= 1
             self._spawn_missing()
 
-    def lose(self) -> None:
+    def remove_slot(self) -> None:
         """Remove one slot: an abandoned coroutine keeps it."""
         with self._lock:
-            self.lost += 1
+            self.blocked_slots += 1
             self._resize(max(self.size - 1, 0))
 
-    def regain(self) -> None:
+    def restore_slot(self) -> None:
         """Add the slot of an abandoned coroutine again."""
         with self._lock:
-            self.lost -= 1
+            self.blocked_slots -= 1
             if not self._closed:
                 self._resize(self.size + 1)
 
@@ -183,16 +183,16 @@ class Pool:
                     continue
                 begun = time.monotonic()
                 outcome = execute(run, begun - rested_at)
-                leave_if_child()
+                exit_if_child()
                 rested_at = time.monotonic()
                 if run.abandoned:
-                    if not self._serves_again(run):
+                    if not self._resume_after_abandoned(run):
                         return
                     continue
                 self._worked_seconds += rested_at - begun  # first: a reader that sees the run as ended also sees its duration
-                self.slots.leave()
+                self.slots.release()
                 self._completed += 1
-                self._put(run, outcome)
+                self._report_outcome(run, outcome)
         finally:
             hygiene.close_all()
             self._threads.discard(threading.current_thread())
@@ -213,13 +213,13 @@ class Pool:
             self._exiting -= leaves
             return leaves
 
-    def _serves_again(self, run: Run) -> bool:
+    def _resume_after_abandoned(self, run: Run) -> bool:
         """Return whether a thread whose abandoned run has ended works again: it does if no other thread replaced it."""
         with self._lock:
             self.stuck -= 1
             if not run.slot_lost:
                 return False
-            self.lost -= 1
+            self.blocked_slots -= 1
             if not self._closed:
                 self.size += 1
                 self._serving += 1

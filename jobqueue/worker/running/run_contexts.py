@@ -86,7 +86,7 @@ class RunContexts:
         except Exception as error:
             raise _not_entered(factory, error) from error
 
-    def leave(self, error: BaseException | None) -> None:
+    def exit(self, error: BaseException | None) -> None:
         """Leave the entered context managers with what the task raised; raise nothing, unless an interrupt arrives."""
         while self._entered:
             manager, _ = self._entered.pop()

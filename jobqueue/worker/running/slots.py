@@ -77,7 +77,7 @@ class Slots(Generic[R]):
                 continue
             self._changed.wait(YIELD_SECONDS if free_since else CHECK_SECONDS)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Free the slot of a function."""
         with self._lock:
             self._functions -= 1
@@ -169,16 +169,16 @@ class SlotPool(Protocol):
     def submit(self, runs: list[Any]) -> None:
         """Queue runs, in order."""
 
-    def replace(self, run: Any) -> None:
+    def abandon_thread(self, run: Any) -> None:
         """Count the thread of an abandoned run as stuck."""
 
-    def count(self, seconds: float) -> None:
+    def record_coroutine(self, seconds: float) -> None:
         """Count a coroutine that has ended."""
 
-    def lose(self) -> None:
+    def remove_slot(self) -> None:
         """Remove one slot: an abandoned coroutine keeps it."""
 
-    def regain(self) -> None:
+    def restore_slot(self) -> None:
         """Add the slot of an abandoned coroutine again."""
 
 

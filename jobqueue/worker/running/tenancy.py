@@ -30,12 +30,12 @@ def inside(tenant: str) -> Iterator[None]:
     try:
         yield
     finally:
-        _leave(tenant, context)
+        _exit_tenant(tenant, context)
 
 
 def for_receivers(tenant: str, signal: Signal) -> contextlib.AbstractContextManager[None]:
     """Return the context of a tenant for the receivers of a signal; a log line alone needs none."""
-    return _for_receivers(tenant) if signals.listened_to(signal) else contextlib.nullcontext()
+    return _for_receivers(tenant) if signals.has_receivers(signal) else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
@@ -59,7 +59,7 @@ async def inside_async(tenant: str) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await sync_to_async(_leave_apart)(tenant, context, variables)
+        await sync_to_async(_exit_tenant_in)(tenant, context, variables)
 
 
 def _enter_apart(tenant: str, context: Any) -> contextvars.Context:
@@ -69,10 +69,10 @@ def _enter_apart(tenant: str, context: Any) -> contextvars.Context:
     return variables
 
 
-def _leave_apart(tenant: str, context: Any, variables: contextvars.Context) -> None:
+def _exit_tenant_in(tenant: str, context: Any, variables: contextvars.Context) -> None:
     variables.run(_carry_over, contextvars.copy_context())
     try:
-        variables.run(_leave, tenant, context)
+        variables.run(_exit_tenant, tenant, context)
     finally:
         _carry_over(variables)
 
@@ -106,10 +106,10 @@ def _enter(tenant: str, context: Any) -> None:
     try:
         schema = _missing_schema()
     except BaseException:
-        _leave(tenant, context)
+        _exit_tenant(tenant, context)
         raise
     if schema:
-        _leave(tenant, context)
+        _exit_tenant(tenant, context)
         raise TenantContextFailed(f"Tenant {tenant!r} has no schema {schema!r}, so its job cannot run.")
 
 
@@ -125,7 +125,7 @@ def _missing_schema() -> str:
         return database.missing_schema()
 
 
-def _leave(tenant: str, context: Any) -> None:
+def _exit_tenant(tenant: str, context: Any) -> None:
     try:
         context.__exit__(None, None, None)
     except BaseException as error:

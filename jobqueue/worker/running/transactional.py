@@ -16,7 +16,7 @@ from django.db import Error, transaction
 
 from jobqueue import conf, db
 from jobqueue.core import texts
-from jobqueue.core.forks import leave_if_forked, process_id
+from jobqueue.core.forks import exit_if_forked, process_id
 from jobqueue.db import task_transaction
 from jobqueue.exceptions import LeaseLost, TransactionUndone, is_for_the_process
 from jobqueue.lifecycle.finish import finish_with_work
@@ -47,11 +47,11 @@ def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Ru
         try:
             run.value = call()
         except BaseException as error:
-            leave_if_forked(process, error)  # before the rollback, which would be sent through the parent's connection
+            exit_if_forked(process, error)  # before the rollback, which would be sent through the parent's connection
             run.close()  # the task is over: no exception may be thrown into the rollback
             _end_what_was_left_open(connection, blocks)
             raise
-        leave_if_forked(process)
+        exit_if_forked(process)
         _check(connection, blocks)
         # From here on no interrupt is thrown into this thread: the job ends as it is, or not at all.
         run.close()
