@@ -1,4 +1,4 @@
-"""The rules of the setting ``DUTIES``: which duties of jobqueue can have which options."""
+"""The rules of the setting ``DUTIES``: the duties of jobqueue that it can name, and the options that it can set for each."""
 
 from __future__ import annotations
 

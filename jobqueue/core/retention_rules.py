@@ -72,7 +72,7 @@ class Rules:
     queues: Mapping[str, Times] = field(default_factory=dict)
 
     def seconds(self, queue: str, outcome: str) -> float | None:
-        """Return the seconds for a queue and an outcome; a queue without its own time has the general one."""
+        """Return the seconds for a queue and an outcome. If the queue has no time, the time for all queues applies."""
         own = self.queues.get(queue)
         return own[outcome] if own is not None and outcome in own else self.general.get(outcome)
 
@@ -99,18 +99,18 @@ class Rules:
 
 
 def rules(name: str, general: Any, by_queue: Mapping[str, Mapping[str, Any]] | None) -> Rules:
-    """Return the rules of one setting (`name`) from its value and those of the queues, all of which have been checked."""
+    """Return the rules of the setting `name` from its value and the values for single queues. The caller has checked all of them."""
     own = {queue: _times(said[name]) for queue, said in (by_queue or {}).items() if name in said}
     return Rules(_times(USUAL[name] if general is None else general), own)
 
 
 def after(outcomes: Iterable[str], seconds: float) -> Rules:
-    """Return rules that give these outcomes one time in every queue."""
+    """Return rules with one time for these outcomes, in every queue."""
     return Rules(dict.fromkeys(outcomes, seconds))
 
 
 def seconds_or_never(value: Any) -> float | None:
-    """Return one time in seconds, None for never; the value has been checked."""
+    """Return a time in seconds, None for never. The caller has checked the value."""
     return None if value == NEVER else _seconds(value)
 
 

@@ -53,7 +53,7 @@ _HARMLESS_ENDS: Final = ("ed", "ing", "ly", "able", "ible", "less")
 
 
 def hide_said(text: str) -> str:
-    """Hide the word after one such as "password", without a sign or quotes between them, unless it is a harmless word."""
+    """Hide the word that follows a word such as "password" without a sign or quotes between them, unless it is a harmless word."""
 
     def unless_harmless(pattern: re.Pattern[str], text: str) -> str:
         return pattern.sub(lambda found: found[0] if _is_harmless(found[1]) else replaced(found, 1), text)

@@ -1,8 +1,9 @@
 """The start, the stop and the waits of every background thread of a worker.
 
-A `Service` repeats `turn` until it is stopped. `turn` returns how many seconds to rest. `wake` ends the rest early; a
-wake during a turn is remembered, and the next turn follows immediately. If a turn raises anything, the error is
-reported, and the turn is tried again after a growing, jittered pause. One bad turn never ends a service.
+A `Service` repeats `turn` until it is stopped. `turn` returns how many seconds the service then rests. `wake`
+ends the rest early. If `wake` is called during a turn, the next turn follows immediately. If a turn raises
+anything, the error is reported, and the turn is tried again after a growing, jittered pause. One bad turn never
+ends a service.
 """
 
 import logging
@@ -16,7 +17,7 @@ logger = logging.getLogger("jobqueue")
 
 
 class Named(Protocol):
-    """Something whose failures are reported: a service, or a duty."""
+    """The interface of an object whose failures are reported: a service, or a duty."""
 
     name: str
 
@@ -49,14 +50,14 @@ class Service:
         self.failures = 0
 
     def set_up(self) -> None:
-        """Prepare what the thread needs (runs in the thread, before the first turn)."""
+        """Prepare what the thread needs. The thread calls this before the first turn."""
 
     def turn(self) -> float | None:
         """Do one round of work; return the seconds to rest, or None to rest until woken."""
         raise NotImplementedError
 
     def tear_down(self) -> None:
-        """Release what the thread holds (runs in the thread, after the last turn)."""
+        """Release what the thread uses. The thread calls this after the last turn."""
 
     def report(self) -> None:
         """Log problems, if there are any; called regularly, so it must not wait."""
@@ -93,7 +94,7 @@ class Service:
 
     @property
     def details(self) -> dict[str, float | str]:
-        """More values of its state, for the worker's row."""
+        """Further values of the state of the service, for the worker's row."""
         return {}
 
     @property

@@ -1,4 +1,7 @@
-"""The parts of errors about values that JSON does not have: their type, and what to pass instead. They never show a value."""
+"""The texts of errors about values that JSON cannot store: the type of the value, and what to pass instead.
+
+They never contain the value.
+"""
 
 import datetime
 import decimal

@@ -73,7 +73,7 @@ def _parts_problem(parts: SplitResult, *, https_only: bool) -> str:
 
 
 def origin(url: str) -> str:
-    """Return the receiver of a URL: scheme, host and port; for a text that is no URL, the whole text."""
+    """Return the receiver of a URL, that is, its scheme, host and port. If a text is not a URL, return the whole text."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -94,8 +94,8 @@ def is_timeout(value: Any) -> bool:
 def shown_url(url: str) -> str:
     """Return a URL for users who may not change it: its origin, and a short hash that distinguishes two URLs.
 
-    Anything else may be the secret: a part of the path, a parameter, a query, a fragment. An empty URL gives an empty
-    text.
+    Any other part of the URL may be secret: a part of the path, a parameter, the query, the fragment. For an
+    empty URL, return an empty text.
     """
     if not url:
         return ""
@@ -179,7 +179,7 @@ def networks(hosts: tuple[str, ...]) -> list[Network]:
 
 
 def is_named(host: str, hosts: tuple[str, ...]) -> bool:
-    """Return whether a host is among hosts by its name."""
+    """Return whether the name of a host is in a list of hosts."""
     host = host.lower().rstrip(".")
     names = [one.lower() for one in hosts if _network(one) is None]
     return any(host.endswith(one) if one.startswith(".") else host == one for one in names)

@@ -23,7 +23,7 @@ class Wanted(NamedTuple):
     sight: Sight | None = None
 
     def has(self, row: EventRow) -> bool:
-        """Return whether an event belongs to the selection, without regard to `sight`."""
+        """Return whether an event belongs to the selection; `sight` is not checked."""
         return self._replace(sight=None) in _wants(row)
 
     def shown(self, rows: list[EventRow]) -> list[EventRow]:

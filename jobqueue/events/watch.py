@@ -24,7 +24,7 @@ class Watch:
         self._turn = 0
 
     def changes(self, watched: dict[int, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the jobs that have changed or have another watcher, each with the data to send."""
+        """Yield the jobs that have changed or have a new watcher, each with the data to send."""
         for gone in self._seen.keys() - watched.keys():
             del self._seen[gone]
         ids = self._some(watched)

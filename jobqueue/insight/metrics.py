@@ -1,4 +1,7 @@
-"""The load of the queues over the last hour, from the ring of samples that the duty `collect_metrics` writes."""
+"""The load of the queues over the last hour, from the samples that the duty `collect_metrics` writes.
+
+The oldest sample is overwritten.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The newest events of one job: a bounded number, with masked texts."""
+"""The newest events of one job, up to a maximum number, with masked texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_EVENTS = 50
 
 @dataclass(frozen=True, slots=True)
 class TimelineEvent:
-    """An event; `seconds` is the time since the event before it, None for the first that is shown."""
+    """An event; `seconds` is the time since the event before it, or None for the first event that is shown."""
 
     id: int
     name: str

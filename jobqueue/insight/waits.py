@@ -15,7 +15,7 @@ WAITING = (states.Status.QUEUED, states.Status.PENDING, states.Status.RUNNING)
 
 
 def waits(job: Job, runs: Sequence[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:
-    """Return each attempt with the seconds that it waited: from the job's creation, or from the end of the run before.
+    """Return for each attempt how many seconds it waited: from the creation of the job, or from the end of the previous run, to its start.
 
     The delay before a retry counts. The time of runs without an entry in the history also counts, that is, of
     runs that were handed back or ended in a sleep. The wait of an attempt that has not begun lasts until now. A
@@ -56,7 +56,7 @@ def in_words(found: Sequence[dict[str, Any]], shown: Callable[[float], str]) -> 
 
 
 def between(begin: datetime | None, end: datetime | None) -> float | None:
-    """Return the seconds between two times, None if one is unknown or they are not in order."""
+    """Return the seconds between two times; None if a time is unknown, or if the second time is before the first."""
     if begin is None or end is None or (begin.tzinfo is None) != (end.tzinfo is None) or end < begin:
         return None
     return (end - begin) / timedelta(seconds=1)

@@ -75,7 +75,7 @@ def resume_queue(name: str) -> QueueAnswer:
 
 
 def end_pauses() -> int:
-    """Resume the queues whose pause has ended, except those that another transaction has locked; return how many."""
+    """Resume the queues whose pause has reached its end, except those that another transaction has locked; return how many."""
     with Job.objects.database.atomic():
         over = Queue.objects.current.over().select_for_update(skip_locked=True, no_key=True).order_by("pk")
         names = list(over.values_list("pk", flat=True))

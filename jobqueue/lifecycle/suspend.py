@@ -1,4 +1,4 @@
-"""Suspend: what becomes of a run that ends before its job does, because the job sleeps or waits for children.
+"""Suspend: the end of a run whose job has not ended, because the job sleeps or waits for children.
 
 The end of the phase and the move of the job are one transaction, so neither is visible without the other. As with
 a hand-back, a suspended run uses up no attempt, and a holder keeps its target. If the job has a request to stop,

@@ -47,7 +47,7 @@ class LeaseQuerySet(models.QuerySet[Row]):
         return self.filter(Q(heartbeat_at__isnull=True) | old)
 
     def terms(self, holder: str, terms: Mapping[str, datetime]) -> Self:
-        """Return the leases that are still in these terms of a holder."""
+        """Return the leases that a holder still has, that is, whose terms are still these."""
         mine = Q(pk__in=())
         for name, acquired_at in terms.items():
             mine |= Q(job_name=name, lease_acquired_at=acquired_at)
@@ -116,7 +116,7 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet), Generic[Row]):  
         return self.current.terms(holder, terms).update(**NO_HOLDER, **_metadata_change(terms, metadata or {}))
 
     def release_all_of(self, holder: str) -> int:
-        """End every term of a worker process that is known to be dead; return how many there were."""
+        """End every term of a worker process that is known to be dead; return the number of terms."""
         return self.current.filter(held_by_worker_id=holder).update(**NO_HOLDER)
 
     def release(self, name: str) -> str:

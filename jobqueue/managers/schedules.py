@@ -43,7 +43,7 @@ class ScheduleQuerySet(models.QuerySet[Row]):
         return self.active().filter(come).ready(now)
 
     def ready(self, now: datetime) -> Self:
-        """Return the schedules that did not fail a moment ago."""
+        """Return the schedules that did not fail, or whose next try is due."""
         return self.filter(Q(retry_at__isnull=True) | Q(retry_at__lte=now))
 
     def of(self, service: str) -> Self:

@@ -207,7 +207,7 @@ class Job(models.Model):
 
     @property
     def assigned(self) -> bool:
-        """Whether a worker has claimed the job and not yet begun to execute it."""
+        """Whether a worker has claimed the job but has not started to execute it."""
         return self.status == states.Status.RUNNING and self.started_at is None
 
     def sleeps(self, now: datetime) -> bool:
