@@ -37,7 +37,7 @@ def record_queue(request: HttpRequest, user: Any, name: str, verb: str, *, chang
 
 
 def record_invalid(request: HttpRequest, user: Any, why: str) -> None:
-    """Record a change of an object that does not exist, that its sender may not see, or that the request names wrongly."""
+    """Record a refused change: the object does not exist, the user may not see it, or the request has a wrong name for it."""
     audit.log_line(user, request.method or "", request.path, audit.REFUSED, audit.address_of(request), why)
 
 

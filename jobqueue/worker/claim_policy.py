@@ -45,8 +45,8 @@ class ClaimPolicy:
         self._read_at: float | None = None
         self._queues_read_at: float | None = None
         self._reading = threading.Lock()  # the dispatcher and the finisher read: an older result must not replace a newer one
-        self._after: dict[str, str] = {}  # of tenants with more queues than one claim can name, the last queue named
-        self._names: dict[str, tuple[float, tuple[str, ...]]] = {}  # of tenants, the names that match the patterns, and when they were read
+        self._after: dict[str, str] = {}  # for tenants with more queues than a claim can name: the last queue that a claim has named
+        self._names: dict[str, tuple[float, tuple[str, ...]]] = {}  # for each tenant: when its served queues were read, and their names
 
     def invalidate(self) -> None:
         """Read everything again at the next refresh."""

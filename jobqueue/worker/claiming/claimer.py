@@ -71,7 +71,7 @@ class Claimer:
         self._stuck = Batches("Claiming", 1)
         self._after: str | None = None
         self._after_place: tuple[str, str] | None = None
-        self._places: dict[str, set[str]] = {}  # of tenants that have turns, the queues in which work of theirs was found
+        self._places: dict[str, set[str]] = {}  # for each tenant that has a turn: the queues in which its jobs were found
 
     def notify(self, tenant: str) -> None:
         """Record that a tenant has new work; from any thread."""

@@ -44,7 +44,8 @@ class Recycling:
             return f"job {self._hung.job.id} does not react to its time limit"
         if self._max_jobs is not None and done >= self._max_jobs:
             return f"{done} jobs done"
-        # Never a new process without a job done: a limit below the size of an idle process must not stop all work.
+        # Replace a process only after it has done a job. Otherwise, a limit below the size of an idle process
+        # would stop all work.
         may_check_memory = self._max_rss_mb is not None and done and time.monotonic() - self._began > MIN_AGE_SECONDS
         if may_check_memory and (rss := rss_mb()) > (self._max_rss_mb or 0):
             return f"{rss:.0f} MB of memory"

@@ -189,7 +189,7 @@ class Pool:
                     if not self._resume_after_abandoned(run):
                         return
                     continue
-                self._worked_seconds += rested_at - begun  # first: a reader that sees the run as ended also sees its duration
+                self._worked_seconds += rested_at - begun  # before the release: a reader that sees an ended run also sees its duration
                 self.slots.release()
                 self._completed += 1
                 self._report_outcome(run, outcome)
