@@ -19,7 +19,7 @@ from django.utils.module_loading import import_string
 
 from jobqueue.core import duty_rules, masking, queue_rules, setting_problems, webhook_rules
 from jobqueue.core import retention_rules as retained
-from jobqueue.core.setting_problems import Problem
+from jobqueue.core.setting_problems import SettingProblem
 from jobqueue.core.setting_rules import (
     AUTHENTICATOR,
     BOOLEAN,
@@ -285,7 +285,7 @@ def task_backends() -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
-def problems(raw: Any) -> list[Problem]:
+def problems(raw: Any) -> list[SettingProblem]:
     """Return all problems of a settings dict."""
     return setting_problems.problems(NAME, raw, FIELDS)
 

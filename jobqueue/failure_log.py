@@ -20,10 +20,10 @@ from jobqueue.core.texts import exception_summary
 from jobqueue.exceptions import Interrupted, is_for_the_process
 
 logger = logging.getLogger("jobqueue")
-_current: contextvars.ContextVar[Ending | None] = contextvars.ContextVar("jobqueue_ending", default=None)
+_current: contextvars.ContextVar[RunError | None] = contextvars.ContextVar("jobqueue_ending", default=None)
 
 
-class Ending(NamedTuple):
+class RunError(NamedTuple):
     """The exception with which a run ended, and its stored traceback; a canceled run has not failed."""
 
     error: BaseException
@@ -32,7 +32,7 @@ class Ending(NamedTuple):
     mask: Mask = PLAIN  # masks the secrets of the job
 
 
-def while_handling(ending: Ending | None, call: Callable[[], Any]) -> None:
+def while_handling(ending: RunError | None, call: Callable[[], Any]) -> None:
     """Call a function inside of an ``except`` block, so that `sys.exc_info` returns the exception; just call it without an ending."""
     if ending is None:
         call()

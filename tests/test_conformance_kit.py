@@ -10,7 +10,7 @@ from django.test import SimpleTestCase, override_settings
 from jobqueue import compat
 from jobqueue.testing import ImmediateBackend
 from jobqueue.testing.conformance import TaskBackendConformance
-from jobqueue.testing.inline import Kept
+from jobqueue.testing.inline import EnqueuedTask
 
 SIGNALS = compat.module("signals")
 
@@ -20,7 +20,7 @@ class Changing(ImmediateBackend):
 
     changes: dict[str, Any] = {}
 
-    def _accepted(self, kept: Kept) -> Any:
+    def _accepted(self, kept: EnqueuedTask) -> Any:
         result = super()._accepted(kept)
         kept.update(**self.changes)
         return result
@@ -55,7 +55,7 @@ class ForgetsTimes(Changing):
 
 
 class SendsInstances(ImmediateBackend):
-    def _accepted(self, kept: Kept) -> Any:
+    def _accepted(self, kept: EnqueuedTask) -> Any:
         SIGNALS.task_enqueued.send_robust(self, task_result=kept.result)
         return super()._accepted(kept)
 
@@ -77,13 +77,13 @@ class AcceptsAnything(ImmediateBackend):
 
 
 class RunsTwice(ImmediateBackend):
-    def _accepted(self, kept: Kept) -> Any:
+    def _accepted(self, kept: EnqueuedTask) -> Any:
         super()._accepted(kept)
         return super()._accepted(kept)
 
 
 class RunsEarly(ImmediateBackend):
-    def _accepted(self, kept: Kept) -> Any:
+    def _accepted(self, kept: EnqueuedTask) -> Any:
         result = super()._accepted(kept)
         self.run_deferred()
         return result

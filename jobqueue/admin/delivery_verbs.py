@@ -20,7 +20,7 @@ from jobqueue.admin.base import ReadOnlyAdmin, audited
 from jobqueue.core.amounts import plural
 from jobqueue.models import Job, WebhookDelivery
 from jobqueue.webhooks import redelivery
-from jobqueue.webhooks.redelivery import NO_SUCH, Answer
+from jobqueue.webhooks.redelivery import NO_SUCH, RedeliveryAnswer
 
 FIELD = "confirmed"
 MAX_AT_ONCE = 500
@@ -43,7 +43,7 @@ class Verb:
     others: str  # the state of the selected ones that it cannot change
     refusal: str  # the same as a reason
     warning: str
-    act: Callable[[int], Answer]
+    act: Callable[[int], RedeliveryAnswer]
 
     @property
     def action(self) -> str:

@@ -52,7 +52,7 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
-class EventRow:
+class TimelineRow:
     """One line of the timeline."""
 
     id: int
@@ -81,7 +81,7 @@ class JobPage:
     metadata: str
     sections: list[tuple[str, list[Row]]]
     runs: list[RunRow]
-    events: list[EventRow]
+    events: list[TimelineRow]
     older_events: bool
 
 
@@ -109,7 +109,7 @@ def job_page(job: Job) -> JobPage:
     )
 
 
-def _event(one: TimelineEvent) -> EventRow:
+def _event(one: TimelineEvent) -> TimelineRow:
     label = one.name.removeprefix("job.").replace(".", " ").replace("_", " ").capitalize()
     # The message comes first, then the other values by name. Two values are left out: the position of a phase,
     # which the list of phases shows, and attempt 1.
@@ -118,7 +118,7 @@ def _event(one: TimelineEvent) -> EventRow:
     rest = [_datum(name, value) for name, value in data.items() if value not in (None, "")]
     text = "; ".join([*([str(message)] if message else []), *rest])
     after = "" if one.seconds is None else f"+{duration(one.seconds)}"
-    return EventRow(one.id, one.name, label, moment(one.at), after, one.attempt, prose(text, MAX_TEXT))
+    return TimelineRow(one.id, one.name, label, moment(one.at), after, one.attempt, prose(text, MAX_TEXT))
 
 
 def _datum(name: str, value: object) -> str:

@@ -11,11 +11,11 @@ from django.urls import URLPattern, path, reverse
 
 from jobqueue import conf
 from jobqueue.admin.targets import TargetsAdmin
-from jobqueue.api.responses import Problem
+from jobqueue.api.responses import ApiError
 from jobqueue.api.streams import limits, recheck, response
 from jobqueue.api.streams.endpoints import snapshot_of
-from jobqueue.api.streams.parts import Source
-from jobqueue.events.wanted import Wanted
+from jobqueue.api.streams.parts import StreamSource
+from jobqueue.events.wanted import EventSelection
 from jobqueue.models import Job
 
 
@@ -36,21 +36,21 @@ class LiveAdmin(TargetsAdmin):
         """Stream the events of one job to users who may see its page."""
         try:
             if request.method not in ("GET", "HEAD"):
-                raise Problem(405, "The method must be one of: GET, HEAD.", headers={"Allow": "GET, HEAD"})
+                raise ApiError(405, "The method must be one of: GET, HEAD.", headers={"Allow": "GET, HEAD"})
             with limits.authenticating():
                 return self._stream(request, object_id)
-        except Problem as problem:
+        except ApiError as problem:
             return problem.response()
 
     def _stream(self, request: HttpRequest, object_id: int) -> HttpResponseBase:
         if not self.admin_site.has_permission(request):
-            raise Problem(403, "Log in to the admin to see this.")
+            raise ApiError(403, "Log in to the admin to see this.")
         job = self.get_object(request, str(object_id))
         if not self.has_view_permission(request, job):
-            raise Problem(403, "The permission jobqueue.view_job is required.", permission="jobqueue.view_job")
+            raise ApiError(403, "The permission jobqueue.view_job is required.", permission="jobqueue.view_job")
         if job is None:
-            raise Problem(404, f"There is no job {object_id}.")
-        source = Source(Wanted(job_id=job.pk), lambda: self._still(request, job.pk), snapshot_of(job.pk, request.user))
+            raise ApiError(404, f"There is no job {object_id}.")
+        source = StreamSource(EventSelection(job_id=job.pk), lambda: self._still(request, job.pk), snapshot_of(job.pk, request.user))
         return response.respond(request, request.user, source)
 
     def _still(self, request: HttpRequest, job_id: int) -> bool:

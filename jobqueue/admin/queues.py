@@ -40,7 +40,7 @@ PERMISSIONS: Final = {"pause": "pause_queue", "resume": "resume_queue", "limit":
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class QueueRow:
     """One queue on the page."""
 
     state: QueueState
@@ -150,9 +150,9 @@ def _answer_text(what: str, answer: QueueAnswer) -> str:
     return f"{now[:1].upper()}{now[1:]}{'' if answer.changed else ' (no change)'}."
 
 
-def _shown(state: QueueState, rows: set[Any], webhook: QueueWebhook | None) -> Shown:
+def _shown(state: QueueState, rows: set[Any], webhook: QueueWebhook | None) -> QueueRow:
     name = mask_text(state.name)
-    return Shown(
+    return QueueRow(
         state=state,
         name=name,
         plain=name == state.name,

@@ -32,7 +32,7 @@ SHOWN: Final = (cells.source, cells.state, cells.upcoming, cells.last_time, cell
 MASKED: Final[dict[str, Any]] = {"args": cells.args, "kwargs": cells.kwargs, "target": cells.target}
 
 
-class Done(NamedTuple):
+class VerbResult(NamedTuple):
     """The result of a verb, and the job that it created, if any."""
 
     text: str
@@ -46,20 +46,20 @@ class Done(NamedTuple):
         return format_html('Schedule {}: <a href="{}">job {}</a> was enqueued.', name, address, self.job_id)
 
 
-def _run_now(name: str) -> Done:
+def _run_now(name: str) -> VerbResult:
     job_id = int(run_schedule_now(name))
-    return Done(f"Job {job_id} was enqueued.", job_id)
+    return VerbResult(f"Job {job_id} was enqueued.", job_id)
 
 
-def _enable(name: str) -> Done:
-    return Done("Enabled." if verbs.enable_schedule(name).changed else "Enabled (no change).")
+def _enable(name: str) -> VerbResult:
+    return VerbResult("Enabled." if verbs.enable_schedule(name).changed else "Enabled (no change).")
 
 
-def _disable(name: str) -> Done:
-    return Done("Disabled." if verbs.disable_schedule(name).changed else "Disabled (no change).")
+def _disable(name: str) -> VerbResult:
+    return VerbResult("Disabled." if verbs.disable_schedule(name).changed else "Disabled (no change).")
 
 
-VERBS: Final[dict[str, tuple[str, Callable[[str], Done]]]] = {
+VERBS: Final[dict[str, tuple[str, Callable[[str], VerbResult]]]] = {
     "run_now": ("Run now", _run_now),
     "enable": ("Enable", _enable),
     "disable": ("Disable", _disable),

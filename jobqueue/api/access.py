@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
 
 from jobqueue import conf
-from jobqueue.api.responses import Problem
+from jobqueue.api.responses import ApiError
 
 AMBIENT = ("basic", "digest", "negotiate", "ntlm")
 SAFE_METHODS = ("GET", "HEAD")
@@ -37,7 +37,7 @@ def authenticated(request: HttpRequest) -> Any:
         user = None
     if user is None or not user.is_authenticated or not getattr(user, "is_active", True):
         scheme = "Bearer" if authenticator is not None else "Session"
-        raise Problem(401, "Authentication is required.", headers={"WWW-Authenticate": f'{scheme} realm="jobqueue"'})
+        raise ApiError(401, "Authentication is required.", headers={"WWW-Authenticate": f'{scheme} realm="jobqueue"'})
     return user
 
 
@@ -45,7 +45,7 @@ def check_permissions(user: Any, names: Sequence[str]) -> None:
     """Reject a user who lacks one of the permissions; the error names it."""
     for name in names:
         if not user.has_perm(f"jobqueue.{name}"):
-            raise Problem(403, f"The permission jobqueue.{name} is required.", permission=f"jobqueue.{name}")
+            raise ApiError(403, f"The permission jobqueue.{name} is required.", permission=f"jobqueue.{name}")
 
 
 def check_csrf(request: HttpRequest, user: Any) -> None:
@@ -53,7 +53,7 @@ def check_csrf(request: HttpRequest, user: Any) -> None:
     if request.method in SAFE_METHODS or (_has_token(request) and not _is_of_session(request, user)):
         return
     if reason := _Csrf(_no_view).reason(request):
-        raise Problem(403, f"The CSRF check failed: {reason} Send the cookie's token in the header X-CSRFToken.", code="csrf_failed")
+        raise ApiError(403, f"The CSRF check failed: {reason} Send the cookie's token in the header X-CSRFToken.", code="csrf_failed")
 
 
 def _has_token(request: HttpRequest) -> bool:

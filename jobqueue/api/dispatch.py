@@ -23,7 +23,7 @@ from django.urls import URLPattern, path, re_path
 from jobqueue import conf, db
 from jobqueue.api import access, audit
 from jobqueue.api.endpoint import Endpoint
-from jobqueue.api.responses import Problem, answer
+from jobqueue.api.responses import ApiError, answer
 from jobqueue.api.streams import limits
 from jobqueue.exceptions import JobDoesNotExist
 
@@ -63,23 +63,23 @@ class _View:
     def __call__(self, request: HttpRequest, **given: Any) -> HttpResponseBase:
         try:
             return self.reply(request, given)
-        except Problem as problem:
+        except ApiError as problem:
             return problem.response()
         except JobDoesNotExist as error:  # deleted after it was found
-            return Problem(404, str(error)).response()
+            return ApiError(404, str(error)).response()
         except (SuspiciousOperation, BadRequest, MultiPartParserError) as error:
-            return Problem(400, f"The request cannot be read: {error}").response()
+            return ApiError(400, f"The request cannot be read: {error}").response()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - any error must lead to JSON, and must not end the server
             return _failed(request, error)
 
     def reply(self, request: HttpRequest, given: dict[str, str]) -> HttpResponseBase:
         """Check the request, and return the answer of its endpoint."""
         if not self.endpoints:
-            raise Problem(404, UNKNOWN)
+            raise ApiError(404, UNKNOWN)
         endpoint = self.endpoints.get("GET" if request.method == "HEAD" else request.method or "")
         if endpoint is None:
             allowed = ", ".join([*self.endpoints, *(["HEAD"] if "GET" in self.endpoints else [])])
-            raise Problem(405, f"The method must be one of: {allowed}.", headers={"Allow": allowed})
+            raise ApiError(405, f"The method must be one of: {allowed}.", headers={"Allow": allowed})
         with limits.authenticating() if endpoint.streams else contextlib.nullcontext():
             return self.guarded(request, endpoint, given)
 
@@ -91,13 +91,13 @@ class _View:
                 user = access.authenticated(request)
                 access.check_permissions(user, endpoint.permissions)
                 access.check_csrf(request, user)
-            except Problem as problem:
+            except ApiError as problem:
                 if request.method not in access.SAFE_METHODS:
                     audit.record_forbidden(request, user, str(problem))
                 raise
         try:
             reply = endpoint.handler(request, user, given)
-        except (Problem, JobDoesNotExist) as problem:
+        except (ApiError, JobDoesNotExist) as problem:
             # A state that forbids a change (409) is recorded with its job. The rest includes the jobs of another
             # tenant.
             if request.method not in access.SAFE_METHODS and getattr(problem, "status", 404) != 409:
@@ -111,5 +111,5 @@ def _failed(request: HttpRequest, error: BaseException) -> HttpResponse:
     logger.error("A request to the REST API failed: %s %s", request.method, ascii(request.path), exc_info=error)
     got_request_exception.send(sender=_View, request=request)
     if db.is_connection_error(error):
-        return Problem(503, "The database did not answer. Try again.", headers={"Retry-After": "5"}).response()
-    return Problem(500, "The request failed; the server's log says why.").response()
+        return ApiError(503, "The database did not answer. Try again.", headers={"Retry-After": "5"}).response()
+    return ApiError(500, "The request failed; the server's log says why.").response()

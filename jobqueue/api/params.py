@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from jobqueue import public_ids
 from jobqueue.access import visible
-from jobqueue.api.responses import Problem
+from jobqueue.api.responses import ApiError
 from jobqueue.core.texts import clean
 from jobqueue.db import Now
 from jobqueue.models import Job
@@ -31,7 +31,7 @@ def job_id(text: str) -> int:
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
     if not 0 < number <= MAX_ID or str(number) != text:
         rule = f"it must be the job's public id, or its number, from 1 to {MAX_ID}"
-        raise Problem(404, f"{shown(text)} is not the id of a job: {rule}.")
+        raise ApiError(404, f"{shown(text)} is not the id of a job: {rule}.")
     return number
 
 
@@ -47,11 +47,11 @@ def job(request: HttpRequest, user: Any, given: Given, *columns: str) -> Job:
     jobs = visible.narrow(user, Job.objects.current.annotate(now=Now()).filter(pk=number))
     found = (jobs.only("pk", *columns) if columns else jobs).first()
     if found is None:
-        raise Problem(404, f"There is no job {given['job_id']}.")
+        raise ApiError(404, f"There is no job {given['job_id']}.")
     if target is not None and found.target != target:
-        raise Problem(404, f"Job {given['job_id']} does not belong to target {shown(target)}.")
+        raise ApiError(404, f"Job {given['job_id']} does not belong to target {shown(target)}.")
     if (target is not None or tenant is not None) and found.tenant != (tenant or ""):
-        raise Problem(
+        raise ApiError(
             404, f"Job {given['job_id']} {f'does not belong to tenant {shown(tenant)}' if tenant else 'has a tenant: name it by ?tenant='}."
         )
     return found
@@ -60,7 +60,7 @@ def job(request: HttpRequest, user: Any, given: Given, *columns: str) -> Job:
 def queue(name: str) -> str:
     """Return the name of a queue that the path names; reject names that the table cannot store."""
     if len(name) > MAX_TEXT or clean(name) != name:
-        raise Problem(404, f"{shown(name)} is not a valid name of a queue: it must have at most {MAX_TEXT} characters and no NUL.")
+        raise ApiError(404, f"{shown(name)} is not a valid name of a queue: it must have at most {MAX_TEXT} characters and no NUL.")
     return name
 
 
@@ -68,7 +68,7 @@ def text(request: HttpRequest, name: str) -> str | None:
     """Return a text of the query, None if it is not given."""
     value = request.GET.get(name)
     if value is not None and (len(value) > MAX_TEXT or has_control(value)):
-        raise Problem(400, f"{name} is {shown(value)}; it must have at most {MAX_TEXT} characters and no control characters.")
+        raise ApiError(400, f"{name} is {shown(value)}; it must have at most {MAX_TEXT} characters and no control characters.")
     return value
 
 
@@ -78,7 +78,7 @@ def until(request: HttpRequest) -> timedelta | None:
     if value is None:
         return None
     if not (value.isascii() and value.isdigit() and len(value) <= 9 and value[0] != "0"):
-        raise Problem(400, f"until is {shown(value)}; it must be a whole number of seconds, counted from now, from 1 to {MAX_PAUSE}.")
+        raise ApiError(400, f"until is {shown(value)}; it must be a whole number of seconds, counted from now, from 1 to {MAX_PAUSE}.")
     return timedelta(seconds=int(value))
 
 
@@ -89,7 +89,7 @@ def limit(request: HttpRequest) -> int:
         return DEFAULT_LINES
     number = int(value) if value.isascii() and value.isdigit() and len(value) <= 4 else 0
     if not 1 <= number <= MAX_LINES:
-        raise Problem(400, f"limit is {shown(value)}; it must be a whole number from 1 to {MAX_LINES}.")
+        raise ApiError(400, f"limit is {shown(value)}; it must be a whole number from 1 to {MAX_LINES}.")
     return number
 
 

@@ -30,7 +30,7 @@ class _Encoder(DjangoJSONEncoder):
             return str(value)
 
 
-class Problem(Exception):
+class ApiError(Exception):
     """An error that ends a request: its HTTP status, a sentence for people, and details for programs."""
 
     def __init__(self, status: int, message: str, /, *, headers: dict[str, str] | None = None, **details: Any) -> None:

@@ -13,7 +13,7 @@ from django.http.response import HttpResponseBase
 from jobqueue import public_ids
 from jobqueue.api import audit, params
 from jobqueue.api.params import Given
-from jobqueue.api.responses import Problem
+from jobqueue.api.responses import ApiError
 from jobqueue.api.streams import endpoints
 from jobqueue.core.answers import Answer, Verdict
 from jobqueue.core.masking import mask_text
@@ -44,7 +44,7 @@ def act(verb: str, do: Callable[[int], Answer]) -> Handler:
         named: dict[str, Any] = {"job": job.pk, "public_id": public_ids.public_id(job.pk)}
         if answer.verdict is Verdict.REFUSED:
             text = f"{answer.reason[:1].upper()}{answer.reason[1:]}."
-            raise Problem(409, text, reason=answer.reason, **named, status=answer.status)
+            raise ApiError(409, text, reason=answer.reason, **named, status=answer.status)
         return STATUSES[answer.verdict], {**named, "verdict": answer.verdict.value, "status": answer.status}
 
     return handle

@@ -63,7 +63,7 @@ class ServedQueues:
 ALL = ServedQueues()
 
 
-class Problem(NamedTuple):
+class ItemProblem(NamedTuple):
     """A problem of an item, and its remedy."""
 
     text: str
@@ -89,39 +89,39 @@ def parse_stored(items: Any) -> ServedQueues | None:
     return None if isinstance(items, list) and items and not texts else parse(texts)
 
 
-def problem(items: Sequence[str]) -> Problem | None:
+def problem(items: Sequence[str]) -> ItemProblem | None:
     """Return the first problem of items, or None if they can be served."""
     return next(_problems(items), None)
 
 
-def _problems(items: Sequence[str]) -> Iterator[Problem]:
+def _problems(items: Sequence[str]) -> Iterator[ItemProblem]:
     for item in items:
         yield from _of_one(item)
     twice = [item for index, item in enumerate(items) if item in items[:index]]
     if twice:
-        yield Problem(f"{safe_repr(twice[0])} is listed twice.", "List it once.")
+        yield ItemProblem(f"{safe_repr(twice[0])} is listed twice.", "List it once.")
     for item in items:
         for other in items:
             if other.startswith("!") and not item.startswith("!") and _covers(other[1:], item):
                 text = f"{safe_repr(item)} is included, and excluded by {safe_repr(other)}."
-                yield Problem(text, "Remove one of the two: what is excluded is never served.")
+                yield ItemProblem(text, "Remove one of the two: what is excluded is never served.")
 
 
-def _of_one(item: str) -> Iterator[Problem]:
+def _of_one(item: str) -> Iterator[ItemProblem]:
     name = item.removeprefix("!")
     if not item.strip():
-        yield Problem("An item is empty.", "Remove it, or the extra comma.")
+        yield ItemProblem("An item is empty.", "Remove it, or the extra comma.")
     elif item in ("!", "!*"):
         what = "excludes nothing" if item == "!" else "excludes all queues"
-        yield Problem(f"{item!r} {what}.", "Write the name or the prefix of the excluded queues, such as !mail-bulk or !mail-*.")
+        yield ItemProblem(f"{item!r} {what}.", "Write the name or the prefix of the excluded queues, such as !mail-bulk or !mail-*.")
     elif name != item and (name.startswith("!") or name.strip() != name):
-        yield Problem(f"{safe_repr(item)} has more than one ! or a space around the name.", "Write it as !mail-bulk.")
+        yield ItemProblem(f"{safe_repr(item)} has more than one ! or a space around the name.", "Write it as !mail-bulk.")
     elif "*" in name[:-1]:
-        yield Problem(f"{safe_repr(item)} has * before its end.", "Write it last: mail-* means all names that begin with mail-.")
+        yield ItemProblem(f"{safe_repr(item)} has * before its end.", "Write it last: mail-* means all names that begin with mail-.")
     elif (length := len(name.removesuffix("*"))) > MAX_NAME:
-        yield Problem(f"{safe_repr(item)} has {length} characters.", f"Write at most {MAX_NAME}: no queue has a longer name.")
+        yield ItemProblem(f"{safe_repr(item)} has {length} characters.", f"Write at most {MAX_NAME}: no queue has a longer name.")
     elif clean(name) != name:
-        yield Problem(f"{safe_repr(item)} has a character that no queue name has.", "Remove NUL and lone surrogates.")
+        yield ItemProblem(f"{safe_repr(item)} has a character that no queue name has.", "Remove NUL and lone surrogates.")
 
 
 def _covers(pattern: str, item: str) -> bool:

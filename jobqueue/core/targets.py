@@ -52,7 +52,7 @@ class TargetJob(NamedTuple):
 
 
 @dataclass(slots=True)
-class Decision:
+class ClaimDecision:
     """The decision of a claim about its candidates: which to take and which to park. All other candidates stay unchanged."""
 
     take: list[int] = field(default_factory=list)
@@ -66,14 +66,14 @@ def in_lock_order(targets: Iterable[Target]) -> list[int]:
     return sorted({target.key for target in targets})
 
 
-def decide(candidates: Sequence[Candidate], locked: Collection[int], target_jobs: Iterable[TargetJob]) -> Decision:
+def decide(candidates: Sequence[Candidate], locked: Collection[int], target_jobs: Iterable[TargetJob]) -> ClaimDecision:
     """Decide on candidates by the state of their targets after the locks (their keys in `locked`) were taken.
 
     The head of the line is the job that may run next. It is the holder if that is QUEUED, whatever its priority.
     Otherwise, it is the job with the highest priority, and of several such jobs the oldest. A job does not block
     itself. So a holder that waits to run again is parked only if another job of the target is PAUSED or in ERROR.
     """
-    decision = Decision()
+    decision = ClaimDecision()
     heads: dict[Target, int] = {}
     holders: dict[Target, list[TargetJob]] = {}
     for one in target_jobs:
@@ -91,7 +91,7 @@ def decide(candidates: Sequence[Candidate], locked: Collection[int], target_jobs
     return decision
 
 
-def _decide_one(decision: Decision, target: Target, line: Sequence[Candidate], head: int | None, others: Sequence[TargetJob]) -> None:
+def _decide_one(decision: ClaimDecision, target: Target, line: Sequence[Candidate], head: int | None, others: Sequence[TargetJob]) -> None:
     taken = False
     for candidate in line:
         blocked = any(one.id != candidate.id for one in others)

@@ -18,7 +18,7 @@ ENDED = "status IN ('SUCCESS', 'ERROR', 'CANCELED')"
 Key = tuple[Any, int]
 
 
-class Ended(NamedTuple):
+class EndedJob(NamedTuple):
     """A job that has ended. `ended` is its time in the precision of the index, to continue after it."""
 
     id: int
@@ -55,7 +55,7 @@ class Flow(NamedTuple):
     first: float
 
 
-def ended_before(db: Database, age: float, after: Key | None, limit: int, since: float | None = None) -> list[Ended]:
+def ended_before(db: Database, age: float, after: Key | None, limit: int, since: float | None = None) -> list[EndedJob]:
     """Return the first `limit` jobs that ended at least `age` seconds ago, after a key, or at most `since` seconds ago."""
     behind, params = "", list[Any]()
     if after is not None:
@@ -68,7 +68,7 @@ def ended_before(db: Database, age: float, after: Key | None, limit: int, since:
         f" FROM {db.table} WHERE {ENDED}{behind} AND finished_at <= {db.seconds_from_now} ORDER BY {db.table}.finished_at, id LIMIT %s"
     )
     with overview.reading(db):
-        return [Ended._make([*row[:7], bool(row[7])]) for row in db.rows(sql, [*params, -age, limit])]
+        return [EndedJob._make([*row[:7], bool(row[7])]) for row in db.rows(sql, [*params, -age, limit])]
 
 
 def lock_ended(db: Database, ids: Sequence[int], age: float, *, for_deletion: bool) -> dict[int, str]:

@@ -50,7 +50,7 @@ class Group(NamedTuple):
     oldest: datetime | None
 
 
-class Ending(NamedTuple):
+class LastEnding(NamedTuple):
     """The end of a job's last run that did not succeed, from its history."""
 
     outcome: str | None
@@ -128,12 +128,12 @@ def groups(db: Database, column: str, where: str, pairs: Collection[Target], mos
     return [Group(tenant, name, count, db.moment(oldest)) for tenant, name, count, oldest in rows]
 
 
-def endings(db: Database, ids: Sequence[int]) -> dict[int, Ending]:
+def endings(db: Database, ids: Sequence[int]) -> dict[int, LastEnding]:
     """Return how the last unsuccessful runs of jobs ended."""
     condition, params = db.among(ids)
-    columns = ", ".join(db.last_entry.format(name) for name in Ending._fields)
+    columns = ", ".join(db.last_entry.format(name) for name in LastEnding._fields)
     rows = db.rows(f"SELECT id, {columns} FROM {db.table} WHERE id {condition}", params) if ids else []
-    return {row[0]: Ending(*row[1:]) for row in rows}
+    return {row[0]: LastEnding(*row[1:]) for row in rows}
 
 
 def clock(db: Database) -> datetime:

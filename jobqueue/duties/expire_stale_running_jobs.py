@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from jobqueue.duties.base import Duty, Report
 from jobqueue.lifecycle.batches import Batch
-from jobqueue.lifecycle.expire import MOST, Expired, Recovery
+from jobqueue.lifecycle.expire import MOST, Expired, JobRecovery
 from jobqueue.lifecycle.lapse import Lapses
 from jobqueue.models import Job
 
@@ -35,7 +35,7 @@ class ExpireStaleRunningJobs(Duty):
         that `not_before` returns.
         """
         self._renew, self._announce, self._not_before = renew, announce, not_before
-        self._recovery = Recovery()
+        self._recovery = JobRecovery()
         self._lapses = Lapses()
 
     def questions(self) -> Sequence[QuerySet[Any]]:

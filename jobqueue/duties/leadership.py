@@ -55,7 +55,7 @@ class Term:
             raise LeadershipLost(f"The duty {self.name!r} was taken over by another worker, or released by an operator.")
 
 
-class Clock:
+class DatabaseClock:
     """The clock of the database, computed from its last answer without a query."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Leadership:
         """Start without terms."""
         self.holder = holder
         self.terms: dict[str, Term] = {}
-        self.clock = Clock()
+        self.clock = DatabaseClock()
 
     def contend(self, names: Collection[str]) -> list[Term]:
         """Read the leases of all duties, and begin a term for each of these that is free; return the new terms."""

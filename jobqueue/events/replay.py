@@ -10,7 +10,7 @@ from jobqueue.db.cursors import Cursor, Position
 from jobqueue.db.eventlog import EventRow
 from jobqueue.events import wire
 from jobqueue.events.stream import facts_of
-from jobqueue.events.wanted import Wanted
+from jobqueue.events.wanted import EventSelection
 from jobqueue.models import Job, JobEvent
 
 PAGE = 500
@@ -36,7 +36,7 @@ def is_lost(last: Position, begin: Cursor) -> bool:
     return event_id != 1 and (xid if xid is not None else event_id) > last.horizon
 
 
-def pages(wanted: Wanted, last: Position, begin: Cursor) -> Iterator[bytes]:
+def pages(wanted: EventSelection, last: Position, begin: Cursor) -> Iterator[bytes]:
     """Yield the messages of the events from a client's position up to the position of the shared reader.
 
     Each message has the position after it, so that a client whose connection ends in the middle continues from

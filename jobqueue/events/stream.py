@@ -26,7 +26,7 @@ from jobqueue.db.eventlog import EventRow
 from jobqueue.events import watch, wire
 from jobqueue.events.stopping import server_ends
 from jobqueue.events.subscription import Subscription
-from jobqueue.events.wanted import Wanted, matched
+from jobqueue.events.wanted import EventSelection, matched
 from jobqueue.models import Job
 
 POLL_SECONDS, IDLE_POLL_SECONDS = 0.25, 0.5
@@ -85,7 +85,7 @@ class Reader(Service):
         """Close the connection."""
         Job.objects.database.connection.close()
 
-    def _read(self, clients: dict[Wanted, list[Subscription]]) -> bool:
+    def _read(self, clients: dict[EventSelection, list[Subscription]]) -> bool:
         moved = False
         while not self.stopping:
             assert self._cursor is not None  # noqa: S101 - the turn has set it
@@ -98,18 +98,18 @@ class Reader(Service):
             self._progress(clients, self._cursor.position)
         return moved
 
-    def _hand_out(self, rows: list[EventRow], clients: dict[Wanted, list[Subscription]], before: Cursor, after: Cursor) -> None:
+    def _hand_out(self, rows: list[EventRow], clients: dict[EventSelection, list[Subscription]], before: Cursor, after: Cursor) -> None:
         """Pass the page between two cursors to the clients."""
         wanted = matched(rows, clients)
         self._learn({row.job_id for row, _ in wanted})
-        for_key: dict[Wanted, list[tuple[int, bytes]]] = defaultdict(list)
+        for_key: dict[EventSelection, list[tuple[int, bytes]]] = defaultdict(list)
         deleted = set()
         for row, keys in wanted:
             lines = wire.body(wire.described(row, self._facts.get(row.job_id)))
             for key in keys:
                 for_key[key].append((row.id, lines))
             if row.name == "job.deleted":
-                deleted.add(Wanted(job_id=row.job_id))
+                deleted.add(EventSelection(job_id=row.job_id))
         for key, members in clients.items():
             messages, at = _positioned(for_key.get(key, ()), before, after)
             for client in members:
@@ -126,7 +126,7 @@ class Reader(Service):
                 missing = ids
             self._facts.update(facts_of(missing))
 
-    def _progress(self, clients: dict[Wanted, list[Subscription]], position: Position) -> None:
+    def _progress(self, clients: dict[EventSelection, list[Subscription]], position: Position) -> None:
         """Send progress, which has no events, to the clients that watch one job."""
         watched = {key.job_id: members for key, members in clients.items() if key.job_id is not None}
         for job_id, told in self._watch.changes(watched):
@@ -152,7 +152,7 @@ class Hub:
         """Return the number of clients."""
         return len(self._clients)
 
-    def subscribe(self, wanted: Wanted, wake: Callable[[], object], cut: Callable[[], object] = lambda: None) -> Subscription:
+    def subscribe(self, wanted: EventSelection, wake: Callable[[], object], cut: Callable[[], object] = lambda: None) -> Subscription:
         """Add a client. The reader sets its `begin` and wakes it in its next turn. `cut` ends its connection."""
         client = Subscription(wanted, wake, cut)
         with self._lock:
@@ -170,11 +170,11 @@ class Hub:
         client.end("gone")
         client.take()
 
-    def admit(self, cursor: Cursor) -> dict[Wanted, list[Subscription]]:
+    def admit(self, cursor: Cursor) -> dict[EventSelection, list[Subscription]]:
         """Admit the clients that came since the last turn; return the clients by what they want."""
         with self._lock:
             clients = [client for client in self._clients if not client.ended]
-        found: dict[Wanted, list[Subscription]] = defaultdict(list)
+        found: dict[EventSelection, list[Subscription]] = defaultdict(list)
         for client in clients:
             if client.begin is None:
                 if cursor.more:  # The rest of a page is still to be read. A client that is admitted now would miss its events.

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from jobqueue.db.cursors import Cursor, Position
-from jobqueue.events.wanted import Wanted
+from jobqueue.events.wanted import EventSelection
 
 MAX_QUEUED = 5000
 SLOW = "slow"  # the reason of a client whose queue is full
@@ -19,7 +19,7 @@ STALLED_SECONDS, STALLED_AT_END_SECONDS, STALLED_AT_STOP_SECONDS = 30.0, 3.0, 1.
 class Subscription:
     """One client of a stream, with a queue of its unsent messages."""
 
-    def __init__(self, wanted: Wanted, wake: Callable[[], object], cut: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, wanted: EventSelection, wake: Callable[[], object], cut: Callable[[], object] = lambda: None) -> None:
         """Store what the client wants, how to wake its sender, and how to cut its connection (from any thread)."""
         self.wanted = wanted
         self.begin: Cursor | None = None  # the position of the reader when this client came

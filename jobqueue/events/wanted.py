@@ -11,7 +11,7 @@ from jobqueue.core.targets import Target
 from jobqueue.db.eventlog import EventRow
 
 
-class Wanted(NamedTuple):
+class EventSelection(NamedTuple):
     """A selection of events: those of a job, of a target, of a tenant, or all.
 
     `sight` restricts them to the jobs that the client's user may see.
@@ -34,15 +34,15 @@ class Wanted(NamedTuple):
         return [row for row in rows if row.job_id in seen]
 
 
-def _wants(row: EventRow) -> tuple[Wanted, ...]:
+def _wants(row: EventRow) -> tuple[EventSelection, ...]:
     """Return all selections that an event belongs to."""
-    behind = (Wanted(target=Target(row.tenant, row.target)),) if row.target else ()
-    return (Wanted(job_id=row.job_id), *behind, Wanted(tenant=row.tenant), Wanted())
+    behind = (EventSelection(target=Target(row.tenant, row.target)),) if row.target else ()
+    return (EventSelection(job_id=row.job_id), *behind, EventSelection(tenant=row.tenant), EventSelection())
 
 
-def matched(rows: list[EventRow], clients: Iterable[Wanted]) -> list[tuple[EventRow, list[Wanted]]]:
+def matched(rows: list[EventRow], clients: Iterable[EventSelection]) -> list[tuple[EventRow, list[EventSelection]]]:
     """Return the events that any client gets, each with the selections of those clients; one query for each different sight."""
-    keys_of: dict[Wanted, list[Wanted]] = defaultdict(list)
+    keys_of: dict[EventSelection, list[EventSelection]] = defaultdict(list)
     for key in clients:
         keys_of[key._replace(sight=None)].append(key)
     found = [(row, keys) for row in rows if (keys := [key for bare in _wants(row) for key in keys_of.get(bare, ())])]

@@ -41,7 +41,7 @@ class Alive:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class ServiceStatus:
     """The queues, the live workers, and the number of jobs in each state."""
 
     queues: list[QueueState]
@@ -49,9 +49,9 @@ class Status:
     jobs: list[Count]
 
 
-def status() -> Status:
+def status() -> ServiceStatus:
     """Read the state of the installation once."""
-    return Status(queue_states(), _workers(), _counts())
+    return ServiceStatus(queue_states(), _workers(), _counts())
 
 
 def _workers() -> list[Alive]:

@@ -18,7 +18,7 @@ from jobqueue.core.moments import moment_of
 from jobqueue.core.targets import BLOCKING, Target
 from jobqueue.core.texts import clean
 from jobqueue.db import overview as overview_sql
-from jobqueue.db.overview import QUEUED_IN_LINE, Ending, TargetHead
+from jobqueue.db.overview import QUEUED_IN_LINE, LastEnding, TargetHead
 from jobqueue.db.targets import HELD, PARKED
 from jobqueue.models import Job
 
@@ -96,7 +96,7 @@ def blocker_of(head: TargetHead, jobs: Mapping[int, Any]) -> Any | None:
     return blocker or holder
 
 
-def state_since(job: Job, ending: Ending | None) -> datetime | None:
+def state_since(job: Job, ending: LastEnding | None) -> datetime | None:
     """Return the time since which a job is in its state, if its row has it; for a stopped job, the end of its last run."""
     known: datetime | None
     if job.status in (states.Status.RUNNING, states.Status.ERROR):

@@ -145,7 +145,7 @@ def _one_by_one(holder: LeaseHolder, scope: Scope, limit: int, limits: Limits | 
 
 
 @dataclass
-class Refused:
+class RefusedJobs:
     """The jobs that could not be taken: the number of those that were set aside, and the jobs that could not even be set aside."""
 
     aside: int = 0
@@ -154,12 +154,12 @@ class Refused:
 
 def _take_each(holder: LeaseHolder, ids: Sequence[int], limits: Limits | None = None) -> Claim:
     """Take jobs one by one. A job that is set aside counts as seen, so that the caller continues immediately."""
-    refused = Refused()
+    refused = RefusedJobs()
     found = _claim([job for job_id in ids for job in _take_one(holder, job_id, refused, limits)], TargetedClaim([]), [])
     return found._replace(seen=found.seen + refused.aside, stuck=tuple(refused.stuck))
 
 
-def _take_one(holder: LeaseHolder, job_id: int, refused: Refused, limits: Limits | None = None) -> list[Claimed]:
+def _take_one(holder: LeaseHolder, job_id: int, refused: RefusedJobs, limits: Limits | None = None) -> list[Claimed]:
     """Take one QUEUED job that no other transaction has locked, or set it aside if its row is bad."""
     database = Job.objects.database
     with database.atomic():

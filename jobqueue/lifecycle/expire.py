@@ -74,7 +74,7 @@ def expire_owner(owner: str, culprit: int | None = None) -> list[Expired]:
     return [*others, *expire_jobs(jobs.filter(pk=culprit))]
 
 
-class Recovery:
+class JobRecovery:
     """Repeated recovery of lost jobs, which a bad row does not stop."""
 
     def __init__(self) -> None:

@@ -46,7 +46,7 @@ class Failure:
     mask: Mask = field(default=PLAIN, compare=False, repr=False)  # the mask that has hidden the job's secrets in these texts
 
 
-class Done(NamedTuple):
+class FinishedPhase(NamedTuple):
     """A phase that has finished, its position from 0 on, and its result as JSON text."""
 
     name: str
@@ -54,7 +54,7 @@ class Done(NamedTuple):
     result: str = "null"
 
 
-class Shown(NamedTuple):
+class PhaseProgress(NamedTuple):
     """The progress and the message of a running phase."""
 
     name: str
@@ -62,7 +62,7 @@ class Shown(NamedTuple):
     message: str | None
 
 
-class Told(NamedTuple):
+class LastProgress(NamedTuple):
     """The last progress that a run has reported, which may not be written yet. The message is None if none was reported."""
 
     progress: int
@@ -84,9 +84,9 @@ class Outcome:
     metadata: str | None = None
     progress: int | None = None
     target: Target | None = None
-    phase: Shown | None = None
-    told: Told | None = None
-    done: Done | None = None  # the phase that a suspended run has ended
+    phase: PhaseProgress | None = None
+    told: LastProgress | None = None
+    done: FinishedPhase | None = None  # the phase that a suspended run has ended
     following: str = ""  # the phase at which the job continues
     until: datetime | None = None
     committed: bool = False  # written already, in the task's own transaction

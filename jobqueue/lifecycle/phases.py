@@ -23,7 +23,7 @@ from jobqueue.events.record import last_progress, record, record_all
 from jobqueue.exceptions import NoPhases
 from jobqueue.lifecycle import children
 from jobqueue.lifecycle.guard import guarded
-from jobqueue.lifecycle.outcome import Done, Shown, Told
+from jobqueue.lifecycle.outcome import FinishedPhase, LastProgress, PhaseProgress
 from jobqueue.models import Job, JobPhase
 
 
@@ -85,12 +85,12 @@ def _phase_state(row: Any) -> PhaseState:
 
 def go_on(
     lease: Lease,
-    done: Done,
+    done: FinishedPhase,
     following: PhaseState | None,
     progress: int,
     *,
     message: str | None = None,
-    told: Told | None = None,
+    told: LastProgress | None = None,
     stops: bool = False,
 ) -> None:
     """End a phase with its result and its last message, and begin the next (None: there is none), in one transaction.
@@ -110,7 +110,7 @@ def go_on(
             _begin(job, following, done.position + 1, progress)
 
 
-def finish(job: Job, done: Done, message: str | None = None) -> None:
+def finish(job: Job, done: FinishedPhase, message: str | None = None) -> None:
     """End a phase of a job whose row is locked."""
     changes: dict[str, Any] = {"message": message} if message is not None else {}
     moved = (
@@ -141,7 +141,7 @@ def keep_checkpoint(lease: Lease, name: str, text: str) -> None:
             raise NoPhases(f"Phase {name!r} has ended, so it keeps no checkpoint. Let it end its threads and coroutines before it returns.")
 
 
-def show(job_id: int, shown: Shown) -> None:
+def show(job_id: int, shown: PhaseProgress) -> None:
     """Write the progress of a phase. The caller has locked the job's row under the run's lease."""
     changes: dict[str, Any] = {"progress": shown.progress}
     if shown.message is not None:
@@ -149,7 +149,7 @@ def show(job_id: int, shown: Shown) -> None:
     _phases(job=job_id, name=shown.name, status=JobPhase.Status.RUNNING).update(**changes)
 
 
-def settle(job: Job, destination: states.Place, shown: Shown | None = None, message: str = "") -> None:
+def settle(job: Job, destination: states.Place, shown: PhaseProgress | None = None, message: str = "") -> None:
     """Update the phases of a job that was moved, in the same transaction; do nothing if the job has no phases."""
     if not job.phase:
         return

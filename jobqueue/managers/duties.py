@@ -27,7 +27,7 @@ class DutyState(NamedTuple):
     free: bool
 
 
-class Taken(NamedTuple):
+class NewTerm(NamedTuple):
     """A term that has just begun, with the metadata that earlier terms have written to the row."""
 
     acquired_at: datetime
@@ -79,7 +79,7 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet), Generic[Row]):  
         """Insert the rows of duties that have none."""
         self.current.bulk_create([self.model(job_name=name) for name in sorted(names)], ignore_conflicts=True)
 
-    def acquire(self, holder: str, names: Collection[str]) -> dict[str, Taken]:
+    def acquire(self, holder: str, names: Collection[str]) -> dict[str, NewTerm]:
         """Begin a term for each of these duties that is free. Skip rows that are locked."""
         with self.database.atomic():
             # FOR UPDATE, because it conflicts with the fence of a leader's transaction. So no worker takes over
@@ -93,7 +93,7 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet), Generic[Row]):  
                 self.current.filter(pk__in=[row[0] for row in found]).update(
                     held_by_worker_id=holder, lease_acquired_at=now, heartbeat_at=now
                 )
-        return {name: Taken(now, metadata if isinstance(metadata, dict) else {}) for name, _, metadata in found}
+        return {name: NewTerm(now, metadata if isinstance(metadata, dict) else {}) for name, _, metadata in found}
 
     def renew(self, holder: str, terms: Mapping[str, datetime], metadata: Mapping[str, Any]) -> tuple[set[str], datetime | None]:
         """Renew terms and write the metadata of their duties, in one statement; return the terms still held, and the database's time."""

@@ -25,13 +25,13 @@ from jobqueue import conf, db, signals
 from jobqueue.core import event_names as names
 from jobqueue.core import repeats, states
 from jobqueue.core.retention_rules import Rules
-from jobqueue.db import Ended, Now, hygiene
+from jobqueue.db import EndedJob, Now, hygiene
 from jobqueue.db import ended_jobs as ended_jobs_sql
 from jobqueue.db.ended_jobs import Key
 from jobqueue.events.record import record_of
 from jobqueue.exceptions import is_for_the_process
 from jobqueue.models import Job
-from jobqueue.retention.erase import Done, Hook, Pace, call, erase, in_parts, onward
+from jobqueue.retention.erase import BatchResult, Hook, Pace, call, erase, in_parts, onward
 
 BUDGET_SECONDS = 1.0
 LATE_SECONDS = 120.0
@@ -52,7 +52,7 @@ class Swept:
     events: int = 0
 
 
-class Walk:
+class AgeSweep:
     """One action on the jobs that have reached one age, from the oldest."""
 
     def __init__(self, rules: Rules, age: float, pace: Pace, hook: Hook | None) -> None:
@@ -64,11 +64,11 @@ class Walk:
         self._began_anew = time.monotonic()
         self._anew_seconds = ANEW_SECONDS
         self._found = 0
-        self._later: list[Ended] = []
+        self._later: list[EndedJob] = []
 
-    def run(self) -> Done:
+    def run(self) -> BatchResult:
         """Act on jobs until none is left, or the time is up."""
-        result = Done()
+        result = BatchResult()
         left = self._later[self._act_on(self._later, result) :]
         self._start()
         over = False  # at least one step in any case: otherwise runs could make no progress forever
@@ -90,7 +90,7 @@ class Walk:
         result.unfinished = result.unfinished or over or bool(left)
         return result
 
-    def _act_on(self, wanted: Sequence[Ended], result: Done) -> int:
+    def _act_on(self, wanted: Sequence[EndedJob], result: BatchResult) -> int:
         """Act on batches of the jobs, at least one, until the time is up; return the number of jobs that were handled."""
         acted = 0
         while acted < len(wanted) and not (acted and self.pace.over):
@@ -100,11 +100,11 @@ class Walk:
             acted += len(batch) - len(done.unreached)
         return acted
 
-    def wants(self, one: Ended) -> bool:
+    def wants(self, one: EndedJob) -> bool:
         """Return whether the walk acts on a job."""
         return self.rules.seconds(one.queue, one.status) == self.age
 
-    def act(self, found: Sequence[Ended]) -> Done:
+    def act(self, found: Sequence[EndedJob]) -> BatchResult:
         """Act on a batch."""
         raise NotImplementedError
 
@@ -116,7 +116,7 @@ class Walk:
             self._began_anew, self._found = now, 0
             self._key = self._ended_at = None
 
-    def _read_next(self) -> tuple[list[Ended], bool]:
+    def _read_next(self) -> tuple[list[EndedJob], bool]:
         """Return the next jobs, as many as the database returns in time, and whether these are the last."""
         key, since = self._key, None
         if self._ended_at is not None:
@@ -135,49 +135,49 @@ class Walk:
             return found, len(found) < look
 
 
-class Deletion(Walk):
+class Deletion(AgeSweep):
     """The walk that deletes jobs."""
 
-    def wants(self, one: Ended) -> bool:
+    def wants(self, one: EndedJob) -> bool:
         """Return whether the walk acts on a job that may be deleted."""
         return super().wants(one) and may_go(one)
 
-    def act(self, found: Sequence[Ended]) -> Done:
+    def act(self, found: Sequence[EndedJob]) -> BatchResult:
         """Delete a batch, and send signals for it."""
         done = erase(found, self.age, self.hook, self.pace)
         _announce(signals.job_deleted, done.done)
         return done
 
 
-class Marking(Walk):
+class Marking(AgeSweep):
     """The walk that marks jobs as stale."""
 
-    def wants(self, one: Ended) -> bool:
+    def wants(self, one: EndedJob) -> bool:
         """Return whether the walk acts on a job that is not marked yet."""
         return not one.stale and super().wants(one)
 
-    def act(self, found: Sequence[Ended]) -> Done:
+    def act(self, found: Sequence[EndedJob]) -> BatchResult:
         """Mark a batch, and send signals for it."""
         done = in_parts(found, self._mark, self.pace)
         _announce(signals.job_stale, done.done)
         return done
 
-    def _mark(self, found: Sequence[Ended]) -> Done:
+    def _mark(self, found: Sequence[EndedJob]) -> BatchResult:
         locked = ended_jobs_sql.lock_ended(Job.objects.database, [one.id for one in found], self.age, for_deletion=False)
         mine = [one for one in found if locked.get(one.id) == one.status]
         reached = call(self.hook, mine, "ON_STALE", self.pace, _set_stale)
         unreached = onward(found, mine[len(reached)]) if len(reached) < len(mine) else ()
         left = {one.id for one in unreached}
-        return Done(reached, [one for one in found if one.id not in locked and one.id not in left], unreached=unreached)
+        return BatchResult(reached, [one for one in found if one.id not in locked and one.id not in left], unreached=unreached)
 
 
-def _set_stale(jobs: Sequence[Ended]) -> None:
+def _set_stale(jobs: Sequence[EndedJob]) -> None:
     ids = [one.id for one in jobs]
     Job.objects.current.filter(pk__in=ids, stale_at__isnull=True).update(stale_at=Now())
     record_of(ids, names.STALE)
 
 
-def may_go(one: Ended) -> bool:
+def may_go(one: EndedJob) -> bool:
     """Return whether a job may be deleted: one in ERROR with a target blocks its line until an operator decides."""
     return not (one.target and one.status == states.Status.ERROR)
 
@@ -190,7 +190,7 @@ class Sweep:
     delete: Rules
     on_stale: Hook | None = None
     on_delete: Hook | None = None
-    _walks: list[Walk] = field(default_factory=list)
+    _walks: list[AgeSweep] = field(default_factory=list)
     _pace: Pace = field(default_factory=Pace)
 
     def __post_init__(self) -> None:
@@ -200,7 +200,7 @@ class Sweep:
 
     def run(self, budget_seconds: float = BUDGET_SECONDS) -> Swept:
         """Do what is due, for about `budget_seconds`."""
-        done: dict[type[Walk], int] = {Deletion: 0, Marking: 0}
+        done: dict[type[AgeSweep], int] = {Deletion: 0, Marking: 0}
         set_aside, more, events = 0, False, 0
         for walk in self._walks:
             # Each walk has its share of the time, so that a walk with much work does not delay the rest.
@@ -217,7 +217,7 @@ def by_settings() -> Sweep:
     return Sweep(*conf.retention(), *conf.retention_hooks())
 
 
-def due(rules: Rules) -> Iterator[Ended]:
+def due(rules: Rules) -> Iterator[EndedJob]:
     """Yield the jobs that have reached the age that rules set for them, without changing any."""
     for age in rules.ages():
         key: Key | None = None
@@ -226,14 +226,14 @@ def due(rules: Rules) -> Iterator[Ended]:
             key = found[-1].key
 
 
-def _announce(signal: Signal, jobs: Sequence[Ended]) -> None:
+def _announce(signal: Signal, jobs: Sequence[EndedJob]) -> None:
     """Send a signal for each of the jobs, if a receiver is connected, inside its tenant's context."""
     if not jobs or not signals.has_receivers(signal):
         return
     signals.deliver(_send, [(signal, one) for one in jobs], patience=PATIENCE_SECONDS)
 
 
-def _send(item: tuple[Signal, Ended], _: None) -> None:
+def _send(item: tuple[Signal, EndedJob], _: None) -> None:
     signal, one = item
     values = {"job_id": one.id, "task": one.task, "queue": one.queue, "tenant": one.tenant, "target": one.target}
     try:

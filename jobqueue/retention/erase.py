@@ -26,7 +26,7 @@ from django.db import models
 from jobqueue import conf, db
 from jobqueue.core import repeats
 from jobqueue.core.forks import guarded
-from jobqueue.db import Ended, ended_jobs
+from jobqueue.db import EndedJob, ended_jobs
 from jobqueue.exceptions import LeadershipLost, is_for_the_process
 from jobqueue.lifecycle.aside import reason_of
 from jobqueue.models import Job, JobEvent
@@ -45,21 +45,21 @@ class TooManyChildrenError(Exception):
 
 
 @dataclass(slots=True)
-class Done:
+class BatchResult:
     """The results for jobs: those that were done, those that were locked, and the number of those that were set aside.
 
     `unreached` are the last jobs of a batch, for which there was no time: they are unchanged. `events` were deleted
     with their jobs.
     """
 
-    done: list[Ended] = field(default_factory=list)
-    later: list[Ended] = field(default_factory=list)
+    done: list[EndedJob] = field(default_factory=list)
+    later: list[EndedJob] = field(default_factory=list)
     set_aside: int = 0
     unfinished: bool = False
-    unreached: Sequence[Ended] = ()
+    unreached: Sequence[EndedJob] = ()
     events: int = 0
 
-    def add(self, other: Done) -> None:
+    def add(self, other: BatchResult) -> None:
         """Add the results for other jobs, without those that were not reached."""
         self.done += other.done
         self.later += other.later
@@ -106,7 +106,7 @@ class Pace:
             logger.warning("Retention keeps more jobs for such reasons; they are listed by its next run.")
 
 
-def in_parts(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], pace: Pace) -> Done:
+def in_parts(found: Sequence[EndedJob], once: Callable[[Sequence[EndedJob]], BatchResult], pace: Pace) -> BatchResult:
     """Act on a batch in one transaction; if that fails, act on its halves, until the job that causes the error is alone."""
     began, inside = time.monotonic(), False
     try:
@@ -129,14 +129,14 @@ def in_parts(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], pa
         if isinstance(error, TooManyChildrenError):
             return _thin_out(found[0], pace)
         if locked:
-            return Done(later=[*found])
+            return BatchResult(later=[*found])
         pace.log_kept("Retention keeps job %s (%s): %s", found[0].id, found[0].task, reason_of(error))
-        return Done(set_aside=1)
+        return BatchResult(set_aside=1)
     pace.took(time.monotonic() - began)
     return done
 
 
-def _in_halves(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], pace: Pace) -> Done:
+def _in_halves(found: Sequence[EndedJob], once: Callable[[Sequence[EndedJob]], BatchResult], pace: Pace) -> BatchResult:
     middle = len(found) // 2
     done, second = in_parts(found[:middle], once, pace), found[middle:]
     if done.unreached:  # the time is up
@@ -148,17 +148,17 @@ def _in_halves(found: Sequence[Ended], once: Callable[[Sequence[Ended]], Done], 
     return done
 
 
-def erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) -> Done:
+def erase(found: Sequence[EndedJob], age: float, hook: Hook | None, pace: Pace) -> BatchResult:
     """Delete the jobs that are unchanged and ended `age` seconds ago; the hook is called with each before its deletion."""
     return in_parts(found, lambda part: _erase(part, age, hook, pace), pace)
 
 
-def _erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) -> Done:
+def _erase(found: Sequence[EndedJob], age: float, hook: Hook | None, pace: Pace) -> BatchResult:
     # No lock of a target is needed: a job that has ended for good holds none, and a job in ERROR that does is not
     # deleted.
     ids = [one.id for one in found]
     mine = ended_jobs.lock_ended(Job.objects.database, ids, age, for_deletion=True)
-    result = Done(later=_still_there(found, {*ids} - {*mine}, age))
+    result = BatchResult(later=_still_there(found, {*ids} - {*mine}, age))
     going = [one for one in found if mine.get(one.id) == one.status]
     with Job.objects.database.prefer_index():
         for_good = _protected(going, pace)
@@ -177,7 +177,7 @@ def _erase(found: Sequence[Ended], age: float, hook: Hook | None, pace: Pace) ->
     return result
 
 
-def _still_there(found: Sequence[Ended], ids: set[int], age: float) -> list[Ended]:
+def _still_there(found: Sequence[EndedJob], ids: set[int], age: float) -> list[EndedJob]:
     """Return which of the jobs could not be locked because another transaction has locked them, not because they have changed."""
     if not ids:
         return []
@@ -185,14 +185,14 @@ def _still_there(found: Sequence[Ended], ids: set[int], age: float) -> list[Ende
     return [one for one in found if there.get(one.id) == one.status]
 
 
-def onward(found: Sequence[Ended], first: Ended) -> Sequence[Ended]:
+def onward(found: Sequence[EndedJob], first: EndedJob) -> Sequence[EndedJob]:
     """Return one job of a batch, and all after it."""
     return found[found.index(first) :]
 
 
 def call(
-    hook: Hook | None, jobs: Sequence[Ended], name: str, pace: Pace, prepare: Callable[[Sequence[Ended]], object] = lambda jobs: None
-) -> list[Ended]:
+    hook: Hook | None, jobs: Sequence[EndedJob], name: str, pace: Pace, prepare: Callable[[Sequence[EndedJob]], object] = lambda jobs: None
+) -> list[EndedJob]:
     """Call a hook with each job, read whole one at a time, until the time is up; return those that were reached, at least one.
 
     `prepare` is called with each job before. Each call of the hook has a savepoint: an exception, even SystemExit,
@@ -201,7 +201,7 @@ def call(
     if hook is None:
         prepare(jobs)
         return [*jobs]
-    began, reached = time.monotonic(), list[Ended]()
+    began, reached = time.monotonic(), list[EndedJob]()
     for one in jobs:
         if reached and (pace.over or time.monotonic() - began >= SLOW_SECONDS):
             break
@@ -236,7 +236,7 @@ def _referring(relation: Any, ids: Sequence[int]) -> Any:
     return children.filter(**{f"{relation.field.name}__in": ids}).order_by()
 
 
-def _protected(found: Sequence[Ended], pace: Pace) -> set[int]:
+def _protected(found: Sequence[EndedJob], pace: Pace) -> set[int]:
     """Return which of the jobs must stay because rows with PROTECT refer to them; one query per relation for all jobs."""
     kept: set[int] = set()
     for relation in _relations():
@@ -265,7 +265,7 @@ def _lock_children(ids: Sequence[int]) -> None:
                 raise TooManyChildrenError(f"more than {MAX_CHILDREN} rows refer to it")
 
 
-def _thin_out(one: Ended, pace: Pace) -> Done:
+def _thin_out(one: EndedJob, pace: Pace) -> BatchResult:
     """Delete children of a job that has very many, in transactions of their own, until the time of the run is up.
 
     A job that is resumed at that moment has lost its oldest children.
@@ -280,10 +280,10 @@ def _thin_out(one: Ended, pace: Pace) -> Done:
             size //= 2
             continue
         if gone < size or pace.over:
-            return Done(later=[one], unfinished=gone > 0)
+            return BatchResult(later=[one], unfinished=gone > 0)
 
 
-def _delete_children(one: Ended, size: int) -> int:
+def _delete_children(one: EndedJob, size: int) -> int:
     gone = 0
     with Job.objects.database.atomic():
         if ended_jobs.lock_ended(Job.objects.database, [one.id], 0.0, for_deletion=True).get(one.id) != one.status:

@@ -22,7 +22,7 @@ class DefinitionChangedError(Exception):
     """The error for a schedule whose definition has changed since its key and target were computed."""
 
 
-class Own(NamedTuple):
+class NextJob(NamedTuple):
     """The unique key and the target of a schedule's next job, and the definition from which they were computed."""
 
     definition: tuple[Any, ...]
@@ -37,19 +37,19 @@ def calls_project(path: str) -> bool:
     return any(callable(getattr(entry.task, name, None)) for name in ("unique_key", "target"))
 
 
-def own(row: Schedule) -> Own:
+def own(row: Schedule) -> NextJob:
     """Return the unique key and the target of the next job; this can call code of the project."""
     task = _task(row, None)
     given = {name: getattr(task, name, None) for name in ("unique_key", "target")}
     found = {name: options.resolved(name, value, tuple(row.args), row.kwargs) for name, value in given.items() if callable(value)}
-    return Own(_definition(row), found)
+    return NextJob(_definition(row), found)
 
 
 def _definition(row: Schedule) -> tuple[Any, ...]:
     return row.task, row.args, row.kwargs, row.options
 
 
-def enqueue_scheduled(row: Schedule, nominal: datetime | None, own: Own | None = None) -> int:
+def enqueue_scheduled(row: Schedule, nominal: datetime | None, own: NextJob | None = None) -> int:
     """Create the job of a schedule, with the task's own options where the schedule sets none; return the job's number.
 
     Its metadata have the schedule's name and the nominal time. If an unfinished job has the task's unique key,

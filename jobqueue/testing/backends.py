@@ -23,7 +23,7 @@ from jobqueue.tasks.results import JobResult, Results
 from jobqueue.tasks.task import JobTask
 
 if TYPE_CHECKING:
-    from jobqueue.testing.inline import Kept
+    from jobqueue.testing.inline import EnqueuedTask
 
 MAX_KEPT = 1000
 
@@ -42,7 +42,7 @@ class KeepingBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
     def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
         """Create a backend without enqueued tasks."""
         super().__init__(alias, params)
-        self.kept: dict[str, Kept] = {}
+        self.kept: dict[str, EnqueuedTask] = {}
 
     @property
     def results(self) -> list[JobResult]:
@@ -69,8 +69,8 @@ class KeepingBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
             raise compat.TaskResultDoesNotExist(result_id)
         return self.kept[result_id].result
 
-    def _prepared(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kept:
-        from jobqueue.testing.inline import Kept
+    def _prepared(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> EnqueuedTask:
+        from jobqueue.testing.inline import EnqueuedTask
 
         self.validate_task(task)
         args_text, kwargs_text = payload.dumps_arguments(args, kwargs)
@@ -80,9 +80,9 @@ class KeepingBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         metadata = payload.dumps_metadata(given.metadata) if given and given.metadata else "{}"
         stored = json.loads(args_text), json.loads(kwargs_text)
         result = results.fresh(task, next(_ids), timezone.now(), *stored, self.alias)
-        return Kept(result, args_text, kwargs_text, metadata, key, target)
+        return EnqueuedTask(result, args_text, kwargs_text, metadata, key, target)
 
-    def _accept(self, new: Kept) -> JobResult:
+    def _accept(self, new: EnqueuedTask) -> JobResult:
         for kept in self.kept.values():
             if new.unique_key and kept.unique_key == new.unique_key and not kept.result.is_finished:
                 return _copy(kept.result, created=False)
@@ -92,14 +92,14 @@ class KeepingBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         signals.task_enqueued.send_robust(type(self), task_result=new.result)
         return self._accepted(new)
 
-    def _accepted(self, kept: Kept) -> JobResult:
+    def _accepted(self, kept: EnqueuedTask) -> JobResult:
         raise NotImplementedError
 
 
 class DummyBackend(KeepingBackend):
     """A backend that stores the enqueued tasks and runs none; ``results`` shows a test what would have run."""
 
-    def _accepted(self, kept: Kept) -> JobResult:
+    def _accepted(self, kept: EnqueuedTask) -> JobResult:
         return _copy(kept.result)
 
 
@@ -120,7 +120,7 @@ class ImmediateBackend(KeepingBackend):
             inline.run(kept, type(self))
         return len(waiting)
 
-    def _accepted(self, kept: Kept) -> JobResult:
+    def _accepted(self, kept: EnqueuedTask) -> JobResult:
         from jobqueue.testing import inline
 
         if kept.due <= timezone.now():

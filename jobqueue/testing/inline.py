@@ -31,7 +31,7 @@ REPEATED = (Kind.RETRY, Kind.SLEEP, Kind.WAIT)  # these run again immediately: a
 
 
 @dataclass(eq=False)
-class Kept:
+class EnqueuedTask:
     """An enqueued task (arguments and metadata as JSON text), and what its context has reported."""
 
     result: JobResult
@@ -63,7 +63,7 @@ class Kept:
             object.__setattr__(self.result, name, value)
 
 
-def run(kept: Kept, sender: type) -> None:
+def run(kept: EnqueuedTask, sender: type) -> None:
     """Run a task until it ends; retries, sleeps and waits for children continue immediately."""
     for attempt in itertools.count(1):
         outcome = _attempt(kept, attempt)
@@ -74,7 +74,7 @@ def run(kept: Kept, sender: type) -> None:
             return
 
 
-def _announce(kept: Kept, sender: type, attempt: int, outcome: Outcome, message: str) -> None:
+def _announce(kept: EnqueuedTask, sender: type, attempt: int, outcome: Outcome, message: str) -> None:
     """Log the end of a run as a worker does; send `task_finished` if the task has ended."""
     result = kept.result
     log_settled(
@@ -94,7 +94,7 @@ def _announce(kept: Kept, sender: type, attempt: int, outcome: Outcome, message:
         signals.task_finished.send_robust(sender, task_result=result)
 
 
-def _attempt(kept: Kept, attempt: int) -> Outcome:
+def _attempt(kept: EnqueuedTask, attempt: int) -> Outcome:
     result, now = kept.result, timezone.now()
     kept.update(status=compat.TaskResultStatus.RUNNING, job_status=states.Status.RUNNING.value, last_attempted_at=now)
     kept.update(started_at=result.started_at or now, worker_ids=[*result.worker_ids, WORKER_ID])
@@ -113,7 +113,7 @@ def _attempt(kept: Kept, attempt: int) -> Outcome:
     return outcome
 
 
-def _store_end(kept: Kept, outcome: Outcome) -> None:
+def _store_end(kept: EnqueuedTask, outcome: Outcome) -> None:
     kept.progress = kept.progress if outcome.progress is None else outcome.progress
     kept.metadata = outcome.metadata or kept.metadata
     if outcome.told is not None and outcome.told.message is not None:
@@ -135,7 +135,7 @@ def _store_end(kept: Kept, outcome: Outcome) -> None:
     )
 
 
-def _claimed(kept: Kept, attempt: int) -> Claimed:
+def _claimed(kept: EnqueuedTask, attempt: int) -> Claimed:
     task = kept.result.task
     return Claimed(
         id=kept.result.job_id,

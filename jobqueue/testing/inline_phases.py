@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from jobqueue.core.phases import PhaseState, reconciled
 from jobqueue.lifecycle.children import Child
-from jobqueue.lifecycle.outcome import Done, Outcome
+from jobqueue.lifecycle.outcome import FinishedPhase, Outcome
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ class InlinePhaseStore:
         self._kept[:] = reconciled(names, self._kept)
         return self._kept
 
-    def end_phase(self, done: Done, following: PhaseState | None, progress: int) -> None:
+    def end_phase(self, done: FinishedPhase, following: PhaseState | None, progress: int) -> None:
         """Do nothing: the pipeline itself changes the list."""
 
     def raise_if_stopping(self) -> None:

@@ -55,7 +55,7 @@ FIRST_FREE_PORT = 1024
 Address = IPv4Address | IPv6Address
 
 
-class Refused(Exception):
+class ReceiverRefused(Exception):
     """The reason why messages may not be sent to a receiver."""
 
 
@@ -73,9 +73,11 @@ def addresses(host: str, port: int, allowed: tuple[str, ...]) -> list[str]:
     for (_, address), is_allowed in zip(found, let_in, strict=True):
         if not is_allowed and is_inside(address):
             # The address itself would show to viewers of deliveries what names mean inside of this network.
-            raise Refused(f"{host} has an address that is not public; WEBHOOK_ALLOWED_HOSTS can allow it")
+            raise ReceiverRefused(f"{host} has an address that is not public; WEBHOOK_ALLOWED_HOSTS can allow it")
     if port < FIRST_FREE_PORT and port not in PORTS and not all(let_in):
-        raise Refused(f"port {port} is not a port of webhooks (80, 443, and from 1024 on); WEBHOOK_ALLOWED_HOSTS can allow the host")
+        raise ReceiverRefused(
+            f"port {port} is not a port of webhooks (80, 443, and from 1024 on); WEBHOOK_ALLOWED_HOSTS can allow the host"
+        )
     return [text for text, _ in found]
 
 

@@ -22,7 +22,7 @@ SAME_URL = "it goes to the present URL already"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RedeliveryAnswer:
     """The result of a request: whether the delivery was changed, and if not, the reason."""
 
     delivery_id: int
@@ -33,35 +33,35 @@ class Answer:
         return self.done
 
 
-def redeliver(delivery_id: int) -> Answer:
+def redeliver(delivery_id: int) -> RedeliveryAnswer:
     """Send a message that was delivered or given up again: with the same id and body, and all attempts."""
     if outbox.redeliver(delivery_id):
-        return Answer(delivery_id, done=True)
+        return RedeliveryAnswer(delivery_id, done=True)
     there = WebhookDelivery.objects.current.filter(pk=delivery_id).exists()
-    return Answer(delivery_id, done=False, reason=STILL_TO_BE_SENT if there else NO_SUCH)
+    return RedeliveryAnswer(delivery_id, done=False, reason=STILL_TO_BE_SENT if there else NO_SUCH)
 
 
-def send_now(delivery_id: int) -> Answer:
+def send_now(delivery_id: int) -> RedeliveryAnswer:
     """Make the next attempt of a pending delivery due immediately."""
     with Job.objects.database.atomic():
         row = _locked(delivery_id)
         reason = _busy(row, NOT_TO_BE_SENT)
         if row is not None and not reason:
             WebhookDelivery.objects.current.filter(pk=row.pk).update(next_attempt_at=Now())
-    return Answer(delivery_id, done=not reason, reason=reason)
+    return RedeliveryAnswer(delivery_id, done=not reason, reason=reason)
 
 
-def give_up(delivery_id: int) -> Answer:
+def give_up(delivery_id: int) -> RedeliveryAnswer:
     """End a pending delivery as FAILED; an attempt under way still reaches the receiver, but its answer is not written."""
     with Job.objects.database.atomic():
         row = _locked(delivery_id)
         reason = NO_SUCH if row is None else "" if row.status == Status.PENDING else ENDED_ALREADY
         if row is not None and not reason:
             outbox.give_up(row)
-    return Answer(delivery_id, done=not reason, reason=reason)
+    return RedeliveryAnswer(delivery_id, done=not reason, reason=reason)
 
 
-def use_present_url(delivery_id: int) -> Answer:
+def use_present_url(delivery_id: int) -> RedeliveryAnswer:
     """Send a message that was not delivered to the current URL of its job, or else of its queue, with all attempts."""
     with Job.objects.database.atomic():
         row = _locked(delivery_id)
@@ -71,7 +71,7 @@ def use_present_url(delivery_id: int) -> Answer:
             reason = NO_URL if not url else SAME_URL if url == row.url else ""
             if not reason:
                 outbox.send_to(row, url)
-    return Answer(delivery_id, done=not reason, reason=reason)
+    return RedeliveryAnswer(delivery_id, done=not reason, reason=reason)
 
 
 def present_url(row: WebhookDelivery) -> str:

@@ -29,7 +29,7 @@ from jobqueue.webhooks import outbox
 from jobqueue.webhooks.outbox import Message
 
 if TYPE_CHECKING:
-    from jobqueue.webhooks.sending import Answer
+    from jobqueue.webhooks.sending import AttemptResult
 
 MAX_SENDERS = 32
 MAX_PER_ORIGIN = 4
@@ -50,7 +50,7 @@ class Attempt:
     began: float
     in_secrets: bool = False  # WEBHOOK_SECRET, which can be a callable of the project, is being read
     thread: threading.Thread | None = None
-    answer: Answer | None = None
+    answer: AttemptResult | None = None
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Origin:
         """Whether its last answer came in time."""
         return self.has_answered and not self.timeouts
 
-    def record(self, attempt: Attempt, answer: Answer, now: float) -> None:
+    def record(self, attempt: Attempt, answer: AttemptResult, now: float) -> None:
         """Record the result of an attempt."""
         if not answer.late:
             self.has_answered, self.timeouts, self.rests_until = True, 0, 0.0
@@ -157,7 +157,7 @@ class SenderPool:
 
     def _send(self, attempt: Attempt) -> None:
         """Send one message, in the thread of a sender."""
-        from jobqueue.webhooks.sending import Answer, send
+        from jobqueue.webhooks.sending import AttemptResult, send
 
         message = attempt.message
         try:
@@ -166,7 +166,9 @@ class SenderPool:
             secrets = self._secrets(message, attempt.origin)
             attempt.in_secrets = False
             if settings.webhook_signed_only and not secrets:
-                attempt.answer = Answer(error="Not sent: WEBHOOK_SIGNED_ONLY is set, and WEBHOOK_SECRET has no secret for this message.")
+                attempt.answer = AttemptResult(
+                    error="Not sent: WEBHOOK_SIGNED_ONLY is set, and WEBHOOK_SECRET has no secret for this message."
+                )
                 return
             attempt.answer = send(
                 message.url,
@@ -178,7 +180,7 @@ class SenderPool:
                 https_only=settings.webhook_https_only,
             )
         except BaseException as error:  # noqa: BLE001 - a thread that ends without an answer would count as under way
-            attempt.answer = Answer(error=exception_summary(error, PLAIN))
+            attempt.answer = AttemptResult(error=exception_summary(error, PLAIN))
         finally:
             self._ended.set()
 
@@ -204,7 +206,7 @@ class SenderPool:
             self._write(attempt, _failed(f"{what} in time."))
         return len(late)
 
-    def _write(self, attempt: Attempt, answer: Answer) -> bool:
+    def _write(self, attempt: Attempt, answer: AttemptResult) -> bool:
         """Write the result of an attempt; return whether the message was delivered. Raise in an outage, to write it later."""
         self._record(attempt, answer)
         message = attempt.message
@@ -235,7 +237,7 @@ class SenderPool:
             logger.info("Webhook %s of job %s has failed (attempt %d): %s", message.event, message.job_id, message.attempts, answer.error)
         return status == outbox.Status.DELIVERED
 
-    def _record(self, attempt: Attempt, answer: Answer) -> None:
+    def _record(self, attempt: Attempt, answer: AttemptResult) -> None:
         origins = self._origins if self._origins is not None else {}
         origins[attempt.origin] = known = origins.pop(attempt.origin, None) or Origin()
         known.record(attempt, answer, time.monotonic())
@@ -243,7 +245,7 @@ class SenderPool:
             del origins[next(iter(origins))]
 
 
-def _failed(error: str) -> Answer:
-    from jobqueue.webhooks.sending import Answer
+def _failed(error: str) -> AttemptResult:
+    from jobqueue.webhooks.sending import AttemptResult
 
-    return Answer(error=error, late=True)
+    return AttemptResult(error=error, late=True)

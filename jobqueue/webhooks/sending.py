@@ -37,7 +37,7 @@ GONE = 410
 _making = threading.Lock()
 
 
-class Answer(NamedTuple):
+class AttemptResult(NamedTuple):
     """The result of one attempt; `final` if no other attempt follows, `late` if the receiver did not answer in time."""
 
     delivered: bool = False
@@ -64,27 +64,27 @@ def send(
     seconds: float,
     at: datetime | None = None,
     https_only: bool = False,
-) -> Answer:
+) -> AttemptResult:
     """Send a message and return the result; it takes at most `seconds`, without the resolution of the name."""
     hide = masking.Mask(values=[url, url[len(origin(url)) :]])
     try:
         if problem := url_problem(url, https_only=https_only):
-            raise guard.Refused(problem)
+            raise guard.ReceiverRefused(problem)
         if url.lower().startswith("https:"):
             _tls()  # created once, which takes a while: before the time begins
         return _send(url, headers(message_id, body, secrets, at), body.encode(), allowed, time.monotonic() + seconds)
-    except (guard.Refused, httpx.InvalidURL) as error:
-        return Answer(final=True, error=_shown(f"Refused: {error}.", hide))
+    except (guard.ReceiverRefused, httpx.InvalidURL) as error:
+        return AttemptResult(final=True, error=_shown(f"Refused: {error}.", hide))
     except (httpcore.TimeoutException, TimeoutError):
-        return Answer(error=f"No answer within {seconds:g} s.", late=True)
+        return AttemptResult(error=f"No answer within {seconds:g} s.", late=True)
     except httpcore.ProtocolError as error:  # its text quotes the receiver, such as the banner of another service
         closed = "disconnected" in str(error)
-        return Answer(error="The receiver disconnected without an answer." if closed else "The receiver does not answer in HTTP.")
+        return AttemptResult(error="The receiver disconnected without an answer." if closed else "The receiver does not answer in HTTP.")
     except Exception as error:  # noqa: BLE001 - any error of a receiver or a library is stored in the delivery's row
-        return Answer(error=_shown(str(error) if isinstance(error, guard.Unresolved) else exception_summary(error, hide), hide))
+        return AttemptResult(error=_shown(str(error) if isinstance(error, guard.Unresolved) else exception_summary(error, hide), hide))
 
 
-def _send(url: str, sent: Mapping[str, str], body: bytes, allowed: tuple[str, ...], deadline: float) -> Answer:
+def _send(url: str, sent: Mapping[str, str], body: bytes, allowed: tuple[str, ...], deadline: float) -> AttemptResult:
     target = httpx.URL(url)
     port = target.port or (443 if target.scheme == "https" else 80)
     found = guard.addresses(target.raw_host.decode("ascii"), port, allowed)
@@ -106,7 +106,7 @@ def headers(message_id: str, body: str, secrets: Iterable[str], at: datetime | N
     }
 
 
-def _exchange(url: httpx.URL, found: list[str], sent: Mapping[str, str], body: bytes, deadline: float) -> Answer:
+def _exchange(url: httpx.URL, found: list[str], sent: Mapping[str, str], body: bytes, deadline: float) -> AttemptResult:
     until = Deadline(deadline)
     tls = _tls() if url.scheme == "https" else None
     target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
@@ -120,11 +120,13 @@ def _exchange(url: httpx.URL, found: list[str], sent: Mapping[str, str], body: b
         _read_a_little(response)
     status = response.status
     if 200 <= status < 300:
-        return Answer(delivered=True, status=status)
+        return AttemptResult(delivered=True, status=status)
     error = f"The receiver answered {status}."
     if 300 <= status < 400:
         error = f"The receiver answered {status}; redirects are not followed."
-    return Answer(final=status == GONE, status=status, error=error, retry_after=retry_after_seconds(_header(response, b"retry-after")))
+    return AttemptResult(
+        final=status == GONE, status=status, error=error, retry_after=retry_after_seconds(_header(response, b"retry-after"))
+    )
 
 
 def _header(response: httpcore.Response, name: bytes) -> str | None:

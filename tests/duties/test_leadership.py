@@ -10,7 +10,7 @@ from django.db import connection, transaction
 
 from jobqueue import clock
 from jobqueue.db import fenced
-from jobqueue.duties.leadership import Clock, Leadership, Term
+from jobqueue.duties.leadership import DatabaseClock, Leadership, Term
 from jobqueue.exceptions import LeadershipLost
 from jobqueue.models import BackgroundJobLease, Job
 from tests.factories import JobFactory
@@ -237,7 +237,7 @@ def test_of_many_that_contend_at_once_one_leads(rival: Rival) -> None:
 
 
 def test_the_clock_returns_the_databases_time() -> None:
-    clock = Clock()
+    clock = DatabaseClock()
     told = clock.now() + timedelta(days=3)
     clock.set(told)
     assert told <= clock.now() < told + timedelta(minutes=1)

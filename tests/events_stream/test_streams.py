@@ -19,19 +19,19 @@ from django.http import HttpRequest
 from django.test import Client as Browser
 from django.test import RequestFactory
 
-from jobqueue.api.responses import Problem
+from jobqueue.api.responses import ApiError
 from jobqueue.api.streams import limits, parts, recheck, wsgi
 from jobqueue.api.streams import threads as desk
 from jobqueue.api.streams.asgi import send_async
 from jobqueue.api.streams.limits import StreamSlot, identity
-from jobqueue.api.streams.parts import Source, Stream
+from jobqueue.api.streams.parts import Stream, StreamSource
 from jobqueue.api.streams.wsgi import SyncStream
 from jobqueue.checks import check_streams
 from jobqueue.db import eventlog
 from jobqueue.events import stopping, subscription
 from jobqueue.events import stream as streams
 from jobqueue.events.stream import hub
-from jobqueue.events.wanted import Wanted
+from jobqueue.events.wanted import EventSelection
 from jobqueue.models import Job, JobEvent
 from jobqueue.public_ids import public_id
 from tests.factories import JobFactory
@@ -407,8 +407,10 @@ def test_a_query_of_a_stream_never_ends_the_servers_loop() -> None:
 
 def test_a_place_that_was_taken_for_a_request_that_was_dropped_is_free_again(settings: Any) -> None:
     settings.JOBQUEUE = {"EVENT_STREAMS_PER_USER": 1}
-    dropped = send_async(Stream(Source(Wanted(), lambda: True, dict), None, False), {}, StreamSlot(RequestFactory().get("/"), "anna"))
-    with pytest.raises(Problem):
+    dropped = send_async(
+        Stream(StreamSource(EventSelection(), lambda: True, dict), None, False), {}, StreamSlot(RequestFactory().get("/"), "anna")
+    )
+    with pytest.raises(ApiError):
         StreamSlot(RequestFactory().get("/"), "anna")
     del dropped
     StreamSlot(RequestFactory().get("/"), "anna").leave()
@@ -423,7 +425,9 @@ def test_the_connection_of_one_who_never_reads_is_cut(why: str, monkeypatch: pyt
         monkeypatch.setattr(streams, "server_ends", lambda: True)
     ours, theirs = socket.socketpair()
     one = SyncStream(
-        Stream(Source(Wanted(), lambda: True, dict), None, False), {"gunicorn.socket": ours}, StreamSlot(RequestFactory().get("/"), "anna")
+        Stream(StreamSource(EventSelection(), lambda: True, dict), None, False),
+        {"gunicorn.socket": ours},
+        StreamSlot(RequestFactory().get("/"), "anna"),
     )
     try:
         assert next(one).startswith(b"retry"), "the server's thread is in a write now"

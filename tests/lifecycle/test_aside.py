@@ -16,7 +16,7 @@ from jobqueue.db.aside import PREFIX
 from jobqueue.duties.promote_due_jobs import PromoteDueJobs
 from jobqueue.insight.problems import problems
 from jobqueue.lifecycle.claim import claim
-from jobqueue.lifecycle.expire import Recovery, expire_owner, expire_stale_running_jobs
+from jobqueue.lifecycle.expire import JobRecovery, expire_owner, expire_stale_running_jobs
 from jobqueue.lifecycle.finish import finish, finish_with_work
 from jobqueue.lifecycle.outcome import Failure, HandOver, Kind, Outcome
 from jobqueue.lifecycle.promote import Promotion
@@ -110,7 +110,7 @@ def test_a_bad_row_does_not_keep_the_ends_of_other_runs_from_being_written(name:
 def test_a_bad_row_does_not_keep_other_jobs_from_being_recovered(name: str) -> None:
     good = JobFactory.create_batch(3, expired=True)
     bad = [spoil(JobFactory(expired=True), name), spoil(JobFactory(expired=True, target="customer:8"), name)]
-    lost, batch = Recovery().run()
+    lost, batch = JobRecovery().run()
     assert {one.job_id for one in lost} == {job.pk for job in [*good, *bad]}
     assert (batch.set_aside, states_of(good)) == (0, {"QUEUED"})
     for job in Job.objects.filter(pk__in=[job.pk for job in bad]):
@@ -201,7 +201,7 @@ def test_rows_that_workers_do_not_move_are_a_problem() -> None:
 def test_a_row_that_refuses_even_that_is_left_alone_for_a_while_and_logged_once(caplog: Any) -> None:
     bad, good = JobFactory(expired=True), JobFactory(expired=True)
     with refusing_changes(f"old.id = {bad.pk}"):
-        recovery = Recovery()
+        recovery = JobRecovery()
         lost, batch = recovery.run()
         assert ([one.job_id for one in lost], batch.set_aside) == ([good.pk], 1)
         assert recovery.run()[1].set_aside == 0
@@ -216,7 +216,7 @@ def test_a_row_that_refuses_even_that_is_left_alone_for_a_while_and_logged_once(
 def test_many_rows_that_refuse_are_one_line_of_the_log_and_a_count(caplog: Any) -> None:
     bad = [JobFactory(expired=True).pk for _ in range(30)]
     with refusing_changes(f"old.id >= {bad[0]}"):
-        assert Recovery().run()[1].set_aside == 30
+        assert JobRecovery().run()[1].set_aside == 30
     repeats.flush(0.0)
     lines = [record.getMessage() for record in caplog.records if "cannot be set aside" in record.getMessage()]
     assert (len(lines), lines[1].split(" lines")[0], "Traceback" in caplog.text) == (2, "29 more", False)

@@ -18,12 +18,12 @@ from jobqueue.lifecycle.outcome import (
     FINISHED_FIRST,
     INTERRUPTED_BY_SHUTDOWN,
     INTERRUPTED_BY_USER,
-    Done,
     Failure,
+    FinishedPhase,
     Kind,
+    LastProgress,
     Outcome,
-    Shown,
-    Told,
+    PhaseProgress,
 )
 
 NOON = datetime(2026, 11, 29, 12, tzinfo=UTC)
@@ -93,10 +93,10 @@ def test_what_a_row_must_not_have_is_checked_if_it_was_not_read(kind: Kind) -> N
     ("fields", "expected"),
     [
         ({"kind": Kind.RETRY}, False),
-        ({"kind": Kind.SUCCESS, "told": Told(3, "three"), "phase": Shown("load", 1, None)}, False),
-        ({"kind": Kind.ERROR, "told": Told(3, None)}, True),
-        ({"kind": Kind.RETRY, "phase": Shown("load", 1, None)}, True),
-        ({"kind": Kind.SLEEP, "done": Done("load", 0)}, True),
+        ({"kind": Kind.SUCCESS, "told": LastProgress(3, "three"), "phase": PhaseProgress("load", 1, None)}, False),
+        ({"kind": Kind.ERROR, "told": LastProgress(3, None)}, True),
+        ({"kind": Kind.RETRY, "phase": PhaseProgress("load", 1, None)}, True),
+        ({"kind": Kind.SLEEP, "done": FinishedPhase("load", 0)}, True),
         *(({"kind": kind}, True) for kind in (Kind.INTERRUPTED, Kind.UNKNOWN_TASK, Kind.SLEEP, Kind.WAIT)),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_sleep_has_a_longest_time() -> None:
 
 @pytest.mark.parametrize(("progress", "message", "expected"), [(40, "on", True), (30, "off", False), (30, None, False), (40, None, True)])
 def test_the_last_progress_is_an_event_unless_the_row_has_it(progress: int, message: str | None, expected: bool) -> None:
-    end = decided(Kind.RETRY, RowState(NOON, progress=30, message="off"), told=Told(progress, message))
+    end = decided(Kind.RETRY, RowState(NOON, progress=30, message="off"), told=LastProgress(progress, message))
 
     assert (end.shown is not None) is expected
     if end.shown is not None:

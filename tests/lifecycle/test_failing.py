@@ -16,7 +16,7 @@ from jobqueue.db import Lease
 from jobqueue.lifecycle import finish as module
 from jobqueue.lifecycle import history
 from jobqueue.lifecycle.finish import finish
-from jobqueue.lifecycle.outcome import Failure, Kind, Outcome, Settled, Shown, Told
+from jobqueue.lifecycle.outcome import Failure, Kind, LastProgress, Outcome, PhaseProgress, Settled
 from jobqueue.models import Job, JobEvent, Queue, WebhookDelivery
 from tests.factories import JobFactory
 from tests.rivals import Rival
@@ -44,9 +44,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "to be paused": ({"cancel_requested": True, "cancel_outcome": "PAUSED"}, {}),
     "to be canceled": ({"cancel_requested": True, "cancel_outcome": "CANCELED"}, {}),
     "unknown before": ({"options": {"unknown_since": "2026-11-28T00:00:00+00:00", "timeout": 5}}, {}),
-    "in a phase": ({"phase": "load"}, {"phase": Shown("load", 10, "loading")}),
+    "in a phase": ({"phase": "load"}, {"phase": PhaseProgress("load", 10, "loading")}),
     "in a phase of a plain task": ({"phase": "load"}, {}),
-    "with progress that was reported": ({"progress": 3}, {"told": Told(9, "nine")}),
+    "with progress that was reported": ({"progress": 3}, {"told": LastProgress(9, "nine")}),
     "never begun": ({}, {"began": None}),
     "without a failure": ({}, {"failure": None, "message": "why"}),
 }

@@ -66,7 +66,7 @@ def test_an_address_of_the_internet_is_not(address: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0x7f000001", "2130706433", "127.1", "::1", "localhost", "0", "::ffff:127.0.0.1"])
 def test_a_name_of_this_machine_is_refused_however_it_is_written(host: str) -> None:
-    with pytest.raises(guard.Refused, match="is not public; WEBHOOK_ALLOWED_HOSTS can allow it"):
+    with pytest.raises(guard.ReceiverRefused, match="is not public; WEBHOOK_ALLOWED_HOSTS can allow it"):
         guard.addresses(host, 80, ())
 
 
@@ -79,11 +79,11 @@ def answers(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:
 
 def test_one_bad_address_among_good_ones_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     answers(monkeypatch, "8.8.8.8", "10.0.0.1")
-    with pytest.raises(guard.Refused, match="has an address that is not public") as caught:
+    with pytest.raises(guard.ReceiverRefused, match="has an address that is not public") as caught:
         guard.addresses("example.com", 443, ())
     assert "10.0.0.1" not in str(caught.value)  # who sees deliveries must not learn what names mean inside
     answers(monkeypatch, "8.8.8.8", "fe80::1%eth0")
-    with pytest.raises(guard.Refused):
+    with pytest.raises(guard.ReceiverRefused):
         guard.addresses("example.com", 443, ())
 
 
@@ -92,7 +92,7 @@ def test_internal_hosts_are_allowed_by_name_suffix_address_or_network(monkeypatc
     for allowed in (("hooks.internal",), (".internal",), ("10.0.0.1",), ("10.0.0.0/8",)):
         assert guard.addresses("hooks.internal", 80, allowed) == ["10.0.0.1"]
     for allowed in (("internal",), ("192.168.0.0/16",), ("hooks.internal.example.com",)):
-        with pytest.raises(guard.Refused):
+        with pytest.raises(guard.ReceiverRefused):
             guard.addresses("hooks.internal", 80, allowed)
 
 
@@ -100,7 +100,7 @@ def test_ports_of_other_services_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     answers(monkeypatch, "8.8.8.8")
     assert [guard.addresses("example.com", port, ()) for port in (80, 443, 8443)] == [["8.8.8.8"]] * 3
     for port in (22, 25, 1023):
-        with pytest.raises(guard.Refused, match=f"port {port}"):
+        with pytest.raises(guard.ReceiverRefused, match=f"port {port}"):
             guard.addresses("example.com", port, ())
     assert guard.addresses("example.com", 25, ("8.8.8.8",)) == ["8.8.8.8"]
 

@@ -13,7 +13,7 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from jobqueue.webhooks import guard, sending
-from jobqueue.webhooks.sending import Answer, send
+from jobqueue.webhooks.sending import AttemptResult, send
 from tests.webhooks import receivers
 from tests.webhooks.conftest import Listen
 from tests.webhooks.receivers import SECRET, says
@@ -22,13 +22,13 @@ BODY = '{"type":"job.completed","data":{"text":"ä"}}'
 OTHER = SECRET[:-4] + "AAAA"
 
 
-def sent(url: str, *, secrets: tuple[str, ...] = (SECRET,), seconds: float = 1, allowed: tuple[str, ...] = ("127.0.0.1",)) -> Answer:
+def sent(url: str, *, secrets: tuple[str, ...] = (SECRET,), seconds: float = 1, allowed: tuple[str, ...] = ("127.0.0.1",)) -> AttemptResult:
     return send(url, "id-1", BODY, secrets=secrets, allowed=allowed, seconds=seconds)
 
 
 def test_a_message_arrives_and_its_signature_holds(listen: Listen) -> None:
     receiver = listen(says(204))
-    assert sent(receiver.url) == Answer(delivered=True, status=204)
+    assert sent(receiver.url) == AttemptResult(delivered=True, status=204)
     (request,) = receiver.requests
     assert request.line == "POST /hook HTTP/1.1"
     assert request.headers["content-type"] == "application/json"
@@ -56,12 +56,12 @@ def test_without_a_secret_it_is_not_signed(listen: Listen) -> None:
 def test_an_error_is_reported_with_its_status_and_nothing_of_what_the_receiver_said(listen: Listen, status: int, final: bool) -> None:
     receiver = listen(says(status, more="retry-after: 77\r\n", body=b"internal secret"))
     answer = sent(receiver.url)
-    assert answer == Answer(final=final, status=status, error=f"The receiver answered {status}.", retry_after=77)
+    assert answer == AttemptResult(final=final, status=status, error=f"The receiver answered {status}.", retry_after=77)
 
 
 def test_gone_is_final_whatever_the_receiver_says_of_a_next_time(listen: Listen) -> None:
     receiver = listen(says(410, more="retry-after: Fri, 99999999999999999999 Dec 2026 00:00:00 GMT\r\n"))
-    assert sent(receiver.url) == Answer(final=True, status=410, error="The receiver answered 410.")
+    assert sent(receiver.url) == AttemptResult(final=True, status=410, error="The receiver answered 410.")
 
 
 def test_no_log_of_a_library_has_the_url(listen: Listen, caplog: pytest.LogCaptureFixture) -> None:
@@ -75,7 +75,7 @@ def test_no_log_of_a_library_has_the_url(listen: Listen, caplog: pytest.LogCaptu
 def test_a_redirect_is_a_failure_and_is_not_followed(listen: Listen) -> None:
     inside = listen(says(200))
     receiver = listen(says(301, more=f"location: {inside.url}\r\n"))
-    assert sent(receiver.url) == Answer(status=301, error="The receiver answered 301; redirects are not followed.")
+    assert sent(receiver.url) == AttemptResult(status=301, error="The receiver answered 301; redirects are not followed.")
     assert inside.connections == 0
 
 
@@ -83,7 +83,7 @@ def test_a_redirect_is_a_failure_and_is_not_followed(listen: Listen) -> None:
 def test_the_time_limit_is_that_of_the_whole(listen: Listen, answer: Any) -> None:
     receiver = listen(answer)
     began = time.monotonic()
-    assert sent(receiver.url, seconds=1.5) == Answer(error="No answer within 1.5 s.", late=True)
+    assert sent(receiver.url, seconds=1.5) == AttemptResult(error="No answer within 1.5 s.", late=True)
     assert 1.4 < time.monotonic() - began < 2.5
 
 

@@ -13,7 +13,7 @@ import pytest
 from django.dispatch import Signal
 
 from jobqueue import enqueue_many, fixed, signals, task
-from jobqueue.failure_log import Ending, while_handling
+from jobqueue.failure_log import RunError, while_handling
 from jobqueue.insight.workers import stuck_services
 from jobqueue.models import Job, Worker
 from jobqueue.worker.claiming import tenant_slots
@@ -132,7 +132,7 @@ def test_the_exception_is_given_back_as_it_was() -> None:
         raise ValueError("x")
     except ValueError as caught:
         error, trace = caught, caught.__traceback__
-    while_handling(Ending(error), lambda: seen.append(sys.exc_info()))
+    while_handling(RunError(error), lambda: seen.append(sys.exc_info()))
     assert seen == [(ValueError, error, trace)]
     assert (error.__traceback__, error.__context__) == (trace, None)
     while_handling(None, lambda: seen.append(sys.exc_info()))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from jobqueue.worker.fleet import ipc
-from jobqueue.worker.fleet.ipc import Link
+from jobqueue.worker.fleet.ipc import ProcessLink
 from jobqueue.worker.process.memory import rss_mb
 from jobqueue.worker.process.recycling import Recycling
 
 
 def test_messages_of_one_side_reach_the_other_in_order() -> None:
     ours, socket = ipc.pair()
-    theirs = Link(socket)
+    theirs = ProcessLink(socket)
     assert ours.receive() == []
     assert theirs.send(ipc.SERVES, "an identity")
     assert theirs.send(ipc.PULSE)
@@ -26,7 +26,7 @@ def test_messages_of_one_side_reach_the_other_in_order() -> None:
 
 def test_the_last_message_of_an_ended_process_is_received() -> None:
     ours, socket = ipc.pair()
-    theirs = Link(socket)
+    theirs = ProcessLink(socket)
     theirs.send(ipc.LEAVES, ipc.DONE)
     theirs.close()
     assert ours.receive() == [(ipc.LEAVES, ipc.DONE)]

@@ -79,10 +79,10 @@ def test_secrets_are_hidden_in_messages_and_tracebacks() -> None:
 
 def test_the_secrets_of_a_job_are_hidden_in_the_traceback_of_its_run() -> None:
     from jobqueue.core.masking import Mask
-    from jobqueue.failure_log import Ending, while_handling
+    from jobqueue.failure_log import RunError, while_handling
 
     error = raised(ValueError("the server refused hunter2"))
     lines: list[str] = []
-    while_handling(Ending(error, mask=Mask(values=["hunter2"])), lambda: lines.append(formatted("m", error)))
+    while_handling(RunError(error, mask=Mask(values=["hunter2"])), lambda: lines.append(formatted("m", error)))
     assert "the server refused ********" in lines[0]
     assert "hunter2" not in lines[0]

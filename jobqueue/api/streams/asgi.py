@@ -18,7 +18,7 @@ from asgiref.sync import sync_to_async
 
 from jobqueue.api.streams import threads
 from jobqueue.api.streams.limits import StreamSlot
-from jobqueue.api.streams.parts import ADMIT_SECONDS, RETRY_MILLISECONDS, RETRY_SOON_MILLISECONDS, Clock, Stream
+from jobqueue.api.streams.parts import ADMIT_SECONDS, RETRY_MILLISECONDS, RETRY_SOON_MILLISECONDS, Stream, StreamClock
 from jobqueue.db import let_go
 from jobqueue.events import stopping, wire
 from jobqueue.events.stream import hub
@@ -78,7 +78,7 @@ async def _parts_of(stream: Stream, client: Subscription, wake: asyncio.Event, s
         if part is None:
             break
         yield part
-    clock = Clock()
+    clock = StreamClock()
     while client.begin is not None:
         wake.clear()
         ended, over = client.ended, clock.is_over  # read before the queue is emptied, so that all earlier messages are sent

@@ -14,15 +14,15 @@ from jobqueue import public_ids
 from jobqueue.access import visible
 from jobqueue.api import params
 from jobqueue.api.params import Given
-from jobqueue.api.responses import Problem
+from jobqueue.api.responses import ApiError
 from jobqueue.api.streams import recheck, response
-from jobqueue.api.streams.parts import Source
+from jobqueue.api.streams.parts import StreamSource
 from jobqueue.core.capping import MAX_BYTES, SHOWN_BYTES
 from jobqueue.core.masking import mask_text
 from jobqueue.core.states import Status
 from jobqueue.core.targets import Target
 from jobqueue.db import Now
-from jobqueue.events.wanted import Wanted
+from jobqueue.events.wanted import EventSelection
 from jobqueue.insight.narrowed import why_for
 from jobqueue.insight.report import report
 from jobqueue.insight.why import Why
@@ -64,16 +64,16 @@ def of_job(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
     def allowed() -> bool:
         return still_allowed() and visible.may_see(user, job.pk)
 
-    return response.respond(request, user, Source(Wanted(job_id=job.pk), allowed, snapshot_of(job.pk, user)))
+    return response.respond(request, user, StreamSource(EventSelection(job_id=job.pk), allowed, snapshot_of(job.pk, user)))
 
 
 def of_target(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
     """Stream the events of the jobs of one target, which may have no job yet."""
     name, tenant = given["target"], params.text(request, "tenant") or ""
     if len(name) > params.MAX_TEXT or params.has_control(name):
-        raise Problem(404, f"{params.shown(name)} is not a valid name of a target.")
+        raise ApiError(404, f"{params.shown(name)} is not a valid name of a target.")
     jobs = Job.objects.current.filter(tenant=tenant, target=name).exclude(status__in=ENDED)
-    return _stream(request, user, Wanted(target=Target(tenant, name)), jobs)
+    return _stream(request, user, EventSelection(target=Target(tenant, name)), jobs)
 
 
 def of_all(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
@@ -82,17 +82,17 @@ def of_all(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
     jobs = Job.objects.current.filter(status=Status.RUNNING)
     if tenant is not None:
         jobs = jobs.filter(tenant=tenant)
-    return _stream(request, user, Wanted(tenant=tenant), jobs)
+    return _stream(request, user, EventSelection(tenant=tenant), jobs)
 
 
-def _stream(request: HttpRequest, user: Any, wanted: Wanted, jobs: QuerySet[Job]) -> HttpResponseBase:
+def _stream(request: HttpRequest, user: Any, wanted: EventSelection, jobs: QuerySet[Job]) -> HttpResponseBase:
     """Stream the events of jobs that the user may see; when that set changes, the stream ends and its client reconnects."""
     still_allowed, seen = recheck.permission_check(request, user, NAMES), visible.sight(user)
 
     def allowed() -> bool:
         return still_allowed() and visible.sight(user) == seen
 
-    return response.respond(request, user, Source(wanted._replace(sight=seen), allowed, _briefly(user, jobs)))
+    return response.respond(request, user, StreamSource(wanted._replace(sight=seen), allowed, _briefly(user, jobs)))
 
 
 def _briefly(user: Any, jobs: QuerySet[Job]) -> Callable[[], dict[str, Any]]:

@@ -18,7 +18,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
 
 from jobqueue import conf
-from jobqueue.api.responses import Problem
+from jobqueue.api.responses import ApiError
 from jobqueue.db import let_go
 from jobqueue.events import stopping
 
@@ -122,14 +122,14 @@ class StreamSlot:
         self.leave()
 
 
-def _too_many(most: int, setting: int) -> Problem:
+def _too_many(most: int, setting: int) -> ApiError:
     why = (
         f"EVENT_STREAMS_PER_USER allows a user {setting} (0: no limit)"
         if most == setting
         else "a user may have half of the streams that a process of this server can serve (EVENT_STREAMS_MOST, and the server's threads)"
     )
     text = f"You have {most} streams open in this process, and {why}. Close one, or try again later."
-    return Problem(429, text, limit=most, headers={"Retry-After": BUSY_SECONDS})
+    return ApiError(429, text, limit=most, headers={"Retry-After": BUSY_SECONDS})
 
 
 def most_streams(request: HttpRequest) -> int:
@@ -159,16 +159,16 @@ def _threads(request: HttpRequest) -> int | None:
     return sum(one.name.startswith(WAITRESS) for one in threading.enumerate()) or None
 
 
-def busy(most: int) -> Problem:
+def busy(most: int) -> ApiError:
     """Return the answer of a process that has no room for one more stream."""
     if most == 0:
         text = (
             "No streams of events are served here: the server handles too few requests at a time, and a stream would occupy one of"
             " its threads. Give it threads (gunicorn --threads 8), or serve the site by ASGI."
         )
-        return Problem(503, text, code="no_streams")
+        return ApiError(503, text, code="no_streams")
     text = f"This process already serves its maximum of {most} streams."
-    return Problem(503, f"{text} Try again later.", code="too_many_streams", headers={"Retry-After": BUSY_SECONDS})
+    return ApiError(503, f"{text} Try again later.", code="too_many_streams", headers={"Retry-After": BUSY_SECONDS})
 
 
 @contextlib.contextmanager

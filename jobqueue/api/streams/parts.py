@@ -18,7 +18,7 @@ from jobqueue.api.streams import recheck
 from jobqueue.db.cursors import Position
 from jobqueue.events import replay, wire
 from jobqueue.events.subscription import Subscription
-from jobqueue.events.wanted import Wanted
+from jobqueue.events.wanted import EventSelection
 
 RETRY_MILLISECONDS = 3000
 RETRY_SOON_MILLISECONDS = 500  # after a stream that ended only because of its age
@@ -26,10 +26,10 @@ ADMIT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class StreamSource:
     """The source of a stream: which events, whether the user may see them, and the snapshot; the two functions use the database."""
 
-    wanted: Wanted
+    wanted: EventSelection
     allowed: Callable[[], bool]
     snapshot: Callable[[], dict[str, Any]]
 
@@ -38,7 +38,7 @@ class Source:
 class Stream:
     """One stream: its source, the position from which the client resumes (None for a new one), and whether it wants a snapshot."""
 
-    source: Source
+    source: StreamSource
     last: Position | None
     snapshot: bool
 
@@ -66,7 +66,7 @@ def _own(name: str, data: dict[str, Any]) -> bytes:
     return wire.body({"id": None, "event": name, "at": clock.now().isoformat(), "data": data})
 
 
-class Clock:
+class StreamClock:
     """The times of one stream: its next ping, its next check of permissions, and its end."""
 
     def __init__(self) -> None:

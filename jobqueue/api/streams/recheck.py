@@ -12,7 +12,7 @@ from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
 from django.http import HttpRequest
 
 from jobqueue.api import access
-from jobqueue.api.responses import Problem
+from jobqueue.api.responses import ApiError
 
 CHECK_SECONDS = 5.0
 
@@ -34,7 +34,7 @@ def permission_check(request: HttpRequest, user: Any, names: Sequence[str]) -> C
             found = access.authenticated(request)
             found = type(found)._default_manager.get(pk=found.pk) if getattr(found, "pk", None) is not None else found
             access.check_permissions(found, names)
-        except (Problem, ObjectDoesNotExist, PermissionDenied):
+        except (ApiError, ObjectDoesNotExist, PermissionDenied):
             return False
         return bool(found.pk == user.pk and found.is_active)
 

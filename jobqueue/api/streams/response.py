@@ -10,10 +10,10 @@ from django.http.response import HttpResponseBase
 
 from jobqueue import conf
 from jobqueue.api.params import shown
-from jobqueue.api.responses import Problem
+from jobqueue.api.responses import ApiError
 from jobqueue.api.streams.asgi import send_async
 from jobqueue.api.streams.limits import StreamSlot, busy, most_streams
-from jobqueue.api.streams.parts import Source, Stream
+from jobqueue.api.streams.parts import Stream, StreamSource
 from jobqueue.api.streams.wsgi import SyncStream
 from jobqueue.db.cursors import Position
 
@@ -32,14 +32,14 @@ def are_served() -> bool:
     return settings.event_log != "none" and settings.event_streams_most > 0
 
 
-def respond(request: HttpRequest, user: Any, source: Source) -> HttpResponseBase:
+def respond(request: HttpRequest, user: Any, source: StreamSource) -> HttpResponseBase:
     """Answer with a stream; raise a `Problem` if there is nothing to stream or no room."""
     settings = conf.current()
     if settings.event_log == "none":
         reason = "no events are recorded"
-        raise Problem(409, 'No events are recorded: the setting EVENT_LOG is "none".', reason=reason, code="no_events")
+        raise ApiError(409, 'No events are recorded: the setting EVENT_LOG is "none".', reason=reason, code="no_events")
     if settings.event_streams_most == 0:
-        raise Problem(503, "Streams of events are switched off: the setting EVENT_STREAMS_MOST is 0.", code="no_streams")
+        raise ApiError(503, "Streams of events are switched off: the setting EVENT_STREAMS_MOST is 0.", code="no_streams")
     last = _last_position(request)
     stream = Stream(source, last, _wants_snapshot(request, default=last is None))
     if request.method == "HEAD":
@@ -57,7 +57,7 @@ def _last_position(request: HttpRequest) -> Position | None:
         return None
     found = Position.of(value)
     if found is None:
-        raise Problem(400, f"Last-Event-ID is {shown(value)}; it must be the id of a message of a stream, unchanged.")
+        raise ApiError(400, f"Last-Event-ID is {shown(value)}; it must be the id of a message of a stream, unchanged.")
     return found
 
 
@@ -66,5 +66,5 @@ def _wants_snapshot(request: HttpRequest, *, default: bool) -> bool:
     if value is None:
         return default
     if value not in ("0", "1"):
-        raise Problem(400, f"snapshot is {shown(value)}; it must be 0 or 1.")
+        raise ApiError(400, f"snapshot is {shown(value)}; it must be 0 or 1.")
     return value == "1"

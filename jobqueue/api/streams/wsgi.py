@@ -16,7 +16,7 @@ from typing import Any
 
 from jobqueue.api.streams import threads
 from jobqueue.api.streams.limits import StreamSlot
-from jobqueue.api.streams.parts import ADMIT_SECONDS, RETRY_MILLISECONDS, RETRY_SOON_MILLISECONDS, Clock, Stream
+from jobqueue.api.streams.parts import ADMIT_SECONDS, RETRY_MILLISECONDS, RETRY_SOON_MILLISECONDS, Stream, StreamClock
 from jobqueue.events import wire
 from jobqueue.events.stream import hub
 from jobqueue.events.subscription import STALLED_SECONDS, Subscription
@@ -83,7 +83,7 @@ class SyncStream:
                 if part is None:
                     break
                 yield part
-            clock = Clock()
+            clock = StreamClock()
             while client.begin is not None:
                 wake.clear()
                 ended, over = client.ended, clock.is_over

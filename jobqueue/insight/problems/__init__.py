@@ -15,9 +15,9 @@ from jobqueue import db
 from jobqueue.core import masking, repeats
 from jobqueue.core.texts import exception_summary
 from jobqueue.insight.problems import deliveries, fleet, work
-from jobqueue.insight.problems.base import Link, Problem, Severity, Thresholds, shortened
+from jobqueue.insight.problems.base import PageLink, Problem, Severity, Thresholds, shortened
 
-__all__ = ["CHECKS", "Link", "Problem", "Severity", "Thresholds", "problems"]
+__all__ = ["CHECKS", "PageLink", "Problem", "Severity", "Thresholds", "problems"]
 
 Check = Callable[[Thresholds], Iterable[Problem]]
 

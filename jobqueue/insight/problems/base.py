@@ -23,7 +23,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class PageLink:
     """A page of the admin: its URL name without the namespace, the arguments of the URL, and the query."""
 
     page: str
@@ -46,7 +46,7 @@ class Problem:
     subject: str = ""
     count: int = 1
     more: bool = False
-    link: Link | None = None
+    link: PageLink | None = None
 
 
 def _threshold(default: float | None, unit: str, help_text: str) -> Any:
@@ -92,5 +92,5 @@ def shortened(found: Iterable[Problem]) -> list[Problem]:
     first, rest = every[: MAX_NAMED - 1], len(every) - MAX_NAMED + 1
     head = every[0]
     text = f"{rest:,} more problems of this kind ({head.code})."
-    link = None if head.link is None else Link(head.link.page.replace("_change", "_changelist"))
+    link = None if head.link is None else PageLink(head.link.page.replace("_change", "_changelist"))
     return [*first, Problem(head.code, head.severity, text, head.fix, count=rest, link=link)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobqueue.core.amounts import plural, span, verb
 from jobqueue.db import Now
-from jobqueue.insight.problems.base import MAX_COUNTED, Link, Problem, Severity, Thresholds, above
+from jobqueue.insight.problems.base import MAX_COUNTED, PageLink, Problem, Severity, Thresholds, above
 from jobqueue.models import WebhookDelivery
 
 Status = WebhookDelivery.Status
@@ -22,7 +22,7 @@ def failed_webhooks(given: Thresholds) -> Iterator[Problem]:
     if above(number, given.max_failed_webhooks):
         text = f"{_deliveries(number, more)} {verb(number, 'was', 'were', more=more)} given up in the last {span(given.since)}."
         fix = "Check the last answer of each; correct the receiver or its URL, and redeliver."
-        link = Link(PAGE, query={"status": Status.FAILED, "ended_within": f"{given.since:g}"})
+        link = PageLink(PAGE, query={"status": Status.FAILED, "ended_within": f"{given.since:g}"})
         yield Problem("failed_webhooks", Severity.WARNING, text, fix, count=number, more=more, link=link)
 
 
@@ -33,7 +33,7 @@ def retried_webhooks(given: Thresholds) -> Iterator[Problem]:
         was, are = verb(number, "was", "were", more=more), verb(number, "is", "are", more=more)
         text = f"{_deliveries(number, more)} {was} not accepted by the receiver and {are} retried."
         fix = "Check the last answer of each; correct the receiver, or move the deliveries to the right URL."
-        link = Link(PAGE, query={"status": Status.PENDING, "retried": "1"})
+        link = PageLink(PAGE, query={"status": Status.PENDING, "retried": "1"})
         yield Problem("retried_webhooks", Severity.WARNING, text, fix, count=number, more=more, link=link)
 
 
@@ -45,7 +45,7 @@ def late_webhooks(given: Thresholds) -> Iterator[Problem]:
         if above(late, given.max_webhook_delay):
             text = f"A webhook delivery has been due for {late:.0f} s and is not sent."
             fix = "Check that a worker runs the duty deliver_webhooks and has the extra 'webhooks' installed."
-            yield Problem("late_webhooks", Severity.ERROR, text, fix, link=Link(PAGE, query={"status": Status.PENDING}))
+            yield Problem("late_webhooks", Severity.ERROR, text, fix, link=PageLink(PAGE, query={"status": Status.PENDING}))
 
 
 def _deliveries(number: int, more: bool) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from jobqueue.core.amounts import plural, verb
 from jobqueue.db import Now
 from jobqueue.insight import duties
-from jobqueue.insight.problems.base import Link, Problem, Severity, Thresholds
+from jobqueue.insight.problems.base import PageLink, Problem, Severity, Thresholds
 from jobqueue.insight.workers import HEARD_SECONDS, MAX_WORKERS, alive, failed_modules, stuck_services
 from jobqueue.models import Job, Worker
 
@@ -21,7 +21,7 @@ def no_worker(given: Thresholds) -> Iterator[Problem]:
     if not alive().exists():
         text = f"No worker is alive: none sent a heartbeat in the last {HEARD_SECONDS} s."
         yield Problem(
-            "no_worker", Severity.ERROR, text, "Start one: manage.py runworkers.", count=0, link=Link("jobqueue_worker_changelist")
+            "no_worker", Severity.ERROR, text, "Start one: manage.py runworkers.", count=0, link=PageLink("jobqueue_worker_changelist")
         )
 
 
@@ -68,9 +68,11 @@ def stuck_duty(given: Thresholds) -> Iterator[Problem]:
         if one.problem:
             text = f"Duty {one.name!r}: {one.problem}."
             fix = "Release the duty, so that another worker leads it; the log of its leader says more."
-            yield Problem("stuck_duty", Severity.ERROR, text, fix, one.name, link=Link("jobqueue_backgroundjoblease_change", (one.name,)))
+            yield Problem(
+                "stuck_duty", Severity.ERROR, text, fix, one.name, link=PageLink("jobqueue_backgroundjoblease_change", (one.name,))
+            )
 
 
 def _of_worker(code: str, severity: Severity, worker: Worker, text: str, fix: str, count: int = 1) -> Problem:
     key = str(worker.pk)
-    return Problem(code, severity, f"Worker {worker} ({key}): {text}", fix, key, count, link=Link("jobqueue_worker_change", (key,)))
+    return Problem(code, severity, f"Worker {worker} ({key}): {text}", fix, key, count, link=PageLink("jobqueue_worker_change", (key,)))

@@ -16,7 +16,7 @@ from jobqueue.db import overview as overview_sql
 from jobqueue.db.aside import PREFIX
 from jobqueue.db.overview import MAX_QUEUES
 from jobqueue.exceptions import JobDoesNotExist
-from jobqueue.insight.problems.base import MAX_COUNTED, Link, Problem, Severity, Thresholds, above
+from jobqueue.insight.problems.base import MAX_COUNTED, PageLink, Problem, Severity, Thresholds, above
 from jobqueue.insight.queues import queue_states
 from jobqueue.insight.targets import MAX_STUCK_CHECKED, blocking_jobs
 from jobqueue.insight.why import why_waiting
@@ -82,7 +82,7 @@ def set_aside_jobs(given: Thresholds) -> Iterator[Problem]:
         if message.startswith(PREFIX):
             text = f"Job {job_id} was set aside: {shorten(mask_text(message[len(PREFIX) :]), 300)}."
             fix = "A value of its row is invalid, usually one that raw SQL has written. Correct it and resume the job, or cancel it."
-            yield Problem("set_aside_jobs", Severity.WARNING, text, fix, str(job_id), link=Link("jobqueue_job_change", (str(job_id),)))
+            yield Problem("set_aside_jobs", Severity.WARNING, text, fix, str(job_id), link=PageLink("jobqueue_job_change", (str(job_id),)))
 
 
 def stuck_rows(given: Thresholds) -> Iterator[Problem]:
@@ -110,7 +110,7 @@ def stuck_rows(given: Thresholds) -> Iterator[Problem]:
             what = f"{plural(len(ids), 'job', more=more)} that {verb(len(ids), one, several, more=more)}{rest}"
             text = f"No worker moves {what}, {such} {min(ids)}."
             fix = "Check that the duties run; the log of their leader names the rows that it cannot move."
-            link = Link("jobqueue_job_change", (str(min(ids)),))
+            link = PageLink("jobqueue_job_change", (str(min(ids)),))
             yield Problem("stuck_rows", Severity.ERROR, text, fix, count=len(ids), more=more, link=link)
 
 
@@ -127,7 +127,7 @@ def passed_over_jobs(given: Thresholds) -> Iterator[Problem]:
             continue
         text = f"Job {first[0]} has been QUEUED for more than {STUCK_SECONDS} s, and workers with free slots do not claim it."
         fix = "The database probably refuses to change its row; the log of the workers says why."
-        yield Problem("passed_over_jobs", Severity.ERROR, text, fix, str(first[0]), link=Link("jobqueue_job_change", (str(first[0]),)))
+        yield Problem("passed_over_jobs", Severity.ERROR, text, fix, str(first[0]), link=PageLink("jobqueue_job_change", (str(first[0]),)))
 
 
 def _is_free(job_id: int, queue: str) -> bool:
@@ -157,7 +157,7 @@ def unknown_states(given: Thresholds) -> Iterator[Problem]:
     for job_id, what in sorted(found.items()):
         text = f"Job {job_id} has {what}, which does not exist. Nothing moves it."
         fix = "It was written by raw SQL. Give it a status that exists, by SQL, or delete it."
-        yield Problem("unknown_states", Severity.WARNING, text, fix, str(job_id), link=Link("jobqueue_job_change", (str(job_id),)))
+        yield Problem("unknown_states", Severity.WARNING, text, fix, str(job_id), link=PageLink("jobqueue_job_change", (str(job_id),)))
 
 
 def blocked_targets(given: Thresholds) -> Iterator[Problem]:
@@ -171,7 +171,7 @@ def blocked_targets(given: Thresholds) -> Iterator[Problem]:
         behind = f"behind job {first.pk}" if len(found) == 1 else f"such as behind job {first.pk}"
         text = f"The jobs of {plural(len(found), 'target')} wait for an operator, {behind}, which is {first.status}{scope}."
         fix = "Resume, cancel or delete the job that blocks each target, or clear the target."
-        link = Link("jobqueue_job_targets", query={"stuck": "1"})
+        link = PageLink("jobqueue_job_targets", query={"stuck": "1"})
         yield Problem("blocked_targets", Severity.WARNING, text, fix, count=len(found), more=more, link=link)
 
 
@@ -184,7 +184,7 @@ def failing_schedules(given: Thresholds) -> Iterator[Problem]:
         jobs, such = ("its job", repr(names[0])) if number == 1 else ("their jobs", f"such as {names[0]!r}")
         text = f"{plural(number, 'schedule', more=more)} could not enqueue {jobs} at the last try, {such}."
         fix = "The schedule's last error says why."
-        link = Link("jobqueue_schedule_changelist", query={"failing": "1"})
+        link = PageLink("jobqueue_schedule_changelist", query={"failing": "1"})
         yield Problem("failing_schedules", Severity.ERROR, text, fix, count=number, more=more, link=link)
 
 
@@ -192,9 +192,9 @@ def schedule_conflicts(given: Thresholds) -> Iterator[Problem]:
     """Yield a problem for each schedule that several projects or services declare by one name: only the first is enqueued."""
     for row in Schedule.objects.current.active().exclude(conflict="").order_by("name")[: MAX_COUNTED + 1]:
         text = f"The schedule {row.name!r} is declared twice: {row.conflict}."
-        link = Link("jobqueue_schedule_change", (str(row.pk),))
+        link = PageLink("jobqueue_schedule_change", (str(row.pk),))
         yield Problem("schedule_conflicts", Severity.ERROR, text, "Give one of the two schedules another name.", row.name, link=link)
 
 
-def _jobs(**query: str) -> Link:
-    return Link("jobqueue_job_changelist", query={name: str(value) for name, value in query.items()})
+def _jobs(**query: str) -> PageLink:
+    return PageLink("jobqueue_job_changelist", query={name: str(value) for name, value in query.items()})

@@ -34,7 +34,7 @@ MAX_BUSY = 1000
 
 
 @dataclass
-class Walk:
+class TenantScan:
     """The position that the claims of one tenant have reached."""
 
     cursor: tuple[int, int] | None = None
@@ -65,7 +65,7 @@ class Claimer:
         """Prepare; other threads call `notify`."""
         self._holder, self._policy, self._lanes = holder, policy, lanes
         self._notified: deque[str] = deque()
-        self._walks: dict[str, Walk] = {}
+        self._walks: dict[str, TenantScan] = {}
         self._found_at = 0.0
         self._resting = False  # whether the last query found nothing to take
         self._stuck = Batches("Claiming", 1)
@@ -193,7 +193,7 @@ class Claimer:
 
     def _claim(self, scope: Scope, wanted: int, pick: Pick) -> Claim:
         """Claim for one tenant; record in `pick` whether the last scan was full."""
-        walk = self._walks.setdefault(scope.tenant, Walk())
+        walk = self._walks.setdefault(scope.tenant, TenantScan())
         if limits := self._policy.limits_of(scope):
             pick.limited = True
             return self._scan(scope, wanted, walk, pick, limits=limits)
@@ -214,7 +214,7 @@ class Claimer:
         return found
 
     def _scan(
-        self, scope: Scope, wanted: int, walk: Walk, pick: Pick, after: tuple[int, int] | None = None, limits: Limits | None = None
+        self, scope: Scope, wanted: int, walk: TenantScan, pick: Pick, after: tuple[int, int] | None = None, limits: Limits | None = None
     ) -> Claim:
         """Claim once, or several times if no job that was seen can be taken or parked now."""
         if walk.must_continue:

@@ -28,7 +28,7 @@ IDLE_SECONDS = 60.0  # a thread that rests longer keeps no connection
 logger = logging.getLogger("jobqueue")
 
 
-class Asked(NamedTuple):
+class AskedQuestions(NamedTuple):
     """The statement of all questions, with the duties of this process and how many questions each of them has."""
 
     runners: tuple[DutyRunner, ...]
@@ -50,7 +50,7 @@ class DutyThread(DatabaseService):
         self._is_retired = False
         self._asked_at = self._ask_again_at = 0.0
         self.asking_since: float | None = None
-        self._asked: Asked | None = None
+        self._asked: AskedQuestions | None = None
         self.unended: list[str] = []
 
     def add(self, runner: DutyRunner) -> None:
@@ -150,7 +150,7 @@ class DutyThread(DatabaseService):
         soon = [runner for runner in self.runners if runner in asked.counts and (runner in due or runner.is_due(now + TOGETHER_SECONDS))]
         return [runner for runner in due if runner not in asked.counts] + self._answered(soon, asked, at, answers)
 
-    def _run_others(self, asked: Asked) -> None:
+    def _run_others(self, asked: AskedQuestions) -> None:
         """Run the duties of other threads, so that each finds out by itself whether there is work."""
         for thread in self.others:
             for runner in thread.runners:
@@ -158,7 +158,7 @@ class DutyThread(DatabaseService):
                     runner.next_at = 0.0
             thread.wake()
 
-    def _answered(self, due: Sequence[DutyRunner], asked: Asked, at: datetime, answers: Sequence[Any]) -> list[DutyRunner]:
+    def _answered(self, due: Sequence[DutyRunner], asked: AskedQuestions, at: datetime, answers: Sequence[Any]) -> list[DutyRunner]:
         """Return the duties that are due and have work; let other threads run theirs earlier."""
         found, first = [], 0
         for runner, count in asked.counts.items():
@@ -171,12 +171,12 @@ class DutyThread(DatabaseService):
                     thread.wake()
         return found
 
-    def _questions(self) -> Asked:
+    def _questions(self) -> AskedQuestions:
         """Return the statement for the present duties; it is compiled only when they change."""
         runners = (*self.runners, *(runner for thread in self.others for runner in thread.runners))
         if self._asked is None or self._asked.runners != runners:
             found = {runner: runner.duty.questions() for runner in runners}
             counts = {runner: len(its) for runner, its in found.items() if its}
             queries = [query for its in found.values() for query in its]
-            self._asked = Asked(runners, counts, questions.compile_questions(Job.objects.database, queries))
+            self._asked = AskedQuestions(runners, counts, questions.compile_questions(Job.objects.database, queries))
         return self._asked

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from jobqueue.conf import Settings
 from jobqueue.worker.board import Board, new_file
 from jobqueue.worker.fleet import spawn
-from jobqueue.worker.fleet.ipc import Link, pair
+from jobqueue.worker.fleet.ipc import ProcessLink, pair
 from jobqueue.worker.fleet.spawn import Order
 
 CLOSE_SECONDS = 15.0
@@ -48,7 +48,7 @@ class Worker:
 
     number: int
     process: subprocess.Popen[bytes] | None = None
-    link: Link | None = None
+    link: ProcessLink | None = None
     identity: str = ""
     started_at: float = 0.0
     reported: bool = False  # the process runs the main function of a worker
@@ -64,7 +64,7 @@ class Worker:
     finished: bool = False  # no job was left to do
     known_dead: set[str] = field(default_factory=set)  # the dead workers whose jobs it was asked to recover
 
-    def start(self, order: Order) -> Link:
+    def start(self, order: Order) -> ProcessLink:
         """Start a process and return the link to it; raise `OSError` if the system cannot start it."""
         self.identity, self.leaves, self.known_dead = "", "", set()
         self.reported = self.killed = False

@@ -26,7 +26,7 @@ DONE = "nothing is left to do"
 FAILED = "a service failed"
 
 
-class Link:
+class ProcessLink:
     """One end of the link."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -67,7 +67,7 @@ class Link:
         self._socket.close()
 
 
-def pair() -> tuple[Link, socket.socket]:
+def pair() -> tuple[ProcessLink, socket.socket]:
     """Return the end of this process, and the socket that the child inherits."""
     ours, theirs = socket.socketpair()
-    return Link(ours), theirs
+    return ProcessLink(ours), theirs

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from jobqueue.core.service import Named, Service
 from jobqueue.worker.board import Board
 from jobqueue.worker.fleet import ipc
-from jobqueue.worker.fleet.ipc import Link
+from jobqueue.worker.fleet.ipc import ProcessLink
 from jobqueue.worker.wakeups import Signal, Wakeups
 
 PULSE_SECONDS = 1.0
@@ -32,7 +32,7 @@ class Parent(Service):
         """Take the descriptors of the inherited socket and of the file of the board."""
         super().__init__(self._log)
         os.set_inheritable(descriptor, False)  # programs that a task starts must not inherit it
-        self._link = Link(socket.socket(fileno=descriptor))
+        self._link = ProcessLink(socket.socket(fileno=descriptor))
         self.board = Board(board)
         os.close(board)
         self._pulsed_at = 0.0

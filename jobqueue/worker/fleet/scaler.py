@@ -33,7 +33,7 @@ logger = logging.getLogger("jobqueue")
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ScalingDecision:
     """A change of the number of slots, with the numbers of running and claimable jobs and the reason."""
 
     at: float
@@ -72,7 +72,7 @@ class Scaler(DatabaseService):
         self._needs: deque[tuple[float, int]] = deque()  # the slots needed at each turn of the quiet time
         self._decided_at = time.monotonic()
         self._warned = False
-        self.decision: Decision | None = None
+        self.decision: ScalingDecision | None = None
 
     @property
     def bound(self) -> int:
@@ -114,7 +114,7 @@ class Scaler(DatabaseService):
             self._needs.popleft()
         after, why = self._choose(size, needed, bound)
         if after != size:
-            self._resize(Decision(now, size, after, running, claimable, why))
+            self._resize(ScalingDecision(now, size, after, running, claimable, why))
         return self._pause
 
     def _choose(self, size: int, needed: int, bound: int) -> tuple[int, str]:
@@ -129,7 +129,7 @@ class Scaler(DatabaseService):
             return peak, f"no more were needed for {self._quiet:g} s"
         return size, ""
 
-    def _resize(self, decision: Decision) -> None:
+    def _resize(self, decision: ScalingDecision) -> None:
         self._lanes.shared.pool.resize(decision.after)
         self.decision = decision
         logger.info(
@@ -168,7 +168,7 @@ def pool_options() -> Mapping[str, Any]:
     return conf.databases().get(Job.objects.database.alias, {}).get("OPTIONS") or {}
 
 
-def as_json(decision: Decision | None) -> dict[str, Any]:
+def as_json(decision: ScalingDecision | None) -> dict[str, Any]:
     """Return a decision as JSON values for the row of the worker, with its age in seconds, since clocks differ between machines."""
     if decision is None:
         return {}

@@ -16,7 +16,7 @@ from jobqueue.core.states import ENDED, Status
 from jobqueue.db import Claimed, hygiene
 from jobqueue.declared import registry
 from jobqueue.exceptions import JobCanceled, RunFailed, WorkerLost
-from jobqueue.failure_log import Ending, reaches_others, while_handling
+from jobqueue.failure_log import RunError, reaches_others, while_handling
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.outcome import Kind, Outcome, Settled
 from jobqueue.models import Job
@@ -28,7 +28,7 @@ ERROR, CANCELED = Status.ERROR.value, Status.CANCELED.value
 PATIENCE_SECONDS = 0.1
 
 
-class Ended(NamedTuple):
+class SettledRun(NamedTuple):
     """The contents of the signals about one run that has ended, without arguments and result, since many may be queued."""
 
     sender: type
@@ -40,7 +40,7 @@ class Ended(NamedTuple):
     delay_seconds: float
     message: str
     worker_id: str
-    ending: Ending | None
+    ending: RunError | None
     exception: BaseException | None
 
 
@@ -50,7 +50,7 @@ class Lost(NamedTuple):
     sender: type
     found: Expired
     found_by: str
-    ending: Ending | None
+    ending: RunError | None
 
 
 def announce(sender: type, settled: Sequence[tuple[Run, Settled]], worker_id: str) -> None:
@@ -66,12 +66,12 @@ def announce(sender: type, settled: Sequence[tuple[Run, Settled]], worker_id: st
         signals.deliver(_send_ended, items, read, PATIENCE_SECONDS)
 
 
-def _ended(sender: type, run: Run, one: Settled, worker_id: str) -> Ended:
+def _ended(sender: type, run: Run, one: Settled, worker_id: str) -> SettledRun:
     outcome = one.outcome
     began, ended = outcome.began or run.claimed_at, outcome.ended or time.monotonic()
     message = outcome.failure.summary if outcome.failure else (outcome.message or "")
     ending = ending_of(outcome, one.status, message)
-    return Ended(
+    return SettledRun(
         sender,
         run.job._replace(args="[]", kwargs="{}", options="{}", metadata="{}"),
         run.entry.task if run.entry is not None else None,
@@ -86,18 +86,18 @@ def _ended(sender: type, run: Run, one: Settled, worker_id: str) -> Ended:
     )
 
 
-def ending_of(outcome: Outcome, status: str, message: str) -> Ending | None:
+def ending_of(outcome: Outcome, status: str, message: str) -> RunError | None:
     """Return the exception of a run that failed or was canceled; None for other runs."""
     if status == CANCELED:
-        return Ending(JobCanceled(message or "The job was canceled."), canceled=True)
+        return RunError(JobCanceled(message or "The job was canceled."), canceled=True)
     if status != ERROR and outcome.error is None:
         return None
     error = RunFailed(message or "The run failed.") if outcome.error is None else outcome.error
     failure = outcome.failure
-    return Ending(error) if failure is None else Ending(error, failure.traceback, mask=failure.mask)
+    return RunError(error) if failure is None else RunError(error, failure.traceback, mask=failure.mask)
 
 
-def _read_ended(items: Sequence[Ended]) -> dict[int, Job]:
+def _read_ended(items: Sequence[SettledRun]) -> dict[int, Job]:
     return _read([item.job.id for item in items if item.task is not None and item.status in ENDED])
 
 
@@ -117,11 +117,11 @@ def _read(ids: Sequence[int]) -> dict[int, Job]:
         return {}
 
 
-def _send_ended(item: Ended, known: dict[int, Job] | None) -> None:
+def _send_ended(item: SettledRun, known: dict[int, Job] | None) -> None:
     while_handling(item.ending, partial(_send_both, item, known))
 
 
-def _send_both(item: Ended, known: dict[int, Job] | None) -> None:
+def _send_both(item: SettledRun, known: dict[int, Job] | None) -> None:
     failed = item.ending is not None  # logged at a higher level than the one that `has_effect` checks
     if failed or signals.has_effect(signals.job_settled):
         _robustly(item.job.id, partial(_send_settled, item))
@@ -136,7 +136,7 @@ def _robustly(job_id: int, send: Callable[[], None]) -> None:
         repeats.log(logging.WARNING, "Job %s: a signal of its end was not sent: %s", job_id, texts.exception_summary(error))
 
 
-def _send_settled(item: Ended) -> None:
+def _send_settled(item: SettledRun) -> None:
     with for_receivers(item.job.tenant, signals.job_settled):
         signals.job_settled.send_robust(
             item.sender,
@@ -154,7 +154,7 @@ def _send_settled(item: Ended) -> None:
         )
 
 
-def _send_finished(item: Ended, known: dict[int, Job] | None) -> None:
+def _send_finished(item: SettledRun, known: dict[int, Job] | None) -> None:
     job = known.get(item.job.id) if known is not None else None
     if job is None:
         result = results.of_claim(item.job, item.task, item.status)
@@ -173,10 +173,10 @@ def announce_lost(sender: type, lost: Sequence[Expired], found_by: str) -> None:
     signals.deliver(_send_lost, [Lost(sender, one, found_by, _lost_ending(one)) for one in lost], _read_lost)
 
 
-def _lost_ending(one: Expired) -> Ending | None:
+def _lost_ending(one: Expired) -> RunError | None:
     if one.status == CANCELED:
-        return Ending(JobCanceled("The job was canceled."), canceled=True)
-    return Ending(WorkerLost(f"Worker {one.owner} was lost while it had job {one.job_id} ({one.task}).")) if one.status == ERROR else None
+        return RunError(JobCanceled("The job was canceled."), canceled=True)
+    return RunError(WorkerLost(f"Worker {one.owner} was lost while it had job {one.job_id} ({one.task}).")) if one.status == ERROR else None
 
 
 def _read_lost(items: Sequence[Lost]) -> dict[int, Job]:

@@ -33,7 +33,7 @@ def _kind(value: Any) -> str:
     return next(name for kind, name in KINDS.items() if isinstance(value, kind))
 
 
-class Given:
+class PipelineArguments:
     """The arguments of a pipeline. Each phase gets new objects, as it does in an attempt that begins with it."""
 
     def __init__(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:

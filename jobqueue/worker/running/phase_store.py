@@ -18,7 +18,7 @@ from jobqueue.exceptions import JobQueueError, Suspended, TransactionLeftOpen
 from jobqueue.lifecycle import children as kin
 from jobqueue.lifecycle import phases
 from jobqueue.lifecycle.children import Child
-from jobqueue.lifecycle.outcome import Done, Kind, Outcome, Told
+from jobqueue.lifecycle.outcome import FinishedPhase, Kind, LastProgress, Outcome
 from jobqueue.models import Job
 from jobqueue.worker.running.phases import Pipeline
 from jobqueue.worker.running.run import Run
@@ -38,7 +38,7 @@ class RunPhaseStore:
         """Begin the first phase that has not finished; return the states of all phases."""
         return phases.open_phases(self._run.lease, names)
 
-    def end_phase(self, done: Done, following: PhaseState | None, progress: int) -> None:
+    def end_phase(self, done: FinishedPhase, following: PhaseState | None, progress: int) -> None:
         """End a phase and begin the next."""
         run = self._run
         shown = run.pipeline.shown if run.pipeline is not None else None
@@ -130,9 +130,9 @@ def without_phases(run: Run, entry: RegisteredTask) -> Callable[..., Any]:
     return begin_anew
 
 
-def _reported(run: Run) -> Told | None:
+def _reported(run: Run) -> LastProgress | None:
     progress = run.progress
-    return None if progress is None or progress.percent is None else Told(progress.percent, progress.message)
+    return None if progress is None or progress.percent is None else LastProgress(progress.percent, progress.message)
 
 
 def add_progress(run: Run, outcome: Outcome) -> None:

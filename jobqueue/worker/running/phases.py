@@ -18,10 +18,10 @@ from jobqueue.core.phases import Phase, PhaseState, overall
 from jobqueue.db import hygiene
 from jobqueue.exceptions import NoPhases, PhaseResultNotStorable, PhaseUnknown, ResultNotStorable, Suspended
 from jobqueue.lifecycle.children import Child
-from jobqueue.lifecycle.outcome import Done, Shown
+from jobqueue.lifecycle.outcome import FinishedPhase, PhaseProgress
 from jobqueue.tasks.context import for_phase
 from jobqueue.worker.running import groups
-from jobqueue.worker.running.arguments import Given
+from jobqueue.worker.running.arguments import PipelineArguments
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class PhaseStore(Protocol):
     def open(self, names: Sequence[str]) -> list[PhaseState]:
         """Begin the first phase that has not finished; return the states of all phases."""
 
-    def end_phase(self, done: Done, following: PhaseState | None, progress: int) -> None:
+    def end_phase(self, done: FinishedPhase, following: PhaseState | None, progress: int) -> None:
         """End a phase and begin the next, unless the run is to stop."""
 
     def raise_if_stopping(self) -> None:
@@ -74,15 +74,15 @@ class Pipeline:
         self._last_returned = -1  # the place of the phase that has returned last
         self._outer = hygiene.atomic_blocks()  # those of the caller, if it runs jobs in a transaction, as a test does
         self.progress = 0
-        self.shown: Shown | None = None
+        self.shown: PhaseProgress | None = None
         self.suspended: Suspended | None = None
-        self.done: Done | None = None
+        self.done: FinishedPhase | None = None
 
     # Run
 
     def run(self, context: Any, *args: Any, **kwargs: Any) -> Any:
         """Run the phases that have not finished, and then the pipeline's own function; return the job's result."""
-        store, given, value = self._store, Given(args, kwargs), None
+        store, given, value = self._store, PipelineArguments(args, kwargs), None
         self._opened(store.do(self._open))
         while self._at < len(self._phases):
             store.raise_if_stopping()
@@ -105,7 +105,7 @@ class Pipeline:
 
     async def arun(self, context: Any, *args: Any, **kwargs: Any) -> Any:
         """Run the phases and the pipeline's own function as coroutines; return the job's result."""
-        store, given, value = self._store, Given(args, kwargs), None
+        store, given, value = self._store, PipelineArguments(args, kwargs), None
         self._opened(await store.ado(self._open))
         while self._at < len(self._phases):
             store.raise_if_stopping()
@@ -140,12 +140,12 @@ class Pipeline:
             self.suspended = found
         return isinstance(found, Suspended)
 
-    def _ended(self, value: Any) -> Done:
+    def _ended(self, value: Any) -> FinishedPhase:
         if self.suspended is not None:  # also if the task has swallowed the exception
             value = self.suspended.value
         name = self._phases[self._at].name
         try:
-            self.done = Done(name, self._at, payload.dumps_result(value))
+            self.done = FinishedPhase(name, self._at, payload.dumps_result(value))
         except ResultNotStorable as error:
             raise PhaseResultNotStorable(f"Phase {name!r}: {error}") from error
         return self.done
@@ -168,7 +168,7 @@ class Pipeline:
         """The name of the next phase; "" if there is none."""
         return self._following.name if self._following is not None else ""
 
-    def _advance(self, done: Done) -> None:
+    def _advance(self, done: FinishedPhase) -> None:
         one = self._states[self._at]
         one.status, one.result = "SUCCESS", done.result
         self.done = None
@@ -191,7 +191,7 @@ class Pipeline:
         """Keep the progress of the phase at this place if it still runs; return the job's progress, which never decreases within a run."""
         if self._at < len(self._phases) and at in (None, self._at):
             before = self.shown.message if self.shown is not None else None
-            self.shown = Shown(self._phases[self._at].name, percent, before if message is None else message)
+            self.shown = PhaseProgress(self._phases[self._at].name, percent, before if message is None else message)
             self.progress = max(self.progress, overall(self._at, percent, len(self._phases)))
         return self.progress
 
