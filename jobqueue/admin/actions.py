@@ -116,7 +116,7 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
         if job is None:
             if request.method == "POST":
                 self.log_missing(request, name, [f"job {object_id}"])
-            return self.gone(request, object_id)
+            return self.redirect_missing(request, object_id)
         if request.method != "POST":
             return self.back(request, job.pk)
         asked = self.act(request, verb, [job], on_list=False)
@@ -131,7 +131,7 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
         name, args = ("change", [job_id]) if job_id is not None else ("changelist", [])
         return HttpResponseRedirect(reverse(f"admin:jobqueue_job_{name}", args=args, current_app=self.admin_site.name))
 
-    def gone(self, request: HttpRequest, object_id: object) -> HttpResponse:
+    def redirect_missing(self, request: HttpRequest, object_id: object) -> HttpResponse:
         """Report that there is no such job, and redirect to the list."""
         self.message_user(request, f"There is no job {str(object_id)[:40]}; it may have been deleted.", messages.WARNING)
         return HttpResponseRedirect(reverse("admin:jobqueue_job_changelist", current_app=self.admin_site.name))

@@ -87,7 +87,7 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
         if not self.has_view_permission(request, delivery):
             raise PermissionDenied
         if delivery is None:
-            return self.gone(request, object_id)
+            return self.redirect_missing(request, object_id)
         context = {
             **self.page_context(request),
             "title": f"Delivery {delivery.pk}",

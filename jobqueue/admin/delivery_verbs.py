@@ -175,7 +175,7 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
         if delivery is None:
             if request.method == "POST":
                 self.log_missing(request, name, [f"webhook delivery {object_id}"])
-            return self.gone(request, object_id)
+            return self.redirect_missing(request, object_id)
         asked = self._act(request, verb, [delivery], on_list=False) if request.method == "POST" else None
         page = "admin:jobqueue_webhookdelivery_change"
         return asked or HttpResponseRedirect(reverse(page, args=[delivery.pk], current_app=self.admin_site.name))
@@ -244,7 +244,7 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
         request.current_app = self.admin_site.name
         return {**self.admin_site.each_context(request), "is_nav_sidebar_enabled": False, "opts": self.opts, "media": self.media}
 
-    def gone(self, request: HttpRequest, object_id: object) -> HttpResponse:
+    def redirect_missing(self, request: HttpRequest, object_id: object) -> HttpResponse:
         """Report that there is no such delivery, and redirect to the list."""
         self.message_user(request, f"There is no delivery {str(object_id)[:40]}; it may have been deleted.", messages.WARNING)
         return HttpResponseRedirect(reverse("admin:jobqueue_webhookdelivery_changelist", current_app=self.admin_site.name))

@@ -84,7 +84,7 @@ class JobAdmin(LiveAdmin):
         if job is None:
             if part:
                 raise Http404("There is no such job; it may have been deleted.")
-            return self.gone(request, object_id)
+            return self.redirect_missing(request, object_id)
         request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),

@@ -114,7 +114,7 @@ class TargetsAdmin(ActingAdmin):
         if request.GET.get(FROM) != "targets":
             return super().back(request, job_id)
         kept = {name: request.GET[name] for name in (SEARCH, STUCK) if request.GET.get(name)}
-        return HttpResponseRedirect(f"{self._address('targets')}{f'?{urlencode(kept)}' if kept else ''}")
+        return HttpResponseRedirect(f"{self._url('targets')}{f'?{urlencode(kept)}' if kept else ''}")
 
     def _visible(self, request: HttpRequest, found: list[tuple[TargetSummary, TargetHead]]) -> list[tuple[TargetSummary, TargetHead]]:
         """Return the lines of which the user may see a job: a project can restrict that by `get_queryset`."""
@@ -140,18 +140,18 @@ class TargetsAdmin(ActingAdmin):
             summary=summary,
             name=_name(summary.target),
             tenant=summary.tenant or NOTHING,
-            changelist_url=f"{self._address('changelist')}?{urlencode({TARGET: summary.target, **of_tenant})}" if plain else "",
+            changelist_url=f"{self._url('changelist')}?{urlencode({TARGET: summary.target, **of_tenant})}" if plain else "",
             holder=job,
             badge=columns.status(job) if job is not None else columns.badge("queued", "Free") if not summary.holder_status else NOTHING,
             held_for=ago(summary.since, now) if summary.since is not None else NOTHING,
             waiting=bounded(summary.waiting, summary.waiting_is_capped),
             oldest_waits=between(summary.oldest_waiting_at, now) if summary.oldest_waiting_at is not None else NOTHING,
             next_id=next((one for one in (head.queued, head.parked) if one is not None), None) if not summary.holder_status else None,
-            verbs=[(verb, f"{self._address('act', summary.holder_id, verb.name)}?{urlencode(kept)}") for verb in able],
-            clear_url=f"{self._address('clear_target')}?{urlencode({**kept, **behind})}" if may_clear else "",
+            verbs=[(verb, f"{self._url('act', summary.holder_id, verb.name)}?{urlencode(kept)}") for verb in able],
+            clear_url=f"{self._url('clear_target')}?{urlencode({**kept, **behind})}" if may_clear else "",
         )
 
-    def _address(self, name: str, *args: Any) -> str:
+    def _url(self, name: str, *args: Any) -> str:
         return reverse(f"admin:jobqueue_job_{name}", args=args, current_app=self.admin_site.name)
 
 

@@ -413,7 +413,7 @@ def test_a_place_that_was_taken_for_a_request_that_was_dropped_is_free_again(set
     with pytest.raises(ApiError):
         StreamSlot(RequestFactory().get("/"), "anna")
     del dropped
-    StreamSlot(RequestFactory().get("/"), "anna").leave()
+    StreamSlot(RequestFactory().get("/"), "anna").release()
 
 
 @pytest.mark.parametrize("why", ["stalled", "slow", "stop"])
@@ -624,7 +624,7 @@ def test_one_users_openings_are_serialized_and_delay_no_other_user() -> None:
         assert asyncio.run(play()) == ["first begins", "other begins", "other ends", "first ends", "second begins", "second ends"]
     finally:
         for one in (anna, again_, bert):
-            one.leave()
+            one.release()
 
 
 def test_permissions_are_checked_while_what_streams_begin_with_takes_long() -> None:

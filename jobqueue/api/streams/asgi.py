@@ -60,7 +60,7 @@ async def send_async(stream: Stream, scope: Mapping[str, Any], slot: StreamSlot)
             yield part
             client.writing_since = None
     finally:
-        slot.leave()
+        slot.release()
         hub.unsubscribe(client)
         if unread(scope):  # nothing more is sent, but the buffer can hold more than the client ever reads
             loop.call_later(STALLED_AT_STOP_SECONDS if stopping.server_ends() else STALLED_AT_END_SECONDS, abort, scope)

@@ -108,7 +108,7 @@ class StreamSlot:
         """Return the number of streams of this process."""
         return cls._open.total()
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release the slot; a second call does nothing."""
         with StreamSlot._lock:
             taken, self._taken = self._taken, False
@@ -119,7 +119,7 @@ class StreamSlot:
 
     def __del__(self) -> None:
         """Release the slot."""
-        self.leave()
+        self.release()
 
 
 def _too_many(most: int, setting: int) -> ApiError:

@@ -68,7 +68,7 @@ class SyncStream:
     def close(self) -> None:
         """Release the slot; a second call does nothing."""
         self._parts.close()
-        self._slot.leave()
+        self._slot.release()
 
     def _parts_of(self, stream: Stream) -> Generator[bytes, None, None]:
         wake = threading.Event()
