@@ -55,7 +55,7 @@ def test_report_and_slots_fit_on_the_page(open_page: Open, failed: Job, width: i
     page = open_page(width=width, scheme=scheme)
     page.goto(detail(failed))
     report = page.locator(".jq-report")
-    assert "3 begun, 2 failed of at most 2, 1 lost with a worker" in report.inner_text()
+    assert "3 started, 2 failed of at most 2, 1 lost with a worker" in report.inner_text()
     assert "1 min 15 s in the last run, 2 min 30 s in all" in report.inner_text()
     assert page.evaluate(WIDER) == 0
     picture(page, f"report-{width}-{scheme}")
