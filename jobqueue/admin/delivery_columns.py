@@ -1,4 +1,4 @@
-"""The columns of the list of deliveries; URLs and answers are foreign data: masked, shortened, and escaped by the template."""
+"""The columns of the list of deliveries. URLs and responses come from outside, so they are masked, shortened and escaped."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class ChoiceFilter(SimpleListFilter):
     offered: tuple[tuple[str, str], ...] = ()
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the choices, always with the chosen one."""
+        """Return the choices, and the current value even if it is not one of them."""
         chosen = self.value()
         more = [(chosen, masking.mask_text(clean(chosen)))] if chosen and chosen not in dict(self.offered) else []
         return [*self.offered, *more]
@@ -54,7 +54,7 @@ class EventFilter(ChoiceFilter):
 
 
 class RetriedFilter(SimpleListFilter):
-    """A filter for deliveries that have failed once and wait for another attempt."""
+    """A filter for deliveries that have failed at least once and wait for another attempt."""
 
     title = "retried"
     parameter_name = "retried"
@@ -64,14 +64,14 @@ class RetriedFilter(SimpleListFilter):
         return [("1", "failed and to be retried")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[WebhookDelivery]) -> QuerySet[WebhookDelivery]:
-        """Return the deliveries that are retried."""
+        """Return the deliveries that wait for a retry, or all if the filter is not set."""
         rows: Any = queryset
         narrowed: QuerySet[WebhookDelivery] = rows.retried() if self.value() else rows
         return narrowed
 
 
 def search(queryset: QuerySet[WebhookDelivery], text: str) -> QuerySet[WebhookDelivery]:
-    """Return the deliveries of the job with this number, which an index finds."""
+    """Return the deliveries of the job with this number, by an index."""
     wanted = text.strip()
     if not wanted:
         return queryset
@@ -99,7 +99,7 @@ class DeliveryChangeList(ChangeList):
 
     @property
     def summary(self) -> str:
-        """The number of deliveries, as exactly as it is cheap to know."""
+        """The number of deliveries; above `MAX_COUNTED` only a lower bound, because counting is expensive."""
         paginator: Any = self.paginator
         if paginator.more:
             return f"{MAX_COUNTED:,}+ deliveries; the first {MAX_COUNTED:,} are on these pages"

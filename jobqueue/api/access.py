@@ -1,8 +1,8 @@
 """Authentication and permissions of requests: the authenticator, permissions, and the CSRF check of sessions.
 
-A browser sends cookies, and credentials of the schemes in `AMBIENT`, by itself, also for forms and images of
-foreign pages. So a request that changes anything needs a CSRF token, unless it is authenticated by data that only
-its sender can have added: an ``Authorization`` header of another scheme, for a user who is not that of the session.
+A browser attaches cookies, and credentials of the schemes in `AMBIENT`, to every request, including those that a
+page of another site causes. So a request that changes anything needs a CSRF token, unless it has credentials that only
+its sender can have added: an ``Authorization`` header with another scheme, for a user who is not that of the session.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def check_permissions(user: Any, names: Sequence[str]) -> None:
 
 
 def check_csrf(request: HttpRequest, user: Any) -> None:
-    """Reject a change that a foreign page may have sent in the name of the user."""
+    """Reject a request that changes something and that another site may have forged."""
     if request.method in SAFE_METHODS or (_has_token(request) and not _is_of_session(request, user)):
         return
     if reason := _Csrf(_no_view).reason(request):
@@ -72,7 +72,7 @@ def _no_view(request: HttpRequest) -> HttpResponse:
 
 
 class _Csrf(CsrfViewMiddleware):
-    """A CSRF check of one request, with or without this middleware in the project; it stores the reason instead of an HTML page."""
+    """Django's CSRF check for one request. The project need not install the middleware. A rejection is stored as text, not as a page."""
 
     _reason = ""
 

@@ -25,7 +25,7 @@ Given = dict[str, str]
 
 
 def job_id(text: str) -> int:
-    """Return the number of the job that a path names by its public id or its number; raise a `Problem` for any other text."""
+    """Return the number of the job that a path names by its public id or its number; raise `ApiError` for any other text."""
     if (found := public_ids.job_id_of(text)) is not None:
         return found
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
@@ -38,7 +38,7 @@ def job_id(text: str) -> int:
 def job(request: HttpRequest, user: Any, given: Given, *columns: str) -> Job:
     """Return the job that the path names, with the database's time; reject a job of another target or tenant than the request's.
 
-    For a job that the user may not see, the answer is the same as for a job that does not exist.
+    For a job that the user may not see, the error is the same as for a job that does not exist.
 
     A path with a target names the job in full, so the tenant is "" if the query does not have one.
     """

@@ -21,7 +21,7 @@ CODES = {
 
 
 class _Encoder(DjangoJSONEncoder):
-    """Django's encoder, which also encodes other types as text, such as bytes that SQLite has in a text column."""
+    """Like Django's encoder, but values of unknown types become text, for example bytes in a text column of SQLite."""
 
     def default(self, value: Any) -> Any:
         try:
@@ -34,19 +34,19 @@ class ApiError(Exception):
     """An error that ends a request: its HTTP status, a sentence for people, and details for programs."""
 
     def __init__(self, status: int, message: str, /, *, headers: dict[str, str] | None = None, **details: Any) -> None:
-        """Store the answer."""
+        """Set the status, headers and body of the response."""
         super().__init__(message)
         self.status = status
         self.headers = headers or {}
         self.body = {"error": {"code": details.pop("code", CODES[status]), "message": message, **details}}
 
     def response(self) -> JsonResponse:
-        """Return the answer."""
+        """Return the error as a JSON response."""
         return answer(self.body, self.status, self.headers)
 
 
 def answer(body: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> JsonResponse:
-    """Return a JSON answer with the headers that all answers have."""
+    """Return a JSON response with the headers that all responses have."""
     made = JsonResponse(body, _Encoder, status=status)
     made.headers["Cache-Control"] = "no-store, private"
     made.headers["X-Content-Type-Options"] = "nosniff"

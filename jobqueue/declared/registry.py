@@ -54,10 +54,10 @@ class RegisteredTask:
 
 
 def register(task: Any) -> None:
-    """Register a task under its path; the first declaration stays, and the copies that `using()` makes are not registered.
+    """Register a task under its path.
 
-    A reload of the module replaces it. Raise `InvalidOption` for a second task with the same path, because a job
-    stores only the path.
+    A later task of the same function, such as a copy made by `using()`, is ignored. Reloading the module replaces the
+    task. Raise `InvalidOption` for a different function with the same path, because a job stores only the path.
     """
     if hasattr(task.func, "placeholder"):
         return
@@ -79,13 +79,13 @@ def register(task: Any) -> None:
 def _is_conflict(path: str, known: Any, func: Any, declarer: Any) -> bool:
     if not functions.is_same_source(known, func):
         return True
-    before = _declaring_modules[path]  # a module that wraps a function of another module can be reloaded alone
+    before = _declaring_modules[path]  # perhaps only the module with the wrapper was reloaded
     is_reload = declarer is None or (before is not None and before is not declarer and before.name == declarer.name)
     return functions.is_other_wrapper(known, func) and not is_reload
 
 
 def _refuse_other_options(known: Any, task: Any) -> None:
-    """Reject a second declaration of one function if its runs would differ: a run reads these options from the first."""
+    """Reject a second declaration of a function that differs in a `DECLARED_ONLY` option: runs use the first declaration."""
     if not hasattr(known, "backoff") or not hasattr(task, "backoff") or known.backend != task.backend:
         return  # a plain task has no such options, and a test backend runs the task object that it was given
     for name in DECLARED_ONLY:
@@ -111,14 +111,14 @@ def discover(*, strict: bool = False) -> None:
 
 
 def _forget_unfinished() -> None:
-    """Remove the tasks of modules that failed halfway through their import: their functions lack the names that follow."""
+    """Remove the tasks of modules whose import failed halfway: their functions may use names that the module has not defined."""
     for path, task in list(_tasks.items()):
         if task.func.__module__ not in sys.modules:
             forget(path)
 
 
 def forget(path: str) -> None:
-    """Remove a task, so that this process runs no job of it."""
+    """Remove a task, so that this process does not run its jobs."""
     del _tasks[path], _load_ids[path], _declaring_modules[path]
     _entries.pop(path, None)
 

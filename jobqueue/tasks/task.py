@@ -61,7 +61,8 @@ class JobTask(compat.Task):  # type: ignore[misc]
     - ``metadata`` is stored with the job for the task to read.
     - Jobs of one ``target`` run one at a time, in order, per ``tenant``. It is text, or a callable of the arguments
       that returns text or None.
-    - The work of a ``transactional`` task in the job database and the end of its job are one transaction.
+    - The writes of a ``transactional`` task to the job database and the end of its job are committed in one
+      transaction.
     - ``phases`` are the steps of a pipeline (see ``@pipeline``).
     - Webhooks about the job are sent to ``webhook_url``.
     - A run that takes longer than ``timeout`` (seconds or a timedelta) fails with `TimeLimitExceeded`.

@@ -1,1 +1,1 @@
-"""Streams of events: their limits, their steps, and the two server interfaces."""
+"""Streams of events: their limits, their messages, and the variants for ASGI and WSGI."""

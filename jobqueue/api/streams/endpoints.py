@@ -1,4 +1,4 @@
-"""The endpoints that stream events: of a job, of a target, of all jobs."""
+"""The endpoints that stream the events of a job, of a target or of all jobs, and the JSON of a job (`as_json`)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _why(why: Why) -> dict[str, Any]:
 
 
 def snapshot_of(job_id: int, user: Any) -> Callable[[], dict[str, Any]]:
-    """Return a function that reads a job's state in the form of the job's own URL; its value is None if the job is gone."""
+    """Return a function that reads a job's state as ``GET jobs/{job_id}/`` returns it, or None if the job is gone."""
 
     def read() -> dict[str, Any]:
         job = Job.objects.current.annotate(now=Now()).filter(pk=job_id).first()

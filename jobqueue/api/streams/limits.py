@@ -87,7 +87,7 @@ class StreamSlot:
     _turns: ClassVar[WeakValueDictionary[Hashable, Turn]] = WeakValueDictionary()
 
     def __init__(self, request: HttpRequest, user: Any) -> None:
-        """Take a slot; raise a `Problem` if the process or the user has the maximum of streams."""
+        """Take a slot; raise `ApiError` if the process or the user has the maximum number of streams."""
         self._taken = False
         self._key = identity(user)
         most = most_streams(request)
@@ -160,7 +160,7 @@ def _threads(request: HttpRequest) -> int | None:
 
 
 def busy(most: int) -> ApiError:
-    """Return the answer of a process that has no room for one more stream."""
+    """Return the error of a process that can serve no further stream; `most` is its maximum."""
     if most == 0:
         text = (
             "No streams of events are served here: the server handles too few requests at a time, and a stream would occupy one of"
@@ -173,7 +173,7 @@ def busy(most: int) -> ApiError:
 
 @contextlib.contextmanager
 def authenticating() -> Iterator[None]:
-    """Limit the number of concurrent authentications: under ASGI each request has a thread, and so a connection, of its own."""
+    """Limit the number of concurrent authentications: under ASGI each request has a separate thread, and so a separate connection."""
     with AUTH_LIMIT:
         try:
             yield

@@ -1,8 +1,8 @@
-"""The parts of a stream, under ASGI and under WSGI: its source, its beginning, and the time of its next step.
+"""The parts of a stream, under ASGI and under WSGI: its source, its first messages, and its timers.
 
-The order makes it complete. First the shared reader admits the client and reports its position. Then a snapshot of
-the job is read, or the events that the client missed are replayed up to that position. Then the reader sends its
-events.
+The order of the steps ensures that the client misses no event. First the shared reader admits the client and reports
+its position. Then a snapshot of the job is read, or the events that the client missed are replayed up to that
+position. Then the reader sends its events.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Stream:
     snapshot: bool
 
     def opening(self, client: Subscription) -> Iterator[bytes]:
-        """Yield the messages before the live events; each step uses the database."""
+        """Yield the messages before the live events; advancing the iterator can query the database."""
         begin = client.begin
         if begin is None:
             return
@@ -67,10 +67,10 @@ def _own(name: str, data: dict[str, Any]) -> bytes:
 
 
 class StreamClock:
-    """The times of one stream: its next ping, its next check of permissions, and its end."""
+    """The timers of one stream: for its next ping, its next check of permissions, and its end."""
 
     def __init__(self) -> None:
-        """Start the times now."""
+        """Start the timers."""
         settings = conf.current()
         self.ping_seconds = settings.event_ping_seconds
         now = time.monotonic()
@@ -99,7 +99,7 @@ class StreamClock:
         return taken or wire.ping(position)
 
     def must_check(self) -> bool:
-        """Return whether a check is due, and record that it is done."""
+        """Return whether a check of permissions is due. If it is, restart the interval."""
         if time.monotonic() - self._checked < recheck.CHECK_SECONDS:
             return False
         self._checked = time.monotonic()

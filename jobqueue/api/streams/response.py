@@ -1,4 +1,4 @@
-"""Answer a request with a stream of events, or reject it; under ASGI and under WSGI."""
+"""Respond to a request with a stream of events, or reject it; under ASGI and under WSGI."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def are_served() -> bool:
 
 
 def respond(request: HttpRequest, user: Any, source: StreamSource) -> HttpResponseBase:
-    """Answer with a stream; raise a `Problem` if there is nothing to stream or no room."""
+    """Return the response that streams events. Raise `ApiError` if events are not recorded, or if no more streams can be opened."""
     settings = conf.current()
     if settings.event_log == "none":
         reason = "no events are recorded"

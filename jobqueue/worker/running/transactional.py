@@ -1,4 +1,4 @@
-"""Run a task whose work in the job database and the end of its job are one transaction.
+"""Run a transactional task: its writes to the job database and the end of its job are committed in one transaction.
 
 The transaction does not write the job's row before it has locked the job's target; progress goes through another connection. The finish
 is the last statement before the commit, on the task's own connection. If it changes no row, the lease was lost and everything is undone.
@@ -41,7 +41,7 @@ def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Ru
     run.saves_with_outcome = database.one_writer
     process = process_id()
     with database.atomic():
-        began = time.monotonic()  # the wait for another writer is over
+        began = time.monotonic()  # after the wait for other writers, which does not count
         task_transaction.mark(connection)
         blocks = list(connection.atomic_blocks)
         try:
@@ -53,7 +53,7 @@ def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Ru
             raise
         exit_if_forked(process)
         _check(connection, blocks)
-        # From here on no interrupt is thrown into this thread: the job ends as it is, or not at all.
+        # From here on nothing interrupts this thread: the success is committed, or everything is rolled back.
         run.close()
         outcome = success(run)
         _finish(outcome)
@@ -94,7 +94,7 @@ def _call_back(run: Run, callback: Callable[[], Any]) -> None:
 
 
 def _check(connection: Any, blocks: list[Any]) -> None:
-    """Raise if the task has not left its transaction as it was."""
+    """Raise `TransactionUndone` if the task did not leave its transaction as it found it."""
     if _end_what_was_left_open(connection, blocks):
         raise TransactionUndone("The task left an atomic block open, so its work is undone. Use 'with transaction.atomic():'.")
     if connection.atomic_blocks != blocks:
@@ -106,7 +106,7 @@ def _check(connection: Any, blocks: list[Any]) -> None:
 def _end_what_was_left_open(connection: Any, blocks: list[Any]) -> bool:
     """Undo and end the atomic blocks that were opened after `blocks`; return whether there were any.
 
-    Leaving the transaction's own block would end only the innermost block, and keep the transaction open.
+    Exiting the outer block first would end only the innermost one, and the transaction would stay open.
     """
     left = connection.atomic_blocks[len(blocks) :]
     for block in reversed(left):
