@@ -59,7 +59,7 @@ KINDS = {
         Kind("hopeless", "raises Fatal, so that its further attempts do not count", outcome="ERROR"),
         Kind("slow_then_fails", "works for a while, then fails", (0.3, 1.0), "ERROR"),
         Kind("coroutine_fails", "is an async def that fails after a while", (0.1, 0.5), "ERROR"),
-        Kind("cancels_itself", "asks for its own cancellation, and is interrupted", (0.0, 0.2), "CANCELED"),
+        Kind("cancels_itself", "requests its own cancellation, and is interrupted", (0.0, 0.2), "CANCELED"),
     )
 }
 
